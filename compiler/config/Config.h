@@ -1,0 +1,165 @@
+// A training job, as its TOML file says it: parsed, defaulted and checked.
+//
+// Everything known about a key (type, unit, range, choices, default, doc, whether
+// `lmc-run --set` may change it) stands once, in compiler/config/Keys.cpp; that
+// table drives parsing, the errors and docs/config.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+enum class DataType { F32, BF16, F64 };
+enum class RecomputeMode { None, Activation, Full, Block, Auto };
+enum class ShardingStrategy { Zero1, Zero2, Zero3, HybridShard };
+enum class RopeScalingType { None, Linear, Llama3, Dynamic, Yarn };
+
+// Field names are those of Hugging Face's config.json.
+struct RopeScaling {
+  RopeScalingType type = RopeScalingType::None;
+  double factor = 1.0;
+  double lowFreqFactor = 1.0;              // llama3
+  double highFreqFactor = 4.0;             // llama3
+  int64_t originalMaxPositionEmbeddings = 8192;
+  double attentionFactor = 0.0;            // yarn; 0: the paper's 0.1 ln(factor) + 1
+  double betaFast = 32.0, betaSlow = 1.0;  // yarn
+};
+
+struct ModelConfig {
+  std::string architecture = "llama"; // "llama" | "mistral"
+  int64_t vocabSize = 0;
+  int64_t hiddenSize = 0;
+  int64_t intermediateSize = 0;
+  int64_t numHiddenLayers = 0;
+  int64_t numAttentionHeads = 0;
+  int64_t numKeyValueHeads = 0;       // default: numAttentionHeads
+  int64_t headDim = 0;                // default: hiddenSize / numAttentionHeads
+  int64_t maxPositionEmbeddings = 0;  // default: sequence_length
+  double ropeTheta = 10000.0;
+  RopeScaling ropeScaling;
+  double rmsNormEps = 1e-5;
+  bool tieWordEmbeddings = false;
+  bool attentionBias = false;
+  bool mlpBias = false;
+  int64_t slidingWindow = 0;          // 0: none
+  double initializerRange = 0.0;      // embedding std; 0: 0.02
+  std::string initializer = "fan_in"; // linear std: "fan_in" = 1/sqrt(fan_in), as in the 1B
+                                      // diary; "normal" = initializer_range. Residual
+                                      // projections are divided by sqrt(2 * layers) in both.
+};
+
+struct TrainingConfig {
+  int64_t sequenceLength = 0;
+  int64_t batchSize = 0;              // GBS: sequences per optimizer step, all devices
+  int64_t microBatchSize = 0;         // MBS: sequences per device; 0 = "auto"
+  int64_t gradientAccumulationSteps = 0; // GAS: derived
+  int64_t trainIters = 0;
+  DataType computeDType = DataType::BF16;
+  uint64_t seed = 0;
+};
+
+struct OptimizerConfig {
+  std::string type = "adamw";
+  double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double clipGrad = 1.0;              // 0: no clipping
+  bool decayNormsAndBiases = false;
+};
+
+struct LrScheduleConfig {
+  std::string style = "cosine";       // constant | linear | cosine | wsd
+  double lr = 3e-4, minLr = 3e-5;
+  int64_t warmupIters = 0;
+  int64_t decayIters = 0;             // step at which min_lr is reached; default train_iters
+  double wsdDecayFraction = 0.2;      // wsd: last part of decay_iters that decays
+};
+
+struct MemoryConfig {
+  uint64_t budget = 0;                // bytes of planned peak; 0: what the device has
+  RecomputeMode recompute = RecomputeMode::None;
+  int64_t recomputeStride = 1;        // "block": every n-th layer
+};
+
+struct DistributedConfig {
+  int64_t nodes = 1, devicesPerNode = 1;
+  ShardingStrategy strategy = ShardingStrategy::Zero1;
+};
+
+struct DataConfig {
+  std::vector<std::string> train, validation;
+  int64_t numWorkers = 2;
+};
+
+struct CheckpointConfig {
+  int64_t interval = 0;               // steps; 0: only at the end
+  int64_t keep = 5;                   // newest to keep; 0: all
+  int64_t exportInterval = 0;         // Hugging Face exports; 0: only when asked
+};
+
+struct MonitoringConfig {
+  int64_t logInterval = 1, validationInterval = 0, validationIters = 10;
+};
+
+struct TargetConfig {
+  std::string device = "cpu";         // "cpu" | "cuda:sm_90a" ...
+  std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
+  double peakTflops = 0;              // for MFU; 0: from the device's specification
+};
+
+// One key with its resolved value as canonical text: the plan carries them all.
+struct ResolvedSetting {
+  enum class Type { Integer, Float, Boolean, String, StringList };
+  std::string key; // "lr_schedule.lr"
+  Type type;
+  std::string value;
+  std::vector<std::string> values; // StringList
+  double minimum, maximum;
+  std::vector<std::string> choices;
+  std::string doc;
+  bool runTime;    // may be changed by lmc-run --set
+};
+
+struct Config {
+  ModelConfig model;
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  LrScheduleConfig lrSchedule;
+  MemoryConfig memory;
+  DistributedConfig distributed;
+  DataConfig data;
+  CheckpointConfig checkpoint;
+  MonitoringConfig monitoring;
+  TargetConfig target;
+
+  std::string path;               // of the TOML file, as given
+  std::string directory;          // absolute; relative paths of the settings start here
+  std::string text;               // the TOML file, for the record
+  std::vector<ResolvedSetting> settings;
+};
+
+struct ConfigError {
+  // Complete lines, "FILE:LINE:COLUMN: error: ...", one per mistake found.
+  std::string message;
+};
+
+// Reads `path`, applies `overrides` ("section.key=TOML value or bare word", in
+// order), fills defaults and checks each value and what belongs together (heads
+// divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <=
+// train_iters ...). `[model] config = "config.json"` takes Hugging Face's file;
+// keys beside it override it. Returns false and fills `error` on any mistake; all
+// mistakes of a file are reported at once.
+bool loadConfig(const std::string &path, const std::vector<std::string> &overrides, Config &config,
+                ConfigError &error);
+
+// docs/config.md: every section and key with type, unit, range, default and doc.
+std::string configReference();
+
+// Hugging Face config.json text of the model, for exported checkpoints.
+std::string huggingFaceConfig(const Config &config);
+
+// Parameters of the model, tied weights counted once.
+uint64_t parameterCount(const ModelConfig &model);
+
+} // namespace lmc

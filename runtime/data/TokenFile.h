@@ -1,0 +1,47 @@
+// Token files: what `lmc-data pack` writes and training reads.
+//
+// Three formats are read as they are:
+//   lmc      "LMCTOKEN" header (magic, version, dtype, vocabulary, token count,
+//            document count, checksum), tokens, then the start of each document
+//   llm.c    1024-byte header of int32 (magic 20240520, version 1, count), uint16
+//            tokens; magic 20240801 version 7: uint32 tokens
+//   nanoGPT  bare uint16 tokens, a `.bin` without a header
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+enum class TokenFormat { Lmc, LlmC, NanoGpt };
+
+// One mapped token file. Immutable and safe to read from several threads.
+class TokenFile {
+public:
+  // Maps and validates the header against the file's size. Errors name the
+  // file and the byte, and say what to do (missing, empty, truncated, odd-sized).
+  static Result<std::unique_ptr<TokenFile>> open(const std::string &path);
+  ~TokenFile();
+
+  uint64_t size() const;                          // tokens
+  TokenFormat format() const;
+  const std::string &path() const;
+  // Largest id + 1 that the header promises; 0 when the format does not say.
+  uint32_t vocabulary() const;
+  // Start of each document, ascending, first 0; {0} when the format does not say.
+  std::span<const uint64_t> documentStarts() const;
+  // Copies tokens [begin, begin + count) widened to int32; the range must exist.
+  void read(uint64_t begin, uint64_t count, int32_t *out) const;
+
+private:
+  TokenFile();
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+} // namespace lmc

@@ -1,0 +1,63 @@
+// Errors as values: every fallible function of the runtime returns Result<T>.
+//
+// An Error is written for the person at the terminal: one line with the place
+// and the way out. It travels up to main(), the one place that prints it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace lmc {
+
+// Exit codes of the programs.
+enum class ExitCode : int {
+  Success = 0,
+  Failure = 1,       // the machine failed: disk, memory, device
+  UserError = 2,     // something that the user gave is wrong
+  DoesNotFit = 3,    // the plan cannot meet its memory budget
+  Interrupted = 75,  // SIGTERM or SIGINT: a checkpoint was written, start again to go on
+};
+
+struct Error {
+  std::string message;
+  ExitCode code = ExitCode::UserError;
+};
+
+template <typename T> class [[nodiscard]] Result {
+public:
+  Result(T value) : state(std::move(value)) {}
+  Result(Error error) : state(std::move(error)) {}
+
+  explicit operator bool() const { return std::holds_alternative<T>(state); }
+  T &operator*() { return std::get<T>(state); }
+  const T &operator*() const { return std::get<T>(state); }
+  T *operator->() { return &std::get<T>(state); }
+  const T *operator->() const { return &std::get<T>(state); }
+  const Error &error() const { return std::get<Error>(state); }
+
+private:
+  std::variant<T, Error> state;
+};
+
+template <> class [[nodiscard]] Result<void> {
+public:
+  Result() = default;
+  Result(Error error) : failure(std::move(error)) {}
+
+  explicit operator bool() const { return !failure.has_value(); }
+  const Error &error() const { return *failure; }
+
+private:
+  std::optional<Error> failure;
+};
+
+} // namespace lmc
+
+// Returns the error of `expr` from the enclosing function, if it has one.
+#define LMC_TRY(expr)                                                                              \
+  do {                                                                                             \
+    if (auto lmcTryResult = (expr); !lmcTryResult)                                                 \
+      return lmcTryResult.error();                                                                 \
+  } while (false)
