@@ -1,0 +1,67 @@
+#include "dialects/dist/Dist.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace lmc::dist;
+
+#include "dialects/dist/DistDialect.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/dist/DistOps.cpp.inc"
+
+void DistDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/dist/DistOps.cpp.inc"
+      >();
+}
+
+LogicalResult MeshOp::verify() {
+  if (int64_t(getReplicate()) <= 0 || int64_t(getShard()) <= 0)
+    return emitOpError("needs positive axis sizes");
+  return success();
+}
+
+// Ranks along `axis` of the mesh that `op` names; failure with a message otherwise.
+static FailureOr<int64_t> axisSize(Operation *op, FlatSymbolRefAttr name, StringRef axis) {
+  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, name);
+  if (!mesh)
+    return op->emitOpError("refers to ") << name << ", which is no dist.mesh", failure();
+  if (axis == "shard")
+    return int64_t(mesh.getShard());
+  if (axis == "replicate")
+    return int64_t(mesh.getReplicate());
+  return op->emitOpError("has axis '") << axis << "'; a mesh has 'shard' and 'replicate'",
+         failure();
+}
+
+// Checks result extents: dimension 0 scales by `numerator / denominator`.
+static LogicalResult verifyCollective(Operation *op, Type input, Type result, int64_t numerator,
+                                      int64_t denominator) {
+  auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
+  if (in.getElementType() != out.getElementType() || in.getRank() != out.getRank() ||
+      in.getRank() == 0 || in.getShape().drop_front() != out.getShape().drop_front() ||
+      in.getDimSize(0) * numerator != out.getDimSize(0) * denominator)
+    return op->emitOpError("cannot turn ") << input << " into " << result << " over "
+                                           << std::max(numerator, denominator) << " ranks";
+  return success();
+}
+
+LogicalResult AllGatherOp::verify() {
+  auto ranks = axisSize(*this, getMeshAttr(), getAxis());
+  return failed(ranks) ? failure()
+                       : verifyCollective(*this, getInput().getType(), getType(), *ranks, 1);
+}
+
+LogicalResult ReduceScatterOp::verify() {
+  auto ranks = axisSize(*this, getMeshAttr(), getAxis());
+  return failed(ranks) ? failure()
+                       : verifyCollective(*this, getInput().getType(), getType(), 1, *ranks);
+}
+
+LogicalResult AllReduceOp::verify() {
+  auto ranks = axisSize(*this, getMeshAttr(), getAxis());
+  return failed(ranks) ? failure()
+                       : verifyCollective(*this, getInput().getType(), getType(), 1, 1);
+}

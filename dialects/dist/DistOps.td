@@ -1,0 +1,48 @@
+// The dist dialect: which ranks hold what, and what they exchange.
+
+#ifndef LMC_DIALECTS_DIST
+#define LMC_DIALECTS_DIST
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def DistDialect : Dialect {
+  let name = "dist";
+  let cppNamespace = "::lmc::dist";
+  let summary = "A named mesh of ranks and collectives over its axes";
+  let description = [{
+    A mesh has two axes. `shard` ranks split state between them; `replicate` ranks
+    hold copies. ZeRO over all ranks is `replicate = 1`; HYBRID_SHARD shards
+    inside a node and replicates across nodes. Collectives are pure on tensors;
+    the rank is a run-time scalar, so one program serves all ranks.
+  }];
+}
+
+class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<DistDialect, mnemonic, traits>;
+
+def MeshOp : Dist_Op<"mesh", [Symbol]> {
+  let summary = "the ranks of the job, as replicate x shard";
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$replicate, I64Attr:$shard);
+  let assemblyFormat = "$sym_name `(` `replicate` `=` $replicate `,` `shard` `=` $shard `)` attr-dict";
+  let hasVerifier = 1;
+}
+
+class Dist_Collective<string mnemonic> : Dist_Op<mnemonic, [Pure]> {
+  let arguments = (ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input `over` $mesh $axis `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def AllGatherOp : Dist_Collective<"all_gather"> {
+  let summary = "joins the ranks' pieces along dimension 0";
+}
+def ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
+  let summary = "sums over ranks and leaves each its piece of dimension 0";
+}
+def AllReduceOp : Dist_Collective<"all_reduce"> {
+  let summary = "sums over ranks";
+}
+
+#endif

@@ -1,0 +1,3 @@
+#include "dialects/interfaces/Differentiable.h"
+
+#include "dialects/interfaces/Differentiable.cpp.inc"

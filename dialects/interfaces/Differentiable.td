@@ -1,0 +1,52 @@
+// How an op takes part in reverse-mode differentiation.
+
+#ifndef LMC_DIALECTS_INTERFACES_DIFFERENTIABLE
+#define LMC_DIALECTS_INTERFACES_DIFFERENTIABLE
+
+include "mlir/IR/OpBase.td"
+
+def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
+  let cppNamespace = "::lmc";
+  let description = [{
+    An op that can build its own vector-Jacobian product. Given the cotangents
+    of its results it emits ops that compute the cotangents of its operands. The
+    values the VJP reads of the forward pass (operands, results) become what the
+    forward pass must keep, unless a later pass decides to recompute them.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Builds the VJP at the builder's insertion point.
+
+      `cotangents` has one value per result, null where nothing depends on that
+      result; at least one is not null. Appends one value per operand to
+      `gradients`, null for operands that are not differentiated (integers).
+      A gradient has its operand's shape; the gradient of an operand marked as a
+      parameter (see `getParameterOperands`) has the accumulation dtype, all
+      others their operand's dtype.
+    }], "::mlir::LogicalResult", "buildVjp",
+      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$cotangents,
+           "::llvm::SmallVectorImpl<::mlir::Value> &":$gradients)>,
+    InterfaceMethod<[{
+      Operands whose gradient is a sum over tokens and therefore comes in the
+      accumulation dtype (f32, or f64 when computing in f64).
+    }], "::llvm::SmallVector<unsigned>", "getParameterOperands", (ins), "",
+      [{ return {}; }]>
+  ];
+}
+
+def AccumulatingOpInterface : OpInterface<"AccumulatingOpInterface"> {
+  let cppNamespace = "::lmc";
+  let description = [{
+    An op that can add its (only) result to an accumulator instead of returning
+    it alone: `acc + f(x)`. Gradient accumulation uses it to add into the main
+    gradients in place.
+  }];
+  let methods = [
+    InterfaceMethod<"The accumulator; null when there is none.",
+      "::mlir::Value", "getAccumulator">,
+    InterfaceMethod<"Sets the accumulator; there must be none yet.",
+      "void", "setAccumulator", (ins "::mlir::Value":$accumulator)>
+  ];
+}
+
+#endif

@@ -1,0 +1,107 @@
+#include "dialects/kern/Kern.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/Transforms/InliningUtils.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace lmc::kern;
+
+#include "dialects/kern/KernDialect.cpp.inc"
+#include "dialects/kern/KernEnums.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/kern/KernOps.cpp.inc"
+
+namespace {
+struct KernInliner : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final { return true; }
+  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final { return true; }
+};
+} // namespace
+
+void KernDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/kern/KernOps.cpp.inc"
+      >();
+  addInterfaces<KernInliner>();
+}
+
+// kern.fusion HERO (%arg = %input : type, ...) -> types { body } attr-dict
+ParseResult FusionOp::parse(OpAsmParser &parser, OperationState &result) {
+  StringRef heroName;
+  SMLoc heroLoc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&heroName))
+    return failure();
+  std::optional<Hero> hero = symbolizeHero(heroName);
+  if (!hero)
+    return parser.emitError(heroLoc, "unknown hero '") << heroName << "'";
+  result.addAttribute("hero", HeroAttr::get(parser.getContext(), *hero));
+
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<OpAsmParser::UnresolvedOperand> operands;
+  auto parseOne = [&]() -> ParseResult {
+    OpAsmParser::Argument &argument = arguments.emplace_back();
+    OpAsmParser::UnresolvedOperand &operand = operands.emplace_back();
+    return failure(parser.parseArgument(argument) || parser.parseEqual() ||
+                   parser.parseOperand(operand) || parser.parseColonType(argument.type));
+  };
+  if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseOne) ||
+      parser.parseArrowTypeList(result.types) ||
+      parser.parseRegion(*result.addRegion(), arguments) ||
+      parser.parseOptionalAttrDict(result.attributes))
+    return failure();
+  for (auto [argument, operand] : llvm::zip(arguments, operands))
+    if (parser.resolveOperand(operand, argument.type, result.operands))
+      return failure();
+  return success();
+}
+
+void FusionOp::print(OpAsmPrinter &printer) {
+  printer << " " << stringifyHero(getHero()) << " (";
+  llvm::interleaveComma(llvm::zip(getBody().getArguments(), getInputs()), printer, [&](auto pair) {
+    auto [argument, input] = pair;
+    printer << argument << " = " << input << " : " << input.getType();
+  });
+  printer << ")";
+  printer.printArrowTypeList(getResultTypes());
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+  printer.printOptionalAttrDict((*this)->getAttrs(), {"hero"});
+}
+
+LogicalResult FusionOp::verify() {
+  Block &body = getBody().front();
+  if (body.getArgumentTypes() != getInputs().getTypes())
+    return emitOpError("has block arguments that differ from its inputs");
+  auto yield = dyn_cast<YieldOp>(body.getTerminator());
+  if (!yield || yield.getValues().getTypes() != getResultTypes())
+    return emitOpError("must end in a kern.yield of its result types");
+  for (Operation &op : body.without_terminator())
+    if (!isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, arith::ConstantOp>(op))
+      return op.emitOpError("is not allowed in a kern.fusion; only linalg.generic, linalg.fill, "
+                            "tensor.empty and arith.constant are");
+  return success();
+}
+
+LogicalResult GemmOp::verify() {
+  auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
+  RankedTensorType d = getType();
+  int64_t m = a.getDimSize(getTransposeA() ? 1 : 0), k = a.getDimSize(getTransposeA() ? 0 : 1);
+  int64_t kb = b.getDimSize(getTransposeB() ? 1 : 0), n = b.getDimSize(getTransposeB() ? 0 : 1);
+  if (k != kb || d.getDimSize(0) != m || d.getDimSize(1) != n)
+    return emitOpError("multiplies [")
+           << m << ", " << k << "] by [" << kb << ", " << n << "] into " << d;
+  if (getAcc() && getAcc().getType() != d)
+    return emitOpError("has an accumulator of type ") << getAcc().getType();
+  if (getBias() && cast<RankedTensorType>(getBias().getType()).getDimSize(0) != n)
+    return emitOpError("has a bias of type ") << getBias().getType();
+  return success();
+}

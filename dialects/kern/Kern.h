@@ -1,0 +1,17 @@
+// The kern dialect; its reference is docs/dialects/kern.md, generated from KernOps.td.
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/kern/KernDialect.h.inc"
+#include "dialects/kern/KernEnums.h.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/kern/KernOps.h.inc"

@@ -1,0 +1,129 @@
+// The kern dialect: what becomes one kernel or one library call.
+
+#ifndef LMC_DIALECTS_KERN
+#define LMC_DIALECTS_KERN
+
+include "dialects/interfaces/Differentiable.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def KernDialect : Dialect {
+  let name = "kern";
+  let cppNamespace = "::lmc::kern";
+  let summary = "Kernels and library calls on tensors";
+  let description = [{
+    Pure SSA still. A `kern.fusion` holds a region of upstream `linalg.generic`,
+    `arith` and `math` ops that one generated kernel computes; its *hero* names
+    the loop structure (see compiler/codegen/Hero.h), and `canEmit` of that hero
+    accepts the region, or the fusion would not exist. GEMM and attention are
+    calls to a library or template.
+
+    Ops that can add to an accumulator take it as the optional operand `acc`:
+    the result is `acc + f(...)`, and buffer placement gives both one place.
+  }];
+}
+
+class Kern_Op<string mnemonic, list<Trait> traits = []> : Op<KernDialect, mnemonic, traits>;
+
+def Hero : I32EnumAttr<"Hero", "loop structure of a generated kernel", [
+  I32EnumAttrCase<"Elementwise", 0, "elementwise">,
+  I32EnumAttrCase<"RowReduction", 1, "row_reduction">,
+  I32EnumAttrCase<"ColumnReduction", 2, "column_reduction">,
+  I32EnumAttrCase<"Gather", 3, "gather">
+]> { let cppNamespace = "::lmc::kern"; }
+
+def FusionOp : Kern_Op<"fusion", [Pure, IsolatedFromAbove, SingleBlock]> {
+  let summary = "a region of scalar-level ops that one generated kernel computes";
+  let description = [{
+    Block arguments are the inputs, in order. The region holds only
+    `linalg.generic`, `linalg.fill`, `tensor.empty` and `arith.constant`.
+
+    ```mlir
+    %y = kern.fusion elementwise (%a = %x : tensor<8x16xf32>) -> tensor<8x16xf32> {
+      %e = tensor.empty() : tensor<8x16xf32>
+      %r = linalg.generic {...} ins(%a : tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {...}
+      kern.yield %r : tensor<8x16xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Hero:$hero, Variadic<AnyRankedTensor>:$inputs,
+                       OptionalAttr<StrArrayAttr>:$source_ops);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def YieldOp : Kern_Op<"yield", [Pure, Terminator, ParentOneOf<["FusionOp", "KernelOp"]>]> {
+  let summary = "the results of a fusion or kernel";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+def KernelOp : Kern_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
+  let summary = "a fusion's region as a symbol, shared by all its launches";
+  let arguments = (ins SymbolNameAttr:$sym_name, Hero:$hero,
+                       OptionalAttr<StrArrayAttr>:$source_ops);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name $hero attr-dict-with-keyword $body";
+}
+
+def LaunchOp : Kern_Op<"launch", [Pure]> {
+  let summary = "one run of a kernel";
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kernel `(` $inputs `)` `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def GemmOp : Kern_Op<"gemm", [Pure, AttrSizedOperandSegments]> {
+  let summary = "op(a) op(b) (+ acc) (+ bias), a library call";
+  let description = [{
+    `a` `[m, k]` (`[k, m]` with `transpose_a`), `b` `[k, n]` (`[n, k]` with
+    `transpose_b`), `acc` and the result `[m, n]`, `bias` `[n]`.
+  }];
+  let arguments = (ins 2DTensorOf<[F32, BF16, F64]>:$a, 2DTensorOf<[F32, BF16, F64]>:$b,
+                       Optional<2DTensorOf<[F32, BF16, F64]>>:$acc,
+                       Optional<1DTensorOf<[F32, BF16, F64]>>:$bias, UnitAttr:$transpose_a,
+                       UnitAttr:$transpose_b);
+  let results = (outs 2DTensorOf<[F32, BF16, F64]>:$result);
+  let assemblyFormat = [{
+    $a `,` $b (`acc` $acc^)? (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+def AttentionOp : Kern_Op<"attention", [Pure]> {
+  let summary = "flash attention forward, a template call";
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v,
+                       I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
+  let results = (outs AnyRankedTensor:$result, AnyRankedTensor:$lse);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def AttentionGradOp : Kern_Op<"attention_grad", [Pure]> {
+  let summary = "flash attention backward, a template call";
+  let arguments = (ins AnyRankedTensor:$dout, AnyRankedTensor:$q, AnyRankedTensor:$k,
+                       AnyRankedTensor:$v, AnyRankedTensor:$out, AnyRankedTensor:$lse,
+                       I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let assemblyFormat = [{
+    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def ScatterAddOp : Kern_Op<"scatter_add", [Pure]> {
+  let summary = "result[ids[t], :] (+)= x[t, :], t ascending, a template call";
+  let arguments = (ins 1DTensorOf<[I32]>:$ids, AnyRankedTensor:$x,
+                       Optional<AnyRankedTensor>:$acc);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $ids `,` $x (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+#endif

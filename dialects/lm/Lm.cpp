@@ -1,0 +1,168 @@
+#include "dialects/lm/Lm.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/Transforms/InliningUtils.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace lmc::lm;
+
+#include "dialects/lm/LmDialect.cpp.inc"
+#include "dialects/lm/LmEnums.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/lm/LmOps.cpp.inc"
+
+namespace {
+// A layer's function may be inlined anywhere: its ops touch nothing but values and named state.
+struct LmInliner : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final { return true; }
+  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final { return true; }
+};
+} // namespace
+
+void LmDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/lm/LmOps.cpp.inc"
+      >();
+  addInterfaces<LmInliner>();
+}
+
+//===-- State -------------------------------------------------------------------------------===//
+
+static LogicalResult verifyVariableUse(Operation *op, SymbolTableCollection &symbols,
+                                       FlatSymbolRefAttr name, Type type) {
+  auto variable = symbols.lookupNearestSymbolFrom<VariableOp>(op, name);
+  if (!variable)
+    return op->emitOpError("refers to ") << name << ", which is no lm.variable";
+  if (variable.getType() != type)
+    return op->emitOpError("has type ") << type << " but " << name << " is a "
+                                        << variable.getType();
+  return success();
+}
+
+LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyVariableUse(*this, symbols, getVariableAttr(), getType());
+}
+
+LogicalResult StoreOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyVariableUse(*this, symbols, getVariableAttr(), getValue().getType());
+}
+
+LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyVariableUse(*this, symbols, getVariableAttr(), getValue().getType());
+}
+
+//===-- Shapes ------------------------------------------------------------------------------===//
+
+// Checks one extent and says which two must agree.
+static LogicalResult expectEqual(Operation *op, int64_t actual, int64_t expected, StringRef what) {
+  if (actual == expected)
+    return success();
+  return op->emitOpError("has ") << what << " " << actual << ", expected " << expected;
+}
+
+static int64_t dim(Value value, unsigned index) {
+  return cast<RankedTensorType>(value.getType()).getDimSize(index);
+}
+
+LogicalResult EmbeddingOp::verify() {
+  if (failed(expectEqual(*this, dim(getResult(), 0), dim(getIds(), 0), "result rows")))
+    return failure();
+  return expectEqual(*this, dim(getResult(), 1), dim(getTable(), 1), "result columns");
+}
+
+LogicalResult EmbeddingGradOp::verify() {
+  if (failed(expectEqual(*this, dim(getDy(), 0), dim(getIds(), 0), "dy rows")))
+    return failure();
+  if (getAcc() && getAcc().getType() != getType())
+    return emitOpError("has an accumulator of type ") << getAcc().getType();
+  return expectEqual(*this, dim(getResult(), 1), dim(getDy(), 1), "result columns");
+}
+
+LogicalResult MatmulOp::verify() {
+  int64_t m = dim(getA(), getTransposeA() ? 1 : 0), ka = dim(getA(), getTransposeA() ? 0 : 1);
+  int64_t kb = dim(getB(), getTransposeB() ? 1 : 0), n = dim(getB(), getTransposeB() ? 0 : 1);
+  if (failed(expectEqual(*this, kb, ka, "contraction size of b")) ||
+      failed(expectEqual(*this, dim(getResult(), 0), m, "result rows")))
+    return failure();
+  if (getAcc() && getAcc().getType() != getType())
+    return emitOpError("has an accumulator of type ") << getAcc().getType();
+  return expectEqual(*this, dim(getResult(), 1), n, "result columns");
+}
+
+LogicalResult LinearOp::verify() {
+  if (failed(expectEqual(*this, dim(getWeight(), 1), dim(getX(), 1), "weight columns")) ||
+      failed(expectEqual(*this, dim(getResult(), 0), dim(getX(), 0), "result rows")))
+    return failure();
+  if (getBias() && failed(expectEqual(*this, dim(getBias(), 0), dim(getWeight(), 0), "bias size")))
+    return failure();
+  return expectEqual(*this, dim(getResult(), 1), dim(getWeight(), 0), "result columns");
+}
+
+LogicalResult SumRowsOp::verify() {
+  return expectEqual(*this, dim(getResult(), 0), dim(getX(), 1), "result size");
+}
+
+LogicalResult RmsNormOp::verify() {
+  if (getX().getType() != getType())
+    return emitOpError("must keep the type of its input");
+  return expectEqual(*this, dim(getWeight(), 0), dim(getX(), 1), "weight size");
+}
+
+LogicalResult RmsNormGradOp::verify() {
+  if (getX().getType() != getDx().getType() || getX().getType() != getDy().getType())
+    return emitOpError("needs dy, x and dx of one type");
+  if (failed(expectEqual(*this, dim(getWeight(), 0), dim(getX(), 1), "weight size")))
+    return failure();
+  return expectEqual(*this, dim(getDweight(), 0), dim(getX(), 1), "dweight size");
+}
+
+LogicalResult RopeOp::verify() {
+  if (getX().getType() != getType())
+    return emitOpError("must keep the type of its input");
+  int64_t headDim = getHeadDim();
+  if (headDim <= 0 || headDim % 2)
+    return emitOpError("needs an even head_dim, has ") << headDim;
+  if (dim(getX(), 1) % headDim)
+    return emitOpError("has ") << dim(getX(), 1) << " features, not a multiple of head_dim "
+                               << headDim;
+  if (getCos().getType() != getSin().getType())
+    return emitOpError("needs cos and sin of one type");
+  if (dim(getX(), 0) % dim(getCos(), 0))
+    return emitOpError("has ") << dim(getX(), 0) << " tokens, not a multiple of the table's "
+                               << dim(getCos(), 0) << " positions";
+  return expectEqual(*this, dim(getCos(), 1), headDim / 2, "table columns");
+}
+
+LogicalResult AttentionOp::verify() {
+  int64_t headDim = getHeadDim(), tokens = dim(getQ(), 0);
+  if (headDim <= 0 || dim(getQ(), 1) % headDim || dim(getK(), 1) % headDim)
+    return emitOpError("has features that are not a multiple of head_dim ") << headDim;
+  int64_t heads = dim(getQ(), 1) / headDim, kvHeads = dim(getK(), 1) / headDim;
+  if (heads % kvHeads)
+    return emitOpError("has ") << heads << " heads, not a multiple of " << kvHeads
+                               << " key-value heads";
+  if (getSeq() <= 0 || tokens % int64_t(getSeq()))
+    return emitOpError("has ") << tokens << " tokens, not a multiple of seq " << getSeq();
+  if (getK().getType() != getV().getType())
+    return emitOpError("needs k and v of one type");
+  if (getResult().getType() != getQ().getType())
+    return emitOpError("must keep the type of q");
+  if (failed(expectEqual(*this, dim(getK(), 0), tokens, "key rows")) ||
+      failed(expectEqual(*this, dim(getLse(), 0), tokens, "lse rows")))
+    return failure();
+  return expectEqual(*this, dim(getLse(), 1), heads, "lse columns");
+}
+
+LogicalResult LinearCrossEntropyOp::verify() {
+  if (int64_t(getChunk()) <= 0)
+    return emitOpError("needs a positive chunk");
+  if (failed(expectEqual(*this, dim(getWeight(), 1), dim(getX(), 1), "weight columns")))
+    return failure();
+  return expectEqual(*this, dim(getTargets(), 0), dim(getX(), 0), "targets");
+}

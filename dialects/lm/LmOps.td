@@ -1,0 +1,349 @@
+// The lm dialect: a language model's training step on tensors.
+
+#ifndef LMC_DIALECTS_LM
+#define LMC_DIALECTS_LM
+
+include "dialects/interfaces/Differentiable.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def LmDialect : Dialect {
+  let name = "lm";
+  let cppNamespace = "::lmc::lm";
+  let summary = "Model ops on tensors: what is trained";
+  let description = [{
+    Pure SSA ops with the granularity of a model definition: a rotary embedding,
+    an attention, a fused head and loss. Activations are `[tokens, features]`
+    with `tokens = micro_batch_size * sequence_length`, sequences one after the
+    other. Weights have Hugging Face's layout: a linear layer's is
+    `[out_features, in_features]`.
+
+    State (weights, gradients, moments, step scalars, token batches) is named:
+    an `lm.variable` is read with `lm.load` and written with `lm.store`; within
+    a function all loads see the state from before its first store.
+
+    A transformer layer is a private function called once per layer, so that
+    differentiation, recompute and code generation treat it once.
+  }];
+}
+
+class Lm_Op<string mnemonic, list<Trait> traits = []> : Op<LmDialect, mnemonic, traits>;
+class Lm_PureOp<string mnemonic, list<Trait> traits = []>
+    : Lm_Op<mnemonic, !listconcat([Pure], traits)>;
+
+def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
+def DifferentiableParameters
+    : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["getParameterOperands"]>;
+def Accumulating : DeclareOpInterfaceMethods<AccumulatingOpInterface>;
+
+// Storage floats: activations and weights.
+def Float : AnyTypeOf<[F32, BF16, F64], "f32, bf16 or f64">;
+def Tensor0D : 0DTensorOf<[F32, F64]>;
+def FloatTensor : RankedTensorOf<[F32, BF16, F64]>;
+def Matrix : 2DTensorOf<[F32, BF16, F64]>;
+def Vector : 1DTensorOf<[F32, BF16, F64]>;
+def Ids : 1DTensorOf<[I32]>;
+
+//===-- State -------------------------------------------------------------------------------===//
+
+def VariableKind : I32EnumAttr<"VariableKind", "what a variable is", [
+  I32EnumAttrCase<"Parameter", 0, "parameter">,
+  I32EnumAttrCase<"ComputeCopy", 1, "compute_copy">,
+  I32EnumAttrCase<"Gradient", 2, "gradient">,
+  I32EnumAttrCase<"Moment1", 3, "moment1">,
+  I32EnumAttrCase<"Moment2", 4, "moment2">,
+  I32EnumAttrCase<"Table", 5, "table">,
+  I32EnumAttrCase<"Scalar", 6, "scalar">,
+  I32EnumAttrCase<"Input", 7, "input">
+]> { let cppNamespace = "::lmc::lm"; }
+
+def VariableOp : Lm_Op<"variable", [Symbol]> {
+  let summary = "named state that outlives a function";
+  let description = [{
+    `init` says what it starts as: `{kind = "normal", stddev = 0.02}`,
+    `{kind = "zeros"}`, `{kind = "ones"}`, `{kind = "constant", scale = 1.0}`,
+    `{kind = "rope_cos" | "rope_sin", values = [inverse frequencies], scale = 1.0}`,
+    `{kind = "copy_of", source = "name"}` or `{kind = "none"}` (written before it is read).
+    `weight_decay` is set on parameters to which AdamW's decay applies;
+    `parameter` names the parameter that a gradient, moment or copy belongs to.
+
+    ```mlir
+    lm.variable @model.norm.weight parameter : tensor<64xf32> {init = {kind = "ones"}}
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, VariableKind:$kind, TypeAttrOf<AnyRankedTensor>:$type,
+                       DictionaryAttr:$init, UnitAttr:$weight_decay,
+                       OptionalAttr<StrAttr>:$parameter);
+  let assemblyFormat = "$sym_name $kind `:` $type attr-dict";
+}
+
+def LoadOp : Lm_Op<"load", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+                            MemoryEffects<[MemRead]>]> {
+  let summary = "the value of a variable when the function starts";
+  let arguments = (ins FlatSymbolRefAttr:$variable);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$variable `:` type($result) attr-dict";
+}
+
+def StoreOp : Lm_Op<"store", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+                              MemoryEffects<[MemWrite]>]> {
+  let summary = "gives a variable the value it has when the function ends";
+  let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$variable);
+  let assemblyFormat = "$value `,` $variable `:` type($value) attr-dict";
+}
+
+def AccumulateOp : Lm_Op<"accumulate", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+                                        MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "adds a micro-step's contribution to a gradient or loss variable";
+  let description = [{
+    What differentiation produces before `lm-accumulate-gradients` decides, per
+    function variant, whether the first contribution stores or adds.
+  }];
+  let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$variable);
+  let assemblyFormat = "$value `,` $variable `:` type($value) attr-dict";
+}
+
+//===-- Layers ------------------------------------------------------------------------------===//
+
+def EmbeddingOp : Lm_PureOp<"embedding", [DifferentiableParameters]> {
+  let summary = "rows of a table: y[t, :] = table[ids[t], :]";
+  let arguments = (ins Ids:$ids, Matrix:$table);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = "$ids `,` $table `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def EmbeddingGradOp : Lm_PureOp<"embedding_grad", [Accumulating]> {
+  let summary = "dtable[v, :] = sum of dy[t, :] over ids[t] == v, t ascending";
+  let arguments = (ins Ids:$ids, Matrix:$dy, Optional<Matrix>:$acc);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $ids `,` $dy (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def MatmulOp : Lm_PureOp<"matmul", [Differentiable, Accumulating]> {
+  let summary = "op(a) op(b) (+ acc), with op transposing where asked";
+  let description = [{
+    `a` is `[m, k]` (`[k, m]` with `transpose_a`), `b` is `[k, n]` (`[n, k]` with
+    `transpose_b`); products are accumulated in f32 (f64 for f64) and rounded
+    once to the result's dtype.
+  }];
+  let arguments = (ins Matrix:$a, Matrix:$b, Optional<Matrix>:$acc, UnitAttr:$transpose_a,
+                       UnitAttr:$transpose_b);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $a `,` $b (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def LinearOp : Lm_PureOp<"linear", [DifferentiableParameters]> {
+  let summary = "y = x weight^T (+ bias)";
+  let description = [{`x` `[tokens, in]`, `weight` `[out, in]`, `bias` `[out]`, y `[tokens, out]`.}];
+  let arguments = (ins Matrix:$x, Matrix:$weight, Optional<Vector>:$bias);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $x `,` $weight (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def SumRowsOp : Lm_PureOp<"sum_rows"> {
+  let summary = "y[c] = sum over t of x[t, c]: the gradient of a bias";
+  let arguments = (ins Matrix:$x);
+  let results = (outs Vector:$result);
+  let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def AddOp : Lm_PureOp<"add", [Differentiable, SameOperandsAndResultType]> {
+  let summary = "element-wise sum";
+  let arguments = (ins FloatTensor:$lhs, FloatTensor:$rhs);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs `:` type($result) attr-dict";
+}
+
+def RmsNormOp : Lm_PureOp<"rms_norm", [DifferentiableParameters]> {
+  let summary = "y = x / sqrt(mean(x^2) + eps) * weight, per row";
+  let description = [{
+    Computed in f32 (f64 for f64) whatever the storage. Zhang and Sennrich 2019,
+    https://arxiv.org/abs/1910.07467.
+  }];
+  let arguments = (ins Matrix:$x, Vector:$weight, F64Attr:$eps);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = "$x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def RmsNormGradOp : Lm_PureOp<"rms_norm_grad"> {
+  let summary = "gradients of rms_norm for x and weight";
+  let description = [{
+    With r = 1 / sqrt(mean(x^2) + eps) per row of n features:
+    dx = r * (dy w - x r^2 / n * sum(dy w x)), dw = sum over rows of dy x r.
+  }];
+  let arguments = (ins Matrix:$dy, Matrix:$x, Vector:$weight, F64Attr:$eps);
+  let results = (outs Matrix:$dx, Vector:$dweight);
+  let assemblyFormat = [{
+    $dy `,` $x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def RopeOp : Lm_PureOp<"rope", [Differentiable]> {
+  let summary = "rotary position embedding on every head";
+  let description = [{
+    `x` is `[tokens, heads * head_dim]`, `cos` and `sin` `[seq, head_dim / 2]`;
+    token t has position t mod seq. The halves of a head rotate against each
+    other (Hugging Face's rotate_half): with i < head_dim / 2,
+    y[i] = x[i] cos - x[i + d/2] sin, y[i + d/2] = x[i + d/2] cos + x[i] sin.
+    `inverse` rotates back, which is the gradient. Su et al. 2021,
+    https://arxiv.org/abs/2104.09864.
+  }];
+  let arguments = (ins Matrix:$x, Matrix:$cos, Matrix:$sin, I64Attr:$head_dim, UnitAttr:$inverse);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $x `,` $cos `,` $sin `head_dim` $head_dim `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
+  let summary = "causal grouped-query attention";
+  let description = [{
+    `q` `[tokens, heads * head_dim]`, `k` and `v` `[tokens, kv_heads * head_dim]`;
+    sequences of `seq` tokens attend within themselves: query i sees keys
+    j <= i, and with `window > 0` only i - j < window. `lse` `[tokens, heads]`
+    is the log of each softmax's denominator, kept for the backward pass.
+    Dao 2023, https://arxiv.org/abs/2307.08691.
+  }];
+  let arguments = (ins Matrix:$q, Matrix:$k, Matrix:$v, I64Attr:$head_dim, I64Attr:$seq,
+                       F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def AttentionGradOp : Lm_PureOp<"attention_grad"> {
+  let summary = "gradients of attention for q, k and v";
+  let arguments = (ins Matrix:$dout, Matrix:$q, Matrix:$k, Matrix:$v, Matrix:$out,
+                       2DTensorOf<[F32, F64]>:$lse, I64Attr:$head_dim, I64Attr:$seq,
+                       F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Matrix:$dq, Matrix:$dk, Matrix:$dv);
+  let assemblyFormat = [{
+    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def SwigluOp : Lm_PureOp<"swiglu", [Differentiable, SameOperandsAndResultType]> {
+  let summary = "silu(gate) * up";
+  let description = [{silu(g) = g / (1 + exp(-g)). Shazeer 2020, https://arxiv.org/abs/2002.05202.}];
+  let arguments = (ins FloatTensor:$gate, FloatTensor:$up);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "$gate `,` $up `:` type($result) attr-dict";
+}
+
+def SwigluGradOp : Lm_PureOp<"swiglu_grad", [SameOperandsAndResultType]> {
+  let summary = "gradients of swiglu for gate and up";
+  let arguments = (ins FloatTensor:$dy, FloatTensor:$gate, FloatTensor:$up);
+  let results = (outs FloatTensor:$dgate, FloatTensor:$dup);
+  let assemblyFormat = "$dy `,` $gate `,` $up `:` type($dgate) attr-dict";
+}
+
+//===-- Head and loss -----------------------------------------------------------------------===//
+
+def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableParameters]> {
+  let summary = "sum over tokens of -log softmax(x weight^T)[target]";
+  let description = [{
+    `x` `[tokens, hidden]`, `weight` `[vocab, hidden]`, `targets` `[tokens]`; a
+    negative target has no loss. Logits exist for `chunk` tokens at a time.
+  }];
+  let arguments = (ins Matrix:$x, Matrix:$weight, Ids:$targets, I64Attr:$chunk);
+  let results = (outs Tensor0D:$loss);
+  let assemblyFormat = [{
+    $x `,` $weight `,` $targets `chunk` $chunk `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad"> {
+  let summary = "the loss together with its gradients, one pass over the logits";
+  let description = [{
+    `scale` is the cotangent of the loss. With p = softmax(x weight^T):
+    dlogits = scale * (p - onehot(target)) for tokens that have one, else 0;
+    dx = dlogits weight, dweight = dlogits^T x (+ acc). `loss` is the sum of the
+    forward op.
+  }];
+  let arguments = (ins Matrix:$x, Matrix:$weight, Ids:$targets, Tensor0D:$scale,
+                       Optional<Matrix>:$acc, I64Attr:$chunk);
+  let results = (outs Tensor0D:$loss, Matrix:$dx, Matrix:$dweight);
+  let assemblyFormat = [{
+    $x `,` $weight `,` $targets `,` $scale (`acc` $acc^)? `chunk` $chunk `:`
+    functional-type(operands, results) attr-dict
+  }];
+}
+
+//===-- Optimizer ---------------------------------------------------------------------------===//
+
+def ScaleOp : Lm_PureOp<"scale"> {
+  let summary = "x * factor, with a scalar factor";
+  let arguments = (ins FloatTensor:$x, Tensor0D:$factor);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "$x `,` $factor `:` functional-type(operands, results) attr-dict";
+}
+
+def GlobalNormOp : Lm_PureOp<"global_norm"> {
+  let summary = "L2 norm over all elements of all operands";
+  let description = [{
+    Two fixed-order stages: rows of each operand, then all row sums, so that the
+    result does not depend on threads.
+  }];
+  let arguments = (ins Variadic<FloatTensor>:$inputs);
+  let results = (outs Tensor0D:$result);
+  let assemblyFormat = "$inputs `:` functional-type(operands, results) attr-dict";
+}
+
+def AdamWOp : Lm_PureOp<"adamw"> {
+  let summary = "one AdamW step with decoupled weight decay";
+  let description = [{
+    With g = gradient * min(1, clip_grad / (norm + 1e-6)) (clip_grad 0: as it is):
+    p1 = p (1 - lr weight_decay); m = beta1 m + (1 - beta1) g;
+    v = beta2 v + (1 - beta2) g^2;
+    p = p1 - lr / bias_correction1 * m / (sqrt(v / bias_correction2) + eps).
+    Where `norm` is not finite everything stays as it was. `compute` is the new
+    parameter in the compute dtype. `update_sq` and `param_sq` hold, per row, the
+    sum of squares of the change and of the new parameter. The order of
+    operations is that of torch.optim.AdamW. Loshchilov and Hutter 2019,
+    https://arxiv.org/abs/1711.05101.
+  }];
+  let arguments = (ins FloatTensor:$parameter, FloatTensor:$gradient, FloatTensor:$moment1,
+                       FloatTensor:$moment2, Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$beta1,
+                       Tensor0D:$beta2, Tensor0D:$eps, Optional<Tensor0D>:$weight_decay,
+                       Tensor0D:$bias_correction1, Tensor0D:$bias_correction2,
+                       Tensor0D:$clip_grad);
+  let results = (outs FloatTensor:$new_parameter, FloatTensor:$new_moment1,
+                      FloatTensor:$new_moment2, Vector:$update_sq, Vector:$param_sq,
+                      Optional<FloatTensor>:$compute);
+  let assemblyFormat = [{
+    $parameter `,` $gradient `,` $moment1 `,` $moment2 `norm` $norm `lr` $lr
+    `betas` $beta1 $beta2 `eps` $eps (`weight_decay` $weight_decay^)?
+    `bias_corrections` $bias_correction1 $bias_correction2 `clip_grad` $clip_grad
+    `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def NormOfPartsOp : Lm_PureOp<"norm_of_parts"> {
+  let summary = "square root of the sum of all elements of all operands";
+  let arguments = (ins Variadic<Vector>:$parts);
+  let results = (outs Tensor0D:$result);
+  let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
+}
+
+#endif

@@ -1,0 +1,123 @@
+// The vector-Jacobian products of the lm ops, each derived by hand.
+#include "dialects/lm/Lm.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace lmc::lm;
+
+// Sums over tokens are held wider than bf16: the dtype of main gradients.
+static Type accumulationType(Type element) {
+  return element.isF64() ? element : Float32Type::get(element.getContext());
+}
+
+// `value`'s type with the accumulation dtype.
+static RankedTensorType gradientType(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return type.clone(accumulationType(type.getElementType()));
+}
+
+LogicalResult EmbeddingOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                    SmallVectorImpl<Value> &gradients) {
+  gradients.push_back(Value());
+  gradients.push_back(EmbeddingGradOp::create(b, getLoc(), gradientType(getTable()), getIds(),
+                                              cotangents[0], Value()));
+  return success();
+}
+
+SmallVector<unsigned> EmbeddingOp::getParameterOperands() { return {1}; }
+
+Value EmbeddingGradOp::getAccumulator() { return getAcc(); }
+void EmbeddingGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
+
+Value MatmulOp::getAccumulator() { return getAcc(); }
+void MatmulOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
+
+// y = op(a) op(b): with dy of y's shape, d op(a) = dy op(b)^T and d op(b) = op(a)^T dy;
+// where an operand is stored transposed so is its gradient: the factors swap.
+LogicalResult MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                 SmallVectorImpl<Value> &gradients) {
+  Value dy = cotangents[0];
+  bool ta = getTransposeA(), tb = getTransposeB();
+  gradients.push_back(
+      ta ? MatmulOp::create(b, getLoc(), getA().getType(), getB(), dy, Value(), tb, true)
+         : MatmulOp::create(b, getLoc(), getA().getType(), dy, getB(), Value(), false, !tb));
+  gradients.push_back(
+      tb ? MatmulOp::create(b, getLoc(), getB().getType(), dy, getA(), Value(), true, ta)
+         : MatmulOp::create(b, getLoc(), getB().getType(), getA(), dy, Value(), !ta, false));
+  if (getAcc())
+    gradients.push_back(dy);
+  return success();
+}
+
+LogicalResult LinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                 SmallVectorImpl<Value> &gradients) {
+  Value dy = cotangents[0];
+  gradients.push_back(MatmulOp::create(b, getLoc(), getX().getType(), dy, getWeight(), Value(),
+                                       /*transpose_a=*/false, /*transpose_b=*/false));
+  gradients.push_back(MatmulOp::create(b, getLoc(), gradientType(getWeight()), dy, getX(), Value(),
+                                       /*transpose_a=*/true, /*transpose_b=*/false));
+  if (getBias())
+    gradients.push_back(SumRowsOp::create(b, getLoc(), gradientType(getBias()), dy));
+  return success();
+}
+
+SmallVector<unsigned> LinearOp::getParameterOperands() {
+  return getBias() ? SmallVector<unsigned>{1, 2} : SmallVector<unsigned>{1};
+}
+
+LogicalResult AddOp::buildVjp(OpBuilder &, ValueRange cotangents,
+                              SmallVectorImpl<Value> &gradients) {
+  gradients.append({cotangents[0], cotangents[0]});
+  return success();
+}
+
+LogicalResult RmsNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                  SmallVectorImpl<Value> &gradients) {
+  auto grad = RmsNormGradOp::create(b, getLoc(), getX().getType(), gradientType(getWeight()),
+                                    cotangents[0], getX(), getWeight(), getEpsAttr());
+  gradients.append({grad.getDx(), grad.getDweight()});
+  return success();
+}
+
+SmallVector<unsigned> RmsNormOp::getParameterOperands() { return {1}; }
+
+// A rotation's transpose is the rotation back.
+LogicalResult RopeOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                               SmallVectorImpl<Value> &gradients) {
+  gradients.push_back(RopeOp::create(b, getLoc(), getX().getType(), cotangents[0], getCos(),
+                                     getSin(), getHeadDim(), !getInverse()));
+  gradients.append({Value(), Value()});
+  return success();
+}
+
+LogicalResult AttentionOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                    SmallVectorImpl<Value> &gradients) {
+  if (!cotangents[0] || cotangents[1])
+    return emitOpError("can be differentiated through its output only, not through lse");
+  auto grad = AttentionGradOp::create(
+      b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), cotangents[0], getQ(),
+      getK(), getV(), getResult(), getLse(), getHeadDimAttr(), getSeqAttr(), getScaleAttr(),
+      getWindowAttr());
+  gradients.append({grad.getDq(), grad.getDk(), grad.getDv()});
+  return success();
+}
+
+LogicalResult SwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                 SmallVectorImpl<Value> &gradients) {
+  auto grad = SwigluGradOp::create(b, getLoc(), getType(), getType(), cotangents[0], getGate(),
+                                   getUp());
+  gradients.append({grad.getDgate(), grad.getDup()});
+  return success();
+}
+
+LogicalResult LinearCrossEntropyOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                             SmallVectorImpl<Value> &gradients) {
+  auto grad = LinearCrossEntropyGradOp::create(
+      b, getLoc(), getLoss().getType(), getX().getType(), gradientType(getWeight()), getX(),
+      getWeight(), getTargets(), cotangents[0], Value(), getChunkAttr());
+  gradients.append({grad.getDx(), grad.getDweight(), Value()});
+  return success();
+}
+
+SmallVector<unsigned> LinearCrossEntropyOp::getParameterOperands() { return {1}; }

@@ -1,0 +1,28 @@
+#include "dialects/plan/Plan.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace lmc::plan_ir;
+
+#include "dialects/plan/PlanDialect.cpp.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "dialects/plan/PlanTypes.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/plan/PlanOps.cpp.inc"
+
+void PlanDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "dialects/plan/PlanTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/plan/PlanOps.cpp.inc"
+      >();
+}

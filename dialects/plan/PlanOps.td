@@ -1,0 +1,121 @@
+// The plan dialect: explicit memory, one to one with the plan file.
+
+#ifndef LMC_DIALECTS_PLAN
+#define LMC_DIALECTS_PLAN
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def PlanDialect : Dialect {
+  let name = "plan";
+  let cppNamespace = "::lmc::plan_ir";
+  let summary = "Arenas, slices and commands: what the runtime executes";
+  let description = [{
+    A one-way door: buffers alias, so nothing here can be raised back to tensors.
+    Every op has its table in runtime/plan/plan.fbs. Commands run in order; each
+    reads and writes only the slices it names.
+  }];
+  let useDefaultTypePrinterParser = 1;
+}
+
+def SliceType : TypeDef<PlanDialect, "Slice"> {
+  let mnemonic = "slice";
+  let summary = "a typed range of bytes of an arena";
+  let parameters = (ins "::mlir::RankedTensorType":$content);
+  let assemblyFormat = "`<` $content `>`";
+}
+
+class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemonic, traits>;
+
+def ArenaOp : Plan_Op<"arena", [Symbol]> {
+  let summary = "a pool of device memory, allocated once";
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$bytes, I64Attr:$alignment,
+                       I64Attr:$lower_bound);
+  let assemblyFormat = [{
+    $sym_name `bytes` $bytes `alignment` $alignment `lower_bound` $lower_bound attr-dict
+  }];
+}
+
+def VariableOp : Plan_Op<"variable", [Symbol]> {
+  let summary = "a variable of the lm level at its place in an arena";
+  let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$arena, I64Attr:$offset,
+                       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$kind, DictionaryAttr:$init,
+                       UnitAttr:$weight_decay, OptionalAttr<StrAttr>:$parameter);
+  let assemblyFormat = "$sym_name `at` $arena `[` $offset `]` `:` $type $kind attr-dict";
+}
+
+def FunctionOp : Plan_Op<"function", [Symbol, IsolatedFromAbove, NoTerminator, SingleBlock]> {
+  let summary = "a fixed sequence of commands at fixed addresses";
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$peak_bytes);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name `peak` $peak_bytes attr-dict-with-keyword $body";
+}
+
+def SliceOp : Plan_Op<"slice", [Pure]> {
+  let summary = "a placed buffer";
+  let arguments = (ins FlatSymbolRefAttr:$arena, I64Attr:$offset, StrAttr:$category,
+                       StrAttr:$source);
+  let results = (outs SliceType:$result);
+  let assemblyFormat = "$arena `[` $offset `]` $category $source `:` type($result) attr-dict";
+}
+
+def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
+  let summary = "the slice of a variable, or rows of it";
+  let arguments = (ins FlatSymbolRefAttr:$variable, DefaultValuedAttr<I64Attr, "0">:$offset);
+  let results = (outs SliceType:$result);
+  let assemblyFormat = "$variable `:` type($result) attr-dict";
+}
+
+class Plan_Command<string mnemonic, list<Trait> traits = []> : Plan_Op<mnemonic, traits>;
+
+def LaunchOp : Plan_Command<"launch"> {
+  let summary = "runs work items [0, items) of a kernel, chunk by chunk";
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<SliceType>:$args, I64Attr:$inputs,
+                       I64Attr:$items, I64Attr:$chunk);
+  let assemblyFormat = [{
+    $kernel `(` $args `)` `inputs` $inputs `items` $items `chunk` $chunk `:` type($args) attr-dict
+  }];
+}
+
+def GemmOp : Plan_Command<"gemm", [AttrSizedOperandSegments]> {
+  let summary = "d = op(a) op(b) (+ d) (+ bias)";
+  let arguments = (ins SliceType:$a, SliceType:$b, SliceType:$d, Optional<SliceType>:$bias,
+                       Optional<SliceType>:$workspace, UnitAttr:$accumulate,
+                       UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let assemblyFormat = [{
+    $a `,` $b `into` $d (`bias` $bias^)? (`workspace` $workspace^)? `:`
+    type(operands) attr-dict
+  }];
+}
+
+def AttentionOp : Plan_Command<"attention"> {
+  let summary = "flash attention forward";
+  let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
+                       I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
+  let assemblyFormat = "operands `:` type(operands) attr-dict";
+}
+
+def AttentionGradOp : Plan_Command<"attention_grad"> {
+  let summary = "flash attention backward";
+  let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
+                       SliceType:$dout, SliceType:$dq, SliceType:$dk, SliceType:$dv,
+                       Optional<SliceType>:$workspace, I64Attr:$head_dim, I64Attr:$seq,
+                       F64Attr:$scale, I64Attr:$window);
+  let assemblyFormat = "operands `:` type(operands) attr-dict";
+}
+
+def ScatterAddOp : Plan_Command<"scatter_add"> {
+  let summary = "d[ids[t], :] (+)= x[t, :]";
+  let arguments = (ins SliceType:$ids, SliceType:$x, SliceType:$d, UnitAttr:$accumulate);
+  let assemblyFormat = "$ids `,` $x `into` $d `:` type(operands) attr-dict";
+}
+
+def CopyOp : Plan_Command<"copy"> {
+  let summary = "d = x";
+  let arguments = (ins SliceType:$x, SliceType:$d);
+  let assemblyFormat = "$x `into` $d `:` type(operands) attr-dict";
+}
+
+#endif
