@@ -12,7 +12,8 @@ include(AddMLIR)
 # One target owns them; the others reuse its precompiled header.
 function(lmc_mlir_target target)
   target_include_directories(${target} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
-  target_compile_definitions(${target} PUBLIC ${LLVM_DEFINITIONS})
+  separate_arguments(definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+  target_compile_definitions(${target} PUBLIC ${definitions})
   target_compile_options(${target} PRIVATE -fno-rtti -fno-exceptions -Wno-init-list-lifetime
                          -fpch-preprocess)
   if(target STREQUAL lmc_dialects)

@@ -1,0 +1,168 @@
+#include "compiler/Compile.h"
+
+#include "compiler/codegen/CpuObject.h"
+#include "compiler/emit/Emit.h"
+#include "models/Model.h"
+#include "passes/autodiff/Passes.h"
+#include "passes/buffers/Passes.h"
+#include "passes/codegen/Passes.h"
+#include "passes/distribute/Passes.h"
+#include "passes/fusion/Passes.h"
+#include "passes/schedule/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+#include <chrono>
+
+using namespace mlir;
+using namespace lmc;
+
+static constexpr llvm::StringRef kPhaseNames[] = {"model",    "autodiff", "distribute",
+                                                  "memory",   "fusion",   "schedule",
+                                                  "buffers",  "codegen",  "emit"};
+
+llvm::StringRef lmc::phaseName(Phase phase) { return kPhaseNames[size_t(phase)]; }
+
+std::optional<Phase> lmc::parsePhase(llvm::StringRef name) {
+  for (size_t i = 0; i < std::size(kPhaseNames); ++i)
+    if (kPhaseNames[i] == name)
+      return Phase(i);
+  return std::nullopt;
+}
+
+namespace {
+
+class Driver {
+public:
+  Driver(const Config &config, const CompileOptions &options, MLIRContext &context)
+      : config(config), options(options), context(context) {}
+
+  FailureOr<CompileResult> run();
+
+private:
+  LogicalResult runPhase(Phase phase);
+  void addPasses(Phase phase, PassManager &passes);
+  LogicalResult dump(Phase phase);
+
+  const Config &config;
+  const CompileOptions &options;
+  MLIRContext &context;
+  CompileResult result;
+  codegen::CpuImage image;
+};
+
+} // namespace
+
+// Why each pass stands where it does is said here; what it does, in its Passes.td.
+void Driver::addPasses(Phase phase, PassManager &passes) {
+  switch (phase) {
+  case Phase::Model:
+    break; // the builder's work
+  case Phase::Autodiff:
+    passes.addPass(createAutodiffPass());
+    // After differentiation, because it is contributions to gradients that accumulate.
+    passes.addPass(createAccumulateGradientsPass(
+        AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
+    passes.addPass(createInsertOptimizerPass());
+    // The last point at which equal values may be merged: from the memory phase on,
+    // values computed twice are computed twice on purpose.
+    passes.addPass(createCSEPass());
+    break;
+  case Phase::Distribute:
+    passes.addPass(createShardStatePass(ShardStatePassOptions{
+        config.distributed.nodes, config.distributed.devicesPerNode,
+        config.distributed.strategy == ShardingStrategy::HybridShard}));
+    break;
+  case Phase::Memory:
+    break; // everything that the backward pass reads is kept
+  case Phase::Fusion:
+    passes.addPass(createConvertLmPass());
+    passes.addPass(createFormFusionsPass());
+    // Before layers are inlined, so that a layer's kernels are compared once.
+    passes.addPass(createOutlineKernelsPass());
+    break;
+  case Phase::Schedule:
+    passes.addPass(createInlineLayersPass());
+    break;
+  case Phase::Buffers:
+    passes.addPass(createPlaceBuffersPass());
+    break;
+  case Phase::Codegen:
+  case Phase::Emit:
+    break; // not passes over the plan: they read it
+  }
+}
+
+LogicalResult Driver::dump(Phase phase) {
+  if (options.dumpDirectory.empty() || phase > Phase::Buffers)
+    return success();
+  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpDirectory))
+    return emitError(UnknownLoc::get(&context))
+           << "cannot create " << options.dumpDirectory << ": " << error.message();
+  std::string path = llvm::formatv("{0}/{1:d2}.{2}.mlir", options.dumpDirectory,
+                                   int(phase) + 1, phaseName(phase));
+  std::error_code error;
+  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
+  if (error)
+    return emitError(UnknownLoc::get(&context))
+           << "cannot write " << path << ": " << error.message();
+  result.module->print(file.os(), OpPrintingFlags().enableDebugInfo(true, true).useLocalScope());
+  file.keep();
+  return success();
+}
+
+LogicalResult Driver::runPhase(Phase phase) {
+  switch (phase) {
+  case Phase::Model:
+    result.module = buildModel(config, context);
+    return result.module->verify();
+  case Phase::Codegen: {
+    auto built = codegen::buildCpuImage(*result.module, codegen::CpuTarget{config.target.cpu});
+    if (!built)
+      return emitError(UnknownLoc::get(&context))
+             << "cannot generate code for " << config.target.cpu << ": "
+             << llvm::toString(built.takeError());
+    image = std::move(*built);
+    return success();
+  }
+  case Phase::Emit:
+    return emitPlan(*result.module, config, image, result.plan);
+  default: {
+    PassManager passes(&context, ModuleOp::getOperationName());
+    if (!options.printIrAfter.empty())
+      passes.enableIRPrinting(
+          [](Pass *, Operation *) { return false; },
+          [this](Pass *pass, Operation *) {
+            return llvm::is_contained(options.printIrAfter, pass->getArgument());
+          },
+          /*printModuleScope=*/true);
+    addPasses(phase, passes);
+    return passes.run(*result.module);
+  }
+  }
+}
+
+FailureOr<CompileResult> Driver::run() {
+  for (Phase phase : {Phase::Model, Phase::Autodiff, Phase::Distribute, Phase::Memory,
+                      Phase::Fusion, Phase::Schedule, Phase::Buffers, Phase::Codegen,
+                      Phase::Emit}) {
+    auto start = std::chrono::steady_clock::now();
+    if (failed(runPhase(phase)) || failed(dump(phase)))
+      return failure();
+    std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    result.times.push_back({phase, elapsed.count()});
+    if (phase == options.compileTo)
+      break;
+  }
+  return std::move(result);
+}
+
+FailureOr<CompileResult> lmc::compile(const Config &config, const CompileOptions &options,
+                                      MLIRContext &context) {
+  return Driver(config, options, context).run();
+}

@@ -1,0 +1,150 @@
+#include "compiler/algorithms/Packing.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace lmc;
+
+static uint64_t roundUp(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+static bool overlapInTime(const PackingBuffer &a, const PackingBuffer &b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+std::string PackingProblem::check() const {
+  if (alignment == 0 || (alignment & (alignment - 1)))
+    return "alignment " + std::to_string(alignment) + " is not a power of two";
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].first > buffers[i].last)
+      return "buffer " + std::to_string(i) + " ends before it begins";
+    if (buffers[i].bytes == 0)
+      return "buffer " + std::to_string(i) + " is empty";
+  }
+  return "";
+}
+
+uint64_t PackingProblem::lowerBound() const {
+  std::vector<std::pair<int64_t, int64_t>> events; // moment, change in bytes
+  for (const PackingBuffer &buffer : buffers) {
+    int64_t bytes = int64_t(roundUp(buffer.bytes, alignment));
+    events.push_back({buffer.first, bytes});
+    events.push_back({buffer.last + 1, -bytes});
+  }
+  std::sort(events.begin(), events.end()); // ends sort before beginnings of one moment
+  int64_t live = 0, most = 0;
+  for (auto [moment, change] : events)
+    most = std::max(most, live += change);
+  return uint64_t(most);
+}
+
+std::string PackingSolution::verify(const PackingProblem &problem) const {
+  if (offsets.size() != problem.buffers.size())
+    return "has " + std::to_string(offsets.size()) + " offsets for " +
+           std::to_string(problem.buffers.size()) + " buffers";
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] % problem.alignment)
+      return "buffer " + std::to_string(i) + " is misaligned";
+    if (offsets[i] + problem.buffers[i].bytes > bytes)
+      return "buffer " + std::to_string(i) + " ends outside the arena";
+  }
+  // Sweep in order of offset: only byte-neighbours need comparing.
+  std::vector<size_t> order(offsets.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return offsets[a] < offsets[b];
+  });
+  for (size_t i = 0; i < order.size(); ++i) {
+    uint64_t end = offsets[order[i]] + problem.buffers[order[i]].bytes;
+    for (size_t j = i + 1; j < order.size() && offsets[order[j]] < end; ++j)
+      if (overlapInTime(problem.buffers[order[i]], problem.buffers[order[j]]))
+        return "buffers " + std::to_string(order[i]) + " and " + std::to_string(order[j]) +
+               " share bytes while both are alive";
+  }
+  return "";
+}
+
+namespace {
+
+// Places buffers in `order`, each in the lowest (or the tightest) hole that is free
+// for its whole life.
+PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &order,
+                      bool tightest) {
+  PackingSolution solution;
+  solution.offsets.assign(problem.buffers.size(), 0);
+  struct Placed {
+    uint64_t offset, end;
+    size_t buffer;
+  };
+  std::vector<Placed> placed; // by offset
+  for (size_t buffer : order) {
+    const PackingBuffer &current = problem.buffers[buffer];
+    uint64_t bytes = roundUp(current.bytes, problem.alignment);
+    uint64_t cursor = 0, best = UINT64_MAX, bestHole = UINT64_MAX;
+    for (const Placed &other : placed) {
+      if (!overlapInTime(problem.buffers[other.buffer], current))
+        continue;
+      if (other.offset > cursor && other.offset - cursor >= bytes) {
+        uint64_t hole = other.offset - cursor;
+        if (best == UINT64_MAX || (tightest && hole < bestHole)) {
+          best = cursor;
+          bestHole = hole;
+        }
+        if (!tightest)
+          break;
+      }
+      cursor = std::max(cursor, other.end);
+    }
+    if (best == UINT64_MAX)
+      best = cursor;
+    solution.offsets[buffer] = best;
+    Placed entry{best, best + bytes, buffer};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
+                                   [](const Placed &a, const Placed &b) {
+                                     return a.offset < b.offset;
+                                   }),
+                  entry);
+    solution.bytes = std::max(solution.bytes, best + bytes);
+  }
+  return solution;
+}
+
+} // namespace
+
+PackingSolution lmc::pack(const PackingProblem &problem) {
+  const auto &buffers = problem.buffers;
+  std::vector<size_t> bySize(buffers.size());
+  std::iota(bySize.begin(), bySize.end(), size_t(0));
+  auto duration = [&](size_t i) { return buffers[i].last - buffers[i].first + 1; };
+  auto sorted = [&](auto key) {
+    std::vector<size_t> order = bySize;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) > key(b); });
+    return order;
+  };
+  struct Order {
+    const char *name;
+    std::vector<size_t> order;
+  };
+  Order orders[] = {
+      {"size", sorted([&](size_t i) { return double(buffers[i].bytes); })},
+      {"duration", sorted([&](size_t i) { return double(duration(i)); })},
+      {"size x duration",
+       sorted([&](size_t i) { return double(buffers[i].bytes) * double(duration(i)); })},
+      {"start", sorted([&](size_t i) { return -double(buffers[i].first); })},
+  };
+  uint64_t bound = problem.lowerBound();
+  PackingSolution best;
+  best.bytes = UINT64_MAX;
+  for (const Order &order : orders)
+    for (bool tightest : {false, true}) {
+      PackingSolution candidate = place(problem, order.order, tightest);
+      if (candidate.bytes < best.bytes) {
+        best = std::move(candidate);
+        best.heuristic = std::string(order.name) + (tightest ? ", tightest hole" : ", lowest hole");
+      }
+      if (best.bytes <= bound)
+        return best;
+    }
+  return best;
+}

@@ -1,0 +1,48 @@
+// Packing buffers into an arena.
+//
+// A buffer occupies `bytes` bytes from the moment `first` to the moment `last`,
+// both included. Two buffers whose moments overlap may not overlap in bytes. The
+// arena's size is the largest end of any buffer; the problem is to choose offsets
+// (multiples of `alignment`) so that it is small. It is NP-hard (dynamic storage
+// allocation); the most bytes alive at one moment bound it from below.
+//
+// Several greedy orders are tried, each placing a buffer at the lowest or the
+// tightest hole among those placed already, and the best result is kept: the
+// heuristics of TFLite's arena planner (Pisarchyk and Lee 2020,
+// https://arxiv.org/abs/2001.03288) and of XLA's buffer assignment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+struct PackingBuffer {
+  uint64_t bytes;
+  int64_t first, last; // moments, first <= last
+};
+
+struct PackingProblem {
+  std::vector<PackingBuffer> buffers;
+  uint64_t alignment = 64; // of offsets; a power of two
+
+  // Empty when the problem is well formed, else what is wrong with it.
+  std::string check() const;
+
+  // The most bytes alive at one moment, each buffer rounded up to the alignment.
+  uint64_t lowerBound() const;
+};
+
+struct PackingSolution {
+  std::vector<uint64_t> offsets;
+  uint64_t bytes = 0;         // arena size
+  std::string heuristic;      // which order won
+
+  // Empty when no two live buffers overlap and `bytes` covers all, else the fault.
+  std::string verify(const PackingProblem &problem) const;
+};
+
+PackingSolution pack(const PackingProblem &problem);
+
+} // namespace lmc

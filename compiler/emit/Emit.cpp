@@ -1,0 +1,416 @@
+#include "compiler/emit/Emit.h"
+
+#include "dialects/kern/Kern.h"
+#include "dialects/plan/Plan.h"
+#include "models/Model.h"
+#include "passes/codegen/Hero.h"
+#include "plan_generated.h"
+#include "runtime/plan/PlanTrailer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+using namespace lmc;
+namespace fb = lmc::plan;
+
+static constexpr uint32_t kSchemaVersion = 1; // runtime/plan/PlanFile.h; a test compares them
+
+static fb::DType dtypeOf(Type element) {
+  if (element.isBF16())
+    return fb::DType::BF16;
+  if (element.isF64())
+    return fb::DType::F64;
+  if (element.isInteger(32))
+    return fb::DType::I32;
+  if (element.isInteger(8))
+    return fb::DType::I8;
+  return fb::DType::F32;
+}
+
+static std::string nameOf(Location loc) {
+  auto name = dyn_cast<NameLoc>(loc);
+  return name ? name.getName().str() : "";
+}
+
+namespace {
+
+class Emitter {
+public:
+  Emitter(ModuleOp module, const Config &config, const codegen::CpuImage &image)
+      : module(module), config(config), image(image) {}
+
+  LogicalResult run(std::string &bytes);
+
+private:
+  void addHeader();
+  void addSettings();
+  LogicalResult addVariables();
+  void addKernels();
+  LogicalResult addFunction(plan_ir::FunctionOp function);
+  FailureOr<std::unique_ptr<fb::CommandT>> command(Operation &op);
+
+  uint32_t addSlice(std::string name, uint32_t arena, int64_t offset, RankedTensorType type,
+                    fb::Category category, int function);
+  uint32_t sliceOf(Value value) const { return slices.lookup(value); }
+
+  ModuleOp module;
+  const Config &config;
+  const codegen::CpuImage &image;
+  fb::PlanT plan;
+  llvm::StringMap<uint32_t> arenas, kernels;
+  llvm::StringMap<uint32_t> variableSlices;
+  llvm::DenseMap<Value, uint32_t> slices; // of the current function
+};
+
+} // namespace
+
+uint32_t Emitter::addSlice(std::string name, uint32_t arena, int64_t offset,
+                           RankedTensorType type, fb::Category category, int function) {
+  auto slice = std::make_unique<fb::SliceT>();
+  slice->name = std::move(name);
+  slice->arena = arena;
+  slice->offset = uint64_t(offset);
+  slice->bytes = uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+  slice->dtype = dtypeOf(type.getElementType());
+  slice->shape.assign(type.getShape().begin(), type.getShape().end());
+  slice->category = category;
+  slice->function = function;
+  plan.slices.push_back(std::move(slice));
+  return uint32_t(plan.slices.size() - 1);
+}
+
+void Emitter::addHeader() {
+  plan.schema_version = kSchemaVersion;
+  plan.compiler_version = "lmc 0.1.0";
+  plan.target = "cpu:" + image.cpu;
+  plan.nodes = uint32_t(config.distributed.nodes);
+  plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
+  plan.fingerprint = modelFingerprint(module, config);
+  plan.config_path = config.path;
+  plan.config_toml = config.text;
+  plan.config_directory = config.directory;
+  plan.compute_dtype = config.training.computeDType == DataType::BF16  ? fb::DType::BF16
+                       : config.training.computeDType == DataType::F64 ? fb::DType::F64
+                                                                       : fb::DType::F32;
+  plan.model = std::make_unique<fb::ModelInfoT>();
+  plan.model->architecture = config.model.architecture;
+  plan.model->huggingface_config = huggingFaceConfig(config);
+  plan.model->parameters = parameterCount(config.model);
+  FlopsPerToken flops = modelFlopsPerToken(config.model, config.training.sequenceLength);
+  plan.model->flops_per_token_causal = flops.causal;
+  plan.model->flops_per_token_full = flops.full;
+  plan.model->vocab_size = uint64_t(config.model.vocabSize);
+  plan.batch = std::make_unique<fb::BatchInfoT>();
+  plan.batch->sequence_length = uint64_t(config.training.sequenceLength);
+  plan.batch->micro_batch_size = uint64_t(config.training.microBatchSize);
+  plan.batch->gradient_accumulation_steps = uint64_t(config.training.gradientAccumulationSteps);
+  plan.batch->global_batch_size = uint64_t(config.training.batchSize);
+  plan.batch->ranks = uint64_t(config.distributed.nodes * config.distributed.devicesPerNode);
+}
+
+void Emitter::addSettings() {
+  for (const ResolvedSetting &setting : config.settings) {
+    auto entry = std::make_unique<fb::SettingT>();
+    entry->key = setting.key;
+    switch (setting.type) {
+    case ResolvedSetting::Type::Integer:
+      entry->type = fb::SettingType::Integer;
+      break;
+    case ResolvedSetting::Type::Float:
+      entry->type = fb::SettingType::Float;
+      break;
+    case ResolvedSetting::Type::Boolean:
+      entry->type = fb::SettingType::Boolean;
+      break;
+    case ResolvedSetting::Type::String:
+      entry->type = fb::SettingType::String;
+      break;
+    case ResolvedSetting::Type::StringList:
+      entry->type = fb::SettingType::StringList;
+      break;
+    }
+    entry->value = setting.value;
+    entry->values = setting.values;
+    entry->minimum = setting.minimum;
+    entry->maximum = setting.maximum;
+    entry->choices = setting.choices;
+    entry->doc = setting.doc;
+    entry->run_time = setting.runTime;
+    plan.settings.push_back(std::move(entry));
+  }
+}
+
+LogicalResult Emitter::addVariables() {
+  for (auto variable : module.getOps<plan_ir::VariableOp>()) {
+    struct Kind {
+      fb::VariableKind kind;
+      fb::Category category;
+    };
+    Kind kind = llvm::StringSwitch<Kind>(variable.getKind())
+                    .Case("parameter", {fb::VariableKind::Parameter, fb::Category::Parameters})
+                    .Case("compute_copy",
+                          {fb::VariableKind::ComputeCopy, fb::Category::ComputeCopies})
+                    .Case("gradient", {fb::VariableKind::Gradient, fb::Category::Gradients})
+                    .Case("moment1", {fb::VariableKind::Moment1, fb::Category::OptimizerState})
+                    .Case("moment2", {fb::VariableKind::Moment2, fb::Category::OptimizerState})
+                    .Case("table", {fb::VariableKind::Table, fb::Category::Tables})
+                    .Case("scalar", {fb::VariableKind::Scalar, fb::Category::Scalars})
+                    .Default({fb::VariableKind::Input, fb::Category::Inputs});
+    auto type = cast<RankedTensorType>(variable.getType());
+    uint32_t slice = addSlice(variable.getSymName().str(), arenas.lookup(variable.getArena()),
+                              int64_t(variable.getOffset()), type, kind.category, -1);
+    variableSlices[variable.getSymName()] = slice;
+
+    auto entry = std::make_unique<fb::VariableT>();
+    entry->name = variable.getSymName().str();
+    entry->kind = kind.kind;
+    entry->slice = slice;
+    entry->parameter = variable.getParameter().value_or("").str();
+    entry->weight_decay = variable.getWeightDecay();
+    entry->initializer = std::make_unique<fb::InitializerT>();
+    DictionaryAttr init = variable.getInit();
+    auto initKind = init.getAs<StringAttr>("kind");
+    if (!initKind)
+      return variable.emitOpError("has an initializer without a kind");
+    entry->initializer->kind = llvm::StringSwitch<fb::InitializerKind>(initKind.getValue())
+                                   .Case("zeros", fb::InitializerKind::Zeros)
+                                   .Case("ones", fb::InitializerKind::Ones)
+                                   .Case("normal", fb::InitializerKind::Normal)
+                                   .Case("rope_cos", fb::InitializerKind::RopeCos)
+                                   .Case("rope_sin", fb::InitializerKind::RopeSin)
+                                   .Case("constant", fb::InitializerKind::Constant)
+                                   .Case("copy_of", fb::InitializerKind::CopyOf)
+                                   .Default(fb::InitializerKind::None);
+    if (auto stddev = init.getAs<FloatAttr>("stddev"))
+      entry->initializer->stddev = stddev.getValueAsDouble();
+    if (auto scale = init.getAs<FloatAttr>("scale"))
+      entry->initializer->scale = scale.getValueAsDouble();
+    if (auto values = init.getAs<DenseF64ArrayAttr>("values"))
+      entry->initializer->values.assign(values.asArrayRef().begin(), values.asArrayRef().end());
+    if (auto source = init.getAs<StringAttr>("source"))
+      entry->initializer->source = source.str();
+    plan.variables.push_back(std::move(entry));
+  }
+  return success();
+}
+
+void Emitter::addKernels() {
+  auto binary = std::make_unique<fb::ModuleT>();
+  binary->target = plan.target;
+  binary->features = image.features;
+  binary->image = image.object;
+  plan.modules.push_back(std::move(binary));
+  for (auto kernel : module.getOps<kern::KernelOp>()) {
+    auto entry = std::make_unique<fb::KernelT>();
+    entry->name = entry->entry = kernel.getSymName().str();
+    entry->hero = kern::stringifyHero(kernel.getHero()).str();
+    llvm::raw_string_ostream source(entry->source);
+    kernel->print(source, OpPrintingFlags().useLocalScope());
+    if (ArrayAttr names = kernel.getSourceOpsAttr())
+      for (auto name : names.getAsRange<StringAttr>())
+        entry->source_ops.push_back(name.str());
+    if (auto shape = codegen::analyze(kernel.getHero(), kernel.getBody().front(), nullptr);
+        succeeded(shape)) {
+      entry->bytes_per_item = shape->bytesPerItem;
+      entry->flops_per_item = shape->flopsPerItem;
+    }
+    kernels[kernel.getSymName()] = uint32_t(plan.kernels.size());
+    plan.kernels.push_back(std::move(entry));
+  }
+}
+
+FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) {
+  auto command = std::make_unique<fb::CommandT>();
+  command->source = nameOf(operation.getLoc());
+  auto extent = [](Value slice, unsigned index) {
+    return uint64_t(
+        cast<plan_ir::SliceType>(slice.getType()).getContent().getDimSize(index));
+  };
+  auto optional = [&](Value value) { return value ? int32_t(sliceOf(value)) : -1; };
+  // What forward and backward attention share.
+  auto attention = [&](auto op, auto &body) {
+    body.q = sliceOf(op.getQ());
+    body.k = sliceOf(op.getK());
+    body.v = sliceOf(op.getV());
+    body.out = sliceOf(op.getOut());
+    body.lse = sliceOf(op.getLse());
+    body.head_dim = uint32_t(op.getHeadDim());
+    body.seq = uint32_t(op.getSeq());
+    body.batch = uint32_t(extent(op.getQ(), 0)) / body.seq;
+    body.heads = uint32_t(extent(op.getQ(), 1)) / body.head_dim;
+    body.kv_heads = uint32_t(extent(op.getK(), 1)) / body.head_dim;
+    body.scale = op.getScale().convertToDouble();
+    body.window = uint32_t(op.getWindow());
+  };
+  LogicalResult known =
+      llvm::TypeSwitch<Operation *, LogicalResult>(&operation)
+          .Case([&](plan_ir::LaunchOp op) {
+            fb::LaunchT body;
+            body.kernel = kernels.lookup(op.getKernel());
+            for (Value arg : op.getArgs())
+              body.args.push_back(sliceOf(arg));
+            body.inputs = uint32_t(op.getInputs());
+            body.items = op.getItems();
+            body.chunk = op.getChunk();
+            command->body.Set(std::move(body));
+            return success();
+          })
+          .Case([&](plan_ir::GemmOp op) {
+            fb::GemmT body;
+            body.a = sliceOf(op.getA());
+            body.b = sliceOf(op.getB());
+            body.d = sliceOf(op.getD());
+            body.c = op.getAccumulate() ? int32_t(body.d) : -1;
+            body.bias = optional(op.getBias());
+            body.workspace = optional(op.getWorkspace());
+            body.transpose_a = op.getTransposeA();
+            body.transpose_b = op.getTransposeB();
+            body.m = extent(op.getD(), 0);
+            body.n = extent(op.getD(), 1);
+            body.k = extent(op.getA(), body.transpose_a ? 0 : 1);
+            command->body.Set(std::move(body));
+            return success();
+          })
+          .Case([&](plan_ir::AttentionOp op) {
+            fb::AttentionT body;
+            attention(op, body);
+            command->body.Set(std::move(body));
+            return success();
+          })
+          .Case([&](plan_ir::AttentionGradOp op) {
+            fb::AttentionGradT body;
+            attention(op, body);
+            body.dout = sliceOf(op.getDout());
+            body.dq = sliceOf(op.getDq());
+            body.dk = sliceOf(op.getDk());
+            body.dv = sliceOf(op.getDv());
+            body.workspace = optional(op.getWorkspace());
+            command->body.Set(std::move(body));
+            return success();
+          })
+          .Case([&](plan_ir::ScatterAddOp op) {
+            fb::ScatterAddT body;
+            body.ids = sliceOf(op.getIds());
+            body.x = sliceOf(op.getX());
+            body.d = sliceOf(op.getD());
+            body.rows = extent(op.getX(), 0);
+            body.columns = extent(op.getX(), 1);
+            body.vocabulary = extent(op.getD(), 0);
+            body.accumulate = op.getAccumulate();
+            command->body.Set(std::move(body));
+            return success();
+          })
+          .Case([&](plan_ir::CopyOp op) {
+            fb::CopyT body;
+            body.x = sliceOf(op.getX());
+            body.d = sliceOf(op.getD());
+            command->body.Set(std::move(body));
+            return success();
+          })
+          .Default([](Operation *op) { return op->emitOpError("has no place in a plan file"); });
+  if (failed(known))
+    return failure();
+  return command;
+}
+
+LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
+  auto entry = std::make_unique<fb::FunctionT>();
+  entry->name = function.getSymName().str();
+  entry->peak_workspace_bytes = function.getPeakBytes();
+  int index = int(plan.functions.size());
+  slices.clear();
+  // Equal views are one slice.
+  std::map<std::tuple<uint32_t, int64_t, const void *>, uint32_t> known;
+  for (Operation &op : function.getBody().front()) {
+    if (auto slice = dyn_cast<plan_ir::SliceOp>(op)) {
+      auto type = cast<plan_ir::SliceType>(slice.getType()).getContent();
+      uint32_t arena = arenas.lookup(slice.getArena());
+      fb::Category category = llvm::StringSwitch<fb::Category>(slice.getCategory())
+                                  .Case("activations", fb::Category::Activations)
+                                  .Case("library_workspace", fb::Category::LibraryWorkspace)
+                                  .Default(fb::Category::Temporaries);
+      slices[slice] = addSlice(slice.getSource().str(), arena, int64_t(slice.getOffset()), type,
+                               category, index);
+      continue;
+    }
+    if (auto ref = dyn_cast<plan_ir::VariableRefOp>(op)) {
+      auto type = cast<plan_ir::SliceType>(ref.getType()).getContent();
+      uint32_t whole = variableSlices.lookup(ref.getVariable());
+      const fb::SliceT &base = *plan.slices[whole];
+      auto [it, inserted] = known.try_emplace(
+          {whole, int64_t(ref.getOffset()), type.getAsOpaquePointer()}, 0);
+      if (inserted)
+        it->second = addSlice(ref.getVariable().str(), base.arena,
+                              int64_t(base.offset + ref.getOffset()), type, base.category, -1);
+      slices[ref] = it->second;
+      continue;
+    }
+    auto made = command(op);
+    if (failed(made))
+      return failure();
+    int position = int(entry->commands.size());
+    for (Value operand : op.getOperands()) {
+      fb::SliceT &slice = *plan.slices[sliceOf(operand)];
+      if (slice.function < 0)
+        continue;
+      slice.first_command = slice.first_command < 0 ? position : slice.first_command;
+      slice.last_command = position;
+    }
+    entry->commands.push_back(std::move(*made));
+  }
+  if (!entry->commands.empty()) {
+    auto segment = std::make_unique<fb::SegmentT>();
+    segment->first = 0;
+    segment->last = uint32_t(entry->commands.size() - 1);
+    segment->capturable = true;
+    entry->segments.push_back(std::move(segment));
+  }
+  plan.functions.push_back(std::move(entry));
+  return success();
+}
+
+LogicalResult Emitter::run(std::string &bytes) {
+  addHeader();
+  addSettings();
+  for (auto arena : module.getOps<plan_ir::ArenaOp>()) {
+    auto entry = std::make_unique<fb::ArenaT>();
+    entry->name = arena.getSymName().str();
+    entry->bytes = arena.getBytes();
+    entry->alignment = uint32_t(arena.getAlignment());
+    entry->lower_bound_bytes = arena.getLowerBound();
+    arenas[arena.getSymName()] = uint32_t(plan.arenas.size());
+    plan.arenas.push_back(std::move(entry));
+  }
+  if (failed(addVariables()))
+    return failure();
+  addKernels();
+  for (auto function : module.getOps<plan_ir::FunctionOp>())
+    if (failed(addFunction(function)))
+      return failure();
+
+  flatbuffers::FlatBufferBuilder builder(1 << 20);
+  builder.Finish(fb::CreatePlan(builder, &plan), fb::PlanIdentifier());
+  bytes.assign(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());
+  appendPlanTrailer(bytes);
+  return success();
+}
+
+LogicalResult lmc::emitPlan(ModuleOp module, const Config &config, const codegen::CpuImage &image,
+                            std::string &bytes) {
+  return Emitter(module, config, image).run(bytes);
+}
+
+std::string lmc::modelFingerprint(ModuleOp module, const Config &config) {
+  std::string text = config.model.architecture + " " + config.optimizer.type;
+  llvm::raw_string_ostream stream(text);
+  for (auto variable : module.getOps<plan_ir::VariableOp>())
+    if (variable.getKind() == "parameter" || variable.getKind() == "moment1" ||
+        variable.getKind() == "moment2")
+      stream << "\n" << variable.getSymName() << " " << variable.getType();
+  return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
+}

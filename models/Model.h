@@ -1,0 +1,40 @@
+// Builders: a Config becomes a module in the lm dialect.
+#pragma once
+
+#include "compiler/config/Config.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <vector>
+
+namespace lmc {
+
+// The forward graph of `config`'s model, with all its state declared:
+//
+//   func.func @forward() -> tensor<f32>   sum of token losses over batch.tokens
+//   func.func private @layer(x, cos, sin, weights...) -> x   called once per layer
+//   func.func @logits()                   only with monitoring.logits
+//
+// Parameters carry Hugging Face's names. With a bf16 compute dtype every matrix
+// also has a NAME.compute copy, which the forward graph reads; vectors (norms and
+// biases) are read as they are, in f32.
+mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRContext &context);
+
+// Inverse frequencies of the rotary embedding, head_dim / 2 of them, in radians per
+// position, with the model's scaling applied; `attentionFactor` multiplies cos and
+// sin (yarn). As in transformers' modeling_rope_utils.
+std::vector<double> ropeFrequencies(const ModelConfig &model, int64_t sequenceLength,
+                                    double &attentionFactor);
+
+struct FlopsPerToken {
+  double causal; // attention over the visible half (or window)
+  double full;   // attention counted as if nothing were masked
+};
+
+// Floating-point operations of forward and backward, recompute not counted:
+// 6 N_mm + 12 L h_attn s (full), and half the attention term (causal; with a
+// window, the keys a query really sees), as in the PaLM paper's appendix B.
+FlopsPerToken modelFlopsPerToken(const ModelConfig &model, int64_t sequenceLength);
+
+} // namespace lmc

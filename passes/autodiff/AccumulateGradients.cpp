@@ -1,0 +1,206 @@
+// lm-accumulate-gradients: @micro becomes one function per position in the step.
+//
+//   lm.accumulate %dw, @w.grad    =>   first:  lm.store %dw, @w.grad
+//                                      later:  %g = lm.load @w.grad
+//                                              %dw = lm.matmul ... acc %g
+//                                              lm.store %dw, @w.grad
+#include "passes/autodiff/Passes.h"
+
+#include "dialects/interfaces/Differentiable.h"
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_ACCUMULATEGRADIENTSPASS
+#include "passes/autodiff/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+class Accumulator {
+public:
+  Accumulator(func::FuncOp function, SymbolTable &symbols, llvm::StringMap<func::FuncOp> &variants)
+      : function(function), symbols(symbols), variants(variants), b(function.getContext()) {}
+
+  // Replaces every lm.accumulate; `storeFirst` says whether a variable's first
+  // contribution overwrites it.
+  void run(bool storeFirst);
+
+private:
+  Value addTo(Value contribution, Value accumulator, Operation *before);
+  func::FuncOp accumulatingVariant(func::FuncOp callee);
+
+  func::FuncOp function;
+  SymbolTable &symbols;
+  llvm::StringMap<func::FuncOp> &variants;
+  OpBuilder b;
+};
+
+} // namespace
+
+// accumulator + contribution, inside the op that makes the contribution if it can.
+Value Accumulator::addTo(Value contribution, Value accumulator, Operation *before) {
+  Operation *producer = contribution.getDefiningOp();
+  Operation *source = accumulator.getDefiningOp();
+  if (auto accumulating = dyn_cast<AccumulatingOpInterface>(producer);
+      accumulating && !accumulating.getAccumulator() && contribution.hasOneUse() &&
+      source->isBeforeInBlock(producer)) {
+    accumulating.setAccumulator(accumulator);
+    return contribution;
+  }
+  if (auto grad = dyn_cast<lm::LinearCrossEntropyGradOp>(producer);
+      grad && contribution == grad.getDweight() && !grad.getAcc() && contribution.hasOneUse() &&
+      source->isBeforeInBlock(producer)) {
+    grad.getAccMutable().assign(accumulator);
+    return contribution;
+  }
+  b.setInsertionPoint(before);
+  return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution);
+}
+
+// A copy of `callee` that takes one accumulator per gradient of a parameter (in the
+// accumulation dtype) and returns the sums; which results those are is the attribute
+// `lm.accumulated`.
+func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
+  func::FuncOp &variant = variants[callee.getSymName()];
+  if (variant)
+    return variant;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(callee);
+  variant = cast<func::FuncOp>(b.clone(*callee));
+  variant.setSymName((callee.getSymName() + ".accumulate").str());
+  symbols.insert(variant);
+  auto accumulated = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
+  Block &body = variant.getBody().front();
+  auto ret = cast<func::ReturnOp>(body.getTerminator());
+  for (int64_t index : accumulated.asArrayRef()) {
+    OpOperand &result = ret->getOpOperand(unsigned(index));
+    Value contribution = result.get();
+    Value accumulator = body.addArgument(contribution.getType(), contribution.getLoc());
+    auto producer = dyn_cast<AccumulatingOpInterface>(contribution.getDefiningOp());
+    if (producer && !producer.getAccumulator() && contribution.hasOneUse()) {
+      producer.setAccumulator(accumulator);
+      continue;
+    }
+    b.setInsertionPoint(ret);
+    result.set(lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution));
+  }
+  variant.setFunctionType(
+      b.getFunctionType(body.getArgumentTypes(), callee.getFunctionType().getResults()));
+  return variant;
+}
+
+void Accumulator::run(bool storeFirst) {
+  Block &body = function.getBody().front();
+  SmallVector<lm::AccumulateOp> accumulates(body.getOps<lm::AccumulateOp>());
+  llvm::StringMap<unsigned> contributions; // per variable
+  for (lm::AccumulateOp op : accumulates)
+    ++contributions[op.getVariable()];
+
+  // Gradients of a layer's parameters that one call makes alone can be accumulated
+  // inside the callee: mark which results of each callee those are.
+  llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
+  for (lm::AccumulateOp op : accumulates)
+    if (auto call = op.getValue().getDefiningOp<func::CallOp>();
+        call && op.getValue().hasOneUse() && contributions[op.getVariable()] == 1)
+      calls[call].push_back(op);
+  llvm::DenseSet<Operation *> handled;
+  if (!storeFirst) {
+    for (auto &[operation, ops] : calls) {
+      auto call = cast<func::CallOp>(operation);
+      auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+      llvm::sort(ops, [](lm::AccumulateOp a, lm::AccumulateOp b) {
+        return cast<OpResult>(a.getValue()).getResultNumber() <
+               cast<OpResult>(b.getValue()).getResultNumber();
+      });
+      SmallVector<int64_t> indices;
+      for (lm::AccumulateOp op : ops)
+        indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
+      auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
+      if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
+        continue; // calls of one layer differ: these add outside
+      callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
+      SmallVector<Value> operands(call.getOperands());
+      b.setInsertionPoint(call);
+      for (lm::AccumulateOp op : ops)
+        operands.push_back(lm::LoadOp::create(b, op.getLoc(), op.getValue().getType(),
+                                              op.getVariable()));
+      auto accumulating =
+          func::CallOp::create(b, call.getLoc(), accumulatingVariant(callee), operands);
+      call.replaceAllUsesWith(accumulating.getResults());
+      call.erase();
+      for (lm::AccumulateOp op : ops)
+        handled.insert(op);
+    }
+  }
+
+  llvm::StringMap<Value> current; // a variable's value after the contributions so far
+  llvm::StringMap<Operation *> last;
+  for (lm::AccumulateOp op : accumulates)
+    last[op.getVariable()] = op;
+  for (lm::AccumulateOp op : accumulates) {
+    Value &sum = current[op.getVariable()];
+    Value contribution = op.getValue();
+    if (handled.contains(op)) {
+      sum = contribution;
+    } else {
+      if (!sum && !storeFirst) {
+        b.setInsertionPointToStart(&body);
+        sum = lm::LoadOp::create(b, op.getLoc(), contribution.getType(), op.getVariable());
+      }
+      sum = sum ? addTo(contribution, sum, op) : contribution;
+    }
+    if (last[op.getVariable()] == op.getOperation()) {
+      b.setInsertionPoint(op);
+      lm::StoreOp::create(b, op.getLoc(), sum, op.getVariable());
+    }
+    op.erase();
+  }
+}
+
+namespace {
+struct AccumulateGradientsPass
+    : lmc::impl::AccumulateGradientsPassBase<AccumulateGradientsPass> {
+  using AccumulateGradientsPassBase::AccumulateGradientsPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SymbolTable symbols(module);
+    auto micro = symbols.lookup<func::FuncOp>("micro");
+    if (!micro) {
+      module.emitOpError("has no @micro; run lm-autodiff first");
+      return signalPassFailure();
+    }
+    if (steps < 1) {
+      module.emitOpError("needs at least one gradient accumulation step, got ") << steps;
+      return signalPassFailure();
+    }
+    OpBuilder b(module);
+    llvm::StringMap<func::FuncOp> variants;
+    auto make = [&](StringRef name, bool storeFirst) {
+      b.setInsertionPointAfter(micro);
+      auto function = cast<func::FuncOp>(b.clone(*micro));
+      function.setSymName(name);
+      symbols.insert(function);
+      Accumulator(function, symbols, variants).run(storeFirst);
+    };
+    if (steps > 1)
+      make("micro_last", false);
+    if (steps > 2)
+      make("micro_middle", false);
+    make("micro_first", true);
+    symbols.erase(micro);
+    if (auto middle = symbols.lookup<func::FuncOp>("micro_middle"))
+      middle.setSymName("micro");
+    for (auto function : module.getOps<func::FuncOp>())
+      function->removeAttr("lm.accumulated");
+  }
+};
+} // namespace

@@ -1,0 +1,368 @@
+// lm-autodiff: reverse-mode differentiation of @forward.
+//
+//   loss = f(layer(x, w))        y, saved  = layer.forward(x, w)
+//                           =>   ...
+//                                dx, dw    = layer.backward(dy, saved, x, w)
+//
+// A function is differentiated by appending the VJPs of its ops, last to first, to
+// a copy of it (the joint graph), and cutting the copy in two: the values of the
+// first half that the second half uses are what the forward pass saves.
+#include "passes/autodiff/Passes.h"
+
+#include "dialects/interfaces/Differentiable.h"
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_AUTODIFFPASS
+#include "passes/autodiff/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// A differentiated function: its two halves and how their operands line up.
+struct Halves {
+  func::FuncOp forward;  // (args) -> results, saved
+  func::FuncOp backward; // (cotangents of results, saved, args that it reads) -> gradients
+  unsigned results = 0;
+  SmallVector<unsigned> readArguments;     // forward's arguments that backward reads
+  SmallVector<int> gradientOfArgument;     // per argument: index into backward's results, or -1
+};
+
+// Sums cotangents as they arrive at a value.
+class Cotangents {
+public:
+  explicit Cotangents(OpBuilder &builder) : b(builder) {}
+
+  Value get(Value value) const { return sums.lookup(value); }
+
+  void add(Value value, Value contribution) {
+    if (!contribution)
+      return;
+    Value &sum = sums[value];
+    sum = sum ? Value(lm::AddOp::create(b, contribution.getLoc(), sum, contribution))
+              : contribution;
+  }
+
+private:
+  OpBuilder &b;
+  llvm::DenseMap<Value, Value> sums;
+};
+
+class Differentiator {
+public:
+  explicit Differentiator(ModuleOp module) : module(module), symbols(module), b(module) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult appendBackward(ArrayRef<Operation *> forwardOps, Cotangents &cotangents);
+  LogicalResult differentiateCall(func::CallOp call, Cotangents &cotangents);
+  FailureOr<Halves *> differentiate(func::FuncOp function);
+  void declareGradient(lm::VariableOp parameter);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  OpBuilder b;
+  llvm::MapVector<StringAttr, Halves> done;
+};
+
+} // namespace
+
+// Tells the ops of the backward pass apart: what is made without this mark and read by
+// an op with it is held for the backward pass.
+static void markBackward(Operation *first, Operation *end) {
+  for (Operation *op = first; op != end; op = op->getNextNode())
+    op->setDiscardableAttr("lm.backward", UnitAttr::get(op->getContext()));
+}
+
+// Appends the VJPs of `forwardOps`, last to first, at the builder's insertion point.
+LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
+                                             Cotangents &cotangents) {
+  for (Operation *op : llvm::reverse(forwardOps)) {
+    SmallVector<Value> seeds;
+    for (Value result : op->getResults())
+      seeds.push_back(cotangents.get(result));
+    if (llvm::none_of(seeds, [](Value seed) { return bool(seed); }))
+      continue;
+    if (auto call = dyn_cast<func::CallOp>(op)) {
+      if (failed(differentiateCall(call, cotangents)))
+        return failure();
+      continue;
+    }
+    if (isa<lm::LoadOp>(op))
+      continue; // a leaf: the caller reads its cotangent
+    auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
+    if (!differentiable)
+      return op->emitOpError("is on the path from a parameter to the loss but has no VJP");
+    SmallVector<Value> gradients;
+    if (failed(differentiable.buildVjp(b, seeds, gradients)))
+      return failure();
+    for (auto [operand, gradient] : llvm::zip(op->getOperands(), gradients))
+      cotangents.add(operand, gradient);
+  }
+  return success();
+}
+
+// The call in the joint graph already goes to the forward half.
+LogicalResult Differentiator::differentiateCall(func::CallOp call, Cotangents &cotangents) {
+  auto it = llvm::find_if(done, [&](auto &entry) {
+    return entry.second.forward.getSymName() == call.getCallee();
+  });
+  Halves &halves = it->second;
+  SmallVector<Value> operands;
+  for (unsigned i = 0; i < halves.results; ++i) {
+    Value seed = cotangents.get(call.getResult(i));
+    if (!seed)
+      return call.emitOpError("has a result that the loss does not depend on");
+    operands.push_back(seed);
+  }
+  for (unsigned i = halves.results; i < call.getNumResults(); ++i)
+    operands.push_back(call.getResult(i));
+  for (unsigned argument : halves.readArguments)
+    operands.push_back(call.getOperand(argument));
+  auto backward = func::CallOp::create(b, call.getLoc(), halves.backward, operands);
+  for (auto [argument, index] : llvm::enumerate(halves.gradientOfArgument))
+    if (index >= 0)
+      cotangents.add(call.getOperand(unsigned(argument)), backward.getResult(unsigned(index)));
+  return success();
+}
+
+FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
+  auto known = done.find(function.getSymNameAttr());
+  if (known != done.end())
+    return &known->second;
+
+  std::string name = function.getSymName().str();
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(function);
+  auto joint = cast<func::FuncOp>(b.clone(*function));
+  joint.setSymName(name + ".forward");
+  Block &body = joint.getBody().front();
+  auto ret = cast<func::ReturnOp>(body.getTerminator());
+  SmallVector<Operation *> forwardOps;
+  for (Operation &op : body.without_terminator()) {
+    if (isa<func::CallOp>(op))
+      return op.emitOpError("cannot be differentiated inside a layer: layers do not nest");
+    forwardOps.push_back(&op);
+  }
+
+  // The joint graph: cotangents of the results come in as extra arguments.
+  unsigned numArguments = body.getNumArguments(), numResults = ret.getNumOperands();
+  b.setInsertionPoint(ret);
+  Cotangents cotangents(b);
+  for (Value result : ret.getOperands())
+    cotangents.add(result, body.addArgument(result.getType(), result.getLoc()));
+  Operation *lastForward = ret->getPrevNode();
+  if (failed(appendBackward(forwardOps, cotangents)))
+    return failure();
+  markBackward(lastForward->getNextNode(), ret);
+
+  Halves halves;
+  halves.results = numResults;
+  SmallVector<Value> gradients;
+  for (unsigned i = 0; i < numArguments; ++i) {
+    Value gradient = cotangents.get(body.getArgument(i));
+    halves.gradientOfArgument.push_back(gradient ? int(gradients.size()) : -1);
+    if (gradient)
+      gradients.push_back(gradient);
+  }
+
+  // The cut.
+  llvm::SetVector<Value> saved;
+  llvm::SmallSetVector<unsigned, 16> readArguments;
+  for (Operation *op = lastForward->getNextNode(); op != ret; op = op->getNextNode())
+    for (Value operand : op->getOperands()) {
+      if (auto argument = dyn_cast<BlockArgument>(operand)) {
+        if (argument.getArgNumber() < numArguments)
+          readArguments.insert(argument.getArgNumber());
+      } else if (operand.getDefiningOp()->isBeforeInBlock(lastForward) ||
+                 operand.getDefiningOp() == lastForward) {
+        saved.insert(operand);
+      }
+    }
+  // A result that is saved is returned once; the caller has it already.
+  halves.readArguments.append(readArguments.begin(), readArguments.end());
+
+  SmallVector<Type> backwardInputs, backwardResults;
+  SmallVector<Value> backwardValues(body.getArguments().drop_front(numArguments));
+  backwardValues.append(saved.begin(), saved.end());
+  for (unsigned argument : halves.readArguments)
+    backwardValues.push_back(body.getArgument(argument));
+  for (Value value : backwardValues)
+    backwardInputs.push_back(value.getType());
+  for (Value gradient : gradients)
+    backwardResults.push_back(gradient.getType());
+  b.setInsertionPointAfter(joint);
+  halves.backward = func::FuncOp::create(b, function.getLoc(), name + ".backward",
+                                         b.getFunctionType(backwardInputs, backwardResults));
+  halves.backward.setPrivate();
+  Block *backwardBody = halves.backward.addEntryBlock();
+  IRMapping mapping;
+  for (auto [value, argument] : llvm::zip(backwardValues, backwardBody->getArguments()))
+    mapping.map(value, argument);
+  b.setInsertionPointToStart(backwardBody);
+  SmallVector<Operation *> moved;
+  for (Operation *op = lastForward->getNextNode(); op != ret; op = op->getNextNode()) {
+    b.clone(*op, mapping);
+    moved.push_back(op);
+  }
+  SmallVector<Value> returned;
+  for (Value gradient : gradients)
+    returned.push_back(mapping.lookup(gradient));
+  func::ReturnOp::create(b, function.getLoc(), returned);
+
+  for (Operation *op : llvm::reverse(moved))
+    op->erase();
+  body.eraseArguments(numArguments, numResults);
+  ret.getOperandsMutable().append(saved.getArrayRef());
+  SmallVector<Type> forwardResults(ret.getOperandTypes());
+  joint.setFunctionType(
+      b.getFunctionType(function.getFunctionType().getInputs(), forwardResults));
+  halves.forward = joint;
+  symbols.insert(halves.forward);
+  symbols.insert(halves.backward);
+  return &(done[function.getSymNameAttr()] = std::move(halves));
+}
+
+// Main gradients are as wide as master weights.
+void Differentiator::declareGradient(lm::VariableOp parameter) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(parameter);
+  auto init = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("zeros")));
+  symbols.insert(lm::VariableOp::create(b, parameter.getLoc(),
+                                        (parameter.getSymName() + ".grad").str(),
+                                        lm::VariableKind::Gradient, parameter.getType(), init,
+                                        false, parameter.getSymNameAttr()));
+}
+
+LogicalResult Differentiator::run() {
+  auto forward = symbols.lookup<func::FuncOp>("forward");
+  if (!forward || forward.getNumResults() != 1 || forward.getNumArguments() != 0)
+    return module.emitOpError("needs a function @forward without arguments and with one result, "
+                              "the loss");
+  auto lossType = cast<RankedTensorType>(forward.getResultTypes()[0]);
+
+  // Scalars of the micro-step.
+  b.setInsertionPoint(forward);
+  auto none = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
+  for (StringRef name : {"run.loss_scale", "run.loss", "run.eval_loss"})
+    if (!symbols.lookup(name))
+      symbols.insert(lm::VariableOp::create(b, forward.getLoc(), name, lm::VariableKind::Scalar,
+                                            lossType, none, false, StringAttr()));
+
+  // The joint graph of the micro-step starts as a copy of @forward.
+  b.setInsertionPointAfter(forward);
+  auto micro = cast<func::FuncOp>(b.clone(*forward));
+  micro.setSymName("micro");
+  symbols.insert(micro);
+  Block &body = micro.getBody().front();
+  auto ret = cast<func::ReturnOp>(body.getTerminator());
+  SmallVector<Operation *> forwardOps;
+  for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {
+    Operation *kept = &op;
+    if (auto call = dyn_cast<func::CallOp>(op)) {
+      FailureOr<Halves *> halves = differentiate(symbols.lookup<func::FuncOp>(call.getCallee()));
+      if (failed(halves))
+        return failure();
+      b.setInsertionPoint(call);
+      auto split = func::CallOp::create(b, call.getLoc(), (*halves)->forward, call.getOperands());
+      call.replaceAllUsesWith(split.getResults().take_front(call.getNumResults()));
+      call.erase();
+      kept = split;
+    }
+    forwardOps.push_back(kept);
+  }
+
+  b.setInsertionPoint(ret);
+  Value loss = ret.getOperand(0);
+  Value scale = lm::LoadOp::create(b, loss.getLoc(), lossType, "run.loss_scale");
+  Cotangents cotangents(b);
+  cotangents.add(loss, scale);
+  if (failed(appendBackward(forwardOps, cotangents)))
+    return failure();
+  markBackward(scale.getDefiningOp(), ret);
+
+  // The gradient op of the loss computes the loss too: the forward op is not needed.
+  for (Operation *op : forwardOps)
+    if (auto lossOp = dyn_cast<lm::LinearCrossEntropyOp>(op)) {
+      for (Operation *user : lossOp.getX().getUsers())
+        if (auto grad = dyn_cast<lm::LinearCrossEntropyGradOp>(user);
+            grad && grad.getWeight() == lossOp.getWeight() &&
+            grad.getTargets() == lossOp.getTargets()) {
+          lossOp.replaceAllUsesWith(grad.getLoss());
+          lossOp.erase();
+          break;
+        }
+    }
+
+  loss = ret.getOperand(0);
+  Value mean = lm::ScaleOp::create(b, loss.getLoc(), lossType, loss, scale);
+  lm::AccumulateOp::create(b, loss.getLoc(), mean, "run.loss");
+  ret.getOperandsMutable().clear();
+  micro.setFunctionType(b.getFunctionType({}, {}));
+
+  // Contributions to main gradients, right after each is made. A matrix's compute
+  // copy stands for its parameter.
+  llvm::SmallVector<lm::LoadOp> loads(body.getOps<lm::LoadOp>());
+  for (lm::LoadOp load : loads) {
+    auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
+    if (!variable)
+      return load.emitOpError("refers to no lm.variable");
+    bool copy = variable.getKind() == lm::VariableKind::ComputeCopy;
+    if (!copy && variable.getKind() != lm::VariableKind::Parameter)
+      continue;
+    Value gradient = cotangents.get(load.getResult());
+    if (!gradient)
+      continue;
+    StringRef parameterName = copy ? *variable.getParameter() : variable.getSymName();
+    std::string name = (parameterName + ".grad").str();
+    if (!symbols.lookup(name))
+      declareGradient(symbols.lookup<lm::VariableOp>(parameterName));
+    // Several uses of a parameter: let each contribution reach the gradient alone, so
+    // that each can accumulate in place.
+    SmallVector<Value> contributions{gradient};
+    for (size_t i = 0; i < contributions.size();) {
+      auto sum = contributions[i].getDefiningOp<lm::AddOp>();
+      if (!sum || sum->isBeforeInBlock(scale.getDefiningOp())) {
+        ++i;
+        continue;
+      }
+      contributions[i] = sum.getLhs();
+      contributions.insert(contributions.begin() + i + 1, sum.getRhs());
+      if (sum->use_empty())
+        sum.erase();
+    }
+    for (Value contribution : contributions) {
+      b.setInsertionPointAfterValue(contribution);
+      lm::AccumulateOp::create(b, load.getLoc(), contribution, name);
+    }
+  }
+
+  // Evaluation keeps the plain graph.
+  forward.setSymName("eval");
+  auto evalReturn = cast<func::ReturnOp>(forward.getBody().front().getTerminator());
+  b.setInsertionPoint(evalReturn);
+  lm::StoreOp::create(b, forward.getLoc(), evalReturn.getOperand(0), "run.eval_loss");
+  evalReturn.getOperandsMutable().clear();
+  forward.setFunctionType(b.getFunctionType({}, {}));
+  return success();
+}
+
+namespace {
+struct AutodiffPass : lmc::impl::AutodiffPassBase<AutodiffPass> {
+  void runOnOperation() override {
+    if (failed(Differentiator(getOperation()).run()))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,77 @@
+// Phase 2: the joint forward/backward graph, gradient accumulation, the optimizer.
+
+#ifndef LMC_PASSES_AUTODIFF
+#define LMC_PASSES_AUTODIFF
+
+include "mlir/Pass/PassBase.td"
+
+def AutodiffPass : Pass<"lm-autodiff", "::mlir::ModuleOp"> {
+  let summary = "builds the micro-step: forward, backward and gradient contributions";
+  let description = [{
+    Differentiates `@forward` with respect to every `parameter` variable, in
+    reverse, through `DifferentiableOpInterface`. The cotangent of the loss is
+    `run.loss_scale`, so that micro-steps and ranks add up to the mean over the
+    globally valid tokens.
+
+    A function called from `@forward` (a layer) is differentiated once: `@layer`
+    becomes `@layer.forward`, which also returns what the backward pass needs, and
+    `@layer.backward`. `@eval` keeps the undifferentiated graph.
+
+    ```mlir
+    func.func @forward() -> tensor<f32> {
+      %x = lm.load @x : tensor<4x8xf32>
+      %w = lm.load @w : tensor<8x8xf32>
+      %y = call @layer(%x, %w) ...
+    ```
+    becomes
+    ```mlir
+    func.func @micro() {
+      ...
+      %y, %saved = call @layer.forward(%x, %w)
+      ...
+      %dx, %dw = call @layer.backward(%dy, %saved, %x, %w)
+      lm.accumulate %dw, @w.grad
+    ```
+    Must run before `lm-accumulate-gradients`.
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
+}
+
+def AccumulateGradientsPass : Pass<"lm-accumulate-gradients", "::mlir::ModuleOp"> {
+  let summary = "turns @micro into one variant per position in the accumulation";
+  let description = [{
+    A function of the plan is a fixed sequence of commands, so the first micro-step
+    of an optimizer step (which stores gradients) and the others (which add to
+    them) are functions of their own: `@micro_first`, `@micro` and `@micro_last`,
+    as many as `steps` (GAS) needs. Where the op that makes a contribution can add
+    to an accumulator (`AccumulatingOpInterface`), also inside a layer, the main
+    gradient becomes its accumulator; otherwise an `lm.add` follows.
+
+    ```mlir
+    %dw = lm.matmul %dy, %x {transpose_a}
+    lm.accumulate %dw, @w.grad
+    ```
+    becomes, in `@micro_first`, `lm.store %dw, @w.grad`, and elsewhere
+    ```mlir
+    %g = lm.load @w.grad
+    %dw = lm.matmul %dy, %x acc %g {transpose_a}
+    lm.store %dw, @w.grad
+    ```
+  }];
+  let options = [
+    Option<"steps", "steps", "int64_t", "1", "gradient accumulation steps (GAS)">
+  ];
+  let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
+}
+
+def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
+  let summary = "adds @optimizer: gradient norm, clipping and AdamW for every parameter";
+  let description = [{
+    Declares the moments and the step's scalars, and builds `@optimizer` from
+    `lm.global_norm`, one `lm.adamw` per parameter (with `run.weight_decay` only
+    where the parameter has `weight_decay`) and the norms of update and parameters.
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
+}
+
+#endif

@@ -1,0 +1,71 @@
+// Which values of a function share bytes, and how long each buffer lives.
+//
+// A value is a view (buffer, byte offset) of a buffer. Values share a buffer when
+//   * one is a row slice or a reshape of the other;
+//   * it is inserted into the other (the part is then made in its place);
+//   * an op adds to an accumulator, which its result replaces;
+//   * it is stored to a variable (it is then made in the variable's place);
+//   * a kernel may write it over an input that dies there.
+// Where sharing would let somebody read the wrong bytes, a copy is recorded instead.
+#pragma once
+
+#include "dialects/kern/Kern.h"
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+enum class Category { Activations, Temporaries, LibraryWorkspace };
+llvm::StringRef stringifyCategory(Category category);
+
+// Bytes of a dense tensor.
+uint64_t byteSize(mlir::RankedTensorType type);
+
+struct Buffer {
+  uint64_t bytes = 0;
+  int64_t first = INT64_MAX, last = -1; // positions of ops in the function; first > last: unused
+  std::string variable;                 // state: lives at this variable's place
+  Category category = Category::Temporaries;
+};
+
+struct BufferView {
+  unsigned buffer = 0;
+  int64_t offset = 0; // bytes
+};
+
+class BufferAssignment {
+public:
+  struct Copy {
+    BufferView from, to;
+    mlir::RankedTensorType type;
+  };
+
+  static mlir::FailureOr<std::unique_ptr<BufferAssignment>>
+  compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols);
+
+  BufferView view(mlir::Value value) const { return views.lookup(value); }
+  const Buffer &buffer(unsigned id) const { return buffers[id]; }
+  unsigned size() const { return unsigned(buffers.size()); }
+
+  // Copies that must run before `op`'s command.
+  llvm::ArrayRef<Copy> copiesBefore(mlir::Operation *op) const;
+
+  // Scratch that a library call needs; none for most.
+  std::optional<BufferView> workspaceOf(mlir::Operation *op) const;
+
+private:
+  friend class BufferAssigner;
+  std::vector<Buffer> buffers;
+  llvm::DenseMap<mlir::Value, BufferView> views;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies;
+  llvm::DenseMap<mlir::Operation *, unsigned> workspaces;
+};
+
+} // namespace lmc

@@ -1,0 +1,229 @@
+// plan-place-buffers: every tensor gets its bytes, every op becomes a command.
+//
+//   %y = kern.launch @mlp(%g, %u)
+//   =>
+//   %0 = plan.slice @workspace[4096] "activations" "layers.0/mlp" : !plan.slice<...>
+//   plan.launch @mlp(%g, %u, %0) inputs 2 items 8 chunk 8
+//
+// Values that must or may share bytes are first joined into one buffer (see
+// BufferAssignment); what remains is packed by liveness.
+#include "passes/buffers/Passes.h"
+
+#include "compiler/algorithms/Packing.h"
+#include "dialects/plan/Plan.h"
+#include "passes/buffers/BufferAssignment.h"
+#include "passes/codegen/Hero.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/SymbolTable.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_PLACEBUFFERSPASS
+#include "passes/buffers/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+using namespace lmc::codegen;
+
+static constexpr uint64_t kAlignment = 64; // a cache line, and the widest vector
+
+static uint64_t roundUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
+
+static std::string nameOf(Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return name.getName().str();
+  return "";
+}
+
+namespace {
+
+// Turns one function's ops into commands on placed buffers.
+class Placer {
+public:
+  Placer(func::FuncOp function, const SymbolTable &symbols)
+      : function(function), symbols(symbols), b(function.getContext()) {}
+
+  // Appends the plan.function after `function`; returns its peak bytes of workspace, and
+  // the bound that no packing can beat.
+  struct Peak {
+    uint64_t bytes = 0, lowerBound = 0;
+  };
+  FailureOr<Peak> run();
+
+private:
+  Value slice(const BufferView &view, RankedTensorType type, StringRef source);
+  Value slice(Value value) {
+    return slice(assignment->view(value), cast<RankedTensorType>(value.getType()),
+                 sourceOf(value));
+  }
+  std::string sourceOf(Value value) {
+    Operation *op = value.getDefiningOp();
+    return op ? nameOf(op->getLoc()) : "";
+  }
+  LogicalResult emit(Operation *op);
+  Value workspace(uint64_t bytes, Type element, StringRef source);
+
+  func::FuncOp function;
+  const SymbolTable &symbols;
+  OpBuilder b;
+  std::unique_ptr<BufferAssignment> assignment;
+  SmallVector<uint64_t> offsets; // of temporaries, by buffer id
+};
+
+} // namespace
+
+Value Placer::slice(const BufferView &view, RankedTensorType type, StringRef source) {
+  auto sliceType = plan_ir::SliceType::get(b.getContext(), type);
+  const Buffer &buffer = assignment->buffer(view.buffer);
+  if (!buffer.variable.empty())
+    return plan_ir::VariableRefOp::create(b, function.getLoc(), sliceType, buffer.variable,
+                                          view.offset);
+  return plan_ir::SliceOp::create(b, function.getLoc(), sliceType, "workspace",
+                                  int64_t(offsets[view.buffer] + view.offset),
+                                  stringifyCategory(buffer.category), source);
+}
+
+LogicalResult Placer::emit(Operation *op) {
+  Location loc = op->getLoc();
+  if (isa<func::ReturnOp, tensor::EmptyOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+          tensor::CollapseShapeOp>(op) ||
+      op->getName().getStringRef() == "lm.load")
+    return success(); // views, and places without contents yet
+  for (const auto &copy : assignment->copiesBefore(op))
+    plan_ir::CopyOp::create(b, loc, slice(copy.from, copy.type, nameOf(loc)),
+                            slice(copy.to, copy.type, nameOf(loc)));
+  if (op->getName().getStringRef() == "lm.store" || isa<tensor::InsertSliceOp>(op))
+    return success(); // the value was made in place, or copied above
+
+  if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
+    auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
+    std::string reason;
+    FailureOr<KernelShape> shape = analyze(kernel.getHero(), kernel.getBody().front(), &reason);
+    if (failed(shape))
+      return op->emitOpError("cannot be emitted: ") << reason;
+    SmallVector<Value> args;
+    for (Value input : launch.getInputs())
+      args.push_back(slice(input));
+    for (Value result : launch.getResults())
+      args.push_back(slice(result));
+    plan_ir::LaunchOp::create(b, loc, launch.getKernel(), args, int64_t(launch.getInputs().size()),
+                              shape->items, shape->chunk);
+    return success();
+  }
+  if (auto gemm = dyn_cast<kern::GemmOp>(op)) {
+    plan_ir::GemmOp::create(b, loc, slice(gemm.getA()), slice(gemm.getB()),
+                            slice(gemm.getResult()),
+                            gemm.getBias() ? slice(gemm.getBias()) : Value(), Value(),
+                            bool(gemm.getAcc()), gemm.getTransposeA(), gemm.getTransposeB());
+    return success();
+  }
+  if (auto attention = dyn_cast<kern::AttentionOp>(op)) {
+    plan_ir::AttentionOp::create(b, loc, slice(attention.getQ()), slice(attention.getK()),
+                                 slice(attention.getV()), slice(attention.getResult()),
+                                 slice(attention.getLse()), attention.getHeadDimAttr(),
+                                 attention.getSeqAttr(), attention.getScaleAttr(),
+                                 attention.getWindowAttr());
+    return success();
+  }
+  if (auto grad = dyn_cast<kern::AttentionGradOp>(op)) {
+    Value scratch;
+    if (std::optional<BufferView> view = assignment->workspaceOf(op))
+      scratch = slice(*view,
+                      cast<RankedTensorType>(grad.getQ().getType()).clone(b.getF32Type()),
+                      nameOf(loc));
+    plan_ir::AttentionGradOp::create(
+        b, loc, slice(grad.getQ()), slice(grad.getK()), slice(grad.getV()), slice(grad.getOut()),
+        slice(grad.getLse()), slice(grad.getDout()), slice(grad.getDq()), slice(grad.getDk()),
+        slice(grad.getDv()), scratch, grad.getHeadDimAttr(), grad.getSeqAttr(),
+        grad.getScaleAttr(), grad.getWindowAttr());
+    return success();
+  }
+  if (auto scatter = dyn_cast<kern::ScatterAddOp>(op)) {
+    plan_ir::ScatterAddOp::create(b, loc, slice(scatter.getIds()), slice(scatter.getX()),
+                                  slice(scatter.getResult()), bool(scatter.getAcc()));
+    return success();
+  }
+  return op->emitOpError("has no command in a plan");
+}
+
+FailureOr<Placer::Peak> Placer::run() {
+  FailureOr<std::unique_ptr<BufferAssignment>> assigned =
+      BufferAssignment::compute(function, symbols);
+  if (failed(assigned))
+    return failure();
+  assignment = std::move(*assigned);
+
+  PackingProblem problem;
+  problem.alignment = kAlignment;
+  SmallVector<unsigned> ids;
+  for (unsigned id = 0; id < assignment->size(); ++id) {
+    const Buffer &buffer = assignment->buffer(id);
+    if (!buffer.variable.empty() || buffer.first > buffer.last)
+      continue;
+    problem.buffers.push_back({buffer.bytes, buffer.first, buffer.last});
+    ids.push_back(id);
+  }
+  if (std::string fault = problem.check(); !fault.empty())
+    return function.emitError("has an ill-formed packing problem: ") << fault;
+  PackingSolution solution = pack(problem);
+  if (std::string fault = solution.verify(problem); !fault.empty())
+    return function.emitError("was packed wrongly: ") << fault;
+  offsets.assign(assignment->size(), 0);
+  for (auto [id, offset] : llvm::zip(ids, solution.offsets))
+    offsets[id] = offset;
+
+  b.setInsertionPointAfter(function);
+  auto planned = plan_ir::FunctionOp::create(b, function.getLoc(), function.getSymName(),
+                                             int64_t(solution.bytes));
+  b.setInsertionPointToStart(&planned.getBody().emplaceBlock());
+  for (Operation &op : function.getBody().front())
+    if (failed(emit(&op)))
+      return failure();
+  return Peak{solution.bytes, problem.lowerBound()};
+}
+
+namespace {
+struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SymbolTable symbols(module);
+    OpBuilder b(module);
+
+    uint64_t stateBytes = 0;
+    SmallVector<lm::VariableOp> variables(module.getOps<lm::VariableOp>());
+    for (lm::VariableOp variable : variables) {
+      auto type = cast<RankedTensorType>(variable.getType());
+      b.setInsertionPoint(variable);
+      plan_ir::VariableOp::create(
+          b, variable.getLoc(), variable.getSymName(), "state", int64_t(stateBytes), type,
+          stringifyVariableKind(variable.getKind()), variable.getInit(),
+          variable.getWeightDecay(), variable.getParameterAttr());
+      stateBytes = roundUp(stateBytes + byteSize(type));
+    }
+
+    Placer::Peak workspace;
+    SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+    for (func::FuncOp function : functions) {
+      FailureOr<Placer::Peak> peak = Placer(function, symbols).run();
+      if (failed(peak))
+        return signalPassFailure();
+      workspace.bytes = std::max(workspace.bytes, peak->bytes);
+      workspace.lowerBound = std::max(workspace.lowerBound, peak->lowerBound);
+    }
+    for (func::FuncOp function : functions)
+      function.erase();
+    for (lm::VariableOp variable : variables)
+      variable.erase();
+
+    b.setInsertionPointToStart(module.getBody());
+    auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
+      plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
+                               int64_t(bound));
+    };
+    arena("state", stateBytes, stateBytes);
+    arena("workspace", workspace.bytes, workspace.lowerBound);
+  }
+};
+} // namespace

@@ -1,0 +1,23 @@
+// Phase 3: which rank holds what.
+
+#ifndef LMC_PASSES_DISTRIBUTE
+#define LMC_PASSES_DISTRIBUTE
+
+include "mlir/Pass/PassBase.td"
+
+def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
+  let summary = "declares the mesh of ranks and divides the state between them";
+  let description = [{
+    Adds `dist.mesh @ranks(replicate = R, shard = S)`: one axis of all ranks for
+    ZeRO, and for HYBRID_SHARD the ranks of a node times the nodes. With one rank
+    there is nothing to divide. More than one is an error in this release.
+  }];
+  let options = [
+    Option<"nodes", "nodes", "int64_t", "1", "nodes of the job">,
+    Option<"devicesPerNode", "devices-per-node", "int64_t", "1", "ranks on each node">,
+    Option<"hybrid", "hybrid", "bool", "false", "shard inside a node, replicate across nodes">
+  ];
+  let dependentDialects = ["::lmc::dist::DistDialect"];
+}
+
+#endif

@@ -1,0 +1,630 @@
+// kern-convert-lm: every lm op becomes library calls and single-op fusions.
+//
+//   %y = lm.linear %x, %w            =>   %y = kern.gemm %x, %w {transpose_b}
+//   %y = lm.rms_norm %x, %w eps 1e-5 =>   %y = kern.fusion row_reduction (...) {
+//                                           sum of squares per row; scale the row }
+#include "passes/fusion/Passes.h"
+
+#include "dialects/lm/Lm.h"
+#include "passes/fusion/FusionBuilder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/PatternMatch.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_CONVERTLMPASS
+#include "passes/fusion/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+using kern::Hero;
+using Combine = FusionBuilder::Combine;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+static Value constant(OpBuilder &b, Location loc, Type type, double value) {
+  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+}
+
+// 1 / (1 + exp(-x))
+static Value sigmoid(OpBuilder &b, Location loc, Value x) {
+  Value one = constant(b, loc, x.getType(), 1.0);
+  Value e = math::ExpOp::create(b, loc, arith::NegFOp::create(b, loc, x));
+  return arith::DivFOp::create(b, loc, one, arith::AddFOp::create(b, loc, one, e));
+}
+
+//===-- Element-wise ------------------------------------------------------------------------===//
+
+static SmallVector<Value> convertAdd(OpBuilder &b, lm::AddOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.add");
+  RankedTensorType type = typeOf(op.getResult());
+  AffineMap all = f.all(unsigned(type.getRank()));
+  return f
+      .finish(f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      return arith::AddFOp::create(b, loc, s[0], s[1]);
+                    }))
+      .getResults();
+}
+
+static SmallVector<Value> convertScale(OpBuilder &b, lm::ScaleOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.scale");
+  RankedTensorType type = typeOf(op.getResult());
+  unsigned rank = unsigned(type.getRank());
+  return f
+      .finish(f.map(type, {{f.arg(0), f.all(rank)}, {f.arg(1), f.none(rank)}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      return arith::MulFOp::create(b, loc, s[0], s[1]);
+                    }))
+      .getResults();
+}
+
+static SmallVector<Value> convertSwiglu(OpBuilder &b, lm::SwigluOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu");
+  RankedTensorType type = typeOf(op.getResult());
+  AffineMap all = f.all(unsigned(type.getRank()));
+  return f
+      .finish(f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value silu = arith::MulFOp::create(b, loc, s[0], sigmoid(b, loc, s[0]));
+                      return arith::MulFOp::create(b, loc, silu, s[1]);
+                    }))
+      .getResults();
+}
+
+// With s = sigmoid(g): dgate = dy u s (1 + g (1 - s)), dup = dy g s.
+static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu_grad");
+  RankedTensorType type = typeOf(op.getDgate());
+  AffineMap all = f.all(unsigned(type.getRank()));
+  Value dgate = f.map(
+      type, {{f.arg(0), all}, {f.arg(1), all}, {f.arg(2), all}},
+      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        Value one = constant(b, loc, s[0].getType(), 1.0);
+        Value sig = sigmoid(b, loc, s[1]);
+        Value slope = arith::AddFOp::create(
+            b, loc, one,
+            arith::MulFOp::create(b, loc, s[1], arith::SubFOp::create(b, loc, one, sig)));
+        Value du = arith::MulFOp::create(b, loc, s[0], s[2]);
+        return arith::MulFOp::create(b, loc, du, arith::MulFOp::create(b, loc, sig, slope));
+      });
+  Value dup = f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value silu = arith::MulFOp::create(b, loc, s[1], sigmoid(b, loc, s[1]));
+                      return arith::MulFOp::create(b, loc, s[0], silu);
+                    });
+  return f.finish({dgate, dup}).getResults();
+}
+
+// Views [batch * seq, heads * d] as [batch, seq, heads, 2, d / 2]: then one half of a
+// head is at index j and the other at 1 - j.
+static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
+  RankedTensorType flat = typeOf(op.getX());
+  int64_t seq = typeOf(op.getCos()).getDimSize(0), half = int64_t(op.getHeadDim()) / 2;
+  int64_t batch = flat.getDimSize(0) / seq, heads = flat.getDimSize(1) / (2 * half);
+  auto split = RankedTensorType::get({batch, seq, heads, 2, half}, flat.getElementType());
+  SmallVector<ReassociationIndices> groups{{0, 1}, {2, 3, 4}};
+  Value x = tensor::ExpandShapeOp::create(b, op.getLoc(), split, op.getX(), groups);
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, {x, op.getCos(), op.getSin()}, "lm.rope");
+  MLIRContext *context = b.getContext();
+  AffineExpr d0, d1, d2, d3, d4;
+  bindDims(context, d0, d1, d2, d3, d4);
+  AffineMap other = AffineMap::get(5, 0, {d0, d1, d2, 1 - d3, d4}, context);
+  AffineMap table = AffineMap::get(5, 0, {d1, d4}, context);
+  bool inverse = op.getInverse();
+  Value y = f.map(
+      split, {{f.arg(0), f.all(5)}, {f.arg(0), other}, {f.arg(1), table}, {f.arg(2), table}},
+      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        // First half: x cos - x' sin; second half: x cos + x' sin; inverse: signs swapped.
+        Value j = linalg::IndexOp::create(b, loc, 3);
+        Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+        Value first =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, j, zero);
+        Type type = s[0].getType();
+        Value sign = arith::SelectOp::create(b, loc, first,
+                                             constant(b, loc, type, inverse ? 1.0 : -1.0),
+                                             constant(b, loc, type, inverse ? -1.0 : 1.0));
+        Value sine = convertFloat(b, loc, s[3], type), cosine = convertFloat(b, loc, s[2], type);
+        Value rotated = arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[1], sine),
+                                              sign);
+        return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], cosine),
+                                     rotated);
+      });
+  Value result = f.finish(y).getResult(0);
+  return {tensor::CollapseShapeOp::create(b, op.getLoc(), flat, result, groups)};
+}
+
+//===-- Rows and columns --------------------------------------------------------------------===//
+
+namespace {
+// 1 / sqrt(mean(x^2) + eps) of every row of `x` [rows, columns].
+Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
+  RankedTensorType type = typeOf(x);
+  Type element = arithmeticType(type.getElementType());
+  int64_t columns = type.getDimSize(1);
+  Value squares = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}}, Combine::Add,
+                           [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                             return arith::MulFOp::create(b, loc, s[0], s[0]);
+                           });
+  auto rows = RankedTensorType::get({type.getDimSize(0)}, element);
+  return f.map(rows, {{squares, f.all(1)}},
+               [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                 Type t = s[0].getType();
+                 Value mean = arith::MulFOp::create(b, loc, s[0],
+                                                    constant(b, loc, t, 1.0 / double(columns)));
+                 Value shifted =
+                     arith::AddFOp::create(b, loc, mean, constant(b, loc, t, eps));
+                 return arith::DivFOp::create(b, loc, constant(b, loc, t, 1.0),
+                                              math::SqrtOp::create(b, loc, shifted));
+               });
+}
+} // namespace
+
+static SmallVector<Value> convertRmsNorm(OpBuilder &b, lm::RmsNormOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getOperands(), "lm.rms_norm");
+  RankedTensorType type = typeOf(op.getResult());
+  Value r = reciprocalRms(f, f.arg(0), op.getEps().convertToDouble());
+  return f
+      .finish(f.map(type, {{f.arg(0), f.all(2)}, {r, f.outer(2)}, {f.arg(1), f.inner(2)}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      return arith::MulFOp::create(
+                          b, loc, arith::MulFOp::create(b, loc, s[0], s[1]), s[2]);
+                    }))
+      .getResults();
+}
+
+// One kernel over rows for dx (and r, which the other needs), one over columns for dweight.
+static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
+  RankedTensorType type = typeOf(op.getDx());
+  Type element = arithmeticType(type.getElementType());
+  int64_t columns = type.getDimSize(1);
+  auto rows = RankedTensorType::get({type.getDimSize(0)}, element);
+
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getOperands(), "lm.rms_norm_grad");
+  Value dy = f.arg(0), x = f.arg(1), w = f.arg(2);
+  Value r = reciprocalRms(f, x, op.getEps().convertToDouble());
+  Value dot = f.reduce(type.getShape(), 1, element,
+                       {{dy, f.all(2)}, {x, f.all(2)}, {w, f.inner(2)}}, Combine::Add,
+                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         Value g = arith::MulFOp::create(b, loc, s[0], s[2]);
+                         return arith::MulFOp::create(b, loc, g, s[1]);
+                       });
+  Value pull = f.map(rows, {{r, f.all(1)}, {dot, f.all(1)}},
+                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                       Value cube = arith::MulFOp::create(
+                           b, loc, s[0], arith::MulFOp::create(b, loc, s[0], s[0]));
+                       Value mean = arith::MulFOp::create(
+                           b, loc, s[1], constant(b, loc, s[1].getType(), 1.0 / double(columns)));
+                       return arith::MulFOp::create(b, loc, cube, mean);
+                     });
+  Value dx = f.map(type,
+                   {{dy, f.all(2)},
+                    {x, f.all(2)},
+                    {w, f.inner(2)},
+                    {r, f.outer(2)},
+                    {pull, f.outer(2)}},
+                   [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                     Value g = arith::MulFOp::create(b, loc, s[0], s[2]);
+                     return arith::SubFOp::create(b, loc, arith::MulFOp::create(b, loc, s[3], g),
+                                                  arith::MulFOp::create(b, loc, s[4], s[1]));
+                   });
+  kern::FusionOp rowKernel = f.finish({dx, r});
+
+  FusionBuilder c(b, op.getLoc(), Hero::ColumnReduction,
+                  {op.getDy(), op.getX(), rowKernel.getResult(1)}, "lm.rms_norm_grad_weight");
+  Value dweight = c.reduce(type.getShape(), 0, typeOf(op.getDweight()).getElementType(),
+                           {{c.arg(0), c.all(2)}, {c.arg(1), c.all(2)}, {c.arg(2), c.outer(2)}},
+                           Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                             Value normed = arith::MulFOp::create(b, loc, s[1], s[2]);
+                             return arith::MulFOp::create(b, loc, s[0], normed);
+                           });
+  return {rowKernel.getResult(0), c.finish(dweight).getResult(0)};
+}
+
+static SmallVector<Value> convertSumRows(OpBuilder &b, lm::SumRowsOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::ColumnReduction, ValueRange{op.getX()}, "lm.sum_rows");
+  return f
+      .finish(f.reduce(typeOf(op.getX()).getShape(), 0, typeOf(op.getResult()).getElementType(),
+                       {{f.arg(0), f.all(2)}}, Combine::Add,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
+      .getResults();
+}
+
+static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Gather, op.getOperands(), "lm.embedding");
+  Value table = f.arg(1);
+  return f
+      .finish(f.map(typeOf(op.getResult()), {{f.arg(0), f.outer(2)}},
+                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value row = arith::IndexCastOp::create(b, loc, b.getIndexType(), s[0]);
+                      Value column = linalg::IndexOp::create(b, loc, 1);
+                      return tensor::ExtractOp::create(b, loc, table, ValueRange{row, column});
+                    }))
+      .getResults();
+}
+
+//===-- Head and loss -----------------------------------------------------------------------===//
+
+// Rows [offset, offset + count) of a vector or matrix.
+static Value sliceRows(OpBuilder &b, Location loc, Value source, int64_t offset, int64_t count) {
+  RankedTensorType type = typeOf(source);
+  if (offset == 0 && count == type.getDimSize(0))
+    return source;
+  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes,
+      strides(type.getRank(), b.getIndexAttr(1));
+  SmallVector<int64_t> shape(type.getShape());
+  offsets[0] = b.getIndexAttr(offset);
+  shape[0] = count;
+  for (int64_t extent : shape)
+    sizes.push_back(b.getIndexAttr(extent));
+  return tensor::ExtractSliceOp::create(b, loc, type.clone(shape), source, offsets, sizes, strides);
+}
+
+// `whole` with rows from `offset` on replaced by `part`.
+static Value insertRows(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
+  RankedTensorType type = typeOf(part);
+  if (type == typeOf(whole))
+    return part;
+  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes,
+      strides(type.getRank(), b.getIndexAttr(1));
+  offsets[0] = b.getIndexAttr(offset);
+  for (int64_t extent : type.getShape())
+    sizes.push_back(b.getIndexAttr(extent));
+  return tensor::InsertSliceOp::create(b, loc, part, whole, offsets, sizes, strides);
+}
+
+// The sum of a vector, as a scalar.
+static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef source) {
+  FusionBuilder f(b, loc, Hero::RowReduction, vector, source);
+  return f
+      .finish(f.reduce(typeOf(vector).getShape(), 0, typeOf(vector).getElementType(),
+                       {{f.arg(0), f.all(1)}}, Combine::Add,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
+      .getResult(0);
+}
+
+// Cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row and,
+// given `scale`, the gradient of the logits.
+static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Value targets,
+                                   Value scale) {
+  RankedTensorType type = typeOf(logits);
+  Type element = arithmeticType(type.getElementType());
+  auto rows = RankedTensorType::get({type.getDimSize(0)}, element);
+  SmallVector<Value> inputs{logits, targets};
+  if (scale)
+    inputs.push_back(scale);
+  FusionBuilder f(b, loc, Hero::RowReduction, inputs,
+                  scale ? "lm.linear_cross_entropy_grad" : "lm.linear_cross_entropy");
+  Value l = f.arg(0), t = f.arg(1);
+  Value top = f.reduce(type.getShape(), 1, element, {{l, f.all(2)}}, Combine::Max,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  Value sum = f.reduce(type.getShape(), 1, element, {{l, f.all(2)}, {top, f.outer(2)}},
+                       Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         return math::ExpOp::create(b, loc,
+                                                    arith::SubFOp::create(b, loc, s[0], s[1]));
+                       });
+  Value lse = f.map(rows, {{top, f.all(1)}, {sum, f.all(1)}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      return arith::AddFOp::create(b, loc, s[0], math::LogOp::create(b, loc, s[1]));
+                    });
+  auto isValid = [](OpBuilder &b, Location loc, Value target) -> Value {
+    Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, target, zero);
+  };
+  Value loss = f.map(rows, {{t, f.all(1)}, {lse, f.all(1)}},
+                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                       Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
+                       Value column = arith::IndexCastOp::create(
+                           b, loc, b.getIndexType(), arith::MaxSIOp::create(b, loc, s[0], zero));
+                       Value row = linalg::IndexOp::create(b, loc, 0);
+                       Value logit =
+                           tensor::ExtractOp::create(b, loc, l, ValueRange{row, column});
+                       logit = convertFloat(b, loc, logit, element);
+                       Value nll = arith::SubFOp::create(b, loc, s[1], logit);
+                       return arith::SelectOp::create(b, loc, isValid(b, loc, s[0]), nll,
+                                                      constant(b, loc, element, 0.0));
+                     });
+  if (!scale)
+    return f.finish(loss);
+  Value dlogits = f.map(
+      type, {{l, f.all(2)}, {lse, f.outer(2)}, {t, f.outer(2)}, {f.arg(2), f.none(2)}},
+      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        Value p = math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, s[0], s[1]));
+        Value column = arith::IndexCastOp::create(b, loc, b.getI32Type(),
+                                                  linalg::IndexOp::create(b, loc, 1));
+        Value hit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, column, s[2]);
+        Value zero = constant(b, loc, element, 0.0);
+        Value onehot =
+            arith::SelectOp::create(b, loc, hit, constant(b, loc, element, 1.0), zero);
+        Value d = arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, p, onehot), s[3]);
+        return arith::SelectOp::create(b, loc, isValid(b, loc, s[2]), d, zero);
+      });
+  return f.finish({loss, dlogits});
+}
+
+// logits[chunk] -> loss and dlogits in one kernel -> dx[chunk], and dweight accumulated
+// over the chunks.
+static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value weight,
+                                      Value targets, int64_t chunk, Value scale, Value acc,
+                                      Type dweightType) {
+  RankedTensorType xType = typeOf(x);
+  int64_t tokens = xType.getDimSize(0), vocab = typeOf(weight).getDimSize(0);
+  Type element = arithmeticType(xType.getElementType());
+  Value losses = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{tokens}, element);
+  Value dx = scale ? Value(tensor::EmptyOp::create(b, loc, xType.getShape(),
+                                                   xType.getElementType()))
+                   : Value();
+  Value dweight = acc;
+  for (int64_t offset = 0; offset < tokens; offset += chunk) {
+    int64_t count = std::min(chunk, tokens - offset);
+    Value part = sliceRows(b, loc, x, offset, count);
+    Type logitsType = RankedTensorType::get({count, vocab}, xType.getElementType());
+    Value logits = kern::GemmOp::create(b, loc, logitsType, part, weight, Value(), Value(), false,
+                                        true);
+    kern::FusionOp kernel =
+        crossEntropy(b, loc, logits, sliceRows(b, loc, targets, offset, count), scale);
+    losses = insertRows(b, loc, kernel.getResult(0), losses, offset);
+    if (!scale)
+      continue;
+    Value dlogits = kernel.getResult(1);
+    Type dxType = xType.clone({count, xType.getDimSize(1)});
+    Value dpart = kern::GemmOp::create(b, loc, dxType, dlogits, weight, Value(), Value(), false,
+                                       false);
+    dx = insertRows(b, loc, dpart, dx, offset);
+    dweight = kern::GemmOp::create(b, loc, dweightType, dlogits, part, dweight, Value(), true,
+                                   false);
+  }
+  Value loss = sumVector(b, loc, losses, "lm.sum_losses");
+  return scale ? SmallVector<Value>{loss, dx, dweight} : SmallVector<Value>{loss};
+}
+
+//===-- Optimizer ---------------------------------------------------------------------------===//
+
+// A vector as one row; a matrix as it is.
+static Value asRows(OpBuilder &b, Location loc, Value value) {
+  RankedTensorType type = typeOf(value);
+  if (type.getRank() != 1)
+    return value;
+  return tensor::ExpandShapeOp::create(b, loc, type.clone({1, type.getDimSize(0)}), value,
+                                       SmallVector<ReassociationIndices>{{0, 1}});
+}
+
+static Value fromRows(OpBuilder &b, Location loc, Value value, Type type) {
+  if (value.getType() == type)
+    return value;
+  return tensor::CollapseShapeOp::create(b, loc, type, value,
+                                         SmallVector<ReassociationIndices>{{0, 1}});
+}
+
+// sqrt of the sum of all elements of `parts`, laid side by side in one vector.
+static Value normOfParts(OpBuilder &b, Location loc, ValueRange parts) {
+  int64_t total = 0;
+  for (Value part : parts)
+    total += typeOf(part).getDimSize(0);
+  Type element = typeOf(parts.front()).getElementType();
+  Value all = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{total}, element);
+  int64_t offset = 0;
+  for (Value part : parts) {
+    all = insertRows(b, loc, part, all, offset);
+    offset += typeOf(part).getDimSize(0);
+  }
+  FusionBuilder f(b, loc, Hero::RowReduction, all, "lm.norm");
+  Value sum = f.reduce({total}, 0, element, {{f.arg(0), f.all(1)}}, Combine::Add,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  Value root = f.map(RankedTensorType::get({}, element), {{sum, f.all(0)}},
+                     [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                       return math::SqrtOp::create(b, loc, s[0]);
+                     });
+  return f.finish(root).getResult(0);
+}
+
+static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
+  SmallVector<Value> parts;
+  for (Value input : op.getInputs()) {
+    Value rows = asRows(b, op.getLoc(), input);
+    FusionBuilder f(b, op.getLoc(), Hero::RowReduction, rows, "lm.sum_squares");
+    parts.push_back(f.finish(f.reduce(typeOf(rows).getShape(), 1,
+                                      arithmeticType(typeOf(rows).getElementType()),
+                                      {{f.arg(0), f.all(2)}}, Combine::Add,
+                                      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                                        return arith::MulFOp::create(b, loc, s[0], s[0]);
+                                      }))
+                        .getResult(0));
+  }
+  return {normOfParts(b, op.getLoc(), parts)};
+}
+
+// The formulas of lm.adamw. Scalars are broadcast into the element bodies; the code
+// generator's optimiser moves what depends on them alone out of the loops.
+static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
+  Location loc = op.getLoc();
+  SmallVector<Value> inputs;
+  for (Value tensor : {op.getParameter(), op.getGradient(), op.getMoment1(), op.getMoment2()})
+    inputs.push_back(asRows(b, loc, tensor));
+  enum { Norm = 4, Lr, Beta1, Beta2, Eps, Correction1, Correction2, Clip, Decay };
+  inputs.append({op.getNorm(), op.getLr(), op.getBeta1(), op.getBeta2(), op.getEps(),
+                 op.getBiasCorrection1(), op.getBiasCorrection2(), op.getClipGrad()});
+  if (op.getWeightDecay())
+    inputs.push_back(op.getWeightDecay());
+
+  FusionBuilder f(b, loc, Hero::RowReduction, inputs,
+                  op.getWeightDecay() ? "lm.adamw" : "lm.adamw_no_decay");
+  auto type = cast<RankedTensorType>(inputs[0].getType());
+  AffineMap all = f.all(2), none = f.none(2);
+  auto tensor = [&](unsigned i) { return FusionBuilder::Read{f.arg(i), all}; };
+  auto scalar = [&](unsigned i) { return FusionBuilder::Read{f.arg(i), none}; };
+
+  // Whether the step counts: a gradient norm that is NaN or infinite leaves all as it was.
+  auto keepUnlessFinite = [](OpBuilder &b, Location loc, Value norm, Value fresh, Value old) {
+    Value infinity =
+        constant(b, loc, norm.getType(), std::numeric_limits<double>::infinity());
+    Value finite =
+        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, norm, infinity);
+    return arith::SelectOp::create(b, loc, finite, fresh, old).getResult();
+  };
+  // g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1)
+  auto clipped = [](OpBuilder &b, Location loc, Value g, Value norm, Value clip) -> Value {
+    Type t = g.getType();
+    Value one = constant(b, loc, t, 1.0);
+    Value ratio = arith::DivFOp::create(
+        b, loc, clip, arith::AddFOp::create(b, loc, norm, constant(b, loc, t, 1e-6)));
+    Value scale = arith::MinimumFOp::create(b, loc, one, ratio);
+    Value on = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, clip,
+                                     constant(b, loc, t, 0.0));
+    return arith::MulFOp::create(b, loc, g, arith::SelectOp::create(b, loc, on, scale, one));
+  };
+
+  Value m = f.map(type, {tensor(1), tensor(2), scalar(Norm), scalar(Beta1), scalar(Clip)},
+                  [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                    Value g = clipped(b, loc, s[0], s[2], s[4]);
+                    Value weight = arith::SubFOp::create(
+                        b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
+                    Value step = arith::MulFOp::create(b, loc, weight,
+                                                       arith::SubFOp::create(b, loc, g, s[1]));
+                    return keepUnlessFinite(b, loc, s[2],
+                                            arith::AddFOp::create(b, loc, s[1], step), s[1]);
+                  });
+  Value v = f.map(type, {tensor(1), tensor(3), scalar(Norm), scalar(Beta2), scalar(Clip)},
+                  [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                    Value g = clipped(b, loc, s[0], s[2], s[4]);
+                    Value weight = arith::SubFOp::create(
+                        b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
+                    Value square = arith::MulFOp::create(
+                        b, loc, arith::MulFOp::create(b, loc, weight, g), g);
+                    Value fresh = arith::AddFOp::create(
+                        b, loc, arith::MulFOp::create(b, loc, s[3], s[1]), square);
+                    return keepUnlessFinite(b, loc, s[2], fresh, s[1]);
+                  });
+  SmallVector<FusionBuilder::Read> reads{tensor(0),    {m, all},     {v, all},
+                                         scalar(Norm), scalar(Lr),   scalar(Eps),
+                                         scalar(Correction1), scalar(Correction2)};
+  if (op.getWeightDecay())
+    reads.push_back(scalar(Decay));
+  Value p = f.map(type, reads, [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+    Value decayed = s[0];
+    if (s.size() > 8) {
+      Value factor = arith::SubFOp::create(b, loc, constant(b, loc, s[0].getType(), 1.0),
+                                           arith::MulFOp::create(b, loc, s[4], s[8]));
+      decayed = arith::MulFOp::create(b, loc, s[0], factor);
+    }
+    Value root = arith::DivFOp::create(b, loc, math::SqrtOp::create(b, loc, s[2]),
+                                       math::SqrtOp::create(b, loc, s[7]));
+    Value denominator = arith::AddFOp::create(b, loc, root, s[5]);
+    Value rate = arith::DivFOp::create(b, loc, s[4], s[6]);
+    Value update = arith::MulFOp::create(b, loc, rate,
+                                         arith::DivFOp::create(b, loc, s[1], denominator));
+    return keepUnlessFinite(b, loc, s[3], arith::SubFOp::create(b, loc, decayed, update), s[0]);
+  });
+  Type element = type.getElementType();
+  Value updateSq = f.reduce(type.getShape(), 1, element, {{p, all}, tensor(0)}, Combine::Add,
+                            [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                              Value d = arith::SubFOp::create(b, loc, s[0], s[1]);
+                              return arith::MulFOp::create(b, loc, d, d);
+                            });
+  Value paramSq = f.reduce(type.getShape(), 1, element, {{p, all}}, Combine::Add,
+                           [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                             return arith::MulFOp::create(b, loc, s[0], s[0]);
+                           });
+  SmallVector<Value> results{p, m, v, updateSq, paramSq};
+  if (op.getCompute()) {
+    auto computeType = type.clone(typeOf(op.getCompute()).getElementType());
+    results.push_back(f.map(computeType, {{p, all}},
+                            [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }));
+  }
+  kern::FusionOp kernel = f.finish(results);
+  SmallVector<Value> converted;
+  for (auto [result, original] : llvm::zip(kernel.getResults(), op.getResults()))
+    converted.push_back(fromRows(b, loc, result, original.getType()));
+  return converted;
+}
+
+//===-- Pass --------------------------------------------------------------------------------===//
+
+static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
+  Location loc = operation->getLoc();
+  return llvm::TypeSwitch<Operation *, SmallVector<Value>>(operation)
+      .Case([&](lm::AddOp op) { return convertAdd(b, op); })
+      .Case([&](lm::ScaleOp op) { return convertScale(b, op); })
+      .Case([&](lm::SwigluOp op) { return convertSwiglu(b, op); })
+      .Case([&](lm::SwigluGradOp op) { return convertSwigluGrad(b, op); })
+      .Case([&](lm::RopeOp op) { return convertRope(b, op); })
+      .Case([&](lm::RmsNormOp op) { return convertRmsNorm(b, op); })
+      .Case([&](lm::RmsNormGradOp op) { return convertRmsNormGrad(b, op); })
+      .Case([&](lm::SumRowsOp op) { return convertSumRows(b, op); })
+      .Case([&](lm::EmbeddingOp op) { return convertEmbedding(b, op); })
+      .Case([&](lm::GlobalNormOp op) { return convertGlobalNorm(b, op); })
+      .Case([&](lm::NormOfPartsOp op) {
+        return SmallVector<Value>{normOfParts(b, loc, op.getParts())};
+      })
+      .Case([&](lm::AdamWOp op) { return convertAdamW(b, op); })
+      .Case([&](lm::LinearCrossEntropyOp op) {
+        return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
+                           Value(), Value(), Type());
+      })
+      .Case([&](lm::LinearCrossEntropyGradOp op) {
+        return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
+                           op.getScale(), op.getAcc(), op.getDweight().getType());
+      })
+      .Case([&](lm::EmbeddingGradOp op) {
+        return SmallVector<Value>{
+            kern::ScatterAddOp::create(b, loc, op.getType(), op.getIds(), op.getDy(), op.getAcc())};
+      })
+      .Case([&](lm::MatmulOp op) {
+        return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(),
+                                                       op.getAcc(), Value(), op.getTransposeA(),
+                                                       op.getTransposeB())};
+      })
+      .Case([&](lm::LinearOp op) {
+        return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getX(),
+                                                       op.getWeight(), Value(), op.getBias(), false,
+                                                       true)};
+      })
+      .Case([&](lm::AttentionOp op) {
+        return SmallVector<Value>(
+            kern::AttentionOp::create(b, loc, op.getResult().getType(), op.getLse().getType(),
+                                      op.getQ(), op.getK(), op.getV(), op.getHeadDimAttr(),
+                                      op.getSeqAttr(), op.getScaleAttr(), op.getWindowAttr())
+                ->getResults());
+      })
+      .Case([&](lm::AttentionGradOp op) {
+        return SmallVector<Value>(
+            kern::AttentionGradOp::create(b, loc, op.getDq().getType(), op.getDk().getType(),
+                                          op.getDv().getType(), op.getDout(), op.getQ(), op.getK(),
+                                          op.getV(), op.getOut(), op.getLse(), op.getHeadDimAttr(),
+                                          op.getSeqAttr(), op.getScaleAttr(), op.getWindowAttr())
+                ->getResults());
+      })
+      .Default([](Operation *) { return SmallVector<Value>(); });
+}
+
+namespace {
+struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
+  void runOnOperation() override {
+    OpBuilder b(&getContext());
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+        if (!isa<lm::LmDialect>(op.getDialect()) ||
+            isa<lm::LoadOp, lm::StoreOp>(op))
+          continue;
+        b.setInsertionPoint(&op);
+        Operation *before = op.getPrevNode();
+        SmallVector<Value> results = convert(b, &op);
+        if (results.empty()) {
+          op.emitOpError("has no kernel; lm-accumulate-gradients and the other lm passes must "
+                         "run before kern-convert-lm");
+          return signalPassFailure();
+        }
+        if (op.hasAttr("lm.backward"))
+          for (Operation *made = before ? before->getNextNode() : &op.getBlock()->front();
+               made != &op; made = made->getNextNode())
+            made->setDiscardableAttr("lm.backward", b.getUnitAttr());
+        op.replaceAllUsesWith(results);
+        op.erase();
+      }
+  }
+};
+} // namespace

@@ -1,0 +1,94 @@
+#include "passes/fusion/FusionBuilder.h"
+
+using namespace mlir;
+using namespace lmc;
+
+Type lmc::arithmeticType(Type storage) {
+  return storage.isBF16() ? Float32Type::get(storage.getContext()) : storage;
+}
+
+Value lmc::convertFloat(OpBuilder &b, Location loc, Value value, Type type) {
+  if (value.getType() == type || !isa<FloatType>(type) || !isa<FloatType>(value.getType()))
+    return value;
+  if (value.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, loc, type, value);
+  return arith::TruncFOp::create(b, loc, type, value);
+}
+
+FusionBuilder::FusionBuilder(OpBuilder &builder, Location loc, kern::Hero hero, ValueRange inputs,
+                             StringRef sourceOp)
+    : outside(builder), b(builder.getContext()), loc(loc), hero(hero), inputs(inputs),
+      sourceOp(sourceOp) {
+  block = &region.emplaceBlock();
+  for (Value input : inputs)
+    block->addArgument(input.getType(), loc);
+  b.setInsertionPointToEnd(block);
+}
+
+AffineMap FusionBuilder::all(unsigned rank) { return b.getMultiDimIdentityMap(rank); }
+AffineMap FusionBuilder::outer(unsigned rank) { return all(rank).dropResult(rank - 1); }
+AffineMap FusionBuilder::inner(unsigned rank) {
+  return AffineMap::get(rank, 0, b.getAffineDimExpr(rank - 1));
+}
+AffineMap FusionBuilder::none(unsigned rank) { return AffineMap::get(rank, 0, b.getContext()); }
+
+Value FusionBuilder::generic(
+    RankedTensorType type, Value init, AffineMap resultMap,
+    ArrayRef<utils::IteratorType> iterators, ArrayRef<Read> reads,
+    llvm::function_ref<Value(OpBuilder &, Location, ValueRange, Value)> body) {
+  SmallVector<Value> values;
+  SmallVector<AffineMap> maps;
+  for (const Read &read : reads) {
+    values.push_back(read.value);
+    maps.push_back(read.map);
+  }
+  maps.push_back(resultMap);
+  auto op = linalg::GenericOp::create(
+      b, loc, TypeRange{type}, values, ValueRange{init}, maps, iterators,
+      [&](OpBuilder &inside, Location at, ValueRange scalars) {
+        SmallVector<Value> wide;
+        for (Value scalar : scalars.drop_back())
+          wide.push_back(convertFloat(inside, at, scalar, arithmeticType(scalar.getType())));
+        Value result = body(inside, at, wide, scalars.back());
+        linalg::YieldOp::create(inside, at, convertFloat(inside, at, result, type.getElementType()));
+      });
+  return op.getResult(0);
+}
+
+Value FusionBuilder::map(RankedTensorType type, ArrayRef<Read> reads, Body body) {
+  Value empty = tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+  SmallVector<utils::IteratorType> parallel(type.getRank(), utils::IteratorType::parallel);
+  return generic(type, empty, all(unsigned(type.getRank())), parallel, reads,
+                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value) {
+                   return body(inside, at, scalars);
+                 });
+}
+
+Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type element,
+                            ArrayRef<Read> reads, Combine combine, Body body) {
+  SmallVector<int64_t> kept(extents);
+  kept.erase(kept.begin() + axis);
+  auto type = RankedTensorType::get(kept, element);
+  double neutral = combine == Combine::Add ? 0.0 : -std::numeric_limits<double>::infinity();
+  Value start = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, neutral));
+  Value empty = tensor::EmptyOp::create(b, loc, kept, element);
+  Value init = linalg::FillOp::create(b, loc, ValueRange{start}, ValueRange{empty}).getResult(0);
+  unsigned rank = unsigned(extents.size());
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  iterators[axis] = utils::IteratorType::reduction;
+  return generic(type, init, all(rank).dropResult(axis), iterators, reads,
+                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value sum) -> Value {
+                   Value value = body(inside, at, scalars);
+                   if (combine == Combine::Add)
+                     return arith::AddFOp::create(inside, at, sum, value);
+                   return arith::MaximumFOp::create(inside, at, sum, value);
+                 });
+}
+
+kern::FusionOp FusionBuilder::finish(ValueRange results) {
+  kern::YieldOp::create(b, loc, results);
+  auto op = kern::FusionOp::create(outside, loc, results.getTypes(), hero, inputs,
+                                   outside.getStrArrayAttr({sourceOp}));
+  op.getBody().takeBody(region);
+  return op;
+}

@@ -1,0 +1,83 @@
+// kern-outline-kernels: one kern.kernel for all fusions that say the same.
+//
+//   %y = kern.fusion elementwise (%a = %x) -> ... {...}   =>   %y = kern.launch @mlp(%x)
+#include "passes/fusion/Passes.h"
+
+#include "dialects/kern/Kern.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_OUTLINEKERNELSPASS
+#include "passes/fusion/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+// A C identifier from the model ops that the kernel computes: "rms_norm", "add_rms_norm".
+static std::string kernelName(kern::FusionOp fusion) {
+  std::string name;
+  if (ArrayAttr sources = fusion.getSourceOpsAttr())
+    for (auto source : sources.getAsRange<StringAttr>()) {
+      StringRef op = source.getValue();
+      op.consume_front("lm.");
+      name += (name.empty() ? "" : "_") + op.str();
+    }
+  if (name.size() > 80) // long fusions: the full list is in source_ops
+    name.resize(80);
+  for (char &c : name)
+    if (!llvm::isAlnum(c))
+      c = '_';
+  return name.empty() ? "kernel" : name;
+}
+
+// The text of hero and region: equal texts are equal kernels.
+static std::string fingerprint(kern::FusionOp fusion) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << kern::stringifyHero(fusion.getHero());
+  for (BlockArgument argument : fusion.getBody().getArguments())
+    stream << " " << argument.getType();
+  AsmState state(fusion, OpPrintingFlags().useLocalScope());
+  for (Operation &op : fusion.getBody().front()) {
+    stream << "\n";
+    op.print(stream, state);
+  }
+  return text;
+}
+
+namespace {
+struct OutlineKernelsPass : lmc::impl::OutlineKernelsPassBase<OutlineKernelsPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SymbolTable symbols(module);
+    llvm::StringMap<kern::KernelOp> kernels;
+    OpBuilder b(module);
+    SmallVector<kern::FusionOp> fusions;
+    module.walk([&](kern::FusionOp fusion) { fusions.push_back(fusion); });
+    for (kern::FusionOp fusion : fusions) {
+      SmallVector<Type> resultTypes(fusion.getResultTypes());
+      kern::KernelOp &kernel = kernels[fingerprint(fusion)];
+      if (!kernel) {
+        b.setInsertionPointToEnd(module.getBody());
+        kernel = kern::KernelOp::create(b, fusion.getLoc(), kernelName(fusion), fusion.getHero(),
+                                        fusion.getSourceOpsAttr());
+        kernel.getBody().takeBody(fusion.getBody());
+        symbols.insert(kernel); // makes the name unique
+        ++numKernels;
+      }
+      b.setInsertionPoint(fusion);
+      auto launch = kern::LaunchOp::create(b, fusion.getLoc(), resultTypes,
+                                           kernel.getSymName(), fusion.getInputs());
+      launch->setDiscardableAttrs(fusion->getDiscardableAttrDictionary());
+      fusion.replaceAllUsesWith(launch);
+      fusion.erase();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,55 @@
+// Phase 5: from model ops to kernels and library calls.
+
+#ifndef LMC_PASSES_FUSION
+#define LMC_PASSES_FUSION
+
+include "mlir/Pass/PassBase.td"
+
+def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
+  let summary = "turns every lm op into library calls and single-op fusions";
+  let description = [{
+    Matrix products become `kern.gemm`, attention `kern.attention`, the embedding's
+    gradient `kern.scatter_add`; everything else becomes a `kern.fusion` whose
+    region states it on scalars with `linalg.generic`. The head and loss are cut
+    into chunks of tokens, so that no more than a chunk's logits ever exist.
+
+    ```mlir
+    %y = lm.swiglu %g, %u : tensor<8x16xf32>
+    ```
+    becomes
+    ```mlir
+    %y = kern.fusion elementwise (%a = %g : tensor<8x16xf32>, %b = %u : tensor<8x16xf32>)
+        -> tensor<8x16xf32> { ... linalg.generic ... }
+    ```
+  }];
+  let dependentDialects = ["::lmc::kern::KernDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
+}
+
+def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
+  let summary = "merges fusions where one hero can emit both";
+  let description = [{
+    Greedy, most bytes saved first: a fusion moves into the fusion that consumes
+    its result when the merged region is one that the consumer's hero accepts
+    (`canEmit`) and every other user comes later. Each merge and each refusal,
+    with its reason, is recorded in the module attribute `kern.fusion_report`.
+  }];
+  let dependentDialects = ["::lmc::kern::KernDialect"];
+  let statistics = [Statistic<"numFormed", "formed", "fusions merged">];
+}
+
+def OutlineKernelsPass : Pass<"kern-outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "moves every fusion's region into a kernel that equal fusions share";
+  let description = [{
+    ```mlir
+    %y = kern.fusion elementwise (%a = %x : ...) -> ... { ... }
+    ```
+    becomes `%y = kern.launch @mlp(%x)`, with one `kern.kernel @mlp elementwise`
+    for all fusions whose hero and region are equal.
+  }];
+  let dependentDialects = ["::lmc::kern::KernDialect"];
+  let statistics = [Statistic<"numKernels", "kernels", "distinct kernels">];
+}
+
+#endif

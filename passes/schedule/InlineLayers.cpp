@@ -1,0 +1,70 @@
+// kern-inline-layers: calls of layers become their bodies.
+//
+//   %y = call @layer(%x, ...) loc("layers.3")   =>   the ops of @layer, each located at
+//                                                    "layers.3/..."
+#include "passes/schedule/Passes.h"
+
+#include "dialects/kern/Kern.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_INLINELAYERSPASS
+#include "passes/schedule/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+
+// "layers.3" and "mlp" make "layers.3/mlp".
+static Location nest(Location outer, Location inner) {
+  auto outerName = dyn_cast<NameLoc>(outer), innerName = dyn_cast<NameLoc>(inner);
+  if (!outerName)
+    return inner;
+  if (!innerName)
+    return outer;
+  return NameLoc::get(StringAttr::get(outer.getContext(), outerName.getName().getValue() + "/" +
+                                                              innerName.getName().getValue()));
+}
+
+namespace {
+struct InlineLayersPass : lmc::impl::InlineLayersPassBase<InlineLayersPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SymbolTable symbols(module);
+    OpBuilder b(module);
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isPrivate())
+        continue;
+      SmallVector<func::CallOp> calls(function.getBody().front().getOps<func::CallOp>());
+      for (func::CallOp call : calls) {
+        auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+        if (!callee || callee.isExternal()) {
+          call.emitOpError("calls ") << call.getCallee() << ", which has no body";
+          return signalPassFailure();
+        }
+        IRMapping mapping;
+        mapping.map(callee.getArguments(), call.getOperands());
+        b.setInsertionPoint(call);
+        Block &body = callee.getBody().front();
+        for (Operation &op : body.without_terminator()) {
+          if (isa<func::CallOp>(op)) {
+            op.emitOpError("nests layers, which kern-inline-layers does not expect");
+            return signalPassFailure();
+          }
+          b.clone(op, mapping)->setLoc(nest(call.getLoc(), op.getLoc()));
+        }
+        SmallVector<Value> results;
+        for (Value value : body.getTerminator()->getOperands())
+          results.push_back(mapping.lookup(value));
+        call.replaceAllUsesWith(results);
+        call.erase();
+      }
+    }
+    for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (function.isPrivate())
+        symbols.erase(function);
+  }
+};
+} // namespace

@@ -1,0 +1,11 @@
+// lmc-opt: mlir-opt with lmc's dialects and passes, for tests and for looking around.
+#include "compiler/Registration.h"
+
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  lmc::registerDialects(registry);
+  lmc::registerPasses();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "lmc optimizer driver\n", registry));
+}
