@@ -336,6 +336,8 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
                                   .Default(fb::Category::Temporaries);
       slices[slice] = addSlice(slice.getSource().str(), arena, int64_t(slice.getOffset()), type,
                                category, index);
+      plan.slices.back()->first_command = int32_t(slice.getFirst());
+      plan.slices.back()->last_command = int32_t(slice.getLast());
       continue;
     }
     if (auto ref = dyn_cast<plan_ir::VariableRefOp>(op)) {
@@ -353,14 +355,6 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
     auto made = command(op);
     if (failed(made))
       return failure();
-    int position = int(entry->commands.size());
-    for (Value operand : op.getOperands()) {
-      fb::SliceT &slice = *plan.slices[sliceOf(operand)];
-      if (slice.function < 0)
-        continue;
-      slice.first_command = slice.first_command < 0 ? position : slice.first_command;
-      slice.last_command = position;
-    }
     entry->commands.push_back(std::move(*made));
   }
   if (!entry->commands.empty()) {

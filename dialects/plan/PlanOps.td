@@ -54,11 +54,18 @@ def FunctionOp : Plan_Op<"function", [Symbol, IsolatedFromAbove, NoTerminator, S
 }
 
 def SliceOp : Plan_Op<"slice", [Pure]> {
-  let summary = "a placed buffer";
+  let summary = "a placed buffer, or a view of one";
+  let description = [{
+    The buffer's bytes are in use from command `first` to command `last` of the
+    function, both included.
+  }];
   let arguments = (ins FlatSymbolRefAttr:$arena, I64Attr:$offset, StrAttr:$category,
-                       StrAttr:$source);
+                       StrAttr:$source, I64Attr:$first, I64Attr:$last);
   let results = (outs SliceType:$result);
-  let assemblyFormat = "$arena `[` $offset `]` $category $source `:` type($result) attr-dict";
+  let assemblyFormat = [{
+    $arena `[` $offset `]` $category $source `live` `[` $first `,` $last `]` `:` type($result)
+    attr-dict
+  }];
 }
 
 def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {

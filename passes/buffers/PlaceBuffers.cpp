@@ -18,6 +18,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
 
+#include "llvm/ADT/MapVector.h"
+
 namespace lmc {
 #define GEN_PASS_DEF_PLACEBUFFERSPASS
 #include "passes/buffers/Passes.h.inc"
@@ -63,13 +65,16 @@ private:
     return op ? nameOf(op->getLoc()) : "";
   }
   LogicalResult emit(Operation *op);
-  Value workspace(uint64_t bytes, Type element, StringRef source);
 
   func::FuncOp function;
   const SymbolTable &symbols;
   OpBuilder b;
   std::unique_ptr<BufferAssignment> assignment;
   SmallVector<uint64_t> offsets; // of temporaries, by buffer id
+
+  // One slice per view; its live range, in commands, is known at the end.
+  llvm::MapVector<std::tuple<unsigned, int64_t, Type>, Value> slices;
+  SmallVector<int64_t> commandOf; // by position in the function: commands before it
 };
 
 } // namespace
@@ -77,12 +82,15 @@ private:
 Value Placer::slice(const BufferView &view, RankedTensorType type, StringRef source) {
   auto sliceType = plan_ir::SliceType::get(b.getContext(), type);
   const Buffer &buffer = assignment->buffer(view.buffer);
+  Value &known = slices[{view.buffer, view.offset, type}];
+  if (known)
+    return known;
   if (!buffer.variable.empty())
-    return plan_ir::VariableRefOp::create(b, function.getLoc(), sliceType, buffer.variable,
-                                          view.offset);
-  return plan_ir::SliceOp::create(b, function.getLoc(), sliceType, "workspace",
-                                  int64_t(offsets[view.buffer] + view.offset),
-                                  stringifyCategory(buffer.category), source);
+    return known = plan_ir::VariableRefOp::create(b, function.getLoc(), sliceType,
+                                                  buffer.variable, view.offset);
+  return known = plan_ir::SliceOp::create(b, function.getLoc(), sliceType, "workspace",
+                                          int64_t(offsets[view.buffer] + view.offset),
+                                          stringifyCategory(buffer.category), source, 0, 0);
 }
 
 LogicalResult Placer::emit(Operation *op) {
@@ -177,10 +185,24 @@ FailureOr<Placer::Peak> Placer::run() {
   b.setInsertionPointAfter(function);
   auto planned = plan_ir::FunctionOp::create(b, function.getLoc(), function.getSymName(),
                                              int64_t(solution.bytes));
-  b.setInsertionPointToStart(&planned.getBody().emplaceBlock());
-  for (Operation &op : function.getBody().front())
+  Block &commands = planned.getBody().emplaceBlock();
+  b.setInsertionPointToStart(&commands);
+  int64_t emitted = 0;
+  for (Operation &op : function.getBody().front()) {
+    commandOf.push_back(emitted);
+    Operation *before = commands.empty() ? nullptr : &commands.back();
     if (failed(emit(&op)))
       return failure();
+    for (Operation *made = before ? before->getNextNode() : commands.empty() ? nullptr : &commands.front();
+         made; made = made->getNextNode())
+      emitted += !isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(made);
+  }
+  for (auto &[key, value] : slices)
+    if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
+      const Buffer &buffer = assignment->buffer(std::get<0>(key));
+      slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
+      slice.setLast(uint64_t(commandOf[size_t(buffer.last)]));
+    }
   return Peak{solution.bytes, problem.lowerBound()};
 }
 

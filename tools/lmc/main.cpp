@@ -1,0 +1,226 @@
+// lmc: compiles a training job into a plan, and explains plans.
+#include "compiler/Compile.h"
+#include "compiler/Registration.h"
+#include "compiler/config/Config.h"
+#include "compiler/report/Explain.h"
+#include "runtime/plan/PlanFile.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <chrono>
+#include <sys/resource.h>
+
+namespace cl = llvm::cl;
+using namespace lmc;
+
+namespace {
+
+cl::SubCommand compileCommand("compile", "compile a TOML file into a plan");
+cl::SubCommand explainCommand("explain", "say what a plan does and what it needs");
+cl::SubCommand referenceCommand("config-reference", "print the reference of the TOML's keys");
+
+cl::opt<std::string> compileInput(cl::Positional, cl::desc("<job.toml>"), cl::Required,
+                                  cl::sub(compileCommand));
+cl::opt<std::string> output("o", cl::desc("plan file to write (default: beside the TOML)"),
+                            cl::value_desc("file"), cl::sub(compileCommand));
+cl::list<std::string> settings("set", cl::desc("override a key of the TOML"),
+                               cl::value_desc("section.key=value"), cl::sub(compileCommand),
+                               cl::sub(explainCommand));
+cl::opt<std::string> target("target", cl::desc("device to compile for (target.device)"),
+                            cl::value_desc("cpu"), cl::sub(compileCommand));
+cl::opt<std::string> nodes("nodes", cl::desc("nodes of the job (distributed.nodes)"),
+                           cl::sub(compileCommand), cl::sub(explainCommand));
+cl::opt<std::string> devicesPerNode("devices-per-node",
+                                    cl::desc("devices per node (distributed.devices_per_node)"),
+                                    cl::sub(compileCommand), cl::sub(explainCommand));
+cl::opt<std::string> memoryBudget("memory-budget",
+                                  cl::desc("bytes of planned peak (memory.budget)"),
+                                  cl::value_desc("76GiB"), cl::sub(compileCommand));
+cl::opt<std::string> dumpIr("dump-ir", cl::desc("write the IR after each phase into this folder"),
+                            cl::value_desc("dir"), cl::sub(compileCommand));
+cl::opt<std::string> compileTo("compile-to",
+                               cl::desc("stop after this phase and print its IR: model, autodiff, "
+                                        "distribute, memory, fusion, schedule, buffers"),
+                               cl::value_desc("phase"), cl::sub(compileCommand));
+cl::list<std::string> printIrAfter("mlir-print-ir-after",
+                                   cl::desc("print the IR after these passes"),
+                                   cl::value_desc("pass"), cl::CommaSeparated,
+                                   cl::sub(compileCommand));
+cl::opt<bool> quiet("quiet", cl::desc("print errors only"), cl::sub(compileCommand));
+
+cl::opt<std::string> explainInput(cl::Positional, cl::desc("<job.plan | job.toml>"), cl::Required,
+                                  cl::sub(explainCommand));
+cl::opt<bool> asJson("json", cl::desc("print the report as JSON"), cl::sub(explainCommand));
+cl::opt<bool> memoryOnly("memory", cl::desc("memory by category and at the peak"),
+                         cl::sub(explainCommand));
+cl::opt<bool> kernelsOnly("kernels", cl::desc("the generated kernels"), cl::sub(explainCommand));
+cl::opt<bool> commandsOnly("commands", cl::desc("the functions and their commands"),
+                           cl::sub(explainCommand));
+
+constexpr int kUserError = int(ExitCode::UserError);
+
+int fail(llvm::StringRef message, ExitCode code = ExitCode::UserError) {
+  llvm::errs() << message << "\n";
+  return int(code);
+}
+
+bool readConfig(const std::string &path, Config &config) {
+  std::vector<std::string> overrides(settings.begin(), settings.end());
+  auto flag = [&](const cl::opt<std::string> &option, llvm::StringRef key) {
+    if (option.getNumOccurrences())
+      overrides.push_back((key + "=" + option.getValue()).str());
+  };
+  flag(target, "target.device");
+  flag(nodes, "distributed.nodes");
+  flag(devicesPerNode, "distributed.devices_per_node");
+  flag(memoryBudget, "memory.budget");
+  ConfigError error;
+  if (loadConfig(path, overrides, config, error))
+    return true;
+  llvm::errs() << llvm::StringRef(error.message).rtrim() << "\n";
+  return false;
+}
+
+// Compiler diagnostics in the form of the configuration's: one line, the file first.
+mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
+                                             mlir::MLIRContext &context) {
+  context.printOpOnDiagnostic(false);
+  context.getDiagEngine().registerHandler([&](mlir::Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
+      llvm::errs() << config.path << ": error: " << diagnostic.str() << "\n";
+    return mlir::success();
+  });
+  return compile(config, options, context);
+}
+
+std::string defaultOutput(llvm::StringRef input) {
+  llvm::SmallString<128> path(input);
+  llvm::sys::path::replace_extension(path, "plan");
+  return path.str().str();
+}
+
+// Writes beside the target and renames, so that a plan is whole or not there.
+std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) {
+  std::string temporary = path + ".partial";
+  std::error_code error;
+  {
+    llvm::raw_fd_ostream stream(temporary, error);
+    if (error)
+      return error;
+    stream << bytes;
+    stream.close();
+    error = stream.error();
+    stream.clear_error();
+  }
+  if (!error)
+    error = llvm::sys::fs::rename(temporary, path);
+  if (error)
+    llvm::sys::fs::remove(temporary);
+  return error;
+}
+
+int runCompile() {
+  CompileOptions options;
+  if (compileTo.getNumOccurrences()) {
+    std::optional<Phase> phase = parsePhase(compileTo);
+    if (!phase)
+      return fail("lmc compile: error: --compile-to=" + compileTo +
+                  ": no such phase; choose model, autodiff, distribute, memory, fusion, "
+                  "schedule, buffers, codegen or emit");
+    options.compileTo = *phase;
+  }
+  options.dumpDirectory = dumpIr;
+  options.printIrAfter.assign(printIrAfter.begin(), printIrAfter.end());
+
+  Config config;
+  if (!readConfig(compileInput, config))
+    return kUserError;
+  if (config.target.device != "cpu")
+    return fail(config.path + ": error: target.device '" + config.target.device +
+                "': this build generates code for 'cpu' only");
+  auto start = std::chrono::steady_clock::now();
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  mlir::FailureOr<CompileResult> result = compileConfig(config, options, context);
+  if (mlir::failed(result))
+    return kUserError;
+  if (options.compileTo < Phase::Emit) {
+    if (options.compileTo <= Phase::Buffers)
+      result->module->print(llvm::outs());
+    return 0;
+  }
+  std::string path = output.empty() ? defaultOutput(compileInput) : output.getValue();
+  if (std::error_code error = writeAtomically(path, result->plan))
+    return fail("lmc compile: error: cannot write " + path + ": " + error.message(),
+                ExitCode::Failure);
+  if (quiet)
+    return 0;
+  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  llvm::outs() << llvm::formatv("{0}: {1:f1} MiB, compiled in {2:f2} s ({3} MiB of memory)\n", path,
+                                double(result->plan.size()) / 1048576, elapsed.count(),
+                                usage.ru_maxrss / 1024);
+  for (const PhaseTime &time : result->times)
+    llvm::outs() << llvm::formatv("  {0,-10} {1:f2} s\n", phaseName(time.phase), time.seconds);
+  return 0;
+}
+
+int runExplain() {
+  std::unique_ptr<PlanFile> plan;
+  if (llvm::StringRef(explainInput).ends_with(".toml")) {
+    Config config;
+    if (!readConfig(explainInput, config))
+      return kUserError;
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+    mlir::FailureOr<CompileResult> result = compileConfig(config, CompileOptions(), context);
+    if (mlir::failed(result))
+      return kUserError;
+    auto opened = PlanFile::fromBytes(result->plan.data(), result->plan.size(), explainInput);
+    if (!opened)
+      return fail(opened.error().message, opened.error().code);
+    plan = std::move(*opened);
+  } else {
+    auto opened = PlanFile::open(explainInput);
+    if (!opened)
+      return fail(opened.error().message, opened.error().code);
+    plan = std::move(*opened);
+  }
+  nlohmann::json report = explainJson(**plan);
+  if (asJson) {
+    llvm::outs() << report.dump(2) << "\n";
+    return 0;
+  }
+  bool all = !memoryOnly && !kernelsOnly && !commandsOnly;
+  ExplainSections sections{all || memoryOnly, all || kernelsOnly, all || commandsOnly};
+  llvm::outs() << explainText(report, sections);
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  cl::SetVersionPrinter([](llvm::raw_ostream &stream) { stream << "lmc 0.1.0\n"; });
+  if (!cl::ParseCommandLineOptions(argc, argv, "lmc: the compiler for LLM pre-training\n",
+                                   &llvm::errs()))
+    return kUserError;
+  if (compileCommand)
+    return runCompile();
+  if (explainCommand)
+    return runExplain();
+  if (referenceCommand) {
+    llvm::outs() << configReference();
+    return 0;
+  }
+  return fail("lmc: error: say what to do: lmc compile JOB.toml, lmc explain JOB.plan or lmc "
+              "config-reference (--help for more)");
+}
