@@ -2,7 +2,8 @@
 //
 // Everything known about a key (type, unit, range, choices, default, doc, whether
 // `lmc-run --set` may change it) stands once, in compiler/config/Keys.cpp; that
-// table drives parsing, the errors and docs/config.md.
+// table drives parsing, the errors and docs/config.md. Fixed defaults are the
+// initial values of the fields below.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,13 @@ struct RopeScaling {
   double factor = 1.0;
   double lowFreqFactor = 1.0;              // llama3
   double highFreqFactor = 4.0;             // llama3
-  int64_t originalMaxPositionEmbeddings = 8192;
+  int64_t originalMaxPositionEmbeddings = 0; // default: max_position_embeddings
   double attentionFactor = 0.0;            // yarn; 0: the paper's 0.1 ln(factor) + 1
   double betaFast = 32.0, betaSlow = 1.0;  // yarn
 };
 
 struct ModelConfig {
+  std::string config;                 // Hugging Face config.json it starts from; "": none
   std::string architecture = "llama"; // "llama" | "mistral"
   int64_t vocabSize = 0;
   int64_t hiddenSize = 0;
@@ -45,7 +47,7 @@ struct ModelConfig {
   bool attentionBias = false;
   bool mlpBias = false;
   int64_t slidingWindow = 0;          // 0: none
-  double initializerRange = 0.0;      // embedding std; 0: 0.02
+  double initializerRange = 0.02;     // embedding std
   std::string initializer = "fan_in"; // linear std: "fan_in" = 1/sqrt(fan_in), as in the 1B
                                       // diary; "normal" = initializer_range. Residual
                                       // projections are divided by sqrt(2 * layers) in both.
@@ -54,7 +56,7 @@ struct ModelConfig {
 struct TrainingConfig {
   int64_t sequenceLength = 0;
   int64_t batchSize = 0;              // GBS: sequences per optimizer step, all devices
-  int64_t microBatchSize = 0;         // MBS: sequences per device; 0 = "auto"
+  int64_t microBatchSize = 0;         // MBS: sequences per device; "auto" is resolved
   int64_t gradientAccumulationSteps = 0; // GAS: derived
   int64_t trainIters = 0;
   DataType computeDType = DataType::BF16;
@@ -70,7 +72,8 @@ struct OptimizerConfig {
 
 struct LrScheduleConfig {
   std::string style = "cosine";       // constant | linear | cosine | wsd
-  double lr = 3e-4, minLr = 3e-5;
+  double lr = 3e-4;
+  double minLr = 0;                   // default: lr / 10
   int64_t warmupIters = 0;
   int64_t decayIters = 0;             // step at which min_lr is reached; default train_iters
   double wsdDecayFraction = 0.2;      // wsd: last part of decay_iters that decays
@@ -100,6 +103,7 @@ struct CheckpointConfig {
 
 struct MonitoringConfig {
   int64_t logInterval = 1, validationInterval = 0, validationIters = 10;
+  bool logits = false;                // also compile a function that writes the logits
 };
 
 struct TargetConfig {
@@ -112,13 +116,13 @@ struct TargetConfig {
 struct ResolvedSetting {
   enum class Type { Integer, Float, Boolean, String, StringList };
   std::string key; // "lr_schedule.lr"
-  Type type;
-  std::string value;
+  Type type = Type::String;
+  std::string value;               // StringList: ""
   std::vector<std::string> values; // StringList
-  double minimum, maximum;
-  std::vector<std::string> choices;
+  double minimum = 0, maximum = 0; // numbers only, inclusive; may be infinite
+  std::vector<std::string> choices; // String only; empty: any
   std::string doc;
-  bool runTime;    // may be changed by lmc-run --set
+  bool runTime = false;            // may be changed by lmc-run --set
 };
 
 struct Config {

@@ -1,0 +1,257 @@
+#include "compiler/config/Checks.h"
+
+#include "compiler/config/HuggingFace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <regex>
+
+namespace lmc::config {
+namespace {
+
+constexpr int64_t kLargestAutoMicroBatch = 8;
+
+// The divisors of `n` next to `value`, for "nearest values that work": "4 or 8".
+std::string nearestDivisors(int64_t n, int64_t value) {
+  int64_t below = 0, above = 0;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0)
+      continue;
+    for (int64_t divisor : {d, n / d}) {
+      if (divisor <= value)
+        below = std::max(below, divisor);
+      if (divisor >= value && (above == 0 || divisor < above))
+        above = divisor;
+    }
+  }
+  if (below && above && below != above)
+    return fmt::format("{} or {}", below, above);
+  return fmt::format("{}", below ? below : above);
+}
+
+// The multiples of `n` next to `value`: "8 or 16".
+std::string nearestMultiples(int64_t n, int64_t value) {
+  const int64_t below = value / n * n;
+  return below ? fmt::format("{} or {}", below, below + n) : fmt::format("{}", n);
+}
+
+class Checker {
+public:
+  Checker(const Provenance &provenance, const Config &config, Diagnostics &diagnostics)
+      : provenance(provenance), config(config), diagnostics(diagnostics) {}
+
+  void run() {
+    heads();
+    huggingFace();
+    ropeScaling();
+    positions();
+    batch();
+    schedule();
+    validation();
+    device();
+  }
+
+private:
+  bool sound(std::initializer_list<const char *> paths) const {
+    return std::none_of(paths.begin(), paths.end(),
+                        [&](const char *path) { return provenance.broken.count(path); });
+  }
+
+  template <typename... Args>
+  void error(const char *path, fmt::format_string<Args...> message, Args &&...args) {
+    diagnostics.error(provenance.of(path), fmt::format(message, std::forward<Args>(args)...));
+  }
+
+  void heads() {
+    const ModelConfig &model = config.model;
+    if (sound({"model.hidden_size", "model.num_attention_heads", "model.head_dim"})) {
+      if (!provenance.given("model.head_dim") && model.hiddenSize % model.numAttentionHeads != 0)
+        error("model.num_attention_heads",
+              "num_attention_heads = {} does not divide hidden_size = {}; use {} heads, or give "
+              "head_dim",
+              model.numAttentionHeads, model.hiddenSize,
+              nearestDivisors(model.hiddenSize, model.numAttentionHeads));
+      else if (model.headDim % 2 != 0)
+        error(provenance.given("model.head_dim") ? "model.head_dim" : "model.num_attention_heads",
+              "head_dim = {} is odd; RoPE turns pairs, so it must be even", model.headDim);
+    }
+    if (sound({"model.num_attention_heads", "model.num_key_value_heads"}) &&
+        model.numAttentionHeads % model.numKeyValueHeads != 0)
+      error("model.num_key_value_heads",
+            "num_key_value_heads = {} does not divide num_attention_heads = {}; use {}",
+            model.numKeyValueHeads, model.numAttentionHeads,
+            nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads));
+  }
+
+  void huggingFace() {
+    const ModelConfig &model = config.model;
+    if (!sound({"model.hidden_size", "model.num_attention_heads", "model.head_dim",
+                "model.architecture", "model.attention_bias", "model.mlp_bias",
+                "model.sliding_window"}) ||
+        huggingFaceClass(model))
+      return;
+    const char *bias = model.attentionBias ? "attention_bias" : "mlp_bias";
+    const char *reason = model.architecture == "mistral" ? "architecture \"mistral\""
+                         : model.slidingWindow           ? "a sliding_window"
+                                                         : "heads that do not divide hidden_size";
+    error(model.attentionBias ? "model.attention_bias" : "model.mlp_bias",
+          "{} does not go with {}: checkpoints could not be exported, as Hugging Face's Llama has "
+          "biases and its Mistral the rest",
+          bias, reason);
+  }
+
+  void ropeScaling() {
+    const RopeScaling &scaling = config.model.ropeScaling;
+    if (!sound({"model.rope_scaling.rope_type"}))
+      return;
+    if (scaling.type == RopeScalingType::None) {
+      // A factor without a type would silently do nothing.
+      for (const Key &key : keys())
+        if (!provenance.given("model.rope_scaling.rope_type") &&
+            std::string_view(key.section) == "model.rope_scaling" &&
+            std::string_view(key.name) != "rope_type" && provenance.given(key.path()))
+          return error("model.rope_scaling.rope_type",
+                       "[model.rope_scaling] has {} but no rope_type, so it would do nothing; "
+                       "give one of linear, llama3, dynamic, yarn",
+                       key.name);
+      return;
+    }
+    if (sound({"model.rope_scaling.factor"}) && !provenance.given("model.rope_scaling.factor"))
+      error("model.rope_scaling.rope_type",
+            "[model.rope_scaling] needs 'factor': how much longer the context becomes");
+    if (scaling.type == RopeScalingType::Llama3 &&
+        sound({"model.rope_scaling.low_freq_factor", "model.rope_scaling.high_freq_factor"}) &&
+        scaling.lowFreqFactor >= scaling.highFreqFactor)
+      error("model.rope_scaling.low_freq_factor",
+            "low_freq_factor = {} must be below high_freq_factor = {}", scaling.lowFreqFactor,
+            scaling.highFreqFactor);
+    if (scaling.type == RopeScalingType::Yarn &&
+        sound({"model.rope_scaling.beta_fast", "model.rope_scaling.beta_slow"}) &&
+        scaling.betaSlow >= scaling.betaFast)
+      error("model.rope_scaling.beta_slow", "beta_slow = {} must be below beta_fast = {}",
+            scaling.betaSlow, scaling.betaFast);
+  }
+
+  void positions() {
+    if (sound({"training.sequence_length", "model.max_position_embeddings"}) &&
+        config.training.sequenceLength > config.model.maxPositionEmbeddings)
+      error("training.sequence_length",
+            "sequence_length = {} is more than max_position_embeddings = {}",
+            config.training.sequenceLength, config.model.maxPositionEmbeddings);
+  }
+
+  void batch() {
+    if (!sound({"training.batch_size", "training.micro_batch_size", "distributed.nodes",
+                "distributed.devices_per_node"}))
+      return;
+    const TrainingConfig &training = config.training;
+    const int64_t ranks = config.distributed.nodes * config.distributed.devicesPerNode;
+    const int64_t gbs = training.batchSize, mbs = training.microBatchSize;
+    if (gbs % ranks != 0) {
+      error("training.batch_size",
+            "batch_size = {} (GBS) cannot be shared by {} devices; use batch_size = {}", gbs, ranks,
+            nearestMultiples(ranks, gbs));
+    } else if (gbs % (mbs * ranks) != 0) {
+      error("training.micro_batch_size",
+            "micro_batch_size = {} (MBS) x {} devices does not divide batch_size = {} (GBS), so "
+            "there is no whole number of accumulation steps (GAS); use micro_batch_size = {} or "
+            "batch_size = {}",
+            mbs, ranks, gbs, nearestDivisors(gbs / ranks, mbs), nearestMultiples(mbs * ranks, gbs));
+    }
+  }
+
+  void schedule() {
+    const LrScheduleConfig &lr = config.lrSchedule;
+    if (sound({"lr_schedule.decay_iters", "training.train_iters"}) &&
+        lr.decayIters > config.training.trainIters)
+      error("lr_schedule.decay_iters", "decay_iters = {} is more than train_iters = {}",
+            lr.decayIters, config.training.trainIters);
+    if (sound({"lr_schedule.decay_iters", "training.train_iters", "lr_schedule.warmup_iters"}) &&
+        lr.warmupIters >= lr.decayIters)
+      error("lr_schedule.warmup_iters",
+            "warmup_iters = {} must be below decay_iters = {} (default: train_iters)",
+            lr.warmupIters, lr.decayIters);
+    if (sound({"lr_schedule.lr", "lr_schedule.min_lr"}) && lr.minLr > lr.lr)
+      error("lr_schedule.min_lr", "min_lr = {} is more than lr = {}", lr.minLr, lr.lr);
+  }
+
+  void validation() {
+    if (sound({"data.train", "data.validation", "monitoring.validation_interval"}) &&
+        config.monitoring.validationInterval > 0 && !config.data.train.empty() &&
+        config.data.validation.empty())
+      error("monitoring.validation_interval",
+            "validation_interval = {} needs data: give 'validation' in [data], or set it to 0",
+            config.monitoring.validationInterval);
+  }
+
+  void device() {
+    static const std::regex pattern("cpu|cuda:sm_[0-9]{2,3}[af]?");
+    if (sound({"target.device"}) && !std::regex_match(config.target.device, pattern))
+      error("target.device",
+            "target.device is \"{}\"; it must be cpu or cuda:sm_XY, such as "
+            "cuda:sm_90a",
+            config.target.device);
+  }
+
+  const Provenance &provenance;
+  const Config &config;
+  Diagnostics &diagnostics;
+};
+
+} // namespace
+
+Location Provenance::of(const std::string &path) const {
+  if (const auto key = keys.find(path); key != keys.end())
+    return key->second;
+  for (size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0;
+       dot = path.rfind('.', dot - 1))
+    if (const auto section = sections.find(path.substr(0, dot)); section != sections.end())
+      return section->second;
+  return {file, 1, 1};
+}
+
+void checkRequired(Provenance &provenance, Diagnostics &diagnostics) {
+  for (const Key &key : keys()) {
+    if (!key.required || provenance.given(key.path()) || provenance.broken.count(key.path()))
+      continue;
+    provenance.broken.insert(key.path());
+    diagnostics.error(provenance.of(key.path()),
+                      fmt::format("missing required key '{}' in [{}]", key.name, key.section));
+  }
+}
+
+void deriveDefaults(const Provenance &provenance, Config &config) {
+  ModelConfig &model = config.model;
+  TrainingConfig &training = config.training;
+  auto absent = [&](const char *path) { return !provenance.given(path); };
+  if (absent("model.num_key_value_heads"))
+    model.numKeyValueHeads = model.numAttentionHeads;
+  if (absent("model.head_dim") && model.numAttentionHeads > 0)
+    model.headDim = model.hiddenSize / model.numAttentionHeads;
+  if (absent("model.max_position_embeddings"))
+    model.maxPositionEmbeddings = training.sequenceLength;
+  if (absent("model.rope_scaling.original_max_position_embeddings"))
+    model.ropeScaling.originalMaxPositionEmbeddings = model.maxPositionEmbeddings;
+  if (absent("lr_schedule.decay_iters"))
+    config.lrSchedule.decayIters = training.trainIters;
+  if (absent("lr_schedule.min_lr"))
+    config.lrSchedule.minLr = config.lrSchedule.lr / 10;
+
+  const int64_t ranks = config.distributed.nodes * config.distributed.devicesPerNode;
+  const int64_t perDevice = training.batchSize / ranks;
+  if (training.microBatchSize == 0) { // "auto"
+    training.microBatchSize = 1;
+    for (int64_t size = 2; size <= kLargestAutoMicroBatch; ++size)
+      if (perDevice % size == 0 && perDevice > 0)
+        training.microBatchSize = size;
+  }
+  training.gradientAccumulationSteps = perDevice / training.microBatchSize;
+}
+
+void checkTogether(const Provenance &provenance, const Config &config, Diagnostics &diagnostics) {
+  Checker(provenance, config, diagnostics).run();
+}
+
+} // namespace lmc::config

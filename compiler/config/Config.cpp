@@ -1,0 +1,101 @@
+#include "compiler/config/Config.h"
+
+#include "compiler/config/Checks.h"
+#include "compiler/config/File.h"
+#include "compiler/config/HuggingFace.h"
+#include "compiler/config/Parse.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace lmc {
+namespace {
+
+using namespace lmc::config;
+
+// Stores assignments in order, so that a later one wins; remembers what was wrong.
+void assignAll(const std::vector<Assignment> &assignments, Config &config, Provenance &provenance,
+               Diagnostics &diagnostics) {
+  for (const Assignment &assignment : assignments) {
+    const std::string path = assignment.key->path();
+    if (const auto problem = assign(*assignment.key, assignment.value, config)) {
+      diagnostics.error(assignment.location, *problem);
+      provenance.broken.insert(path);
+    } else {
+      provenance.keys[path] = assignment.location;
+    }
+  }
+}
+
+// The last config.json that file and overrides name, before anything is assigned:
+// what it says comes first, so that they override it.
+const Assignment *findModelConfig(const ParsedFile &file,
+                                  const std::vector<Assignment> &overrides) {
+  const Assignment *found = nullptr;
+  for (const auto *assignments : {&file.assignments, &overrides})
+    for (const Assignment &assignment : *assignments)
+      if (assignment.key->path() == "model.config")
+        found = &assignment;
+  return found;
+}
+
+void assignModelConfig(const Assignment *from, Config &config, Provenance &provenance,
+                       Diagnostics &diagnostics) {
+  const auto *name = from ? std::get_if<std::string>(&from->value) : nullptr;
+  if (!name || name->empty())
+    return;
+  const std::string path = (std::filesystem::path(config.directory) / *name).string();
+  const size_t before = diagnostics.count();
+  assignAll(importHuggingFaceConfig(path, diagnostics), config, provenance, diagnostics);
+  if (diagnostics.count() == before)
+    return;
+  // What a faulty file leaves out is not missing from the TOML.
+  for (const Key &key : keys())
+    if (key.section == std::string_view("model") && !provenance.given(key.path()))
+      provenance.broken.insert(key.path());
+}
+
+void fillSettings(Config &config) {
+  for (const Key &key : keys())
+    config.settings.push_back(resolvedSetting(key, config));
+}
+
+} // namespace
+
+bool loadConfig(const std::string &path, const std::vector<std::string> &overrides, Config &config,
+                ConfigError &error) {
+  config = Config();
+  config.path = path;
+  config.directory = std::filesystem::absolute(path).lexically_normal().parent_path().string();
+
+  Diagnostics diagnostics;
+  const std::variant<std::string, FileProblem> text = readFile(path);
+  if (const auto *problem = std::get_if<FileProblem>(&text)) {
+    diagnostics.error({path}, problem->message);
+    error.message = diagnostics.text();
+    return false;
+  }
+  config.text = std::get<std::string>(text);
+
+  const ParsedFile file = parseToml(config.text, path, diagnostics);
+  const std::vector<Assignment> changes = parseOverrides(overrides, diagnostics);
+  Provenance provenance{
+      .file = path, .sections = file.sections, .keys = {}, .broken = file.misspelt};
+  assignModelConfig(findModelConfig(file, changes), config, provenance, diagnostics);
+  assignAll(file.assignments, config, provenance, diagnostics);
+  assignAll(changes, config, provenance, diagnostics);
+
+  if (file.valid) { // else nothing is known of what the file meant to say
+    checkRequired(provenance, diagnostics);
+    deriveDefaults(provenance, config);
+    checkTogether(provenance, config, diagnostics);
+  }
+  error.message = diagnostics.text();
+  if (!diagnostics.empty())
+    return false;
+  fillSettings(config);
+  return true;
+}
+
+} // namespace lmc

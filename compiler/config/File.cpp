@@ -1,0 +1,29 @@
+#include "compiler/config/File.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+namespace lmc::config {
+
+std::variant<std::string, FileProblem> readFile(const std::string &path) {
+  auto problem = [] {
+    return FileProblem{fmt::format("cannot be read: {}", std::strerror(errno))};
+  };
+  std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path.c_str(), "rb"),
+                                                        std::fclose);
+  if (!file)
+    return problem();
+  std::string text;
+  char buffer[65536];
+  while (const size_t count = std::fread(buffer, 1, sizeof buffer, file.get()))
+    text.append(buffer, count);
+  if (std::ferror(file.get())) // a folder opens, but does not read
+    return problem();
+  return text;
+}
+
+} // namespace lmc::config

@@ -1,0 +1,252 @@
+#include "compiler/config/HuggingFace.h"
+
+#include "compiler/config/File.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+using Json = nlohmann::ordered_json;
+
+namespace lmc::config {
+namespace {
+
+// What transformers assumes for a key that config.json leaves out, where that is
+// not what [model] assumes.
+const Json &classDefaults(const std::string &architecture) {
+  static const Json llama = {{"rms_norm_eps", 1e-6}, {"max_position_embeddings", 2048}};
+  static const Json mistral = {{"rms_norm_eps", 1e-6},
+                               {"max_position_embeddings", 131072},
+                               {"num_key_value_heads", 8},
+                               {"sliding_window", 4096}};
+  return architecture == "mistral" ? mistral : llama;
+}
+
+// Keys that change the model in ways lmc does not have, with the one value that
+// leaves it as it is.
+const Json &onlyValues() {
+  static const Json values = {
+      {"hidden_act", "silu"}, {"attention_dropout", 0.0}, {"partial_rotary_factor", 1.0}};
+  return values;
+}
+
+Value toValue(const Json &json) {
+  if (json.is_boolean())
+    return json.get<bool>();
+  if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX)
+    return OtherValue{"a number beyond 64 bits"};
+  if (json.is_number_integer())
+    return json.get<int64_t>();
+  if (json.is_number())
+    return json.get<double>();
+  if (json.is_string())
+    return json.get<std::string>();
+  return OtherValue{json.is_array() ? "a list" : "an object"};
+}
+
+// Whether the class of `architecture` reads this key of [model]: transformers
+// ignores a sliding window in a Llama and biases in a Mistral.
+bool isRead(const std::string &architecture, std::string_view name) {
+  if (name == "config" || name == "architecture")
+    return false;
+  return architecture == "llama" ? name != "sliding_window"
+                                 : name != "attention_bias" && name != "mlp_bias";
+}
+
+class JsonReader {
+public:
+  JsonReader(const std::string &path, Diagnostics &diagnostics)
+      : path(path), diagnostics(diagnostics) {}
+
+  std::vector<Assignment> read(const Json &json) {
+    const std::string architecture = readArchitecture(json);
+    if (architecture.empty())
+      return {};
+    Json merged = classDefaults(architecture);
+    for (const auto &[name, value] : json.items())
+      merged[name] = value; // null too: "sliding_window": null means none
+    for (const auto &[name, only] : onlyValues().items())
+      if (merged.contains(name) && !merged[name].is_null() && merged[name] != only)
+        error(fmt::format("'{}' is {}; lmc has only {}", name, merged[name].dump(), only.dump()));
+    for (const Key &key : keys())
+      if (std::string_view(key.section) == "model" && merged.contains(key.name) &&
+          isRead(architecture, key.name))
+        add("model", key.name, merged[key.name]);
+    // Two spellings of the same; where both stand, transformers takes the older.
+    readRope(merged.value("rope_parameters", Json()));
+    readRope(merged.value("rope_scaling", Json()));
+    return std::move(assignments);
+  }
+
+private:
+  void error(std::string message) { diagnostics.error({path}, std::move(message)); }
+
+  void add(const char *section, const std::string &name, const Json &value) {
+    if (!value.is_null())
+      assignments.push_back({findKey(section, name), toValue(value), {path}});
+  }
+
+  // "llama" or "mistral"; "" after an error.
+  std::string readArchitecture(const Json &json) {
+    if (!json.is_object()) {
+      error("is not a JSON object");
+      return "";
+    }
+    std::string type;
+    const Json modelType = json.value("model_type", Json());
+    const Json classes = json.value("architectures", Json());
+    if (modelType.is_string())
+      type = modelType;
+    else if (classes.is_array() && !classes.empty() && classes[0].is_string())
+      type = classes[0] == "LlamaForCausalLM"     ? "llama"
+             : classes[0] == "MistralForCausalLM" ? "mistral"
+                                                  : classes[0].get<std::string>();
+    if (type == "llama" || type == "mistral") {
+      add("model", "architecture", type);
+      return type;
+    }
+    error(type.empty() ? "has neither 'model_type' nor 'architectures'"
+                       : fmt::format("model '{}' is not supported; llama and mistral are", type));
+    return "";
+  }
+
+  void readRope(const Json &rope) {
+    if (rope.is_null())
+      return;
+    if (!rope.is_object())
+      return error("'rope_scaling' must be an object or null");
+    for (const auto &[name, value] : rope.items()) {
+      if (name == "rope_theta")
+        add("model", name, value);
+      else if (name == "type" && rope.contains("rope_type"))
+        continue; // written beside rope_type for older versions
+      else if (findKey("model.rope_scaling", name))
+        add("model.rope_scaling", name, value);
+      else if (!onlyValues().contains(name) || value != onlyValues()[name])
+        error(fmt::format("'{}' in 'rope_scaling' is not supported", name));
+    }
+  }
+
+  const std::string &path;
+  Diagnostics &diagnostics;
+  std::vector<Assignment> assignments;
+};
+
+Json ropeParameters(const ModelConfig &model) {
+  const RopeScaling &scaling = model.ropeScaling;
+  Json rope;
+  switch (scaling.type) {
+  case RopeScalingType::None:
+    rope["rope_type"] = "default";
+    break;
+  case RopeScalingType::Linear:
+    rope = {{"rope_type", "linear"}, {"factor", scaling.factor}};
+    break;
+  case RopeScalingType::Dynamic:
+    rope = {{"rope_type", "dynamic"},
+            {"factor", scaling.factor},
+            {"original_max_position_embeddings", scaling.originalMaxPositionEmbeddings}};
+    break;
+  case RopeScalingType::Llama3:
+    rope = {{"rope_type", "llama3"},
+            {"factor", scaling.factor},
+            {"low_freq_factor", scaling.lowFreqFactor},
+            {"high_freq_factor", scaling.highFreqFactor},
+            {"original_max_position_embeddings", scaling.originalMaxPositionEmbeddings}};
+    break;
+  case RopeScalingType::Yarn:
+    rope = {{"rope_type", "yarn"},
+            {"factor", scaling.factor},
+            {"beta_fast", scaling.betaFast},
+            {"beta_slow", scaling.betaSlow},
+            {"original_max_position_embeddings", scaling.originalMaxPositionEmbeddings}};
+    if (scaling.attentionFactor != 0)
+      rope["attention_factor"] = scaling.attentionFactor;
+    break;
+  }
+  return rope;
+}
+
+} // namespace
+
+const char *huggingFaceClass(const ModelConfig &model) {
+  const bool biases = model.attentionBias || model.mlpBias;
+  const bool headsDivide = model.hiddenSize % model.numAttentionHeads == 0;
+  const bool fitsLlama = model.slidingWindow == 0 && headsDivide;
+  if (model.architecture == "mistral" || !fitsLlama)
+    return biases ? nullptr : "mistral";
+  return "llama";
+}
+
+std::vector<Assignment> importHuggingFaceConfig(const std::string &path, Diagnostics &diagnostics) {
+  const std::variant<std::string, FileProblem> text = readFile(path);
+  if (const auto *problem = std::get_if<FileProblem>(&text)) {
+    diagnostics.error({path}, problem->message);
+    return {};
+  }
+  Json json;
+  try { // the only way that the library tells where a file is wrong
+    json = Json::parse(std::get<std::string>(text));
+  } catch (const Json::parse_error &wrong) {
+    const std::string &all = std::get<std::string>(text);
+    const size_t byte = std::min(wrong.byte ? wrong.byte - 1 : 0, all.size());
+    const size_t lineStart = byte ? all.rfind('\n', byte - 1) + 1 : 0; // npos + 1 = 0
+    const auto line = std::count(all.begin(), all.begin() + byte, '\n') + 1;
+    diagnostics.error(
+        {path, static_cast<unsigned>(line), static_cast<unsigned>(byte - lineStart + 1)},
+        "is not valid JSON here");
+    return {};
+  }
+  return JsonReader(path, diagnostics).read(json);
+}
+
+} // namespace lmc::config
+
+namespace lmc {
+
+std::string huggingFaceConfig(const Config &config) {
+  const ModelConfig &model = config.model;
+  const char *modelClass = config::huggingFaceClass(model);
+  const bool mistral = modelClass && std::string_view(modelClass) == "mistral";
+  Json json = {
+      {"architectures", Json::array({mistral ? "MistralForCausalLM" : "LlamaForCausalLM"})},
+      {"model_type", mistral ? "mistral" : "llama"},
+      {"vocab_size", model.vocabSize},
+      {"hidden_size", model.hiddenSize},
+      {"intermediate_size", model.intermediateSize},
+      {"num_hidden_layers", model.numHiddenLayers},
+      {"num_attention_heads", model.numAttentionHeads},
+      {"num_key_value_heads", model.numKeyValueHeads},
+      {"head_dim", model.headDim},
+      {"hidden_act", "silu"},
+      {"max_position_embeddings", model.maxPositionEmbeddings},
+      {"initializer_range", model.initializerRange},
+      {"rms_norm_eps", model.rmsNormEps},
+      {"tie_word_embeddings", model.tieWordEmbeddings},
+      {"attention_dropout", 0.0},
+      {"use_cache", true},
+      // Which ids begin and end a document is the tokenizer's to say.
+      {"bos_token_id", nullptr},
+      {"eos_token_id", nullptr},
+      {"pad_token_id", nullptr},
+  };
+  if (mistral) {
+    json["sliding_window"] = model.slidingWindow ? Json(model.slidingWindow) : Json(nullptr);
+  } else {
+    json["attention_bias"] = model.attentionBias;
+    json["mlp_bias"] = model.mlpBias;
+  }
+  // transformers 4 reads rope_theta and rope_scaling, 5 writes rope_parameters.
+  Json rope = config::ropeParameters(model);
+  json["rope_theta"] = model.ropeTheta;
+  json["rope_scaling"] = model.ropeScaling.type == RopeScalingType::None ? Json(nullptr) : rope;
+  rope["rope_theta"] = model.ropeTheta;
+  json["rope_parameters"] = rope;
+  // Likewise torch_dtype and dtype. Exports are the f32 master weights.
+  json["torch_dtype"] = "float32";
+  json["dtype"] = "float32";
+  return json.dump(2) + "\n";
+}
+
+} // namespace lmc

@@ -1,0 +1,581 @@
+#include "compiler/config/Keys.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lmc::config {
+namespace {
+
+// Bounds that keep every product of sizes (parameters, tokens, bytes) below 2^63.
+constexpr double kMaxWidth = 1 << 20;
+constexpr double kMaxHeads = 4096;
+constexpr double kMaxLayers = 4096;
+constexpr double kMaxPositions = 1 << 26;
+constexpr double kMaxSteps = 1e12;
+constexpr double kMaxInt32 = 2147483647;
+// Adam divides by 1 - beta^t, so a beta stays clear of 1 in fp32 too.
+constexpr double kMaxBeta = 0.999999;
+
+template <typename E> constexpr int of(E value) { return static_cast<int>(value); }
+
+std::vector<Key> makeKeys() {
+#define FIELD(PATH) [](Config &config) -> Field { return &config.PATH; }
+  return {
+      {.section = "model",
+       .name = "config",
+       .field = FIELD(model.config),
+       .defaultText = "none",
+       .doc = "A Hugging Face `config.json` (llama or mistral), relative to the TOML file. Keys "
+              "beside it override what it says."},
+      {.section = "model",
+       .name = "architecture",
+       .field = FIELD(model.architecture),
+       .choices = {{"llama"}, {"mistral"}},
+       .doc = "Family of the model; names the class of exported checkpoints."},
+      {.section = "model",
+       .name = "vocab_size",
+       .field = FIELD(model.vocabSize),
+       .unit = "tokens",
+       .minimum = 1,
+       .maximum = kMaxInt32,
+       .required = true,
+       .doc = "Rows of the embedding and of the head. Token ids are below it."},
+      {.section = "model",
+       .name = "hidden_size",
+       .field = FIELD(model.hiddenSize),
+       .minimum = 1,
+       .maximum = kMaxWidth,
+       .required = true,
+       .doc = "Width of the residual stream."},
+      {.section = "model",
+       .name = "intermediate_size",
+       .field = FIELD(model.intermediateSize),
+       .minimum = 1,
+       .maximum = 16 * kMaxWidth,
+       .required = true,
+       .doc = "Width inside the SwiGLU MLP."},
+      {.section = "model",
+       .name = "num_hidden_layers",
+       .field = FIELD(model.numHiddenLayers),
+       .unit = "layers",
+       .minimum = 1,
+       .maximum = kMaxLayers,
+       .required = true,
+       .doc = "Transformer layers."},
+      {.section = "model",
+       .name = "num_attention_heads",
+       .field = FIELD(model.numAttentionHeads),
+       .unit = "heads",
+       .minimum = 1,
+       .maximum = kMaxHeads,
+       .required = true,
+       .doc = "Query heads. They divide `hidden_size` unless `head_dim` is given."},
+      {.section = "model",
+       .name = "num_key_value_heads",
+       .field = FIELD(model.numKeyValueHeads),
+       .unit = "heads",
+       .minimum = 1,
+       .maximum = kMaxHeads,
+       .defaultText = "num_attention_heads",
+       .doc = "Key and value heads (GQA). They divide `num_attention_heads`."},
+      {.section = "model",
+       .name = "head_dim",
+       .field = FIELD(model.headDim),
+       .minimum = 2,
+       .maximum = 4096,
+       .defaultText = "hidden_size / num_attention_heads",
+       .doc = "Width of one head; even, because RoPE turns pairs."},
+      {.section = "model",
+       .name = "max_position_embeddings",
+       .field = FIELD(model.maxPositionEmbeddings),
+       .unit = "tokens",
+       .minimum = 1,
+       .maximum = kMaxPositions,
+       .defaultText = "sequence_length",
+       .doc = "Longest context that the model is meant for; at least `sequence_length`."},
+      {.section = "model",
+       .name = "rope_theta",
+       .field = FIELD(model.ropeTheta),
+       .minimum = 1,
+       .maximum = 1e15,
+       .doc = "Base of the RoPE frequencies."},
+      {.section = "model",
+       .name = "rms_norm_eps",
+       .field = FIELD(model.rmsNormEps),
+       .minimum = 1e-15,
+       .maximum = 0.1,
+       .doc = "Added to the mean square in RMSNorm."},
+      {.section = "model",
+       .name = "tie_word_embeddings",
+       .field = FIELD(model.tieWordEmbeddings),
+       .doc = "The head uses the embedding's weights."},
+      {.section = "model",
+       .name = "attention_bias",
+       .field = FIELD(model.attentionBias),
+       .doc = "Biases on the q, k, v and o projections. Llama only."},
+      {.section = "model",
+       .name = "mlp_bias",
+       .field = FIELD(model.mlpBias),
+       .doc = "Biases on the gate, up and down projections. Llama only."},
+      {.section = "model",
+       .name = "sliding_window",
+       .field = FIELD(model.slidingWindow),
+       .unit = "tokens",
+       .minimum = 0,
+       .maximum = kMaxPositions,
+       .doc = "A token sees itself and the `sliding_window` - 1 tokens before it; 0: all."},
+      {.section = "model",
+       .name = "initializer_range",
+       .field = FIELD(model.initializerRange),
+       .minimum = 1e-9,
+       .maximum = 1,
+       .doc = "Standard deviation of the initial embedding, and of all linear weights with "
+              "`initializer = \"normal\"`."},
+      {.section = "model",
+       .name = "initializer",
+       .field = FIELD(model.initializer),
+       .choices = {{"fan_in"}, {"normal"}},
+       .doc = "Standard deviation of initial linear weights: `fan_in` is 1 / sqrt(fan_in), "
+              "`normal` is `initializer_range`. Both divide it by sqrt(2 x layers) for the o and "
+              "down projections."},
+
+      {.section = "model.rope_scaling",
+       .name = "rope_type",
+       .alias = "type",
+       .field = FIELD(model.ropeScaling.type),
+       .choices = {{"none", of(RopeScalingType::None)},
+                   {"default", of(RopeScalingType::None)},
+                   {"linear", of(RopeScalingType::Linear)},
+                   {"llama3", of(RopeScalingType::Llama3)},
+                   {"dynamic", of(RopeScalingType::Dynamic)},
+                   {"yarn", of(RopeScalingType::Yarn)}},
+       .doc = "How the RoPE frequencies are stretched. `default` is another name for `none`."},
+      {.section = "model.rope_scaling",
+       .name = "factor",
+       .field = FIELD(model.ropeScaling.factor),
+       .minimum = 1,
+       .maximum = 1e6,
+       .doc = "How much longer the context becomes."},
+      {.section = "model.rope_scaling",
+       .name = "low_freq_factor",
+       .field = FIELD(model.ropeScaling.lowFreqFactor),
+       .minimum = 1e-6,
+       .maximum = 1e6,
+       .doc = "llama3: wavelengths beyond original / this are stretched by `factor`."},
+      {.section = "model.rope_scaling",
+       .name = "high_freq_factor",
+       .field = FIELD(model.ropeScaling.highFreqFactor),
+       .minimum = 1e-6,
+       .maximum = 1e6,
+       .doc = "llama3: wavelengths below original / this stay; more than `low_freq_factor`."},
+      {.section = "model.rope_scaling",
+       .name = "original_max_position_embeddings",
+       .field = FIELD(model.ropeScaling.originalMaxPositionEmbeddings),
+       .unit = "tokens",
+       .minimum = 1,
+       .maximum = kMaxPositions,
+       .defaultText = "max_position_embeddings",
+       .doc = "Context before stretching."},
+      {.section = "model.rope_scaling",
+       .name = "attention_factor",
+       .field = FIELD(model.ropeScaling.attentionFactor),
+       .minimum = 0,
+       .maximum = 1e3,
+       .doc = "yarn: scale of cos and sin; 0: the paper's 0.1 ln(factor) + 1."},
+      {.section = "model.rope_scaling",
+       .name = "beta_fast",
+       .field = FIELD(model.ropeScaling.betaFast),
+       .minimum = 1e-6,
+       .maximum = 1e6,
+       .doc = "yarn: dimensions that turn more often than this over the original context stay."},
+      {.section = "model.rope_scaling",
+       .name = "beta_slow",
+       .field = FIELD(model.ropeScaling.betaSlow),
+       .minimum = 1e-6,
+       .maximum = 1e6,
+       .doc = "yarn: dimensions that turn less often than this are stretched by `factor`; less "
+              "than `beta_fast`."},
+
+      {.section = "training",
+       .name = "sequence_length",
+       .field = FIELD(training.sequenceLength),
+       .unit = "tokens",
+       .minimum = 1,
+       .maximum = kMaxPositions,
+       .required = true,
+       .doc = "Tokens per sequence."},
+      {.section = "training",
+       .name = "batch_size",
+       .field = FIELD(training.batchSize),
+       .unit = "sequences",
+       .minimum = 1,
+       .maximum = 1 << 24,
+       .required = true,
+       .doc = "GBS: sequences per optimizer step over all devices. GBS = MBS x GAS x devices, "
+              "with a whole number of accumulation steps (GAS)."},
+      {.section = "training",
+       .name = "micro_batch_size",
+       .field = FIELD(training.microBatchSize),
+       .unit = "sequences",
+       .minimum = 1,
+       .maximum = 1 << 20,
+       .choices = {{"auto", 0}},
+       .defaultText = "\"auto\"",
+       .doc = "MBS: sequences per device and micro-batch. `auto` takes the largest divisor of GBS "
+              "/ devices up to 8."},
+      {.section = "training",
+       .name = "train_iters",
+       .field = FIELD(training.trainIters),
+       .unit = "steps",
+       .minimum = 1,
+       .maximum = kMaxSteps,
+       .required = true,
+       .runTime = true,
+       .doc = "Optimizer steps of the job."},
+      {.section = "training",
+       .name = "compute_dtype",
+       .field = FIELD(training.computeDType),
+       .choices = {{"f32", of(DataType::F32)},
+                   {"float32", of(DataType::F32)},
+                   {"fp32", of(DataType::F32)},
+                   {"bf16", of(DataType::BF16)},
+                   {"bfloat16", of(DataType::BF16)},
+                   {"f64", of(DataType::F64)},
+                   {"float64", of(DataType::F64)},
+                   {"fp64", of(DataType::F64)}},
+       .doc = "Type of activations and of the weights that GEMMs read. Master weights, moments "
+              "and main gradients are f32 with `bf16`. `f64` is for checks."},
+      {.section = "training",
+       .name = "seed",
+       .field = FIELD(training.seed),
+       .minimum = 0,
+       .maximum = kUnbounded,
+       .runTime = true,
+       .doc = "Keys every random stream: initial weights and the order of samples."},
+
+      {.section = "optimizer",
+       .name = "type",
+       .field = FIELD(optimizer.type),
+       .choices = {{"adamw"}},
+       .doc = "AdamW: decay is decoupled from the gradient."},
+      {.section = "optimizer",
+       .name = "weight_decay",
+       .field = FIELD(optimizer.weightDecay),
+       .minimum = 0,
+       .maximum = 10,
+       .runTime = true,
+       .doc = "A step takes lr x weight_decay x weight off each decayed weight."},
+      {.section = "optimizer",
+       .name = "beta1",
+       .field = FIELD(optimizer.beta1),
+       .minimum = 0,
+       .maximum = kMaxBeta,
+       .runTime = true,
+       .doc = "Decay of the first moment."},
+      {.section = "optimizer",
+       .name = "beta2",
+       .field = FIELD(optimizer.beta2),
+       .minimum = 0,
+       .maximum = kMaxBeta,
+       .runTime = true,
+       .doc = "Decay of the second moment."},
+      {.section = "optimizer",
+       .name = "eps",
+       .field = FIELD(optimizer.eps),
+       .minimum = 1e-20,
+       .maximum = 1,
+       .runTime = true,
+       .doc = "Added to the root of the second moment."},
+      {.section = "optimizer",
+       .name = "clip_grad",
+       .field = FIELD(optimizer.clipGrad),
+       .minimum = 0,
+       .maximum = 1e9,
+       .runTime = true,
+       .doc = "Gradients are scaled down to this global norm; 0: no clipping."},
+      {.section = "optimizer",
+       .name = "decay_norms_and_biases",
+       .field = FIELD(optimizer.decayNormsAndBiases),
+       .doc = "Weight decay on RMSNorm weights and biases too."},
+
+      {.section = "lr_schedule",
+       .name = "style",
+       .field = FIELD(lrSchedule.style),
+       .choices = {{"constant"}, {"linear"}, {"cosine"}, {"wsd"}},
+       .runTime = true,
+       .doc = "Shape after the linear warm-up; `wsd` is warm-up, stable, decay."},
+      {.section = "lr_schedule",
+       .name = "lr",
+       .field = FIELD(lrSchedule.lr),
+       .minimum = 0,
+       .maximum = 10,
+       .runTime = true,
+       .doc = "Peak learning rate."},
+      {.section = "lr_schedule",
+       .name = "min_lr",
+       .field = FIELD(lrSchedule.minLr),
+       .minimum = 0,
+       .maximum = 10,
+       .defaultText = "lr / 10",
+       .runTime = true,
+       .doc = "Learning rate from step `decay_iters` on; at most `lr`."},
+      {.section = "lr_schedule",
+       .name = "warmup_iters",
+       .field = FIELD(lrSchedule.warmupIters),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Steps of linear warm-up; below `decay_iters`."},
+      {.section = "lr_schedule",
+       .name = "decay_iters",
+       .field = FIELD(lrSchedule.decayIters),
+       .unit = "steps",
+       .minimum = 1,
+       .maximum = kMaxSteps,
+       .defaultText = "train_iters",
+       .runTime = true,
+       .doc = "Step at which `min_lr` is reached; at most `train_iters`."},
+      {.section = "lr_schedule",
+       .name = "wsd_decay_fraction",
+       .field = FIELD(lrSchedule.wsdDecayFraction),
+       .minimum = 0,
+       .maximum = 1,
+       .runTime = true,
+       .doc = "wsd: the last part of `decay_iters`, in which the rate falls."},
+
+      {.section = "memory",
+       .name = "budget",
+       .field = FIELD(memory.budget),
+       .unit = "bytes",
+       .minimum = 0,
+       .maximum = kUnbounded,
+       .doc = "Planned peak of device memory; 0: what the device has."},
+      {.section = "memory",
+       .name = "recompute",
+       .field = FIELD(memory.recompute),
+       .choices = {{"none", of(RecomputeMode::None)},
+                   {"activation", of(RecomputeMode::Activation)},
+                   {"full", of(RecomputeMode::Full)},
+                   {"block", of(RecomputeMode::Block)},
+                   {"auto", of(RecomputeMode::Auto)}},
+       .doc = "What the backward pass computes again: `activation` the output of the MLP's "
+              "activation, `full` also its first linear layers, `block` whole layers, `auto` "
+              "whatever meets the budget in the least time."},
+      {.section = "memory",
+       .name = "recompute_stride",
+       .field = FIELD(memory.recomputeStride),
+       .unit = "layers",
+       .minimum = 1,
+       .maximum = kMaxLayers,
+       .doc = "`recompute = \"block\"`: every n-th layer is recomputed."},
+
+      {.section = "distributed",
+       .name = "nodes",
+       .field = FIELD(distributed.nodes),
+       .unit = "nodes",
+       .minimum = 1,
+       .maximum = 1 << 20,
+       .doc = "Machines of the job."},
+      {.section = "distributed",
+       .name = "devices_per_node",
+       .field = FIELD(distributed.devicesPerNode),
+       .unit = "devices",
+       .minimum = 1,
+       .maximum = 1024,
+       .doc = "Devices in each machine; one process drives one device."},
+      {.section = "distributed",
+       .name = "strategy",
+       .field = FIELD(distributed.strategy),
+       .choices = {{"zero1", of(ShardingStrategy::Zero1)},
+                   {"zero2", of(ShardingStrategy::Zero2)},
+                   {"zero3", of(ShardingStrategy::Zero3)},
+                   {"full_shard", of(ShardingStrategy::Zero3)},
+                   {"hybrid_shard", of(ShardingStrategy::HybridShard)}},
+       .doc = "What is sharded over the devices: `zero1` optimizer state, `zero2` also gradients, "
+              "`zero3` (another name: `full_shard`) also weights, `hybrid_shard` all of it inside "
+              "a node and copies across nodes."},
+
+      {.section = "data",
+       .name = "train",
+       .field = FIELD(data.train),
+       .defaultText = "none",
+       .runTime = true,
+       .doc = "Token files or globs to train on, relative to the TOML file; `lmc-run` needs it."},
+      {.section = "data",
+       .name = "validation",
+       .field = FIELD(data.validation),
+       .defaultText = "none",
+       .runTime = true,
+       .doc = "Token files or globs of the validation set."},
+      {.section = "data",
+       .name = "num_workers",
+       .field = FIELD(data.numWorkers),
+       .unit = "threads",
+       .minimum = 1,
+       .maximum = 1024,
+       .runTime = true,
+       .doc = "Threads that prepare batches ahead of time."},
+
+      {.section = "checkpoint",
+       .name = "interval",
+       .field = FIELD(checkpoint.interval),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Steps between checkpoints; 0: only at the end."},
+      {.section = "checkpoint",
+       .name = "keep",
+       .field = FIELD(checkpoint.keep),
+       .unit = "checkpoints",
+       .minimum = 0,
+       .maximum = kMaxInt32,
+       .runTime = true,
+       .doc = "Newest checkpoints to keep; 0: all."},
+      {.section = "checkpoint",
+       .name = "export_interval",
+       .field = FIELD(checkpoint.exportInterval),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Steps between Hugging Face exports, which are kept; 0: none."},
+
+      {.section = "monitoring",
+       .name = "log_interval",
+       .field = FIELD(monitoring.logInterval),
+       .unit = "steps",
+       .minimum = 1,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Steps between lines on the console; `metrics.jsonl` has every step."},
+      {.section = "monitoring",
+       .name = "validation_interval",
+       .field = FIELD(monitoring.validationInterval),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Steps between validations; 0: none."},
+      {.section = "monitoring",
+       .name = "validation_iters",
+       .field = FIELD(monitoring.validationIters),
+       .unit = "batches",
+       .minimum = 1,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Global batches per validation."},
+      {.section = "monitoring",
+       .name = "logits",
+       .field = FIELD(monitoring.logits),
+       .doc = "For debugging: also compile a function that writes the logits."},
+
+      {.section = "target",
+       .name = "device",
+       .field = FIELD(target.device),
+       .doc = "`cpu`, or `cuda:sm_XY` with the GPU's compute capability (`cuda:sm_90a`)."},
+      {.section = "target",
+       .name = "cpu",
+       .field = FIELD(target.cpu),
+       .doc = "CPU to generate code for: `native`, or a name that LLVM knows (`x86-64`, "
+              "`x86-64-v3`, `sapphirerapids`)."},
+      {.section = "target",
+       .name = "peak_tflops",
+       .field = FIELD(target.peakTflops),
+       .unit = "TFLOP/s",
+       .minimum = 0,
+       .maximum = 1e6,
+       .runTime = true,
+       .doc = "Peak of one device, for MFU; 0: from the device's specification."},
+  };
+#undef FIELD
+}
+
+} // namespace
+
+const std::vector<Section> &sections() {
+  static const std::vector<Section> table = {
+      {"model", "The model, in the names of Hugging Face's `config.json`."},
+      {"model.rope_scaling", "Longer contexts through RoPE, in Hugging Face's names; as a section "
+                             "or as an inline table in `[model]`."},
+      {"training", "Batch, length and precision."},
+      {"optimizer", "The optimizer."},
+      {"lr_schedule", "The learning rate: linear warm-up, then `style`."},
+      {"memory", "What device memory may be used, and what is recomputed to save it."},
+      {"distributed", "The cluster, and what is sharded over it."},
+      {"data", "Token files, as `lmc-data pack` writes them."},
+      {"checkpoint", "What is saved, and how often."},
+      {"monitoring", "What is reported, and how often."},
+      {"target", "What the plan is compiled for."},
+  };
+  return table;
+}
+
+const std::vector<Key> &keys() {
+  static const std::vector<Key> table = makeKeys();
+  return table;
+}
+
+bool isSection(std::string_view name) {
+  return std::any_of(sections().begin(), sections().end(),
+                     [&](const Section &section) { return section.name == name; });
+}
+
+const Key *findKey(std::string_view section, std::string_view name) {
+  for (const Key &key : keys())
+    if (key.section == section && (key.name == name || (*key.alias && key.alias == name)))
+      return &key;
+  return nullptr;
+}
+
+std::vector<std::string> choiceNames(const Key &key) {
+  Config config;
+  const bool words = std::holds_alternative<std::string *>(key.field(config));
+  std::vector<std::string> names;
+  int last = -1;
+  for (const Choice &choice : key.choices) {
+    if (words || choice.value != last)
+      names.push_back(choice.name);
+    last = choice.value;
+  }
+  return names;
+}
+
+std::string typeText(const Key &key) {
+  Config config;
+  struct {
+    std::string operator()(int64_t *) const { return "an integer"; }
+    std::string operator()(uint64_t *) const { return "an integer"; }
+    std::string operator()(double *) const { return "a number"; }
+    std::string operator()(bool *) const { return "true or false"; }
+    std::string operator()(std::vector<std::string> *) const {
+      return "a string or a list of strings";
+    }
+    std::string operator()(void *) const { return "a string"; }
+  } name;
+  std::string text = key.isSize() ? "a size in bytes or with a unit, such as \"76GiB\""
+                                  : std::visit(name, key.field(config));
+  if (text == "an integer" && !key.choices.empty())
+    text += fmt::format(" or \"{}\"", key.choices.front().name);
+  return text;
+}
+
+std::string rangeText(const Key &key) {
+  // Bounds are whole numbers up to 2^53 or short decimals: both print exactly.
+  auto number = [](double value) {
+    return value == std::floor(value) && std::abs(value) < 9e15
+               ? fmt::format("{}", static_cast<int64_t>(value))
+               : fmt::format("{}", value);
+  };
+  if (std::isinf(key.minimum))
+    return "";
+  if (std::isinf(key.maximum))
+    return fmt::format("at least {}", number(key.minimum));
+  return fmt::format("from {} to {}", number(key.minimum), number(key.maximum));
+}
+
+} // namespace lmc::config

@@ -1,0 +1,230 @@
+#include "compiler/config/Parse.h"
+
+#include "compiler/config/Suggest.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+namespace lmc::config {
+namespace {
+
+std::vector<std::string> namesIn(std::string_view section) {
+  std::vector<std::string> names;
+  for (const Key &key : keys())
+    if (key.section == section)
+      names.push_back(key.name);
+  // Sections inside this one, such as rope_scaling inside model.
+  const std::string prefix = std::string(section) + ".";
+  for (const Section &candidate : sections())
+    if (std::string_view(candidate.name).substr(0, prefix.size()) == prefix)
+      names.push_back(candidate.name + prefix.size());
+  return names;
+}
+
+// The first key of just this name, for keys in the wrong place.
+const Key *findAnywhere(std::string_view name) {
+  for (const Key &key : keys())
+    if (key.name == name)
+      return &key;
+  return nullptr;
+}
+
+// An unknown name, and the keys that it probably means.
+struct Unknown {
+  std::string message;
+  std::vector<std::string> meant; // paths
+};
+
+Unknown unknownKey(std::string_view section, std::string_view name) {
+  const std::string what = fmt::format("unknown key '{}' in [{}]", name, section);
+  if (const Key *key = findAnywhere(name))
+    return {fmt::format("{}; it belongs to [{}]", what, key->section), {key->path()}};
+  if (const auto here = nearest(name, namesIn(section)))
+    return {what + suggestion(name, namesIn(section)), {fmt::format("{}.{}", section, *here)}};
+  std::vector<std::string> all;
+  for (const Key &key : keys())
+    all.push_back(key.name);
+  if (const auto elsewhere = nearest(name, all)) {
+    const Key *key = findAnywhere(*elsewhere);
+    return {fmt::format("{}; did you mean '{}' of [{}]?", what, key->name, key->section),
+            {key->path()}};
+  }
+  return {what, {}};
+}
+
+Unknown unknownSection(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Section &section : sections())
+    names.push_back(section.name);
+  Unknown unknown{fmt::format("unknown section [{}]{}", name, suggestion(name, names)), {}};
+  if (const auto meant = nearest(name, names))
+    for (const Key &key : keys())
+      if (key.section == *meant)
+        unknown.meant.push_back(key.path());
+  return unknown;
+}
+
+Unknown strayKey(std::string_view name) {
+  Unknown unknown{fmt::format("key '{}' stands outside of any section", name), {}};
+  if (const Key *key = findAnywhere(name)) {
+    unknown.message += fmt::format("; it belongs to [{}]", key->section);
+    unknown.meant.push_back(key->path());
+  }
+  return unknown;
+}
+
+Value toValue(const toml::node &node) {
+  if (const auto flag = node.value_exact<bool>())
+    return *flag;
+  if (const auto number = node.value_exact<int64_t>())
+    return *number;
+  if (const auto number = node.value_exact<double>())
+    return *number;
+  if (auto text = node.value_exact<std::string>())
+    return std::move(*text);
+  if (const toml::array *array = node.as_array()) {
+    std::vector<std::string> list;
+    for (const toml::node &element : *array) {
+      auto text = element.value_exact<std::string>();
+      if (!text)
+        return OtherValue{"a list with other things than strings"};
+      list.push_back(std::move(*text));
+    }
+    return list;
+  }
+  return OtherValue{node.is_table() ? "a table" : "a date or time"};
+}
+
+class TomlReader {
+public:
+  TomlReader(const std::string &path, ParsedFile &parsed, Diagnostics &diagnostics)
+      : path(path), parsed(parsed), diagnostics(diagnostics) {}
+
+  Location at(const toml::source_region &source) const {
+    return {path, static_cast<unsigned>(source.begin.line),
+            static_cast<unsigned>(source.begin.column)};
+  }
+
+  // Reads the entries of `table`, the section `section` ("" at the top).
+  void read(const std::string &section, const toml::table &table) {
+    for (const auto &[name, node] : table) {
+      const std::string_view word = name.str();
+      const std::string full =
+          section.empty() ? std::string(word) : fmt::format("{}.{}", section, word);
+      if (isSection(full))
+        readSection(full, name, node);
+      else if (const Key *key = findKey(section, word))
+        readKey(*key, name, node);
+      else if (node.is_table() || node.is_array_of_tables())
+        report(name, unknownSection(full));
+      else
+        report(name, section.empty() ? strayKey(word) : unknownKey(section, word));
+    }
+  }
+
+private:
+  void readSection(const std::string &section, const toml::key &name, const toml::node &node) {
+    const toml::table *table = node.as_table();
+    if (!table)
+      return diagnostics.error(at(name.source()),
+                               fmt::format("'{}' is a section; write [{}]", section, section));
+    parsed.sections[section] = at(node.source());
+    read(section, *table);
+  }
+
+  void readKey(const Key &key, const toml::key &name, const toml::node &node) {
+    for (const Assignment &earlier : parsed.assignments)
+      if (earlier.key == &key) // under its other name: TOML refuses the same name twice
+        return diagnostics.error(
+            at(name.source()),
+            fmt::format("{} is given twice, as '{}' and as '{}'", key.path(), key.name, key.alias));
+    parsed.assignments.push_back({&key, toValue(node), at(node.source())});
+  }
+
+  void report(const toml::key &name, const Unknown &unknown) {
+    diagnostics.error(at(name.source()), unknown.message);
+    parsed.misspelt.insert(unknown.meant.begin(), unknown.meant.end());
+  }
+
+  const std::string &path;
+  ParsedFile &parsed;
+  Diagnostics &diagnostics;
+};
+
+std::string trimmed(const std::string &text) {
+  const size_t first = text.find_first_not_of(" \t");
+  return first == std::string::npos ? ""
+                                    : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// The value of one override: TOML if it is that, else a bare word.
+std::variant<Value, std::string> overrideValue(const Key &key, const std::string &text) {
+  if (text.empty())
+    return fmt::format("{} has no value; write {}=VALUE", key.path(), key.path());
+  const toml::parse_result result = toml::parse("value = " + text);
+  const bool oneValue = result && result.table().size() == 1;
+  const bool quoted = std::string_view("\"'[{").find(text.front()) != std::string_view::npos;
+  if (!oneValue && quoted)
+    return fmt::format("{}: {} is no TOML value", key.path(), text);
+  Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);
+  // Where a string is wanted, 2024 and 2024-01-01 are words too.
+  Config config;
+  const Field field = key.field(config);
+  const bool wantsText = std::holds_alternative<std::string *>(field) ||
+                         std::holds_alternative<std::vector<std::string> *>(field);
+  if (wantsText && !quoted)
+    value = text;
+  return value;
+}
+
+} // namespace
+
+ParsedFile parseToml(const std::string &text, const std::string &path, Diagnostics &diagnostics) {
+  ParsedFile parsed;
+  const toml::parse_result result = toml::parse(text);
+  TomlReader reader(path, parsed, diagnostics);
+  parsed.valid = static_cast<bool>(result);
+  if (parsed.valid)
+    reader.read("", result.table());
+  else
+    diagnostics.error(reader.at(result.error().source()),
+                      std::string(result.error().description()));
+  return parsed;
+}
+
+std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
+                                       Diagnostics &diagnostics) {
+  std::vector<Assignment> assignments;
+  const Location location{"--set"};
+  for (const std::string &text : overrides) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      diagnostics.error(location, fmt::format("'{}' is not of the form section.key=value", text));
+      continue;
+    }
+    const std::string path = trimmed(text.substr(0, equals));
+    const size_t dot = path.rfind('.');
+    if (dot == std::string::npos) {
+      const Key *key = findAnywhere(path);
+      diagnostics.error(location, fmt::format("'{}' names no section; write {}.{}=...", path,
+                                              key ? key->section : "section", path));
+      continue;
+    }
+    const std::string section = path.substr(0, dot), name = path.substr(dot + 1);
+    const Key *key = findKey(section, name);
+    if (!key) {
+      const Unknown unknown =
+          isSection(section) ? unknownKey(section, name) : unknownSection(section);
+      diagnostics.error(location, unknown.message);
+      continue;
+    }
+    auto value = overrideValue(*key, trimmed(text.substr(equals + 1)));
+    if (const auto *problem = std::get_if<std::string>(&value))
+      diagnostics.error(location, *problem);
+    else
+      assignments.push_back({key, std::get<Value>(std::move(value)), location});
+  }
+  return assignments;
+}
+
+} // namespace lmc::config

@@ -1,0 +1,247 @@
+#include "compiler/config/Values.h"
+
+#include "compiler/config/Suggest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+
+namespace lmc::config {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+// What the user wrote, for "must be ..., not ...".
+std::string describe(const Value &value) {
+  struct {
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(int64_t number) const { return fmt::format("{}", number); }
+    std::string operator()(double number) const { return fmt::format("{}", number); }
+    std::string operator()(const std::string &text) const { return fmt::format("\"{}\"", text); }
+    std::string operator()(const std::vector<std::string> &) const { return "a list"; }
+    std::string operator()(const OtherValue &other) const { return other.what; }
+  } visitor;
+  return std::visit(visitor, value);
+}
+
+struct Assigner {
+  const Key &key;
+  const Value &value;
+
+  std::string wrongType() const {
+    // 5e5 is a float in TOML; the whole number is what was meant.
+    const double *number = std::get_if<double>(&value);
+    const bool whole = number && *number == std::floor(*number) && std::abs(*number) < 9e15;
+    return fmt::format("{} must be {}, not {}", key.path(), typeText(key),
+                       whole ? fmt::format("a float; write {}", static_cast<int64_t>(*number))
+                             : describe(value));
+  }
+
+  std::string outOfRange() const {
+    return fmt::format("{} is {}; it must be {}{}", key.path(), describe(value), rangeText(key),
+                       key.choices.empty() ? "" : fmt::format(", or \"{}\"", key.choices[0].name));
+  }
+
+  const Choice *findChoice(const std::string &text) const {
+    const std::string wanted = lower(text);
+    for (const Choice &choice : key.choices)
+      if (wanted == choice.name)
+        return &choice;
+    return nullptr;
+  }
+
+  std::string wrongChoice(const std::string &text) const {
+    const std::vector<std::string> names = choiceNames(key);
+    return fmt::format("{} is \"{}\"; it must be {}{}{}", key.path(), text,
+                       names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
+                       suggestion(lower(text), names));
+  }
+
+  template <typename Integer> std::optional<std::string> integer(Integer *field) const {
+    if (const auto *text = std::get_if<std::string>(&value)) {
+      if (key.isSize()) {
+        const auto bytes = parseSize(*text);
+        if (const auto *problem = std::get_if<std::string>(&bytes))
+          return fmt::format("{}: {}", key.path(), *problem);
+        *field = static_cast<Integer>(std::get<uint64_t>(bytes));
+        return std::nullopt;
+      }
+      if (const Choice *choice = findChoice(*text)) {
+        *field = choice->value;
+        return std::nullopt;
+      }
+    }
+    const auto *number = std::get_if<int64_t>(&value);
+    if (!number)
+      return wrongType();
+    if (static_cast<double>(*number) < key.minimum || static_cast<double>(*number) > key.maximum)
+      return outOfRange();
+    *field = static_cast<Integer>(*number);
+    return std::nullopt;
+  }
+
+  std::optional<std::string> operator()(int64_t *field) const { return integer(field); }
+  std::optional<std::string> operator()(uint64_t *field) const { return integer(field); }
+
+  std::optional<std::string> operator()(double *field) const {
+    double number = 0;
+    if (const auto *whole = std::get_if<int64_t>(&value))
+      number = static_cast<double>(*whole);
+    else if (const auto *real = std::get_if<double>(&value))
+      number = *real;
+    else
+      return wrongType();
+    if (!std::isfinite(number) || number < key.minimum || number > key.maximum)
+      return outOfRange();
+    *field = number;
+    return std::nullopt;
+  }
+
+  std::optional<std::string> operator()(bool *field) const {
+    const auto *flag = std::get_if<bool>(&value);
+    if (!flag)
+      return wrongType();
+    *field = *flag;
+    return std::nullopt;
+  }
+
+  std::optional<std::string> operator()(std::string *field) const {
+    const auto *text = std::get_if<std::string>(&value);
+    if (!text)
+      return wrongType();
+    if (text->empty())
+      return fmt::format("{} must not be empty", key.path());
+    if (key.choices.empty()) {
+      *field = *text;
+    } else {
+      const Choice *choice = findChoice(*text);
+      if (!choice)
+        return wrongChoice(*text);
+      *field = choice->name;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> operator()(std::vector<std::string> *field) const {
+    std::vector<std::string> list;
+    if (const auto *text = std::get_if<std::string>(&value))
+      list = {*text};
+    else if (const auto *texts = std::get_if<std::vector<std::string>>(&value))
+      list = *texts;
+    else
+      return wrongType();
+    if (std::find(list.begin(), list.end(), "") != list.end())
+      return fmt::format("{} must not contain an empty string", key.path());
+    *field = std::move(list);
+    return std::nullopt;
+  }
+
+  template <typename Enum> std::optional<std::string> operator()(Enum *field) const {
+    static_assert(std::is_enum_v<Enum>);
+    const auto *text = std::get_if<std::string>(&value);
+    if (!text)
+      return wrongType();
+    const Choice *choice = findChoice(*text);
+    if (!choice)
+      return wrongChoice(*text);
+    *field = static_cast<Enum>(choice->value);
+    return std::nullopt;
+  }
+};
+
+struct Unit {
+  const char *name;
+  double bytes;
+};
+constexpr Unit kUnits[] = {{"B", 1},           {"KB", 1e3},           {"MB", 1e6},
+                           {"GB", 1e9},        {"TB", 1e12},          {"KiB", 1024.0},
+                           {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+
+} // namespace
+
+std::optional<std::string> assign(const Key &key, const Value &value, Config &config) {
+  return std::visit(Assigner{key, value}, key.field(config));
+}
+
+std::variant<uint64_t, std::string> parseSize(std::string_view text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + digits, number);
+  if (digits == 0 || status != std::errc() || end != text.data() + digits)
+    return fmt::format("\"{}\" is not a size; write bytes or a number and a unit, such as "
+                       "\"76GiB\"",
+                       text);
+  std::string_view unit = text.substr(digits);
+  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+  const auto *known = std::find_if(std::begin(kUnits), std::end(kUnits), [&](const Unit &u) {
+    return unit == u.name || (unit.empty() && u.bytes == 1);
+  });
+  if (known == std::end(kUnits)) {
+    std::vector<std::string> names;
+    std::string hint;
+    for (const Unit &u : kUnits) {
+      names.push_back(u.name);
+      if (lower(unit) == lower(u.name))
+        hint = fmt::format("; did you mean '{}'?", u.name);
+    }
+    return fmt::format("unknown unit '{}' in \"{}\"; units are {}{}", unit, text,
+                       fmt::join(names, ", "), hint);
+  }
+  const double bytes = std::floor(number * known->bytes + 0.5);
+  if (bytes >= 9.2e18) // 2^63: settings are signed 64-bit integers in TOML
+    return fmt::format("\"{}\" is more than any memory", text);
+  return static_cast<uint64_t>(bytes);
+}
+
+ResolvedSetting resolvedSetting(const Key &key, Config &config) {
+  ResolvedSetting setting;
+  setting.key = key.path();
+  setting.doc = key.doc;
+  setting.runTime = key.runTime;
+  auto number = [&](ResolvedSetting::Type type, std::string text) {
+    setting.type = type;
+    setting.value = std::move(text);
+    setting.minimum = key.minimum;
+    setting.maximum = key.maximum;
+  };
+  std::visit(
+      [&](auto *field) {
+        using T = std::remove_pointer_t<decltype(field)>;
+        using Type = ResolvedSetting::Type;
+        if constexpr (std::is_same_v<T, bool>) {
+          setting.type = Type::Boolean;
+          setting.value = *field ? "true" : "false";
+        } else if constexpr (std::is_integral_v<T>) {
+          number(Type::Integer, fmt::format("{}", *field));
+        } else if constexpr (std::is_floating_point_v<T>) {
+          number(Type::Float, fmt::format("{}", *field)); // shortest text that reads back exactly
+        } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          setting.type = Type::StringList;
+          setting.values = *field;
+        } else {
+          setting.type = Type::String;
+          setting.choices = choiceNames(key);
+          if constexpr (std::is_enum_v<T>) {
+            for (auto choice = key.choices.rbegin(); choice != key.choices.rend(); ++choice)
+              if (choice->value == static_cast<int>(*field))
+                setting.value = choice->name;
+          } else {
+            setting.value = *field;
+          }
+        }
+      },
+      key.field(config));
+  return setting;
+}
+
+} // namespace lmc::config

@@ -1,0 +1,285 @@
+// What belongs together, what follows from what, and what the plan is told.
+
+#include "test/compiler/config/ConfigFixture.h"
+
+#include <cmath>
+
+namespace lmc {
+namespace {
+
+class ChecksTest : public ConfigTest {
+protected:
+  // kModel + kTraining with the value of `key` replaced.
+  static std::string with(const std::string &key, const std::string &value) {
+    std::string text = kModel + kTraining;
+    const size_t at = text.find("\n" + key + " = ") + key.size() + 4;
+    return text.replace(at, text.find('\n', at) - at, value);
+  }
+};
+
+TEST_F(ChecksTest, HeadsDivideHidden) {
+  EXPECT_EQ(errorsOf(with("num_attention_heads", "5")),
+            "job.toml:6:23: error: num_attention_heads = 5 does not divide hidden_size = 64; use "
+            "4 or 8 heads, or give head_dim\n");
+  EXPECT_EQ(errorsOf(with("num_attention_heads", "5\nhead_dim = 16")), "");
+}
+
+TEST_F(ChecksTest, KeyValueHeadsDivideHeads) {
+  EXPECT_EQ(errorsOf(with("num_attention_heads", "4\nnum_key_value_heads = 3")),
+            "job.toml:7:23: error: num_key_value_heads = 3 does not divide num_attention_heads = "
+            "4; use 2 or 4\n");
+}
+
+TEST_F(ChecksTest, HeadDimIsEven) {
+  EXPECT_EQ(errorsOf(with("num_attention_heads", "4\nhead_dim = 15")),
+            "job.toml:7:12: error: head_dim = 15 is odd; RoPE turns pairs, so it must be even\n");
+  EXPECT_EQ(errorsOf(with("num_attention_heads", "64")),
+            "job.toml:6:23: error: head_dim = 1 is odd; RoPE turns pairs, so it must be even\n");
+}
+
+TEST_F(ChecksTest, ModelsThatNoHuggingFaceClassHas) {
+  for (const std::string combination :
+       {"architecture = \"mistral\"\nattention_bias = true",
+        "architecture = \"mistral\"\nmlp_bias = true", "sliding_window = 8\nattention_bias = true",
+        "head_dim = 16\nnum_key_value_heads = 5\nmlp_bias = true"}) {
+    const bool oddHeads = combination.find("head_dim") != std::string::npos;
+    const std::string errors =
+        errorsOf(with("num_attention_heads", (oddHeads ? "5\n" : "4\n") + combination));
+    EXPECT_NE(errors.find("_bias does not go with "), std::string::npos) << errors;
+  }
+  EXPECT_EQ(errorsOf(with("num_attention_heads", "4\nsliding_window = 8")), "");
+  EXPECT_EQ(errorsOf(with("num_attention_heads", "4\nattention_bias = true\nmlp_bias = true")), "");
+}
+
+TEST_F(ChecksTest, RopeScaling) {
+  const std::string base = kModel + kTraining + "[model.rope_scaling]\n";
+  EXPECT_EQ(errorsOf(base + "factor = 2.0\n"),
+            "job.toml:12:1: error: [model.rope_scaling] has factor but no rope_type, so it would "
+            "do nothing; give one of linear, llama3, dynamic, yarn\n");
+  EXPECT_EQ(errorsOf(base + "type = \"linear\"\n"),
+            "job.toml:13:8: error: [model.rope_scaling] needs 'factor': how much longer the "
+            "context becomes\n");
+  EXPECT_EQ(errorsOf(base + "rope_type = \"llama3\"\nfactor = 8\nlow_freq_factor = 4\n"),
+            "job.toml:15:19: error: low_freq_factor = 4 must be below high_freq_factor = 4\n");
+  EXPECT_EQ(errorsOf(base + "rope_type = \"yarn\"\nfactor = 8\nbeta_slow = 40\n"),
+            "job.toml:15:13: error: beta_slow = 40 must be below beta_fast = 32\n");
+  EXPECT_EQ(errorsOf(kModel +
+                     "max_position_embeddings = 256\n"
+                     "rope_scaling = { rope_type = \"yarn\", factor = 4 }\n" +
+                     kTraining),
+            "");
+  EXPECT_EQ(config.model.ropeScaling.type, RopeScalingType::Yarn);
+  EXPECT_EQ(config.model.ropeScaling.factor, 4.0);
+  EXPECT_EQ(config.model.ropeScaling.originalMaxPositionEmbeddings, 256);
+}
+
+TEST_F(ChecksTest, SequenceFitsThePositions) {
+  EXPECT_EQ(errorsOf(kModel + "max_position_embeddings = 16\n" + kTraining),
+            "job.toml:9:19: error: sequence_length = 32 is more than max_position_embeddings = "
+            "16\n");
+}
+
+TEST_F(ChecksTest, MicroBatchesMakeUpTheBatch) {
+  EXPECT_EQ(errorsOf(with("micro_batch_size", "3")),
+            "job.toml:10:20: error: micro_batch_size = 3 (MBS) x 1 devices does not divide "
+            "batch_size = 8 (GBS), so there is no whole number of accumulation steps (GAS); use "
+            "micro_batch_size = 2 or 4 or batch_size = 6 or 9\n");
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[distributed]\nnodes = 3\n"),
+            "job.toml:9:14: error: batch_size = 8 (GBS) cannot be shared by 3 devices; use "
+            "batch_size = 6 or 9\n");
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[distributed]\nnodes = 2\ndevices_per_node = 8\n"),
+            "job.toml:9:14: error: batch_size = 8 (GBS) cannot be shared by 16 devices; use "
+            "batch_size = 16\n");
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[distributed]\ndevices_per_node = 2\n"), "");
+  EXPECT_EQ(config.training.gradientAccumulationSteps, 2);
+}
+
+TEST_F(ChecksTest, AutoMicroBatchIsTheLargestDivisorUpToEight) {
+  const std::pair<const char *, int64_t> cases[] = {{"1", 1},  {"6", 6},   {"9", 3}, {"11", 1},
+                                                    {"14", 7}, {"512", 8}, {"12", 6}};
+  for (const auto &[batch, expected] : cases) {
+    std::string text = with("batch_size", batch);
+    text.erase(text.find("micro_batch_size = 2\n"), 21);
+    ASSERT_EQ(errorsOf(text), "") << batch;
+    EXPECT_EQ(config.training.microBatchSize, expected) << batch;
+    EXPECT_EQ(config.training.microBatchSize * config.training.gradientAccumulationSteps,
+              config.training.batchSize);
+  }
+}
+
+TEST_F(ChecksTest, Schedule) {
+  const std::string base = kModel + kTraining + "[lr_schedule]\n";
+  EXPECT_EQ(errorsOf(base + "decay_iters = 101\n"),
+            "job.toml:13:15: error: decay_iters = 101 is more than train_iters = 100\n");
+  EXPECT_EQ(errorsOf(base + "warmup_iters = 100\n"),
+            "job.toml:13:16: error: warmup_iters = 100 must be below decay_iters = 100 (default: "
+            "train_iters)\n");
+  EXPECT_EQ(errorsOf(base + "lr = 1e-4\nmin_lr = 2e-4\n"),
+            "job.toml:14:10: error: min_lr = 0.0002 is more than lr = 0.0001\n");
+  EXPECT_EQ(errorsOf(base + "lr = 1e-4\n"), "");
+  EXPECT_EQ(config.lrSchedule.minLr, 1e-5);
+  EXPECT_EQ(config.lrSchedule.decayIters, 100);
+}
+
+TEST_F(ChecksTest, AMistakeOfAnOverrideIsTheOverrides) {
+  EXPECT_EQ(errorsOf(kModel + kTraining, {"lr_schedule.decay_iters=101"}),
+            "--set: error: decay_iters = 101 is more than train_iters = 100\n");
+}
+
+TEST_F(ChecksTest, ValidationNeedsData) {
+  EXPECT_EQ(errorsOf(kModel + kTraining +
+                     "[data]\ntrain = \"a.bin\"\n[monitoring]\nvalidation_interval = 5\n"),
+            "job.toml:15:23: error: validation_interval = 5 needs data: give 'validation' in "
+            "[data], or set it to 0\n");
+}
+
+TEST_F(ChecksTest, Device) {
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[target]\ndevice = \"gpu\"\n"),
+            "job.toml:13:10: error: target.device is \"gpu\"; it must be cpu or cuda:sm_XY, such "
+            "as cuda:sm_90a\n");
+  for (const char *device : {"cpu", "cuda:sm_80", "cuda:sm_90a", "cuda:sm_100"})
+    EXPECT_EQ(errorsOf(kModel + kTraining, {std::string("target.device=") + device}), "");
+}
+
+TEST_F(ChecksTest, AllMistakesAtOnceInTheOrderOfTheFile) {
+  const std::string errors =
+      errorsOf("[model]\nvocab_size = 0\nhidden_size = 64\nintermediate_size = 176\n"
+               "num_attention_heads = 5\nrope_tetha = 3\n[training]\nsequence_length = 32\n"
+               "batch_size = 8\nmicro_batch_size = 3\ntrain_iters = 10\n"
+               "[lr_schedule]\nstyle = \"cosin\"\ndecay_iters = 11\n",
+               {"memory.budget=1XB"});
+  EXPECT_EQ(errors,
+            "job.toml:1:1: error: missing required key 'num_hidden_layers' in [model]\n"
+            "job.toml:2:14: error: model.vocab_size is 0; it must be from 1 to 2147483647\n"
+            "job.toml:5:23: error: num_attention_heads = 5 does not divide hidden_size = 64; use 4 "
+            "or 8 heads, or give head_dim\n"
+            "job.toml:6:1: error: unknown key 'rope_tetha' in [model]; did you mean 'rope_theta'?\n"
+            "job.toml:10:20: error: micro_batch_size = 3 (MBS) x 1 devices does not divide "
+            "batch_size = 8 (GBS), so there is no whole number of accumulation steps (GAS); use "
+            "micro_batch_size = 2 or 4 or batch_size = 6 or 9\n"
+            "job.toml:13:9: error: lr_schedule.style is \"cosin\"; it must be one of constant, "
+            "linear, cosine, wsd; did you mean 'cosine'?\n"
+            "job.toml:14:15: error: decay_iters = 11 is more than train_iters = 10\n"
+            "--set: error: memory.budget: unknown unit 'XB' in \"1XB\"; units are B, KB, MB, GB, "
+            "TB, KiB, MiB, GiB, TiB\n");
+}
+
+TEST_F(ChecksTest, Defaults) {
+  ASSERT_EQ(errorsOf(kModel + kTraining), "");
+  EXPECT_EQ(config.model.architecture, "llama");
+  EXPECT_EQ(config.model.numKeyValueHeads, 4);
+  EXPECT_EQ(config.model.headDim, 16);
+  EXPECT_EQ(config.model.maxPositionEmbeddings, 32);
+  EXPECT_EQ(config.model.initializerRange, 0.02);
+  EXPECT_EQ(config.training.computeDType, DataType::BF16);
+  EXPECT_EQ(config.training.gradientAccumulationSteps, 4);
+  EXPECT_EQ(config.optimizer.beta2, 0.95);
+  EXPECT_FALSE(config.monitoring.logits);
+  EXPECT_EQ(config.target.device, "cpu");
+  EXPECT_EQ(config.directory, directory.string());
+  EXPECT_EQ(config.text, kModel + kTraining);
+}
+
+TEST_F(ChecksTest, RelativePathsGetAnAbsoluteFolder) {
+  write("job.toml", kModel + kTraining);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory);
+  ConfigError error;
+  const bool loaded = loadConfig("job.toml", {"data.train=x/a.bin"}, config, error);
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(loaded) << error.message;
+  EXPECT_EQ(config.path, "job.toml");
+  EXPECT_EQ(config.directory, std::filesystem::canonical(directory).string());
+  EXPECT_EQ(config.data.train, std::vector<std::string>{"x/a.bin"});
+}
+
+TEST_F(ChecksTest, SizesAndAliases) {
+  const std::pair<const char *, uint64_t> sizes[] = {{"4096", 4096},
+                                                     {"\"4096\"", 4096},
+                                                     {"\"5B\"", 5},
+                                                     {"\"2KB\"", 2000},
+                                                     {"\"2KiB\"", 2048},
+                                                     {"\"1.5 GiB\"", 1610612736},
+                                                     {"\"80GB\"", 80000000000},
+                                                     {"\"3MiB\"", 3145728},
+                                                     {"\"7MB\"", 7000000},
+                                                     {"\"1TiB\"", 1ull << 40},
+                                                     {"\"1TB\"", 1000000000000}};
+  for (const auto &[text, bytes] : sizes) {
+    ASSERT_EQ(errorsOf(kModel + kTraining + "[memory]\nbudget = " + text + "\n"), "") << text;
+    EXPECT_EQ(config.memory.budget, bytes) << text;
+  }
+  ASSERT_EQ(errorsOf(kModel + kTraining,
+                     {"distributed.strategy=FULL_SHARD", "training.compute_dtype=bfloat16"}),
+            "");
+  EXPECT_EQ(config.distributed.strategy, ShardingStrategy::Zero3);
+  EXPECT_EQ(config.training.computeDType, DataType::BF16);
+}
+
+TEST_F(ChecksTest, SettingsCarryTheResolvedValues) {
+  ASSERT_EQ(
+      errorsOf(kModel + kTraining, {"distributed.strategy=full_shard", "memory.budget=1KiB",
+                                    "data.train=[\"a\", \"b\"]", "training.micro_batch_size=auto"}),
+      "");
+  auto find = [&](const std::string &key) -> const ResolvedSetting & {
+    for (const ResolvedSetting &setting : config.settings)
+      if (setting.key == key)
+        return setting;
+    static const ResolvedSetting none;
+    ADD_FAILURE() << "no setting " << key;
+    return none;
+  };
+  using Type = ResolvedSetting::Type;
+  EXPECT_EQ(config.settings.front().key, "model.config");
+  EXPECT_EQ(config.settings.back().key, "target.peak_tflops");
+  EXPECT_EQ(find("distributed.strategy").value, "zero3");
+  EXPECT_EQ(find("distributed.strategy").choices,
+            (std::vector<std::string>{"zero1", "zero2", "zero3", "hybrid_shard"}));
+  EXPECT_EQ(find("memory.budget").value, "1024");
+  EXPECT_EQ(find("memory.budget").type, Type::Integer);
+  EXPECT_EQ(find("training.micro_batch_size").value, "8");
+  EXPECT_EQ(find("lr_schedule.lr").value, "0.0003");
+  EXPECT_EQ(find("lr_schedule.lr").type, Type::Float);
+  EXPECT_EQ(find("lr_schedule.lr").minimum, 0);
+  EXPECT_EQ(find("lr_schedule.lr").maximum, 10);
+  EXPECT_EQ(find("lr_schedule.decay_iters").value, "100");
+  EXPECT_EQ(find("data.train").type, Type::StringList);
+  EXPECT_EQ(find("data.train").values, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(find("model.tie_word_embeddings").type, Type::Boolean);
+  EXPECT_EQ(find("model.tie_word_embeddings").value, "false");
+  EXPECT_FALSE(find("training.batch_size").doc.empty());
+}
+
+TEST_F(ChecksTest, RunTimeChangeableSettings) {
+  ASSERT_EQ(errorsOf(kModel + kTraining), "");
+  std::vector<std::string> changeable;
+  for (const ResolvedSetting &setting : config.settings)
+    if (setting.runTime)
+      changeable.push_back(setting.key);
+  EXPECT_EQ(changeable, (std::vector<std::string>{"training.train_iters",
+                                                  "training.seed",
+                                                  "optimizer.weight_decay",
+                                                  "optimizer.beta1",
+                                                  "optimizer.beta2",
+                                                  "optimizer.eps",
+                                                  "optimizer.clip_grad",
+                                                  "lr_schedule.style",
+                                                  "lr_schedule.lr",
+                                                  "lr_schedule.min_lr",
+                                                  "lr_schedule.warmup_iters",
+                                                  "lr_schedule.decay_iters",
+                                                  "lr_schedule.wsd_decay_fraction",
+                                                  "data.train",
+                                                  "data.validation",
+                                                  "data.num_workers",
+                                                  "checkpoint.interval",
+                                                  "checkpoint.keep",
+                                                  "checkpoint.export_interval",
+                                                  "monitoring.log_interval",
+                                                  "monitoring.validation_interval",
+                                                  "monitoring.validation_iters",
+                                                  "target.peak_tflops"}));
+}
+
+} // namespace
+} // namespace lmc

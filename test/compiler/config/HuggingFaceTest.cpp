@@ -1,0 +1,226 @@
+// config.json in and out.
+
+#include "test/compiler/config/ConfigFixture.h"
+
+#include <nlohmann/json.hpp>
+
+namespace lmc {
+namespace {
+
+using Json = nlohmann::json;
+
+class HuggingFaceTest : public ConfigTest {
+protected:
+  const std::string job = "[model]\nconfig = \"config.json\"\n";
+  Json llama = {{"architectures", {"LlamaForCausalLM"}},
+                {"model_type", "llama"},
+                {"attention_bias", false},
+                {"attention_dropout", 0.0},
+                {"bos_token_id", 128000},
+                {"hidden_act", "silu"},
+                {"hidden_size", 64},
+                {"head_dim", nullptr},
+                {"initializer_range", 0.02},
+                {"intermediate_size", 176},
+                {"max_position_embeddings", 131072},
+                {"mlp_bias", false},
+                {"num_attention_heads", 4},
+                {"num_hidden_layers", 2},
+                {"num_key_value_heads", 2},
+                {"pretraining_tp", 1},
+                {"rms_norm_eps", 1e-05},
+                {"rope_scaling",
+                 {{"factor", 8.0},
+                  {"low_freq_factor", 1.0},
+                  {"high_freq_factor", 4.0},
+                  {"original_max_position_embeddings", 8192},
+                  {"rope_type", "llama3"}}},
+                {"rope_theta", 500000.0},
+                {"tie_word_embeddings", true},
+                {"torch_dtype", "bfloat16"},
+                {"transformers_version", "4.43.0"},
+                {"use_cache", true},
+                {"vocab_size", 128}};
+
+  // Both files are written to the test's folder.
+  std::string errorsWith(const Json &model, const std::string &more = "") {
+    write("config.json", model.dump(2));
+    return errorsOf(job + more + kTraining);
+  }
+};
+
+TEST_F(HuggingFaceTest, LlamaIsImported) {
+  ASSERT_EQ(errorsWith(llama), "");
+  const ModelConfig &model = config.model;
+  EXPECT_EQ(model.architecture, "llama");
+  EXPECT_EQ(model.vocabSize, 128);
+  EXPECT_EQ(model.hiddenSize, 64);
+  EXPECT_EQ(model.intermediateSize, 176);
+  EXPECT_EQ(model.numHiddenLayers, 2);
+  EXPECT_EQ(model.numAttentionHeads, 4);
+  EXPECT_EQ(model.numKeyValueHeads, 2);
+  EXPECT_EQ(model.headDim, 16);
+  EXPECT_EQ(model.maxPositionEmbeddings, 131072);
+  EXPECT_EQ(model.ropeTheta, 500000.0);
+  EXPECT_EQ(model.rmsNormEps, 1e-5);
+  EXPECT_TRUE(model.tieWordEmbeddings);
+  EXPECT_EQ(model.ropeScaling.type, RopeScalingType::Llama3);
+  EXPECT_EQ(model.ropeScaling.factor, 8.0);
+  EXPECT_EQ(model.ropeScaling.originalMaxPositionEmbeddings, 8192);
+}
+
+TEST_F(HuggingFaceTest, RopeParametersOfTransformers5) {
+  llama["rope_parameters"] = llama["rope_scaling"];
+  llama["rope_parameters"]["rope_theta"] = 12345.0;
+  llama.erase("rope_scaling");
+  llama.erase("rope_theta");
+  ASSERT_EQ(errorsWith(llama), "");
+  EXPECT_EQ(config.model.ropeTheta, 12345.0);
+  EXPECT_EQ(config.model.ropeScaling.type, RopeScalingType::Llama3);
+
+  llama["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 10000}};
+  ASSERT_EQ(errorsWith(llama), "");
+  EXPECT_EQ(config.model.ropeTheta, 10000.0);
+  EXPECT_EQ(config.model.ropeScaling.type, RopeScalingType::None);
+}
+
+TEST_F(HuggingFaceTest, OlderSpellingOfTheRopeType) {
+  llama["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  ASSERT_EQ(errorsWith(llama), "");
+  EXPECT_EQ(config.model.ropeScaling.type, RopeScalingType::Linear);
+  llama["rope_scaling"] = {{"type", "dynamic"}, {"rope_type", "dynamic"}, {"factor", 4.0}};
+  ASSERT_EQ(errorsWith(llama), "");
+  EXPECT_EQ(config.model.ropeScaling.type, RopeScalingType::Dynamic);
+}
+
+TEST_F(HuggingFaceTest, Mistral) {
+  Json mistral = llama;
+  mistral["architectures"] = {"MistralForCausalLM"};
+  mistral["model_type"] = "mistral";
+  mistral.erase("rope_scaling");
+  mistral["sliding_window"] = 16;
+  ASSERT_EQ(errorsWith(mistral), "");
+  EXPECT_EQ(config.model.architecture, "mistral");
+  EXPECT_EQ(config.model.slidingWindow, 16);
+  mistral["sliding_window"] = nullptr;
+  ASSERT_EQ(errorsWith(mistral), "");
+  EXPECT_EQ(config.model.slidingWindow, 0);
+}
+
+TEST_F(HuggingFaceTest, AbsentKeysTakeTheDefaultsOfTransformers) {
+  Json sparse = {{"model_type", "mistral"}, {"vocab_size", 128},      {"hidden_size", 128},
+                 {"intermediate_size", 8},  {"num_hidden_layers", 1}, {"num_attention_heads", 16}};
+  ASSERT_EQ(errorsWith(sparse), "");
+  EXPECT_EQ(config.model.slidingWindow, 4096);
+  EXPECT_EQ(config.model.numKeyValueHeads, 8);
+  EXPECT_EQ(config.model.rmsNormEps, 1e-6);
+  EXPECT_EQ(config.model.maxPositionEmbeddings, 131072);
+  sparse.erase("model_type");
+  sparse["architectures"] = {"LlamaForCausalLM"};
+  ASSERT_EQ(errorsWith(sparse), "");
+  EXPECT_EQ(config.model.architecture, "llama");
+  EXPECT_EQ(config.model.slidingWindow, 0);
+  EXPECT_EQ(config.model.numKeyValueHeads, 16);
+}
+
+TEST_F(HuggingFaceTest, KeysBesideItOverrideIt) {
+  ASSERT_EQ(errorsWith(llama, "num_hidden_layers = 3\nrope_theta = 7.0\n"
+                              "rope_scaling = { rope_type = \"none\" }\n"),
+            "");
+  EXPECT_EQ(config.model.numHiddenLayers, 3);
+  EXPECT_EQ(config.model.ropeTheta, 7.0);
+  EXPECT_EQ(config.model.hiddenSize, 64);
+  EXPECT_EQ(config.model.ropeScaling.type, RopeScalingType::None);
+}
+
+TEST_F(HuggingFaceTest, OverrideNamesAnother) {
+  write("other.json", [&] {
+    llama["hidden_size"] = 128;
+    return llama.dump();
+  }());
+  llama["hidden_size"] = 64;
+  write("config.json", llama.dump());
+  ASSERT_EQ(errorsOf(job + kTraining, {"model.config=other.json"}), "");
+  EXPECT_EQ(config.model.hiddenSize, 128);
+}
+
+TEST_F(HuggingFaceTest, Mistakes) {
+  EXPECT_EQ(errorsOf("[model]\nconfig = \"no.json\"\n" + kTraining),
+            "no.json: error: cannot be read: No such file or directory\n");
+  write("config.json", "{\n  \"model_type\": llama\n}");
+  EXPECT_EQ(errorsOf(job + kTraining), "config.json:2:17: error: is not valid JSON here\n");
+  EXPECT_EQ(errorsWith(Json::array()), "config.json: error: is not a JSON object\n");
+  EXPECT_EQ(errorsWith(Json::object()),
+            "config.json: error: has neither 'model_type' nor 'architectures'\n");
+  EXPECT_EQ(errorsWith({{"model_type", "qwen2"}}),
+            "config.json: error: model 'qwen2' is not supported; llama and mistral are\n");
+
+  Json wrong = llama;
+  wrong["hidden_size"] = "big";
+  wrong["hidden_act"] = "gelu";
+  wrong["attention_dropout"] = 0.1;
+  wrong["rope_scaling"]["mscale"] = 1.0;
+  wrong["num_hidden_layers"] = 0;
+  EXPECT_EQ(errorsWith(wrong),
+            "config.json: error: 'hidden_act' is \"gelu\"; lmc has only \"silu\"\n"
+            "config.json: error: 'attention_dropout' is 0.1; lmc has only 0.0\n"
+            "config.json: error: 'mscale' in 'rope_scaling' is not supported\n"
+            "config.json: error: model.hidden_size must be an integer, not \"big\"\n"
+            "config.json: error: model.num_hidden_layers is 0; it must be from 1 to 4096\n");
+  wrong = llama;
+  wrong["rope_scaling"] = {{"rope_type", "longrope"}, {"factor", 2.0}};
+  EXPECT_EQ(errorsWith(wrong),
+            "config.json: error: model.rope_scaling.rope_type is \"longrope\"; it must be one of "
+            "none, linear, llama3, dynamic, yarn\n");
+  wrong = llama;
+  wrong.erase("hidden_size");
+  EXPECT_EQ(errorsWith(wrong),
+            "job.toml:1:1: error: missing required key 'hidden_size' in [model]\n");
+}
+
+// What is written reads back as the same model, and again as the same text.
+TEST_F(HuggingFaceTest, ExportReadsBack) {
+  const std::string models[] = {
+      "",
+      "tie_word_embeddings = true\nattention_bias = true\nmlp_bias = true\nhead_dim = 32\n",
+      "architecture = \"mistral\"\nsliding_window = 8\n",
+      "sliding_window = 8\n",
+      "head_dim = 10\nnum_key_value_heads = 2\n",
+      "rope_scaling = { rope_type = \"linear\", factor = 2.5 }\n",
+      "rope_scaling = { rope_type = \"dynamic\", factor = 2 }\n",
+      "rope_scaling = { rope_type = \"llama3\", factor = 8, low_freq_factor = 1.5 }\n",
+      "rope_scaling = { rope_type = \"yarn\", factor = 4, attention_factor = 1.25 }\n",
+  };
+  for (const std::string &more : models) {
+    ASSERT_EQ(errorsOf(kModel + more + "max_position_embeddings = 64\n" + kTraining), "") << more;
+    const Config first = config;
+    const std::string text = huggingFaceConfig(first);
+    write("config.json", text);
+    ASSERT_EQ(errorsOf(job + kTraining), "") << text;
+    EXPECT_EQ(huggingFaceConfig(config), text);
+    EXPECT_EQ(parameterCount(config.model), parameterCount(first.model)) << more;
+    EXPECT_EQ(config.model.slidingWindow, first.model.slidingWindow);
+    EXPECT_EQ(config.model.headDim, first.model.headDim);
+    EXPECT_EQ(config.model.ropeScaling.type, first.model.ropeScaling.type);
+    EXPECT_EQ(config.model.ropeScaling.factor, first.model.ropeScaling.factor);
+    EXPECT_EQ(config.model.ropeScaling.lowFreqFactor, first.model.ropeScaling.lowFreqFactor);
+    EXPECT_EQ(config.model.ropeScaling.attentionFactor, first.model.ropeScaling.attentionFactor);
+  }
+}
+
+TEST_F(HuggingFaceTest, ExportNamesTheClassThatComputesTheModel) {
+  auto modelType = [&](const std::string &more) -> std::string {
+    EXPECT_EQ(errorsOf(kModel + more + kTraining), "");
+    const Json json = Json::parse(huggingFaceConfig(config));
+    EXPECT_EQ(json["architectures"][0],
+              json["model_type"] == "llama" ? "LlamaForCausalLM" : "MistralForCausalLM");
+    return json["model_type"];
+  };
+  EXPECT_EQ(modelType(""), "llama");
+  EXPECT_EQ(modelType("attention_bias = true\n"), "llama");
+  EXPECT_EQ(modelType("architecture = \"mistral\"\n"), "mistral");
+  EXPECT_EQ(modelType("sliding_window = 4\n"), "mistral"); // transformers' Llama ignores it
+}
+
+} // namespace
+} // namespace lmc

@@ -1,0 +1,92 @@
+// models/configs/*.toml: each loads, opens with its source, and has the number of
+// parameters that its shape gives by hand.
+
+#include "compiler/config/Config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace lmc {
+namespace {
+
+const std::string kFolder = LMC_SOURCE_DIR "/models/configs/";
+
+Config load(const std::string &name) {
+  Config config;
+  ConfigError error;
+  EXPECT_TRUE(loadConfig(kFolder + name, {}, config, error)) << error.message;
+  return config;
+}
+
+// Embedding (and head), then per layer: two norms; q and o; k and v; gate, up and
+// down; then the last norm. Published totals where there are any.
+const std::map<std::string, uint64_t> kParameters = {
+    {"demo.toml", 256 * 192 + 6 * (2 * 192 + 2 * 192 * 192 + 2 * 192 * 64 + 3 * 192 * 512) + 192},
+    {"llama-124m.toml",
+     50304 * 768 + 12 * (2 * 768 + 2 * 768 * 768 + 2 * 768 * 768 + 3 * 768 * 2048) + 768},
+    {"llama1b.toml", 1'241'581'568},
+    {"llama2-7b.toml", 6'738'415'616},
+    {"fms-llama2-7b.toml", 6'738'415'616},
+    {"llama3-8b.toml", 8'030'261'248},
+    {"mistral-7b.toml", 7'241'732'096},
+    {"fast-llm-mistral.toml", 7'241'732'096},
+    {"test-tiny.toml", 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 64},
+    {"test-mistral.toml",
+     2 * 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 64},
+};
+
+TEST(ShippedConfigs, EveryOneLoadsAndIsCounted) {
+  size_t files = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(kFolder)) {
+    const std::string name = entry.path().filename();
+    ++files;
+    const Config config = load(name);
+    ASSERT_TRUE(kParameters.count(name)) << name << " has no parameter count in this test";
+    EXPECT_EQ(parameterCount(config.model), kParameters.at(name)) << name;
+    EXPECT_EQ(config.text.rfind("# ", 0), 0u) << name << " must open with its source";
+  }
+  EXPECT_EQ(files, kParameters.size());
+}
+
+TEST(ShippedConfigs, BiasesAreCounted) {
+  ModelConfig model = load("test-tiny.toml").model;
+  const uint64_t without = parameterCount(model);
+  model.attentionBias = true; // q 64, k 32, v 32, o 64
+  EXPECT_EQ(parameterCount(model), without + 2 * 192);
+  model.mlpBias = true; // gate 176, up 176, down 64
+  EXPECT_EQ(parameterCount(model), without + 2 * 192 + 2 * 416);
+}
+
+TEST(ShippedConfigs, Llama1bIsTheDiarys) {
+  const Config config = load("llama1b.toml");
+  EXPECT_EQ(config.training.sequenceLength * config.training.batchSize, 1 << 20);
+  EXPECT_EQ(config.training.gradientAccumulationSteps, 8); // on one device
+  EXPECT_EQ(config.training.computeDType, DataType::BF16);
+  EXPECT_EQ(config.model.initializer, "fan_in");
+}
+
+TEST(ShippedConfigs, FmsRecipe) {
+  const Config config = load("fms-llama2-7b.toml");
+  EXPECT_EQ(config.distributed.strategy, ShardingStrategy::HybridShard);
+  EXPECT_EQ(config.training.sequenceLength * config.training.batchSize, 1 << 20);
+  EXPECT_EQ(config.training.microBatchSize, 2);
+  EXPECT_EQ(config.training.gradientAccumulationSteps, 1);
+  EXPECT_EQ(config.lrSchedule.lr, 3e-4);
+  EXPECT_EQ(config.lrSchedule.minLr, 3e-5);
+}
+
+TEST(ShippedConfigs, FastLlmRecipe) {
+  const Config config = load("fast-llm-mistral.toml");
+  EXPECT_EQ(config.distributed.nodes * config.distributed.devicesPerNode, 128);
+  EXPECT_EQ(config.training.microBatchSize * config.training.gradientAccumulationSteps, 1);
+  EXPECT_EQ(config.training.trainIters, 500000);
+  EXPECT_EQ(config.lrSchedule.minLr, 3e-6);
+  EXPECT_EQ(config.checkpoint.exportInterval, 25000);
+  EXPECT_EQ(config.monitoring.validationIters, 25);
+}
+
+} // namespace
+} // namespace lmc
