@@ -1,0 +1,106 @@
+// Which regions the CPU and CUDA code generators can turn into one kernel, and
+// how such a kernel iterates.
+//
+// A region computes tensors over a *domain* of static loop extents (d0 .. dn-1).
+// The innermost dimension is the *lane*: it is walked with unit stride and is
+// what vectors run along. The hero fixes the rest:
+//
+//   elementwise       results cover the domain; an item is an index of the outer
+//                     dimensions, or one element when every access is an identity
+//                     (the domain is then flat).
+//   gather            the same, and bodies may load rows at indices from memory.
+//   row_reduction     the lane is reduced; an item is a row. A reduction that
+//                     depends on another needs a later pass over the row. Values
+//                     are recomputed from the inputs in every pass.
+//   column_reduction  domain (r, c), r is reduced; an item is a column.
+//
+// Everything between inputs and results is recomputed where it is used, so a
+// kernel needs no memory but its arguments.
+#pragma once
+
+#include "dialects/kern/Kern.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/AffineMap.h"
+
+#include <string>
+
+namespace lmc::codegen {
+
+// How a kernel is launched and what one work item costs.
+struct KernelShape {
+  llvm::SmallVector<int64_t> domain; // loop extents, outer to inner
+  int64_t items = 1;                 // work items of a launch
+  int64_t chunk = 1;                 // items that one call should take
+  int64_t inner = 1;                 // extent that one item walks
+  unsigned passes = 1;               // times an item walks it
+  bool flat = false;                 // items are single elements of the domain
+  // Memory traffic and floating-point operations of an item, rounded up: every
+  // input element that is read counts once, every result element once; a
+  // function such as exp counts as one operation.
+  uint64_t bytesPerItem = 0;
+  uint64_t flopsPerItem = 0;
+};
+
+// The shape of `body` under `hero`, or failure with why that hero cannot emit it.
+mlir::FailureOr<KernelShape> analyze(kern::Hero hero, mlir::Block &body, std::string *reason);
+
+bool canEmit(kern::Hero hero, mlir::Block &body, std::string *reason);
+
+// Whether result number `result` may be written over input number `input`: they
+// have the same layout, and each element of the input is only read for the same
+// element of the result, before that is written, and by no later pass or other item.
+bool mayShareBuffer(mlir::Block &body, kern::Hero hero, unsigned result, unsigned input);
+
+// What follows is the analysis that the code generators emit from.
+
+// A point maps the domain to the indices of a tensor, or to the loops of a
+// linalg.generic.
+struct Reduction {
+  mlir::Value result;      // the linalg.generic's result
+  mlir::AffineMap point;   // domain -> its indices
+  mlir::Value init;        // the tensor it starts from, read at `point`
+  mlir::Value term;        // in the body: what is combined, at every domain point
+  mlir::Operation *combiner;
+  unsigned pass;           // available from level pass + 1 on
+};
+
+// A result, or a value that only depends on the outer dimensions and is computed
+// as soon as its level is reached.
+struct Computed {
+  mlir::Value value;
+  mlir::AffineMap point;
+  unsigned level;
+};
+
+struct Access {
+  unsigned input;
+  mlir::AffineMap point;           // domain -> indices of the input; 0 where dynamic
+  llvm::SmallVector<bool> dynamic; // per index: it is computed from memory
+  unsigned lastLevel = 0;          // the last pass that may execute it
+};
+
+struct RegionInfo {
+  KernelShape shape;
+  kern::Hero hero;
+  mlir::AffineMap identity;         // of the domain
+  mlir::AffineMap reduced;          // the domain without the reduced dimension
+  llvm::SmallVector<Reduction> reductions;
+  llvm::SmallVector<Computed> outerValues;
+  llvm::SmallVector<Computed> outputs; // in the order of kern.yield
+  llvm::SmallVector<Access> accesses;
+
+  // Results that cover the domain are written in pass `level`, others after it.
+  bool coversDomain(const Computed &output) const { return output.point == identity; }
+};
+
+// The index of `extract`'s dimension `dim` as a function of the domain, when it is
+// plainly a loop index that stays inside the tensor; null when it must be computed
+// and clamped.
+mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir::AffineMap point,
+                             llvm::ArrayRef<int64_t> domain);
+
+mlir::FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body, std::string *reason);
+
+} // namespace lmc::codegen
