@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 namespace lmc {
 
@@ -14,11 +16,13 @@ namespace {
 
 constexpr size_t kChunk = 1 << 20; // bytes of text read together
 
-Result<void> readText(std::istream &in, const std::string &separator, DocumentReceiver &receiver) {
+Result<void> readText(std::istream &in, const std::string &separator, DocumentReceiver &receiver,
+                      Progress &progress) {
   std::string held; // what the separator's first bytes might still be the end of
   std::vector<char> chunk(kChunk);
   while (in.read(chunk.data(), kChunk), in.gcount() > 0) {
     held.append(chunk.data(), in.gcount());
+    progress.advance(in.gcount());
     size_t begin = 0;
     if (!separator.empty())
       for (size_t end; (end = held.find(separator, begin)) != std::string::npos;) {
@@ -43,9 +47,10 @@ std::string_view reasonOf(std::string_view message) {
 }
 
 Result<void> readJsonLines(std::istream &in, const std::string &path, const std::string &field,
-                           DocumentReceiver &receiver) {
+                           DocumentReceiver &receiver, Progress &progress) {
   std::string line;
   for (uint64_t number = 1; std::getline(in, line); ++number) {
+    progress.advance(line.size() + 1);
     if (line.find_first_not_of(" \t\r") == std::string::npos)
       continue;
     nlohmann::json value;
@@ -81,16 +86,16 @@ InputFormat formatOf(const std::string &path) {
 } // namespace
 
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
-                           DocumentReceiver &receiver) {
+                           DocumentReceiver &receiver, Progress &progress) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
     return Error{fmt::format("{}: is a directory, expected a file", path)};
   std::ifstream in(path, std::ios::binary);
   if (!in)
     return Error{fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
   if (options.format.value_or(formatOf(path)) == InputFormat::Text)
-    LMC_TRY(readText(in, options.separator, receiver));
+    LMC_TRY(readText(in, options.separator, receiver, progress));
   else
-    LMC_TRY(readJsonLines(in, path, options.field, receiver));
+    LMC_TRY(readJsonLines(in, path, options.field, receiver, progress));
   if (in.bad())
     return Error{fmt::format("{}: cannot read: {}", path, std::strerror(errno)), ExitCode::Failure};
   return {};

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "runtime/support/Result.h"
+#include "tools/lmc-data/Progress.h"
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +28,6 @@ struct DocumentReceiver {
 // Reads the documents of one file. The end of the file ends a document. Errors name
 // the file, and in JSON lines the line and column.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
-                           DocumentReceiver &receiver);
+                           DocumentReceiver &receiver, Progress &progress);
 
 } // namespace lmc

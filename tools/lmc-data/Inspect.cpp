@@ -3,6 +3,7 @@
 #include "runtime/data/TokenFile.h"
 #include "tools/lmc-data/CommandLine.h"
 #include "tools/lmc-data/Commands.h"
+#include "tools/lmc-data/Progress.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 namespace lmc {
@@ -75,9 +77,11 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   const bool hasTable = file.format() == TokenFormat::Lmc;
   bool previousIsEod = false;
   std::vector<int32_t> chunk(kChunk);
+  Progress progress("reading", file.size() * file.tokenBytes());
   for (uint64_t begin = 0; begin < file.size(); begin += kChunk) {
     uint64_t count = std::min(kChunk, file.size() - begin);
     file.read(begin, count, chunk.data());
+    progress.advance(count * file.tokenBytes());
     for (uint64_t i = 0; i < count; ++i) {
       uint32_t id = static_cast<uint32_t>(chunk[i]);
       ++(id < dense.size() ? dense[id] : sparse[id]);

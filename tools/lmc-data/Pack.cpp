@@ -279,9 +279,16 @@ Result<void> checkPaths(const PackOptions &options) {
   return {};
 }
 
-Result<void> readInputs(const PackOptions &options, EdgeCleaner &cleaner) {
+Result<void> readInputs(const PackOptions &options, const char *task, EdgeCleaner &cleaner) {
+  uint64_t total = 0;
+  for (const std::string &input : options.inputs) {
+    std::error_code notRegular;
+    if (uint64_t size = std::filesystem::file_size(input, notRegular); !notRegular)
+      total += size;
+  }
+  Progress progress(task, total);
   for (const std::string &input : options.inputs)
-    LMC_TRY(readDocuments(input, options.documents, cleaner));
+    LMC_TRY(readDocuments(input, options.documents, cleaner, progress));
   return {};
 }
 
@@ -318,7 +325,7 @@ Result<void> pack(const PackOptions &options) {
     return output.error();
   if (options.validation.empty()) {
     EdgeCleaner cleaner(options.eod, **output);
-    LMC_TRY(readInputs(options, cleaner));
+    LMC_TRY(readInputs(options, "packing", cleaner));
     LMC_TRY((*output)->file().commit());
     reportFile(options.output, (*output)->file(), "");
     reportEdges(options, cleaner);
@@ -330,7 +337,7 @@ Result<void> pack(const PackOptions &options) {
     return validation.error();
   DocumentLengths measured;
   EdgeCleaner measuring(options.eod, measured);
-  LMC_TRY(readInputs(options, measuring));
+  LMC_TRY(readInputs(options, "measuring documents", measuring));
   uint64_t total = std::accumulate(measured.lengths.begin(), measured.lengths.end(), uint64_t(0));
   if (total < 2)
     return Error{fmt::format("{}: {} bytes of text, nothing to share with a validation file",
@@ -338,7 +345,7 @@ Result<void> pack(const PackOptions &options) {
   const Split split = chooseSplit(measured.lengths, total, options.validationFraction);
   Router router(split, **output, **validation);
   EdgeCleaner cleaner(options.eod, router);
-  LMC_TRY(readInputs(options, cleaner));
+  LMC_TRY(readInputs(options, "packing", cleaner));
   // Both are whole before either appears: two files of different runs could share text.
   LMC_TRY((*output)->file().finish());
   LMC_TRY((*validation)->file().finish());
