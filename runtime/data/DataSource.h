@@ -35,7 +35,10 @@ public:
   ~DataSource();
 
   uint64_t samplesPerEpoch() const;
+  // Of all files. What is left at a file's end, fewer than sequenceLength tokens,
+  // is in no sample.
   uint64_t tokens() const;
+  uint64_t sequenceLength() const;
 
   // Fills rows of `tokens` and `targets` ([count, sequenceLength] int32,
   // row-major) with samples [first, first + count); targets[t] is the token
@@ -61,8 +64,10 @@ public:
     uint64_t validTargets = 0;     // targets that count in the loss
   };
   // Batch b holds samples [b * samples, (b + 1) * samples), from `firstBatch` on.
+  // The source must outlive the loader. 0 workers: next() makes its batch itself.
   BatchLoader(const DataSource &source, uint64_t samples, uint64_t firstBatch, int workers);
   ~BatchLoader();
+  // An Error comes in the place of its batch, and again from then on.
   Result<Batch> next();
 
 private:

@@ -33,10 +33,19 @@ public:
   const std::string &path() const;
   // Largest id + 1 that the header promises; 0 when the format does not say.
   uint32_t vocabulary() const;
+  // Bytes of a token in the file: 1, 2 or 4.
+  uint32_t tokenBytes() const;
+  // The id that stands between documents; -1: there is none, or the format does
+  // not say.
+  int32_t endOfDocument() const;
   // Start of each document, ascending, first 0; {0} when the format does not say.
   std::span<const uint64_t> documentStarts() const;
   // Copies tokens [begin, begin + count) widened to int32; the range must exist.
+  // An id of 2^31 or more comes out negative.
   void read(uint64_t begin, uint64_t count, int32_t *out) const;
+  // Reads the whole file: the checksum, the table of documents, and that every
+  // id is below the header's vocabulary and below `vocabSize` (0: no such limit).
+  Result<void> verify(uint64_t vocabSize) const;
 
 private:
   TokenFile();

@@ -3,10 +3,8 @@
 #include "runtime/support/FloatConvert.h"
 #include "runtime/train/NormalStream.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,101 @@
+// Workers claim batches in order and leave them in a ring of slots; next() takes
+// from the ring in order. A worker that claims batch b waits until b lies inside the
+// ring, so at most `capacity` batches are held.
+
+#include "runtime/data/DataSource.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace lmc {
+
+namespace {
+
+constexpr uint64_t kBatchesPerWorker = 2; // one being made, one waiting
+
+Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t samples, uint64_t number) {
+  BatchLoader::Batch batch;
+  batch.tokens.resize(samples * source.sequenceLength());
+  batch.targets.resize(batch.tokens.size());
+  LMC_TRY(source.fill(number * samples, samples, batch.tokens.data(), batch.targets.data()));
+  batch.validTargets = std::count_if(batch.targets.begin(), batch.targets.end(),
+                                     [](int32_t target) { return target >= 0; });
+  return batch;
+}
+
+} // namespace
+
+struct BatchLoader::State {
+  const DataSource &source;
+  const uint64_t samples;
+  std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
+  uint64_t nextClaim, nextTake;
+  bool stopping = false;
+  std::optional<Error> failure; // of an earlier next()
+  std::mutex mutex;
+  std::condition_variable filled, freed;
+  std::vector<std::thread> threads;
+
+  State(const DataSource &source, uint64_t samples, uint64_t firstBatch)
+      : source(source), samples(samples), nextClaim(firstBatch), nextTake(firstBatch) {}
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      freed.wait(lock, [&] { return stopping || nextClaim < nextTake + ring.size(); });
+      if (stopping)
+        return;
+      uint64_t number = nextClaim++;
+      lock.unlock();
+      Result<Batch> batch = makeBatch(source, samples, number);
+      lock.lock();
+      ring[number % ring.size()] = std::move(batch);
+      filled.notify_one();
+    }
+  }
+};
+
+BatchLoader::BatchLoader(const DataSource &source, uint64_t samples, uint64_t firstBatch,
+                         int workers)
+    : state(std::make_unique<State>(source, samples, firstBatch)) {
+  if (workers <= 0)
+    return;
+  state->ring.resize(workers * kBatchesPerWorker);
+  for (int i = 0; i < workers; ++i)
+    state->threads.emplace_back([this] { state->work(); });
+}
+
+BatchLoader::~BatchLoader() {
+  {
+    std::lock_guard lock(state->mutex);
+    state->stopping = true;
+  }
+  state->freed.notify_all();
+  for (std::thread &thread : state->threads)
+    thread.join();
+}
+
+Result<BatchLoader::Batch> BatchLoader::next() {
+  if (state->failure)
+    return *state->failure;
+  Result<Batch> batch = [&]() -> Result<Batch> {
+    if (state->threads.empty())
+      return makeBatch(state->source, state->samples, state->nextTake++);
+    std::unique_lock lock(state->mutex);
+    auto &slot = state->ring[state->nextTake % state->ring.size()];
+    state->filled.wait(lock, [&] { return slot.has_value(); });
+    Result<Batch> taken = std::move(*slot);
+    slot.reset();
+    ++state->nextTake;
+    state->freed.notify_all();
+    return taken;
+  }();
+  if (!batch)
+    state->failure = batch.error();
+  return batch;
+}
+
+} // namespace lmc

@@ -1,0 +1,142 @@
+#include "runtime/data/DataSource.h"
+
+#include "runtime/data/Permutation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <glob.h>
+#include <unistd.h>
+
+namespace lmc {
+
+struct DataSource::State {
+  DataOptions options;
+  std::vector<std::unique_ptr<TokenFile>> files;
+  std::vector<uint64_t> firstSample; // of each file, in file order; one more: the total
+  uint64_t samples = 0, tokens = 0;
+
+  struct Window {
+    const TokenFile *file;
+    uint64_t begin; // first of sequenceLength + 1 tokens
+  };
+  Window window(uint64_t index) const;
+};
+
+namespace {
+
+Error inKey(const DataOptions &options, Error error) {
+  if (!options.key.empty())
+    error.message = options.key + ": " + error.message;
+  return error;
+}
+
+// Files of one entry of the list. A name that exists is that file, whatever
+// characters it has.
+Result<std::vector<std::string>> expand(const std::string &entry,
+                                        const std::string &baseDirectory) {
+  std::string pattern = entry;
+  if (!entry.starts_with('/') && !baseDirectory.empty())
+    pattern = baseDirectory + (baseDirectory.ends_with('/') ? "" : "/") + entry;
+  bool isPattern = entry.find_first_of("*?[") != std::string::npos;
+  if (!isPattern || access(pattern.c_str(), F_OK) == 0)
+    return std::vector<std::string>{pattern};
+  glob_t found{};
+  int status = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  if (status != 0 || paths.empty())
+    return Error{fmt::format("no file matches '{}'", pattern)};
+  // By bytes: glob(3) would sort by locale, and samples would depend on it.
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+} // namespace
+
+DataSource::DataSource() : state(std::make_unique<State>()) {}
+DataSource::~DataSource() = default;
+
+Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options) {
+  assert(options.sequenceLength > 0 && "checked with the configuration");
+  std::unique_ptr<DataSource> source(new DataSource());
+  State &s = *source->state;
+  s.options = options;
+  if (options.paths.empty())
+    return inKey(options, {"no token files are given; make one with: lmc-data pack"});
+  for (const std::string &entry : options.paths) {
+    auto paths = expand(entry, options.baseDirectory);
+    if (!paths)
+      return inKey(options, paths.error());
+    for (const std::string &path : *paths) {
+      auto file = TokenFile::open(path);
+      if (!file)
+        return inKey(options, file.error());
+      s.files.push_back(std::move(*file));
+    }
+  }
+  for (const auto &file : s.files) {
+    s.firstSample.push_back(s.samples);
+    s.tokens += file->size();
+    s.samples += (file->size() - 1) / options.sequenceLength;
+  }
+  s.firstSample.push_back(s.samples);
+  if (s.samples == 0)
+    return inKey(
+        options,
+        {fmt::format("{}{} has {} tokens, too few for one sample of {} (sequence_length "
+                     "{} + 1); give more text or a shorter sequence_length",
+                     s.files[0]->path(),
+                     s.files.size() > 1 ? fmt::format(" (the first of {} files)", s.files.size())
+                                        : "",
+                     s.files[0]->size(), options.sequenceLength + 1, options.sequenceLength)});
+  return source;
+}
+
+uint64_t DataSource::samplesPerEpoch() const { return state->samples; }
+uint64_t DataSource::tokens() const { return state->tokens; }
+uint64_t DataSource::sequenceLength() const { return state->options.sequenceLength; }
+
+DataSource::State::Window DataSource::State::window(uint64_t index) const {
+  uint64_t place = index % samples;
+  if (options.shuffle)
+    place = Permutation(samples, options.seed, index / samples)(place);
+  // The last file that starts at or before the place: files without a sample share
+  // their start with the next one and are passed over.
+  size_t file =
+      std::upper_bound(firstSample.begin(), firstSample.end(), place) - firstSample.begin() - 1;
+  return {files[file].get(), (place - firstSample[file]) * options.sequenceLength};
+}
+
+Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens,
+                              int32_t *targets) const {
+  const uint64_t length = state->options.sequenceLength;
+  for (uint64_t row = 0; row < count; ++row) {
+    State::Window window = state->window(first + row);
+    int32_t *rowTokens = tokens + row * length, *rowTargets = targets + row * length;
+    window.file->read(window.begin, length, rowTokens);
+    window.file->read(window.begin + 1, length, rowTargets);
+    auto beyond = [&](int32_t id) { return static_cast<uint32_t>(id) >= state->options.vocabSize; };
+    // The window is its first token and then its targets.
+    uint64_t offset = 0;
+    if (!beyond(rowTokens[0]))
+      offset = 1 + (std::find_if(rowTargets, rowTargets + length, beyond) - rowTargets);
+    if (offset <= length)
+      return inKey(
+          state->options,
+          {fmt::format("{}: token {} is id {}, beyond the vocabulary of {} "
+                       "(model.vocab_size); is this file of another tokenizer?",
+                       window.file->path(), window.begin + offset,
+                       static_cast<uint32_t>(offset ? rowTargets[offset - 1] : rowTokens[0]),
+                       state->options.vocabSize)});
+  }
+  return {};
+}
+
+std::pair<std::string, uint64_t> DataSource::locate(uint64_t index) const {
+  State::Window window = state->window(index);
+  return {window.file->path(), window.begin};
+}
+
+} // namespace lmc

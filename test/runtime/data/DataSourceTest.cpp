@@ -1,0 +1,273 @@
+#include "runtime/data/DataSource.h"
+
+#include "test/runtime/data/TokenFiles.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <set>
+#include <thread>
+
+using namespace lmc;
+using namespace lmc::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+class DataSourceTest : public DataTest {
+protected:
+  DataOptions options(std::vector<std::string> paths, uint64_t sequenceLength) {
+    DataOptions result;
+    result.paths = std::move(paths);
+    result.baseDirectory = folder.string();
+    result.key = "data.train";
+    result.sequenceLength = sequenceLength;
+    result.vocabSize = 65536;
+    result.seed = 5;
+    return result;
+  }
+
+  // A file whose token at position p is first + p.
+  void counting(const std::string &name, uint64_t first, uint64_t count) {
+    std::vector<uint64_t> tokens(count);
+    std::iota(tokens.begin(), tokens.end(), first);
+    write(name, nanoGptBytes(tokens));
+  }
+
+  static std::unique_ptr<DataSource> open(const DataOptions &options) {
+    auto source = DataSource::open(options);
+    EXPECT_TRUE(source) << source.error().message;
+    return source ? std::move(*source) : nullptr;
+  }
+
+  static std::string refusal(const DataOptions &options) {
+    auto source = DataSource::open(options);
+    EXPECT_FALSE(source);
+    return source ? "" : source.error().message;
+  }
+
+  struct Rows {
+    std::vector<int32_t> tokens, targets;
+    bool operator==(const Rows &) const = default;
+  };
+  static Rows fill(const DataSource &source, uint64_t first, uint64_t count) {
+    Rows rows;
+    rows.tokens.resize(count * source.sequenceLength());
+    rows.targets.resize(rows.tokens.size());
+    auto filled = source.fill(first, count, rows.tokens.data(), rows.targets.data());
+    EXPECT_TRUE(filled) << filled.error().message;
+    return rows;
+  }
+
+  // Batches [first, last) of a loader, joined.
+  static Rows load(const DataSource &source, uint64_t samples, uint64_t first, uint64_t last,
+                   int workers) {
+    BatchLoader loader(source, samples, first, workers);
+    Rows rows;
+    for (uint64_t batch = first; batch < last; ++batch) {
+      auto next = loader.next();
+      EXPECT_TRUE(next) << next.error().message;
+      if (!next)
+        break;
+      EXPECT_EQ(next->validTargets, samples * source.sequenceLength());
+      rows.tokens.insert(rows.tokens.end(), next->tokens.begin(), next->tokens.end());
+      rows.targets.insert(rows.targets.end(), next->targets.begin(), next->targets.end());
+    }
+    return rows;
+  }
+};
+
+TEST_F(DataSourceTest, ReadsInFileOrderWithoutShuffling) {
+  counting("a.bin", 100, 8); // (8 - 1) / 3 = 2 windows; token 107 is left over
+  counting("b.bin", 200, 4); // 1 window
+  DataOptions wanted = options({"a.bin", "b.bin"}, 3);
+  wanted.shuffle = false;
+  auto source = open(wanted);
+  ASSERT_TRUE(source);
+  EXPECT_EQ(source->samplesPerEpoch(), 3u);
+  EXPECT_EQ(source->tokens(), 12u);
+  Rows rows = fill(*source, 0, 4);
+  EXPECT_THAT(rows.tokens, ElementsAre(100, 101, 102, 103, 104, 105, 200, 201, 202, 100, 101, 102));
+  EXPECT_THAT(rows.targets,
+              ElementsAre(101, 102, 103, 104, 105, 106, 201, 202, 203, 101, 102, 103));
+  EXPECT_EQ(source->locate(1), (std::pair<std::string, uint64_t>{path("a.bin"), 3}));
+  EXPECT_EQ(source->locate(2), (std::pair<std::string, uint64_t>{path("b.bin"), 0}));
+}
+
+TEST_F(DataSourceTest, EveryTokenIsATargetOnceInAnEpoch) {
+  counting("a.bin", 0, 501);
+  counting("b.bin", 1000, 1);  // no sample
+  counting("c.bin", 2000, 11); // 1 sample and no rest
+  counting("d.bin", 3000, 258);
+  auto source = open(options({"a.bin", "b.bin", "c.bin", "d.bin"}, 10));
+  ASSERT_TRUE(source);
+  ASSERT_EQ(source->samplesPerEpoch(), 50u + 0 + 1 + 25);
+  std::vector<Rows> epochs;
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+    Rows rows = fill(*source, epoch * 76, 76);
+    std::multiset<int32_t> targets(rows.targets.begin(), rows.targets.end()), expected;
+    for (auto [begin, end] : {std::pair{1, 501}, {2001, 2011}, {3001, 3251}})
+      for (int token = begin; token < end; ++token)
+        expected.insert(token);
+    EXPECT_EQ(targets, expected);
+    for (size_t i = 0; i < rows.tokens.size(); ++i)
+      ASSERT_EQ(rows.targets[i], rows.tokens[i] + 1);
+    epochs.push_back(rows);
+  }
+  EXPECT_FALSE(epochs[0] == epochs[1]);
+  EXPECT_FALSE(epochs[1] == epochs[2]);
+}
+
+TEST_F(DataSourceTest, TheOrderDependsOnTheSeed) {
+  counting("a.bin", 0, 1001);
+  DataOptions wanted = options({"a.bin"}, 10);
+  auto one = open(wanted), same = open(wanted);
+  wanted.seed = 6;
+  auto other = open(wanted);
+  EXPECT_TRUE(fill(*one, 0, 100) == fill(*same, 0, 100));
+  EXPECT_FALSE(fill(*one, 0, 100) == fill(*other, 0, 100));
+}
+
+TEST_F(DataSourceTest, LocateNamesTheWindowThatFillReads) {
+  counting("a.bin", 0, 95);
+  counting("b.bin", 10000, 333);
+  auto source = open(options({"*.bin"}, 7));
+  for (uint64_t index = 0; index < 3 * source->samplesPerEpoch(); ++index) {
+    auto [file, position] = source->locate(index);
+    uint64_t base = file == path("a.bin") ? 0 : 10000;
+    EXPECT_EQ(uint64_t(fill(*source, index, 1).tokens[0]), base + position);
+  }
+}
+
+TEST_F(DataSourceTest, SamplesDoNotDependOnHowTheyAreAskedFor) {
+  counting("a.bin", 0, 1000);
+  auto source = open(options({"a.bin"}, 8)); // 124 samples: the range below spans epochs
+  const Rows whole = fill(*source, 0, 240);
+  for (uint64_t samples : {1, 2, 5, 24, 240})
+    for (int workers : {0, 1, 2, 7})
+      EXPECT_TRUE(load(*source, samples, 0, 240 / samples, workers) == whole)
+          << samples << " samples, " << workers << " workers";
+  for (uint64_t index = 240; index-- > 0;) {
+    Rows row = fill(*source, index, 1);
+    EXPECT_TRUE(std::equal(row.tokens.begin(), row.tokens.end(), whole.tokens.begin() + index * 8));
+  }
+}
+
+TEST_F(DataSourceTest, ManyThreadsReadTheSameSamples) {
+  counting("a.bin", 0, 2000);
+  auto source = open(options({"a.bin"}, 8));
+  const Rows whole = fill(*source, 0, 500);
+  std::vector<Rows> read(4);
+  std::vector<std::thread> threads;
+  for (Rows &rows : read)
+    threads.emplace_back([&] { rows = fill(*source, 0, 500); });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const Rows &rows : read)
+    EXPECT_TRUE(rows == whole);
+}
+
+TEST_F(DataSourceTest, ResumingIsContinuing) {
+  counting("a.bin", 0, 1000);
+  auto source = open(options({"a.bin"}, 8));
+  Rows whole = load(*source, 4, 0, 50, 2);
+  Rows before = load(*source, 4, 0, 17, 2);
+  // 33 batches of 4 go on as 66 batches of 2.
+  Rows after = load(*source, 2, 34, 100, 3);
+  before.tokens.insert(before.tokens.end(), after.tokens.begin(), after.tokens.end());
+  before.targets.insert(before.targets.end(), after.targets.begin(), after.targets.end());
+  EXPECT_TRUE(before == whole);
+}
+
+TEST_F(DataSourceTest, ALoaderIsDroppedInTheMiddle) {
+  counting("a.bin", 0, 1000);
+  auto source = open(options({"a.bin"}, 8));
+  for (int i = 0; i < 50; ++i) {
+    BatchLoader loader(*source, 3, i, 4);
+    if (i % 2) {
+      EXPECT_TRUE(loader.next());
+    }
+  }
+}
+
+TEST_F(DataSourceTest, NamesFileAndPositionOfATokenBeyondTheVocabulary) {
+  for (uint64_t position : {0, 5, 6, 9}) { // window starts and ends, and the last target
+    std::vector<uint64_t> tokens(10, 7);
+    tokens[position] = 50000;
+    write("a.bin", nanoGptBytes(tokens));
+    DataOptions wanted = options({"a.bin"}, 3);
+    wanted.vocabSize = 50000;
+    wanted.shuffle = false;
+    auto source = open(wanted);
+    std::vector<int32_t> out(9), targets(9);
+    auto filled = source->fill(0, 3, out.data(), targets.data());
+    ASSERT_FALSE(filled) << position;
+    EXPECT_EQ(filled.error().code, ExitCode::UserError);
+    EXPECT_THAT(filled.error().message,
+                HasSubstr("data.train: " + path("a.bin") + ": token " + std::to_string(position) +
+                          " is id 50000, beyond the vocabulary of 50000 (model.vocab_size)"));
+  }
+}
+
+TEST_F(DataSourceTest, RefusesIdsThatAreNegativeAsInt32) {
+  write("a.bin", llmCBytes(20240801, 7, {1, 2, 0xffffffff, 4}, 4));
+  auto source = open(options({"a.bin"}, 3));
+  std::vector<int32_t> out(3), targets(3);
+  auto filled = source->fill(0, 1, out.data(), targets.data());
+  ASSERT_FALSE(filled);
+  EXPECT_THAT(filled.error().message, HasSubstr("token 2 is id 4294967295"));
+}
+
+TEST_F(DataSourceTest, AnErrorComesInThePlaceOfItsBatch) {
+  std::vector<uint64_t> tokens(101, 7);
+  tokens[55] = 9; // samples of 10: in sample 5
+  write("a.bin", nanoGptBytes(tokens));
+  DataOptions wanted = options({"a.bin"}, 10);
+  wanted.vocabSize = 9;
+  wanted.shuffle = false;
+  auto source = open(wanted);
+  for (int workers : {0, 1, 4}) {
+    BatchLoader loader(*source, 1, 0, workers);
+    for (int batch = 0; batch < 5; ++batch)
+      EXPECT_TRUE(loader.next());
+    for (int again = 0; again < 3; ++again) {
+      auto next = loader.next();
+      ASSERT_FALSE(next);
+      EXPECT_THAT(next.error().message, HasSubstr("token 55 is id 9"));
+    }
+  }
+}
+
+TEST_F(DataSourceTest, GlobsExpandInTheOrderOfTheirBytes) {
+  for (const char *name : {"b.bin", "a.bin", "B.bin", "a10.bin", "other.txt"})
+    counting(name, 0, 5);
+  DataOptions wanted = options({"*.bin"}, 4);
+  wanted.shuffle = false;
+  auto source = open(wanted);
+  std::vector<std::string> order;
+  for (uint64_t i = 0; i < source->samplesPerEpoch(); ++i)
+    order.push_back(std::filesystem::path(source->locate(i).first).filename());
+  EXPECT_THAT(order, ElementsAre("B.bin", "a.bin", "a10.bin", "b.bin"));
+}
+
+TEST_F(DataSourceTest, TakesAbsolutePathsAndNamesWithBrackets) {
+  counting("a[1].bin", 0, 5);
+  DataOptions wanted = options({path("a[1].bin")}, 4);
+  wanted.baseDirectory = "/nowhere";
+  EXPECT_TRUE(open(wanted));
+}
+
+TEST_F(DataSourceTest, RefusesWhatGivesNoSample) {
+  EXPECT_THAT(refusal(options({}, 4)), HasSubstr("data.train: no token files are given"));
+  EXPECT_EQ(refusal(options({"none.bin"}, 4)),
+            "data.train: " + path("none.bin") + ": missing: no such token file");
+  EXPECT_EQ(refusal(options({"none*.bin"}, 4)),
+            "data.train: no file matches '" + path("none*.bin") + "'");
+  counting("a.bin", 0, 4);
+  EXPECT_THAT(refusal(options({"a.bin"}, 4)),
+              HasSubstr("a.bin has 4 tokens, too few for one sample of 5 (sequence_length 4 + 1)"));
+  EXPECT_TRUE(open(options({"a.bin"}, 3)));
+}
+
+} // namespace

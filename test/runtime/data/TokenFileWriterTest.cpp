@@ -1,0 +1,140 @@
+#include "runtime/data/TokenFileWriter.h"
+
+#include "runtime/data/TokenFile.h"
+#include "test/runtime/data/TokenFiles.h"
+
+#include <gmock/gmock.h>
+#include <xxhash.h>
+
+#include <csignal>
+#include <sys/resource.h>
+
+using namespace lmc;
+using namespace lmc::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+class TokenFileWriterTest : public DataTest {
+protected:
+  std::unique_ptr<TokenFileWriter> create(const std::string &name, uint32_t vocabulary,
+                                          int32_t endOfDocument = -1) {
+    auto writer = TokenFileWriter::create(path(name), {vocabulary, endOfDocument});
+    EXPECT_TRUE(writer) << writer.error().message;
+    return std::move(*writer);
+  }
+  static void add(TokenFileWriter &writer, std::vector<uint32_t> ids) {
+    auto added = writer.append(ids);
+    EXPECT_TRUE(added) << added.error().message;
+  }
+};
+
+TEST_F(TokenFileWriterTest, WritesTheBytesOfTheFormat) {
+  for (auto [vocabulary, width] : {std::pair{256u, 1}, {257u, 2}, {65536u, 2}, {65537u, 4}}) {
+    auto writer = create("a.bin", vocabulary, 0);
+    add(*writer, {5, 0});
+    writer->beginDocument();
+    add(*writer, {7, 255});
+    add(*writer, {9});
+    EXPECT_EQ(writer->tokens(), 5u);
+    EXPECT_EQ(writer->documents(), 2u);
+    auto committed = writer->commit();
+    ASSERT_TRUE(committed) << committed.error().message;
+    std::string expected = lmcBytes({5, 0, 7, 255, 9}, width, vocabulary, {0, 2});
+    std::string hashed = expected.substr(64) + expected.substr(0, 40);
+    expected.replace(40, 8, integers({XXH64(hashed.data(), hashed.size(), 0)}, 8));
+    EXPECT_EQ(read(path("a.bin")), expected);
+    auto file = TokenFile::open(path("a.bin"));
+    ASSERT_TRUE(file);
+    EXPECT_TRUE((*file)->verify(vocabulary));
+  }
+}
+
+TEST_F(TokenFileWriterTest, VerifyFindsEveryFlippedBit) {
+  auto writer = create("a.bin", 256);
+  add(*writer, {1, 2, 3});
+  ASSERT_TRUE(writer->commit());
+  const std::string good = read(path("a.bin"));
+  for (size_t byte = 0; byte < good.size(); ++byte) {
+    if (byte >= 48 && byte < 64)
+      continue; // reserved, not looked at
+    std::string bad = good;
+    bad[byte] ^= 4;
+    auto file = TokenFile::open(write("bad", bad));
+    EXPECT_FALSE(file && (*file)->verify(0)) << byte;
+  }
+}
+
+TEST_F(TokenFileWriterTest, KeepsNoEmptyDocuments) {
+  auto writer = create("a.bin", 256);
+  writer->beginDocument();
+  add(*writer, {});
+  writer->beginDocument();
+  add(*writer, {1});
+  writer->beginDocument();
+  writer->beginDocument();
+  add(*writer, {2});
+  writer->beginDocument();
+  ASSERT_TRUE(writer->commit());
+  auto file = TokenFile::open(path("a.bin"));
+  ASSERT_TRUE(file);
+  EXPECT_THAT((*file)->documentStarts(), ElementsAre(0, 1));
+}
+
+TEST_F(TokenFileWriterTest, LeavesTheOldFileUntilCommit) {
+  write("a.bin", "old");
+  {
+    auto writer = create("a.bin", 256);
+    add(*writer, {1});
+    EXPECT_EQ(read(path("a.bin")), "old");
+  }
+  EXPECT_EQ(read(path("a.bin")), "old");
+  auto empty = create("a.bin", 256);
+  EXPECT_FALSE(empty->commit());
+  EXPECT_EQ(read(path("a.bin")), "old");
+  EXPECT_EQ(filesInFolder(), 1u);
+}
+
+TEST_F(TokenFileWriterTest, RefusesWhatCannotBeWritten) {
+  auto noFolder = TokenFileWriter::create(path("none/a.bin"), {256, -1});
+  ASSERT_FALSE(noFolder);
+  EXPECT_EQ(noFolder.error().message,
+            path("none/a.bin") + ": cannot create: No such file or directory");
+  auto device = TokenFileWriter::create("/dev/null", {256, -1});
+  ASSERT_FALSE(device);
+  EXPECT_THAT(device.error().message, HasSubstr("not a regular file"));
+  auto writer = create("a.bin", 256);
+  add(*writer, {1, 2});
+  std::vector<uint32_t> ids{3, 256};
+  auto beyond = writer->append(ids);
+  ASSERT_FALSE(beyond);
+  EXPECT_THAT(beyond.error().message, HasSubstr("token 3 is id 256, beyond the vocabulary of 256"));
+}
+
+// A file size limit fails a write in the middle, as a full disk does.
+TEST_F(TokenFileWriterTest, AFailedWriteLeavesNothingBehind) {
+  write("a.bin", "old");
+  rlimit limit;
+  getrlimit(RLIMIT_FSIZE, &limit);
+  rlimit small{1500000, limit.rlim_max};
+  auto oldHandler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  auto writer = create("a.bin", 256);
+  std::vector<uint32_t> ids(1 << 20, 7);
+  bool failed = false;
+  for (int i = 0; i < 3 && !failed; ++i)
+    if (auto added = writer->append(ids); !added) {
+      failed = true;
+      EXPECT_EQ(added.error().code, ExitCode::Failure);
+      EXPECT_EQ(added.error().message, path("a.bin") + ": cannot write: File too large; 1500000 "
+                                                       "bytes were written and have been removed");
+    }
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, oldHandler);
+  EXPECT_TRUE(failed);
+  EXPECT_EQ(read(path("a.bin")), "old");
+  EXPECT_EQ(filesInFolder(), 1u);
+}
+
+} // namespace
