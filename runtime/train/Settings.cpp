@@ -264,6 +264,11 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   if (settings.lr.decayIters == 0)
     settings.lr.decayIters = settings.trainIters;
 
+  // The compiler checked this; `--set` of one of the two may break it.
+  if (settings.lr.style != LrStyle::Constant && settings.lr.minLr > settings.lr.lr)
+    return Error{fmt::format("lr_schedule.min_lr ({}) is above lr_schedule.lr ({}); set both",
+                             settings.lr.minLr, settings.lr.lr)};
+
   LMC_TRY(list("data.train", settings.trainData));
   LMC_TRY(list("data.validation", settings.validationData));
   LMC_TRY(count("data.num_workers", settings.numWorkers));
