@@ -1,0 +1,412 @@
+#include "runtime/checkpoint/Checkpoint.h"
+
+#include "runtime/checkpoint/SafeTensors.h"
+#include "runtime/support/File.h"
+#include "runtime/support/Json.h"
+
+#include <fmt/core.h>
+
+// The hash is a header here: no library to link.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+#include <sys/stat.h>
+
+namespace lmc {
+
+static constexpr const char *kStateFile = "state.json";
+static constexpr const char *kFormat = "lmc-checkpoint";
+static constexpr uint64_t kVersion = 1;
+static constexpr uint64_t kMaximumStateBytes = 16 << 20;
+// What a file may take on the disk beyond its size: its last block, and its share
+// of the file system's own records.
+static constexpr uint64_t kFileOverheadBytes = 16 << 10;
+static constexpr const char *kPartialSuffix = ".partial";
+static constexpr const char *kReplacedSuffix = ".replaced";
+
+//===--- Names ------------------------------------------------------------===//
+
+static std::string checkpointsFolder(const std::string &runDirectory) {
+  return runDirectory + "/checkpoints";
+}
+
+// The step of "STEP"; only the spelling that saveCheckpoint writes.
+static std::optional<uint64_t> parseStep(std::string_view name) {
+  uint64_t step = 0;
+  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || std::to_string(step) != name)
+    return std::nullopt;
+  return step;
+}
+
+// The step of ".STEP" + suffix.
+static std::optional<uint64_t> parseHidden(std::string_view name, std::string_view suffix) {
+  if (!name.starts_with('.') || !name.ends_with(suffix) || name.size() < 1 + suffix.size())
+    return std::nullopt;
+  return parseStep(name.substr(1, name.size() - 1 - suffix.size()));
+}
+
+static bool isPlainFileName(const std::string &name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+//===--- state.json -------------------------------------------------------===//
+
+namespace {
+struct StateFile {
+  CheckpointState state;
+  std::map<std::string, FileDigest> files;
+};
+} // namespace
+
+static std::string hex(uint64_t value) { return fmt::format("{:016x}", value); }
+
+static std::optional<uint64_t> parseHex(const std::string &text) {
+  uint64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc() || end != text.data() + text.size() || text.size() != 16)
+    return std::nullopt;
+  return value;
+}
+
+static uint64_t hashText(const std::string &text) { return XXH64(text.data(), text.size(), 0); }
+
+static Result<std::string> stateText(const StateFile &file) {
+  nlohmann::json files = nlohmann::json::object();
+  for (const auto &[name, digest] : file.files)
+    files[name] = {{"bytes", digest.bytes}, {"xxh64", hex(digest.xxh64)}};
+  nlohmann::json extra = nlohmann::json::object();
+  for (const auto &[key, value] : file.state.extra)
+    extra[key] = value;
+  nlohmann::json state = {{"step", file.state.step},     {"samples", file.state.samples},
+                          {"tokens", file.state.tokens}, {"fingerprint", file.state.fingerprint},
+                          {"extra", std::move(extra)},   {"files", std::move(files)}};
+  try {
+    nlohmann::json document = {{"format", kFormat},
+                               {"version", kVersion},
+                               {"xxh64", hex(hashText(state.dump()))},
+                               {"state", state}};
+    return document.dump(2) + "\n";
+  } catch (const nlohmann::json::exception &) {
+    return Error{"cannot save a checkpoint whose fingerprint or extra state is not UTF-8",
+                 ExitCode::Failure};
+  }
+}
+
+// Reads and verifies state.json itself; the files it lists are not looked at.
+static Result<StateFile> readStateFile(const std::string &directory) {
+  std::string path = directory + "/" + kStateFile;
+  Result<std::string> text = readTextFile(path, kMaximumStateBytes);
+  if (!text)
+    return text.error();
+  Result<nlohmann::json> document = parseJsonObject(*text, path);
+  if (!document)
+    return document.error();
+  Error damaged{fmt::format("{}: damaged, or not the state of an lmc checkpoint", path)};
+  try {
+    if (document->at("format").get_ref<const std::string &>() != kFormat)
+      return damaged;
+    // Conversion between number types would let 1.5 pass for 1.
+    auto number = [](const nlohmann::json &object, const char *key) {
+      const nlohmann::json &value = object.at(key);
+      if (!value.is_number_unsigned())
+        throw nlohmann::json::other_error::create(0, "not a natural number", &value);
+      return value.get<uint64_t>();
+    };
+    uint64_t version = number(*document, "version");
+    if (version != kVersion)
+      return Error{fmt::format("{}: a checkpoint of format version {}; this lmc-run reads "
+                               "version {}: use the release that wrote it",
+                               path, version, kVersion)};
+    const nlohmann::json &state = document->at("state");
+    if (document->at("xxh64").get_ref<const std::string &>() != hex(hashText(state.dump())))
+      return Error{fmt::format("{}: damaged: its contents do not match its checksum", path)};
+    StateFile result;
+    result.state.step = number(state, "step");
+    result.state.samples = number(state, "samples");
+    result.state.tokens = number(state, "tokens");
+    result.state.fingerprint = state.at("fingerprint").get<std::string>();
+    result.state.extra = state.at("extra").get<std::map<std::string, std::string>>();
+    for (const auto &[name, digest] :
+         state.at("files").get_ref<const nlohmann::json::object_t &>()) {
+      std::optional<uint64_t> hash = parseHex(digest.at("xxh64").get<std::string>());
+      if (!isPlainFileName(name) || !hash)
+        return damaged;
+      result.files[name] = {number(digest, "bytes"), *hash};
+    }
+    return result;
+  } catch (const nlohmann::json::exception &) {
+    return damaged;
+  }
+}
+
+static Result<void> verifyFile(const std::string &directory, const std::string &name,
+                               const FileDigest &expected, bool verifyChecksum) {
+  Result<File> file = File::openForReading(directory + "/" + name);
+  if (!file)
+    return file.error();
+  Result<uint64_t> bytes = file->size();
+  if (!bytes)
+    return bytes.error();
+  if (*bytes != expected.bytes)
+    return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", file->path(), *bytes,
+                             expected.bytes)};
+  if (!verifyChecksum)
+    return {};
+  XXH64_state_t hash;
+  XXH64_reset(&hash, 0);
+  std::vector<char> buffer(1 << 20);
+  for (;;) {
+    Result<size_t> got = file->read(buffer.data(), buffer.size());
+    if (!got)
+      return got.error();
+    if (*got == 0)
+      break;
+    XXH64_update(&hash, buffer.data(), *got);
+  }
+  if (XXH64_digest(&hash) != expected.xxh64)
+    return Error{fmt::format("{}: damaged: its contents do not match its checksum", file->path())};
+  return {};
+}
+
+static Result<CheckpointState> verify(const std::string &directory, bool verifyChecksums) {
+  Result<StateFile> state = readStateFile(directory);
+  if (!state)
+    return state.error();
+  for (const auto &[name, digest] : state->files)
+    LMC_TRY(verifyFile(directory, name, digest, verifyChecksums));
+  return state->state;
+}
+
+//===--- Saving -----------------------------------------------------------===//
+
+// Removes what interrupted saves left behind, and puts a checkpoint that one had
+// set aside back into its place.
+static Result<void> removeLeftOvers(const std::string &folder) {
+  Result<std::vector<std::string>> names = listFolder(folder);
+  if (!names)
+    return names.error();
+  for (const std::string &name : *names) {
+    std::string path = folder + "/" + name;
+    if (parseHidden(name, kPartialSuffix)) {
+      LMC_TRY(removeTree(path));
+    } else if (std::optional<uint64_t> step = parseHidden(name, kReplacedSuffix)) {
+      std::string place = folder + "/" + std::to_string(*step);
+      if (exists(place))
+        LMC_TRY(removeTree(path));
+      else
+        LMC_TRY(publishFolder(path, place, path));
+    }
+  }
+  return {};
+}
+
+// Fills `partial`; every file in it and the folder itself are on the disk after.
+static Result<void> writeFiles(const std::string &partial, const CheckpointState &state,
+                               const std::vector<CheckpointFile> &files, bool &fetchFailed) {
+  StateFile stateFile{state, {}};
+  for (const CheckpointFile &file : files) {
+    FetchTensor fetch = [&](size_t index, void *data) {
+      Result<void> fetched = file.fetch(index, data);
+      fetchFailed = !fetched;
+      return fetched;
+    };
+    LMC_TRY(writeSafeTensors(partial + "/" + file.name, file.tensors, fetch, {},
+                             &stateFile.files[file.name]));
+  }
+  Result<std::string> text = stateText(stateFile);
+  if (!text)
+    return text.error();
+  LMC_TRY(writeTextFile(partial + "/" + kStateFile, *text));
+  return syncFolder(partial);
+}
+
+static Result<uint64_t> bytesNeeded(const std::string &partial,
+                                    const std::vector<CheckpointFile> &files) {
+  uint64_t needed = 2 * kFileOverheadBytes; // the folder and state.json
+  for (const CheckpointFile &file : files) {
+    Result<uint64_t> bytes = safeTensorsBytes(partial + "/" + file.name, file.tensors, {});
+    if (!bytes)
+      return bytes.error();
+    needed += *bytes + kFileOverheadBytes;
+  }
+  return needed;
+}
+
+static Result<void> saveNew(const std::string &folder, const CheckpointState &state,
+                            const std::vector<CheckpointFile> &files, bool &fetchFailed) {
+  std::string step = std::to_string(state.step);
+  std::string partial = folder + "/." + step + kPartialSuffix;
+  LMC_TRY(makeFolders(folder));
+  LMC_TRY(removeLeftOvers(folder));
+  Result<uint64_t> needed = bytesNeeded(partial, files);
+  if (!needed)
+    return needed.error();
+  Result<uint64_t> free = freeBytes(folder);
+  if (!free)
+    return free.error();
+  if (*needed > *free)
+    return Error{fmt::format("cannot save the checkpoint of step {} in {}: the disk is too full: "
+                             "{} bytes needed, {} free",
+                             step, folder, *needed, *free),
+                 ExitCode::Failure};
+  if (::mkdir(partial.c_str(), 0777) != 0)
+    return systemError("create", partial, errno);
+  Result<void> written = writeFiles(partial, state, files, fetchFailed);
+  if (written)
+    written = publishFolder(partial, folder + "/" + step, folder + "/." + step + kReplacedSuffix);
+  // Give the space back now; should that fail too, the next save tries again, and
+  // the first reason is the one to report.
+  if (!written)
+    (void)static_cast<bool>(removeTree(partial));
+  return written;
+}
+
+static Result<void> removeOldest(const std::string &folder, uint64_t saved, int keep) {
+  Result<std::vector<std::string>> names = listFolder(folder);
+  if (!names)
+    return names.error();
+  std::vector<uint64_t> others;
+  for (const std::string &name : *names)
+    if (std::optional<uint64_t> step = parseStep(name);
+        step && *step != saved && verify(folder + "/" + name, /*verifyChecksums=*/false))
+      others.push_back(*step);
+  std::sort(others.rbegin(), others.rend());
+  for (size_t i = static_cast<size_t>(keep) - 1; i < others.size(); ++i) {
+    // Hidden first: a crash halfway must not leave a broken checkpoint in sight.
+    std::string step = std::to_string(others[i]);
+    std::string path = folder + "/" + step;
+    std::string hidden = folder + "/." + step + kPartialSuffix;
+    if (std::rename(path.c_str(), hidden.c_str()) != 0)
+      return systemError("remove", path, errno);
+    LMC_TRY(removeTree(hidden));
+  }
+  return {};
+}
+
+Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointState &state,
+                            const std::vector<CheckpointFile> &files, int keep) {
+  std::set<std::string> names;
+  for (const CheckpointFile &file : files)
+    if (!isPlainFileName(file.name) || file.name == kStateFile || !names.insert(file.name).second)
+      return Error{fmt::format("cannot save a checkpoint with a file named '{}'", file.name),
+                   ExitCode::Failure};
+
+  std::string folder = checkpointsFolder(runDirectory);
+  bool fetchFailed = false;
+  Result<void> saved = saveNew(folder, state, files, fetchFailed);
+  if (!saved) {
+    Error error = saved.error();
+    if (error.code == ExitCode::Failure && !fetchFailed)
+      error.message += fmt::format("; the earlier checkpoints in {} are whole: free space there or "
+                                   "make it writable, then start again to resume",
+                                   folder);
+    return error;
+  }
+  if (keep > 0)
+    if (Result<void> removed = removeOldest(folder, state.step, keep); !removed)
+      return Error{fmt::format("the checkpoint of step {} is saved, but an older one could not be "
+                               "removed: {}",
+                               state.step, removed.error().message),
+                   removed.error().code};
+  return {};
+}
+
+//===--- Reading ----------------------------------------------------------===//
+
+Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
+                                                        std::vector<std::string> *warnings) {
+  std::string folder = checkpointsFolder(runDirectory);
+  if (!exists(folder))
+    return std::optional<std::string>();
+  Result<std::vector<std::string>> names = listFolder(folder);
+  if (!names)
+    return names.error();
+  // Of one step, the folder in its place before the one that was set aside.
+  std::map<uint64_t, std::vector<std::string>, std::greater<>> newestFirst;
+  for (const std::string &name : *names)
+    if (std::optional<uint64_t> step = parseStep(name))
+      newestFirst[*step].insert(newestFirst[*step].begin(), name);
+    else if (std::optional<uint64_t> step = parseHidden(name, kReplacedSuffix))
+      newestFirst[*step].push_back(name);
+  for (const auto &[step, candidates] : newestFirst)
+    for (const std::string &name : candidates) {
+      std::string path = folder + "/" + name;
+      Result<CheckpointState> state = verify(path, /*verifyChecksums=*/true);
+      if (state && state->step == step)
+        return std::optional(path);
+      if (warnings)
+        warnings->push_back(fmt::format("skipping the checkpoint {}: {}", path,
+                                        state ? fmt::format("it is of step {}", state->step)
+                                              : state.error().message));
+    }
+  return std::optional<std::string>();
+}
+
+Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums) {
+  return verify(directory, verifyChecksums);
+}
+
+static bool isAligned(const SafeTensorsFile::Entry &entry) {
+  size_t width = entry.dtype == plan::DType::F64 ? sizeof(double) : sizeof(float);
+  return reinterpret_cast<uintptr_t>(entry.data) % width == 0;
+}
+
+Result<void> readCheckpointFile(const std::string &directory, const std::string &file,
+                                const std::vector<TensorView> &tensors, const StoreTensor &store) {
+  Result<StateFile> state = readStateFile(directory);
+  if (!state)
+    return state.error();
+  auto digest = state->files.find(file);
+  if (digest == state->files.end())
+    return Error{fmt::format("{}: the checkpoint has no {}", directory, file)};
+  LMC_TRY(verifyFile(directory, file, digest->second, /*verifyChecksum=*/true));
+  Result<std::unique_ptr<SafeTensorsFile>> opened = SafeTensorsFile::open(directory + "/" + file);
+  if (!opened)
+    return opened.error();
+  const SafeTensorsFile &contents = **opened;
+
+  const char *other =
+      "the checkpoint belongs to another model; give another --out or --resume=none";
+  std::set<std::string_view> wanted;
+  std::vector<const SafeTensorsFile::Entry *> entries;
+  uint64_t largestUnaligned = 0;
+  for (const TensorView &tensor : tensors) {
+    const SafeTensorsFile::Entry *entry = contents.find(tensor.name);
+    if (!entry)
+      return Error{fmt::format("{}: no tensor '{}': {}", contents.path(), tensor.name, other)};
+    if (entry->dtype != tensor.dtype || entry->shape != tensor.shape)
+      return Error{fmt::format("{}: '{}' is {} {} there and {} {} in the plan: {}", contents.path(),
+                               tensor.name, entry->storage, shapeText(entry->shape),
+                               safeTensorsName(tensor.dtype), shapeText(tensor.shape), other)};
+    if (!wanted.insert(tensor.name).second)
+      return Error{fmt::format("{}: '{}' is asked for twice", contents.path(), tensor.name),
+                   ExitCode::Failure};
+    if (!isAligned(*entry))
+      largestUnaligned = std::max(largestUnaligned, entry->bytes);
+    entries.push_back(entry);
+  }
+  for (const SafeTensorsFile::Entry &entry : contents.entries())
+    if (!wanted.contains(entry.name))
+      return Error{
+          fmt::format("{}: the plan has no tensor '{}': {}", contents.path(), entry.name, other)};
+
+  // `store` may read elements in place, so it gets them aligned.
+  std::vector<double> aligned((largestUnaligned + sizeof(double) - 1) / sizeof(double));
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const void *data = entries[i]->data;
+    if (!isAligned(*entries[i])) {
+      std::memcpy(aligned.data(), data, entries[i]->bytes);
+      data = aligned.data();
+    }
+    LMC_TRY(store(i, data));
+  }
+  return {};
+}
+
+} // namespace lmc

@@ -1,0 +1,305 @@
+#include "runtime/support/File.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace lmc {
+
+Error systemError(const std::string &action, const std::string &path, int errorNumber) {
+  return Error{
+      fmt::format("cannot {} {}: {}", action, path, std::generic_category().message(errorNumber)),
+      ExitCode::Failure};
+}
+
+// A path that cannot be opened for reading is usually a mistyped one.
+static Error readingError(const std::string &path, int errorNumber) {
+  Error error = systemError("read", path, errorNumber);
+  switch (errorNumber) {
+  case ENOENT:
+  case ENOTDIR:
+  case EISDIR:
+  case EACCES:
+  case ELOOP:
+  case ENAMETOOLONG:
+    error.code = ExitCode::UserError;
+  }
+  return error;
+}
+
+static std::string parentOf(const std::string &path) {
+  std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+//===--- File -------------------------------------------------------------===//
+
+Result<File> File::openForReading(const std::string &path) {
+  // O_NONBLOCK: opening a FIFO must not wait for its writer.
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return readingError(path, errno);
+  File file(fd, path);
+  struct stat status;
+  if (::fstat(fd, &status) != 0)
+    return readingError(path, errno);
+  if (S_ISDIR(status.st_mode))
+    return readingError(path, EISDIR);
+  if (!S_ISREG(status.st_mode))
+    return Error{fmt::format("cannot read {}: not a regular file", path), ExitCode::UserError};
+  return file;
+}
+
+Result<File> File::create(const std::string &path) {
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return systemError("create", path, errno);
+  return File(fd, path);
+}
+
+File::File(File &&other) noexcept : fd(std::exchange(other.fd, -1)), name(std::move(other.name)) {}
+
+File &File::operator=(File &&other) noexcept {
+  std::swap(fd, other.fd);
+  std::swap(name, other.name);
+  return *this;
+}
+
+File::~File() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
+Result<void> File::write(const void *data, size_t bytes) {
+  const char *next = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t written = ::write(fd, next, bytes);
+    if (written < 0) {
+      if (errno == EINTR)
+        continue;
+      return systemError("write", name, errno);
+    }
+    next += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return {};
+}
+
+Result<size_t> File::read(void *data, size_t bytes) {
+  char *next = static_cast<char *>(data);
+  size_t total = 0;
+  while (total < bytes) {
+    ssize_t got = ::read(fd, next + total, bytes - total);
+    if (got < 0) {
+      if (errno == EINTR)
+        continue;
+      return readingError(name, errno);
+    }
+    if (got == 0)
+      break;
+    total += static_cast<size_t>(got);
+  }
+  return total;
+}
+
+Result<uint64_t> File::size() const {
+  struct stat status;
+  if (::fstat(fd, &status) != 0)
+    return readingError(name, errno);
+  return static_cast<uint64_t>(status.st_size);
+}
+
+Result<void> File::sync() {
+  while (::fsync(fd) != 0)
+    if (errno != EINTR)
+      return systemError("write", name, errno);
+  return {};
+}
+
+Result<void> File::close() {
+  int closing = std::exchange(fd, -1);
+  // After EINTR Linux has closed the descriptor all the same.
+  if (closing >= 0 && ::close(closing) != 0 && errno != EINTR)
+    return systemError("write", name, errno);
+  return {};
+}
+
+//===--- MappedFile -------------------------------------------------------===//
+
+Result<MappedFile> MappedFile::open(const std::string &path) {
+  Result<File> file = File::openForReading(path);
+  if (!file)
+    return file.error();
+  Result<uint64_t> bytes = file->size();
+  if (!bytes)
+    return bytes.error();
+  if (*bytes == 0)
+    return MappedFile(nullptr, 0, path);
+  void *start = ::mmap(nullptr, *bytes, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
+  if (start == MAP_FAILED)
+    return systemError("map", path, errno);
+  return MappedFile(static_cast<const std::byte *>(start), *bytes, path);
+}
+
+MappedFile::MappedFile(MappedFile &&other) noexcept
+    : start(std::exchange(other.start, nullptr)), bytes(std::exchange(other.bytes, 0)),
+      name(std::move(other.name)) {}
+
+MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
+  std::swap(start, other.start);
+  std::swap(bytes, other.bytes);
+  std::swap(name, other.name);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (start)
+    ::munmap(const_cast<std::byte *>(start), bytes);
+}
+
+//===--- Whole files ------------------------------------------------------===//
+
+Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes) {
+  Result<File> file = File::openForReading(path);
+  if (!file)
+    return file.error();
+  Result<uint64_t> bytes = file->size();
+  if (!bytes)
+    return bytes.error();
+  if (*bytes > maximumBytes)
+    return Error{fmt::format("{}: {} bytes, more than the {} that such a file may have", path,
+                             *bytes, maximumBytes)};
+  std::string text(*bytes, '\0');
+  Result<size_t> got = file->read(text.data(), text.size());
+  if (!got)
+    return got.error();
+  text.resize(*got);
+  return text;
+}
+
+Result<void> writeTextFile(const std::string &path, const std::string &text) {
+  Result<File> file = File::create(path);
+  if (!file)
+    return file.error();
+  LMC_TRY(file->write(text.data(), text.size()));
+  LMC_TRY(file->sync());
+  return file->close();
+}
+
+//===--- Folders ----------------------------------------------------------===//
+
+Result<void> syncFolder(const std::string &path) {
+  int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return systemError("open", path, errno);
+  int status;
+  do
+    status = ::fsync(fd);
+  while (status != 0 && errno == EINTR);
+  int errorNumber = errno;
+  ::close(fd);
+  // Some network file systems have no fsync for folders: their renames are
+  // synchronous, and they say EINVAL.
+  if (status != 0 && errorNumber != EINVAL)
+    return systemError("write", path, errorNumber);
+  return {};
+}
+
+Result<void> makeFolders(const std::string &path) {
+  std::filesystem::path whole = std::filesystem::path(path).lexically_normal();
+  std::filesystem::path soFar;
+  for (const std::filesystem::path &part : whole) {
+    soFar /= part;
+    struct stat status;
+    if (::stat(soFar.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+      continue;
+    if (::mkdir(soFar.c_str(), 0777) != 0 && errno != EEXIST)
+      return systemError("create", soFar.string(), errno);
+    if (::stat(soFar.c_str(), &status) != 0)
+      return systemError("create", soFar.string(), errno);
+    if (!S_ISDIR(status.st_mode))
+      return systemError("create", path, ENOTDIR);
+    LMC_TRY(syncFolder(parentOf(soFar.string())));
+  }
+  return {};
+}
+
+Result<void> removeTree(const std::string &path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error && error.value() != ENOENT)
+    return systemError("remove", path, error.value());
+  return {};
+}
+
+bool exists(const std::string &path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+Result<std::vector<std::string>> listFolder(const std::string &path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator next(path, error), end;
+  while (!error && next != end) {
+    names.push_back(next->path().filename().string());
+    next.increment(error);
+  }
+  if (error)
+    return readingError(path, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<uint64_t> freeBytes(const std::string &path) {
+  struct statvfs status;
+  if (::statvfs(path.c_str(), &status) != 0)
+    return systemError("measure the free space of", path, errno);
+  return static_cast<uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+Result<void> publishFolder(const std::string &from, const std::string &to,
+                           const std::string &aside) {
+  std::string parent = parentOf(to);
+  // Without a folder in the way a plain rename does; with one, exchange the
+  // names, so that `to` is whole before, after and in between.
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    LMC_TRY(syncFolder(parent));
+    return removeTree(from);
+  }
+  switch (errno) {
+  case ENOENT:
+    if (::rename(from.c_str(), to.c_str()) != 0)
+      return systemError("create", to, errno);
+    return syncFolder(parent);
+  case EINVAL:
+  case ENOSYS:
+    break; // no exchange here
+  default:
+    return systemError("replace", to, errno);
+  }
+  bool replaces = exists(to);
+  if (replaces && ::rename(to.c_str(), aside.c_str()) != 0)
+    return systemError("replace", to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    int errorNumber = errno;
+    if (replaces)
+      ::rename(aside.c_str(), to.c_str());
+    return systemError("create", to, errorNumber);
+  }
+  LMC_TRY(syncFolder(parent));
+  return replaces ? removeTree(aside) : Result<void>();
+}
+
+} // namespace lmc

@@ -1,0 +1,42 @@
+#include "runtime/support/Json.h"
+
+#include <fmt/core.h>
+
+namespace lmc {
+
+static constexpr int kMaximumDepth = 64;
+
+// Whether brackets nest at most kMaximumDepth deep. Brackets inside strings do
+// not count; text that is no JSON may give any answer.
+static bool isShallow(std::string_view text) {
+  int depth = 0;
+  bool inString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (inString) {
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        inString = false;
+    } else if (c == '"') {
+      inString = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaximumDepth)
+        return false;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return true;
+}
+
+Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path) {
+  if (!isShallow(text))
+    return Error{fmt::format("{}: JSON nested more than {} deep", path, kMaximumDepth)};
+  nlohmann::json value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!value.is_object())
+    return Error{fmt::format("{}: not a JSON object", path)};
+  return value;
+}
+
+} // namespace lmc

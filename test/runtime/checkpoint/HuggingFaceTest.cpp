@@ -1,0 +1,304 @@
+#include "runtime/checkpoint/HuggingFace.h"
+
+#include "TestFolder.h"
+#include "runtime/checkpoint/SafeTensors.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+using namespace lmc;
+using namespace lmc::test;
+using plan::DType;
+
+namespace {
+
+// Named host tensors and the callbacks to and from them.
+struct Weights {
+  std::vector<TensorView> views;
+  std::vector<std::string> contents;
+
+  template <typename T>
+  void add(const std::string &name, DType dtype, std::vector<uint64_t> shape,
+           const std::vector<T> &values) {
+    views.push_back({name, dtype, std::move(shape), nullptr, values.size() * sizeof(T)});
+    contents.emplace_back(reinterpret_cast<const char *>(values.data()),
+                          values.size() * sizeof(T));
+  }
+  FetchTensor fetch() const {
+    return [this](size_t index, void *data) {
+      std::memcpy(data, contents[index].data(), contents[index].size());
+      return Result<void>();
+    };
+  }
+  StoreTensor store() {
+    contents.assign(views.size(), "");
+    return [this](size_t index, const void *data) {
+      contents[index].assign(static_cast<const char *>(data), views[index].bytes);
+      return Result<void>();
+    };
+  }
+  template <typename T> std::vector<T> values(size_t index) const {
+    std::vector<T> result(contents[index].size() / sizeof(T));
+    std::memcpy(result.data(), contents[index].data(), contents[index].size());
+    return result;
+  }
+};
+
+Weights sampleModel() {
+  std::mt19937 random(3);
+  auto bits = [&](size_t count) {
+    std::vector<float> values(count);
+    for (float &value : values)
+      value = std::bit_cast<float>(static_cast<uint32_t>(random())); // NaNs too
+    return values;
+  };
+  Weights model;
+  model.add("model.embed_tokens.weight", DType::F32, {4, 3}, bits(12));
+  model.add("model.layers.0.input_layernorm.weight", DType::F32, {3}, bits(3));
+  model.add("model.norm.weight", DType::F32, {3}, bits(3));
+  return model;
+}
+
+// A model of one tensor, written as `from` and read as `to`.
+template <typename To, typename From>
+std::vector<To> convertThrough(DType from, DType to, const std::vector<From> &values) {
+  TestFolder folder;
+  Weights source, target;
+  source.add("w", from, {values.size()}, values);
+  target.views.push_back({"w", to, {values.size()}, nullptr, values.size() * sizeof(To)});
+  Result<void> written =
+      writeSafeTensors(folder / "a.safetensors", source.views, source.fetch(), {});
+  EXPECT_TRUE(bool(written));
+  Result<void> imported = importHuggingFace(folder / "a.safetensors", target.views, target.store());
+  EXPECT_TRUE(bool(imported)) << imported.error().message;
+  return target.values<To>(0);
+}
+
+} // namespace
+
+TEST(HuggingFace, ExportThenImportIsBitForBit) {
+  TestFolder folder;
+  Weights model = sampleModel(), back = sampleModel();
+  std::string config = "{\n  \"tie_word_embeddings\": true\n}\n";
+  ASSERT_OK(exportHuggingFace(folder / "new/export/", config, model.views, model.fetch()));
+  EXPECT_EQ(read(folder / "new/export/config.json"), config);
+  auto file = SafeTensorsFile::open(folder / "new/export/model.safetensors");
+  ASSERT_OK(file);
+  EXPECT_EQ((*file)->metadata().at("format"), "pt"); // transformers insists
+  ASSERT_OK(importHuggingFace(folder / "new/export", back.views, back.store()));
+  EXPECT_EQ(back.contents, model.contents);
+  ASSERT_OK(importHuggingFace(folder / "new/export/model.safetensors", back.views, back.store()));
+  EXPECT_EQ(back.contents, model.contents);
+  EXPECT_EQ(*listFolder(folder / "new"), std::vector<std::string>{"export"});
+}
+
+TEST(HuggingFace, TiedHeadIsNotWrittenTwice) {
+  TestFolder folder;
+  Weights model = sampleModel();
+  model.add("lm_head.weight", DType::F32, {4, 3}, model.values<float>(0));
+  std::rotate(model.views.begin(), model.views.end() - 1, model.views.end());
+  std::rotate(model.contents.begin(), model.contents.end() - 1, model.contents.end());
+  ASSERT_OK(exportHuggingFace(folder / "tied", R"({"tie_word_embeddings": true})", model.views,
+                              model.fetch()));
+  ASSERT_OK(exportHuggingFace(folder / "untied", R"({"tie_word_embeddings": false})", model.views,
+                              model.fetch()));
+  Weights tied = sampleModel(), untied = model;
+  ASSERT_OK(importHuggingFace(folder / "tied", tied.views, tied.store()));
+  EXPECT_EQ(tied.contents, sampleModel().contents);
+  EXPECT_EQ((*SafeTensorsFile::open(folder / "tied/model.safetensors"))->find("lm_head.weight"),
+            nullptr);
+  ASSERT_OK(importHuggingFace(folder / "untied", untied.views, untied.store()));
+  EXPECT_EQ(untied.contents, model.contents);
+
+  EXPECT_ERROR(importHuggingFace(folder / "tied", untied.views, untied.store()),
+               "set model.tie_word_embeddings = true");
+  EXPECT_ERROR(importHuggingFace(folder / "untied", tied.views, tied.store()),
+               "set model.tie_word_embeddings = false");
+  // Without a config.json that says otherwise, the second copy is ignored.
+  ASSERT_OK(importHuggingFace(folder / "untied/model.safetensors", tied.views, tied.store()));
+  EXPECT_EQ(tied.contents, sampleModel().contents);
+}
+
+TEST(HuggingFace, ExportReplacesOnlyAnEarlierExport) {
+  TestFolder folder;
+  Weights model = sampleModel();
+  ASSERT_OK(exportHuggingFace(folder / "out", "{}", model.views, model.fetch()));
+  ASSERT_OK(exportHuggingFace(folder / "out", R"({"second": 1})", model.views, model.fetch()));
+  EXPECT_EQ(read(folder / "out/config.json"), R"({"second": 1})");
+  write(folder / "out/notes.txt", "mine");
+  EXPECT_ERROR(exportHuggingFace(folder / "out", "{}", model.views, model.fetch()), "notes.txt");
+  EXPECT_EQ(read(folder / "out/notes.txt"), "mine");
+  EXPECT_ERROR(exportHuggingFace(folder / "x", "[]", model.views, model.fetch()),
+               "not a JSON object");
+  EXPECT_ERROR(exportHuggingFace("/", "{}", model.views, model.fetch()), "name a folder");
+  auto failing = [](size_t, void *) -> Result<void> { return Error{"device lost"}; };
+  EXPECT_ERROR(exportHuggingFace(folder / "x", "{}", model.views, failing), "device lost");
+  EXPECT_EQ(*listFolder(folder.path), std::vector<std::string>{"out"});
+}
+
+TEST(HuggingFace, ReadsShards) {
+  TestFolder folder;
+  Weights model = sampleModel(), back = sampleModel();
+  ASSERT_OK(writeSafeTensors(folder / "model-00001-of-00002.safetensors",
+                             {model.views[0], model.views[1]}, model.fetch(), {}));
+  Weights second;
+  second.views = {model.views[2]};
+  second.contents = {model.contents[2]};
+  ASSERT_OK(writeSafeTensors(folder / "model-00002-of-00002.safetensors", second.views,
+                             second.fetch(), {}));
+  auto index = [&](const std::string &normFile) {
+    return R"({"metadata": {"total_size": 72}, "weight_map": {
+      "model.embed_tokens.weight": "model-00001-of-00002.safetensors",
+      "model.layers.0.input_layernorm.weight": "model-00001-of-00002.safetensors",
+      "model.norm.weight": ")" +
+           normFile + "\"}}";
+  };
+  const std::string indexPath = folder / "model.safetensors.index.json";
+  write(indexPath, index("model-00002-of-00002.safetensors"));
+  ASSERT_OK(importHuggingFace(folder.path, back.views, back.store()));
+  EXPECT_EQ(back.contents, model.contents);
+
+  write(indexPath, index("model-00001-of-00002.safetensors"));
+  EXPECT_ERROR(importHuggingFace(folder.path, back.views, back.store()),
+               "no tensor 'model.norm.weight'");
+  write(indexPath, index("../elsewhere.safetensors"));
+  EXPECT_ERROR(importHuggingFace(folder.path, back.views, back.store()), "beside the index");
+  write(indexPath, index("missing.safetensors"));
+  EXPECT_ERROR(importHuggingFace(folder.path, back.views, back.store()), "No such file");
+  write(indexPath, R"({"weight_map": 3})");
+  EXPECT_ERROR(importHuggingFace(folder.path, back.views, back.store()), "no object 'weight_map'");
+  write(indexPath, R"({"weight_map": )" + std::string(1'000'000, '['));
+  EXPECT_ERROR(importHuggingFace(folder.path, back.views, back.store()), "nested more than");
+}
+
+TEST(HuggingFace, MissingExtraAndMisshapenTensorsAreNamedBeforeAnythingIsStored) {
+  TestFolder folder;
+  Weights model = sampleModel();
+  ASSERT_OK(exportHuggingFace(folder / "m", "{}", model.views, model.fetch()));
+  bool stored = false;
+  auto store = [&](size_t, const void *) {
+    stored = true;
+    return Result<void>();
+  };
+  Weights more = model;
+  more.add("model.layers.0.mlp.up_proj.bias", DType::F32, {1}, std::vector<float>{1});
+  EXPECT_ERROR(importHuggingFace(folder / "m", more.views, store),
+               "lacks 'model.layers.0.mlp.up_proj.bias'");
+  EXPECT_ERROR(importHuggingFace(folder / "m", {model.views[0], model.views[1]}, store),
+               "has 'model.norm.weight', which the model lacks");
+  std::vector<TensorView> misshapen = model.views;
+  misshapen[0].shape = {3, 4};
+  EXPECT_ERROR(importHuggingFace(folder / "m", misshapen, store),
+               "'model.embed_tokens.weight' is [4, 3] there and [3, 4] in the model");
+  EXPECT_ERROR(importHuggingFace(folder / "none", model.views, store), "No such file");
+  EXPECT_ERROR(importHuggingFace(folder.path, model.views, store), "neither model.safetensors");
+  write(folder / "m/model.safetensors", "not one");
+  EXPECT_ERROR(importHuggingFace(folder / "m", model.views, store), "damaged or not");
+  EXPECT_FALSE(stored);
+}
+
+TEST(HuggingFace, RotaryFrequenciesAreIgnored) {
+  TestFolder folder;
+  Weights model = sampleModel(), back = sampleModel();
+  model.add("model.layers.0.self_attn.rotary_emb.inv_freq", DType::F32, {1},
+            std::vector<float>{1});
+  ASSERT_OK(exportHuggingFace(folder / "m", "{}", model.views, model.fetch()));
+  ASSERT_OK(importHuggingFace(folder / "m", back.views, back.store()));
+  EXPECT_EQ(back.contents, sampleModel().contents);
+}
+
+TEST(HuggingFace, IntegersDoNotConvertToFloats) {
+  TestFolder folder;
+  Weights model;
+  model.add("w", DType::I32, {1}, std::vector<int32_t>{1});
+  ASSERT_OK(exportHuggingFace(folder / "m", "{}", model.views, model.fetch()));
+  std::vector<TensorView> wanted = {{"w", DType::F32, {1}, nullptr, 4}};
+  EXPECT_ERROR(importHuggingFace(folder / "m", wanted, model.store()),
+               "is I32 there, which does not convert to F32");
+}
+
+TEST(HuggingFace, EveryBf16WidensExactly) {
+  std::vector<uint16_t> all(1 << 16);
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = static_cast<uint16_t>(i);
+  std::vector<float> singles = convertThrough<float>(DType::BF16, DType::F32, all);
+  std::vector<double> doubles = convertThrough<double>(DType::BF16, DType::F64, all);
+  for (size_t i = 0; i < all.size(); ++i) {
+    float expected = std::bit_cast<float>(static_cast<uint32_t>(i) << 16);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(singles[i]) && std::isnan(doubles[i])) << i;
+      continue;
+    }
+    ASSERT_EQ(std::bit_cast<uint32_t>(singles[i]), static_cast<uint32_t>(i) << 16);
+    ASSERT_EQ(doubles[i], static_cast<double>(expected));
+    ASSERT_EQ(std::signbit(doubles[i]), std::signbit(expected));
+  }
+  // And back: what came from bf16 rounds to itself.
+  std::vector<uint16_t> back = convertThrough<uint16_t>(DType::F32, DType::BF16, singles);
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!std::isnan(singles[i])) {
+      ASSERT_EQ(back[i], all[i]);
+    }
+}
+
+TEST(HuggingFace, HalfPrecisionWidensExactly) {
+  struct Case {
+    uint16_t bits;
+    double value;
+  };
+  const Case cases[] = {{0x0000, 0.0},        {0x8000, -0.0},      {0x3c00, 1.0},
+                        {0xc000, -2.0},       {0x3555, 0x1.554p-2}, {0x7bff, 65504.0},
+                        {0x0400, 0x1p-14},    {0x0001, 0x1p-24},   {0x83ff, -0x1.ff8p-15},
+                        {0x7c00, INFINITY},   {0xfc00, -INFINITY}};
+  std::string header = R"({"w":{"dtype":"F16","shape":[12],"data_offsets":[0,24]}})", data;
+  for (const Case &each : cases)
+    data.append(reinterpret_cast<const char *>(&each.bits), 2);
+  data += "\x01\x7e"; // a NaN
+  uint64_t length = header.size();
+  TestFolder folder;
+  write(folder / "a", std::string(reinterpret_cast<char *>(&length), 8) + header + data);
+  for (DType dtype : {DType::F32, DType::F64}) {
+    uint64_t width = dtype == DType::F32 ? 4 : 8;
+    Weights target;
+    target.views = {{"w", dtype, {12}, nullptr, 12 * width}};
+    ASSERT_OK(importHuggingFace(folder / "a", target.views, target.store()));
+    std::vector<double> got;
+    if (dtype == DType::F32)
+      for (float value : target.values<float>(0))
+        got.push_back(value);
+    else
+      got = target.values<double>(0);
+    for (size_t i = 0; i < std::size(cases); ++i) {
+      EXPECT_EQ(got[i], cases[i].value) << i;
+      EXPECT_EQ(std::signbit(got[i]), std::signbit(cases[i].value)) << i;
+    }
+    EXPECT_TRUE(std::isnan(got[11]));
+  }
+}
+
+TEST(HuggingFace, NarrowingRoundsOnceToNearestEven) {
+  // bf16 near 1: 0x3f80 is 1, 0x3f81 is 0x1.02p0, 0x3f82 is 0x1.04p0.
+  std::vector<double> doubles = {1.0,       0x1.01p0, 0x1.03p0, 0x1.0100000001p0, 0x1.02ffffffffp0,
+                                 -0x1.0100000001p0, 1e300, -1e300, 1e-300, INFINITY, NAN};
+  std::vector<uint16_t> bf16 = convertThrough<uint16_t>(DType::F64, DType::BF16, doubles);
+  EXPECT_EQ(bf16[0], 0x3f80);
+  EXPECT_EQ(bf16[1], 0x3f80); // a tie, down to even
+  EXPECT_EQ(bf16[2], 0x3f82); // a tie, up to even
+  // By way of a nearest f32 the next three would become ties, and go wrong.
+  EXPECT_EQ(bf16[3], 0x3f81);
+  EXPECT_EQ(bf16[4], 0x3f81);
+  EXPECT_EQ(bf16[5], 0xbf81);
+  EXPECT_EQ(bf16[6], 0x7f80);
+  EXPECT_EQ(bf16[7], 0xff80);
+  EXPECT_EQ(bf16[8], 0x0000);
+  EXPECT_EQ(bf16[9], 0x7f80);
+  EXPECT_EQ(bf16[10] & 0x7fc0, 0x7fc0);
+  std::vector<float> singles = convertThrough<float>(DType::F64, DType::F32, doubles);
+  for (size_t i = 0; i + 1 < doubles.size(); ++i)
+    EXPECT_EQ(singles[i], static_cast<float>(doubles[i]));
+  EXPECT_EQ(convertThrough<double>(DType::F32, DType::F64, std::vector<float>{0.1f})[0],
+            static_cast<double>(0.1f));
+}
