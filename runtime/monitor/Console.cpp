@@ -1,0 +1,114 @@
+#include "runtime/monitor/Console.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace lmc {
+
+std::string formatBytes(uint64_t bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(units); ++unit)
+    value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+std::string formatDuration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e10)
+    return "?";
+  auto total = static_cast<int64_t>(std::llround(seconds));
+  int64_t days = total / 86400, hours = total / 3600 % 24, minutes = total / 60 % 60;
+  if (days > 0)
+    return fmt::format("{}d {:02}:{:02}:{:02}", days, hours, minutes, total % 60);
+  return fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60);
+}
+
+// "12,345"
+static std::string grouped(double value) {
+  if (!std::isfinite(value) || value < 0 || value > 1e15)
+    return "?";
+  std::string digits = fmt::format("{}", std::llround(value));
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+static std::string percent(double fraction) {
+  return std::isfinite(fraction) ? fmt::format("{:.1f}%", 100 * fraction) : "?";
+}
+
+Console::Console(FILE *out, FILE *err, int64_t logInterval, int64_t totalSteps)
+    : out(out), err(err), live(::isatty(::fileno(out)) == 1), logInterval(logInterval),
+      totalSteps(totalSteps) {}
+
+Console::~Console() {
+  if (lineShown) // leave the last state on the screen
+    std::fputc('\n', out);
+  std::fflush(out);
+}
+
+void Console::clearLive() {
+  if (lineShown)
+    std::fputs("\r\x1b[K", out);
+  lineShown = false;
+}
+
+void Console::note(const std::string &line) {
+  clearLive();
+  std::fputs((line + "\n").c_str(), out);
+  std::fflush(out);
+}
+
+void Console::warning(const std::string &line) {
+  clearLive();
+  std::fflush(out);
+  std::fputs(("warning: " + line + "\n").c_str(), err);
+  std::fflush(err);
+}
+
+std::string Console::progressLine(const StepRecord &record) const {
+  std::string line = fmt::format("step {}/{} | loss {:.4f} | lr {:.3e} | grad norm {:.3f} | ",
+                                 record.step, totalSteps, record.loss, record.lr, record.gradNorm);
+  line += fmt::format(
+      "{} tokens/s | MFU {} causal, {} full | mem {} | ETA {}", grouped(smoothedRate),
+      percent(record.mfuCausal), percent(record.mfuFull), formatBytes(record.memoryBytes),
+      formatDuration(smoothedSeconds * static_cast<double>(totalSteps - record.step)));
+  if (record.validationLoss)
+    line += fmt::format(" | validation loss {:.4f}", *record.validationLoss);
+  if (record.skipped)
+    line += " | skipped";
+  return line;
+}
+
+void Console::step(const StepRecord &record) {
+  // The first step warms caches and libraries up: it starts the averages, but
+  // the second one replaces it.
+  double weight = shownSteps < 2 ? 1.0 : 0.1;
+  smoothedSeconds += weight * (record.stepSeconds - smoothedSeconds);
+  smoothedRate += weight * (record.tokensPerSecond - smoothedRate);
+  ++shownSteps;
+
+  std::string line = progressLine(record);
+  if (!live) {
+    if (record.step % logInterval == 0 || shownSteps == 1 || record.step == totalSteps ||
+        record.validationLoss)
+      note(line);
+    return;
+  }
+  if (record.validationLoss)
+    return note(line);
+  clearLive();
+  winsize window{};
+  if (::ioctl(::fileno(out), TIOCGWINSZ, &window) == 0 && window.ws_col > 1 &&
+      line.size() >= window.ws_col)
+    line.resize(window.ws_col - 1u); // a wrapped line could not be cleared
+  std::fputs(line.c_str(), out);
+  std::fflush(out);
+  lineShown = true;
+}
+
+} // namespace lmc

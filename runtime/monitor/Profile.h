@@ -1,0 +1,30 @@
+// Where the time of a run goes, by function of the plan.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace lmc {
+
+class Profile {
+public:
+  // One run of `function` took `seconds`.
+  void add(const std::string &function, double seconds);
+
+  // Writes {"functions": [{"name", "calls", "seconds", "mean_seconds", "min_seconds"}]},
+  // the most expensive first.
+  Result<void> write(const std::string &path) const;
+
+private:
+  struct Entry {
+    uint64_t calls = 0;
+    double seconds = 0;
+    double least = 0;
+  };
+  std::map<std::string, Entry> entries;
+};
+
+} // namespace lmc

@@ -1,0 +1,47 @@
+#include "runtime/train/Evaluator.h"
+
+#include "runtime/train/Inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace lmc {
+
+Evaluator::Evaluator(const PlanFile &plan, Device &device, Functions &functions, Scalars &scalars,
+                     std::unique_ptr<DataSource> source, uint64_t batches)
+    : plan(plan), device(device), functions(functions), scalars(scalars), data(std::move(source)),
+      samples(std::min(batches * plan->batch()->global_batch_size(), data->samplesPerEpoch())) {}
+
+Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequested) {
+  uint64_t rows = plan->batch()->micro_batch_size();
+  uint64_t rowTokens = plan->batch()->sequence_length();
+  std::vector<int32_t> tokens(rows * rowTokens), targets(rows * rowTokens);
+  Evaluation evaluation;
+  double sum = 0;
+  for (uint64_t first = 0; first < samples; first += rows) {
+    if (stopRequested()) {
+      evaluation.complete = false;
+      return evaluation;
+    }
+    uint64_t count = std::min(rows, samples - first);
+    LMC_TRY(data->fill(first, count, tokens.data(), targets.data()));
+    auto padding = static_cast<std::ptrdiff_t>(count * rowTokens);
+    std::fill(tokens.begin() + padding, tokens.end(), 0);
+    std::fill(targets.begin() + padding, targets.end(), kIgnoredTarget);
+    LMC_TRY(copyInputs(plan, device, tokens.data(), targets.data()));
+    LMC_TRY(functions.run("eval"));
+    auto loss = scalars.get("run.eval_loss");
+    LMC_TRY(loss);
+    sum += *loss;
+    evaluation.tokens += static_cast<uint64_t>(
+        std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; }));
+  }
+  if (evaluation.tokens == 0)
+    return Error{"the validation data has no position with a loss"};
+  evaluation.loss = sum / static_cast<double>(evaluation.tokens);
+  return evaluation;
+}
+
+} // namespace lmc

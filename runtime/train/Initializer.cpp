@@ -1,0 +1,180 @@
+#include "runtime/train/Initializer.h"
+
+#include "runtime/support/FloatConvert.h"
+#include "runtime/train/NormalStream.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace lmc {
+
+using plan::DType;
+using plan::InitializerKind;
+
+// Host memory used at a time: 2^22 elements, split among the threads.
+static constexpr uint64_t kChunkElements = uint64_t{1} << 22;
+static constexpr uint64_t kThreadElements = uint64_t{1} << 16;
+
+static Error unsupported(const plan::Variable &variable, const char *what) {
+  return Error{fmt::format("plan: variable '{}': {}", variable.name()->str(), what)};
+}
+
+// Element i is value(i), in T's precision.
+template <typename T, typename Value>
+static void generate(uint64_t begin, uint64_t count, T *out, Value value) {
+  for (uint64_t i = 0; i < count; ++i)
+    out[i] = static_cast<T>(value(begin + i));
+}
+
+template <typename T>
+static Result<void> elementsAs(const plan::Variable &variable, const plan::Slice &slice,
+                               uint64_t seed, uint64_t begin, uint64_t count, T *out) {
+  const plan::Initializer &initializer = *variable.initializer();
+  InitializerKind kind = initializer.kind();
+  switch (kind) {
+  case InitializerKind::Zeros:
+    std::fill_n(out, count, T(0));
+    return {};
+  case InitializerKind::Ones:
+    std::fill_n(out, count, T(1));
+    return {};
+  case InitializerKind::Constant:
+    std::fill_n(out, count, static_cast<T>(initializer.scale()));
+    return {};
+  case InitializerKind::Normal: {
+    std::string_view name = variable.name()->string_view();
+    uint64_t stream = XXH64(name.data(), name.size(), 0);
+    fillNormal(seed, stream, begin, count, initializer.stddev(), out);
+    return {};
+  }
+  case InitializerKind::RopeCos:
+  case InitializerKind::RopeSin: {
+    const auto *frequencies = initializer.values();
+    const auto *shape = slice.shape();
+    if (!frequencies || !shape || shape->size() != 2 || frequencies->size() == 0 ||
+        shape->Get(1) != frequencies->size())
+      return unsupported(variable, "a rope table needs one frequency per column");
+    uint64_t columns = frequencies->size();
+    generate(begin, count, out, [&](uint64_t i) {
+      double angle = static_cast<double>(i / columns) *
+                     frequencies->Get(static_cast<flatbuffers::uoffset_t>(i % columns));
+      return (kind == InitializerKind::RopeCos ? std::cos(angle) : std::sin(angle)) *
+             initializer.scale();
+    });
+    return {};
+  }
+  case InitializerKind::None:
+  case InitializerKind::CopyOf:
+    break;
+  }
+  return unsupported(variable, "its initializer makes no values");
+}
+
+Result<void> initialElements(const plan::Variable &variable, const plan::Slice &slice,
+                             uint64_t seed, uint64_t begin, uint64_t count, void *out) {
+  switch (slice.dtype()) {
+  case DType::F32:
+    return elementsAs(variable, slice, seed, begin, count, static_cast<float *>(out));
+  case DType::F64:
+    return elementsAs(variable, slice, seed, begin, count, static_cast<double *>(out));
+  case DType::BF16: {
+    std::vector<float> wide(count);
+    LMC_TRY(elementsAs(variable, slice, seed, begin, count, wide.data()));
+    convertFloats(DType::F32, wide.data(), DType::BF16, out, count);
+    return {};
+  }
+  default:
+    break;
+  }
+  if (variable.initializer()->kind() != InitializerKind::Zeros)
+    return unsupported(variable, "integers can only start as zeros");
+  std::memset(out, 0, count * byteWidth(slice.dtype()));
+  return {};
+}
+
+static InitializerKind kindOf(const plan::Variable &variable) {
+  return variable.initializer() ? variable.initializer()->kind() : InitializerKind::None;
+}
+
+Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t seed,
+                                 const VariableFilter &filter) {
+  std::vector<char> chunk;
+  for (const plan::Variable *variable : *plan->variables()) {
+    InitializerKind kind = kindOf(*variable);
+    if (kind == InitializerKind::None || kind == InitializerKind::CopyOf || !filter(*variable))
+      continue;
+    const plan::Slice &slice = *plan->slices()->Get(variable->slice());
+    size_t width = byteWidth(slice.dtype());
+    uint64_t elements = slice.bytes() / width;
+    chunk.resize(std::max<size_t>(chunk.size(), std::min(elements, kChunkElements) * width));
+    for (uint64_t begin = 0; begin < elements; begin += kChunkElements) {
+      uint64_t count = std::min(kChunkElements, elements - begin);
+      // The first element tells whether the initializer is sound; then none can fail.
+      LMC_TRY(initialElements(*variable, slice, seed, begin, 1, chunk.data()));
+#pragma omp parallel for schedule(dynamic)
+      for (uint64_t first = 0; first < count; first += kThreadElements)
+        (void)initialElements(*variable, slice, seed, begin + first,
+                              std::min(kThreadElements, count - first),
+                              chunk.data() + first * width);
+      LMC_TRY(device.copyIn(static_cast<int>(variable->slice()), chunk.data(), count * width,
+                            begin * width));
+    }
+  }
+  return {};
+}
+
+// The variable that holds the values a CopyOf starts from, through copies of copies.
+static Result<const plan::Variable *> copyOrigin(const PlanFile &plan,
+                                                 const plan::Variable &variable) {
+  const plan::Variable *origin = &variable;
+  for (size_t hops = 0; kindOf(*origin) == InitializerKind::CopyOf; ++hops) {
+    const auto *source = origin->initializer()->source();
+    int index = source ? plan.findVariable(source->string_view()) : -1;
+    if (index < 0 || hops > plan->variables()->size())
+      return unsupported(variable, "it is a copy of no variable of the plan");
+    origin = plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(index));
+  }
+  return origin;
+}
+
+Result<void> refreshCopies(const PlanFile &plan, Device &device) {
+  std::vector<char> from, to;
+  for (const plan::Variable *variable : *plan->variables()) {
+    if (kindOf(*variable) != InitializerKind::CopyOf)
+      continue;
+    auto origin = copyOrigin(plan, *variable);
+    LMC_TRY(origin);
+    const plan::Slice &source = *plan->slices()->Get((*origin)->slice());
+    const plan::Slice &target = *plan->slices()->Get(variable->slice());
+    size_t sourceWidth = byteWidth(source.dtype()), targetWidth = byteWidth(target.dtype());
+    uint64_t elements = source.bytes() / sourceWidth;
+    if (elements != target.bytes() / targetWidth)
+      return unsupported(*variable, "it is a copy of a variable of another size");
+    from.resize(std::max<size_t>(from.size(), std::min(elements, kChunkElements) * sourceWidth));
+    to.resize(std::max<size_t>(to.size(), std::min(elements, kChunkElements) * targetWidth));
+    for (uint64_t begin = 0; begin < elements; begin += kChunkElements) {
+      uint64_t count = std::min(kChunkElements, elements - begin);
+      LMC_TRY(device.copyOut(static_cast<int>((*origin)->slice()), from.data(), count * sourceWidth,
+                             begin * sourceWidth));
+      bool floats = true;
+#pragma omp parallel for schedule(static) reduction(&& : floats)
+      for (uint64_t first = 0; first < count; first += kThreadElements)
+        floats = convertFloats(source.dtype(), from.data() + first * sourceWidth, target.dtype(),
+                               to.data() + first * targetWidth,
+                               std::min(kThreadElements, count - first)) &&
+                 floats;
+      if (!floats)
+        return unsupported(*variable, "only float variables can be copied");
+      LMC_TRY(device.copyIn(static_cast<int>(variable->slice()), to.data(), count * targetWidth,
+                            begin * targetWidth));
+    }
+  }
+  return {};
+}
+
+} // namespace lmc

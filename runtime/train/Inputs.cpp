@@ -1,0 +1,26 @@
+#include "runtime/train/Inputs.h"
+
+#include <fmt/format.h>
+
+namespace lmc {
+
+static Result<void> copyInput(const PlanFile &plan, Device &device, const char *name,
+                              const int32_t *data) {
+  int variable = plan.findVariable(name);
+  if (variable < 0)
+    return Error{fmt::format("{}: the plan has no variable '{}'", plan.path(), name)};
+  auto index = plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(variable))->slice();
+  const plan::Slice &slice = *plan->slices()->Get(index);
+  uint64_t bytes = plan->batch()->micro_batch_size() * plan->batch()->sequence_length() * 4;
+  if (slice.dtype() != plan::DType::I32 || slice.bytes() != bytes)
+    return Error{fmt::format("{}: variable '{}' is not i32 [mbs * seq]", plan.path(), name)};
+  return device.copyIn(static_cast<int>(index), data, bytes);
+}
+
+Result<void> copyInputs(const PlanFile &plan, Device &device, const int32_t *tokens,
+                        const int32_t *targets) {
+  LMC_TRY(copyInput(plan, device, "batch.tokens", tokens));
+  return copyInput(plan, device, "batch.targets", targets);
+}
+
+} // namespace lmc

@@ -1,0 +1,102 @@
+#include "runtime/train/Run.h"
+
+#include "runtime/train/Dump.h"
+#include "runtime/train/Trainer.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace lmc {
+
+// Validation alone: one JSON object on the output.
+static Result<ExitCode> evaluate(Session &session, const RunOptions &options) {
+  if (session.settings.validationData.empty())
+    return Error{"--eval: no validation data; give --set data.validation=FILE"};
+  if (session.settings.validationIters == 0)
+    return Error{"--eval: monitoring.validation_iters is 0; give --set "
+                 "monitoring.validation_iters=N"};
+  auto evaluator = session.makeEvaluator();
+  if (!evaluator)
+    return evaluator.error();
+  auto evaluation = (*evaluator)->evaluate([] { return false; });
+  LMC_TRY(evaluation);
+  nlohmann::ordered_json json;
+  json["step"] = session.progress.step;
+  json["validation_loss"] = evaluation->loss;
+  json["validation_tokens"] = evaluation->tokens;
+  std::fputs((json.dump() + "\n").c_str(), options.output);
+  std::fflush(options.output);
+  return ExitCode::Success;
+}
+
+static Result<ExitCode> dump(Session &session, const RunOptions &options) {
+  auto data = session.settings.validationData.empty() ? session.openTrainData()
+                                                      : session.openValidationData();
+  if (!data)
+    return data.error();
+  LMC_TRY(dumpLogits(options.dumpLogits, session, **data));
+  return ExitCode::Success;
+}
+
+static Result<ExitCode> train(Session &session, const RunOptions &options, RunDirectory &directory,
+                              Console &console, const StopSignals &stop,
+                              std::unique_ptr<DataSource> data, int64_t totalSteps) {
+  Trainer trainer(session, options, directory, console, stop, std::move(data), totalSteps);
+  LMC_TRY(trainer.prepare());
+  for (const std::string &line : session.facts())
+    console.note(line);
+  if (session.checkpoint && !options.init.empty())
+    console.note(fmt::format("--init={} is not used: the checkpoint goes before it", options.init));
+  if (session.progress.step >= static_cast<uint64_t>(totalSteps))
+    console.note(
+        fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
+  return trainer.train();
+}
+
+Result<ExitCode> run(const RunOptions &options) {
+  // From here on, so that a signal during the set-up leaves nothing half done either.
+  StopSignals stop;
+  auto opened = Session::open(options);
+  if (!opened)
+    return opened.error();
+  Session &session = **opened;
+  bool training = !options.eval && options.dumpLogits.empty();
+  int64_t totalSteps = options.steps.value_or(session.settings.trainIters);
+  Console console(options.output, options.errors, session.settings.logInterval, totalSteps);
+
+  std::unique_ptr<RunDirectory> directory;
+  std::unique_ptr<DataSource> data;
+  if (training) {
+    auto locked = RunDirectory::open(options.out);
+    if (!locked)
+      return locked.error();
+    directory = std::move(*locked);
+  }
+  std::vector<std::string> warnings;
+  auto checkpoint = chooseCheckpoint(options.resume, options.out, &warnings);
+  for (const std::string &warning : warnings)
+    console.warning(warning);
+  LMC_TRY(checkpoint);
+  LMC_TRY(session.chooseStart(*checkpoint));
+  if (training) {
+    LMC_TRY(checkNothingLater(options.out, session.progress.step));
+    // A mistake in the paths should not wait for the weights.
+    auto source = session.openTrainData();
+    if (!source)
+      return source.error();
+    data = std::move(*source);
+    LMC_TRY(directory->rememberPlan(*session.plan, options.overrides));
+  }
+  LMC_TRY(session.start(options));
+
+  Result<ExitCode> result =
+      options.eval ? evaluate(session, options)
+      : !options.dumpLogits.empty()
+          ? dump(session, options)
+          : train(session, options, *directory, console, stop, std::move(data), totalSteps);
+  if (!options.profile.empty())
+    LMC_TRY(session.profile.write(options.profile));
+  return result;
+}
+
+} // namespace lmc

@@ -1,0 +1,144 @@
+#include "runtime/train/RunDirectory.h"
+
+#include "runtime/checkpoint/HuggingFace.h"
+#include "runtime/support/File.h"
+#include "runtime/train/DeviceTensors.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace lmc {
+
+using plan::VariableKind;
+
+// The state that a checkpoint holds, a file each.
+static constexpr std::array<std::pair<const char *, VariableKind>, 3> kStateFiles = {{
+    {"model.safetensors", VariableKind::Parameter},
+    {"moment1.safetensors", VariableKind::Moment1},
+    {"moment2.safetensors", VariableKind::Moment2},
+}};
+
+Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path) {
+  LMC_TRY(makeFolders(path));
+  std::string lock = path + "/run.lock";
+  int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return systemError("create", lock, errno);
+  std::unique_ptr<RunDirectory> directory(new RunDirectory(path, fd));
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK)
+      return systemError("lock", lock, errno);
+    std::array<char, 32> holder{};
+    ssize_t count = ::pread(fd, holder.data(), holder.size() - 1, 0);
+    return Error{
+        fmt::format("{}: another run{} is writing here; give this one its own --out", path,
+                    count > 0 ? fmt::format(" (process {})", std::atol(holder.data())) : "")};
+  }
+  // For the message above only: a full disk costs no more than that.
+  std::string pid = fmt::format("{}\n", ::getpid());
+  (void)!::ftruncate(fd, 0);
+  (void)!::pwrite(fd, pid.data(), pid.size(), 0);
+  return directory;
+}
+
+// The lock's file stays: removing it would let two runs lock two files of one name.
+RunDirectory::~RunDirectory() { ::close(fd); }
+
+Result<void> RunDirectory::rememberPlan(const PlanFile &plan,
+                                        const std::vector<std::string> &overrides) const {
+  nlohmann::ordered_json json;
+  json["plan"] = plan.path();
+  json["fingerprint"] = plan->fingerprint()->str();
+  json["compiler_version"] = plan->compiler_version()->str();
+  json["set"] = overrides;
+  std::string path = folder + "/plan.json", partial = path + ".partial";
+  LMC_TRY(writeTextFile(partial, json.dump(2) + "\n"));
+  if (std::rename(partial.c_str(), path.c_str()) != 0)
+    return systemError("rename", partial, errno);
+  return {};
+}
+
+Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
+                                                    const std::string &runDirectory,
+                                                    std::vector<std::string> *warnings) {
+  if (resume == "none")
+    return std::optional<std::string>{};
+  if (resume == "auto") {
+    if (runDirectory.empty() || !exists(runDirectory))
+      return std::optional<std::string>{};
+    return findLatestCheckpoint(runDirectory, warnings);
+  }
+  if (exists(resume + "/state.json"))
+    return std::optional<std::string>{resume};
+  if (exists(resume + "/checkpoints")) {
+    auto latest = findLatestCheckpoint(resume, warnings);
+    if (!latest || *latest)
+      return latest;
+  }
+  return Error{fmt::format("--resume={}: no checkpoint there (a folder with state.json, or a run "
+                           "with checkpoints/)",
+                           resume)};
+}
+
+Result<void> checkNothingLater(const std::string &runDirectory, uint64_t step) {
+  std::vector<std::string> ignored;
+  auto latest = findLatestCheckpoint(runDirectory, &ignored);
+  LMC_TRY(latest);
+  if (!*latest)
+    return {};
+  auto state = readCheckpointState(**latest, /*verifyChecksums=*/false);
+  LMC_TRY(state);
+  if (state->step <= step)
+    return {};
+  return Error{fmt::format("{}: holds a checkpoint of step {}, later than step {} where this run "
+                           "would start; give it another --out, or go on with --resume=auto",
+                           runDirectory, state->step, step)};
+}
+
+Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
+                     const CheckpointState &state, int keep) {
+  std::vector<CheckpointFile> files;
+  for (auto [name, kind] : kStateFiles) {
+    DeviceTensors tensors = tensorsOfKind(plan, device, kind);
+    files.push_back({name, std::move(tensors.tensors), std::move(tensors.fetch)});
+  }
+  return saveCheckpoint(runDirectory, state, files, keep);
+}
+
+Result<CheckpointState> readRunState(const std::string &checkpoint, const PlanFile &plan) {
+  auto state = readCheckpointState(checkpoint, /*verifyChecksums=*/true);
+  LMC_TRY(state);
+  if (state->fingerprint != plan->fingerprint()->str())
+    return Error{fmt::format("{}: checkpoint of another model (fingerprint {}) than {} "
+                             "(fingerprint {}); give --out another folder, or the plan it was "
+                             "made with",
+                             checkpoint, state->fingerprint, plan.path(),
+                             plan->fingerprint()->str())};
+  return state;
+}
+
+Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device) {
+  for (auto [name, kind] : kStateFiles) {
+    DeviceTensors tensors = tensorsOfKind(plan, device, kind);
+    LMC_TRY(readCheckpointFile(checkpoint, name, tensors.tensors, tensors.store));
+  }
+  return {};
+}
+
+Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device) {
+  const auto *config = plan->model()->huggingface_config();
+  if (!config)
+    return Error{fmt::format("{}: the plan has no config.json to export", plan.path())};
+  DeviceTensors tensors = tensorsOfKind(plan, device, VariableKind::Parameter);
+  return exportHuggingFace(directory, config->str(), tensors.tensors, tensors.fetch);
+}
+
+} // namespace lmc

@@ -1,0 +1,173 @@
+#include "runtime/train/Session.h"
+
+#include "runtime/checkpoint/HuggingFace.h"
+#include "runtime/monitor/Console.h"
+#include "runtime/train/DeviceTensors.h"
+#include "runtime/train/Initializer.h"
+#include "runtime/train/RunDirectory.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+namespace lmc {
+
+using plan::VariableKind;
+
+// Bytes of all arenas, as planned.
+static uint64_t plannedBytes(const PlanFile &plan) {
+  uint64_t bytes = 0;
+  for (const plan::Arena *arena : *plan->arenas())
+    bytes += arena->bytes();
+  return bytes;
+}
+
+Result<std::unique_ptr<Session>> Session::open(const RunOptions &options) {
+  auto session = std::make_unique<Session>();
+  auto file = PlanFile::open(options.plan);
+  if (!file)
+    return file.error();
+  session->plan = std::move(*file);
+  const PlanFile &plan = *session->plan;
+  auto table = SettingTable::fromPlan(*plan, options.overrides);
+  LMC_TRY(table);
+  auto settings = TrainSettings::read(*table);
+  LMC_TRY(settings);
+  session->settings = std::move(*settings);
+
+  const plan::BatchInfo &batch = *plan->batch();
+  if (batch.ranks() != 1)
+    return Error{
+        fmt::format("{}: compiled for {} ranks; this lmc-run trains on one device, compile "
+                    "with --nodes=1 --devices-per-node=1",
+                    plan.path(), batch.ranks())};
+  if (batch.sequence_length() == 0 || batch.micro_batch_size() == 0 ||
+      batch.gradient_accumulation_steps() == 0 ||
+      batch.micro_batch_size() * batch.gradient_accumulation_steps() != batch.global_batch_size())
+    return Error{fmt::format("{}: MBS {} x GAS {} is not GBS {}", plan.path(),
+                             batch.micro_batch_size(), batch.gradient_accumulation_steps(),
+                             batch.global_batch_size())};
+  session->progress.fingerprint = plan->fingerprint()->str();
+  return session;
+}
+
+Result<std::unique_ptr<DataSource>>
+Session::openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const {
+  DataOptions data;
+  data.paths = paths;
+  if ((*plan)->config_directory())
+    data.baseDirectory = (*plan)->config_directory()->str();
+  data.key = key;
+  data.sequenceLength = (*plan)->batch()->sequence_length();
+  data.vocabSize = static_cast<uint32_t>((*plan)->model()->vocab_size());
+  data.seed = settings.seed;
+  data.shuffle = shuffle;
+  return DataSource::open(data);
+}
+
+Result<std::unique_ptr<DataSource>> Session::openTrainData() const {
+  return openData("data.train", settings.trainData, /*shuffle=*/true);
+}
+
+Result<std::unique_ptr<DataSource>> Session::openValidationData() const {
+  return openData("data.validation", settings.validationData, /*shuffle=*/false);
+}
+
+Result<void> Session::chooseStart(const std::optional<std::string> &from) {
+  checkpoint = from;
+  if (!from)
+    return {};
+  auto state = readRunState(*from, *plan);
+  LMC_TRY(state);
+  progress = std::move(*state);
+  return {};
+}
+
+Result<void> Session::setState(const std::string &init) {
+  bool loaded = checkpoint.has_value();
+  // What a file brings need not be drawn first.
+  auto filter = [&](const plan::Variable &variable) {
+    switch (variable.kind()) {
+    case VariableKind::Parameter:
+      return !loaded && init.empty();
+    case VariableKind::Moment1:
+    case VariableKind::Moment2:
+      return !loaded;
+    default:
+      return true;
+    }
+  };
+  LMC_TRY(initializeVariables(*plan, *device, settings.seed, filter));
+  if (loaded) {
+    LMC_TRY(loadRun(*checkpoint, *plan, *device));
+  } else if (!init.empty()) {
+    DeviceTensors tensors = tensorsOfKind(*plan, *device, VariableKind::Parameter);
+    LMC_TRY(importHuggingFace(init, tensors.tensors, tensors.store));
+  }
+  return refreshCopies(*plan, *device);
+}
+
+Result<void> Session::start(const RunOptions &options) {
+  if (options.threads > 0)
+    omp_set_num_threads(options.threads);
+  auto opened = openDevice(*plan, options.threads);
+  if (!opened)
+    return opened.error();
+  device = std::move(*opened);
+  LMC_TRY(device->load(*plan));
+  uint64_t planned = plannedBytes(*plan), allocated = device->allocatedBytes();
+  if (allocated != planned)
+    return Error{fmt::format("{}: the device holds {} bytes where the plan says {}", plan->path(),
+                             allocated, planned),
+                 ExitCode::Failure};
+  deviceInfo = device->info((*plan)->compute_dtype());
+  if (settings.peakTflops > 0) {
+    deviceInfo.peakFlops = settings.peakTflops * 1e12;
+    deviceInfo.peakSource = "target.peak_tflops";
+  }
+  auto recorded = Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile);
+  if (!recorded)
+    return recorded.error();
+  functions = std::move(*recorded);
+  scalars = std::make_unique<Scalars>(*plan, *device);
+  return setState(options.init);
+}
+
+Result<std::unique_ptr<Evaluator>> Session::makeEvaluator() {
+  if (settings.validationData.empty() || settings.validationIters == 0)
+    return std::unique_ptr<Evaluator>();
+  if (!functions->has("eval"))
+    return Error{fmt::format("{}: the plan has no function 'eval'", plan->path())};
+  auto data = openValidationData();
+  if (!data)
+    return data.error();
+  return std::make_unique<Evaluator>(*plan, *device, *functions, *scalars, std::move(*data),
+                                     static_cast<uint64_t>(settings.validationIters));
+}
+
+std::vector<std::string> Session::facts() const {
+  const plan::Plan &root = **plan;
+  const plan::BatchInfo &batch = *root.batch();
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format("{}: {}, {} parameters, {} for {}", plan->path(),
+                              root.model()->architecture()->str(), root.model()->parameters(),
+                              plan::EnumNameDType(root.compute_dtype()), root.target()->str()));
+  lines.push_back(fmt::format("batch: GBS {} = MBS {} x GAS {} x {} rank(s), {} tokens each",
+                              batch.global_batch_size(), batch.micro_batch_size(),
+                              batch.gradient_accumulation_steps(), batch.ranks(),
+                              batch.sequence_length()));
+  lines.push_back(deviceInfo.peakFlops > 0
+                      ? fmt::format("device: {}; MFU counts from a peak of {:.3f} TFLOP/s ({})",
+                                    deviceInfo.name, deviceInfo.peakFlops / 1e12,
+                                    deviceInfo.peakSource)
+                      : fmt::format("device: {}; its peak is not known, so there is no MFU (set "
+                                    "target.peak_tflops)",
+                                    deviceInfo.name));
+  lines.push_back(fmt::format("memory: {} allocated in {} arena(s), {} planned",
+                              formatBytes(device->allocatedBytes()), root.arenas()->size(),
+                              formatBytes(plannedBytes(*plan))));
+  if (checkpoint)
+    lines.push_back(fmt::format("resumed at step {} from {}", progress.step, *checkpoint));
+  return lines;
+}
+
+} // namespace lmc

@@ -1,0 +1,289 @@
+#include "runtime/train/Settings.h"
+
+#include "runtime/support/Nearest.h"
+
+#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace lmc {
+
+using plan::SettingType;
+
+static const char *typeName(SettingType type) {
+  switch (type) {
+  case SettingType::Integer:
+    return "an integer";
+  case SettingType::Float:
+    return "a number";
+  case SettingType::Boolean:
+    return "true or false";
+  case SettingType::String:
+    return "a string";
+  case SettingType::StringList:
+    return "a string or a list of strings";
+  }
+  return "a value";
+}
+
+template <typename T> static bool parseWhole(const std::string &text, T &value) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// A value as typed by the user: canonical text, or the elements of a list.
+struct ParsedValue {
+  std::string value;
+  std::vector<std::string> values;
+  double number = 0;
+};
+
+// Reads `text` as a TOML value, and as a bare word where it is none. Returns
+// false when the value is not of `type`.
+static bool parseValue(const std::string &text, SettingType type, ParsedValue &parsed) {
+  toml::parse_result document = toml::parse("v = " + text);
+  const toml::node *node = document ? document.table().get("v") : nullptr;
+  // "1\nw = 2" would smuggle in a second key.
+  if (document && document.table().size() != 1)
+    node = nullptr;
+  switch (type) {
+  case SettingType::Integer:
+    if (!node || !node->is_integer())
+      return false;
+    parsed.value = fmt::format("{}", node->as_integer()->get());
+    parsed.number = static_cast<double>(node->as_integer()->get());
+    return true;
+  case SettingType::Float:
+    if (!node || !node->is_number())
+      return false;
+    parsed.number = *node->value<double>();
+    parsed.value = fmt::format("{}", parsed.number);
+    return std::isfinite(parsed.number);
+  case SettingType::Boolean:
+    if (!node || !node->is_boolean())
+      return false;
+    parsed.value = node->as_boolean()->get() ? "true" : "false";
+    return true;
+  case SettingType::String:
+    if (node && !node->is_string())
+      return false;
+    parsed.value = node ? node->as_string()->get() : text;
+    return true;
+  case SettingType::StringList:
+    if (node && node->is_array()) {
+      for (const toml::node &element : *node->as_array()) {
+        if (!element.is_string())
+          return false;
+        parsed.values.push_back(element.as_string()->get());
+      }
+      return true;
+    }
+    if (node && !node->is_string())
+      return false;
+    parsed.values = {node ? node->as_string()->get() : text};
+    return true;
+  }
+  return false;
+}
+
+Result<void> SettingTable::apply(const plan::Plan &plan, const std::string &override) {
+  size_t equals = override.find('=');
+  if (equals == std::string::npos)
+    return Error{fmt::format("--set {}: expected section.key=value", override)};
+  std::string key = override.substr(0, equals), text = override.substr(equals + 1);
+
+  const auto &settings = *plan.settings();
+  auto found = std::find_if(settings.begin(), settings.end(),
+                            [&](const plan::Setting *s) { return s->key()->str() == key; });
+  if (found == settings.end()) {
+    std::vector<std::string> keys;
+    for (const plan::Setting *setting : settings)
+      if (setting->run_time())
+        keys.push_back(setting->key()->str());
+    std::string nearest = nearestName(key, keys);
+    return Error{fmt::format("--set {}: unknown key '{}'{}", override, key,
+                             nearest.empty() ? "; the plan has no such setting"
+                                             : fmt::format("; did you mean '{}'?", nearest))};
+  }
+  if (!found->run_time())
+    return Error{fmt::format("--set {}: '{}' is fixed in the plan; change the TOML and compile "
+                             "again",
+                             override, key)};
+
+  ParsedValue parsed;
+  if (!parseValue(text, found->type(), parsed))
+    return Error{fmt::format("--set {}: '{}' takes {}", override, key, typeName(found->type()))};
+
+  bool numeric = found->type() == SettingType::Integer || found->type() == SettingType::Float;
+  // A table row without bounds has minimum = maximum = 0.
+  bool bounded = found->minimum() < found->maximum();
+  if (numeric && bounded &&
+      !(parsed.number >= found->minimum() && parsed.number <= found->maximum()))
+    return Error{fmt::format("--set {}: '{}' must be between {} and {}", override, key,
+                             found->minimum(), found->maximum())};
+  if (found->type() == SettingType::String && found->choices() && found->choices()->size() > 0) {
+    std::vector<std::string> choices;
+    for (const auto *choice : *found->choices())
+      choices.push_back(choice->str());
+    if (std::find(choices.begin(), choices.end(), parsed.value) == choices.end()) {
+      std::string nearest = nearestName(parsed.value, choices);
+      return Error{
+          fmt::format("--set {}: '{}' is one of {}{}", override, key, fmt::join(choices, ", "),
+                      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest))};
+    }
+  }
+
+  Entry &entry = entries[static_cast<size_t>(found - settings.begin())];
+  entry.value = parsed.value;
+  entry.values = parsed.values;
+  return {};
+}
+
+Result<SettingTable> SettingTable::fromPlan(const plan::Plan &plan,
+                                            const std::vector<std::string> &overrides) {
+  SettingTable table;
+  for (const plan::Setting *setting : *plan.settings()) {
+    Entry entry{setting->key()->str(), setting->type(), "", {}};
+    if (setting->value())
+      entry.value = setting->value()->str();
+    if (setting->values())
+      for (const auto *value : *setting->values())
+        entry.values.push_back(value->str());
+    table.entries.push_back(std::move(entry));
+  }
+  for (const std::string &override : overrides)
+    LMC_TRY(table.apply(plan, override));
+  return table;
+}
+
+Result<const SettingTable::Entry *> SettingTable::find(std::string_view key,
+                                                       SettingType type) const {
+  for (const Entry &entry : entries)
+    if (entry.key == key && entry.type == type)
+      return &entry;
+  return Error{fmt::format("the plan has no setting '{}' that is {}; compile it again with the lmc "
+                           "of this release",
+                           key, typeName(type))};
+}
+
+Result<int64_t> SettingTable::integer(std::string_view key) const {
+  auto entry = find(key, SettingType::Integer);
+  LMC_TRY(entry);
+  int64_t value = 0;
+  if (!parseWhole((*entry)->value, value))
+    return Error{fmt::format("plan: setting '{}' is '{}', not an integer", key, (*entry)->value)};
+  return value;
+}
+
+Result<double> SettingTable::number(std::string_view key) const {
+  auto entry = find(key, SettingType::Float);
+  LMC_TRY(entry);
+  double value = 0;
+  if (!parseWhole((*entry)->value, value) || !std::isfinite(value))
+    return Error{fmt::format("plan: setting '{}' is '{}', not a number", key, (*entry)->value)};
+  return value;
+}
+
+Result<std::string> SettingTable::text(std::string_view key) const {
+  auto entry = find(key, SettingType::String);
+  LMC_TRY(entry);
+  return (*entry)->value;
+}
+
+Result<std::vector<std::string>> SettingTable::list(std::string_view key) const {
+  auto entry = find(key, SettingType::StringList);
+  LMC_TRY(entry);
+  return (*entry)->values;
+}
+
+static Result<LrStyle> lrStyle(const std::string &name) {
+  if (name == "constant")
+    return LrStyle::Constant;
+  if (name == "linear")
+    return LrStyle::Linear;
+  if (name == "cosine")
+    return LrStyle::Cosine;
+  if (name == "wsd")
+    return LrStyle::Wsd;
+  return Error{
+      fmt::format("lr_schedule.style '{}' is none of constant, linear, cosine, wsd", name)};
+}
+
+Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
+  TrainSettings settings;
+  // Counts and intervals are never negative; a hostile plan could say so.
+  auto count = [&](std::string_view key, int64_t &value) -> Result<void> {
+    auto read = table.integer(key);
+    LMC_TRY(read);
+    if (*read < 0)
+      return Error{fmt::format("plan: setting '{}' is {}, below 0", key, *read)};
+    value = *read;
+    return {};
+  };
+  auto number = [&](std::string_view key, double &value) -> Result<void> {
+    auto read = table.number(key);
+    LMC_TRY(read);
+    value = *read;
+    return {};
+  };
+  auto list = [&](std::string_view key, std::vector<std::string> &value) -> Result<void> {
+    auto read = table.list(key);
+    LMC_TRY(read);
+    value = *read;
+    return {};
+  };
+
+  int64_t seed = 0;
+  LMC_TRY(count("training.seed", seed));
+  settings.seed = static_cast<uint64_t>(seed);
+  LMC_TRY(count("training.train_iters", settings.trainIters));
+
+  LMC_TRY(number("optimizer.beta1", settings.beta1));
+  LMC_TRY(number("optimizer.beta2", settings.beta2));
+  LMC_TRY(number("optimizer.eps", settings.eps));
+  LMC_TRY(number("optimizer.weight_decay", settings.weightDecay));
+  LMC_TRY(number("optimizer.clip_grad", settings.clipGrad));
+
+  auto styleName = table.text("lr_schedule.style");
+  LMC_TRY(styleName);
+  auto style = lrStyle(*styleName);
+  LMC_TRY(style);
+  settings.lr.style = *style;
+  LMC_TRY(number("lr_schedule.lr", settings.lr.lr));
+  LMC_TRY(number("lr_schedule.min_lr", settings.lr.minLr));
+  LMC_TRY(count("lr_schedule.warmup_iters", settings.lr.warmupIters));
+  LMC_TRY(count("lr_schedule.decay_iters", settings.lr.decayIters));
+  LMC_TRY(number("lr_schedule.wsd_decay_fraction", settings.lr.wsdDecayFraction));
+  if (settings.lr.decayIters == 0)
+    settings.lr.decayIters = settings.trainIters;
+
+  // The compiler checked this; `--set` of one of the two may break it.
+  if (settings.lr.style != LrStyle::Constant && settings.lr.minLr > settings.lr.lr)
+    return Error{fmt::format("lr_schedule.min_lr ({}) is above lr_schedule.lr ({}); set both",
+                             settings.lr.minLr, settings.lr.lr)};
+
+  LMC_TRY(list("data.train", settings.trainData));
+  LMC_TRY(list("data.validation", settings.validationData));
+  LMC_TRY(count("data.num_workers", settings.numWorkers));
+
+  LMC_TRY(count("checkpoint.interval", settings.checkpointInterval));
+  LMC_TRY(count("checkpoint.keep", settings.checkpointKeep));
+  LMC_TRY(count("checkpoint.export_interval", settings.exportInterval));
+
+  LMC_TRY(count("monitoring.log_interval", settings.logInterval));
+  LMC_TRY(count("monitoring.validation_interval", settings.validationInterval));
+  LMC_TRY(count("monitoring.validation_iters", settings.validationIters));
+  settings.logInterval = std::max<int64_t>(settings.logInterval, 1);
+
+  LMC_TRY(number("target.peak_tflops", settings.peakTflops));
+  return settings;
+}
+
+} // namespace lmc

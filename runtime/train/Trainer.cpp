@@ -1,0 +1,253 @@
+#include "runtime/train/Trainer.h"
+
+#include "runtime/train/Dump.h"
+#include "runtime/train/Inputs.h"
+#include "runtime/train/LrSchedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace lmc {
+
+static constexpr int64_t kMaxNonFiniteSteps = 10; // in a row
+
+Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
+                 Console &console, const StopSignals &stop, std::unique_ptr<DataSource> data,
+                 int64_t totalSteps)
+    : session(session), options(options), directory(directory), console(console), stop(stop),
+      totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
+      data(std::move(data)), savedStep(session.progress.step) {}
+
+Result<void> Trainer::prepare() {
+  auto made = session.makeEvaluator();
+  if (!made)
+    return made.error();
+  evaluator = std::move(*made);
+  auto writer = MetricsWriter::open(directory.path() + "/metrics.jsonl",
+                                    static_cast<int64_t>(session.progress.step));
+  if (!writer)
+    return writer.error();
+  metrics.emplace(std::move(*writer));
+  return {};
+}
+
+// Micro-steps write batch.tokens in place: copyIn is ordered after what was
+// submitted before, so the device has read the last micro-batch by then.
+Result<void> Trainer::microSteps(const BatchLoader::Batch &batch, int64_t number) {
+  const plan::BatchInfo &info = *(*session.plan)->batch();
+  uint64_t accumulation = info.gradient_accumulation_steps();
+  uint64_t elements = info.micro_batch_size() * info.sequence_length();
+  if (batch.validTargets == 0)
+    console.warning(fmt::format("step {}: no position of this batch has a loss", number));
+  LMC_TRY(session.scalars->set(
+      "run.loss_scale",
+      batch.validTargets == 0 ? 0.0 : 1.0 / static_cast<double>(batch.validTargets)));
+  for (uint64_t micro = 0; micro < accumulation; ++micro) {
+    LMC_TRY(copyInputs(*session.plan, *session.device, batch.tokens.data() + micro * elements,
+                       batch.targets.data() + micro * elements));
+    const char *function = micro == 0                  ? "micro_first"
+                           : micro + 1 == accumulation ? "micro_last"
+                                                       : "micro";
+    LMC_TRY(session.functions->run(function));
+  }
+  return {};
+}
+
+Result<void> Trainer::optimizerStep(int64_t number, double lr) {
+  const TrainSettings &settings = session.settings;
+  auto steps = static_cast<double>(number);
+  const std::pair<const char *, double> values[] = {
+      {"run.lr", lr},
+      {"run.beta1", settings.beta1},
+      {"run.beta2", settings.beta2},
+      {"run.eps", settings.eps},
+      {"run.weight_decay", settings.weightDecay},
+      {"run.bias_correction1", 1.0 - std::pow(settings.beta1, steps)},
+      {"run.bias_correction2", 1.0 - std::pow(settings.beta2, steps)},
+      {"run.clip_grad", settings.clipGrad},
+  };
+  for (auto [name, value] : values)
+    LMC_TRY(session.scalars->set(name, value));
+  return session.functions->run("optimizer");
+}
+
+Result<StepRecord> Trainer::readStep(int64_t number, double lr) {
+  Scalars &scalars = *session.scalars;
+  auto loss = scalars.get("run.loss"), gradNorm = scalars.get("run.grad_norm"),
+       paramNorm = scalars.get("run.param_norm"), updateNorm = scalars.get("run.update_norm");
+  for (const auto *read : {&loss, &gradNorm, &paramNorm, &updateNorm})
+    LMC_TRY(*read);
+  StepRecord record;
+  record.step = number;
+  record.loss = *loss;
+  record.lr = lr;
+  record.gradNorm = *gradNorm;
+  record.skipped = !std::isfinite(*gradNorm);
+  record.updateRatio = record.skipped || *paramNorm == 0 ? 0 : *updateNorm / *paramNorm;
+  record.memoryBytes = session.device->allocatedBytes();
+  return record;
+}
+
+Result<StepRecord> Trainer::step(int64_t number) {
+  auto start = std::chrono::steady_clock::now();
+  auto batch = batches->next();
+  if (!batch)
+    return batch.error();
+  LMC_TRY(microSteps(*batch, number));
+  if (!options.dumpGradients.empty() && !gradientsDumped) {
+    LMC_TRY(dumpGradients(options.dumpGradients, *session.plan, *session.device));
+    gradientsDumped = true;
+  }
+  double lr = learningRate(session.settings.lr, number);
+  LMC_TRY(optimizerStep(number, lr));
+  auto record = readStep(number, lr);
+  LMC_TRY(record);
+  record->stepSeconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  const plan::Plan &plan = **session.plan;
+  uint64_t stepTokens = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
+  session.progress.step = static_cast<uint64_t>(number);
+  session.progress.samples += plan.batch()->global_batch_size();
+  session.progress.tokens += stepTokens;
+  record->tokens = session.progress.tokens;
+  record->tokensPerSecond = static_cast<double>(stepTokens) / record->stepSeconds;
+  // Without a known peak both are not finite: null in the metrics, "?" on the console.
+  double peak = session.deviceInfo.peakFlops > 0
+                    ? session.deviceInfo.peakFlops * static_cast<double>(plan.batch()->ranks())
+                    : std::nan("");
+  record->mfuCausal = record->tokensPerSecond * plan.model()->flops_per_token_causal() / peak;
+  record->mfuFull = record->tokensPerSecond * plan.model()->flops_per_token_full() / peak;
+  return record;
+}
+
+Result<void> Trainer::watchForNonFinite(const StepRecord &record) {
+  if (std::isfinite(record.loss) && std::isfinite(record.gradNorm)) {
+    nonFiniteSteps = 0;
+    return {};
+  }
+  ++nonFiniteSteps;
+  console.warning(fmt::format("step {}: loss {}, gradient norm {}: {} ({} such step(s) in a row)",
+                              record.step, record.loss, record.gradNorm,
+                              record.skipped ? "the step is skipped, all weights stay as they were"
+                                             : "the loss is not finite, though the gradient is",
+                              nonFiniteSteps));
+  if (nonFiniteSteps < kMaxNonFiniteSteps)
+    return {};
+  return Error{fmt::format("step {}: loss or gradient norm not finite in {} steps in a row, from "
+                           "step {} on; lower lr_schedule.lr, or resume from a checkpoint before "
+                           "it",
+                           record.step, nonFiniteSteps, record.step - nonFiniteSteps + 1),
+               ExitCode::Failure};
+}
+
+Result<void> Trainer::validate(StepRecord &record) {
+  if (!evaluator)
+    return {};
+  int64_t interval = session.settings.validationInterval;
+  bool last = session.progress.step == totalSteps;
+  if (!last && (interval == 0 || record.step % interval != 0))
+    return {};
+  auto evaluation = evaluator->evaluate([&] { return stop.requested(); });
+  LMC_TRY(evaluation);
+  if (evaluation->complete) {
+    record.validationLoss = evaluation->loss;
+    session.progress.extra["validation_loss"] = fmt::format("{}", evaluation->loss);
+  }
+  return {};
+}
+
+void Trainer::report(const StepRecord &record) {
+  console.step(record);
+  auto written = metrics->write(record);
+  if (!written && !metricsHeldBack)
+    console.warning(fmt::format("{}; the run goes on, and metrics are kept in memory until they "
+                                "can be written",
+                                written.error().message));
+  metricsHeldBack = !written;
+}
+
+void Trainer::save() {
+  saveError.reset();
+  auto saved = saveRun(directory.path(), *session.plan, *session.device, session.progress,
+                       static_cast<int>(session.settings.checkpointKeep));
+  if (saved) {
+    savedStep = session.progress.step;
+    return;
+  }
+  saveError = saved.error();
+  console.warning(fmt::format("checkpoint of step {} not saved: {}; the run goes on, and earlier "
+                              "checkpoints are whole",
+                              session.progress.step, saveError->message));
+}
+
+void Trainer::exportTo(const std::string &folder) {
+  auto exported = exportRun(folder, *session.plan, *session.device);
+  exportError = exported ? std::nullopt : std::optional<Error>(exported.error());
+  if (exportError)
+    console.warning(fmt::format("export of step {} not written: {}", session.progress.step,
+                                exportError->message));
+}
+
+// Whether a thing done every `interval` steps is due after `step`; 0 is never.
+static bool isDue(uint64_t step, int64_t interval) {
+  return interval > 0 && step % static_cast<uint64_t>(interval) == 0;
+}
+
+Result<ExitCode> Trainer::train() {
+  uint64_t &done = session.progress.step;
+  const TrainSettings &settings = session.settings;
+  batches = std::make_unique<StepBatches>(
+      *data, (*session.plan)->batch()->global_batch_size(), session.progress.samples,
+      static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));
+
+  while (done < totalSteps && !stop.requested()) {
+    auto record = step(static_cast<int64_t>(done) + 1);
+    if (!record) {
+      // A bad token file must not cost the steps before it; the weights are still
+      // those of the last whole step. A failed device has nothing left to save.
+      if (record.error().code == ExitCode::UserError && done > savedStep)
+        save();
+      return record.error();
+    }
+    auto sound = watchForNonFinite(*record);
+    if (!sound) {
+      report(*record);
+      return sound.error();
+    }
+    LMC_TRY(validate(*record));
+    report(*record);
+    if (done < totalSteps && isDue(done, settings.checkpointInterval))
+      save();
+    if (isDue(done, settings.exportInterval))
+      exportTo(fmt::format("{}/exports/{}", directory.path(), done));
+  }
+  return finish(/*interrupted=*/done < totalSteps);
+}
+
+Result<ExitCode> Trainer::finish(bool interrupted) {
+  uint64_t done = session.progress.step;
+  if (done > firstStep && savedStep != done)
+    save();
+  if (!interrupted && !options.exportDirectory.empty())
+    exportTo(options.exportDirectory);
+  if (metricsHeldBack)
+    console.warning("metrics.jsonl lacks the last steps: they could not be written");
+  // A warning told of these already; the end of the run must say that it failed.
+  if (saveError)
+    return Error{fmt::format("{}: the last checkpoint, of step {}, could not be saved: {}",
+                             directory.path(), done, saveError->message),
+                 ExitCode::Failure};
+  if (exportError && !interrupted)
+    return Error{exportError->message, ExitCode::Failure};
+  if (interrupted) {
+    console.note(fmt::format("stopped by a signal after step {}; start again to go on", done));
+    return ExitCode::Interrupted;
+  }
+  return ExitCode::Success;
+}
+
+} // namespace lmc
