@@ -23,10 +23,10 @@ def programs() -> Programs:
 def compiled(programs, tmp_path_factory):
     """compiled(job) -> its plan; a job is compiled once however many tests run it. The plan's
     folder holds job.toml, train.bin and job.plan, and no test writes there."""
-    plans: dict[str, Path] = {}
+    plans: dict[tuple[str, int], Path] = {}
 
     def compile_job(job: Job) -> Path:
-        key = job.toml()
+        key = (job.toml(), job.epoch_steps)
         if key not in plans:
             folder = tmp_path_factory.mktemp("job")
             toml = job.write(folder)

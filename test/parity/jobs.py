@@ -19,8 +19,8 @@ def toml_value(value: Any) -> str:
 
 @dataclass
 class Job:
-    """One TOML file. The token file beside it holds exactly one step's windows, so every step is
-    trained on all of them, in whatever order the sampler draws."""
+    """One TOML file. Unless `epoch_steps` says more, the token file beside it holds exactly one
+    step's windows, so every step is trained on all of them, in whatever order the sampler draws."""
 
     model: Model = field(default_factory=Model)
     optimizer: Optimizer = field(default_factory=Optimizer)
@@ -30,6 +30,7 @@ class Job:
     train_iters: int = 10
     compute_dtype: str = "f32"
     seed: int = 1234
+    epoch_steps: int = 1  # steps until a token comes again
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # section -> keys
 
     def sections(self) -> dict[str, dict[str, Any]]:
@@ -60,12 +61,13 @@ class Job:
         )
 
     def tokens(self) -> np.ndarray:
-        """batch_size windows, each sharing its last token with the next one's first."""
-        count = self.batch_size * self.sequence_length + 1
+        """Windows, each sharing its last token with the next one's first."""
+        count = self.epoch_steps * self.batch_size * self.sequence_length + 1
         return np.random.default_rng(self.seed).integers(self.model.vocab_size, size=count)
 
     def windows(self) -> torch.Tensor:
-        """[batch_size, sequence_length + 1]: what one step is trained on."""
+        """[batch_size, sequence_length + 1]: what each step is trained on."""
+        assert self.epoch_steps == 1, "the sampler decides"
         tokens = torch.from_numpy(self.tokens())
         return tokens.unfold(0, self.sequence_length + 1, self.sequence_length)
 

@@ -102,6 +102,12 @@ def losses(out: Path) -> list[float]:
     return [line["loss"] for line in lines]
 
 
+def last_losses(out: Path) -> dict[int, float]:
+    """By step. A step that was logged before its checkpoint was whole is repeated by the run that
+    goes on, and its later line counts."""
+    return {line["step"]: line["loss"] for line in metrics(out)}
+
+
 def checkpoints(out: Path) -> dict[int, Path]:
     """Step -> folder, of the checkpoints that are visible, ascending."""
     folder = out / "checkpoints"

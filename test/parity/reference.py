@@ -16,6 +16,15 @@ from safetensors.torch import load_file
 
 Weights = dict[str, torch.Tensor]
 
+# Of so short an original context that a few dozen positions feel every part of it.
+LLAMA3_SCALING = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+
 
 @dataclass(frozen=True)
 class Model:

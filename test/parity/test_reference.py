@@ -7,15 +7,8 @@ import torch
 
 import huggingface
 import reference
-from reference import Model
+from reference import LLAMA3_SCALING, Model
 
-LLAMA3_SCALING = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 32,
-}
 MODELS = {
     "one-head": Model(num_attention_heads=1, num_key_value_heads=1, head_dim=64),
     "multi-head": Model(num_key_value_heads=4),
