@@ -120,13 +120,17 @@ def checkpoints(out: Path) -> dict[int, Path]:
 STATE_FILES = ("model.safetensors", "moment1.safetensors", "moment2.safetensors")
 
 
+def checkpoint_state(folder: Path) -> dict:
+    return json.loads((folder / "state.json").read_text())["state"]
+
+
 def checkpoint_digest(folder: Path) -> dict[str, str]:
     """What must be equal for two checkpoints to be the same: all state, byte for byte, and where
     training goes on."""
     digest = {
         name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in STATE_FILES
     }
-    state = json.loads((folder / "state.json").read_text())
+    state = checkpoint_state(folder)
     for key in ("step", "samples", "tokens", "fingerprint"):
         digest[key] = str(state[key])
     return digest

@@ -1,6 +1,5 @@
 """Runs that must agree: accumulated or not, repeated, on other thread counts, interrupted."""
 
-import json
 import random
 import signal
 import time
@@ -12,8 +11,8 @@ from safetensors.torch import load_file
 
 from jobs import Job
 from programs import (
-    INTERRUPTED, STATE_FILES, checkpoint_digest, checkpoints, last_losses, losses, metrics,
-    tree_digest,
+    INTERRUPTED, STATE_FILES, checkpoint_digest, checkpoint_state, checkpoints, last_losses, losses,
+    metrics, tree_digest,
 )
 from reference import Model, Optimizer
 
@@ -180,8 +179,7 @@ def unfinished(out: Path) -> list[Path]:
 
 def complete(folder: Path) -> bool:
     """Whether every file of a checkpoint is there and whole."""
-    state = json.loads((folder / "state.json").read_text())
-    return state["step"] == int(folder.name) and all(
+    return checkpoint_state(folder)["step"] == int(folder.name) and all(
         load_file(folder / name) for name in STATE_FILES
     )
 
