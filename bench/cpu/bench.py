@@ -202,9 +202,10 @@ class Bench:
         for repeat in range(self.args.repeats):
             turn = repeat % len(contenders)
             for contender in contenders[turn:] + contenders[:turn]:
-                if not contender.note:
-                    self.measure(contender, dtype, repeat)
-                if contender.note and len(contender.measurements) == 0:
+                if contender.note:
+                    continue
+                self.measure(contender, dtype, repeat)
+                if contender.note and not contender.measurements:
                     print(f"{dtype} skip {NAMES[contender.name]}: {contender.note}", flush=True)
         counts = {self.parameters[c.name] for c in contenders if c.measurements}
         if len(counts) > 1:

@@ -2,9 +2,13 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from jobs import Job
 from programs import Programs
+
+# These models are too small for threads, which on busy cores would only wait for each other.
+torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parents[2]
 

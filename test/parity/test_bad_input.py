@@ -214,7 +214,7 @@ def test_empty_text_to_pack(programs, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "out.bin").write_text("earlier tokens")
     finished = programs.run("lmc-data", "pack", "empty.txt", "-o", "out.bin", cwd=tmp_path)
-    assert_one_clear_line(finished, USER_ERROR, "empty.txt")
+    assert_one_clear_line(finished, USER_ERROR, "out.bin")
     assert (tmp_path / "out.bin").read_text() == "earlier tokens"
 
 
