@@ -52,9 +52,9 @@ def assert_same_final_checkpoint(ours: Path, theirs: Path, step: int) -> None:
 def test_accumulation_changes_nothing(programs, compiled, tmp_path, compute_dtype, bound):
     """MBS 8 x GAS 1 = MBS 2 x GAS 4 = MBS 1 x GAS 8."""
     job = replace(JOB, compute_dtype=compute_dtype)
+    plans = {mbs: compiled(replace(job, micro_batch_size=mbs)) for mbs in (8, 2, 1)}
     history = {
-        mbs: losses(run(programs, compiled(replace(job, micro_batch_size=mbs)), tmp_path / str(mbs)))
-        for mbs in (8, 2, 1)
+        mbs: losses(run(programs, plan, tmp_path / str(mbs))) for mbs, plan in plans.items()
     }
     assert largest_difference(history[2], history[8]) <= bound
     assert largest_difference(history[1], history[8]) <= bound
@@ -174,7 +174,8 @@ def test_sigterm_writes_a_checkpoint_to_go_on_from(
 def unfinished(out: Path) -> list[Path]:
     """What a save that was cut short left behind."""
     folder = out / "checkpoints"
-    return [p for p in folder.iterdir() if not p.name.isdigit()] if folder.is_dir() else []
+    entries = folder.iterdir() if folder.is_dir() else []
+    return [p for p in entries if not p.name.isdigit() and p.is_dir()]
 
 
 def complete(folder: Path) -> bool:
