@@ -77,10 +77,14 @@ def run_child(command: list, limit: float, threads: int, lines_of: Path | None =
         deadline = time.monotonic() + limit
         times: list[float] = []
         code = usage = None
-        while usage is None:
+
+        def note_lines() -> None:
             if lines_of and lines_of.exists():
                 count = lines_of.read_bytes().count(b"\n")
-                times += [time.monotonic()] * (count - len(times))
+                times.extend([time.monotonic()] * (count - len(times)))
+
+        while usage is None:
+            note_lines()
             timed_out = time.monotonic() > deadline
             enough = lines_of is not None and len(times) >= until_lines
             if timed_out or enough:
@@ -93,6 +97,7 @@ def run_child(command: list, limit: float, threads: int, lines_of: Path | None =
                     raise Skipped(f"not done within {limit:.0f} s")
             else:
                 time.sleep(0.002)
+        note_lines()
         out.seek(0)
         err.seek(0)
         return Child(code, out.read(), err.read(), usage.ru_maxrss * 1024, times)
@@ -151,6 +156,8 @@ class Bench:
             if len(times) < warmup + steps:
                 raise SystemExit(f"lmc-run ended with code {child.code}:\n{child.stderr}")
             seconds = [b - a for a, b in zip(times[warmup - 1 :], times[warmup:])]
+            if min(seconds) <= 0:
+                raise SystemExit("steps are too short to be timed from outside: raise --mbs")
             return seconds, child.peak_bytes
 
     def peer(self, mode: str, dtype: str, warmup: int, steps: int, limit: float):
