@@ -1,0 +1,152 @@
+"""The peer of bench.py: the same Llama, trained by PyTorch on the CPU.
+
+Written as one would write it for speed: fused attention, RMSNorm and AdamW, bf16 by autocast over
+fp32 weights. Prints one line of JSON: seconds of each timed step, the parameter count, losses.
+"""
+
+import argparse
+import json
+import math
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Attention(nn.Module):
+    def __init__(self, hidden: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(hidden, 3 * hidden, bias=False)
+        self.out = nn.Linear(hidden, hidden, bias=False)
+
+    def forward(self, x, cos, sin):
+        batch, seq, hidden = x.shape
+        q, k, v = self.qkv(x).view(batch, seq, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(
+            rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True
+        )
+        return self.out(attended.transpose(1, 2).reshape(batch, seq, hidden))
+
+
+def rotate(x, cos, sin):
+    """RoPE on [batch, heads, seq, head_dim]; element j pairs with j + head_dim / 2."""
+    first, second = x.chunk(2, dim=-1)
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+class Norm(nn.Module):
+    def __init__(self, hidden: int, eps: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(hidden))
+        self.eps = eps
+
+    def forward(self, x):
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+class Layer(nn.Module):
+    def __init__(self, hidden: int, heads: int, ffn: int, eps: float):
+        super().__init__()
+        self.attention_norm = Norm(hidden, eps)
+        self.attention = Attention(hidden, heads)
+        self.mlp_norm = Norm(hidden, eps)
+        self.gate_up = nn.Linear(hidden, 2 * ffn, bias=False)
+        self.down = nn.Linear(ffn, hidden, bias=False)
+
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.attention_norm(x), cos, sin)
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Llama(nn.Module):
+    def __init__(self, model: dict, seq: int):
+        super().__init__()
+        hidden, heads = model["hidden_size"], model["num_attention_heads"]
+        if not model["tie_word_embeddings"] or model.get("num_key_value_heads", heads) != heads:
+            raise SystemExit("the peer has a tied head and as many KV heads as query heads")
+        self.embedding = nn.Embedding(model["vocab_size"], hidden)
+        self.layers = nn.ModuleList(
+            Layer(hidden, heads, model["intermediate_size"], model["rms_norm_eps"])
+            for _ in range(model["num_hidden_layers"])
+        )
+        self.norm = Norm(hidden, model["rms_norm_eps"])
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        for name, weight in self.named_parameters():
+            if weight.ndim == 2 and name != "embedding.weight":
+                nn.init.normal_(weight, std=1 / math.sqrt(weight.shape[1]))
+        dim = hidden // heads
+        frequencies = model["rope_theta"] ** -(torch.arange(0, dim, 2) / dim)
+        angles = torch.outer(torch.arange(seq), frequencies)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def forward(self, tokens, targets):
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = layer(x, self.cos, self.sin)
+        logits = F.linear(self.norm(x), self.embedding.weight)
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--tokens", type=Path, required=True, help="bare uint16")
+    parser.add_argument("--mbs", type=int, required=True)
+    parser.add_argument("--dtype", choices=["f32", "bf16"], required=True)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--warmup", type=int, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    args = parser.parse_args()
+
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    config = tomllib.loads(args.config.read_text())
+    optimizer, lr = config["optimizer"], config["lr_schedule"]["lr"]
+    seq = config["training"]["sequence_length"]
+
+    model = Llama(config["model"], seq)
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim == 1]
+    adamw = torch.optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": optimizer["weight_decay"]},
+            {"params": vectors, "weight_decay": 0.0},
+        ],
+        lr=lr, betas=(optimizer["beta1"], optimizer["beta2"]), eps=optimizer["eps"], fused=True,
+    )
+    forward = torch.compile(model) if args.compile else model
+    stream = torch.from_numpy(np.fromfile(args.tokens, dtype="<u2").astype(np.int64))
+    windows = stream.unfold(0, seq + 1, seq)
+
+    def step(index: int) -> float:
+        rows = torch.arange(index * args.mbs, (index + 1) * args.mbs) % len(windows)
+        batch = windows[rows]
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bf16"):
+            loss = forward(batch[:, :-1], batch[:, 1:])
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), optimizer["clip_grad"])
+        adamw.step()
+        adamw.zero_grad(set_to_none=True)
+        return loss.item()
+
+    losses = [step(i) for i in range(args.warmup)]
+    seconds = []
+    for i in range(args.warmup, args.warmup + args.steps):
+        began = time.perf_counter()
+        losses.append(step(i))
+        seconds.append(time.perf_counter() - began)
+    parameters = sum(p.numel() for p in model.parameters())
+    print(json.dumps({"seconds": seconds, "parameters": parameters, "losses": losses}))
+
+
+if __name__ == "__main__":
+    main()

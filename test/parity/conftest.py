@@ -1,0 +1,41 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from jobs import Job
+from programs import Programs
+
+# These models are too small for threads, which on busy cores would only wait for each other.
+torch.set_num_threads(1)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def programs() -> Programs:
+    return Programs(Path(os.environ.get("LMC_BUILD", ROOT / "build")).resolve())
+
+
+@pytest.fixture(scope="session")
+def compiled(programs, tmp_path_factory):
+    """compiled(job) -> its plan; a job is compiled once however many tests run it. The plan's
+    folder holds job.toml, train.bin and job.plan, and no test writes there."""
+    plans: dict[tuple[str, int], Path] = {}
+
+    def compile_job(job: Job) -> Path:
+        key = (job.toml(), job.epoch_steps)
+        if key not in plans:
+            folder = tmp_path_factory.mktemp("job")
+            toml = job.write(folder)
+            programs.run("lmc", "compile", toml, "-o", folder / "job.plan").ok()
+            plans[key] = folder / "job.plan"
+        return plans[key]
+
+    return compile_job

@@ -1,0 +1,265 @@
+"""A Llama in plain PyTorch, small enough to check by eye: what lmc must agree with.
+
+Weights are a dictionary under Hugging Face's names, so that a safetensors file is a model.
+test_reference.py holds it to transformers' LlamaForCausalLM and MistralForCausalLM; every other
+test compares lmc with this, because here the precision of each step is ours to choose.
+"""
+
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+Weights = dict[str, torch.Tensor]
+
+# Of so short an original context that a few dozen positions feel every part of it.
+LLAMA3_SCALING = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """The keys of config.json that say what is computed, under their names there."""
+
+    architecture: str = "llama"  # "llama" | "mistral"
+    vocab_size: int = 256
+    hidden_size: int = 64
+    intermediate_size: int = 176
+    num_hidden_layers: int = 2
+    num_attention_heads: int = 4
+    num_key_value_heads: int = 2
+    head_dim: int = 16
+    max_position_embeddings: int = 128
+    rope_theta: float = 10000.0
+    rope_scaling: dict[str, Any] | None = field(default=None, hash=False)
+    rms_norm_eps: float = 1e-5
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    sliding_window: int = 0  # 0: every earlier key is seen
+
+    def keys(self) -> dict[str, Any]:
+        """The [model] section: every key that is not at "absent"."""
+        absent = {"rope_scaling": None, "sliding_window": 0}
+        return {k: v for k, v in asdict(self).items() if k not in absent or v != absent[k]}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Every parameter with its shape; a tied head is the embedding."""
+        hidden, ffn = self.hidden_size, self.intermediate_size
+        query = self.num_attention_heads * self.head_dim
+        key_value = self.num_key_value_heads * self.head_dim
+        shapes: dict[str, tuple[int, ...]] = {
+            "model.embed_tokens.weight": (self.vocab_size, hidden)
+        }
+        for layer in range(self.num_hidden_layers):
+            prefix = f"model.layers.{layer}."
+            linears = {
+                "self_attn.q_proj": (query, hidden, self.attention_bias),
+                "self_attn.k_proj": (key_value, hidden, self.attention_bias),
+                "self_attn.v_proj": (key_value, hidden, self.attention_bias),
+                "self_attn.o_proj": (hidden, query, self.attention_bias),
+                "mlp.gate_proj": (ffn, hidden, self.mlp_bias),
+                "mlp.up_proj": (ffn, hidden, self.mlp_bias),
+                "mlp.down_proj": (hidden, ffn, self.mlp_bias),
+            }
+            for name, (rows, columns, bias) in linears.items():
+                shapes[f"{prefix}{name}.weight"] = (rows, columns)
+                if bias:
+                    shapes[f"{prefix}{name}.bias"] = (rows,)
+            shapes[prefix + "input_layernorm.weight"] = (hidden,)
+            shapes[prefix + "post_attention_layernorm.weight"] = (hidden,)
+        shapes["model.norm.weight"] = (hidden,)
+        if not self.tie_word_embeddings:
+            shapes["lm_head.weight"] = (self.vocab_size, hidden)
+        return shapes
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """AdamW, clipping and the learning rate's schedule, under the names of the TOML."""
+
+    lr: float = 3e-3
+    min_lr: float = 3e-4
+    warmup_iters: int = 3
+    decay_iters: int = 10
+    weight_decay: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    clip_grad: float = 1.0
+
+    def learning_rate(self, step: int) -> float:
+        """Of step 1, 2, ...: linear warm-up from 0, then a cosine down to min_lr."""
+        if step <= self.warmup_iters:
+            return self.lr * step / self.warmup_iters
+        if step >= self.decay_iters:
+            return self.min_lr
+        progress = (step - self.warmup_iters) / (self.decay_iters - self.warmup_iters)
+        return self.min_lr + 0.5 * (self.lr - self.min_lr) * (1 + math.cos(math.pi * progress))
+
+
+def load_weights(path: Path) -> Weights:
+    """The tensors of one safetensors file, or of all in a folder."""
+    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
+    weights: Weights = {}
+    for file in files:
+        weights.update(load_file(file))
+    return weights
+
+
+def random_weights(model: Model, seed: int) -> Weights:
+    """Larger than a fresh initialisation, so that no part of the model is nearly linear and a
+    gain or bias that is ignored shows."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, shape in model.shapes().items():
+        noise = torch.randn(shape, generator=generator)
+        if len(shape) == 1:
+            weights[name] = 0.1 * noise + (0.0 if name.endswith(".bias") else 1.0)
+        elif name in ("model.embed_tokens.weight", "lm_head.weight"):
+            weights[name] = noise * 1.5 / math.sqrt(model.hidden_size)
+        else:
+            weights[name] = noise / math.sqrt(shape[1])
+    return weights
+
+
+def inverse_frequencies(model: Model) -> torch.Tensor:
+    """Radians per position of each pair of a head's elements: f64 [head_dim / 2].
+
+    rope_scaling as in transformers: "linear" stretches positions by `factor`; "llama3" does so
+    for wavelengths beyond original / low_freq_factor, leaves those below original /
+    high_freq_factor, and blends between them.
+    """
+    exponents = torch.arange(0, model.head_dim, 2, dtype=torch.float64) / model.head_dim
+    frequencies = model.rope_theta**-exponents
+    scaling = model.rope_scaling
+    if scaling is None:
+        return frequencies
+    factor = scaling["factor"]
+    if scaling["rope_type"] == "linear":
+        return frequencies / factor
+    if scaling["rope_type"] == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        turns = scaling["original_max_position_embeddings"] * frequencies / (2 * math.pi)
+        keep = ((turns - low) / (high - low)).clamp(0, 1)
+        return frequencies * (keep + (1 - keep) / factor)
+    raise ValueError(f"rope_type {scaling['rope_type']!r} has no reference")
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """RoPE on [batch, heads, seq, head_dim]; element j pairs with j + head_dim / 2."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def logits(model: Model, weights: Weights, tokens: torch.Tensor) -> torch.Tensor:
+    """[batch, seq] token ids -> [batch, seq, vocab], in the weights' dtype."""
+    batch, seq = tokens.shape
+    heads, kv_heads, dim = model.num_attention_heads, model.num_key_value_heads, model.head_dim
+    dtype = weights["model.embed_tokens.weight"].dtype
+
+    positions = torch.arange(seq, dtype=torch.float64)
+    angles = torch.outer(positions, inverse_frequencies(model))
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)  # [seq, head_dim / 2]
+    distance = positions[:, None] - positions[None, :]  # query - key
+    visible = distance >= 0
+    if model.sliding_window:
+        visible &= distance < model.sliding_window
+
+    def linear(x: torch.Tensor, name: str) -> torch.Tensor:
+        return F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
+
+    def rms_norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + model.rms_norm_eps)
+        return x * scale * weights[name + ".weight"]
+
+    def split_heads(x: torch.Tensor, count: int) -> torch.Tensor:
+        return x.view(batch, seq, count, dim).transpose(1, 2)
+
+    x = F.embedding(tokens, weights["model.embed_tokens.weight"])
+    for layer in range(model.num_hidden_layers):
+        prefix = f"model.layers.{layer}."
+        h = rms_norm(x, prefix + "input_layernorm")
+        q = rotate(split_heads(linear(h, prefix + "self_attn.q_proj"), heads), cos, sin)
+        k = rotate(split_heads(linear(h, prefix + "self_attn.k_proj"), kv_heads), cos, sin)
+        v = split_heads(linear(h, prefix + "self_attn.v_proj"), kv_heads)
+        k = k.repeat_interleave(heads // kv_heads, dim=1)
+        v = v.repeat_interleave(heads // kv_heads, dim=1)
+        scores = q @ k.transpose(-1, -2) / math.sqrt(dim)
+        probabilities = scores.masked_fill(~visible, -math.inf).softmax(-1)
+        attended = (probabilities @ v).transpose(1, 2).reshape(batch, seq, heads * dim)
+        x = x + linear(attended, prefix + "self_attn.o_proj")
+        h = rms_norm(x, prefix + "post_attention_layernorm")
+        gated = F.silu(linear(h, prefix + "mlp.gate_proj")) * linear(h, prefix + "mlp.up_proj")
+        x = x + linear(gated, prefix + "mlp.down_proj")
+    x = rms_norm(x, "model.norm")
+    head = "model.embed_tokens.weight" if model.tie_word_embeddings else "lm_head.weight"
+    return F.linear(x, weights[head])
+
+
+def loss(model: Model, weights: Weights, windows: torch.Tensor) -> torch.Tensor:
+    """Mean cross entropy of [batch, seq + 1] token windows: each token predicts the next."""
+    predicted = logits(model, weights, windows[:, :-1])
+    return F.cross_entropy(predicted.flatten(0, 1), windows[:, 1:].flatten())
+
+
+def as_parameters(weights: Weights, dtype: torch.dtype) -> Weights:
+    return {k: v.detach().to(dtype).clone().requires_grad_() for k, v in weights.items()}
+
+
+def gradients(
+    model: Model, weights: Weights, windows: torch.Tensor, dtype: torch.dtype = torch.float32
+) -> Weights:
+    parameters = as_parameters(weights, dtype)
+    loss(model, parameters, windows).backward()
+    return {name: parameter.grad for name, parameter in parameters.items()}
+
+
+@dataclass
+class Step:
+    loss: float  # before the update
+    grad_norm: float  # before clipping
+    lr: float
+
+
+def train(
+    model: Model,
+    weights: Weights,
+    windows: torch.Tensor,
+    optimizer: Optimizer,
+    steps: int,
+    dtype: torch.dtype = torch.float32,
+) -> list[Step]:
+    """`steps` AdamW steps, each on all of `windows`. Norm gains and biases are not decayed."""
+    parameters = as_parameters(weights, dtype)
+    matrices = [p for p in parameters.values() if p.ndim > 1]
+    vectors = [p for p in parameters.values() if p.ndim == 1]
+    adamw = torch.optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": optimizer.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ],
+        betas=(optimizer.beta1, optimizer.beta2),
+        eps=optimizer.eps,
+    )
+    history = []
+    for step in range(1, steps + 1):
+        lr = optimizer.learning_rate(step)
+        for group in adamw.param_groups:
+            group["lr"] = lr
+        adamw.zero_grad()
+        value = loss(model, parameters, windows)
+        value.backward()
+        norm = torch.nn.utils.clip_grad_norm_(parameters.values(), optimizer.clip_grad)
+        adamw.step()
+        history.append(Step(value.item(), norm.item(), lr))
+    return history

@@ -1,0 +1,126 @@
+"""Weights go to Hugging Face's transformers and come from there, and mean the same in both."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+import huggingface
+import reference
+from jobs import Job
+from reference import LLAMA3_SCALING, Model
+
+MODELS = {
+    "llama-grouped-tied": Model(tie_word_embeddings=True),
+    "llama-untied-theta": Model(rope_theta=500000.0, rms_norm_eps=1e-6),
+    "llama-biases": Model(attention_bias=True, mlp_bias=True),
+    "llama-rope-linear": Model(rope_scaling={"rope_type": "linear", "factor": 4.0}),
+    "llama-rope-llama3": Model(rope_theta=5000.0, rope_scaling=LLAMA3_SCALING),
+    "mistral": Model(architecture="mistral"),
+    "mistral-window": Model(architecture="mistral", sliding_window=7),
+}
+
+
+def job_of(name: str) -> Job:
+    return Job(
+        model=MODELS[name], sequence_length=48, batch_size=2, micro_batch_size=2,
+        settings={"monitoring": {"logits": True}},
+    )
+
+
+def assert_same_bits(ours: reference.Weights, theirs: reference.Weights) -> None:
+    assert set(ours) == set(theirs)
+    for name in theirs:
+        assert ours[name].dtype == theirs[name].dtype and ours[name].shape == theirs[name].shape
+        assert torch.equal(ours[name].view(torch.uint8), theirs[name].view(torch.uint8)), name
+    count = sum(tensor.numel() for tensor in theirs.values())
+    print(f"{len(theirs)} tensors, {count} values, equal bit for bit")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_exported_weights_have_the_same_logits(programs, compiled, tmp_path, name):
+    job = job_of(name)
+    weights = reference.random_weights(job.model, seed=11)
+    save_file(weights, tmp_path / "initial.safetensors")
+    exported, dump = tmp_path / "hf", tmp_path / "logits.safetensors"
+    initial = f"--init={tmp_path / 'initial.safetensors'}"
+    programs.run(
+        "lmc-run", compiled(job), f"--out={tmp_path / 'run'}", "--resume=none", "--steps=0",
+        initial, f"--export={exported}",
+    ).ok()
+    programs.run(
+        "lmc-run", compiled(job), f"--out={tmp_path / 'logits'}", "--resume=none", initial,
+        f"--dump-logits={dump}",
+    ).ok()
+
+    made, report = AutoModelForCausalLM.from_pretrained(
+        exported, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    assert not report["missing_keys"] and not report["unexpected_keys"], report
+    assert not report["mismatched_keys"], report
+    expected = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"}
+    assert type(made).__name__ == expected[job.model.architecture]
+    assert_same_bits(load_file(exported / "model.safetensors"), weights)
+
+    windows = job.windows()
+    theirs = huggingface.logits(made.eval(), windows[:, :-1])
+    (ours,) = load_file(dump).values()
+    ours = ours.view(theirs.shape)
+    # The sampler chose the order of the two sequences.
+    if (ours[0] - theirs[1]).norm() < (ours[0] - theirs[0]).norm():
+        theirs = theirs.flip(0)
+    difference = (ours - theirs).abs().max()
+    print(f"{name}: logits of deviation {theirs.std():.3f}, largest {theirs.abs().max():.3f}, "
+          f"largest difference {difference:.2e}")
+    assert theirs.std() > 0.5 and (theirs[0] - theirs[1]).abs().max() > 0.5
+    assert difference <= 1e-4
+
+
+@pytest.mark.parametrize("shard_size", ["10GB", "100KB"], ids=["one-file", "sharded"])
+@pytest.mark.parametrize("name", ["llama-grouped-tied", "llama-biases", "mistral-window"])
+def test_saved_weights_come_back_bit_for_bit(programs, compiled, tmp_path, name, shard_size):
+    job = job_of(name)
+    weights = reference.random_weights(job.model, seed=13)
+    saved, exported = tmp_path / "saved", tmp_path / "exported"
+    huggingface.build(job.model, weights).save_pretrained(saved, max_shard_size=shard_size)
+    shards = len(list(saved.glob("*.safetensors")))
+    print(f"{shards} files")
+    assert (shards > 1) == (shard_size == "100KB")
+    programs.run(
+        "lmc-run", compiled(job), f"--out={tmp_path / 'run'}", "--resume=none", "--steps=0",
+        f"--init={saved}", f"--export={exported}",
+    ).ok()
+    assert_same_bits(load_file(exported / "model.safetensors"), reference.load_weights(saved))
+
+
+@pytest.mark.parametrize("name", ["llama-grouped-tied", "llama-rope-llama3", "mistral-window"])
+def test_saved_config_describes_the_model(programs, tmp_path, name):
+    """[model] config = "config.json" of save_pretrained is as good as the keys themselves: the
+    weights saved beside it fit, and the export has a config.json of the same model."""
+    job = job_of(name)
+    weights = reference.random_weights(job.model, seed=17)
+    made = huggingface.build(job.model, weights)
+    made.save_pretrained(tmp_path / "saved")
+    sections = job.toml().split("[training]")[1]
+    job.write(tmp_path)
+    toml = tmp_path / "imported.toml"
+    toml.write_text(f'[model]\nconfig = "saved/config.json"\n\n[training]{sections}')
+    plan, exported = tmp_path / "imported.plan", tmp_path / "exported"
+    programs.run("lmc", "compile", toml, "-o", plan).ok()
+    programs.run(
+        "lmc-run", plan, f"--out={tmp_path / 'run'}", "--resume=none", "--steps=0",
+        f"--init={tmp_path / 'saved'}", f"--export={exported}",
+    ).ok()
+    back = AutoModelForCausalLM.from_pretrained(
+        exported, dtype=torch.float32, attn_implementation="eager"
+    )
+    for key in job.model.keys().keys() - {"architecture", "rope_theta", "rope_scaling"}:
+        ours, theirs = (getattr(config, key, None) for config in (back.config, made.config))
+        print(f"{key}: {ours}, transformers {theirs}")
+        assert ours == theirs
+    assert back.config.rope_parameters == made.config.rope_parameters
+    assert json.loads((exported / "config.json").read_text())["architectures"] == [
+        type(made).__name__
+    ]

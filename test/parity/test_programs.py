@@ -1,0 +1,89 @@
+"""What the programs are: what they link, how soon they are done."""
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from programs import losses, metrics
+
+
+def test_runner_links_no_compiler(programs):
+    listed = subprocess.run(
+        ["ldd", programs.path("lmc-run")], capture_output=True, text=True, check=True
+    ).stdout
+    print(listed)
+    assert "libc.so" in listed, "ldd did not list libraries"
+    assert "not found" not in listed
+    for name in ("llvm", "mlir", "clang", "lld", "cuda", "cudart", "cublas", "nvrtc", "nccl"):
+        assert f"lib{name}" not in listed.lower()
+
+
+def test_llama1b_compiles_soon_and_small(programs, root, tmp_path):
+    """Under 20 s and 2 GiB on two cores, with the parameters of the model's description."""
+    plan = tmp_path / "llama1b.plan"
+    finished = programs.run(
+        "lmc", "compile", root / "models/configs/llama1b.toml", "-o", plan,
+        "--set", "target.device=cpu",
+    ).ok()
+    explained = programs.run("lmc", "explain", plan, "--json").ok().stdout
+    print(f"{finished.seconds:.1f} s, {finished.peak_bytes / 2**30:.2f} GiB resident, "
+          f"plan of {plan.stat().st_size / 2**20:.1f} MiB")
+    assert "1241581568" in explained
+    json.loads(explained)
+    assert finished.seconds < 20
+    assert 0 < finished.peak_bytes < 2 * 2**30
+
+
+@pytest.fixture
+def demo(programs, root, tmp_path):
+    """The demo's plan on a text of its kind, about as long."""
+    words = "in the beginning god created heaven and earth void form face deep spirit".split()
+    text = " ".join(words[(i * i + i // 7) % len(words)] for i in range(400_000))
+    (tmp_path / "text.txt").write_text(text)
+    tokens = tmp_path / "text.bin"
+    programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tokens).ok()
+    plan = tmp_path / "demo.plan"
+    files = json.dumps([str(tokens)])
+    programs.run(
+        "lmc", "compile", root / "models/configs/demo.toml", "-o", plan,
+        "--set", f"data.train={files}", "--set", f"data.validation={files}",
+    ).ok()
+    return plan
+
+
+def test_demo_starts_within_a_second(programs, demo, tmp_path):
+    """From the launch of lmc-run to the start of its first step: the time at which the first
+    line of metrics.jsonl appears, less a step (the median of those that follow). The median of
+    three launches."""
+    starts = []
+    for launch in range(3):
+        out = tmp_path / str(launch)
+        file = out / "metrics.jsonl"
+        began = time.monotonic()
+        process = programs.start("lmc-run", demo, f"--out={out}", "--steps=6")
+        lines_at = []
+        while process.poll() is None:
+            lines = file.read_bytes().count(b"\n") if file.exists() else 0
+            lines_at += [time.monotonic() - began] * (lines - len(lines_at))
+            time.sleep(0.001)
+        assert process.returncode == 0 and len(losses(out)) == 6
+        assert len(lines_at) >= 2, "the lines do not appear as steps end"
+        gaps = sorted(b - a for a, b in zip(lines_at, lines_at[1:]))
+        step = gaps[len(gaps) // 2]
+        starts.append(lines_at[0] - step)
+        print(f"first line after {lines_at[0]:.3f} s, a step takes {step:.3f} s, "
+              f"so the first began after {starts[-1]:.3f} s")
+    assert sorted(starts)[1] < 1.0
+
+
+def test_metrics_say_what_is_promised(programs, demo, tmp_path):
+    programs.run("lmc-run", demo, f"--out={tmp_path / 'run'}", "--steps=3").ok()
+    for line in metrics(tmp_path / "run"):
+        print(line)
+        assert line["step"] >= 1 and 0 < line["loss"] < 20 and line["lr"] > 0
+        assert line["grad_norm"] > 0 and 0 < line["update_ratio"] < 1
+        assert line["tokens_per_second"] > 0 and line["memory_bytes"] > 2**20
+        # Half of the scores are masked, so the causal count is the smaller one.
+        assert 0 < line["mfu_causal"] <= line["mfu_full"] < 1

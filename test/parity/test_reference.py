@@ -1,0 +1,75 @@
+"""The reference itself, against Hugging Face's implementation."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import huggingface
+import reference
+from reference import LLAMA3_SCALING, Model
+
+MODELS = {
+    "one-head": Model(num_attention_heads=1, num_key_value_heads=1, head_dim=64),
+    "multi-head": Model(num_key_value_heads=4),
+    "grouped-tied": Model(tie_word_embeddings=True),
+    "multi-query": Model(num_key_value_heads=1, num_hidden_layers=3),
+    "wide-head": Model(head_dim=32),
+    "biases": Model(attention_bias=True, mlp_bias=True),
+    "odd-sizes": Model(vocab_size=251, hidden_size=60, intermediate_size=91, head_dim=10),
+    "rope-theta": Model(rope_theta=500000.0, rms_norm_eps=1e-6),
+    "rope-linear": Model(rope_scaling={"rope_type": "linear", "factor": 4.0}),
+    "rope-llama3": Model(rope_theta=5000.0, rope_scaling=LLAMA3_SCALING),
+    "mistral": Model(architecture="mistral"),
+    "mistral-window": Model(architecture="mistral", sliding_window=7),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_reference_has_the_logits_of_transformers(name):
+    model = MODELS[name]
+    weights = reference.random_weights(model, seed=1)
+    tokens = torch.randint(model.vocab_size, (2, 48), generator=torch.Generator().manual_seed(2))
+    theirs = huggingface.logits(huggingface.build(model, weights), tokens)
+    ours = reference.logits(model, weights, tokens)
+    difference = (ours - theirs).abs().max() / theirs.abs().max()
+    print(f"{name}: largest logit {theirs.abs().max():.3f}, difference {difference:.2e} of it")
+    assert difference <= 1e-5
+
+
+@pytest.mark.parametrize("key", ["sliding_window", "rope_scaling", "rope_theta", "rms_norm_eps"])
+def test_the_comparison_sees_each_key(key):
+    """A key that both sides ignore would agree too: each must change the logits."""
+    changed = {
+        "sliding_window": 7,
+        "rope_scaling": LLAMA3_SCALING,
+        "rope_theta": 500.0,
+        "rms_norm_eps": 1e-2,
+    }
+    model = Model(architecture="mistral")
+    weights = reference.random_weights(model, seed=1)
+    tokens = torch.arange(48)[None] % model.vocab_size
+    base = reference.logits(model, weights, tokens)
+    other = reference.logits(replace(model, **{key: changed[key]}), weights, tokens)
+    print(f"{key}: {(other - base).abs().max() / base.abs().max():.2e} of the largest logit")
+    assert (other - base).abs().max() > 1e-2 * base.abs().max()
+
+
+def test_f32_is_precise_enough_for_the_bounds():
+    """The bounds on lmc are 1e-5; PyTorch's own f32 must be well within them."""
+    model = Model(tie_word_embeddings=True)
+    weights = reference.random_weights(model, seed=3)
+    windows = torch.randint(
+        model.vocab_size, (8, 33), generator=torch.Generator().manual_seed(4)
+    )
+    single = reference.gradients(model, weights, windows)
+    double = reference.gradients(model, weights, windows, torch.float64)
+    worst = max(((single[n] - double[n]).norm() / double[n].norm()).item() for n in single)
+    optimizer = reference.Optimizer()
+    losses = [
+        [step.loss for step in reference.train(model, weights, windows, optimizer, 10, dtype)]
+        for dtype in (torch.float32, torch.float64)
+    ]
+    drift = max(abs(a - b) / b for a, b in zip(*losses))
+    print(f"f32 against f64: gradients {worst:.2e}, ten losses {drift:.2e}")
+    assert worst <= 5e-6 and drift <= 5e-6
