@@ -34,6 +34,7 @@ struct TokenFileWriter::State {
   uint64_t tokens = 0;
   uint64_t written = 0;        // bytes of the file, the buffer not counted
   bool documentPending = true; // the next token starts a document
+  bool finished = false;
   std::vector<uint64_t> starts;
   std::vector<char> buffer;
   XXH64_state_t *hash = XXH64_createState();
@@ -146,7 +147,7 @@ Result<void> TokenFileWriter::append(std::span<const uint32_t> ids) {
   }
 }
 
-Result<void> TokenFileWriter::commit() {
+Result<void> TokenFileWriter::finish() {
   State &s = *state;
   if (s.tokens == 0) {
     s.discard();
@@ -171,6 +172,14 @@ Result<void> TokenFileWriter::commit() {
     return s.failed("cannot write");
   if (fsync(s.descriptor) != 0)
     return s.failed("cannot sync");
+  s.finished = true;
+  return {};
+}
+
+Result<void> TokenFileWriter::commit() {
+  State &s = *state;
+  if (!s.finished)
+    LMC_TRY(finish());
   if (rename(s.partial.c_str(), s.path.c_str()) != 0)
     return s.failed("cannot rename");
   close(s.descriptor);

@@ -30,8 +30,10 @@ public:
   Result<void> append(std::span<const uint32_t> ids);
   uint64_t tokens() const;
   uint64_t documents() const;
-  // Writes the table and the header, syncs, and renames. An Error (a full disk, no
-  // tokens) leaves nothing behind but what was there before.
+  // Writes the table and the header and syncs: what a disk can refuse is done. An
+  // Error (a full disk, no tokens) leaves nothing behind but what was there before.
+  Result<void> finish();
+  // Finishes the file if that is not done, and gives it its name.
   Result<void> commit();
 
 private:

@@ -24,8 +24,7 @@ struct Weights {
   void add(const std::string &name, DType dtype, std::vector<uint64_t> shape,
            const std::vector<T> &values) {
     views.push_back({name, dtype, std::move(shape), nullptr, values.size() * sizeof(T)});
-    contents.emplace_back(reinterpret_cast<const char *>(values.data()),
-                          values.size() * sizeof(T));
+    contents.emplace_back(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T));
   }
   FetchTensor fetch() const {
     return [this](size_t index, void *data) {
@@ -203,8 +202,7 @@ TEST(HuggingFace, MissingExtraAndMisshapenTensorsAreNamedBeforeAnythingIsStored)
 TEST(HuggingFace, RotaryFrequenciesAreIgnored) {
   TestFolder folder;
   Weights model = sampleModel(), back = sampleModel();
-  model.add("model.layers.0.self_attn.rotary_emb.inv_freq", DType::F32, {1},
-            std::vector<float>{1});
+  model.add("model.layers.0.self_attn.rotary_emb.inv_freq", DType::F32, {1}, std::vector<float>{1});
   ASSERT_OK(exportHuggingFace(folder / "m", "{}", model.views, model.fetch()));
   ASSERT_OK(importHuggingFace(folder / "m", back.views, back.store()));
   EXPECT_EQ(back.contents, sampleModel().contents);
@@ -249,10 +247,10 @@ TEST(HuggingFace, HalfPrecisionWidensExactly) {
     uint16_t bits;
     double value;
   };
-  const Case cases[] = {{0x0000, 0.0},        {0x8000, -0.0},      {0x3c00, 1.0},
-                        {0xc000, -2.0},       {0x3555, 0x1.554p-2}, {0x7bff, 65504.0},
-                        {0x0400, 0x1p-14},    {0x0001, 0x1p-24},   {0x83ff, -0x1.ff8p-15},
-                        {0x7c00, INFINITY},   {0xfc00, -INFINITY}};
+  const Case cases[] = {{0x0000, 0.0},      {0x8000, -0.0},       {0x3c00, 1.0},
+                        {0xc000, -2.0},     {0x3555, 0x1.554p-2}, {0x7bff, 65504.0},
+                        {0x0400, 0x1p-14},  {0x0001, 0x1p-24},    {0x83ff, -0x1.ff8p-15},
+                        {0x7c00, INFINITY}, {0xfc00, -INFINITY}};
   std::string header = R"({"w":{"dtype":"F16","shape":[12],"data_offsets":[0,24]}})", data;
   for (const Case &each : cases)
     data.append(reinterpret_cast<const char *>(&each.bits), 2);
@@ -281,8 +279,17 @@ TEST(HuggingFace, HalfPrecisionWidensExactly) {
 
 TEST(HuggingFace, NarrowingRoundsOnceToNearestEven) {
   // bf16 near 1: 0x3f80 is 1, 0x3f81 is 0x1.02p0, 0x3f82 is 0x1.04p0.
-  std::vector<double> doubles = {1.0,       0x1.01p0, 0x1.03p0, 0x1.0100000001p0, 0x1.02ffffffffp0,
-                                 -0x1.0100000001p0, 1e300, -1e300, 1e-300, INFINITY, NAN};
+  std::vector<double> doubles = {1.0,
+                                 0x1.01p0,
+                                 0x1.03p0,
+                                 0x1.0100000001p0,
+                                 0x1.02ffffffffp0,
+                                 -0x1.0100000001p0,
+                                 1e300,
+                                 -1e300,
+                                 1e-300,
+                                 INFINITY,
+                                 NAN};
   std::vector<uint16_t> bf16 = convertThrough<uint16_t>(DType::F64, DType::BF16, doubles);
   EXPECT_EQ(bf16[0], 0x3f80);
   EXPECT_EQ(bf16[1], 0x3f80); // a tie, down to even

@@ -264,8 +264,8 @@ TEST(SafeTensors, HostileHeadersAreNamed) {
     EXPECT_ERROR(SafeTensorsFile::open(folder / "a"), hostile.message);
   }
   // The cases above fail for their own reason only if this one passes.
-  write(folder / "a", fileOf(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
-                             std::string(8, '\0')));
+  write(folder / "a",
+        fileOf(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", std::string(8, '\0')));
   EXPECT_TRUE(SafeTensorsFile::open(folder / "a"));
 }
 

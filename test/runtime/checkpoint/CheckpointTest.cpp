@@ -1,0 +1,354 @@
+#include "runtime/checkpoint/Checkpoint.h"
+
+#include "SavedModel.h"
+#include "TestFolder.h"
+
+#include <random>
+
+using namespace lmc;
+using namespace lmc::test;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names checkpointsOf(const std::string &run) {
+  Result<Names> names = listFolder(run + "/checkpoints");
+  return names ? *names : Names{names.error().message};
+}
+
+// The step that a resume would start from; -1 for none.
+int64_t latestStep(const std::string &run, Names *warnings = nullptr) {
+  auto latest = findLatestCheckpoint(run, warnings);
+  if (!latest) {
+    ADD_FAILURE() << latest.error().message;
+    return -2;
+  }
+  if (!*latest)
+    return -1;
+  Result<CheckpointState> state = checkContents(**latest);
+  if (!state) {
+    ADD_FAILURE() << state.error().message;
+    return -2;
+  }
+  return static_cast<int64_t>(state->step);
+}
+
+void flipByte(const std::string &path, size_t position) {
+  std::string bytes = read(path);
+  bytes[position % bytes.size()] ^= 1;
+  write(path, bytes);
+}
+
+} // namespace
+
+TEST(Checkpoint, RoundTripIsBitForBit) {
+  TestFolder run;
+  EXPECT_EQ(latestStep(run / "new"), -1);
+  ASSERT_OK(save(run / "new", 7, 0));
+  EXPECT_EQ(latestStep(run / "new"), 7);
+  auto state = readCheckpointState(run / "new/checkpoints/7", true);
+  ASSERT_OK(state);
+  EXPECT_EQ(state->samples, 7u * 32);
+  EXPECT_EQ(state->tokens, 7u * 32 * 512);
+  EXPECT_EQ(state->fingerprint, "fingerprint");
+  EXPECT_EQ(state->extra.at("variant"), "0");
+  EXPECT_EQ(checkpointsOf(run / "new"), Names{"7"});
+}
+
+TEST(Checkpoint, StateKeepsItsExtremes) {
+  TestFolder run;
+  CheckpointState state{UINT64_MAX, UINT64_MAX - 1, 0, "ü\"\\\n", {{"", "1e-300"}, {"a", ""}}};
+  ASSERT_OK(saveCheckpoint(run.path, state, {}, 1));
+  auto back = readCheckpointState(run / "checkpoints/18446744073709551615", true);
+  ASSERT_OK(back);
+  EXPECT_EQ(back->step, state.step);
+  EXPECT_EQ(back->samples, state.samples);
+  EXPECT_EQ(back->fingerprint, state.fingerprint);
+  EXPECT_EQ(back->extra, state.extra);
+}
+
+TEST(Checkpoint, RetentionKeepsTheNewestByNumber) {
+  TestFolder run;
+  for (uint64_t step : {8, 9, 10, 11, 100})
+    ASSERT_OK(save(run.path, step, 3));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"10", "100", "11"}));
+  ASSERT_OK(save(run.path, 101, 0));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"10", "100", "101", "11"}));
+  ASSERT_OK(save(run.path, 102, 1));
+  EXPECT_EQ(checkpointsOf(run.path), Names{"102"});
+}
+
+TEST(Checkpoint, RetentionNeverRemovesTheOneJustSaved) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 200, 0));
+  ASSERT_OK(save(run.path, 300, 0));
+  ASSERT_OK(save(run.path, 150, 2)); // resumed from before 200
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"150", "300"}));
+}
+
+// A broken checkpoint that counted would push out a whole one.
+TEST(Checkpoint, RetentionCountsOnlyWholeCheckpoints) {
+  TestFolder run;
+  for (uint64_t step : {1, 2, 3})
+    ASSERT_OK(save(run.path, step, 0));
+  ASSERT_OK(removeTree(run / "checkpoints/3/moment1.safetensors"));
+  ASSERT_OK(makeFolders(run / "checkpoints/notes"));
+  ASSERT_OK(save(run.path, 4, 2));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"2", "3", "4", "notes"}));
+}
+
+TEST(Checkpoint, SameStepIsReplaced) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 5, 2, /*variant=*/0));
+  ASSERT_OK(save(run.path, 5, 2, /*variant=*/1));
+  auto state = checkContents(run / "checkpoints/5");
+  ASSERT_OK(state);
+  EXPECT_EQ(state->extra.at("variant"), "1");
+  EXPECT_EQ(checkpointsOf(run.path), Names{"5"});
+}
+
+TEST(Checkpoint, LeftOversOfInterruptedSavesAreRemoved) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 1, 0));
+  ASSERT_OK(makeFolders(run / "checkpoints/.2.partial"));
+  write(run / "checkpoints/.2.partial/model.safetensors", "half");
+  write(run / "checkpoints/.hidden.partial", "not ours");
+  Names warnings;
+  EXPECT_EQ(latestStep(run.path, &warnings), 1);
+  EXPECT_TRUE(warnings.empty());
+  ASSERT_OK(save(run.path, 3, 0));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{".hidden.partial", "1", "3"}));
+}
+
+// What a crash leaves where folders' names cannot be exchanged.
+TEST(Checkpoint, OneSetAsideIsFoundAndPutBack) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 1, 0));
+  ASSERT_OK(save(run.path, 2, 0));
+  std::filesystem::rename(run / "checkpoints/2", run / "checkpoints/.2.replaced");
+  EXPECT_EQ(latestStep(run.path), 2);
+  ASSERT_OK(save(run.path, 3, 0));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"1", "2", "3"}));
+  // With the new one in its place, the old one goes.
+  std::filesystem::copy(run / "checkpoints/3", run / "checkpoints/.3.replaced");
+  EXPECT_EQ(latestStep(run.path), 3);
+  ASSERT_OK(save(run.path, 4, 0));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"1", "2", "3", "4"}));
+}
+
+TEST(Checkpoint, DamagedOnesAreSkippedWithAWarning) {
+  TestFolder run;
+  for (uint64_t step : {1, 2, 3, 4, 5, 6})
+    ASSERT_OK(save(run.path, step, 0));
+  flipByte(run / "checkpoints/6/moment2.safetensors", 9'000);
+  ASSERT_OK(removeTree(run / "checkpoints/5/state.json"));
+  std::string half = read(run / "checkpoints/4/model.safetensors");
+  write(run / "checkpoints/4/model.safetensors", half.substr(0, half.size() / 2));
+  ASSERT_OK(removeTree(run / "checkpoints/3/model.safetensors"));
+  std::filesystem::rename(run / "checkpoints/1", run / "checkpoints/7");
+  Names warnings;
+  EXPECT_EQ(latestStep(run.path, &warnings), 2);
+  ASSERT_EQ(warnings.size(), 5u);
+  const char *expected[] = {"checkpoints/7: it is of step 1", "do not match its checksum",
+                            "state.json: No such file", "bytes instead of", "No such file"};
+  for (size_t i = 0; i < warnings.size(); ++i)
+    EXPECT_NE(warnings[i].find(expected[i]), std::string::npos) << warnings[i];
+  EXPECT_EQ(latestStep(run.path, nullptr), 2);
+  EXPECT_ERROR(readCheckpointState(run / "checkpoints/6", true), "do not match its checksum");
+  EXPECT_ERROR(readCheckpointFile(run / "checkpoints/6", "moment2.safetensors", savedTensors(6),
+                                  [](size_t, const void *) { return Result<void>(); }),
+               "do not match its checksum");
+  ASSERT_OK(readCheckpointState(run / "checkpoints/6", false));
+}
+
+TEST(Checkpoint, EveryFlippedBitOfTheStateIsNoticed) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 1, 0));
+  const std::string path = run / "checkpoints/1/state.json";
+  std::string whole = read(path);
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 400; ++i) {
+    std::string flipped = whole;
+    flipped[random() % flipped.size()] ^= static_cast<char>(1 << random() % 8);
+    std::filesystem::remove(path);
+    write(path, flipped);
+    Result<CheckpointState> state = readCheckpointState(run / "checkpoints/1", false);
+    // Only white space may change unnoticed: then the state is the same.
+    if (state) {
+      EXPECT_TRUE(checkContents(run / "checkpoints/1")) << flipped;
+    }
+  }
+  for (size_t size = 0; size + 2 < whole.size(); size += 16) {
+    std::filesystem::remove(path);
+    write(path, whole.substr(0, size));
+    EXPECT_FALSE(readCheckpointState(run / "checkpoints/1", false)) << size;
+  }
+}
+
+TEST(Checkpoint, HostileStatesAreRefused) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 1, 0));
+  const std::string path = run / "checkpoints/1/state.json";
+  std::string whole = read(path);
+  auto refuses = [&](const std::string &text, const char *message) {
+    write(path, text);
+    EXPECT_ERROR(readCheckpointState(run / "checkpoints/1", false), message);
+  };
+  refuses("", "not a JSON object");
+  refuses("[1]", "not a JSON object");
+  refuses("{}", "not the state of an lmc checkpoint");
+  refuses(R"({"format": "lmc-checkpoint", "version": 1})", "not the state of an lmc checkpoint");
+  refuses(R"({"format": "lmc-checkpoint", "version": 1.5})", "not the state of an lmc checkpoint");
+  refuses(R"({"format": "lmc-checkpoint", "version": 2})", "format version 2");
+  refuses(std::string(1'000'000, '['), "nested more than");
+  refuses(std::string(17 << 20, ' '), "more than the");
+  write(path, whole);
+  ASSERT_OK(checkContents(run / "checkpoints/1"));
+}
+
+TEST(Checkpoint, AnotherModelsTensorsAreRefusedBeforeAnythingIsStored) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 1, 0));
+  bool stored = false;
+  auto reads = [&](std::vector<TensorView> tensors) {
+    return readCheckpointFile(run / "checkpoints/1", "model.safetensors", tensors,
+                              [&](size_t, const void *) {
+                                stored = true;
+                                return Result<void>();
+                              });
+  };
+  std::vector<TensorView> tensors = savedTensors(1);
+  tensors.push_back({"more", plan::DType::F32, {1}, nullptr, 4});
+  EXPECT_ERROR(reads(tensors), "no tensor 'more': the checkpoint belongs to another model");
+  tensors = savedTensors(1);
+  tensors.pop_back();
+  EXPECT_ERROR(reads(tensors), "the plan has no tensor 'after.odd'");
+  tensors = savedTensors(1);
+  tensors[1].shape = {5, 13};
+  EXPECT_ERROR(reads(tensors), "'model.norm.weight' is F32 [65] there and F32 [5, 13] in the plan");
+  tensors = savedTensors(1);
+  tensors[1].dtype = plan::DType::I32;
+  EXPECT_ERROR(reads(tensors), "F32 [65] there and I32 [65]");
+  tensors = savedTensors(1);
+  tensors.push_back(tensors[0]);
+  EXPECT_ERROR(reads(tensors), "asked for twice");
+  EXPECT_FALSE(stored);
+  EXPECT_ERROR(
+      readCheckpointFile(run / "checkpoints/1", "../1/model.safetensors", savedTensors(1), nullptr),
+      "has no ../1/model.safetensors");
+}
+
+TEST(Checkpoint, DataIsAlignedForItsType) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 1, 0));
+  std::vector<TensorView> tensors = savedTensors(1); // "after.odd" lies at an odd offset
+  ASSERT_OK(readCheckpointFile(run / "checkpoints/1", "model.safetensors", tensors,
+                               [&](size_t index, const void *data) {
+                                 size_t width = index == 3 ? 8 : index == 2 ? 1 : 4;
+                                 EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % width, 0u);
+                                 return Result<void>();
+                               }));
+}
+
+TEST(Checkpoint, FailingFetchLeavesTheEarlierOne) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 1, 1));
+  std::vector<CheckpointFile> files = savedFiles(2, 0);
+  files[1].fetch = [](size_t index, void *) -> Result<void> {
+    return index < 2 ? Result<void>() : Error{"device lost", ExitCode::Failure};
+  };
+  auto saved = saveCheckpoint(run.path, savedState(2, 0), files, 1);
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().message, "device lost"); // and no advice about the disk
+  EXPECT_EQ(checkpointsOf(run.path), Names{"1"});
+  EXPECT_EQ(latestStep(run.path), 1);
+}
+
+TEST(Checkpoint, FileNamesStayInsideTheFolder) {
+  TestFolder run;
+  for (const char *name : {"../model", "state.json", "", ".hidden", "a/b"}) {
+    std::vector<CheckpointFile> files = savedFiles(1, 0);
+    files[0].name = name;
+    EXPECT_ERROR(saveCheckpoint(run.path, savedState(1, 0), files, 1), "with a file named");
+  }
+  EXPECT_FALSE(exists(run / "checkpoints"));
+}
+
+TEST(Checkpoint, RunFolderBelowAFileIsAnError) {
+  TestFolder folder;
+  write(folder / "file", "x");
+  auto saved = save(folder / "file/run", 1, 1);
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().code, ExitCode::Failure);
+  EXPECT_NE(saved.error().message.find("Not a directory"), std::string::npos)
+      << saved.error().message;
+  EXPECT_EQ(read(folder / "file"), "x");
+}
+
+TEST(CheckpointDisk, ReadOnlyDiskIsAnErrorAndLeavesTheEarlierOne) {
+  TestDisk disk(1 << 20);
+  if (!disk.mounted)
+    GTEST_SKIP() << "cannot mount a tmpfs: " << disk.problem;
+  ASSERT_OK(save(disk.path(), 1, 1));
+  ASSERT_TRUE(disk.makeReadOnly());
+  auto saved = save(disk.path(), 2, 1);
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().code, ExitCode::Failure);
+  for (const char *part : {"Read-only file system", "earlier checkpoints", "are whole"})
+    EXPECT_NE(saved.error().message.find(part), std::string::npos) << saved.error().message;
+  EXPECT_EQ(latestStep(disk.path()), 1);
+}
+
+TEST(CheckpointDisk, FullDiskIsNoticedBeforeWriting) {
+  TestDisk disk(1 << 20);
+  if (!disk.mounted)
+    GTEST_SKIP() << "cannot mount a tmpfs: " << disk.problem;
+  ASSERT_OK(save(disk.path(), 1, 1));
+  bool fetched = false;
+  CheckpointFile big{"model.safetensors",
+                     {{"w", plan::DType::F32, {1 << 20}, nullptr, 4 << 20}},
+                     [&](size_t, void *) {
+                       fetched = true;
+                       return Result<void>();
+                     }};
+  auto saved = saveCheckpoint(disk.path(), savedState(2, 0), {big}, 1);
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().code, ExitCode::Failure);
+  std::string free = std::to_string(*freeBytes(disk.path())) + " free";
+  for (const std::string &part : {std::string("too full: 42"), std::string(" bytes needed, "), free,
+                                  std::string("are whole: free space")})
+    EXPECT_NE(saved.error().message.find(part), std::string::npos) << saved.error().message;
+  EXPECT_FALSE(fetched);
+  EXPECT_EQ(checkpointsOf(disk.path()), Names{"1"});
+  EXPECT_EQ(latestStep(disk.path()), 1);
+}
+
+// Somebody else fills the disk between the check and the last byte.
+TEST(CheckpointDisk, DiskThatFillsMidwayLeavesTheEarlierOne) {
+  TestDisk disk(1 << 20);
+  if (!disk.mounted)
+    GTEST_SKIP() << "cannot mount a tmpfs: " << disk.problem;
+  ASSERT_OK(save(disk.path(), 1, 1));
+  std::vector<CheckpointFile> files = savedFiles(2, 0);
+  FetchTensor inner = files[2].fetch;
+  files[2].fetch = [&](size_t index, void *data) {
+    if (index == 0) {
+      auto filler = File::create(disk.path() + "/filler");
+      std::string block(4096, 'x');
+      while (filler && filler->write(block.data(), block.size()))
+        ;
+    }
+    return inner(index, data);
+  };
+  auto saved = saveCheckpoint(disk.path(), savedState(2, 0), files, 1);
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().code, ExitCode::Failure);
+  for (const char *part : {"moment2.safetensors: No space left", "are whole: free space"})
+    EXPECT_NE(saved.error().message.find(part), std::string::npos) << saved.error().message;
+  EXPECT_EQ(checkpointsOf(disk.path()), Names{"1"}); // nothing half-written stays
+  EXPECT_EQ(latestStep(disk.path()), 1);
+  ASSERT_OK(removeTree(disk.path() + "/filler"));
+  ASSERT_OK(save(disk.path(), 2, 1));
+  EXPECT_EQ(latestStep(disk.path()), 2);
+}

@@ -1,0 +1,78 @@
+// A small training state for checkpoint tests, whose every byte follows from
+// (step, variant): what is read back can be checked without the writer.
+#pragma once
+
+#include "runtime/checkpoint/Checkpoint.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace lmc::test {
+
+inline const std::vector<std::string> &stateFiles() {
+  static const std::vector<std::string> names = {"model.safetensors", "moment1.safetensors",
+                                                 "moment2.safetensors"};
+  return names;
+}
+
+// Later steps have larger tensors, so that no old contents can pass for new ones.
+inline std::vector<TensorView> savedTensors(uint64_t step) {
+  uint64_t rows = 40 + step;
+  return {{"model.embed_tokens.weight", plan::DType::F32, {rows, 64}, nullptr, rows * 256},
+          {"model.norm.weight", plan::DType::F32, {65}, nullptr, 260},
+          {"odd", plan::DType::I8, {3}, nullptr, 3},
+          {"after.odd", plan::DType::F64, {2}, nullptr, 16}};
+}
+
+inline std::string savedContents(uint64_t step, uint64_t variant, size_t file, size_t tensor) {
+  uint64_t bytes = savedTensors(step)[tensor].bytes;
+  uint64_t key = ((step * 1000 + variant) * 10 + file) * 10 + tensor;
+  std::string contents(bytes, '\0');
+  for (uint64_t i = 0; i < bytes; ++i)
+    contents[i] = static_cast<char>((key * 0x9e3779b97f4a7c15 + i * 0xbf58476d1ce4e5b9) >> 56);
+  return contents;
+}
+
+inline CheckpointState savedState(uint64_t step, uint64_t variant) {
+  return {step, step * 32, step * 32 * 512, "fingerprint", {{"variant", std::to_string(variant)}}};
+}
+
+inline std::vector<CheckpointFile> savedFiles(uint64_t step, uint64_t variant) {
+  std::vector<CheckpointFile> files;
+  for (size_t file = 0; file < stateFiles().size(); ++file)
+    files.push_back({stateFiles()[file], savedTensors(step), [=](size_t tensor, void *data) {
+                       std::string contents = savedContents(step, variant, file, tensor);
+                       std::memcpy(data, contents.data(), contents.size());
+                       return Result<void>();
+                     }});
+  return files;
+}
+
+inline Result<void> save(const std::string &run, uint64_t step, int keep, uint64_t variant = 0) {
+  return saveCheckpoint(run, savedState(step, variant), savedFiles(step, variant), keep);
+}
+
+// An Error unless the folder verifies and holds what (its step, its variant) say.
+inline Result<CheckpointState> checkContents(const std::string &folder) {
+  Result<CheckpointState> state = readCheckpointState(folder, true);
+  if (!state)
+    return state;
+  uint64_t variant = std::stoull(state->extra["variant"]);
+  CheckpointState expected = savedState(state->step, variant);
+  if (state->samples != expected.samples || state->tokens != expected.tokens ||
+      state->fingerprint != expected.fingerprint)
+    return Error{folder + ": another state"};
+  std::vector<TensorView> tensors = savedTensors(state->step);
+  for (size_t file = 0; file < stateFiles().size(); ++file)
+    LMC_TRY(readCheckpointFile(
+        folder, stateFiles()[file], tensors, [&](size_t tensor, const void *data) -> Result<void> {
+          std::string contents = savedContents(state->step, variant, file, tensor);
+          if (std::memcmp(data, contents.data(), contents.size()) != 0)
+            return Error{folder + ": another step's contents"};
+          return {};
+        }));
+  return state;
+}
+
+} // namespace lmc::test

@@ -1,0 +1,354 @@
+// lmc-data as its user meets it: files in, exit code, stdout and stderr out.
+
+#include "runtime/data/TokenFile.h"
+#include "test/runtime/data/TokenFiles.h"
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <sys/wait.h>
+
+using namespace lmc;
+using namespace lmc::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+namespace {
+
+class LmcDataTest : public DataTest {
+protected:
+  struct Outcome {
+    int exit;
+    std::string out, err;
+  };
+
+  // Runs the program in the folder.
+  Outcome runProgram(const std::string &program, const std::vector<std::string> &words) const {
+    std::filesystem::path reports = folder.string() + ".reports";
+    std::filesystem::create_directory(reports);
+    std::string command = "cd '" + folder.string() + "' && '" + program + "'";
+    for (const std::string &word : words)
+      command += " '" + word + "'";
+    std::string out = reports / "out", err = reports / "err";
+    int status = std::system((command + " >" + out + " 2>" + err).c_str());
+    Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
+    std::filesystem::remove_all(reports);
+    return outcome;
+  }
+  Outcome lmcData(const std::vector<std::string> &words) const {
+    return runProgram(LMC_DATA, words);
+  }
+
+  std::string succeed(const std::vector<std::string> &words) const {
+    Outcome outcome = lmcData(words);
+    EXPECT_EQ(outcome.exit, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    return outcome.out;
+  }
+
+  // The one line of a command that fails for the user's mistake and leaves no file.
+  std::string fail(const std::vector<std::string> &words) const {
+    size_t before = filesInFolder();
+    Outcome outcome = lmcData(words);
+    EXPECT_EQ(outcome.exit, 2) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, StartsWith("lmc-data: error: "));
+    EXPECT_EQ(filesInFolder(), before);
+    return outcome.err;
+  }
+
+  // Documents of a token file, each with the end that belongs to it.
+  std::vector<std::string> documents(const std::string &name) const {
+    auto file = TokenFile::open(path(name));
+    EXPECT_TRUE(file) << file.error().message;
+    if (!file)
+      return {};
+    EXPECT_TRUE((*file)->verify(0));
+    std::vector<int32_t> tokens((*file)->size());
+    (*file)->read(0, tokens.size(), tokens.data());
+    std::vector<std::string> result;
+    std::span<const uint64_t> starts = (*file)->documentStarts();
+    for (size_t i = 0; i < starts.size(); ++i)
+      result.emplace_back(tokens.begin() + starts[i],
+                          i + 1 < starts.size() ? tokens.begin() + starts[i + 1] : tokens.end());
+    return result;
+  }
+};
+
+std::string operator""_s(const char *text, size_t size) { return {text, size}; }
+
+TEST_F(LmcDataTest, PacksTextAsItIs) {
+  std::string text;
+  for (int i = 0; i < 256; ++i)
+    text += static_cast<char>(i);
+  write("a.txt", "x" + text + "y");
+  EXPECT_THAT(succeed({"pack", "a.txt", "-o", "a.bin", "--document-separator="}),
+              StartsWith("a.bin: 258 tokens, 1 documents\n"));
+  EXPECT_THAT(documents("a.bin"), ElementsAre("x" + text + "y"));
+}
+
+TEST_F(LmcDataTest, PutsOneEndBetweenDocuments) {
+  write("a.txt", "one\ftwo\n\fthree");
+  write("b.txt", "four");
+  EXPECT_THAT(succeed({"pack", "a.txt", "b.txt", "-o", "a.bin"}),
+              HasSubstr("end of document: id 0, one between documents; 0 that"));
+  EXPECT_THAT(documents("a.bin"), ElementsAre("one\0"_s, "two\n\0"_s, "three\0"_s, "four"));
+}
+
+TEST_F(LmcDataTest, MergesEndsThatTheTextHas) {
+  write("a.txt", "\0one\0\ftwo\0\0\f\0three\0four\f\0\0\f\fend\0"_s);
+  std::string report = succeed({"pack", "a.txt", "-o", "a.bin"});
+  EXPECT_THAT(report, StartsWith("a.bin: 22 tokens, 4 documents\n"));
+  EXPECT_THAT(report, HasSubstr("; 8 that the text had at documents' edges merged\n"));
+  EXPECT_THAT(report, HasSubstr("inside documents too, 1 times\n"));
+  EXPECT_THAT(report, HasSubstr("2 empty documents left out\n"));
+  EXPECT_THAT(documents("a.bin"), ElementsAre("one\0"_s, "two\0"_s, "three\0four\0"_s, "end"));
+  EXPECT_THAT(succeed({"inspect", "a.bin"}), HasSubstr("id 0, 4 times, none doubled"));
+}
+
+TEST_F(LmcDataTest, WritesTheEndThatIsAskedFor) {
+  write("a.txt", "one\0\ftwo"_s);
+  succeed({"pack", "a.txt", "-o", "none.bin", "--eod=none"});
+  EXPECT_THAT(documents("none.bin"), ElementsAre("one\0"_s, "two"));
+  succeed({"pack", "a.txt", "-o", "e.bin", "--eod=101"}); // 'e'
+  EXPECT_THAT(documents("e.bin"), ElementsAre("one\0e"_s, "two"));
+  // Beyond the bytes: the vocabulary widens and tokens take two bytes.
+  succeed({"pack", "a.txt", "-o", "wide.bin", "--eod=256"});
+  auto wide = TokenFile::open(path("wide.bin"));
+  ASSERT_TRUE(wide);
+  EXPECT_EQ((*wide)->vocabulary(), 257u);
+  EXPECT_EQ((*wide)->endOfDocument(), 256);
+  std::vector<int32_t> tokens(8);
+  ASSERT_EQ((*wide)->size(), tokens.size());
+  (*wide)->read(0, 8, tokens.data());
+  EXPECT_THAT(tokens, ElementsAre('o', 'n', 'e', 0, 256, 't', 'w', 'o'));
+}
+
+TEST_F(LmcDataTest, SplitsAtAnySeparator) {
+  write("a.txt", "one<|end|>two<|end<|end|>three");
+  succeed({"pack", "a.txt", "-o", "a.bin", "--document-separator=<|end|>"});
+  EXPECT_THAT(documents("a.bin"), ElementsAre("one\0"_s, "two<|end\0"_s, "three"));
+  write("b.txt", "one\n\ttwo");
+  succeed({"pack", "b.txt", "-o", "b.bin", R"(--document-separator=\n\x09)"});
+  EXPECT_THAT(documents("b.bin"), ElementsAre("one\0"_s, "two"));
+}
+
+// Text is read in pieces of 1 MiB; here separators and ends lie across their borders.
+TEST_F(LmcDataTest, DoesNotSeeTheBordersOfItsBuffers) {
+  for (size_t size = (1 << 20) - 5; size <= (1 << 20) + 1; ++size) {
+    std::string one(size, 'a');
+    write("a.txt", one + "\0--\0b"_s);
+    succeed({"pack", "a.txt", "-o", "a.bin", "--document-separator=--"});
+    EXPECT_TRUE(documents("a.bin") == (std::vector<std::string>{one + '\0', "b"})) << size;
+    write("a.txt", one + "\0\0-b"_s);
+    succeed({"pack", "a.txt", "-o", "a.bin", "--document-separator=--"});
+    EXPECT_TRUE(documents("a.bin") == (std::vector<std::string>{one + "\0\0-b"_s})) << size;
+  }
+}
+
+TEST_F(LmcDataTest, PacksJsonLines) {
+  write("a.jsonl", R"({"text": "one \"\\\/\b\f\n\r\t", "url": "x"})"
+                   "\n\r\n"
+                   R"({"id": 7, "text": "\u00e9 \ud83d\ude00 é"})"
+                   "\r\n"
+                   R"({"text": ""})"
+                   "\n"
+                   R"({"text": "last\u0000"})");
+  std::string report = succeed({"pack", "a.jsonl", "-o", "a.bin"});
+  EXPECT_THAT(report, HasSubstr(" 3 documents\n"));
+  EXPECT_THAT(report, HasSubstr("1 empty documents left out\n"));
+  EXPECT_THAT(documents("a.bin"), ElementsAre("one \"\\/\b\f\n\r\t\0"_s,
+                                              "\xc3\xa9 \xf0\x9f\x98\x80 \xc3\xa9\0"_s, "last"));
+  write("b.data", R"({"body": {"text": 1}, "content": "hello"})");
+  succeed({"pack", "b.data", "-o", "b.bin", "--format=jsonl", "--field=content"});
+  EXPECT_THAT(documents("b.bin"), ElementsAre("hello"));
+}
+
+TEST_F(LmcDataTest, NamesTheLineOfBadJson) {
+  auto message = [&](const std::string &line) {
+    write("a.jsonl", "{\"text\": \"fine\"}\n\n" + line + "\n");
+    return fail({"pack", "a.jsonl", "-o", "a.bin"});
+  };
+  EXPECT_THAT(
+      message(R"({"text": "open)"),
+      HasSubstr("a.jsonl:3:15: not JSON: syntax error while parsing value - invalid string"));
+  EXPECT_THAT(message("{\"text\": \"\xff\"}"), HasSubstr("a.jsonl:3:11: not JSON: "));
+  EXPECT_THAT(message(R"(["text"])"), HasSubstr("a.jsonl:3: expected an object with the field "
+                                                "\"text\", found array"));
+  EXPECT_THAT(message(R"({"body": "x"})"), HasSubstr("a.jsonl:3: no field \"text\"; name the one"));
+  EXPECT_THAT(message(R"({"text": 7})"), HasSubstr("a.jsonl:3: the field \"text\" is number, "
+                                                   "expected a string"));
+}
+
+TEST_F(LmcDataTest, ValidationTakesWholeDocuments) {
+  std::string text;
+  std::multiset<std::string> expected;
+  for (int i = 0; i < 1000; ++i) {
+    std::string document = "document " + std::to_string(i) + std::string(i % 50, '.');
+    text += (i ? "\f" : "") + document;
+    expected.insert(document);
+  }
+  write("a.txt", text);
+  std::string report =
+      succeed({"pack", "a.txt", "-o", "a.bin", "--validation=v.bin", "--validation-fraction=0.1"});
+  EXPECT_THAT(report, HasSubstr("(whole documents)"));
+  std::multiset<std::string> found;
+  size_t bytes[2] = {0, 0};
+  for (int file : {0, 1})
+    for (std::string document : documents(file ? "v.bin" : "a.bin")) {
+      if (document.back() == '\0')
+        document.pop_back();
+      bytes[file] += document.size();
+      found.insert(document);
+    }
+  EXPECT_EQ(found, expected);
+  EXPECT_NEAR(double(bytes[1]) / (bytes[0] + bytes[1]), 0.1, 0.001);
+  // From all over the text, not from one place.
+  std::string first = documents("v.bin").front(), last = documents("v.bin").back();
+  EXPECT_LT(std::stoi(first.substr(9)), 100);
+  EXPECT_GT(std::stoi(last.substr(9)), 900);
+}
+
+TEST_F(LmcDataTest, ValidationTakesTheEndOfOneLongText) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i)
+    text += static_cast<char>('a' + i % 26);
+  write("a.txt", text);
+  std::string report = succeed({"pack", "a.txt", "-o", "a.bin", "--validation", "v.bin"});
+  EXPECT_THAT(report, HasSubstr("v.bin: 50 tokens, 1 documents (the end of the text)"));
+  EXPECT_THAT(documents("a.bin"), ElementsAre(text.substr(0, 950)));
+  EXPECT_THAT(documents("v.bin"), ElementsAre(text.substr(950)));
+  // The cut falls into the second of three documents.
+  write("b.txt", text.substr(0, 10) + "\f" + text.substr(10, 980) + "\f" + text.substr(990));
+  succeed({"pack", "b.txt", "-o", "b.bin", "--validation", "v.bin"});
+  EXPECT_THAT(documents("b.bin"), ElementsAre(text.substr(0, 10) + '\0', text.substr(10, 940)));
+  EXPECT_THAT(documents("v.bin"), ElementsAre(text.substr(950, 40) + '\0', text.substr(990)));
+}
+
+TEST_F(LmcDataTest, InspectCountsWhatThereIs) {
+  write("a.txt", "aaab\fab");
+  succeed({"pack", "a.txt", "-o", "a.bin"});
+  auto json = nlohmann::json::parse(succeed({"inspect", "--json", "a.bin"}));
+  EXPECT_EQ(json["format"], "lmc");
+  EXPECT_EQ(json["tokens"], 7);
+  EXPECT_EQ(json["documents"], 2);
+  EXPECT_EQ(json["vocabulary"], 256);
+  EXPECT_EQ(json["document_lengths"],
+            nlohmann::json::parse(R"([{"from": 2, "to": 3, "documents": 1},
+                                      {"from": 4, "to": 7, "documents": 1}])"));
+  EXPECT_EQ(json["most_frequent"],
+            nlohmann::json::parse(
+                R"([{"id": 97, "count": 4}, {"id": 98, "count": 2}, {"id": 0, "count": 1}])"));
+  double entropy =
+      -(4. / 7 * std::log(4. / 7) + 2. / 7 * std::log(2. / 7) + 1. / 7 * std::log(1. / 7));
+  EXPECT_NEAR(json["unigram_entropy_nats"].get<double>(), entropy, 1e-12);
+  std::string text = succeed({"inspect", "a.bin"});
+  EXPECT_THAT(text, HasSubstr("unigram entropy  0.9557 nats per token"));
+  EXPECT_THAT(text, HasSubstr("97 'a'             4   57.14 %"));
+}
+
+TEST_F(LmcDataTest, InspectFindsDoubledEndsInEveryFormat) {
+  // The token before each document, as GPT-2 shards have it; one is doubled.
+  write("gpt2.bin", llmCBytes(20240520, 1, {50256, 1, 2, 50256, 50256, 3}, 2));
+  EXPECT_THAT(succeed({"inspect", "gpt2.bin"}),
+              HasSubstr("id 50256, 3 times, 1 DOUBLED, the first at token 4\n"));
+  auto json = nlohmann::json::parse(succeed({"inspect", "gpt2.bin", "--json"}));
+  EXPECT_EQ(json["format"], "llm.c");
+  EXPECT_EQ(json["doubled_end_of_document"], 1);
+  write("nano.bin", nanoGptBytes({7, 7, 7, 1}));
+  json = nlohmann::json::parse(succeed({"inspect", "nano.bin", "--json", "--eod=7"}));
+  EXPECT_EQ(json["format"], "nanoGPT");
+  EXPECT_EQ(json["doubled_end_of_document"], 2);
+  write("wide.bin", llmCBytes(20240801, 7, {128000, 4294967295, 128000, 5}, 4));
+  json = nlohmann::json::parse(succeed({"inspect", "wide.bin", "--json"}));
+  EXPECT_EQ(json["doubled_end_of_document"], 0);
+  EXPECT_EQ(json["documents"], 2);
+  EXPECT_EQ(json["distinct_ids"], 3);
+}
+
+TEST_F(LmcDataTest, VerifyFindsDamage) {
+  write("a.txt", "one\ftwo");
+  succeed({"pack", "a.txt", "-o", "a.bin"});
+  EXPECT_EQ(succeed({"verify", "a.bin"}),
+            "a.bin: 7 tokens, all right: size, checksum, 2 documents, ids below 256\n");
+  succeed({"verify", "a.bin", "--vocab-size=120"});
+  EXPECT_THAT(fail({"verify", "a.bin", "--vocab-size=119"}),
+              HasSubstr("a.bin: token 5 is id 119, beyond the vocabulary of 119"));
+  std::string bytes = read(path("a.bin"));
+  bytes[66] ^= 1;
+  write("a.bin", bytes);
+  EXPECT_THAT(fail({"verify", "a.bin"}), HasSubstr("a.bin: bad checksum"));
+  write("odd.bin", "abc");
+  EXPECT_THAT(fail({"verify", "odd.bin"}), HasSubstr("odd.bin: odd-sized: 3 bytes"));
+}
+
+TEST_F(LmcDataTest, RefusesMistakesOfTheUser) {
+  write("a.txt", "text");
+  write("empty.txt", "");
+  EXPECT_THAT(fail({}), HasSubstr("no command given"));
+  EXPECT_THAT(fail({"unpack"}), HasSubstr("unknown command 'unpack'"));
+  EXPECT_THAT(fail({"pack"}), HasSubstr("no input file given; see: lmc-data pack --help"));
+  EXPECT_THAT(fail({"pack", "a.txt"}), HasSubstr("no --output given"));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o"}), HasSubstr("option -o needs a value"));
+  EXPECT_THAT(fail({"pack", "a.txt", "--outptu=a.bin"}),
+              HasSubstr("unknown option --outptu=a.bin"));
+  EXPECT_THAT(fail({"inspect", "a.txt", "--json=1"}), HasSubstr("option --json=1 takes no value"));
+  EXPECT_THAT(fail({"inspect"}), HasSubstr("expected one FILE"));
+  EXPECT_THAT(fail({"inspect", "a.txt"}), HasSubstr("a.txt: bad magic at byte 0"));
+  EXPECT_THAT(fail({"verify", "none.bin"}), HasSubstr("none.bin: missing"));
+  EXPECT_THAT(fail({"pack", "none.txt", "-o", "a.bin"}),
+              HasSubstr("none.txt: cannot open: No such file or directory"));
+  EXPECT_THAT(fail({"pack", ".", "-o", "a.bin"}), HasSubstr(".: is a directory"));
+  EXPECT_THAT(fail({"pack", "empty.txt", "-o", "a.bin"}), HasSubstr("a.bin: not written"));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "./a.txt"}), HasSubstr("both input and output"));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin", "--validation=a.bin"}),
+              HasSubstr("--output and --validation are the same file"));
+  EXPECT_THAT(fail({"pack", "empty.txt", "-o", "a.bin", "--validation=v.bin"}),
+              HasSubstr("empty.txt: 0 bytes of text, nothing to share"));
+  EXPECT_THAT(fail({"pack", "/dev/null", "-o", "a.bin", "--validation=v.bin"}),
+              HasSubstr("/dev/null: cannot be read twice"));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin", "--format=csv"}), HasSubstr("--format=csv"));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin", "--eod=-1"}),
+              HasSubstr("--eod=-1: expected a whole number from 0 to 65535, or none"));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin", "--document-separator=\\q"}),
+              HasSubstr("unknown escape at character 1"));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin", "--validation-fraction=0.1"}),
+              HasSubstr("--validation-fraction needs --validation"));
+  for (const char *fraction : {"0", "1", "nan", "x", ""})
+    EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin", "--validation=v.bin",
+                      "--validation-fraction=" + std::string(fraction)}),
+                HasSubstr("expected a number between 0 and 1"));
+  EXPECT_EQ(read(path("a.txt")), "text");
+}
+
+TEST_F(LmcDataTest, HelpIsNoMistake) {
+  EXPECT_THAT(succeed({"--help"}), HasSubstr("lmc-data COMMAND --help"));
+  for (const char *command : {"pack", "inspect", "verify"})
+    EXPECT_THAT(succeed({command, "--help"}), StartsWith("lmc-data " + std::string(command) + " "));
+}
+
+// The script behind the demo, where the text's package is installed.
+TEST_F(LmcDataTest, PacksTheDemoText) {
+  if (!std::filesystem::exists("/usr/lib/bible.data"))
+    GTEST_SKIP() << "bible-kjv-text is not installed";
+  Outcome made = runProgram(LMC_SOURCE_DIR "/test/data/make-demo-text.sh", {"demo.txt"});
+  ASSERT_EQ(made.exit, 0) << made.err;
+  std::string text = read(path("demo.txt"));
+  EXPECT_THAT(text.substr(0, 64), StartsWith("Ge 1\n\nIn the beginning God created the heaven"));
+  EXPECT_TRUE(text.ends_with("be with you all. Amen.\n"));
+  succeed({"pack", "demo.txt", "-o", "demo.bin", "--validation=validation.bin"});
+  EXPECT_EQ(documents("demo.bin").size() + documents("validation.bin").size(), 1189u);
+  // A damaged package gives a message and no file.
+  write("short", read("/usr/lib/bible.data").substr(0, 1000000));
+  Outcome damaged = runProgram(LMC_SOURCE_DIR "/test/data/make-demo-text.sh", {"x.txt", "short"});
+  EXPECT_EQ(damaged.exit, 2);
+  EXPECT_THAT(damaged.err, HasSubstr("damaged file or full disk"));
+  EXPECT_FALSE(std::filesystem::exists(path("x.txt")));
+}
+
+} // namespace

@@ -1,0 +1,257 @@
+// lmc-data inspect: what a token file holds.
+
+#include "runtime/data/TokenFile.h"
+#include "tools/lmc-data/CommandLine.h"
+#include "tools/lmc-data/Commands.h"
+#include "tools/lmc-data/Progress.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+namespace lmc {
+
+namespace {
+
+constexpr const char *kHelp = R"(lmc-data inspect FILE [--eod=ID] [--json]
+
+Reads all of a token file and prints its format, the number of tokens and documents,
+how long documents are, the most frequent ids, ends of documents that stand doubled,
+and the unigram entropy: the loss, in nats per token, of a model that knows nothing
+but how frequent each id is.
+
+  --eod=ID    the id that ends a document, where the file does not say. Default: 50256
+              (GPT-2) for uint16 files, 128000 (Llama 3) for uint32 files
+  --json      the same as one JSON object
+)";
+
+constexpr uint64_t kChunk = 1 << 16;    // tokens read together
+constexpr uint32_t kDenseIds = 1 << 20; // counted in a table, ids beyond in a map
+constexpr size_t kMostFrequent = 10;
+constexpr size_t kBarWidth = 40;
+constexpr uint64_t kNowhere = UINT64_MAX;
+
+struct Summary {
+  std::vector<std::pair<uint32_t, uint64_t>> counts; // (id, times), most frequent first
+  double entropy = 0;                                // nats per token
+  std::optional<uint32_t> eod;
+  uint64_t eods = 0;
+  uint64_t doubled = 0;             // ends right after an end
+  uint64_t firstDoubled = kNowhere; // token position
+  // Tokens with the end that belongs to it, ascending. Empty when not known.
+  std::vector<uint64_t> documentLengths;
+};
+
+const char *formatName(const TokenFile &file) {
+  switch (file.format()) {
+  case TokenFormat::Lmc:
+    return "lmc";
+  case TokenFormat::LlmC:
+    return "llm.c";
+  case TokenFormat::NanoGpt:
+    return "nanoGPT";
+  }
+  return "";
+}
+
+std::optional<uint32_t> endOfDocument(const TokenFile &file, std::optional<uint32_t> given) {
+  if (given)
+    return given;
+  if (file.format() == TokenFormat::Lmc)
+    return file.endOfDocument() < 0 ? std::nullopt : std::optional<uint32_t>(file.endOfDocument());
+  return file.tokenBytes() == 2 ? 50256 : 128000;
+}
+
+Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEod) {
+  Summary summary;
+  summary.eod = endOfDocument(file, givenEod);
+  std::vector<uint64_t> dense(file.tokenBytes() == 4 ? kDenseIds : 1u << (8 * file.tokenBytes()));
+  std::unordered_map<uint32_t, uint64_t> sparse;
+  std::vector<uint64_t> ends; // positions right after an end of document
+  const bool hasTable = file.format() == TokenFormat::Lmc;
+  bool previousIsEod = false;
+  std::vector<int32_t> chunk(kChunk);
+  Progress progress("reading", file.size() * file.tokenBytes());
+  for (uint64_t begin = 0; begin < file.size(); begin += kChunk) {
+    uint64_t count = std::min(kChunk, file.size() - begin);
+    file.read(begin, count, chunk.data());
+    progress.advance(count * file.tokenBytes());
+    for (uint64_t i = 0; i < count; ++i) {
+      uint32_t id = static_cast<uint32_t>(chunk[i]);
+      ++(id < dense.size() ? dense[id] : sparse[id]);
+      bool isEod = summary.eod == id;
+      if (isEod && previousIsEod && summary.doubled++ == 0)
+        summary.firstDoubled = begin + i;
+      if (isEod && !hasTable)
+        ends.push_back(begin + i + 1);
+      summary.eods += isEod;
+      previousIsEod = isEod;
+    }
+  }
+
+  for (uint32_t id = 0; id < dense.size(); ++id)
+    if (dense[id])
+      summary.counts.emplace_back(id, dense[id]);
+  summary.counts.insert(summary.counts.end(), sparse.begin(), sparse.end());
+  std::sort(summary.counts.begin(), summary.counts.end(), [](const auto &a, const auto &b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  for (auto [id, times] : summary.counts) {
+    double share = double(times) / file.size();
+    summary.entropy -= share * std::log(share);
+  }
+
+  auto addDocument = [&](uint64_t begin, uint64_t end) {
+    summary.documentLengths.push_back(end - begin);
+  };
+  if (hasTable) {
+    std::span<const uint64_t> starts = file.documentStarts();
+    for (size_t i = 0; i < starts.size(); ++i) {
+      uint64_t end = i + 1 < starts.size() ? starts[i + 1] : file.size();
+      if (starts[i] >= end || end > file.size())
+        return Error{fmt::format("{}: the table of documents is damaged at document {}; see: "
+                                 "lmc-data verify",
+                                 file.path(), i)};
+      addDocument(starts[i], end);
+    }
+  } else if (!ends.empty()) {
+    if (ends.back() != file.size())
+      ends.push_back(file.size());
+    // Files that put the token before each document begin with one: no document.
+    uint64_t begin = 0;
+    for (uint64_t end : ends) {
+      if (!(begin == 0 && end == 1))
+        addDocument(begin, end);
+      begin = end;
+    }
+  }
+  std::sort(summary.documentLengths.begin(), summary.documentLengths.end());
+  return summary;
+}
+
+// Documents by length, in classes from a power of two to the next.
+std::map<uint64_t, uint64_t> lengthHistogram(const Summary &summary) {
+  std::map<uint64_t, uint64_t> histogram;
+  for (uint64_t length : summary.documentLengths)
+    ++histogram[std::bit_floor(length)];
+  return histogram;
+}
+
+std::string percent(uint64_t part, uint64_t whole) {
+  return fmt::format("{:.2f} %", 100.0 * part / whole);
+}
+
+void printText(const TokenFile &file, const Summary &summary) {
+  std::string vocabulary =
+      file.vocabulary() ? fmt::format(", vocabulary {}", file.vocabulary()) : "";
+  fmt::print("{}\n", file.path());
+  fmt::print("format           {}, uint{} tokens{}\n", formatName(file), 8 * file.tokenBytes(),
+             vocabulary);
+  fmt::print("tokens           {}\n", file.size());
+  const std::vector<uint64_t> &lengths = summary.documentLengths;
+  if (lengths.empty()) {
+    fmt::print("documents        not recorded in this format\n");
+  } else {
+    fmt::print("documents        {}{}\n", lengths.size(),
+               file.format() == TokenFormat::Lmc ? "" : " (by their ends)");
+    fmt::print("document length  shortest {}, median {}, mean {:.1f}, longest {}\n",
+               lengths.front(), lengths[lengths.size() / 2], double(file.size()) / lengths.size(),
+               lengths.back());
+    auto histogram = lengthHistogram(summary);
+    uint64_t most = 0;
+    for (auto [length, count] : histogram)
+      most = std::max(most, count);
+    for (auto [length, count] : histogram)
+      fmt::print("  {:>22}  {:>10}  {:#<{}}\n", fmt::format("{} - {}", length, 2 * length - 1),
+                 count, "", (count * kBarWidth + most - 1) / most);
+  }
+  if (!summary.eod)
+    fmt::print("end of document  none\n");
+  else if (summary.doubled == 0)
+    fmt::print("end of document  id {}, {} times, none doubled\n", *summary.eod, summary.eods);
+  else
+    fmt::print("end of document  id {}, {} times, {} DOUBLED, the first at token {}\n",
+               *summary.eod, summary.eods, summary.doubled, summary.firstDoubled);
+  fmt::print("unigram entropy  {:.4f} nats per token\n", summary.entropy);
+  fmt::print("different ids    {}, the most frequent:\n", summary.counts.size());
+  for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i) {
+    auto [id, times] = summary.counts[i];
+    // Only a vocabulary of bytes says what an id stands for.
+    bool isCharacter = file.vocabulary() == 256 && id >= 0x20 && id < 0x7f;
+    fmt::print("  {:>10} {:3}  {:>12}  {:>8}\n", id,
+               isCharacter ? fmt::format("'{}'", static_cast<char>(id)) : "", times,
+               percent(times, file.size()));
+  }
+}
+
+void printJson(const TokenFile &file, const Summary &summary) {
+  nlohmann::ordered_json json;
+  json["path"] = file.path();
+  json["format"] = formatName(file);
+  json["token_bytes"] = file.tokenBytes();
+  json["vocabulary"] = file.vocabulary();
+  json["tokens"] = file.size();
+  json["documents"] = summary.documentLengths.size();
+  json["document_lengths"] = nlohmann::ordered_json::array();
+  for (auto [length, count] : lengthHistogram(summary))
+    json["document_lengths"].push_back(
+        {{"from", length}, {"to", 2 * length - 1}, {"documents", count}});
+  json["end_of_document"] = summary.eod ? nlohmann::ordered_json(*summary.eod) : nullptr;
+  json["end_of_document_tokens"] = summary.eods;
+  json["doubled_end_of_document"] = summary.doubled;
+  json["unigram_entropy_nats"] = summary.entropy;
+  json["distinct_ids"] = summary.counts.size();
+  json["most_frequent"] = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i)
+    json["most_frequent"].push_back(
+        {{"id", summary.counts[i].first}, {"count", summary.counts[i].second}});
+  // A file's name need not be UTF-8.
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+} // namespace
+
+Result<void> inspectCommand(int argc, char **argv) {
+  bool json = false;
+  std::optional<uint32_t> eod;
+  const Option table[] = {{"json", 0, false,
+                           [&](const std::string &) -> Result<void> {
+                             json = true;
+                             return {};
+                           }},
+                          {"eod", 0, true, [&](const std::string &value) -> Result<void> {
+                             auto id = parseNumber("eod", value, 0, UINT32_MAX);
+                             if (!id)
+                               return id.error();
+                             eod = static_cast<uint32_t>(*id);
+                             return {};
+                           }}};
+  auto arguments = parseCommandLine(argc, argv, table);
+  if (!arguments)
+    return arguments.error();
+  if (arguments->help) {
+    fmt::print("{}", kHelp);
+    return {};
+  }
+  if (arguments->positional.size() != 1)
+    return usageError("inspect", "expected one FILE");
+  auto file = TokenFile::open(arguments->positional[0]);
+  if (!file)
+    return file.error();
+  auto summary = summarise(**file, eod);
+  if (!summary)
+    return summary.error();
+  if (json)
+    printJson(**file, *summary);
+  else
+    printText(**file, *summary);
+  return {};
+}
+
+} // namespace lmc
