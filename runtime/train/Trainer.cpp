@@ -124,6 +124,11 @@ Result<StepRecord> Trainer::step(int64_t number) {
   return record;
 }
 
+// Without the sign of a NaN, which says nothing.
+static std::string valueText(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
+}
+
 Result<void> Trainer::watchForNonFinite(const StepRecord &record) {
   if (std::isfinite(record.loss) && std::isfinite(record.gradNorm)) {
     nonFiniteSteps = 0;

@@ -1,0 +1,367 @@
+#include "runtime/device/cpu/CpuDevice.h"
+#include "runtime/device/cpu/AlignedMemory.h"
+#include "runtime/device/cpu/CpuMachine.h"
+#include "runtime/device/cpu/CpuModule.h"
+#include "runtime/device/cpu/Gemm.h"
+#include "runtime/device/cpu/Movement.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <variant>
+#include <vector>
+
+namespace lmc::cpu {
+namespace {
+
+Storage storageOf(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType::BF16:
+    return Storage::BF16;
+  case plan::DType::F64:
+    return Storage::F64;
+  default:
+    return Storage::F32;
+  }
+}
+
+// Commands with every operand resolved to an address.
+struct LaunchCommand {
+  KernelEntry entry;
+  std::vector<void *> args;
+  int64_t items, chunk, chunks;
+};
+struct GemmCommand {
+  Gemm *gemm;
+  const void *a, *b, *bias;
+  void *d;
+};
+struct AttentionCommand {
+  AttentionArgs args;
+  Storage storage;
+};
+struct AttentionGradCommand {
+  AttentionGradArgs args;
+  Storage storage;
+};
+struct FillCommand {
+  void *d;
+  uint64_t element;
+  int64_t width, count;
+};
+struct CopyCommand {
+  void *d;
+  const void *x;
+  int64_t bytes;
+};
+using Command = std::variant<LaunchCommand, GemmCommand, AttentionCommand, AttentionGradCommand,
+                             ScatterAddArgs, FillCommand, CopyCommand>;
+
+class CpuDevice;
+
+struct CpuExecutable final : Executable {
+  CpuDevice *owner = nullptr;
+  std::vector<Command> commands;
+};
+
+class CpuDevice final : public Device {
+public:
+  explicit CpuDevice(int threads) : threads(threads), gemms(threads) {}
+
+  DeviceInfo info(plan::DType computeDType) const override {
+    PeakSpeed peak = peakSpeed(storageOf(computeDType), threads);
+    return {fmt::format("{}, {} thread{}", processorName(), threads, threads == 1 ? "" : "s"),
+            threads, peak.flops, peak.source, memoryBytes()};
+  }
+
+  Result<void> load(const PlanFile &file) override;
+  uint64_t allocatedBytes() const override {
+    uint64_t bytes = 0;
+    for (const AlignedMemory &arena : arenas)
+      bytes += arena.bytes();
+    return bytes;
+  }
+  Result<std::unique_ptr<Executable>> record(int index) override;
+  Result<void> submit(Executable &executable) override;
+  // Submissions have run when submit returns.
+  Result<void> synchronize() override { return {}; }
+  Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
+    LMC_TRY(checkCopy(slice, bytes, offset));
+    std::memcpy(address(uint32_t(slice)) + offset, source, bytes);
+    return {};
+  }
+  Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) override {
+    LMC_TRY(checkCopy(slice, bytes, offset));
+    std::memcpy(target, address(uint32_t(slice)) + offset, bytes);
+    return {};
+  }
+
+private:
+  char *address(uint32_t slice) {
+    const plan::Slice &at = *plan->slices()->Get(slice);
+    return arenas[at.arena()].data() + at.offset();
+  }
+  Storage storage(uint32_t slice) const { return storageOf(plan->slices()->Get(slice)->dtype()); }
+  Result<void> checkCopy(int slice, uint64_t bytes, uint64_t offset) const;
+  Result<Command> resolve(const plan::Command &command);
+  Result<Command> resolveGemm(const plan::Gemm &gemm);
+  // Reserves `bytes` of scratch for every thread.
+  void needScratch(size_t bytes) {
+    // Whole pages and one line: neighbours share neither pages nor cache sets.
+    size_t rounded = (bytes + 4095) / 4096 * 4096 + 64;
+    scratchBytes = std::max(scratchBytes, int64_t(rounded));
+    scratch.reserve(scratchBytes * threads);
+  }
+  template <typename Task> void forTasks(int64_t tasks, Task task) {
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (tasks > 1)
+    for (int64_t i = 0; i < tasks; ++i)
+      task(i, scratch.at(omp_get_thread_num() * scratchBytes));
+  }
+
+  void execute(const LaunchCommand &launch);
+  void execute(const GemmCommand &gemm) { gemm.gemm->run(gemm.a, gemm.b, gemm.d, gemm.bias); }
+  void execute(const AttentionCommand &command) {
+    const auto &kernels = kernelSet().attention[int(command.storage)];
+    forTasks(kernels.tasks(command.args),
+             [&](int64_t task, void *memory) { kernels.run(command.args, task, memory); });
+  }
+  void execute(const AttentionGradCommand &command) {
+    const auto &kernels = kernelSet().attention[int(command.storage)];
+    forTasks(kernels.gradTasks(command.args),
+             [&](int64_t task, void *memory) { kernels.gradRun(command.args, task, memory); });
+  }
+  void execute(const ScatterAddArgs &args) { scatterAdd(args, threads); }
+  void execute(const FillCommand &command) {
+    fill(command.d, &command.element, command.width, command.count, threads);
+  }
+  void execute(const CopyCommand &command) { copy(command.d, command.x, command.bytes, threads); }
+
+  int threads;
+  GemmCache gemms;
+  const plan::Plan *plan = nullptr;
+  std::vector<AlignedMemory> arenas;
+  std::vector<std::unique_ptr<CpuModule>> modules;
+  std::vector<KernelEntry> entries; // of the plan's kernels
+  AlignedMemory scratch;
+  int64_t scratchBytes = 0;
+};
+
+std::string arenaBreakdown(const plan::Plan &plan) {
+  std::string text;
+  for (const auto *arena : *plan.arenas())
+    text += fmt::format("{}{} {:.2f} GiB", text.empty() ? "" : ", ", arena->name()->str(),
+                        double(arena->bytes()) / (1 << 30));
+  return text;
+}
+
+Result<void> CpuDevice::load(const PlanFile &file) {
+  if (plan)
+    return Error{"a device loads one plan only", ExitCode::Failure};
+  // Modules first: a plan that cannot run here should not take memory.
+  for (const auto *module : *file->modules()) {
+    auto loaded = CpuModule::load(*module);
+    if (!loaded)
+      return Error{fmt::format("{}: {}", file.path(), loaded.error().message), loaded.error().code};
+    modules.push_back(std::move(*loaded));
+  }
+  for (const auto *kernel : *file->kernels()) {
+    auto entry = modules[kernel->module_()]->find(kernel->entry()->str());
+    if (!entry)
+      return Error{fmt::format("{}: {}", file.path(), entry.error().message)};
+    entries.push_back(*entry);
+  }
+  uint64_t needed = 0;
+  for (const auto *arena : *file->arenas())
+    needed = arena->bytes() > UINT64_MAX - needed ? UINT64_MAX : needed + arena->bytes();
+  auto tooLarge = [&] {
+    return Error{fmt::format("{}: the plan needs {:.2f} GiB ({}), and this machine has {:.2f} GiB; "
+                             "compile with a smaller micro_batch_size or [memory] budget",
+                             file.path(), double(needed) / (1 << 30), arenaBreakdown(*file),
+                             double(memoryBytes()) / (1 << 30)),
+                 ExitCode::DoesNotFit};
+  };
+  if (needed > memoryBytes())
+    return tooLarge();
+  for (const auto *arena : *file->arenas()) {
+    // An empty arena still needs an address to point at.
+    arenas.emplace_back();
+    if (!arenas.back().tryReserve(std::max<uint64_t>(arena->bytes(), 1)))
+      return tooLarge();
+  }
+  plan = &*file;
+  return {};
+}
+
+Result<void> CpuDevice::checkCopy(int slice, uint64_t bytes, uint64_t offset) const {
+  if (!plan || slice < 0 || uint32_t(slice) >= plan->slices()->size())
+    return Error{fmt::format("the plan has no slice {}", slice), ExitCode::Failure};
+  uint64_t size = plan->slices()->Get(uint32_t(slice))->bytes();
+  if (offset > size || bytes > size - offset)
+    return Error{fmt::format("a copy of {} bytes at {} is outside of slice {} ({} bytes)", bytes,
+                             offset, slice, size),
+                 ExitCode::Failure};
+  return {};
+}
+
+Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
+  if (!plan || index < 0 || uint32_t(index) >= plan->functions()->size())
+    return Error{fmt::format("the plan has no function {}", index), ExitCode::Failure};
+  // oneDNN prepares for, and runs on, as many threads as OpenMP would use.
+  omp_set_num_threads(threads);
+  auto executable = std::make_unique<CpuExecutable>();
+  executable->owner = this;
+  try {
+    for (const auto *command : *plan->functions()->Get(uint32_t(index))->commands()) {
+      auto resolved = resolve(*command);
+      if (!resolved)
+        return resolved.error();
+      executable->commands.push_back(std::move(*resolved));
+    }
+  } catch (const std::bad_alloc &) {
+    return Error{"not enough memory for the scratch of the plan's commands", ExitCode::Failure};
+  }
+  return std::unique_ptr<Executable>(std::move(executable));
+}
+
+Result<Command> CpuDevice::resolveGemm(const plan::Gemm &gemm) {
+  GemmShape shape;
+  shape.m = int64_t(gemm.m());
+  shape.n = int64_t(gemm.n());
+  shape.k = int64_t(gemm.k());
+  shape.transposeA = gemm.transpose_a();
+  shape.transposeB = gemm.transpose_b();
+  shape.accumulate = gemm.c() >= 0;
+  shape.hasBias = gemm.bias() >= 0;
+  shape.input = storage(gemm.a());
+  shape.output = storage(gemm.d());
+  if (shape.hasBias)
+    shape.bias = storage(uint32_t(gemm.bias()));
+  auto found = gemms.find(shape);
+  if (!found)
+    return found.error();
+  return Command(GemmCommand{*found, address(gemm.a()), address(gemm.b()),
+                             shape.hasBias ? address(uint32_t(gemm.bias())) : nullptr,
+                             address(gemm.d())});
+}
+
+Result<Command> CpuDevice::resolve(const plan::Command &command) {
+  switch (command.body_type()) {
+  case plan::CommandBody::Launch: {
+    const plan::Launch &launch = *command.body_as_Launch();
+    LaunchCommand resolved{entries[launch.kernel()], {}, int64_t(launch.items()),
+                           int64_t(launch.chunk()), 0};
+    resolved.chunks = (resolved.items + resolved.chunk - 1) / resolved.chunk;
+    for (uint32_t slice : *launch.args())
+      resolved.args.push_back(address(slice));
+    return Command(std::move(resolved));
+  }
+  case plan::CommandBody::Gemm:
+    return resolveGemm(*command.body_as_Gemm());
+  case plan::CommandBody::Attention: {
+    const plan::Attention &op = *command.body_as_Attention();
+    AttentionCommand resolved{{address(op.q()), address(op.k()), address(op.v()), address(op.out()),
+                               address(op.lse()), op.batch(), op.seq(), op.heads(), op.kv_heads(),
+                               op.head_dim(), op.window(), op.scale()},
+                              storage(op.q())};
+    needScratch(kernelSet().attention[int(resolved.storage)].scratchBytes(resolved.args));
+    return Command(resolved);
+  }
+  case plan::CommandBody::AttentionGrad: {
+    const plan::AttentionGrad &op = *command.body_as_AttentionGrad();
+    AttentionGradCommand resolved{
+        {address(op.q()), address(op.k()), address(op.v()), address(op.out()), address(op.lse()),
+         address(op.dout()), address(op.dq()), address(op.dk()), address(op.dv()),
+         op.workspace() >= 0 ? address(uint32_t(op.workspace())) : nullptr, op.batch(), op.seq(),
+         op.heads(), op.kv_heads(), op.head_dim(), op.window(), op.scale()},
+        storage(op.q())};
+    needScratch(kernelSet().attention[int(resolved.storage)].gradScratchBytes(resolved.args));
+    return Command(resolved);
+  }
+  case plan::CommandBody::ScatterAdd: {
+    const plan::ScatterAdd &op = *command.body_as_ScatterAdd();
+    return Command(ScatterAddArgs{reinterpret_cast<const int32_t *>(address(op.ids())),
+                                  address(op.x()), address(op.d()), storage(op.x()),
+                                  storage(op.d()), int64_t(op.rows()), int64_t(op.columns()),
+                                  int64_t(op.vocabulary()), op.accumulate()});
+  }
+  case plan::CommandBody::Fill: {
+    const plan::Fill &op = *command.body_as_Fill();
+    const plan::Slice &slice = *plan->slices()->Get(op.d());
+    const int64_t width = int64_t(byteWidth(slice.dtype()));
+    FillCommand resolved{address(op.d()), 0, width, int64_t(slice.bytes()) / width};
+    auto set = [&](auto value) { std::memcpy(&resolved.element, &value, sizeof(value)); };
+    switch (slice.dtype()) {
+    case plan::DType::F64:
+      set(op.value());
+      break;
+    case plan::DType::I32:
+      set(int32_t(op.value()));
+      break;
+    case plan::DType::I8:
+      set(int8_t(op.value()));
+      break;
+    case plan::DType::F32:
+      set(float(op.value()));
+      break;
+    case plan::DType::BF16: {
+      float value = float(op.value());
+      uint32_t word;
+      std::memcpy(&word, &value, sizeof(word));
+      set(uint16_t(value == value ? (word + (0x7fffu + ((word >> 16) & 1u))) >> 16
+                                  : (word >> 16) | 0x40u));
+      break;
+    }
+    }
+    return Command(resolved);
+  }
+  case plan::CommandBody::Copy: {
+    const plan::Copy &op = *command.body_as_Copy();
+    return Command(CopyCommand{address(op.d()), address(op.x()),
+                               int64_t(plan->slices()->Get(op.d())->bytes())});
+  }
+  case plan::CommandBody::NONE:
+    break;
+  }
+  return Error{"a command of the plan has no body", ExitCode::Failure};
+}
+
+void CpuDevice::execute(const LaunchCommand &launch) {
+  auto runChunks = [&](int64_t from, int64_t to) {
+    for (int64_t chunk = from; chunk < to; ++chunk)
+      launch.entry(launch.args.data(), chunk * launch.chunk,
+                   std::min(launch.items, (chunk + 1) * launch.chunk));
+  };
+  const int64_t parts = std::min<int64_t>(threads, launch.chunks);
+  if (parts <= 1)
+    return runChunks(0, launch.chunks);
+  // The runtime may give fewer threads than asked for; every part runs anyway.
+#pragma omp parallel for num_threads(int(parts)) schedule(static)
+  for (int64_t part = 0; part < parts; ++part)
+    runChunks(launch.chunks * part / parts, launch.chunks * (part + 1) / parts);
+}
+
+Result<void> CpuDevice::submit(Executable &executable) {
+  auto *recorded = dynamic_cast<CpuExecutable *>(&executable);
+  if (!recorded || recorded->owner != this)
+    return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
+  omp_set_num_threads(threads);
+  try {
+    for (const Command &command : recorded->commands)
+      std::visit([&](const auto &body) { execute(body); }, command);
+  } catch (const std::exception &failure) {
+    return Error{fmt::format("a command of the plan failed: {}", failure.what()),
+                 ExitCode::Failure};
+  }
+  return {};
+}
+
+} // namespace
+
+std::unique_ptr<Device> makeCpuDevice(int threads) {
+  return std::make_unique<CpuDevice>(threadCount(threads));
+}
+
+} // namespace lmc::cpu

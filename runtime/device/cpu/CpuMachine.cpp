@@ -1,0 +1,146 @@
+#include "runtime/device/cpu/CpuMachine.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace lmc::cpu {
+
+std::optional<bool> hasFeature(std::string_view name) {
+  if (!name.empty() && name[0] == '+')
+    name.remove_prefix(1);
+#if defined(__x86_64__)
+#define LMC_FEATURE(feature, builtin)                                                              \
+  if (name == feature)                                                                             \
+    return __builtin_cpu_supports(builtin) != 0;
+  LMC_FEATURE("x86-64", "x86-64")
+  LMC_FEATURE("x86-64-v2", "x86-64-v2")
+  LMC_FEATURE("x86-64-v3", "x86-64-v3")
+  LMC_FEATURE("x86-64-v4", "x86-64-v4")
+  LMC_FEATURE("sse2", "sse2")
+  LMC_FEATURE("sse3", "sse3")
+  LMC_FEATURE("ssse3", "ssse3")
+  LMC_FEATURE("sse4.1", "sse4.1")
+  LMC_FEATURE("sse4.2", "sse4.2")
+  LMC_FEATURE("popcnt", "popcnt")
+  LMC_FEATURE("avx", "avx")
+  LMC_FEATURE("avx2", "avx2")
+  LMC_FEATURE("fma", "fma")
+  LMC_FEATURE("f16c", "f16c")
+  LMC_FEATURE("bmi", "bmi")
+  LMC_FEATURE("bmi2", "bmi2")
+  LMC_FEATURE("lzcnt", "lzcnt")
+  LMC_FEATURE("movbe", "movbe")
+  LMC_FEATURE("avx512f", "avx512f")
+  LMC_FEATURE("avx512bw", "avx512bw")
+  LMC_FEATURE("avx512cd", "avx512cd")
+  LMC_FEATURE("avx512dq", "avx512dq")
+  LMC_FEATURE("avx512vl", "avx512vl")
+  LMC_FEATURE("avx512vnni", "avx512vnni")
+  LMC_FEATURE("avx512bf16", "avx512bf16")
+#undef LMC_FEATURE
+#endif
+  return std::nullopt;
+}
+
+std::string processorName() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    if (line.rfind("model name", 0) == 0)
+      if (size_t colon = line.find(": "); colon != std::string::npos)
+        return line.substr(colon + 2);
+  return "CPU";
+}
+
+uint64_t memoryBytes() {
+  uint64_t bytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  for (const char *path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    uint64_t limit = 0;
+    if (std::ifstream file(path); file >> limit && limit > 0)
+      bytes = std::min(bytes, limit);
+  }
+  return bytes;
+}
+
+int threadCount(int requested) {
+  if (requested > 0)
+    return requested;
+  if (const char *set = std::getenv("OMP_NUM_THREADS"))
+    if (int threads = std::atoi(set); threads > 0)
+      return threads;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+    return std::max(1, CPU_COUNT(&allowed));
+  return std::max(1, int(std::thread::hardware_concurrency()));
+}
+
+// Cycles per second, by timing multiplications that each wait for the one before:
+// an integer multiply takes 3 cycles on every x86-64 core since 2008. The fastest
+// of several short runs, so that a busy machine does not count.
+static double measureClock() {
+#if defined(__x86_64__)
+  constexpr int kSteps = 100000;
+  double best = 0;
+  for (int run = 0; run < 12; ++run) {
+    uint64_t value = 3;
+    auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kSteps; ++i)
+      asm volatile("imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0" : "+r"(value));
+    std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    best = std::max(best, 12.0 * kSteps / spent.count());
+  }
+  return best;
+#else
+  return 0;
+#endif
+}
+
+PeakSpeed peakSpeed(Storage compute, int threads) {
+  static const double clock = measureClock();
+  if (clock <= 0)
+    return {0, "unknown on this processor"};
+  double perCycle = 8; // SSE: 4 lanes, an addition and a multiplication
+  const char *by = "SSE";
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    perCycle = 64;
+    by = "AVX-512, two units";
+  } else if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2")) {
+    perCycle = 32;
+    by = "AVX2 with two FMA units";
+  }
+  if (compute == Storage::F64)
+    perCycle /= 2;
+  if (compute == Storage::BF16) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    // Leaf 7: EDX bit 22 is AMX-BF16.
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1)) {
+      perCycle = 2048;
+      by = "AMX bf16";
+    } else if (__builtin_cpu_supports("avx512bf16")) {
+      perCycle *= 2;
+      by = "AVX-512 bf16, two units";
+    } else {
+      by = perCycle == 64 ? "AVX-512 in f32, no bf16 unit" : "f32 arithmetic, no bf16 unit";
+    }
+  }
+#endif
+  return {threads * clock * perCycle,
+          fmt::format("{} threads x {:.2f} GHz (measured) x {:.0f} FLOP/cycle ({})", threads,
+                      clock * 1e-9, perCycle, by)};
+}
+
+} // namespace lmc::cpu

@@ -1,0 +1,76 @@
+#include "runtime/device/cpu/CpuModule.h"
+#include "runtime/device/cpu/CpuMachine.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace lmc::cpu {
+
+Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
+  const std::string target = module.target()->str();
+  if (target.rfind("cpu", 0) != 0)
+    return Error{fmt::format("a module of the plan is for '{}', not for a CPU; compile for "
+                             "--target=cpu",
+                             target)};
+  if (module.features())
+    for (const auto *feature : *module.features()) {
+      std::optional<bool> has = hasFeature(feature->string_view());
+      if (!has)
+        return Error{fmt::format("the plan needs the CPU feature '{}', which this program does not "
+                                 "know; compile it again for this machine with --target=cpu",
+                                 feature->str())};
+      if (!*has)
+        return Error{fmt::format("the plan was compiled for '{}' and needs the CPU feature '{}', "
+                                 "which this machine ({}) lacks; compile it again for this machine "
+                                 "with --target=cpu",
+                                 target, feature->str(), processorName())};
+    }
+
+  int file = memfd_create("lmc-module", MFD_CLOEXEC);
+  if (file < 0)
+    return Error{fmt::format("cannot create memory for a module of the plan: {}",
+                             std::strerror(errno)),
+                 ExitCode::Failure};
+  const uint8_t *image = module.image()->data();
+  size_t left = module.image()->size();
+  while (left > 0) {
+    ssize_t written = write(file, image, left);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0) {
+      int reason = errno;
+      close(file);
+      return Error{fmt::format("cannot store a module of the plan in memory: {}",
+                               std::strerror(reason)),
+                   ExitCode::Failure};
+    }
+    image += written;
+    left -= size_t(written);
+  }
+  // A name of its own per file: the loader takes equal names for one library.
+  void *handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char *reason = handle ? nullptr : dlerror();
+  close(file);
+  if (!handle)
+    return Error{fmt::format("a module of the plan for '{}' does not load ({}); compile the plan "
+                             "again",
+                             target, reason ? reason : "unknown reason")};
+  return std::unique_ptr<CpuModule>(new CpuModule(handle));
+}
+
+CpuModule::~CpuModule() { dlclose(handle); }
+
+Result<KernelEntry> CpuModule::find(const std::string &entry) const {
+  void *symbol = dlsym(handle, entry.c_str());
+  if (!symbol)
+    return Error{fmt::format("a module of the plan has no kernel '{}'; compile the plan again",
+                             entry)};
+  return reinterpret_cast<KernelEntry>(symbol);
+}
+
+} // namespace lmc::cpu

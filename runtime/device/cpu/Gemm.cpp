@@ -1,0 +1,256 @@
+// oneDNN and the packed kernels behind one interface; see Gemm.h.
+#include "runtime/device/cpu/Gemm.h"
+#include "runtime/device/cpu/AlignedMemory.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace lmc::cpu {
+namespace {
+
+using dnnl::memory;
+
+memory::data_type dnnlType(Storage storage) {
+  return storage == Storage::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+// Transposes are strides, so nothing is copied before the product; a sum post-op
+// becomes beta = 1 of the product itself.
+class OneDNNGemm final : public Gemm {
+public:
+  OneDNNGemm(const dnnl::engine &engine, const GemmShape &shape) : stream(engine) {
+    auto matrix = [](int64_t rows, int64_t columns, bool transposed, Storage storage) {
+      return memory::desc({rows, columns}, dnnlType(storage),
+                          transposed ? memory::dims{1, rows} : memory::dims{columns, 1});
+    };
+    auto aDesc = matrix(shape.m, shape.k, shape.transposeA, shape.input);
+    auto bDesc = matrix(shape.k, shape.n, shape.transposeB, shape.input);
+    auto dDesc = matrix(shape.m, shape.n, false, shape.output);
+    dnnl::primitive_attr attributes;
+    if (shape.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    a = memory(aDesc, engine, nullptr);
+    b = memory(bDesc, engine, nullptr);
+    d = memory(dDesc, engine, nullptr);
+    arguments = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, d}};
+    if (shape.hasBias) {
+      auto biasDesc = matrix(1, shape.n, false, shape.bias);
+      bias = memory(biasDesc, engine, nullptr);
+      arguments.emplace(DNNL_ARG_BIAS, bias);
+      prepare({dnnl::matmul::desc(aDesc, bDesc, biasDesc, dDesc), attributes, engine});
+    } else {
+      prepare({dnnl::matmul::desc(aDesc, bDesc, dDesc), attributes, engine});
+    }
+  }
+
+  void run(const void *aData, const void *bData, void *dData, const void *biasData) override {
+    a.set_data_handle(const_cast<void *>(aData));
+    b.set_data_handle(const_cast<void *>(bData));
+    d.set_data_handle(dData);
+    if (bias)
+      bias.set_data_handle(const_cast<void *>(biasData));
+    product.execute(stream, arguments);
+    stream.wait();
+  }
+
+  std::string implementation() const override { return "oneDNN " + kind; }
+
+private:
+  void prepare(const dnnl::matmul::primitive_desc &description) {
+    kind = description.impl_info_str();
+    product = dnnl::matmul(description);
+  }
+
+  dnnl::stream stream;
+  dnnl::matmul product;
+  memory a, b, d, bias;
+  std::unordered_map<int, memory> arguments;
+  std::string kind;
+};
+
+// Buffers that all packed products share: they run one after another.
+struct PackedBuffers {
+  AlignedMemory panelsB, sums, perThread;
+};
+
+// Blocks: a panel of B (kDepth x panelColumns) stays in the first-level cache, a
+// block of A (kRows x kDepth) in the second, the packed B (kDeep x kWide) in the
+// third. kRows is a multiple of every kernel's panelRows, kWide of panelColumns.
+class PackedGemm final : public Gemm {
+public:
+  static constexpr int64_t kRows = 96, kDepth = 256, kDeep = 1024, kWide = 1024, kTall = 2016;
+
+  PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
+      : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
+        output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
+    // Sums go straight to d when it has the arithmetic type.
+    direct = shape.output != Storage::BF16;
+    deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
+    tall = !direct && deepSteps > 1 ? kTall : shape.m;
+    // Few row blocks on many threads: cut the columns as well.
+    int64_t rowBlocks = (shape.m + kRows - 1) / kRows;
+    columnsPerItem = kWide;
+    while (columnsPerItem > 128 && rowBlocks * (kWide / columnsPerItem) < 4 * threads)
+      columnsPerItem /= 2;
+    const int64_t width = int64_t(input.arithmeticWidth);
+    buffers.panelsB.reserve(std::min(roundUp(shape.k), kDeep) * kWide * width);
+    blockBytes = kRows * kDepth * width;
+    threadBytes = blockBytes + (!direct && deepSteps == 1 ? kRows * columnsPerItem * width : 0);
+    buffers.perThread.reserve(threadBytes * threads);
+    if (!direct && deepSteps > 1)
+      buffers.sums.reserve(kTall * kWide * width);
+  }
+
+  void run(const void *a, const void *b, void *d, const void *bias) override {
+    for (int64_t column = 0; column < shape.n; column += kWide) {
+      const int64_t columns = std::min(kWide, shape.n - column);
+      for (int64_t row = 0; row < shape.m; row += tall)
+        for (int64_t step = 0; step < deepSteps; ++step) {
+          if (deepSteps > 1 || row == 0)
+            packB(b, step * kDeep, std::min(kDeep, shape.k - step * kDeep), column, columns);
+          runBlock(a, d, bias, row, std::min(tall, shape.m - row), column, columns, step);
+        }
+    }
+  }
+
+  std::string implementation() const override { return fmt::format("packed {}", setName); }
+
+private:
+  static int64_t roundUp(int64_t x) { return (x + 63) / 64 * 64; }
+
+  // Packs op(b)[depth0 .. +depth, column0 .. +columns] by blocks of kDepth rows.
+  void packB(const void *b, int64_t depth0, int64_t depth, int64_t column0, int64_t columns) {
+    const int64_t blocks = (depth + kDepth - 1) / kDepth;
+    const int64_t pieces = (columns + kPackColumns - 1) / kPackColumns;
+    const int64_t paddedColumns =
+        (columns + input.panelColumns - 1) / input.panelColumns * input.panelColumns;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (blocks * pieces > 1)
+    for (int64_t item = 0; item < blocks * pieces; ++item) {
+      const int64_t first = item / pieces * kDepth, piece = item % pieces * kPackColumns;
+      const int64_t rows = std::min(kDepth, depth - first);
+      PackArgs args{b, shape.transposeB ? shape.k : shape.n, shape.transposeB, depth0 + first, rows,
+                    column0 + piece, std::min(kPackColumns, columns - piece)};
+      input.packB(args, buffers.panelsB.at((first * paddedColumns + piece * rows) *
+                                           int64_t(input.arithmeticWidth)));
+    }
+  }
+
+  void runBlock(const void *a, void *d, const void *bias, int64_t row0, int64_t rows,
+                int64_t column0, int64_t columns, int64_t step) {
+    const int64_t width = int64_t(input.arithmeticWidth);
+    const int64_t depth0 = step * kDeep, depth = std::min(kDeep, shape.k - depth0);
+    const int64_t paddedColumns =
+        (columns + input.panelColumns - 1) / input.panelColumns * input.panelColumns;
+    const int64_t rowBlocks = (rows + kRows - 1) / kRows;
+    const int64_t columnBlocks = (columns + columnsPerItem - 1) / columnsPerItem;
+    const bool last = step + 1 == deepSteps;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (rowBlocks * columnBlocks > 1)
+    for (int64_t item = 0; item < rowBlocks * columnBlocks; ++item) {
+      const int64_t row = item / columnBlocks * kRows;
+      const int64_t column = item % columnBlocks * columnsPerItem;
+      const int64_t height = std::min(kRows, rows - row);
+      const int64_t wide = std::min(columnsPerItem, columns - column);
+      char *own = buffers.perThread.at(omp_get_thread_num() * threadBytes);
+      char *to = static_cast<char *>(d) +
+                 ((row0 + row) * shape.n + column0 + column) * elementBytes(shape.output);
+      char *sums;
+      int64_t leading;
+      if (direct) {
+        sums = to;
+        leading = shape.n;
+      } else if (deepSteps == 1) {
+        sums = own + blockBytes;
+        leading = wide;
+      } else {
+        sums = buffers.sums.at((row * kWide + column) * width);
+        leading = kWide;
+      }
+      bool add = step > 0 || (direct && shape.accumulate);
+      for (int64_t first = 0; first < depth; first += kDepth) {
+        const int64_t deep = std::min(kDepth, depth - first);
+        input.packA({a, shape.transposeA ? shape.m : shape.k, shape.transposeA, row0 + row, height,
+                     depth0 + first, deep},
+                    own);
+        input.multiply(own, buffers.panelsB.at((first * paddedColumns + column * deep) * width),
+                       height, wide, deep, sums, leading, add);
+        add = true;
+      }
+      if (last && (!direct || shape.hasBias)) {
+        const char *biasAt = nullptr;
+        if (shape.hasBias)
+          biasAt = static_cast<const char *>(bias) +
+                   (column0 + column) * elementBytes(shape.bias);
+        output.store({sums, leading, to, shape.n, height, wide, biasAt, shape.bias,
+                      !direct && shape.accumulate});
+      }
+    }
+  }
+
+  static constexpr int64_t kPackColumns = 128; // a multiple of every panelColumns
+
+  const char *setName;
+  GemmShape shape;
+  PackedGemmKernels input, output;
+  int threads;
+  PackedBuffers &buffers;
+  bool direct;
+  int64_t deepSteps, tall, columnsPerItem, blockBytes, threadBytes;
+};
+
+// Whether oneDNN multiplies `storage` with instructions made for it; what it
+// would emulate, the packed kernels do faster.
+bool oneDNNIsNative(Storage storage) {
+  if (storage == Storage::F64)
+    return false;
+  if (storage == Storage::F32)
+    return true;
+  switch (dnnl::get_effective_cpu_isa()) {
+  case dnnl::cpu_isa::avx512_core_bf16:
+  case dnnl::cpu_isa::avx512_core_amx:
+    return true;
+  default:
+    return false;
+  }
+}
+
+} // namespace
+
+struct GemmCache::State {
+  int threads;
+  dnnl::engine engine;
+  PackedBuffers buffers;
+  std::map<std::pair<GemmShape, GemmLibrary>, std::unique_ptr<Gemm>> gemms;
+};
+
+GemmCache::GemmCache(int threads) : state(new State{threads, {dnnl::engine::kind::cpu, 0}, {}, {}}) {}
+GemmCache::~GemmCache() = default;
+
+Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
+  if (library == GemmLibrary::Automatic)
+    library = oneDNNIsNative(shape.input) ? GemmLibrary::OneDNN : GemmLibrary::Packed;
+  auto &gemm = state->gemms[{shape, library}];
+  if (gemm)
+    return gemm.get();
+  if (library == GemmLibrary::Packed) {
+    gemm = std::make_unique<PackedGemm>(kernelSet(), shape, state->threads, state->buffers);
+    return gemm.get();
+  }
+  try {
+    gemm = std::make_unique<OneDNNGemm>(state->engine, shape);
+  } catch (const dnnl::error &failure) {
+    return Error{fmt::format("oneDNN cannot multiply [{}, {}] by [{}, {}]: {}", shape.m, shape.k,
+                             shape.k, shape.n, failure.what()),
+                 ExitCode::Failure};
+  }
+  return gemm.get();
+}
+
+} // namespace lmc::cpu

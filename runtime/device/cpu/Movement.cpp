@@ -1,0 +1,111 @@
+#include "runtime/device/cpu/Movement.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lmc::cpu {
+namespace {
+
+// Below this many bytes a parallel region costs more than it saves.
+constexpr int64_t kParallelBytes = 1 << 16;
+
+struct Bf16 {
+  uint16_t bits;
+};
+
+float value(float x) { return x; }
+double value(double x) { return x; }
+float value(Bf16 x) {
+  uint32_t word = uint32_t(x.bits) << 16;
+  float result;
+  std::memcpy(&result, &word, sizeof(result));
+  return result;
+}
+
+template <typename X, typename D> void scatterColumns(const ScatterAddArgs &args, int64_t from, int64_t to) {
+  const X *x = static_cast<const X *>(args.x);
+  D *d = static_cast<D *>(args.d);
+  if (!args.accumulate)
+    for (int64_t row = 0; row < args.vocabulary; ++row)
+      std::fill(d + row * args.columns + from, d + row * args.columns + to, D(0));
+  for (int64_t t = 0; t < args.rows; ++t) {
+    int64_t id = args.ids[t];
+    if (id < 0 || id >= args.vocabulary)
+      continue;
+    const X *source = x + t * args.columns;
+    D *target = d + id * args.columns;
+    for (int64_t column = from; column < to; ++column)
+      target[column] += D(value(source[column]));
+  }
+}
+
+template <typename X> void scatterInto(const ScatterAddArgs &args, int64_t from, int64_t to) {
+  if (args.dStorage == Storage::F64)
+    scatterColumns<X, double>(args, from, to);
+  else
+    scatterColumns<X, float>(args, from, to);
+}
+
+} // namespace
+
+void scatterAdd(const ScatterAddArgs &args, int threads) {
+  // Whole cache lines of columns each.
+  constexpr int64_t kStep = 16;
+  const int64_t steps = (args.columns + kStep - 1) / kStep;
+  const int64_t parts = std::min<int64_t>(threads, steps);
+#pragma omp parallel for num_threads(threads) schedule(static) if (parts > 1)
+  for (int64_t part = 0; part < parts; ++part) {
+    int64_t from = steps * part / parts * kStep;
+    int64_t to = std::min(args.columns, steps * (part + 1) / parts * kStep);
+    switch (args.xStorage) {
+    case Storage::F32:
+      scatterInto<float>(args, from, to);
+      break;
+    case Storage::BF16:
+      scatterInto<Bf16>(args, from, to);
+      break;
+    case Storage::F64:
+      scatterInto<double>(args, from, to);
+      break;
+    }
+  }
+}
+
+void fill(void *d, const void *element, int64_t width, int64_t count, int threads) {
+  auto write = [&](auto zero) {
+    using T = decltype(zero);
+    T pattern;
+    std::memcpy(&pattern, element, sizeof(T));
+    T *target = static_cast<T *>(d);
+#pragma omp parallel for num_threads(threads) schedule(static) if (count * width > kParallelBytes)
+    for (int64_t i = 0; i < count; ++i)
+      target[i] = pattern;
+  };
+  switch (width) {
+  case 1:
+    return write(uint8_t(0));
+  case 2:
+    return write(uint16_t(0));
+  case 4:
+    return write(uint32_t(0));
+  default:
+    return write(uint64_t(0));
+  }
+}
+
+void copy(void *d, const void *x, int64_t bytes, int threads) {
+  if (bytes <= kParallelBytes) {
+    std::memmove(d, x, size_t(bytes));
+    return;
+  }
+  constexpr int64_t kPiece = kParallelBytes;
+  const int64_t pieces = (bytes + kPiece - 1) / kPiece;
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    int64_t from = piece * kPiece;
+    std::memcpy(static_cast<char *>(d) + from, static_cast<const char *>(x) + from,
+                size_t(std::min(kPiece, bytes - from)));
+  }
+}
+
+} // namespace lmc::cpu

@@ -1,0 +1,51 @@
+// Picks the kernels for the machine by what its processor says it can do.
+#include "runtime/device/cpu/kernels/Kernels.h"
+
+namespace lmc::cpu {
+
+namespace baseline {
+const KernelSet &kernels();
+}
+#if defined(__x86_64__)
+namespace avx2 {
+const KernelSet &kernels();
+}
+namespace avx512 {
+const KernelSet &kernels();
+}
+#endif
+
+namespace {
+
+struct Sets {
+  const KernelSet *sets[3];
+  int count = 0;
+
+  Sets() {
+    sets[count++] = &baseline::kernels();
+#if defined(__x86_64__)
+    // The builtin also asks whether the operating system saves the registers.
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+      sets[count++] = &avx2::kernels();
+    if (count == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      sets[count++] = &avx512::kernels();
+#endif
+  }
+};
+
+const Sets &available() {
+  static const Sets sets;
+  return sets;
+}
+
+} // namespace
+
+const KernelSet &kernelSet() { return *available().sets[available().count - 1]; }
+
+const KernelSet *const *kernelSets(int &count) {
+  count = available().count;
+  return available().sets;
+}
+
+} // namespace lmc::cpu

@@ -1,0 +1,220 @@
+// Attention forward without the score matrix (Dao et al., FlashAttention,
+// arXiv:2205.14135; the online softmax is Milakov and Gimelshein, arXiv:1805.02867).
+//
+// A task is one block of kQueries queries of one head. It walks over blocks of
+// keys and keeps, per query i, the largest score m, the sum l of exponentials and
+// the unnormalised output O:
+//   s_j = scale q.k_j          m' = max(m, max_j s_j)      a = exp(m - m')
+//   l' = a l + sum_j exp(s_j - m')        O' = a O + sum_j exp(s_j - m') v_j
+// Everything is held transposed, queries in the lanes of a register: then the
+// maximum and the sum need no horizontal operation, and the rows of K and V serve
+// as broadcast operands just as they lie in memory. Scores are in units of log 2,
+// so that the exponential is 2^x.
+#include "runtime/device/cpu/kernels/Functions.h"
+#include "runtime/device/cpu/kernels/Block.h"
+#include "runtime/device/cpu/kernels/Micro.h"
+
+namespace lmc::cpu::LMC_ISA {
+namespace {
+
+constexpr int64_t kQueries = 64;
+constexpr int64_t kKeys = 64;
+// Below every score, and finite so that m - m' never is infinity minus infinity.
+constexpr double kLowestScore = -1e30;
+constexpr double kLog2E = 1.4426950408889634074;
+constexpr double kLn2 = 0.69314718055994530942;
+
+LMC_INLINE double naturalLog(double x) { return __builtin_log(x); }
+
+template <typename R> struct ForwardScratch {
+  R *queries; // [panel][headDim][lanes], times scale / ln 2
+  R *output;  // [panel][headDim][lanes], unnormalised
+  R *keys, *values; // [kKeys][leading]
+  R *scores;  // [kKeys][lanes], one panel
+  R *largest, *sum; // [kQueries]
+  R *finished;      // [lanes][leading]
+  int64_t leading;
+
+  ForwardScratch(void *memory, int64_t headDim) {
+    Scratch scratch{static_cast<char *>(memory)};
+    // An odd number of cache lines, so that rows spread over all cache sets.
+    leading = roundUp(headDim, 2 * 64 / int64_t(sizeof(R))) + 64 / int64_t(sizeof(R));
+    queries = scratch.take<R>(headDim * kQueries);
+    output = scratch.take<R>(headDim * kQueries);
+    keys = scratch.take<R>(kKeys * leading);
+    values = scratch.take<R>(kKeys * leading);
+    scores = scratch.take<R>(kKeys * kTileColumns<R>);
+    largest = scratch.take<R>(kQueries);
+    sum = scratch.take<R>(kQueries);
+    finished = scratch.take<R>(kTileColumns<R> * leading);
+    bytes = scratch.at - static_cast<char *>(memory);
+  }
+  int64_t bytes;
+};
+
+} // namespace
+
+int64_t attentionTasks(const AttentionArgs &args) {
+  return args.batch * args.heads * ((args.seq + kQueries - 1) / kQueries);
+}
+
+template <typename T> size_t attentionScratch(const AttentionArgs &args) {
+  return size_t(ForwardScratch<Arithmetic<T>>(nullptr, args.headDim).bytes);
+}
+
+template <typename T> void attentionRun(const AttentionArgs &args, int64_t task, void *memory) {
+  using R = Arithmetic<T>;
+  constexpr int kLanes = kTileColumns<R>;
+  static_assert(kQueries % kLanes == 0);
+  const int64_t seq = args.seq, headDim = args.headDim, window = args.window;
+  const int64_t pairs = args.batch * args.heads;
+  // The longest tasks, those of the last queries, come first.
+  const int64_t block = (seq + kQueries - 1) / kQueries - 1 - task / pairs;
+  const int64_t batch = task % pairs / args.heads, head = task % pairs % args.heads;
+  const int64_t kvHead = head / (args.heads / args.kvHeads);
+  const int64_t queryLeading = args.heads * headDim, keyLeading = args.kvHeads * headDim;
+  const T *q = static_cast<const T *>(args.q) + batch * seq * queryLeading + head * headDim;
+  const T *k = static_cast<const T *>(args.k) + batch * seq * keyLeading + kvHead * headDim;
+  const T *v = static_cast<const T *>(args.v) + batch * seq * keyLeading + kvHead * headDim;
+  T *out = static_cast<T *>(args.out) + batch * seq * queryLeading + head * headDim;
+  R *lse = static_cast<R *>(args.lse) + batch * seq * args.heads + head;
+
+  ForwardScratch<R> scratch(memory, headDim);
+  const int64_t first = block * kQueries;
+  const int64_t count = lesser(kQueries, seq - first);
+  const int64_t panels = (count + kLanes - 1) / kLanes;
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    int64_t at = first + panel * kLanes;
+    transposeBlock(q + at * queryLeading, queryLeading, lesser(kLanes, seq - at), headDim, kLanes,
+                   R(args.scale * kLog2E), scratch.queries + panel * headDim * kLanes, kLanes);
+    R *output = scratch.output + panel * headDim * kLanes;
+    for (int64_t i = 0; i < headDim * kLanes; i += kWidth<R>)
+      store(output + i, V<R>{});
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      scratch.largest[panel * kLanes + lane] = R(kLowestScore);
+      scratch.sum[panel * kLanes + lane] = 0;
+    }
+  }
+
+  const int64_t firstKey = window ? greater(0, first - window + 1) / kKeys * kKeys : 0;
+  for (int64_t key = firstKey; key < first + count; key += kKeys) {
+    const int64_t keys = lesser(kKeys, seq - key);
+    copyBlock(k + key * keyLeading, keyLeading, keys, headDim, headDim, scratch.keys,
+              scratch.leading);
+    copyBlock(v + key * keyLeading, keyLeading, keys, headDim, headDim, scratch.values,
+              scratch.leading);
+    for (int64_t panel = 0; panel < panels; ++panel) {
+      // This panel's queries [low, high], and the keys [from, to) of the block
+      // that any of them sees.
+      const int64_t low = first + panel * kLanes;
+      const int64_t high = lesser(low + kLanes, seq) - 1;
+      const int64_t to = lesser(keys, high + 1 - key);
+      const int64_t from = window ? greater(0, low - window + 1 - key) : 0;
+      if (from >= to)
+        continue;
+      R *scores = scratch.scores;
+      multiplyTiles<Layout::RowMajor>(
+          to - from, kLanes, scratch.keys + from * scratch.leading, scratch.leading,
+          scratch.queries + panel * headDim * kLanes, kLanes, scores, kLanes, false,
+          [&](int64_t, int64_t, int64_t, int64_t) { return DepthRange{0, headDim}; });
+
+      if (key + to - 1 > low || (window && high - (key + from) >= window))
+        for (int64_t j = 0; j < to - from; ++j)
+          for (int half = 0; half < 2; ++half) {
+            // i - j of every lane
+            using Lane = typename VectorOf<R>::Lane;
+            VInt<R> distance = iota<R>() + Lane(low + half * kWidth<R> - (key + from + j));
+            VInt<R> visible = distance >= 0;
+            if (window)
+              visible &= distance < Lane(window);
+            R *row = scores + j * kLanes + half * kWidth<R>;
+            store(row, visible ? load(row) : splat(R(-__builtin_inf())));
+          }
+
+      R *output = scratch.output + panel * headDim * kLanes;
+      V<R> rescale[2];
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        R *column = scores + half * kWidth<R>;
+        R *largest = scratch.largest + panel * kLanes + half * kWidth<R>;
+        R *sum = scratch.sum + panel * kLanes + half * kWidth<R>;
+        V<R> before = load(largest), most = before;
+        for (int64_t j = 0; j < to - from; ++j)
+          most = maximum<R>(most, load(column + j * kLanes));
+        V<R> total{};
+        for (int64_t j = 0; j < to - from; ++j) {
+          V<R> weight = exp2<R>(load(column + j * kLanes) - most);
+          store(column + j * kLanes, weight);
+          total += weight;
+        }
+        rescale[half] = exp2<R>(before - most);
+        store(largest, most);
+        store(sum, load(sum) * rescale[half] + total);
+      }
+      for (int64_t d = 0; d < headDim; ++d)
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) {
+          R *at = output + d * kLanes + half * kWidth<R>;
+          store(at, load(at) * rescale[half]);
+        }
+      multiplyTiles<Layout::ColumnMajor>(
+          headDim, kLanes, scratch.values + from * scratch.leading, scratch.leading, scores, kLanes,
+          output, kLanes, true,
+          [&](int64_t, int64_t, int64_t, int64_t) { return DepthRange{0, to - from}; });
+    }
+  }
+
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t low = first + panel * kLanes;
+    const int64_t lanes = lesser(kLanes, seq - low);
+    R *output = scratch.output + panel * headDim * kLanes;
+    V<R> inverse[2];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half)
+      inverse[half] = R(1) / load(scratch.sum + panel * kLanes + half * kWidth<R>);
+    for (int64_t d = 0; d < headDim; ++d)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        R *at = output + d * kLanes + half * kWidth<R>;
+        store(at, load(at) * inverse[half]);
+      }
+    transposeBlock(output, kLanes, headDim, kLanes, headDim, R(1), scratch.finished,
+                   scratch.leading);
+    storeBlock(scratch.finished, scratch.leading, lanes, headDim, R(1), out + low * queryLeading,
+               queryLeading);
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      int64_t i = panel * kLanes + lane;
+      lse[(low + lane) * args.heads] =
+          R(double(scratch.largest[i]) * kLn2 + naturalLog(double(scratch.sum[i])));
+    }
+  }
+}
+
+#define LMC_INSTANTIATE(T)                                                                         \
+  template size_t attentionScratch<T>(const AttentionArgs &);                                      \
+  template void attentionRun<T>(const AttentionArgs &, int64_t, void *);
+LMC_INSTANTIATE(float)
+LMC_INSTANTIATE(Bf16)
+LMC_INSTANTIATE(double)
+
+void exp2F32(const float *x, float *e, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth<float>) {
+    float block[kWidth<float>] = {};
+    int64_t count = lesser(kWidth<float>, n - i);
+    memcpy(block, x + i, size_t(count) * sizeof(float));
+    store(block, exp2<float>(load(block)));
+    memcpy(e + i, block, size_t(count) * sizeof(float));
+  }
+}
+
+void exp2F64(const double *x, double *e, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth<double>) {
+    double block[kWidth<double>] = {};
+    int64_t count = lesser(kWidth<double>, n - i);
+    memcpy(block, x + i, size_t(count) * sizeof(double));
+    store(block, exp2<double>(load(block)));
+    memcpy(e + i, block, size_t(count) * sizeof(double));
+  }
+}
+
+} // namespace lmc::cpu::LMC_ISA

@@ -1,0 +1,231 @@
+// The gradients of attention, recomputing the probabilities block by block from
+// the saved log-sum-exp (FlashAttention-2, arXiv:2307.08691, algorithm 2). With
+// P_ij = exp(scale q_i.k_j - lse_i) and D_i = sum_d dout_id out_id:
+//   dV = P^T dout            dP = dout V^T         dS = P * (dP - D)
+//   dQ = scale dS K          dK = scale dS^T Q
+//
+// A task is one key/value head of one sequence with all query heads that share
+// it, walked in a fixed order: dK and dV of a block of keys are finished before
+// the next block, and dQ is summed over blocks of keys in memory (in f32 for
+// bf16). So no sum is shared between tasks and every run gives the same bits.
+#include "runtime/device/cpu/kernels/Block.h"
+#include "runtime/device/cpu/kernels/Functions.h"
+#include "runtime/device/cpu/kernels/Micro.h"
+
+namespace lmc::cpu::LMC_ISA {
+namespace {
+
+constexpr int64_t kQueries = 64;
+constexpr int64_t kKeys = 64;
+constexpr double kLog2E = 1.4426950408889634074;
+
+template <typename R> struct BackwardScratch {
+  // An odd number of cache lines per row, so that rows spread over all cache sets.
+  static constexpr int64_t kLine = 64 / int64_t(sizeof(R));
+  static constexpr int64_t kKeyLeading = kKeys + kLine;
+  int64_t leading;          // of rows of padded head dimension
+  R *keys;                  // [kKeys][leading]
+  R *keysAcross;            // [headDim][kKeyLeading], times scale / ln 2
+  R *valuesAcross;          // [headDim][kKeyLeading]
+  R *keyGrad, *valueGrad;   // [kKeys][leading]
+  R *queries, *outputGrad;  // [kQueries][leading]
+  R *weights, *scoreGrad;   // [kQueries][kKeyLeading]: P; dP, then dS
+  R *queryGrad;             // [kQueries][leading]
+  R *lse, *correction;      // [group][seq]: lse / ln 2, D
+  int64_t bytes;
+
+  BackwardScratch(void *memory, const AttentionGradArgs &args) {
+    Scratch scratch{static_cast<char *>(memory)};
+    leading = roundUp(args.headDim, 2 * kLine) + kLine;
+    keys = scratch.take<R>(kKeys * leading);
+    keysAcross = scratch.take<R>(args.headDim * kKeyLeading);
+    valuesAcross = scratch.take<R>(args.headDim * kKeyLeading);
+    keyGrad = scratch.take<R>(kKeys * leading);
+    valueGrad = scratch.take<R>(kKeys * leading);
+    queries = scratch.take<R>(kQueries * leading);
+    outputGrad = scratch.take<R>(kQueries * leading);
+    weights = scratch.take<R>(kQueries * kKeyLeading);
+    scoreGrad = scratch.take<R>(kQueries * kKeyLeading);
+    queryGrad = scratch.take<R>(kQueries * leading);
+    int64_t rows = args.heads / args.kvHeads * args.seq;
+    lse = scratch.take<R>(rows);
+    correction = scratch.take<R>(rows);
+    bytes = scratch.at - static_cast<char *>(memory);
+  }
+};
+
+// lse / ln 2 and D of every query of `head`.
+template <typename T, typename R>
+void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, const R *lse,
+                 R *lseTo, R *correctionTo) {
+  const int64_t leading = args.heads * args.headDim;
+  for (int64_t i = 0; i < args.seq; ++i) {
+    lseTo[i] = R(double(lse[i * args.heads]) * kLog2E);
+    const T *o = out + i * leading, *g = dout + i * leading;
+    V<R> sums{};
+    int64_t d = 0;
+    for (; d + kWidth<R> <= args.headDim; d += kWidth<R>)
+      sums += load(o + d) * load(g + d);
+    R sum = 0;
+    for (int lane = 0; lane < kWidth<R>; ++lane)
+      sum += sums[lane];
+    for (; d < args.headDim; ++d)
+      sum += toReal(o[d]) * toReal(g[d]);
+    correctionTo[i] = sum;
+  }
+}
+
+} // namespace
+
+int64_t attentionGradTasks(const AttentionGradArgs &args) { return args.batch * args.kvHeads; }
+
+template <typename T> size_t attentionGradScratch(const AttentionGradArgs &args) {
+  return size_t(BackwardScratch<Arithmetic<T>>(nullptr, args).bytes);
+}
+
+template <typename T>
+void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory) {
+  using R = Arithmetic<T>;
+  using Lane = typename VectorOf<R>::Lane;
+  constexpr bool kSeparateSum = sizeof(T) < sizeof(R);
+  const int64_t seq = args.seq, headDim = args.headDim, window = args.window;
+  const int64_t group = args.heads / args.kvHeads;
+  const int64_t batch = task / args.kvHeads, kvHead = task % args.kvHeads;
+  const int64_t queryLeading = args.heads * headDim, keyLeading = args.kvHeads * headDim;
+  const int64_t queryStart = batch * seq * queryLeading + kvHead * group * headDim;
+  const int64_t keyStart = batch * seq * keyLeading + kvHead * headDim;
+  const T *q = static_cast<const T *>(args.q) + queryStart;
+  const T *k = static_cast<const T *>(args.k) + keyStart;
+  const T *v = static_cast<const T *>(args.v) + keyStart;
+  const T *out = static_cast<const T *>(args.out) + queryStart;
+  const T *dout = static_cast<const T *>(args.dout) + queryStart;
+  const R *lse = static_cast<const R *>(args.lse) + batch * seq * args.heads + kvHead * group;
+  T *dq = static_cast<T *>(args.dq) + queryStart;
+  T *dk = static_cast<T *>(args.dk) + keyStart;
+  T *dv = static_cast<T *>(args.dv) + keyStart;
+  R *dqSum = static_cast<R *>(kSeparateSum ? args.workspace : args.dq) + queryStart;
+  const R scale = R(args.scale);
+
+  BackwardScratch<R> scratch(memory, args);
+  const int64_t leading = scratch.leading;
+  constexpr int64_t kKeyLeading = BackwardScratch<R>::kKeyLeading;
+  const int64_t padded = roundUp(headDim, kWidth<R>);
+
+  for (int64_t member = 0; member < group; ++member)
+    prepareRows<T, R>(args, out + member * headDim, dout + member * headDim, lse + member,
+                      scratch.lse + member * seq, scratch.correction + member * seq);
+  for (int64_t i = 0; i < seq; ++i)
+    memset(static_cast<void *>(dqSum + i * queryLeading), 0, size_t(group * headDim) * sizeof(R));
+
+  for (int64_t key = 0; key < seq; key += kKeys) {
+    const int64_t keys = lesser(kKeys, seq - key);
+    const int64_t paddedKeys = roundUp(keys, kWidth<R>);
+    copyBlock(k + key * keyLeading, keyLeading, keys, headDim, padded, scratch.keys, leading);
+    transposeBlock(k + key * keyLeading, keyLeading, keys, headDim, paddedKeys,
+                   R(args.scale * kLog2E), scratch.keysAcross, kKeyLeading);
+    transposeBlock(v + key * keyLeading, keyLeading, keys, headDim, paddedKeys, R(1),
+                   scratch.valuesAcross, kKeyLeading);
+    memset(static_cast<void *>(scratch.keyGrad), 0, size_t(keys * leading) * sizeof(R));
+    memset(static_cast<void *>(scratch.valueGrad), 0, size_t(keys * leading) * sizeof(R));
+
+    // Queries before the block see none of its keys, nor do those a window later.
+    const int64_t lastQuery = window ? lesser(seq, key + keys - 1 + window) : seq;
+    for (int64_t member = 0; member < group; ++member)
+      for (int64_t query = key; query < lastQuery; query += kQueries) {
+        const int64_t queries = lesser(kQueries, lastQuery - query);
+        const int64_t offset = query * queryLeading + member * headDim;
+        copyBlock(q + offset, queryLeading, queries, headDim, padded, scratch.queries, leading);
+        copyBlock(dout + offset, queryLeading, queries, headDim, padded, scratch.outputGrad,
+                  leading);
+        // Row r sees key column c when 0 <= r - c + ahead (< window).
+        const int64_t ahead = query - key;
+        const bool masked = ahead < keys - 1 || (window && ahead + queries - 1 >= window) ||
+                            keys != paddedKeys;
+
+        // P and dP, only in tiles that some query of the tile sees.
+        auto seen = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
+          bool causal = column <= row + rows - 1 + ahead;
+          bool inside = !window || column + columns - 1 > row + ahead - window;
+          return DepthRange{0, headDim, causal && inside};
+        };
+        multiplyTiles<Layout::RowMajor>(queries, paddedKeys, scratch.queries, leading,
+                                        scratch.keysAcross, kKeyLeading, scratch.weights,
+                                        kKeyLeading, false, seen);
+        multiplyTiles<Layout::RowMajor>(queries, paddedKeys, scratch.outputGrad, leading,
+                                        scratch.valuesAcross, kKeyLeading, scratch.scoreGrad,
+                                        kKeyLeading, false, seen);
+        for (int64_t row = 0; row < queries; ++row) {
+          const V<R> rowLse = splat(scratch.lse[member * seq + query + row]);
+          const V<R> rowCorrection = splat(scratch.correction[member * seq + query + row]);
+          R *weights = scratch.weights + row * kKeyLeading;
+          R *scoreGrad = scratch.scoreGrad + row * kKeyLeading;
+          if (!masked) {
+            for (int64_t column = 0; column < paddedKeys; column += kWidth<R>) {
+              V<R> weight = exp2<R>(load(weights + column) - rowLse);
+              store(weights + column, weight);
+              store(scoreGrad + column, weight * (load(scoreGrad + column) - rowCorrection));
+            }
+            continue;
+          }
+          // Columns [from, to) are seen; what lies outside becomes zero.
+          const int64_t from = window ? greater(0, row + ahead - window + 1) : 0;
+          const int64_t to = lesser(keys, row + ahead + 1);
+          for (int64_t column = 0; column < paddedKeys; column += kWidth<R>) {
+            if (column >= to || column + kWidth<R> <= from) {
+              store(weights + column, V<R>{});
+              store(scoreGrad + column, V<R>{});
+              continue;
+            }
+            VInt<R> at = iota<R>() + Lane(column);
+            VInt<R> visible = (at >= Lane(from)) & (at < Lane(to));
+            V<R> weight = exp2<R>(load(weights + column) - rowLse);
+            V<R> gradient = weight * (load(scoreGrad + column) - rowCorrection);
+            store(weights + column, visible ? weight : V<R>{});
+            store(scoreGrad + column, visible ? gradient : V<R>{});
+          }
+        }
+
+        // dV += P^T dout and dK += dS^T Q: rows are keys, the depth is queries.
+        auto queriesOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
+          int64_t to = window ? lesser(queries, row + rows - 1 + window - ahead) : queries;
+          return DepthRange{greater(0, row - ahead), to};
+        };
+        multiplyTiles<Layout::ColumnMajor>(keys, padded, scratch.weights, kKeyLeading,
+                                           scratch.outputGrad, leading, scratch.valueGrad, leading,
+                                           true, queriesOf);
+        multiplyTiles<Layout::ColumnMajor>(keys, padded, scratch.scoreGrad, kKeyLeading,
+                                           scratch.queries, leading, scratch.keyGrad, leading, true,
+                                           queriesOf);
+        // dQ = dS K: rows are queries, the depth is keys.
+        auto keysOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
+          int64_t from = window ? greater(0, row + ahead - window + 1) : 0;
+          return DepthRange{from, lesser(keys, row + rows + ahead)};
+        };
+        multiplyTiles<Layout::RowMajor>(queries, padded, scratch.scoreGrad, kKeyLeading,
+                                        scratch.keys, leading, scratch.queryGrad, leading, false,
+                                        keysOf);
+        for (int64_t row = 0; row < queries; ++row) {
+          const R *part = scratch.queryGrad + row * leading;
+          R *sum = dqSum + offset + row * queryLeading;
+          int64_t d = 0;
+          for (; d + kWidth<R> <= headDim; d += kWidth<R>)
+            store(sum + d, load(sum + d) + load(part + d) * scale);
+          for (; d < headDim; ++d)
+            sum[d] += part[d] * scale;
+        }
+      }
+    storeBlock(scratch.keyGrad, leading, keys, headDim, scale, dk + key * keyLeading, keyLeading);
+    storeBlock(scratch.valueGrad, leading, keys, headDim, R(1), dv + key * keyLeading, keyLeading);
+  }
+  if constexpr (kSeparateSum)
+    storeBlock(dqSum, queryLeading, seq, group * headDim, R(1), dq, queryLeading);
+}
+
+#define LMC_INSTANTIATE(T)                                                                         \
+  template size_t attentionGradScratch<T>(const AttentionGradArgs &);                              \
+  template void attentionGradRun<T>(const AttentionGradArgs &, int64_t, void *);
+LMC_INSTANTIATE(float)
+LMC_INSTANTIATE(Bf16)
+LMC_INSTANTIATE(double)
+
+} // namespace lmc::cpu::LMC_ISA

@@ -1,0 +1,25 @@
+// The table of one instruction set's kernels.
+#include "runtime/device/cpu/kernels/Functions.h"
+
+namespace lmc::cpu::LMC_ISA {
+namespace {
+
+template <typename T> KernelSet::Attention attention() {
+  return {attentionTasks,     attentionScratch<T>,     attentionRun<T>,
+          attentionGradTasks, attentionGradScratch<T>, attentionGradRun<T>};
+}
+
+} // namespace
+
+const KernelSet &kernels() {
+  static const KernelSet set = {
+      LMC_ISA_NAME,
+      {attention<float>(), attention<Bf16>(), attention<double>()},
+      {packedGemm<float>(), packedGemm<Bf16>(), packedGemm<double>()},
+      exp2F32,
+      exp2F64,
+  };
+  return set;
+}
+
+} // namespace lmc::cpu::LMC_ISA

@@ -1,0 +1,99 @@
+// The register-blocked product that all kernels are made of.
+//
+//   C[rows, columns] = (C +) A[rows, depth] B[depth, columns]
+//
+// One register tile is kTileRows x (2 registers); its sums stay in registers
+// over the whole depth. B and C are row-major with columns a multiple of the
+// register width; an element of A is broadcast, so A may lie either way.
+#pragma once
+
+#include "runtime/device/cpu/kernels/Vector.h"
+
+namespace lmc::cpu::LMC_ISA {
+
+// 12 (24) of 16 (32) registers hold sums: enough independent chains to hide the
+// latency of a fused multiply-add, and room for B's and A's operands.
+inline constexpr int kTileRows = kRegisters == 32 ? 12 : 6;
+template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
+
+enum class Layout { RowMajor, ColumnMajor };
+
+template <typename R, Layout kLayout, int kRows, int kVectors>
+LMC_INLINE void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
+                     int64_t ldc, bool add) {
+  V<R> sums[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      sums[r][v] = V<R>{};
+  for (int64_t k = 0; k < depth; ++k) {
+    V<R> right[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      right[v] = load(b + v * kWidth<R>);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      V<R> left = splat(kLayout == Layout::RowMajor ? a[r * lda + k] : a[k * lda + r]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v)
+        sums[r][v] += left * right[v];
+    }
+    b += ldb;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      R *to = c + r * ldc + v * kWidth<R>;
+      store(to, add ? load(to) + sums[r][v] : sums[r][v]);
+    }
+}
+
+// A tile of 1..kTileRows rows, chosen at run time.
+template <typename R, Layout kLayout, int kVectors, int kRows = kTileRows>
+LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb,
+                       R *c, int64_t ldc, bool add) {
+  if constexpr (kRows == 1) {
+    tile<R, kLayout, 1, kVectors>(depth, a, lda, b, ldb, c, ldc, add);
+  } else {
+    if (rows == kRows)
+      tile<R, kLayout, kRows, kVectors>(depth, a, lda, b, ldb, c, ldc, add);
+    else
+      tileOf<R, kLayout, kVectors, kRows - 1>(rows, depth, a, lda, b, ldb, c, ldc, add);
+  }
+}
+
+// The part of the depth that a tile needs; nothing is written where `wanted` is
+// false, zeros (without add) where the range is empty.
+struct DepthRange {
+  int64_t first, last;
+  bool wanted = true;
+};
+
+// The product over tiles. `range(row, rows, column, columns)` gives each tile's
+// depth: this is how causal and window masks skip work.
+template <Layout kLayout, typename R, typename Range>
+LMC_INLINE void multiplyTiles(int64_t rows, int64_t columns, const R *a, int64_t lda, const R *b,
+                              int64_t ldb, R *c, int64_t ldc, bool add, Range range) {
+  for (int64_t column = 0; column < columns; column += kTileColumns<R>) {
+    bool wide = columns - column >= kTileColumns<R>;
+    for (int64_t row = 0; row < rows; row += kTileRows) {
+      int count = int(rows - row < kTileRows ? rows - row : kTileRows);
+      DepthRange depth = range(row, count, column, wide ? kTileColumns<R> : kWidth<R>);
+      if (!depth.wanted)
+        continue;
+      int64_t steps = depth.last > depth.first ? depth.last - depth.first : 0;
+      const R *left = kLayout == Layout::RowMajor ? a + row * lda + depth.first
+                                                  : a + depth.first * lda + row;
+      const R *right = b + depth.first * ldb + column;
+      R *to = c + row * ldc + column;
+      if (wide)
+        tileOf<R, kLayout, 2>(count, steps, left, lda, right, ldb, to, ldc, add);
+      else
+        tileOf<R, kLayout, 1>(count, steps, left, lda, right, ldb, to, ldc, add);
+    }
+  }
+}
+
+} // namespace lmc::cpu::LMC_ISA

@@ -1,0 +1,48 @@
+// The last 16 bytes of a plan file: "LMCX", a version, and the XXH64 of all that
+// comes before, little-endian. FlatBuffers' verifier only proves that a file is
+// safe to read; this proves that it is the one that was written, which matters
+// because a plan carries machine code.
+#pragma once
+
+#include <xxhash.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+namespace lmc {
+
+inline constexpr size_t kPlanTrailerBytes = 16;
+inline constexpr uint32_t kPlanTrailerVersion = 1;
+
+// Appends the trailer to a finished FlatBuffer.
+inline void appendPlanTrailer(std::string &plan) {
+  uint64_t hash = XXH64(plan.data(), plan.size(), 0);
+  char trailer[kPlanTrailerBytes] = {'L', 'M', 'C', 'X'};
+  for (int i = 0; i < 4; ++i)
+    trailer[4 + i] = char(kPlanTrailerVersion >> (8 * i));
+  for (int i = 0; i < 8; ++i)
+    trailer[8 + i] = char(hash >> (8 * i));
+  plan.append(trailer, sizeof(trailer));
+}
+
+enum class PlanTrailer { Good, Missing, Damaged };
+
+// Checks `bytes` of a plan file, the trailer included.
+inline PlanTrailer checkPlanTrailer(const void *data, size_t bytes) {
+  if (bytes < kPlanTrailerBytes)
+    return PlanTrailer::Missing;
+  const auto *at = static_cast<const unsigned char *>(data) + bytes - kPlanTrailerBytes;
+  uint32_t version = 0;
+  uint64_t hash = 0;
+  for (int i = 0; i < 4; ++i)
+    version |= uint32_t(at[4 + i]) << (8 * i);
+  for (int i = 0; i < 8; ++i)
+    hash |= uint64_t(at[8 + i]) << (8 * i);
+  if (std::memcmp(at, "LMCX", 4) != 0 || version != kPlanTrailerVersion)
+    return PlanTrailer::Missing;
+  return hash == XXH64(data, bytes - kPlanTrailerBytes, 0) ? PlanTrailer::Good
+                                                           : PlanTrailer::Damaged;
+}
+
+} // namespace lmc

@@ -1,0 +1,497 @@
+#include "runtime/plan/VerifyPlan.h"
+#include "runtime/plan/PlanFile.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace lmc {
+namespace {
+
+using plan::DType;
+
+// No dimension, size or count of a real plan comes near; below it sums of two
+// and casts to int64_t are safe.
+constexpr uint64_t kLimit = uint64_t(1) << 60;
+
+template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
+  return Error{fmt::format(format, std::forward<Args>(args)...)};
+}
+
+// The product of the factors; kLimit when it reaches that.
+uint64_t product(std::initializer_list<uint64_t> factors) {
+  uint64_t result = 1;
+  for (uint64_t factor : factors) {
+    if (factor == 0)
+      return 0;
+    result = result >= kLimit / factor + 1 ? kLimit : result * factor;
+    if (result > kLimit)
+      result = kLimit;
+  }
+  return result;
+}
+
+bool isFloat(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F64;
+}
+
+// The dtype that sums of `dtype` are held in.
+DType sumType(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
+
+template <typename E> bool known(E value, E last) {
+  return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
+}
+
+class Verifier {
+public:
+  explicit Verifier(const plan::Plan &plan) : plan(plan) {}
+
+  Result<void> run() {
+    LMC_TRY(header());
+    LMC_TRY(arenas());
+    LMC_TRY(slices());
+    LMC_TRY(variables());
+    LMC_TRY(code());
+    LMC_TRY(functions());
+    return settings();
+  }
+
+private:
+  Result<void> header() {
+    if (plan.target()->size() == 0)
+      return fail("it names no target");
+    if (!isFloat(plan.compute_dtype()))
+      return fail("its compute dtype is not a floating-point type");
+    if (plan.model()->architecture()->size() == 0)
+      return fail("it names no model architecture");
+    const plan::BatchInfo &batch = *plan.batch();
+    const uint64_t sequences = product(
+        {batch.micro_batch_size(), batch.gradient_accumulation_steps(), batch.ranks()});
+    if (batch.sequence_length() == 0 || batch.sequence_length() >= kLimit || sequences == 0 ||
+        sequences >= kLimit || sequences != batch.global_batch_size())
+      return fail("its batch of {} sequences is not {} x {} x {}", batch.global_batch_size(),
+                  batch.micro_batch_size(), batch.gradient_accumulation_steps(), batch.ranks());
+    if (plan.nodes() == 0 || plan.devices_per_node() == 0)
+      return fail("it is for no device");
+    return {};
+  }
+
+  Result<void> arenas() {
+    for (const auto *arena : *plan.arenas()) {
+      // A page: what every allocation of a device is aligned to at least.
+      constexpr uint32_t kPage = 4096;
+      const uint32_t alignment = arena->alignment();
+      if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kPage)
+        return fail("arena '{}' has alignment {}", arena->name()->str(), alignment);
+      if (arena->bytes() >= kLimit || arena->lower_bound_bytes() > arena->bytes())
+        return fail("arena '{}' has an impossible size", arena->name()->str());
+    }
+    return {};
+  }
+
+  Result<void> slices() {
+    for (uint32_t i = 0; i < plan.slices()->size(); ++i) {
+      const plan::Slice &slice = *plan.slices()->Get(i);
+      if (slice.arena() >= plan.arenas()->size())
+        return fail("slice {} is in arena {}, which does not exist", i, slice.arena());
+      if (!known(slice.dtype(), DType::MAX) || !known(slice.category(), plan::Category::MAX))
+        return fail("slice {} has an unknown dtype or category", i);
+      uint64_t elements = 1;
+      if (slice.shape())
+        for (uint64_t extent : *slice.shape())
+          elements = product({elements, extent});
+      const uint64_t width = byteWidth(slice.dtype());
+      if (elements >= kLimit || slice.bytes() != elements * width)
+        return fail("slice {} has {} bytes, which do not match its shape", i, slice.bytes());
+      const uint64_t room = plan.arenas()->Get(slice.arena())->bytes();
+      if (slice.offset() > room || slice.bytes() > room - slice.offset())
+        return fail("slice {} reaches beyond the end of its arena", i);
+      if (slice.offset() % width != 0)
+        return fail("slice {} is not aligned to its elements", i);
+      if (slice.function() < 0)
+        continue;
+      if (uint32_t(slice.function()) >= plan.functions()->size())
+        return fail("slice {} belongs to function {}, which does not exist", i, slice.function());
+      const int64_t commands = plan.functions()->Get(uint32_t(slice.function()))->commands()->size();
+      if (slice.first_command() < -1 || slice.last_command() < slice.first_command() ||
+          slice.last_command() >= commands)
+        return fail("slice {} lives from command {} to {} of {}", i, slice.first_command(),
+                    slice.last_command(), commands);
+    }
+    return {};
+  }
+
+  uint64_t elements(const plan::Slice &slice) const {
+    return slice.bytes() / byteWidth(slice.dtype());
+  }
+
+  Result<void> variables() {
+    std::unordered_map<std::string_view, const plan::Variable *> byName;
+    for (const auto *variable : *plan.variables()) {
+      const std::string name = variable->name()->str();
+      if (name.empty())
+        return fail("a variable has no name");
+      if (!byName.emplace(variable->name()->string_view(), variable).second)
+        return fail("two variables are named '{}'", name);
+      if (!known(variable->kind(), plan::VariableKind::MAX))
+        return fail("variable '{}' is of an unknown kind", name);
+      if (variable->slice() >= plan.slices()->size())
+        return fail("variable '{}' has no slice", name);
+      const plan::Slice &slice = *plan.slices()->Get(variable->slice());
+      if (slice.arena() != 0)
+        return fail("variable '{}' is not in the arena of the state", name);
+      if (variable->kind() == plan::VariableKind::Scalar && elements(slice) != 1)
+        return fail("scalar '{}' has {} elements", name, elements(slice));
+    }
+    for (const auto *variable : *plan.variables()) {
+      LMC_TRY(initializer(*variable, byName));
+      switch (variable->kind()) {
+      case plan::VariableKind::ComputeCopy:
+      case plan::VariableKind::Gradient:
+      case plan::VariableKind::Moment1:
+      case plan::VariableKind::Moment2: {
+        auto of = variable->parameter() ? byName.find(variable->parameter()->string_view())
+                                        : byName.end();
+        if (of == byName.end() || of->second->kind() != plan::VariableKind::Parameter)
+          return fail("variable '{}' belongs to no parameter", variable->name()->str());
+        if (elements(*plan.slices()->Get(of->second->slice())) !=
+            elements(*plan.slices()->Get(variable->slice())))
+          return fail("variable '{}' and its parameter differ in size", variable->name()->str());
+        break;
+      }
+      default:
+        break;
+      }
+    }
+    return {};
+  }
+
+  Result<void>
+  initializer(const plan::Variable &variable,
+              const std::unordered_map<std::string_view, const plan::Variable *> &byName) {
+    const plan::Initializer *init = variable.initializer();
+    if (!init)
+      return {};
+    const std::string name = variable.name()->str();
+    const plan::Slice &slice = *plan.slices()->Get(variable.slice());
+    using Kind = plan::InitializerKind;
+    if (!known(init->kind(), Kind::MAX))
+      return fail("variable '{}' has an unknown initializer", name);
+    if (!isFloat(slice.dtype()) && init->kind() != Kind::None && init->kind() != Kind::Zeros)
+      return fail("variable '{}' holds integers and has an initializer for reals", name);
+    switch (init->kind()) {
+    case Kind::Normal:
+      if (!std::isfinite(init->stddev()) || init->stddev() < 0)
+        return fail("variable '{}' has standard deviation {}", name, init->stddev());
+      break;
+    case Kind::RopeCos:
+    case Kind::RopeSin:
+      if (!slice.shape() || slice.shape()->size() != 2 || !init->values() ||
+          init->values()->size() != slice.shape()->Get(1))
+        return fail("the frequencies of table '{}' do not match its shape", name);
+      break;
+    case Kind::CopyOf: {
+      auto source = init->source() ? byName.find(init->source()->string_view()) : byName.end();
+      if (source == byName.end())
+        return fail("variable '{}' is a copy of nothing", name);
+      const plan::Slice &from = *plan.slices()->Get(source->second->slice());
+      if (!isFloat(from.dtype()) || elements(from) != elements(slice))
+        return fail("variable '{}' is a copy of '{}', which differs in size", name,
+                    init->source()->str());
+      // Otherwise the order of initialisation would matter, or never end.
+      if (source->second->initializer() && source->second->initializer()->kind() == Kind::CopyOf)
+        return fail("variable '{}' is a copy of a copy", name);
+      break;
+    }
+    default:
+      break;
+    }
+    return {};
+  }
+
+  Result<void> code() {
+    for (const auto *module : *plan.modules())
+      if (module->target()->size() == 0 || module->image()->size() == 0)
+        return fail("a module is empty");
+    for (const auto *kernel : *plan.kernels()) {
+      if (kernel->module_() >= plan.modules()->size())
+        return fail("kernel '{}' is in module {}, which does not exist", kernel->name()->str(),
+                    kernel->module_());
+      if (kernel->entry()->size() == 0)
+        return fail("kernel '{}' has no entry", kernel->name()->str());
+    }
+    return {};
+  }
+
+  Result<void> functions() {
+    std::unordered_set<std::string_view> names;
+    for (const auto *function : *plan.functions()) {
+      const std::string name = function->name()->str();
+      if (name.empty() || !names.insert(function->name()->string_view()).second)
+        return fail("a function's name '{}' is empty or taken", name);
+      if (plan.arenas()->size() > 1 &&
+          function->peak_workspace_bytes() > plan.arenas()->Get(1)->bytes())
+        return fail("function '{}' needs more workspace than there is", name);
+      const uint32_t count = function->commands()->size();
+      for (uint32_t i = 0; i < count; ++i)
+        if (auto sound = command(*function->commands()->Get(i)); !sound)
+          return fail("function '{}', command {}: {}", name, i, sound.error().message);
+      if (function->segments()) {
+        uint64_t next = 0;
+        for (const auto *segment : *function->segments()) {
+          if (segment->first() < next || segment->last() < segment->first() ||
+              segment->last() >= count)
+            return fail("function '{}' has a segment of commands {} to {}", name, segment->first(),
+                        segment->last());
+          next = uint64_t(segment->last()) + 1;
+        }
+      }
+    }
+    return {};
+  }
+
+  Result<void> command(const plan::Command &command) {
+    switch (command.body_type()) {
+    case plan::CommandBody::Launch:
+      return launch(*command.body_as_Launch());
+    case plan::CommandBody::Gemm:
+      return gemm(*command.body_as_Gemm());
+    case plan::CommandBody::Attention:
+      return attention(*command.body_as_Attention());
+    case plan::CommandBody::AttentionGrad:
+      return attentionGrad(*command.body_as_AttentionGrad());
+    case plan::CommandBody::ScatterAdd:
+      return scatterAdd(*command.body_as_ScatterAdd());
+    case plan::CommandBody::Fill:
+      return fill(*command.body_as_Fill());
+    case plan::CommandBody::Copy:
+      return copy(*command.body_as_Copy());
+    default:
+      return fail("it is of an unknown type");
+    }
+  }
+
+  // Operand `name` is a slice of `dtype` with at least `needed` elements.
+  Result<void> operand(std::string_view name, int64_t index, DType dtype, uint64_t needed) {
+    if (index < 0 || uint64_t(index) >= plan.slices()->size())
+      return fail("operand {} does not exist", name);
+    const plan::Slice &slice = *plan.slices()->Get(uint32_t(index));
+    if (slice.dtype() != dtype)
+      return fail("operand {} is {}, not {}", name, plan::EnumNameDType(slice.dtype()),
+                  plan::EnumNameDType(dtype));
+    if (needed >= kLimit || elements(slice) < needed)
+      return fail("operand {} has {} elements, not {}", name, elements(slice), needed);
+    return {};
+  }
+
+  // The dtype of a slice that may not exist yet; F32 then, `operand` complains.
+  DType dtypeOf(int64_t index) const {
+    return index >= 0 && uint64_t(index) < plan.slices()->size()
+               ? plan.slices()->Get(uint32_t(index))->dtype()
+               : DType::F32;
+  }
+
+  bool overlap(uint32_t x, uint32_t y) const {
+    const plan::Slice &a = *plan.slices()->Get(x), &b = *plan.slices()->Get(y);
+    return a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() &&
+           b.offset() < a.offset() + a.bytes();
+  }
+
+  // No result may share memory with an operand that the command still reads.
+  Result<void> apart(std::string_view name, uint32_t result,
+                     std::initializer_list<uint32_t> operands) {
+    for (uint32_t other : operands)
+      if (overlap(result, other))
+        return fail("result {} shares memory with an operand", name);
+    return {};
+  }
+
+  Result<void> launch(const plan::Launch &launch) {
+    if (launch.kernel() >= plan.kernels()->size())
+      return fail("kernel {} does not exist", launch.kernel());
+    if (launch.items() == 0 || launch.chunk() == 0 || launch.items() >= kLimit ||
+        launch.chunk() >= kLimit)
+      return fail("it has {} items in chunks of {}", launch.items(), launch.chunk());
+    if (launch.inputs() > launch.args()->size())
+      return fail("it has {} inputs of {} arguments", launch.inputs(), launch.args()->size());
+    for (uint32_t slice : *launch.args())
+      if (slice >= plan.slices()->size())
+        return fail("argument slice {} does not exist", slice);
+    return {};
+  }
+
+  Result<void> gemm(const plan::Gemm &gemm) {
+    const DType type = dtypeOf(gemm.a());
+    if (!isFloat(type))
+      return fail("it multiplies integers");
+    // Libraries count rows and columns in 32 bits.
+    constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
+    for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k()})
+      if (extent == 0 || extent > kMost)
+        return fail("it multiplies {} x {} by {} x {}", gemm.m(), gemm.k(), gemm.k(), gemm.n());
+    LMC_TRY(operand("a", gemm.a(), type, product({gemm.m(), gemm.k()})));
+    LMC_TRY(operand("b", gemm.b(), type, product({gemm.k(), gemm.n()})));
+    DType result = dtypeOf(gemm.d());
+    if (result != type)
+      result = sumType(type);
+    LMC_TRY(operand("d", gemm.d(), result, product({gemm.m(), gemm.n()})));
+    LMC_TRY(apart("d", gemm.d(), {gemm.a(), gemm.b()}));
+    if (gemm.c() != -1 && int64_t(gemm.c()) != int64_t(gemm.d()))
+      return fail("operand c is neither absent nor d");
+    if (gemm.bias() != -1) {
+      DType bias = dtypeOf(gemm.bias());
+      if (bias != type)
+        bias = sumType(type);
+      LMC_TRY(operand("bias", gemm.bias(), bias, gemm.n()));
+      LMC_TRY(apart("d", gemm.d(), {uint32_t(gemm.bias())}));
+    }
+    if (gemm.workspace() != -1)
+      LMC_TRY(operand("workspace", gemm.workspace(), dtypeOf(gemm.workspace()), 0));
+    return {};
+  }
+
+  template <typename Op> Result<void> attentionShape(const Op &op, DType type) {
+    if (!isFloat(type))
+      return fail("it attends to integers");
+    if (op.batch() == 0 || op.seq() == 0 || op.heads() == 0 || op.kv_heads() == 0 ||
+        op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
+      return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
+                  op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
+    // Scratch grows with the head dimension, and positions are 32-bit lanes.
+    constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
+    if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
+      return fail("head dimension {} over {} tokens with window {} is beyond what is supported",
+                  op.head_dim(), op.seq(), op.window());
+    if (!std::isfinite(op.scale()))
+      return fail("its scale is not finite");
+    const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
+    const uint64_t keys = product({op.batch(), op.seq(), op.kv_heads(), op.head_dim()});
+    LMC_TRY(operand("q", op.q(), type, queries));
+    LMC_TRY(operand("k", op.k(), type, keys));
+    LMC_TRY(operand("v", op.v(), type, keys));
+    LMC_TRY(operand("out", op.out(), type, queries));
+    return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
+  }
+
+  Result<void> attention(const plan::Attention &op) {
+    LMC_TRY(attentionShape(op, dtypeOf(op.q())));
+    for (uint32_t result : {op.out(), op.lse()})
+      LMC_TRY(apart(result == op.out() ? "out" : "lse", result, {op.q(), op.k(), op.v()}));
+    LMC_TRY(apart("lse", op.lse(), {op.out()}));
+    if (op.workspace() != -1)
+      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
+    return {};
+  }
+
+  Result<void> attentionGrad(const plan::AttentionGrad &op) {
+    const DType type = dtypeOf(op.q());
+    LMC_TRY(attentionShape(op, type));
+    const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
+    const uint64_t keys = product({op.batch(), op.seq(), op.kv_heads(), op.head_dim()});
+    LMC_TRY(operand("dout", op.dout(), type, queries));
+    LMC_TRY(operand("dq", op.dq(), type, queries));
+    LMC_TRY(operand("dk", op.dk(), type, keys));
+    LMC_TRY(operand("dv", op.dv(), type, keys));
+    for (uint32_t result : {op.dq(), op.dk(), op.dv()})
+      LMC_TRY(apart("dq, dk or dv", result,
+                    {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
+    LMC_TRY(apart("dq", op.dq(), {op.dk(), op.dv()}));
+    LMC_TRY(apart("dk", op.dk(), {op.dv()}));
+    if (type == DType::BF16) {
+      LMC_TRY(operand("workspace", op.workspace(), DType::F32, queries));
+      LMC_TRY(apart("workspace", uint32_t(op.workspace()),
+                    {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(),
+                     op.dv()}));
+    } else if (op.workspace() != -1) {
+      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
+    }
+    return {};
+  }
+
+  Result<void> scatterAdd(const plan::ScatterAdd &op) {
+    const DType type = dtypeOf(op.x());
+    if (!isFloat(type) || op.columns() == 0)
+      return fail("it adds rows of {} {}", op.columns(), plan::EnumNameDType(type));
+    LMC_TRY(operand("ids", op.ids(), DType::I32, op.rows()));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.columns()})));
+    LMC_TRY(operand("d", op.d(), sumType(type), product({op.vocabulary(), op.columns()})));
+    return apart("d", op.d(), {op.ids(), op.x()});
+  }
+
+  Result<void> fill(const plan::Fill &op) {
+    LMC_TRY(operand("d", op.d(), dtypeOf(op.d()), 0));
+    double low = 0, high = 0;
+    switch (dtypeOf(op.d())) {
+    case DType::I32:
+      low = std::numeric_limits<int32_t>::min();
+      high = std::numeric_limits<int32_t>::max();
+      break;
+    case DType::I8:
+      low = std::numeric_limits<int8_t>::min();
+      high = std::numeric_limits<int8_t>::max();
+      break;
+    default:
+      return {};
+    }
+    if (!(op.value() >= low && op.value() <= high))
+      return fail("{} does not fit the integers that it fills", op.value());
+    return {};
+  }
+
+  Result<void> copy(const plan::Copy &op) {
+    LMC_TRY(operand("x", op.x(), dtypeOf(op.x()), 0));
+    const plan::Slice &from = *plan.slices()->Get(op.x());
+    LMC_TRY(operand("d", op.d(), from.dtype(), elements(from)));
+    if (plan.slices()->Get(op.d())->bytes() != from.bytes())
+      return fail("it copies {} bytes to {}", from.bytes(),
+                  plan.slices()->Get(op.d())->bytes());
+    return apart("d", op.d(), {op.x()});
+  }
+
+  Result<void> settings() {
+    std::unordered_set<std::string_view> keys;
+    for (const auto *setting : *plan.settings()) {
+      const std::string key = setting->key()->str();
+      if (key.empty() || !keys.insert(setting->key()->string_view()).second)
+        return fail("a setting's key '{}' is empty or taken", key);
+      if (!known(setting->type(), plan::SettingType::MAX))
+        return fail("setting '{}' is of an unknown type", key);
+      if (setting->type() == plan::SettingType::StringList)
+        continue;
+      if (!setting->value())
+        return fail("setting '{}' has no value", key);
+      const std::string_view value = setting->value()->string_view();
+      const char *end = value.data() + value.size();
+      bool sound = true;
+      if (setting->type() == plan::SettingType::Integer) {
+        int64_t parsed;
+        auto [at, error] = std::from_chars(value.data(), end, parsed);
+        sound = error == std::errc() && at == end;
+      } else if (setting->type() == plan::SettingType::Float) {
+        double parsed;
+        auto [at, error] = std::from_chars(value.data(), end, parsed);
+        sound = error == std::errc() && at == end;
+      } else if (setting->type() == plan::SettingType::Boolean) {
+        sound = value == "true" || value == "false";
+      }
+      if (!sound)
+        return fail("setting '{}' has the value '{}', which is no {}", key, value,
+                    plan::EnumNameSettingType(setting->type()));
+    }
+    return {};
+  }
+
+  const plan::Plan &plan;
+};
+
+} // namespace
+
+Result<void> verifyPlan(const plan::Plan &plan) { return Verifier(plan).run(); }
+
+} // namespace lmc

@@ -1,0 +1,66 @@
+#include "runtime/monitor/Console.h"
+
+#include "test/runtime/checkpoint/TestFolder.h"
+
+#include <gtest/gtest.h>
+
+namespace lmc {
+namespace {
+
+StepRecord record(int64_t step) {
+  StepRecord r;
+  r.step = step;
+  r.loss = 2.5;
+  r.lr = 3e-4;
+  r.gradNorm = 0.75;
+  r.tokensPerSecond = 12345;
+  r.mfuCausal = 0.125;
+  r.mfuFull = std::numeric_limits<double>::quiet_NaN();
+  r.stepSeconds = 2;
+  r.memoryBytes = uint64_t(3) << 29;
+  return r;
+}
+
+std::string logOf(int64_t interval, int64_t steps) {
+  test::TestFolder folder;
+  FILE *out = std::fopen((folder / "log").c_str(), "w");
+  {
+    Console console(out, out, interval, steps);
+    for (int64_t step = 1; step <= steps; ++step)
+      console.step(record(step));
+    console.warning("disk full");
+  }
+  std::fclose(out);
+  return test::read(folder / "log");
+}
+
+TEST(Console, ALogHasAPlainLineAtEachIntervalAndAtBothEnds) {
+  std::string log = logOf(5, 12);
+  for (const char *step : {"step 1/12 ", "step 5/12 ", "step 10/12 ", "step 12/12 "})
+    EXPECT_NE(log.find(step), std::string::npos) << step;
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 5);
+  EXPECT_EQ(log.find('\x1b'), std::string::npos);
+  EXPECT_EQ(log.find('\r'), std::string::npos);
+}
+
+TEST(Console, ALineSaysAllThatMatters) {
+  std::string log = logOf(1, 3);
+  EXPECT_EQ(log.substr(0, log.find('\n')),
+            "step 1/3 | loss 2.5000 | lr 3.000e-04 | grad norm 0.750 | 12,345 tokens/s | MFU 12.5% "
+            "causal, ? full | mem 1.50 GiB | ETA 0:00:04");
+  EXPECT_NE(log.find("warning: disk full\n"), std::string::npos);
+}
+
+TEST(Console, FormatsBytesAndDurations) {
+  EXPECT_EQ(formatBytes(0), "0 B");
+  EXPECT_EQ(formatBytes(1023), "1023 B");
+  EXPECT_EQ(formatBytes(1536), "1.50 KiB");
+  EXPECT_EQ(formatBytes(uint64_t(80) << 30), "80.00 GiB");
+  EXPECT_EQ(formatDuration(0.4), "0:00:00");
+  EXPECT_EQ(formatDuration(3723), "1:02:03");
+  EXPECT_EQ(formatDuration(2 * 86400 + 3723), "2d 01:02:03");
+  EXPECT_EQ(formatDuration(std::numeric_limits<double>::infinity()), "?");
+}
+
+} // namespace
+} // namespace lmc

@@ -1,0 +1,133 @@
+#include "runtime/monitor/Metrics.h"
+
+#include "test/runtime/checkpoint/TestFolder.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <sstream>
+
+namespace lmc {
+namespace {
+
+using test::TestFolder;
+
+StepRecord record(int64_t step) {
+  StepRecord r;
+  r.step = step;
+  r.loss = 1.0 / double(step);
+  r.tokens = uint64_t(step) * 100;
+  return r;
+}
+
+void writeSteps(const std::string &path, int64_t first, int64_t last) {
+  auto writer = MetricsWriter::open(path, first - 1);
+  ASSERT_OK(writer);
+  for (int64_t step = first; step <= last; ++step)
+    ASSERT_OK(writer->write(record(step)));
+}
+
+std::vector<nlohmann::json> lines(const std::string &path) {
+  std::vector<nlohmann::json> result;
+  std::istringstream text(test::read(path));
+  for (std::string line; std::getline(text, line);)
+    result.push_back(nlohmann::json::parse(line));
+  return result;
+}
+
+std::vector<int64_t> steps(const std::string &path) {
+  std::vector<int64_t> result;
+  for (const auto &line : lines(path))
+    result.push_back(line["step"]);
+  return result;
+}
+
+TEST(Metrics, HasEveryFieldOfAStep) {
+  TestFolder folder;
+  StepRecord r = record(1);
+  r.loss = 2.5;
+  r.lr = 3e-4;
+  r.gradNorm = 0.5;
+  r.updateRatio = 1e-3;
+  r.tokensPerSecond = 1000;
+  r.mfuCausal = 0.25;
+  r.mfuFull = 0.5;
+  r.stepSeconds = 0.1;
+  r.memoryBytes = 4096;
+  {
+    auto writer = MetricsWriter::open(folder / "m.jsonl", 0);
+    ASSERT_OK(writer);
+    ASSERT_OK(writer->write(r));
+    r.step = 2;
+    r.skipped = true;
+    r.gradNorm = std::nan("");
+    r.validationLoss = 3.5;
+    ASSERT_OK(writer->write(r));
+  }
+  EXPECT_EQ(test::read(folder / "m.jsonl"),
+            "{\"step\":1,\"loss\":2.5,\"lr\":0.0003,\"grad_norm\":0.5,\"update_ratio\":0.001,"
+            "\"tokens\":100,\"tokens_per_second\":1000.0,\"mfu_causal\":0.25,\"mfu_full\":0.5,"
+            "\"step_seconds\":0.1,\"memory_bytes\":4096}\n"
+            "{\"step\":2,\"loss\":2.5,\"lr\":0.0003,\"grad_norm\":null,\"update_ratio\":0.001,"
+            "\"tokens\":100,\"tokens_per_second\":1000.0,\"mfu_causal\":0.25,\"mfu_full\":0.5,"
+            "\"step_seconds\":0.1,\"memory_bytes\":4096,\"skipped\":true,"
+            "\"validation_loss\":3.5}\n");
+}
+
+TEST(Metrics, NoStepAppearsTwiceAfterAResume) {
+  TestFolder folder;
+  std::string path = folder / "m.jsonl";
+  writeSteps(path, 1, 10);
+  writeSteps(path, 7, 12); // resumed from step 6
+  EXPECT_EQ(steps(path), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  writeSteps(path, 1, 2); // from the beginning
+  EXPECT_EQ(steps(path), (std::vector<int64_t>{1, 2}));
+}
+
+TEST(Metrics, AnUnfinishedLastLineIsCut) {
+  TestFolder folder;
+  std::string path = folder / "m.jsonl";
+  writeSteps(path, 1, 3);
+  std::string whole = test::read(path);
+  // Every place where a crash could have cut the third line, its newline included.
+  size_t third = whole.rfind("{\"step\":3");
+  for (size_t cut = third; cut < whole.size(); ++cut) {
+    test::write(path, whole.substr(0, cut));
+    writeSteps(path, 4, 4);
+    ASSERT_EQ(steps(path), (std::vector<int64_t>{1, 2, 4})) << cut;
+  }
+}
+
+TEST(Metrics, AnUnusablePathIsAnError) {
+  TestFolder folder;
+  EXPECT_ERROR(MetricsWriter::open(folder / "no/such/m.jsonl", 0), "no/such/m.jsonl");
+}
+
+TEST(Metrics, AFullDiskLosesNoLine) {
+  test::TestDisk disk(64 * 1024);
+  if (!disk.mounted)
+    GTEST_SKIP() << "needs the right to mount: " << disk.problem;
+  std::string path = disk.path() + "/m.jsonl", ballast = disk.path() + "/ballast";
+  auto writer = MetricsWriter::open(path, 0);
+  ASSERT_OK(writer);
+  for (int64_t step = 1; step <= 3; ++step)
+    ASSERT_OK(writer->write(record(step)));
+  (void)!writeTextFile(ballast, std::string(128 * 1024, 'x'));
+  // The file's last page still has room; then lines are held back.
+  int64_t step = 4;
+  while (writer->write(record(step)) && step < 1000)
+    ++step;
+  ASSERT_LT(step, 1000) << "the disk never was full";
+  EXPECT_FALSE(bool(writer->write(record(step + 1))));
+  EXPECT_EQ(steps(path).back(), step - 1) << "a half line was left";
+  ASSERT_OK(removeTree(ballast));
+  ASSERT_OK(writer->write(record(step + 2)));
+  auto written = steps(path);
+  ASSERT_EQ(written.size(), size_t(step + 2));
+  for (size_t i = 0; i < written.size(); ++i)
+    EXPECT_EQ(written[i], int64_t(i + 1));
+}
+
+} // namespace
+} // namespace lmc

@@ -1,0 +1,99 @@
+#include "runtime/train/Settings.h"
+
+#include "test/runtime/train/TinyPlan.h"
+
+#include <gtest/gtest.h>
+
+namespace lmc {
+namespace {
+
+using test::TinyPlan;
+
+// The table with the given changes, or the error's text.
+std::string errorOf(const std::vector<std::string> &overrides) {
+  auto bytes = TinyPlan().bytes();
+  auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
+  if (!table)
+    return table.error().message;
+  auto settings = TrainSettings::read(*table);
+  return settings ? "" : settings.error().message;
+}
+
+TrainSettings read(const std::vector<std::string> &overrides) {
+  auto bytes = TinyPlan().bytes();
+  auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
+  EXPECT_TRUE(bool(table)) << table.error().message;
+  auto settings = TrainSettings::read(*table);
+  EXPECT_TRUE(bool(settings)) << settings.error().message;
+  return *settings;
+}
+
+TEST(Settings, AreThoseOfThePlan) {
+  TrainSettings settings = read({});
+  EXPECT_EQ(settings.seed, 1234u);
+  EXPECT_EQ(settings.lr.style, LrStyle::Cosine);
+  EXPECT_EQ(settings.lr.lr, 0.05);
+  EXPECT_EQ(settings.beta2, 0.95);
+  EXPECT_EQ(settings.trainData, std::vector<std::string>{"train.bin"});
+}
+
+TEST(Settings, TakeTomlValuesAndBareWords) {
+  TrainSettings settings = read({"lr_schedule.lr=1e-2", "lr_schedule.style=wsd",
+                                 "optimizer.clip_grad=2", "training.train_iters=1_000",
+                                 "data.train=[\"a.bin\", \"b/*.bin\"]", "data.validation=c.bin"});
+  EXPECT_EQ(settings.lr.lr, 1e-2);
+  EXPECT_EQ(settings.lr.style, LrStyle::Wsd);
+  EXPECT_EQ(settings.clipGrad, 2.0);
+  EXPECT_EQ(settings.trainIters, 1000);
+  EXPECT_EQ(settings.trainData, (std::vector<std::string>{"a.bin", "b/*.bin"}));
+  EXPECT_EQ(settings.validationData, std::vector<std::string>{"c.bin"});
+}
+
+TEST(Settings, TheLastChangeCounts) {
+  EXPECT_EQ(read({"lr_schedule.lr=0.01", "lr_schedule.lr=0.02"}).lr.lr, 0.02);
+}
+
+TEST(Settings, EveryMistakeIsNamed) {
+  EXPECT_EQ(errorOf({"lr_schedule.lr"}), "--set lr_schedule.lr: expected section.key=value");
+  EXPECT_EQ(errorOf({"lr_schedul.lr=1"}),
+            "--set lr_schedul.lr=1: unknown key 'lr_schedul.lr'; did you mean 'lr_schedule.lr'?");
+  EXPECT_EQ(errorOf({"zzz=1"}), "--set zzz=1: unknown key 'zzz'; the plan has no such setting");
+  EXPECT_EQ(errorOf({"training.batch_size=8"}),
+            "--set training.batch_size=8: 'training.batch_size' is fixed in the plan; change the "
+            "TOML and compile again");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=fast"}),
+            "--set lr_schedule.lr=fast: 'lr_schedule.lr' takes a number");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=nan"}),
+            "--set lr_schedule.lr=nan: 'lr_schedule.lr' takes a number");
+  EXPECT_EQ(errorOf({"training.train_iters=1.5"}),
+            "--set training.train_iters=1.5: 'training.train_iters' takes an integer");
+  EXPECT_EQ(errorOf({"data.train=3"}),
+            "--set data.train=3: 'data.train' takes a string or a list of strings");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=11"}),
+            "--set lr_schedule.lr=11: 'lr_schedule.lr' must be between 0 and 10");
+  EXPECT_EQ(errorOf({"lr_schedule.style=cosin"}),
+            "--set lr_schedule.style=cosin: 'lr_schedule.style' is one of constant, linear, "
+            "cosine, wsd; did you mean 'cosine'?");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=1\nx=2"}),
+            "--set lr_schedule.lr=1\nx=2: 'lr_schedule.lr' takes a number");
+}
+
+TEST(Settings, MinLrAboveLrIsAnError) {
+  EXPECT_EQ(errorOf({"lr_schedule.lr=0.001"}),
+            "lr_schedule.min_lr (0.005) is above lr_schedule.lr (0.001); set both");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=0.001", "lr_schedule.style=constant"}), "");
+}
+
+TEST(Settings, APlanWithoutAKeySaysSo) {
+  TinyPlan tiny;
+  tiny.removeSetting("optimizer.eps");
+  auto bytes = tiny.bytes();
+  auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), {});
+  ASSERT_TRUE(bool(table));
+  auto settings = TrainSettings::read(*table);
+  ASSERT_FALSE(bool(settings));
+  EXPECT_NE(settings.error().message.find("no setting 'optimizer.eps'"), std::string::npos);
+}
+
+} // namespace
+} // namespace lmc

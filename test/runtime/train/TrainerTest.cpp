@@ -1,0 +1,405 @@
+#include "runtime/checkpoint/SafeTensors.h"
+#include "runtime/train/Run.h"
+#include "runtime/train/RunDirectory.h"
+#include "test/runtime/train/TinyPlan.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+
+namespace lmc {
+namespace {
+
+using test::TestFolder;
+using test::TinyPlan;
+
+class Trainer : public ::testing::Test {
+protected:
+  TestFolder folder;
+  FILE *log = nullptr;
+
+  void SetUp() override {
+    TinyPlan().write(folder);
+    log = std::fopen((folder / "log").c_str(), "w+");
+  }
+  void TearDown() override { std::fclose(log); }
+
+  RunOptions options(const std::string &out, int64_t steps) {
+    RunOptions o;
+    o.plan = folder / "tiny.plan";
+    o.out = folder / out;
+    o.steps = steps;
+    o.threads = 2;
+    o.output = o.errors = log;
+    return o;
+  }
+
+  std::string logText() {
+    std::fflush(log);
+    return test::read(folder / "log");
+  }
+
+  std::vector<nlohmann::json> metrics(const std::string &out) {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(test::read(folder / (out + "/metrics.jsonl")));
+    for (std::string line; std::getline(text, line);)
+      lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
+  // The part of the metrics that must agree bit for bit between equal runs.
+  std::vector<std::string> numbers(const std::string &out) {
+    std::vector<std::string> lines;
+    for (const auto &line : metrics(out))
+      lines.push_back(
+          nlohmann::json::array({line["step"], line["loss"], line["lr"], line["grad_norm"],
+                                 line["update_ratio"], line["tokens"]})
+              .dump());
+    return lines;
+  }
+
+  // Bytes of the newest checkpoint's tensors.
+  std::string state(const std::string &out) {
+    auto latest = findLatestCheckpoint(folder / out, nullptr);
+    EXPECT_TRUE(latest && *latest) << "no checkpoint";
+    std::string bytes;
+    for (const char *file : {"model", "moment1", "moment2"})
+      bytes += test::read(**latest + "/" + file + ".safetensors");
+    return bytes;
+  }
+
+  void expectRuns(const RunOptions &o, ExitCode code = ExitCode::Success) {
+    auto result = run(o);
+    ASSERT_TRUE(bool(result)) << result.error().message;
+    EXPECT_EQ(*result, code);
+  }
+
+  void expectFails(const RunOptions &o, ExitCode code, const std::string &text) {
+    auto result = run(o);
+    ASSERT_FALSE(bool(result));
+    EXPECT_EQ(result.error().code, code);
+    EXPECT_NE(result.error().message.find(text), std::string::npos) << result.error().message;
+    EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
+  }
+};
+
+TEST_F(Trainer, LearnsAndReportsEveryStep) {
+  RunOptions o = options("a", 200);
+  o.overrides = {"monitoring.validation_interval=50", "target.peak_tflops=0.001"};
+  expectRuns(o);
+  auto lines = metrics("a");
+  ASSERT_EQ(lines.size(), 200u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto &line = lines[i];
+    EXPECT_EQ(line["step"], i + 1);
+    EXPECT_EQ(line["tokens"], (i + 1) * TinyPlan::kGbs * TinyPlan::kSeq);
+    EXPECT_EQ(line.contains("validation_loss"), (i + 1) % 50 == 0);
+    EXPECT_GT(line["update_ratio"], 0.0);
+    double rate = line["tokens_per_second"], seconds = line["step_seconds"];
+    EXPECT_NEAR(rate * seconds, TinyPlan::kGbs * TinyPlan::kSeq, 1e-6);
+    EXPECT_NEAR(double(line["mfu_causal"]), rate * 6 * TinyPlan::kVocab / 1e9, 1e-12);
+    EXPECT_NEAR(double(line["mfu_full"]), rate * 12 * TinyPlan::kVocab / 1e9, 1e-12);
+  }
+  // The chain's next token is known three times out of four: its entropy is
+  // -(3/4 + 1/96) ln(3/4 + 1/96) - 23/96 ln(1/96) = 1.30 nats, against ln 24 = 3.18.
+  EXPECT_GT(double(lines.front()["loss"]), 3.0);
+  EXPECT_LT(double(lines.back()["validation_loss"]), 2.0);
+  EXPECT_NE(logText().find("0.001 TFLOP/s (target.peak_tflops)"), std::string::npos);
+}
+
+TEST_F(Trainer, NPlusNStepsAre2NBitForBit) {
+  expectRuns(options("whole", 12));
+  expectRuns(options("parts", 5));
+  expectRuns(options("parts", 12));
+  EXPECT_EQ(numbers("parts"), numbers("whole"));
+  EXPECT_EQ(state("parts"), state("whole"));
+  EXPECT_NE(logText().find("resumed at step 5"), std::string::npos);
+}
+
+TEST_F(Trainer, ResumesFromTheLastCheckpointAndDropsLaterMetrics) {
+  RunOptions o = options("whole", 12);
+  o.overrides = {"checkpoint.interval=4"};
+  expectRuns(o);
+  // As if the run had been killed after step 10: the checkpoint of step 8 is the last.
+  ASSERT_EQ(
+      std::system(("cp -r '" + (folder / "whole") + "' '" + (folder / "killed") + "'").c_str()), 0);
+  std::filesystem::remove_all(folder / "killed/checkpoints/12");
+  ASSERT_FALSE(numbers("killed").empty());
+  o.out = folder / "killed";
+  expectRuns(o);
+  EXPECT_EQ(numbers("killed"), numbers("whole"));
+  EXPECT_EQ(state("killed"), state("whole"));
+}
+
+TEST_F(Trainer, ResumesFromAGivenCheckpointInAnotherFolder) {
+  expectRuns(options("whole", 12));
+  expectRuns(options("first", 5));
+  RunOptions o = options("second", 12);
+  for (std::string from : {folder / "first/checkpoints/5", folder / "first"}) {
+    std::filesystem::remove_all(o.out);
+    o.resume = from;
+    expectRuns(o);
+    EXPECT_EQ(state("second"), state("whole"));
+    EXPECT_EQ(metrics("second").size(), 7u);
+  }
+  o.resume = folder / "nowhere";
+  expectFails(o, ExitCode::UserError, "no checkpoint there");
+}
+
+TEST_F(Trainer, StartingBeforeAnExistingCheckpointIsRefused) {
+  expectRuns(options("a", 5));
+  std::string before = state("a");
+  RunOptions o = options("a", 12);
+  o.resume = "none";
+  expectFails(o, ExitCode::UserError, "holds a checkpoint of step 5");
+  EXPECT_EQ(state("a"), before);
+  EXPECT_EQ(metrics("a").size(), 5u);
+}
+
+TEST_F(Trainer, AFinishedRunHasNothingToDo) {
+  expectRuns(options("a", 5));
+  std::string before = state("a");
+  expectRuns(options("a", 5));
+  EXPECT_EQ(metrics("a").size(), 5u);
+  EXPECT_EQ(state("a"), before);
+  EXPECT_NE(logText().find("nothing to train: step 5 of 5 is done"), std::string::npos);
+}
+
+TEST_F(Trainer, TwoRunsAgreeBitForBitAndSeedsDiffer) {
+  expectRuns(options("a", 6));
+  expectRuns(options("b", 6));
+  EXPECT_EQ(numbers("a"), numbers("b"));
+  EXPECT_EQ(state("a"), state("b"));
+  RunOptions o = options("c", 6);
+  o.overrides = {"training.seed=4321"};
+  expectRuns(o);
+  EXPECT_NE(numbers("a"), numbers("c"));
+}
+
+TEST_F(Trainer, ACheckpointOfAnotherModelIsRefusedNamingBoth) {
+  expectRuns(options("a", 3));
+  TinyPlan other;
+  other.plan.fingerprint = "other-fingerprint";
+  other.write(folder);
+  std::string before = state("a");
+  RunOptions o = options("a", 6);
+  expectFails(o, ExitCode::UserError, "fingerprint tiny-fingerprint");
+  expectFails(o, ExitCode::UserError, "fingerprint other-fingerprint");
+  EXPECT_EQ(state("a"), before);
+}
+
+TEST_F(Trainer, ASecondRunInTheSameFolderIsRefused) {
+  {
+    auto held = RunDirectory::open(folder / "a");
+    ASSERT_OK(held);
+    expectFails(options("a", 3), ExitCode::UserError,
+                "another run (process " + std::to_string(::getpid()) + ")");
+  }
+  expectRuns(options("a", 3));
+}
+
+// Starts a long run on a thread and sends `signal` once it has done some steps.
+TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
+  for (int signal : {SIGTERM, SIGINT}) {
+    std::string out = signal == SIGTERM ? "term" : "int";
+    RunOptions o = options(out, 1000000000);
+    Result<ExitCode> outcome = ExitCode::Success;
+    std::thread runner([&] { outcome = run(o); });
+    std::error_code missing;
+    while (std::filesystem::file_size(folder / (out + "/metrics.jsonl"), missing) + 1 < 1000)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ::kill(::getpid(), signal);
+    runner.join();
+    ASSERT_OK(outcome);
+    EXPECT_EQ(*outcome, ExitCode::Interrupted);
+    uint64_t done = metrics(out).size();
+    auto latest = findLatestCheckpoint(folder / out, nullptr);
+    ASSERT_TRUE(latest && *latest);
+    auto saved = readCheckpointState(**latest, true);
+    ASSERT_OK(saved);
+    EXPECT_EQ(saved->step, done);
+    // And going on is as if nothing had happened.
+    auto steps = static_cast<int64_t>(done + 3);
+    expectRuns(options(out, steps));
+    expectRuns(options(out + "-whole", steps));
+    EXPECT_EQ(state(out), state(out + "-whole"));
+  }
+}
+
+TEST_F(Trainer, StepsThatAreNotFiniteAreCountedAndEndTheRun) {
+  TinyPlan broken;
+  broken.setStddev(std::numeric_limits<double>::quiet_NaN());
+  broken.write(folder);
+  expectFails(options("a", 100), ExitCode::Failure,
+              "step 10: loss or gradient norm not finite in 10 steps in a row, from step 1 on");
+  auto lines = metrics("a");
+  ASSERT_EQ(lines.size(), 10u);
+  EXPECT_TRUE(lines.back()["loss"].is_null());
+  EXPECT_EQ(lines.back()["skipped"], true);
+  EXPECT_NE(logText().find("warning: step 3: loss nan, gradient norm nan: the step is skipped"),
+            std::string::npos);
+}
+
+TEST_F(Trainer, AFullDiskCostsNoStepAndEndsWithAFailure) {
+  test::TestDisk disk(256 * 1024);
+  if (!disk.mounted)
+    GTEST_SKIP() << "needs the right to mount: " << disk.problem;
+  RunOptions o = options("", 4);
+  o.out = disk.path() + "/run";
+  expectRuns(o); // a first checkpoint: some 24 KiB in whole pages
+  o.steps = 200;
+  o.overrides = {"checkpoint.interval=10", "checkpoint.keep=0"};
+  expectFails(o, ExitCode::Failure, "the last checkpoint, of step 200, could not be saved");
+  EXPECT_NE(logText().find("warning: checkpoint of step"), std::string::npos);
+  // What was there before is whole, and so is every line of the metrics.
+  auto latest = findLatestCheckpoint(o.out, nullptr);
+  ASSERT_TRUE(latest && *latest);
+  ASSERT_OK(readCheckpointState(o.out + "/checkpoints/4", true));
+  std::istringstream text(test::read(o.out + "/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);)
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+}
+
+TEST_F(Trainer, ATokenBeyondTheVocabularySavesWhatWasDone) {
+  RunOptions o = options("a", 100);
+  uint16_t bad = TinyPlan::kVocab;
+  FILE *file = std::fopen((folder / "train.bin").c_str(), "r+b");
+  std::fseek(file, 2 * 500, SEEK_SET);
+  std::fwrite(&bad, 2, 1, file);
+  std::fclose(file);
+  expectFails(o, ExitCode::UserError, "train.bin");
+  auto done = metrics("a").size();
+  ASSERT_GT(done, 0u);
+  ASSERT_LT(done, 100u);
+  EXPECT_TRUE(exists(folder / ("a/checkpoints/" + std::to_string(done) + "/state.json")));
+}
+
+TEST_F(Trainer, EvaluatesACheckpointWithoutTouchingIt) {
+  expectRuns(options("a", 20));
+  double trained = metrics("a").back()["validation_loss"];
+  RunOptions o = options("a", 20);
+  o.eval = true;
+  FILE *output = std::fopen((folder / "eval.json").c_str(), "w");
+  o.output = output;
+  expectRuns(o);
+  std::fclose(output);
+  auto json = nlohmann::json::parse(test::read(folder / "eval.json"));
+  EXPECT_EQ(json["step"], 20);
+  EXPECT_EQ(double(json["validation_loss"]), trained);
+  // 3 batches of 4 sequences of 8 tokens.
+  EXPECT_EQ(json["validation_tokens"], 96);
+  EXPECT_EQ(metrics("a").size(), 20u);
+}
+
+TEST_F(Trainer, ValidationCoversASmallFileOnceWhateverTheBatch) {
+  // 41 tokens are 5 samples: 2 micro-batches and a half one.
+  TinyPlan::writeTokens(folder / "validation.bin", 41, 3);
+  RunOptions o = options("", 0);
+  o.out.clear();
+  o.eval = true;
+  o.overrides = {"monitoring.validation_iters=100"};
+  FILE *output = std::fopen((folder / "eval.json").c_str(), "w");
+  o.output = output;
+  expectRuns(o);
+  std::fclose(output);
+  EXPECT_EQ(nlohmann::json::parse(test::read(folder / "eval.json"))["validation_tokens"], 40);
+}
+
+TEST_F(Trainer, GradientsOfTheFirstStepAreDumpedUnderTheParametersNames) {
+  RunOptions o = options("a", 1);
+  o.dumpGradients = folder / "gradients.safetensors";
+  expectRuns(o);
+  auto file = SafeTensorsFile::open(o.dumpGradients);
+  ASSERT_OK(file);
+  const auto *gradient = (*file)->find("model.w");
+  ASSERT_NE(gradient, nullptr);
+  EXPECT_EQ(gradient->shape, (std::vector<uint64_t>{TinyPlan::kVocab, TinyPlan::kVocab}));
+  std::vector<float> values(gradient->bytes / 4);
+  std::memcpy(values.data(), gradient->data, gradient->bytes);
+  double square = 0;
+  for (float value : values)
+    square += double(value) * value;
+  EXPECT_NEAR(std::sqrt(square), double(metrics("a")[0]["grad_norm"]), 1e-6);
+}
+
+TEST_F(Trainer, LogitsOfTheFirstValidationBatchAreDumped) {
+  RunOptions o = options("", 0);
+  o.out.clear();
+  o.dumpLogits = folder / "logits.safetensors";
+  expectRuns(o);
+  auto file = SafeTensorsFile::open(o.dumpLogits);
+  ASSERT_OK(file);
+  const auto *tokens = (*file)->find("tokens"), *logits = (*file)->find("logits");
+  ASSERT_TRUE(tokens && logits);
+  EXPECT_EQ(tokens->shape, (std::vector<uint64_t>{TinyPlan::kMbs, TinyPlan::kSeq}));
+  EXPECT_EQ(logits->shape,
+            (std::vector<uint64_t>{TinyPlan::kMbs, TinyPlan::kSeq, TinyPlan::kVocab}));
+  int32_t first = 0;
+  std::memcpy(&first, tokens->data, 4);
+  uint16_t expected = 0;
+  std::memcpy(&expected, test::read(folder / "validation.bin").data(), 2);
+  EXPECT_EQ(first, expected);
+}
+
+TEST_F(Trainer, ExportsAndStartsFromExportsBitForBit) {
+  RunOptions o = options("a", 4);
+  o.exportDirectory = folder / "hf";
+  o.overrides = {"checkpoint.export_interval=2"};
+  expectRuns(o);
+  EXPECT_EQ(test::read(folder / "hf/config.json"), "{\"architectures\": [\"Bigram\"]}\n");
+  EXPECT_TRUE(exists(folder / "a/exports/2/config.json"));
+  EXPECT_EQ(test::read(folder / "a/exports/4/model.safetensors"),
+            test::read(folder / "hf/model.safetensors"));
+
+  RunOptions back = options("b", 0);
+  back.init = folder / "hf";
+  back.exportDirectory = folder / "hf2";
+  expectRuns(back);
+  EXPECT_EQ(test::read(folder / "hf2/model.safetensors"),
+            test::read(folder / "hf/model.safetensors"));
+}
+
+TEST_F(Trainer, AProfileCountsTheRunsOfEachFunction) {
+  RunOptions o = options("a", 5);
+  o.profile = folder / "profile.json";
+  expectRuns(o);
+  auto json = nlohmann::json::parse(test::read(o.profile));
+  std::map<std::string, int> calls;
+  for (const auto &function : json["functions"])
+    calls[function["name"]] = function["calls"];
+  EXPECT_EQ(calls, (std::map<std::string, int>{
+                       {"micro_first", 5}, {"micro_last", 5}, {"optimizer", 5}, {"eval", 6}}));
+}
+
+TEST_F(Trainer, TheRunRemembersItsPlan) {
+  RunOptions o = options("a", 1);
+  o.overrides = {"lr_schedule.lr=0.02"};
+  expectRuns(o);
+  auto json = nlohmann::json::parse(test::read(folder / "a/plan.json"));
+  EXPECT_EQ(json["fingerprint"], "tiny-fingerprint");
+  EXPECT_EQ(json["plan"], o.plan);
+  EXPECT_EQ(json["set"], nlohmann::json::array({"lr_schedule.lr=0.02"}));
+}
+
+TEST_F(Trainer, AMistakeHarmsNothing) {
+  RunOptions o = options("a", 1);
+  o.overrides = {"data.train=missing.bin"};
+  expectFails(o, ExitCode::UserError, "missing.bin");
+  o.overrides = {"lr_schedule.lr=fast"};
+  expectFails(o, ExitCode::UserError, "takes a number");
+  o.overrides.clear();
+  o.plan = folder / "missing.plan";
+  expectFails(o, ExitCode::UserError, "missing.plan");
+}
+
+} // namespace
+} // namespace lmc
