@@ -143,10 +143,8 @@ Json ropeParameters(const ModelConfig &model) {
   case RopeScalingType::Linear:
     rope = {{"rope_type", "linear"}, {"factor", scaling.factor}};
     break;
-  case RopeScalingType::Dynamic:
-    rope = {{"rope_type", "dynamic"},
-            {"factor", scaling.factor},
-            {"original_max_position_embeddings", scaling.originalMaxPositionEmbeddings}};
+  case RopeScalingType::Dynamic: // stretches beyond max_position_embeddings
+    rope = {{"rope_type", "dynamic"}, {"factor", scaling.factor}};
     break;
   case RopeScalingType::Llama3:
     rope = {{"rope_type", "llama3"},
