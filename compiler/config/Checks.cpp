@@ -121,6 +121,14 @@ private:
     if (sound({"model.rope_scaling.factor"}) && !provenance.given("model.rope_scaling.factor"))
       error("model.rope_scaling.rope_type",
             "[model.rope_scaling] needs 'factor': how much longer the context becomes");
+    if (scaling.type == RopeScalingType::Dynamic &&
+        sound({"model.rope_scaling.original_max_position_embeddings",
+               "model.max_position_embeddings", "training.sequence_length"}) &&
+        scaling.originalMaxPositionEmbeddings != config.model.maxPositionEmbeddings)
+      error("model.rope_scaling.original_max_position_embeddings",
+            "rope_type \"dynamic\" starts from max_position_embeddings = {}; leave "
+            "original_max_position_embeddings = {} out",
+            config.model.maxPositionEmbeddings, scaling.originalMaxPositionEmbeddings);
     if (scaling.type == RopeScalingType::Llama3 &&
         sound({"model.rope_scaling.low_freq_factor", "model.rope_scaling.high_freq_factor"}) &&
         scaling.lowFreqFactor >= scaling.highFreqFactor)

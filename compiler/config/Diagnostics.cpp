@@ -10,9 +10,9 @@ namespace lmc::config {
 namespace {
 
 // What the user wrote may hold anything; an error stays one line.
-std::string oneLine(const std::string &message) {
+std::string oneLine(const std::string &text) {
   std::string line;
-  for (const unsigned char c : message) {
+  for (const unsigned char c : text) {
     if (c == '\n')
       line += "\\n";
     else if (c < 0x20 || c == 0x7f)
@@ -25,8 +25,8 @@ std::string oneLine(const std::string &message) {
 
 } // namespace
 
-void Diagnostics::error(Location location, const std::string &message) {
-  entries.push_back({std::move(location), oneLine(message)});
+void Diagnostics::error(Location location, std::string message) {
+  entries.push_back({std::move(location), std::move(message)});
 }
 
 std::string Diagnostics::text() const {
@@ -44,10 +44,10 @@ std::string Diagnostics::text() const {
 
   std::string text;
   for (const auto &[rank, entry] : order) {
-    text += entry->location.file;
+    text += oneLine(entry->location.file);
     if (entry->location.line)
       text += fmt::format(":{}:{}", entry->location.line, entry->location.column);
-    text += fmt::format(": error: {}\n", entry->message);
+    text += fmt::format(": error: {}\n", oneLine(entry->message));
   }
   return text;
 }

@@ -15,7 +15,7 @@ struct Location {
 
 class Diagnostics {
 public:
-  void error(Location location, const std::string &message);
+  void error(Location location, std::string message);
   bool empty() const { return entries.empty(); }
   size_t count() const { return entries.size(); }
   // One line each; those of a file in the order of its text, files in the order

@@ -143,10 +143,8 @@ Json ropeParameters(const ModelConfig &model) {
   case RopeScalingType::Linear:
     rope = {{"rope_type", "linear"}, {"factor", scaling.factor}};
     break;
-  case RopeScalingType::Dynamic:
-    rope = {{"rope_type", "dynamic"},
-            {"factor", scaling.factor},
-            {"original_max_position_embeddings", scaling.originalMaxPositionEmbeddings}};
+  case RopeScalingType::Dynamic: // stretches beyond max_position_embeddings
+    rope = {{"rope_type", "dynamic"}, {"factor", scaling.factor}};
     break;
   case RopeScalingType::Llama3:
     rope = {{"rope_type", "llama3"},
@@ -186,7 +184,7 @@ std::vector<Assignment> importHuggingFaceConfig(const std::string &path, Diagnos
     return {};
   }
   Json json;
-  try { // the only way that the library tells where a file is wrong
+  try { // the only way in which the library says what is wrong
     json = Json::parse(std::get<std::string>(text));
   } catch (const Json::parse_error &wrong) {
     const std::string &all = std::get<std::string>(text);
@@ -196,6 +194,9 @@ std::vector<Assignment> importHuggingFaceConfig(const std::string &path, Diagnos
     diagnostics.error(
         {path, static_cast<unsigned>(line), static_cast<unsigned>(byte - lineStart + 1)},
         "is not valid JSON here");
+    return {};
+  } catch (const Json::out_of_range &) {
+    diagnostics.error({path}, "has a number that is too large for any key");
     return {};
   }
   return JsonReader(path, diagnostics).read(json);

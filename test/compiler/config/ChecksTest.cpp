@@ -63,6 +63,10 @@ TEST_F(ChecksTest, RopeScaling) {
             "job.toml:15:19: error: low_freq_factor = 4 must be below high_freq_factor = 4\n");
   EXPECT_EQ(errorsOf(base + "rope_type = \"yarn\"\nfactor = 8\nbeta_slow = 40\n"),
             "job.toml:15:13: error: beta_slow = 40 must be below beta_fast = 32\n");
+  EXPECT_EQ(errorsOf(base + "rope_type = \"dynamic\"\nfactor = 8\n"
+                            "original_max_position_embeddings = 16\n"),
+            "job.toml:15:36: error: rope_type \"dynamic\" starts from max_position_embeddings = "
+            "32; leave original_max_position_embeddings = 16 out\n");
   EXPECT_EQ(errorsOf(kModel +
                      "max_position_embeddings = 256\n"
                      "rope_scaling = { rope_type = \"yarn\", factor = 4 }\n" +

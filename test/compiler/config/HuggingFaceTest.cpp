@@ -147,8 +147,13 @@ TEST_F(HuggingFaceTest, OverrideNamesAnother) {
 TEST_F(HuggingFaceTest, Mistakes) {
   EXPECT_EQ(errorsOf("[model]\nconfig = \"no.json\"\n" + kTraining),
             "no.json: error: cannot be read: No such file or directory\n");
+  EXPECT_EQ(errorsOf("[model]\nconfig = \"a\\nb\"\n" + kTraining), // a path may hold anything
+            "a\\nb: error: cannot be read: No such file or directory\n");
   write("config.json", "{\n  \"model_type\": llama\n}");
   EXPECT_EQ(errorsOf(job + kTraining), "config.json:2:17: error: is not valid JSON here\n");
+  write("config.json", "{\"rope_theta\": 1e999}");
+  EXPECT_EQ(errorsOf(job + kTraining),
+            "config.json: error: has a number that is too large for any key\n");
   EXPECT_EQ(errorsWith(Json::array()), "config.json: error: is not a JSON object\n");
   EXPECT_EQ(errorsWith(Json::object()),
             "config.json: error: has neither 'model_type' nor 'architectures'\n");

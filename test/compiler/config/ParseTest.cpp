@@ -68,6 +68,11 @@ TEST_F(ParseTest, SyntaxErrorNamesThePlace) {
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
 }
 
+TEST_F(ParseTest, UnfinishedSectionHeaderIsASyntaxError) {
+  const std::string errors = errorsOf(kModel + "[\ntrain = 3\n");
+  EXPECT_EQ(errors.rfind("job.toml:7:2: error: ", 0), 0u) << errors;
+}
+
 TEST_F(ParseTest, DuplicateKeyIsASyntaxError) {
   const std::string errors = errorsOf(kModel + "hidden_size = 64\n" + kTraining);
   EXPECT_EQ(errors.rfind("job.toml:7:", 0), 0u) << errors;
