@@ -59,14 +59,14 @@ void Console::clearLive() {
 
 void Console::note(const std::string &line) {
   clearLive();
-  std::fputs((line + "\n").c_str(), out);
+  std::fputs(fmt::format("{}\n", line).c_str(), out);
   std::fflush(out);
 }
 
 void Console::warning(const std::string &line) {
   clearLive();
   std::fflush(out);
-  std::fputs(("warning: " + line + "\n").c_str(), err);
+  std::fputs(fmt::format("warning: {}\n", line).c_str(), err);
   std::fflush(err);
 }
 
