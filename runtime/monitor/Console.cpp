@@ -33,7 +33,7 @@ static std::string grouped(double value) {
     return "?";
   std::string digits = fmt::format("{}", std::llround(value));
   for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
+    digits.insert(static_cast<size_t>(at), 1, ',');
   return digits;
 }
 
