@@ -33,7 +33,7 @@ static std::string grouped(double value) {
     return "?";
   std::string digits = fmt::format("{}", std::llround(value));
   for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
+    digits.insert(static_cast<size_t>(at), 1, ',');
   return digits;
 }
 
@@ -59,14 +59,14 @@ void Console::clearLive() {
 
 void Console::note(const std::string &line) {
   clearLive();
-  std::fputs((line + "\n").c_str(), out);
+  std::fputs(fmt::format("{}\n", line).c_str(), out);
   std::fflush(out);
 }
 
 void Console::warning(const std::string &line) {
   clearLive();
   std::fflush(out);
-  std::fputs(("warning: " + line + "\n").c_str(), err);
+  std::fputs(fmt::format("warning: {}\n", line).c_str(), err);
   std::fflush(err);
 }
 

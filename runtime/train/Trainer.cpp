@@ -136,7 +136,8 @@ Result<void> Trainer::watchForNonFinite(const StepRecord &record) {
   }
   ++nonFiniteSteps;
   console.warning(fmt::format("step {}: loss {}, gradient norm {}: {} ({} such step(s) in a row)",
-                              record.step, record.loss, record.gradNorm,
+                              record.step, valueText(record.loss),
+                              valueText(record.gradNorm),
                               record.skipped ? "the step is skipped, all weights stay as they were"
                                              : "the loss is not finite, though the gradient is",
                               nonFiniteSteps));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/PlanTrailer.h"
 #include "test/runtime/checkpoint/TestFolder.h"
 
 #include <gtest/gtest.h>
@@ -133,7 +134,10 @@ public:
   std::vector<uint8_t> bytes() {
     flatbuffers::FlatBufferBuilder builder;
     plan::FinishPlanBuffer(builder, plan::Plan::Pack(builder, &plan));
-    return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+    std::string bytes(reinterpret_cast<const char *>(builder.GetBufferPointer()),
+                      builder.GetSize());
+    appendPlanTrailer(bytes);
+    return {bytes.begin(), bytes.end()};
   }
 
   // Writes FOLDER/tiny.plan, and train.bin and validation.bin beside it.
@@ -224,6 +228,7 @@ private:
         plan.arenas.push_back(std::make_unique<plan::ArenaT>());
         plan.arenas.back()->name = arena;
       }
+      plan.arenas.back()->bytes = 64; // nothing here needs a workspace
     }
     auto slice = std::make_unique<plan::SliceT>();
     slice->name = name;
