@@ -1,0 +1,13 @@
+# lit configuration: .mlir and .test files below test/, run with the programs just built.
+import os
+
+import lit.formats
+
+config.name = "lmc"
+config.test_format = lit.formats.ShTest(True)
+config.suffixes = [".mlir", ".test"]
+config.test_source_root = os.path.dirname(__file__)
+config.excludes = ["parity", "data"]
+config.environment["PATH"] = os.pathsep.join(
+    [config.lmc_tools, config.llvm_tools, os.environ["PATH"]])
+config.substitutions.append(("%configs", config.lmc_source + "/models/configs"))
