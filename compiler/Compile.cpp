@@ -2,6 +2,7 @@
 
 #include "compiler/codegen/CpuObject.h"
 #include "compiler/emit/Emit.h"
+#include "dialects/kern/Kern.h"
 #include "models/Model.h"
 #include "passes/autodiff/Passes.h"
 #include "passes/buffers/Passes.h"
@@ -122,7 +123,13 @@ LogicalResult Driver::runPhase(Phase phase) {
     result.module = buildModel(config, context);
     return result.module->verify();
   case Phase::Codegen: {
-    auto built = codegen::buildCpuImage(*result.module, codegen::CpuTarget{config.target.cpu});
+    // The code generator sees kernels only; how they are launched is not its matter.
+    OwningOpRef<ModuleOp> kernels = ModuleOp::create(result.module->getLoc());
+    for (auto kernel : result.module->getOps<kern::KernelOp>())
+      kernels->push_back(kernel->clone());
+    codegen::CpuTarget target;
+    target.cpu = config.target.cpu;
+    auto built = codegen::buildCpuImage(*kernels, target);
     if (!built)
       return emitError(UnknownLoc::get(&context))
              << "cannot generate code for " << config.target.cpu << ": "

@@ -126,6 +126,9 @@ std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) 
 }
 
 int runCompile() {
+  // Read before compiling: the linker inside resets the options of the whole process.
+  const std::string path = output.empty() ? defaultOutput(compileInput) : output.getValue();
+  const bool silent = quiet;
   CompileOptions options;
   if (compileTo.getNumOccurrences()) {
     std::optional<Phase> phase = parsePhase(compileTo);
@@ -156,11 +159,10 @@ int runCompile() {
       result->module->print(llvm::outs());
     return 0;
   }
-  std::string path = output.empty() ? defaultOutput(compileInput) : output.getValue();
   if (std::error_code error = writeAtomically(path, result->plan))
     return fail("lmc compile: error: cannot write " + path + ": " + error.message(),
                 ExitCode::Failure);
-  if (quiet)
+  if (silent)
     return 0;
   std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   rusage usage{};
@@ -174,10 +176,14 @@ int runCompile() {
 }
 
 int runExplain() {
+  // Read before compiling, as above.
+  const std::string input = explainInput;
+  const bool json = asJson, all = !memoryOnly && !kernelsOnly && !commandsOnly;
+  const ExplainSections sections{all || memoryOnly, all || kernelsOnly, all || commandsOnly};
   std::unique_ptr<PlanFile> plan;
-  if (llvm::StringRef(explainInput).ends_with(".toml")) {
+  if (llvm::StringRef(input).ends_with(".toml")) {
     Config config;
-    if (!readConfig(explainInput, config))
+    if (!readConfig(input, config))
       return kUserError;
     mlir::DialectRegistry registry;
     registerDialects(registry);
@@ -185,23 +191,21 @@ int runExplain() {
     mlir::FailureOr<CompileResult> result = compileConfig(config, CompileOptions(), context);
     if (mlir::failed(result))
       return kUserError;
-    auto opened = PlanFile::fromBytes(result->plan.data(), result->plan.size(), explainInput);
+    auto opened = PlanFile::fromBytes(result->plan.data(), result->plan.size(), input);
     if (!opened)
       return fail(opened.error().message, opened.error().code);
     plan = std::move(*opened);
   } else {
-    auto opened = PlanFile::open(explainInput);
+    auto opened = PlanFile::open(input);
     if (!opened)
       return fail(opened.error().message, opened.error().code);
     plan = std::move(*opened);
   }
   nlohmann::json report = explainJson(**plan);
-  if (asJson) {
+  if (json) {
     llvm::outs() << report.dump(2) << "\n";
     return 0;
   }
-  bool all = !memoryOnly && !kernelsOnly && !commandsOnly;
-  ExplainSections sections{all || memoryOnly, all || kernelsOnly, all || commandsOnly};
   llvm::outs() << explainText(report, sections);
   return 0;
 }
