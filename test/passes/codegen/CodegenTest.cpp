@@ -1,9 +1,7 @@
 // Generated kernels against plain loops in double precision, for odd shapes, every
-// vector width that this machine runs, and any division of the work.
+// vector width, and any division of the work.
 #include "test/passes/codegen/KernelRunner.h"
 #include "test/passes/codegen/KernelTexts.h"
-
-#include "llvm/TargetParser/Host.h"
 
 #include "gtest/gtest.h"
 
@@ -15,14 +13,9 @@ using namespace lmc::codegen::test;
 
 namespace {
 
+// LLVM splits vectors that are too wide for the CPU, so that every width runs here.
 std::vector<CpuTarget> targets() {
-  std::vector<CpuTarget> all{{"x86-64", 128}, {"native", 128}};
-  auto features = llvm::sys::getHostCPUFeatures();
-  if (features["avx2"])
-    all.push_back({"native", 256});
-  if (features["avx512f"])
-    all.push_back({"native", 512});
-  return all;
+  return {{"x86-64", 128}, {"native", 128}, {"native", 256}, {"native", 512}};
 }
 
 const int64_t kInner[] = {1, 7, 17, 33, 64, 131};
@@ -224,8 +217,8 @@ TEST(Codegen, crossEntropyInPlace) {
         sum += std::exp(x[i * c + j] - max);
       ASSERT_NEAR(loss[i], max + std::log(sum) - x[i * c + target1[i]], 5e-6);
       for (int64_t j = 0; j < c; ++j)
-        ASSERT_NEAR(dx[i * c + j],
-                    scale * (std::exp(x[i * c + j] - max) / sum - (j == target1[i])), 1e-6);
+        ASSERT_NEAR(dx[i * c + j], scale * (std::exp(x[i * c + j] - max) / sum - (j == target1[i])),
+                    1e-6);
     }
     expectSameInPieces(kernel, args, {bytes(dx), bytes(loss)});
     // The target's logit is read before the pass that writes the row.
@@ -265,7 +258,8 @@ TEST(Codegen, swigluGradientInPlace) {
     const int64_t r = 5;
     Kernel kernel(sized(kSwigluGrad, r, c), target);
     ASSERT_COMPILED(kernel);
-    auto dy = randoms<float>(r * c, 1), gate = randoms<float>(r * c, 2), up = randoms<float>(r * c, 3);
+    auto dy = randoms<float>(r * c, 1), gate = randoms<float>(r * c, 2),
+         up = randoms<float>(r * c, 3);
     std::vector<float> dg(r * c), du(r * c);
     std::vector<double> wantG(r * c), wantU(r * c);
     std::vector<void *> args{dy.data(), gate.data(), up.data(), dg.data(), du.data()};

@@ -33,8 +33,8 @@ std::string substitute(std::string text, const std::map<std::string, std::string
 static MLIRContext &context() {
   static MLIRContext *shared = [] {
     auto *c = new MLIRContext(MLIRContext::Threading::DISABLED);
-    c->loadDialect<kern::KernDialect, linalg::LinalgDialect, arith::ArithDialect,
-                   math::MathDialect, tensor::TensorDialect>();
+    c->loadDialect<kern::KernDialect, linalg::LinalgDialect, arith::ArithDialect, math::MathDialect,
+                   tensor::TensorDialect>();
     return c;
   }();
   return *shared;
