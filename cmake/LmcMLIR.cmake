@@ -17,6 +17,11 @@ function(lmc_mlir_target target)
   # -O1: a compile spends its time inside libMLIR and libLLVM; this halves the build.
   target_compile_options(${target} PRIVATE -O1 -fno-rtti -fno-exceptions -Wno-init-list-lifetime
                          -fpch-preprocess)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE) # as the libraries, or the precompiled header would not do
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
   if(target STREQUAL lmc_dialects)
     target_precompile_headers(${target} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/MLIRHeaders.h)
   else()

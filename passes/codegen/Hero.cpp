@@ -32,14 +32,15 @@ bool isCombiner(Operation *op) {
 // Ops that compute the same on every lane of a vector.
 bool isScalarOp(Operation *op) {
   return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
-             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp, arith::CmpFOp,
-             arith::SelectOp, arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp, arith::UIToFPOp,
-             arith::FPToSIOp, arith::IndexCastOp, arith::AddIOp, arith::SubIOp, arith::MulIOp,
-             arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::CmpIOp, arith::ExtSIOp,
-             arith::ExtUIOp, arith::TruncIOp, arith::MaxSIOp, arith::MinSIOp, arith::BitcastOp,
-             arith::ShLIOp, arith::ShRUIOp, arith::ShRSIOp, math::ExpOp, math::LogOp, math::SqrtOp,
-             math::RsqrtOp, math::AbsFOp, math::TanhOp, math::SinOp, math::CosOp, math::ErfOp,
-             math::PowFOp, math::Exp2Op, math::Log2Op, math::Log1pOp, math::ExpM1Op>(op);
+             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
+             arith::CmpFOp, arith::SelectOp, arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp,
+             arith::UIToFPOp, arith::FPToSIOp, arith::IndexCastOp, arith::AddIOp, arith::SubIOp,
+             arith::MulIOp, arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::CmpIOp,
+             arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp, arith::MaxSIOp, arith::MinSIOp,
+             arith::BitcastOp, arith::ShLIOp, arith::ShRUIOp, arith::ShRSIOp, math::ExpOp,
+             math::LogOp, math::SqrtOp, math::RsqrtOp, math::AbsFOp, math::TanhOp, math::SinOp,
+             math::CosOp, math::ErfOp, math::PowFOp, math::Exp2Op, math::Log2Op, math::Log1pOp,
+             math::ExpM1Op>(op);
 }
 
 bool isFloatingPointWork(Operation *op) {
@@ -214,8 +215,8 @@ FailureOr<Info> Analyzer::visit(Value value, AffineMap point) {
   auto key = std::make_pair(value, point);
   if (auto it = memo.find(key); it != memo.end())
     return it->second;
-  FailureOr<Info> result =
-      isa<RankedTensorType>(value.getType()) ? visitTensor(value, point) : visitScalar(value, point);
+  FailureOr<Info> result = isa<RankedTensorType>(value.getType()) ? visitTensor(value, point)
+                                                                  : visitScalar(value, point);
   if (succeeded(result))
     memo[key] = *result;
   return result;
@@ -293,8 +294,8 @@ FailureOr<Info> Analyzer::visitReduction(OpResult value, AffineMap point) {
   unsigned pass = std::max(terms->level, init->level);
   execute(*init, pass + 1);
 
-  info.reductions.push_back({value, point, generic.getDpsInitOperand(number)->get(), term, combiner,
-                             pass});
+  info.reductions.push_back(
+      {value, point, generic.getDpsInitOperand(number)->get(), term, combiner, pass});
   Info result;
   result.level = pass + 1;
   (isColumn() ? result.lane : result.outer) = true;
@@ -374,7 +375,8 @@ FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
   for (Type type : llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()),
                                             SmallVector<Type>(op->getResultTypes())))
     if (!type.isBF16() && !type.isF32() && !type.isF64() && !isa<IntegerType, IndexType>(type))
-      return fail("'" + op->getName().getStringRef() + "' uses a type other than f32, bf16, f64 "
+      return fail("'" + op->getName().getStringRef() +
+                  "' uses a type other than f32, bf16, f64 "
                   "and integers");
   if (isa<arith::TruncFOp>(op) && op->getResult(0).getType().isBF16() &&
       !op->getOperand(0).getType().isF32())
@@ -402,8 +404,8 @@ void Analyzer::cost() {
     shape.inner = shape.domain[0];
   } else if (!isRow()) {
     shape.flat = n <= 1 || (!usesIndex && llvm::all_of(info.accesses, [&](const Access &a) {
-                              return a.point == info.identity || a.point.getNumResults() == 0;
-                            }));
+                   return a.point == info.identity || a.point.getNumResults() == 0;
+                 }));
     shape.items = shape.flat ? points : points / shape.inner;
     if (shape.flat)
       shape.inner = 1;

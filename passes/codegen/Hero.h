@@ -58,12 +58,12 @@ bool mayShareBuffer(mlir::Block &body, kern::Hero hero, unsigned result, unsigne
 // A point maps the domain to the indices of a tensor, or to the loops of a
 // linalg.generic.
 struct Reduction {
-  mlir::Value result;      // the linalg.generic's result
-  mlir::AffineMap point;   // domain -> its indices
-  mlir::Value init;        // the tensor it starts from, read at `point`
-  mlir::Value term;        // in the body: what is combined, at every domain point
+  mlir::Value result;    // the linalg.generic's result
+  mlir::AffineMap point; // domain -> its indices
+  mlir::Value init;      // the tensor it starts from, read at `point`
+  mlir::Value term;      // in the body: what is combined, at every domain point
   mlir::Operation *combiner;
-  unsigned pass;           // available from level pass + 1 on
+  unsigned pass; // available from level pass + 1 on
 };
 
 // A result, or a value that only depends on the outer dimensions and is computed
@@ -84,8 +84,8 @@ struct Access {
 struct RegionInfo {
   KernelShape shape;
   kern::Hero hero;
-  mlir::AffineMap identity;         // of the domain
-  mlir::AffineMap reduced;          // the domain without the reduced dimension
+  mlir::AffineMap identity; // of the domain
+  mlir::AffineMap reduced;  // the domain without the reduced dimension
   llvm::SmallVector<Reduction> reductions;
   llvm::SmallVector<Computed> outerValues;
   llvm::SmallVector<Computed> outputs; // in the order of kern.yield

@@ -79,8 +79,8 @@ private:
   void emitPass(unsigned level);
   void emitColumnBlock(Value column, unsigned unroll, unsigned lanes);
   SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned lanes,
-                               ArrayRef<const Reduction *> reductions,
-                               ArrayRef<unsigned> outputs, ValueRange accumulators);
+                               ArrayRef<const Reduction *> reductions, ArrayRef<unsigned> outputs,
+                               ValueRange accumulators);
   void startLane(unsigned copies);
 
   // Values.
@@ -89,6 +89,7 @@ private:
   Val evalScalar(Value value, AffineMap point);
   Val load(BlockArgument input, AffineMap point, ArrayRef<Value> dynamic);
   Val extract(tensor::ExtractOp op, AffineMap point);
+  Val compareLane(arith::CmpIOp op, AffineMap point);
   Val apply(Operation *op, ArrayRef<Val> operands);
   Val indexAt(AffineExpr expr);
   Value build(Operation *op, ValueRange operands, bool lane);
@@ -155,9 +156,9 @@ private:
   Value begin, end;
   SmallVector<Value> inputs, results; // base pointers
 
-  SmallVector<Value> outerDims;  // of the item, or the row of a column reduction
-  SmallVector<Value> laneBase;   // per copy: the lane index of its first element
-  unsigned lanes = 1, copy = 0;  // of the loop being emitted
+  SmallVector<Value> outerDims; // of the item, or the row of a column reduction
+  SmallVector<Value> laneBase;  // per copy: the lane index of its first element
+  unsigned lanes = 1, copy = 0; // of the loop being emitted
   // Where code of a scope goes; null: at the insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
@@ -222,8 +223,9 @@ Val KernelEmitter::evalTensor(Value value, AffineMap point) {
   }
   auto generic = cast<linalg::GenericOp>(op);
   assert(generic.getNumReductionLoops() == 0 && "reductions are computed by their pass");
-  return eval(generic.getBody()->getTerminator()->getOperand(cast<OpResult>(value).getResultNumber()),
-              point);
+  return eval(
+      generic.getBody()->getTerminator()->getOperand(cast<OpResult>(value).getResultNumber()),
+      point);
 }
 
 Val KernelEmitter::indexAt(AffineExpr expr) {
@@ -273,10 +275,45 @@ Val KernelEmitter::evalScalar(Value value, AffineMap point) {
     return indexAt(point.getResult(index.getDim()));
   if (auto extractOp = dyn_cast<tensor::ExtractOp>(op))
     return extract(extractOp, point);
+  if (auto compare = dyn_cast<arith::CmpIOp>(op))
+    if (Val result = compareLane(compare, point); result.value)
+      return result;
   SmallVector<Val> operands;
   for (Value operand : op->getOperands())
     operands.push_back(eval(operand, point));
   return apply(op, operands);
+}
+
+// `lane index == k`, as a one-hot of the target class is written: 64-bit indices
+// would fill half the lanes, so the vector's own lane numbers are compared with
+// k - base, which fits 32 bits once it is clamped to just outside the vector.
+Val KernelEmitter::compareLane(arith::CmpIOp op, AffineMap point) {
+  using Predicate = arith::CmpIPredicate;
+  if (lanes == 1 || (op.getPredicate() != Predicate::eq && op.getPredicate() != Predicate::ne))
+    return {};
+  for (unsigned i : {0u, 1u}) {
+    auto index = op->getOperand(i).getDefiningOp<linalg::IndexOp>();
+    if (!index || rank() == 0 ||
+        point.getResult(index.getDim()) != getAffineDimExpr(rank() - 1, b.getContext()))
+      continue;
+    Val other = eval(op->getOperand(1 - i), point);
+    if (other.lane)
+      continue;
+    OpBuilder::InsertionGuard guard(b);
+    enter(scopeOf(/*lane=*/true, other.outer));
+    Value at = arith::SubIOp::create(b, loc, other.value, laneBase[copy]);
+    at = arith::MaxSIOp::create(b, loc, at, this->index(-1));
+    at = arith::MinSIOp::create(b, loc, at, this->index(lanes));
+    at = arith::IndexCastOp::create(b, loc, b.getI32Type(), at);
+    auto type = cast<VectorType>(typeOf(b.getI32Type(), true));
+    SmallVector<int32_t> steps = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
+    Value iota =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(steps)));
+    Value spreadAt = vector::BroadcastOp::create(b, loc, type, at);
+    return {arith::CmpIOp::create(b, loc, op.getPredicate(), iota, spreadAt), /*lane=*/true,
+            other.outer};
+  }
+  return {};
 }
 
 Value KernelEmitter::spread(Val value) {
@@ -472,11 +509,11 @@ Val KernelEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     OpBuilder::InsertionGuard guard(b);
     enter(Scope::Outer);
     Value clamped = arith::MaxSIOp::create(b, loc, value.value, index(0));
-    dynamic.back() = arith::MinSIOp::create(
-        b, loc, clamped, index(op.getTensor().getType().getDimSize(dim) - 1));
+    dynamic.back() = arith::MinSIOp::create(b, loc, clamped,
+                                            index(op.getTensor().getType().getDimSize(dim) - 1));
   }
-  return load(cast<BlockArgument>(op.getTensor()),
-              AffineMap::get(rank(), 0, exprs, b.getContext()), dynamic);
+  return load(cast<BlockArgument>(op.getTensor()), AffineMap::get(rank(), 0, exprs, b.getContext()),
+              dynamic);
 }
 
 void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
@@ -522,12 +559,11 @@ Value KernelEmitter::identityOf(const Reduction &reduction, unsigned lanes) {
     value = b.getFloatAttr(element, identity);
   } else {
     unsigned bits = element.getIntOrFloatBitWidth();
-    APInt identity =
-        llvm::TypeSwitch<Operation *, APInt>(reduction.combiner)
-            .Case([&](arith::MulIOp) { return APInt(bits, 1); })
-            .Case([&](arith::MaxSIOp) { return APInt::getSignedMinValue(bits); })
-            .Case([&](arith::MinSIOp) { return APInt::getSignedMaxValue(bits); })
-            .Default([&](Operation *) { return APInt(bits, 0); });
+    APInt identity = llvm::TypeSwitch<Operation *, APInt>(reduction.combiner)
+                         .Case([&](arith::MulIOp) { return APInt(bits, 1); })
+                         .Case([&](arith::MaxSIOp) { return APInt::getSignedMinValue(bits); })
+                         .Case([&](arith::MinSIOp) { return APInt::getSignedMaxValue(bits); })
+                         .Default([&](Operation *) { return APInt(bits, 0); });
     value = b.getIntegerAttr(element, identity);
   }
   if (lanes > 1)
@@ -580,8 +616,8 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
                                             unsigned vectorLanes,
                                             ArrayRef<const Reduction *> reductions,
                                             ArrayRef<unsigned> outputs, ValueRange accumulators) {
-  auto loop = scf::ForOp::create(b, loc, from, to, index(int64_t(unroll) * vectorLanes),
-                                 accumulators);
+  auto loop =
+      scf::ForOp::create(b, loc, from, to, index(int64_t(unroll) * vectorLanes), accumulators);
   Operation *&anchor = info.shape.flat ? kernelAnchor : outerAnchor;
   if (!anchor)
     anchor = loop;
@@ -646,8 +682,8 @@ void KernelEmitter::emitPass(unsigned level) {
   if (mainEnd > 0) {
     for (const Reduction *r : reductions)
       accumulators.append(unroll, identityOf(*r, width));
-    accumulators = innerLoop(index(0), index(mainEnd), unroll, width, reductions, outputs,
-                             accumulators);
+    accumulators =
+        innerLoop(index(0), index(mainEnd), unroll, width, reductions, outputs, accumulators);
     SmallVector<Value> folded;
     for (auto [i, r] : llvm::enumerate(reductions))
       folded.push_back(combineTree(
@@ -655,8 +691,8 @@ void KernelEmitter::emitPass(unsigned level) {
     accumulators = folded;
   }
   if (vectorEnd > mainEnd)
-    accumulators = innerLoop(index(mainEnd), index(vectorEnd), 1, width, reductions, outputs,
-                             accumulators);
+    accumulators =
+        innerLoop(index(mainEnd), index(vectorEnd), 1, width, reductions, outputs, accumulators);
   for (auto [i, r] : llvm::enumerate(reductions)) {
     if (vectorEnd == 0)
       accumulators.push_back(identityOf(*r, 1));
@@ -664,8 +700,8 @@ void KernelEmitter::emitPass(unsigned level) {
       accumulators[i] = horizontal(*r, accumulators[i]);
   }
   if (extent > vectorEnd)
-    accumulators = innerLoop(index(vectorEnd), index(extent), 1, 1, reductions, outputs,
-                             accumulators);
+    accumulators =
+        innerLoop(index(vectorEnd), index(extent), 1, 1, reductions, outputs, accumulators);
   outerAnchor = nullptr;
   for (auto [i, r] : llvm::enumerate(reductions)) {
     Val init = eval(r->init, r->point);
@@ -729,9 +765,9 @@ void KernelEmitter::emitColumnBlock(Value column, unsigned unroll, unsigned vect
   lanes = vectorLanes;
   startLane(unroll);
   for (unsigned u = 0; u < unroll; ++u)
-    laneBase[u] = u == 0 ? column
-                         : arith::AddIOp::create(b, loc, column, index(int64_t(u) * vectorLanes))
-                               .getResult();
+    laneBase[u] =
+        u == 0 ? column
+               : arith::AddIOp::create(b, loc, column, index(int64_t(u) * vectorLanes)).getResult();
   int64_t extent = info.shape.domain[0];
   SmallVector<Value> identities;
   for (const Reduction &r : info.reductions)
@@ -743,10 +779,10 @@ void KernelEmitter::emitColumnBlock(Value column, unsigned unroll, unsigned vect
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(blocks.getBody());
     Value blockEnd = arith::MinSIOp::create(
-        b, loc,
-        arith::AddIOp::create(b, loc, blocks.getInductionVar(), index(kRowBlock)),
+        b, loc, arith::AddIOp::create(b, loc, blocks.getInductionVar(), index(kRowBlock)),
         index(extent));
-    auto rows = scf::ForOp::create(b, loc, blocks.getInductionVar(), blockEnd, index(1), identities);
+    auto rows =
+        scf::ForOp::create(b, loc, blocks.getInductionVar(), blockEnd, index(1), identities);
     {
       OpBuilder::InsertionGuard inner(b);
       b.setInsertionPointToStart(rows.getBody());
@@ -821,9 +857,8 @@ void KernelEmitter::emitColumns() {
 void KernelEmitter::emit() {
   b.setInsertionPoint(kernel);
   auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-  function = func::FuncOp::create(
-      b, loc, kernel.getSymName(),
-      b.getFunctionType({pointer, b.getI64Type(), b.getI64Type()}, {}));
+  function = func::FuncOp::create(b, loc, kernel.getSymName(),
+                                  b.getFunctionType({pointer, b.getI64Type(), b.getI64Type()}, {}));
   Block *entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
   auto argument = [&](size_t i) -> Value {

@@ -107,13 +107,12 @@ Value ScalarMath::log(Value x) {
   // 0x3f3504f3 is sqrt(1/2).
   Value offset = arith::SubIOp::create(b, loc, bits, integer(x, 0x3f3504f3));
   Value exponent = arith::ShRSIOp::create(b, loc, offset, integer(x, 23));
-  Value mantissa = arith::SubIOp::create(
-      b, loc, bits, arith::ShLIOp::create(b, loc, exponent, integer(x, 23)));
+  Value mantissa =
+      arith::SubIOp::create(b, loc, bits, arith::ShLIOp::create(b, loc, exponent, integer(x, 23)));
   Value e = arith::SIToFPOp::create(b, loc, x.getType(), exponent);
-  e = arith::SelectOp::create(b, loc, tiny,
-                              arith::SubFOp::create(b, loc, e, constant(x, 23.0)), e);
-  Value f = arith::SubFOp::create(
-      b, loc, arith::BitcastOp::create(b, loc, x.getType(), mantissa), constant(x, 1.0));
+  e = arith::SelectOp::create(b, loc, tiny, arith::SubFOp::create(b, loc, e, constant(x, 23.0)), e);
+  Value f = arith::SubFOp::create(b, loc, arith::BitcastOp::create(b, loc, x.getType(), mantissa),
+                                  constant(x, 1.0));
   Value square = arith::MulFOp::create(b, loc, f, f);
   Value p = polynomial(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
                            1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1,
@@ -126,12 +125,12 @@ Value ScalarMath::log(Value x) {
 
   double inf = std::numeric_limits<double>::infinity();
   auto choose = [&](arith::CmpFPredicate predicate, Value bound, Value value) {
-    p = arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, bound), value, p);
+    p = arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, bound), value,
+                                p);
   };
   // UNO first: NaN in, NaN out; +inf stays; below zero there is no logarithm.
   choose(arith::CmpFPredicate::UEQ, constant(x, inf), x);
-  choose(arith::CmpFPredicate::OLT, zero,
-         constant(x, std::numeric_limits<double>::quiet_NaN()));
+  choose(arith::CmpFPredicate::OLT, zero, constant(x, std::numeric_limits<double>::quiet_NaN()));
   choose(arith::CmpFPredicate::OEQ, zero, constant(x, -inf));
   return p;
 }
@@ -143,15 +142,14 @@ Value ScalarMath::tanh(Value x) {
   Value magnitude = math::AbsFOp::create(b, loc, x);
   Value e = exp(arith::MulFOp::create(b, loc, magnitude, two));
   Value large = arith::SubFOp::create(
-      b, loc, one,
-      arith::DivFOp::create(b, loc, two, arith::AddFOp::create(b, loc, e, one)));
+      b, loc, one, arith::DivFOp::create(b, loc, two, arith::AddFOp::create(b, loc, e, one)));
   large = math::CopySignOp::create(b, loc, large, x);
   Value square = arith::MulFOp::create(b, loc, x, x);
   Value p = polynomial(square, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2,
                                 1.33314422036e-1, -3.33332819422e-1});
   p = mulAdd(arith::MulFOp::create(b, loc, p, square), x, x);
-  Value near = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, magnitude,
-                                     constant(x, 0.625));
+  Value near =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, magnitude, constant(x, 0.625));
   return arith::SelectOp::create(b, loc, near, p, large);
 }
 
