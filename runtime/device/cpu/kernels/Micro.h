@@ -84,8 +84,8 @@ LMC_INLINE void multiplyTiles(int64_t rows, int64_t columns, const R *a, int64_t
       if (!depth.wanted)
         continue;
       int64_t steps = depth.last > depth.first ? depth.last - depth.first : 0;
-      const R *left = kLayout == Layout::RowMajor ? a + row * lda + depth.first
-                                                  : a + depth.first * lda + row;
+      const R *left =
+          kLayout == Layout::RowMajor ? a + row * lda + depth.first : a + depth.first * lda + row;
       const R *right = b + depth.first * ldb + column;
       R *to = c + row * ldc + column;
       if (wide)
