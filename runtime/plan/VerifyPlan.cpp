@@ -48,6 +48,11 @@ template <typename E> bool known(E value, E last) {
   return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
 }
 
+// FlatBuffers' verifier aligns a vector's length, not its 8-byte elements.
+template <typename Vector> bool misaligned(const Vector *vector) {
+  return vector && reinterpret_cast<uintptr_t>(vector->Data()) % 8 != 0;
+}
+
 class Verifier {
 public:
   explicit Verifier(const plan::Plan &plan) : plan(plan) {}
@@ -102,6 +107,8 @@ private:
         return fail("slice {} is in arena {}, which does not exist", i, slice.arena());
       if (!known(slice.dtype(), DType::MAX) || !known(slice.category(), plan::Category::MAX))
         return fail("slice {} has an unknown dtype or category", i);
+      if (misaligned(slice.shape()))
+        return fail("slice {} has a shape at an odd place", i);
       uint64_t elements = 1;
       if (slice.shape())
         for (uint64_t extent : *slice.shape())
@@ -184,6 +191,8 @@ private:
     using Kind = plan::InitializerKind;
     if (!known(init->kind(), Kind::MAX))
       return fail("variable '{}' has an unknown initializer", name);
+    if (misaligned(init->values()))
+      return fail("variable '{}' has values at an odd place", name);
     if (!isFloat(slice.dtype()) && init->kind() != Kind::None && init->kind() != Kind::Zeros)
       return fail("variable '{}' holds integers and has an initializer for reals", name);
     switch (init->kind()) {
