@@ -69,9 +69,9 @@ static void benchGemm(int threads) {
     d.reserve(1024l * 50304 * 4);
     for (const Case &c : cases) {
       bool wgrad = c.transposeA;
-      GemmShape shape{c.m,   c.n,   c.k,     c.transposeA,
-                      c.transposeB, wgrad, false, storage,
-                      wgrad ? Storage::F32 : storage};
+      GemmShape shape{c.m,          c.n,          c.k,
+                      c.transposeA, c.transposeB, wgrad,
+                      false,        storage,      wgrad ? Storage::F32 : storage};
       for (GemmLibrary library : {GemmLibrary::OneDNN, GemmLibrary::Packed}) {
         auto gemm = cache.find(shape, library);
         if (!gemm) {
@@ -104,11 +104,12 @@ static void benchAttention(int threads) {
       fill(*operand, storage, elements);
     lse.reserve(batch * seq * heads * 4);
     workspace.reserve(elements * 4);
-    AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch, seq, heads,
-                       heads,    headDim,  0,        0.125};
-    AttentionGradArgs grad{q.data(),  k.data(),  v.data(),  out.data(),       lse.data(), dout.data(),
-                           dq.data(), dk.data(), dv.data(), workspace.data(), batch,      seq,
-                           heads,     heads,     headDim,   0,                0.125};
+    AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch,
+                       seq,      heads,    heads,    headDim,    0,          0.125};
+    AttentionGradArgs grad{q.data(),    k.data(),  v.data(),  out.data(), lse.data(),
+                           dout.data(), dq.data(), dk.data(), dv.data(),  workspace.data(),
+                           batch,       seq,       heads,     heads,      headDim,
+                           0,           0.125};
     for (int set = 0; set < sets; ++set) {
       const auto &kernels = all[set]->attention[int(storage)];
       int64_t bytes =

@@ -30,7 +30,8 @@ size_t byteWidth(plan::DType dtype) {
 }
 
 // The plan inside `bytes` of `data`, trusted from here on.
-static Result<const plan::Plan *> verified(const void *data, size_t bytes, const std::string &name) {
+static Result<const plan::Plan *> verified(const void *data, size_t bytes,
+                                           const std::string &name) {
   auto damaged = [&](const std::string &why) {
     return Error{fmt::format("{}: {}; compile it again", name, why)};
   };

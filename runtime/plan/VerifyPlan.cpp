@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -48,6 +48,11 @@ template <typename E> bool known(E value, E last) {
   return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
 }
 
+// FlatBuffers' verifier aligns a vector's length, not its 8-byte elements.
+template <typename Vector> bool misaligned(const Vector *vector) {
+  return vector && reinterpret_cast<uintptr_t>(vector->Data()) % 8 != 0;
+}
+
 class Verifier {
 public:
   explicit Verifier(const plan::Plan &plan) : plan(plan) {}
@@ -71,8 +76,8 @@ private:
     if (plan.model()->architecture()->size() == 0)
       return fail("it names no model architecture");
     const plan::BatchInfo &batch = *plan.batch();
-    const uint64_t sequences = product(
-        {batch.micro_batch_size(), batch.gradient_accumulation_steps(), batch.ranks()});
+    const uint64_t sequences =
+        product({batch.micro_batch_size(), batch.gradient_accumulation_steps(), batch.ranks()});
     if (batch.sequence_length() == 0 || batch.sequence_length() >= kLimit || sequences == 0 ||
         sequences >= kLimit || sequences != batch.global_batch_size())
       return fail("its batch of {} sequences is not {} x {} x {}", batch.global_batch_size(),
@@ -102,6 +107,8 @@ private:
         return fail("slice {} is in arena {}, which does not exist", i, slice.arena());
       if (!known(slice.dtype(), DType::MAX) || !known(slice.category(), plan::Category::MAX))
         return fail("slice {} has an unknown dtype or category", i);
+      if (misaligned(slice.shape()))
+        return fail("slice {} has a shape at an odd place", i);
       uint64_t elements = 1;
       if (slice.shape())
         for (uint64_t extent : *slice.shape())
@@ -118,7 +125,8 @@ private:
         continue;
       if (uint32_t(slice.function()) >= plan.functions()->size())
         return fail("slice {} belongs to function {}, which does not exist", i, slice.function());
-      const int64_t commands = plan.functions()->Get(uint32_t(slice.function()))->commands()->size();
+      const int64_t commands =
+          plan.functions()->Get(uint32_t(slice.function()))->commands()->size();
       if (slice.first_command() < -1 || slice.last_command() < slice.first_command() ||
           slice.last_command() >= commands)
         return fail("slice {} lives from command {} to {} of {}", i, slice.first_command(),
@@ -183,6 +191,8 @@ private:
     using Kind = plan::InitializerKind;
     if (!known(init->kind(), Kind::MAX))
       return fail("variable '{}' has an unknown initializer", name);
+    if (misaligned(init->values()))
+      return fail("variable '{}' has values at an odd place", name);
     if (!isFloat(slice.dtype()) && init->kind() != Kind::None && init->kind() != Kind::Zeros)
       return fail("variable '{}' holds integers and has an initializer for reals", name);
     switch (init->kind()) {
@@ -399,15 +409,15 @@ private:
     LMC_TRY(operand("dk", op.dk(), type, keys));
     LMC_TRY(operand("dv", op.dv(), type, keys));
     for (uint32_t result : {op.dq(), op.dk(), op.dv()})
-      LMC_TRY(apart("dq, dk or dv", result,
-                    {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
+      LMC_TRY(
+          apart("dq, dk or dv", result, {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
     LMC_TRY(apart("dq", op.dq(), {op.dk(), op.dv()}));
     LMC_TRY(apart("dk", op.dk(), {op.dv()}));
     if (type == DType::BF16) {
       LMC_TRY(operand("workspace", op.workspace(), DType::F32, queries));
-      LMC_TRY(apart("workspace", uint32_t(op.workspace()),
-                    {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(),
-                     op.dv()}));
+      LMC_TRY(apart(
+          "workspace", uint32_t(op.workspace()),
+          {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(), op.dv()}));
     } else if (op.workspace() != -1) {
       LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
     }
@@ -449,8 +459,7 @@ private:
     const plan::Slice &from = *plan.slices()->Get(op.x());
     LMC_TRY(operand("d", op.d(), from.dtype(), elements(from)));
     if (plan.slices()->Get(op.d())->bytes() != from.bytes())
-      return fail("it copies {} bytes to {}", from.bytes(),
-                  plan.slices()->Get(op.d())->bytes());
+      return fail("it copies {} bytes to {}", from.bytes(), plan.slices()->Get(op.d())->bytes());
     return apart("d", op.d(), {op.x()});
   }
 

@@ -33,8 +33,8 @@ bool AlignedMemory::tryReserve(uint64_t bytes) {
   // One huge page more than needed, cut so that the start lies on a huge page.
   const uint64_t rounded = wholePages(bytes);
   const uint64_t slack = bytes >= kHugePage ? kHugePage : 0;
-  void *address = mmap(nullptr, rounded + slack, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *address =
+      mmap(nullptr, rounded + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
     return false;
   char *start = static_cast<char *>(address);

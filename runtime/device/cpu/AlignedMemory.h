@@ -11,8 +11,7 @@ class AlignedMemory {
 public:
   AlignedMemory() = default;
   ~AlignedMemory() { release(); }
-  AlignedMemory(AlignedMemory &&other) noexcept
-      : memory(other.memory), size(other.size) {
+  AlignedMemory(AlignedMemory &&other) noexcept : memory(other.memory), size(other.size) {
     other.memory = nullptr;
     other.size = 0;
   }

@@ -251,8 +251,8 @@ Result<Command> CpuDevice::resolve(const plan::Command &command) {
   switch (command.body_type()) {
   case plan::CommandBody::Launch: {
     const plan::Launch &launch = *command.body_as_Launch();
-    LaunchCommand resolved{entries[launch.kernel()], {}, int64_t(launch.items()),
-                           int64_t(launch.chunk()), 0};
+    LaunchCommand resolved{
+        entries[launch.kernel()], {}, int64_t(launch.items()), int64_t(launch.chunk()), 0};
     resolved.chunks = (resolved.items + resolved.chunk - 1) / resolved.chunk;
     for (uint32_t slice : *launch.args())
       resolved.args.push_back(address(slice));
@@ -337,7 +337,7 @@ void CpuDevice::execute(const LaunchCommand &launch) {
   const int64_t parts = std::min<int64_t>(threads, launch.chunks);
   if (parts <= 1)
     return runChunks(0, launch.chunks);
-  // The runtime may give fewer threads than asked for; every part runs anyway.
+    // The runtime may give fewer threads than asked for; every part runs anyway.
 #pragma omp parallel for num_threads(int(parts)) schedule(static)
   for (int64_t part = 0; part < parts; ++part)
     runChunks(launch.chunks * part / parts, launch.chunks * (part + 1) / parts);

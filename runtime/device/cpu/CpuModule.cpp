@@ -33,9 +33,9 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
 
   int file = memfd_create("lmc-module", MFD_CLOEXEC);
   if (file < 0)
-    return Error{fmt::format("cannot create memory for a module of the plan: {}",
-                             std::strerror(errno)),
-                 ExitCode::Failure};
+    return Error{
+        fmt::format("cannot create memory for a module of the plan: {}", std::strerror(errno)),
+        ExitCode::Failure};
   const uint8_t *image = module.image()->data();
   size_t left = module.image()->size();
   while (left > 0) {
@@ -45,9 +45,9 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     if (written <= 0) {
       int reason = errno;
       close(file);
-      return Error{fmt::format("cannot store a module of the plan in memory: {}",
-                               std::strerror(reason)),
-                   ExitCode::Failure};
+      return Error{
+          fmt::format("cannot store a module of the plan in memory: {}", std::strerror(reason)),
+          ExitCode::Failure};
     }
     image += written;
     left -= size_t(written);
@@ -68,8 +68,8 @@ CpuModule::~CpuModule() { dlclose(handle); }
 Result<KernelEntry> CpuModule::find(const std::string &entry) const {
   void *symbol = dlsym(handle, entry.c_str());
   if (!symbol)
-    return Error{fmt::format("a module of the plan has no kernel '{}'; compile the plan again",
-                             entry)};
+    return Error{
+        fmt::format("a module of the plan has no kernel '{}'; compile the plan again", entry)};
   return reinterpret_cast<KernelEntry>(symbol);
 }
 

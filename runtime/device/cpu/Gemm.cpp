@@ -136,8 +136,13 @@ private:
     for (int64_t item = 0; item < blocks * pieces; ++item) {
       const int64_t first = item / pieces * kDepth, piece = item % pieces * kPackColumns;
       const int64_t rows = std::min(kDepth, depth - first);
-      PackArgs args{b, shape.transposeB ? shape.k : shape.n, shape.transposeB, depth0 + first, rows,
-                    column0 + piece, std::min(kPackColumns, columns - piece)};
+      PackArgs args{b,
+                    shape.transposeB ? shape.k : shape.n,
+                    shape.transposeB,
+                    depth0 + first,
+                    rows,
+                    column0 + piece,
+                    std::min(kPackColumns, columns - piece)};
       input.packB(args, buffers.panelsB.at((first * paddedColumns + piece * rows) *
                                            int64_t(input.arithmeticWidth)));
     }
@@ -186,8 +191,7 @@ private:
       if (last && (!direct || shape.hasBias)) {
         const char *biasAt = nullptr;
         if (shape.hasBias)
-          biasAt = static_cast<const char *>(bias) +
-                   (column0 + column) * elementBytes(shape.bias);
+          biasAt = static_cast<const char *>(bias) + (column0 + column) * elementBytes(shape.bias);
         output.store({sums, leading, to, shape.n, height, wide, biasAt, shape.bias,
                       !direct && shape.accumulate});
       }
@@ -230,7 +234,8 @@ struct GemmCache::State {
   std::map<std::pair<GemmShape, GemmLibrary>, std::unique_ptr<Gemm>> gemms;
 };
 
-GemmCache::GemmCache(int threads) : state(new State{threads, {dnnl::engine::kind::cpu, 0}, {}, {}}) {}
+GemmCache::GemmCache(int threads)
+    : state(new State{threads, {dnnl::engine::kind::cpu, 0}, {}, {}}) {}
 GemmCache::~GemmCache() = default;
 
 Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {

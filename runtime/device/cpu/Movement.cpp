@@ -22,7 +22,8 @@ float value(Bf16 x) {
   return result;
 }
 
-template <typename X, typename D> void scatterColumns(const ScatterAddArgs &args, int64_t from, int64_t to) {
+template <typename X, typename D>
+void scatterColumns(const ScatterAddArgs &args, int64_t from, int64_t to) {
   const X *x = static_cast<const X *>(args.x);
   D *d = static_cast<D *>(args.d);
   if (!args.accumulate)

@@ -10,8 +10,8 @@
 // maximum and the sum need no horizontal operation, and the rows of K and V serve
 // as broadcast operands just as they lie in memory. Scores are in units of log 2,
 // so that the exponential is 2^x.
-#include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Block.h"
+#include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
 
 namespace lmc::cpu::LMC_ISA {
@@ -27,10 +27,10 @@ constexpr double kLn2 = 0.69314718055994530942;
 LMC_INLINE double naturalLog(double x) { return __builtin_log(x); }
 
 template <typename R> struct ForwardScratch {
-  R *queries; // [panel][headDim][lanes], times scale / ln 2
-  R *output;  // [panel][headDim][lanes], unnormalised
+  R *queries;       // [panel][headDim][lanes], times scale / ln 2
+  R *output;        // [panel][headDim][lanes], unnormalised
   R *keys, *values; // [kKeys][leading]
-  R *scores;  // [kKeys][lanes], one panel
+  R *scores;        // [kKeys][lanes], one panel
   R *largest, *sum; // [kQueries]
   R *finished;      // [lanes][leading]
   int64_t leading;
@@ -113,10 +113,12 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
       if (from >= to)
         continue;
       R *scores = scratch.scores;
-      multiplyTiles<Layout::RowMajor>(
-          to - from, kLanes, scratch.keys + from * scratch.leading, scratch.leading,
-          scratch.queries + panel * headDim * kLanes, kLanes, scores, kLanes, false,
-          [&](int64_t, int64_t, int64_t, int64_t) { return DepthRange{0, headDim}; });
+      multiplyTiles<Layout::RowMajor>(to - from, kLanes, scratch.keys + from * scratch.leading,
+                                      scratch.leading, scratch.queries + panel * headDim * kLanes,
+                                      kLanes, scores, kLanes, false,
+                                      [&](int64_t, int64_t, int64_t, int64_t) {
+                                        return DepthRange{0, headDim};
+                                      });
 
       if (key + to - 1 > low || (window && high - (key + from) >= window))
         for (int64_t j = 0; j < to - from; ++j)
@@ -157,10 +159,11 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
           R *at = output + d * kLanes + half * kWidth<R>;
           store(at, load(at) * rescale[half]);
         }
-      multiplyTiles<Layout::ColumnMajor>(
-          headDim, kLanes, scratch.values + from * scratch.leading, scratch.leading, scores, kLanes,
-          output, kLanes, true,
-          [&](int64_t, int64_t, int64_t, int64_t) { return DepthRange{0, to - from}; });
+      multiplyTiles<Layout::ColumnMajor>(headDim, kLanes, scratch.values + from * scratch.leading,
+                                         scratch.leading, scores, kLanes, output, kLanes, true,
+                                         [&](int64_t, int64_t, int64_t, int64_t) {
+                                           return DepthRange{0, to - from};
+                                         });
     }
   }
 

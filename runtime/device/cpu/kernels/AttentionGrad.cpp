@@ -23,15 +23,15 @@ template <typename R> struct BackwardScratch {
   // An odd number of cache lines per row, so that rows spread over all cache sets.
   static constexpr int64_t kLine = 64 / int64_t(sizeof(R));
   static constexpr int64_t kKeyLeading = kKeys + kLine;
-  int64_t leading;          // of rows of padded head dimension
-  R *keys;                  // [kKeys][leading]
-  R *keysAcross;            // [headDim][kKeyLeading], times scale / ln 2
-  R *valuesAcross;          // [headDim][kKeyLeading]
-  R *keyGrad, *valueGrad;   // [kKeys][leading]
-  R *queries, *outputGrad;  // [kQueries][leading]
-  R *weights, *scoreGrad;   // [kQueries][kKeyLeading]: P; dP, then dS
-  R *queryGrad;             // [kQueries][leading]
-  R *lse, *correction;      // [group][seq]: lse / ln 2, D
+  int64_t leading;         // of rows of padded head dimension
+  R *keys;                 // [kKeys][leading]
+  R *keysAcross;           // [headDim][kKeyLeading], times scale / ln 2
+  R *valuesAcross;         // [headDim][kKeyLeading]
+  R *keyGrad, *valueGrad;  // [kKeys][leading]
+  R *queries, *outputGrad; // [kQueries][leading]
+  R *weights, *scoreGrad;  // [kQueries][kKeyLeading]: P; dP, then dS
+  R *queryGrad;            // [kQueries][leading]
+  R *lse, *correction;     // [group][seq]: lse / ln 2, D
   int64_t bytes;
 
   BackwardScratch(void *memory, const AttentionGradArgs &args) {
@@ -56,8 +56,8 @@ template <typename R> struct BackwardScratch {
 
 // lse / ln 2 and D of every query of `head`.
 template <typename T, typename R>
-void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, const R *lse,
-                 R *lseTo, R *correctionTo) {
+void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, const R *lse, R *lseTo,
+                 R *correctionTo) {
   const int64_t leading = args.heads * args.headDim;
   for (int64_t i = 0; i < args.seq; ++i) {
     lseTo[i] = R(double(lse[i * args.heads]) * kLog2E);
@@ -139,8 +139,8 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
                   leading);
         // Row r sees key column c when 0 <= r - c + ahead (< window).
         const int64_t ahead = query - key;
-        const bool masked = ahead < keys - 1 || (window && ahead + queries - 1 >= window) ||
-                            keys != paddedKeys;
+        const bool masked =
+            ahead < keys - 1 || (window && ahead + queries - 1 >= window) || keys != paddedKeys;
 
         // P and dP, only in tiles that some query of the tile sees.
         auto seen = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {

@@ -55,7 +55,7 @@ struct StoreArgs {
   void *d;
   int64_t dLeading;
   int64_t rows, columns;
-  const void *bias;     // of the columns, or null
+  const void *bias; // of the columns, or null
   Storage biasStorage;
   bool addToD;
 };

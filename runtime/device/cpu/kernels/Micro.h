@@ -18,8 +18,10 @@ template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
 
 enum class Layout { RowMajor, ColumnMajor };
 
+// A function of its own: a call costs little against the sums, and the many
+// shapes of tile would otherwise be compiled again at every use.
 template <typename R, Layout kLayout, int kRows, int kVectors>
-LMC_INLINE void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
+__attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
                      int64_t ldc, bool add) {
   V<R> sums[kRows][kVectors];
 #pragma GCC unroll 16
@@ -84,8 +86,8 @@ LMC_INLINE void multiplyTiles(int64_t rows, int64_t columns, const R *a, int64_t
       if (!depth.wanted)
         continue;
       int64_t steps = depth.last > depth.first ? depth.last - depth.first : 0;
-      const R *left = kLayout == Layout::RowMajor ? a + row * lda + depth.first
-                                                  : a + depth.first * lda + row;
+      const R *left =
+          kLayout == Layout::RowMajor ? a + row * lda + depth.first : a + depth.first * lda + row;
       const R *right = b + depth.first * ldb + column;
       R *to = c + row * ldc + column;
       if (wide)

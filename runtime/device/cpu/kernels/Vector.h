@@ -51,12 +51,8 @@ template <typename R> using VInt = typename VectorOf<R>::Int;
 template <typename R> inline constexpr int kWidth = kRegisterBytes / int(sizeof(R));
 
 // The arithmetic type of a storage type.
-template <typename T> struct ArithmeticOf {
-  using Type = T;
-};
-template <> struct ArithmeticOf<Bf16> {
-  using Type = float;
-};
+template <typename T> struct ArithmeticOf { using Type = T; };
+template <> struct ArithmeticOf<Bf16> { using Type = float; };
 template <typename T> using Arithmetic = typename ArithmeticOf<T>::Type;
 
 // Subtracting zero is exact even for -0, so the compiler leaves only a broadcast.

@@ -1,0 +1,207 @@
+#include "runtime/device/cpu/AlignedMemory.h"
+#include "test/runtime/device/cpu/Values.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace lmc::cpu;
+using lmc::cpu::test::Values;
+
+namespace {
+
+struct Shape {
+  int64_t batch, seq, heads, kvHeads, headDim, window;
+};
+
+// Everything that attention and its gradient read and write.
+struct Problem {
+  Shape shape;
+  double scale;
+  Values q, k, v, dout, out, lse, dq, dk, dv, workspace;
+
+  Problem(Shape s, Storage storage, std::mt19937_64 &random)
+      : shape(s), scale(1 / std::sqrt(double(s.headDim))),
+        q(Values::random(storage, s.batch * s.seq * s.heads * s.headDim, random, 1.5)),
+        k(Values::random(storage, s.batch * s.seq * s.kvHeads * s.headDim, random, 1.5)),
+        v(Values::random(storage, k.size(), random)),
+        dout(Values::random(storage, q.size(), random)), out(storage, q.size()),
+        lse(sums(storage), s.batch * s.seq * s.heads), dq(storage, q.size()), dk(storage, k.size()),
+        dv(storage, k.size()), workspace(Storage::F32, storage == Storage::BF16 ? q.size() : 0) {}
+
+  static Storage sums(Storage storage) {
+    return storage == Storage::F64 ? Storage::F64 : Storage::F32;
+  }
+
+  AttentionArgs forward() {
+    return {q.data(),  k.data(),    v.data(),      out.data(),    lse.data(),   shape.batch,
+            shape.seq, shape.heads, shape.kvHeads, shape.headDim, shape.window, scale};
+  }
+  AttentionGradArgs backward() {
+    return {q.data(),    k.data(),      v.data(),      out.data(),       lse.data(),  dout.data(),
+            dq.data(),   dk.data(),     dv.data(),     workspace.data(), shape.batch, shape.seq,
+            shape.heads, shape.kvHeads, shape.headDim, shape.window,     scale};
+  }
+
+  void run(const KernelSet &set, int threads) {
+    const auto &kernels = set.attention[int(q.storage)];
+    AttentionArgs f = forward();
+    AttentionGradArgs g = backward();
+    int64_t bytes =
+        (int64_t(std::max(kernels.scratchBytes(f), kernels.gradScratchBytes(g))) + 63) / 64 * 64;
+    AlignedMemory scratch;
+    scratch.reserve(bytes * threads);
+    // Whatever was in the scratch before must not matter.
+    std::fill(scratch.data(), scratch.data() + bytes * threads, char(0xff));
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t task = 0; task < kernels.tasks(f); ++task)
+      kernels.run(f, task, scratch.at(omp_get_thread_num() * bytes));
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t task = 0; task < kernels.gradTasks(g); ++task)
+      kernels.gradRun(g, task, scratch.at(omp_get_thread_num() * bytes));
+  }
+};
+
+// The definition, in double, with the whole row of probabilities.
+struct Expected {
+  std::vector<double> out, lse, dq, dk, dv;
+
+  explicit Expected(const Problem &p)
+      : out(size_t(p.q.size())), lse(size_t(p.lse.size())), dq(out.size()), dk(size_t(p.k.size())),
+        dv(dk.size()) {
+    const Shape &s = p.shape;
+    for (int64_t b = 0; b < s.batch; ++b)
+      for (int64_t h = 0; h < s.heads; ++h)
+        for (int64_t i = 0; i < s.seq; ++i) {
+          const int64_t kvHead = h / (s.heads / s.kvHeads);
+          const int64_t row = ((b * s.seq + i) * s.heads + h) * s.headDim;
+          auto keyRow = [&](int64_t j) {
+            return ((b * s.seq + j) * s.kvHeads + kvHead) * s.headDim;
+          };
+          const int64_t from = s.window ? std::max<int64_t>(0, i - s.window + 1) : 0;
+          std::vector<double> weights(size_t(i + 1)), weightGrads(size_t(i + 1));
+          double sum = 0;
+          for (int64_t j = from; j <= i; ++j) {
+            double score = 0;
+            for (int64_t d = 0; d < s.headDim; ++d)
+              score += p.q[row + d] * p.k[keyRow(j) + d];
+            sum += weights[size_t(j)] = std::exp(score * p.scale);
+          }
+          lse[size_t(row / s.headDim)] = std::log(sum);
+          double correction = 0;
+          for (int64_t j = from; j <= i; ++j) {
+            weights[size_t(j)] /= sum;
+            for (int64_t d = 0; d < s.headDim; ++d) {
+              out[size_t(row + d)] += weights[size_t(j)] * p.v[keyRow(j) + d];
+              dv[size_t(keyRow(j) + d)] += weights[size_t(j)] * p.dout[row + d];
+              weightGrads[size_t(j)] += p.dout[row + d] * p.v[keyRow(j) + d];
+            }
+            correction += weights[size_t(j)] * weightGrads[size_t(j)];
+          }
+          for (int64_t j = from; j <= i; ++j) {
+            double scoreGrad = p.scale * weights[size_t(j)] * (weightGrads[size_t(j)] - correction);
+            for (int64_t d = 0; d < s.headDim; ++d) {
+              dq[size_t(row + d)] += scoreGrad * p.k[keyRow(j) + d];
+              dk[size_t(keyRow(j) + d)] += scoreGrad * p.q[row + d];
+            }
+          }
+        }
+  }
+};
+
+const Shape kShapes[] = {
+    {1, 1, 1, 1, 16, 0},    {2, 7, 2, 2, 64, 0},    {1, 64, 4, 1, 32, 0},    {1, 65, 8, 8, 16, 0},
+    {2, 130, 4, 1, 64, 0},  {1, 200, 8, 1, 48, 0},  {1, 129, 2, 2, 128, 0},  {1, 150, 2, 1, 64, 1},
+    {1, 150, 4, 2, 64, 33}, {1, 260, 2, 1, 32, 64}, {1, 140, 2, 2, 96, 500}, {1, 90, 2, 1, 20, 0},
+    {1, 70, 1, 1, 37, 11},
+};
+
+} // namespace
+
+TEST(Attention, MatchesTheDefinition) {
+  int sets = 0;
+  const KernelSet *const *all = kernelSets(sets);
+  for (Storage storage : {Storage::F32, Storage::BF16, Storage::F64})
+    for (const Shape &shape : kShapes) {
+      std::mt19937_64 random(1);
+      Problem problem(shape, storage, random);
+      Expected expected(problem);
+      for (int set = 0; set < sets; ++set) {
+        SCOPED_TRACE(testing::Message()
+                     << all[set]->name << ", storage " << int(storage) << ", seq " << shape.seq
+                     << ", heads " << shape.heads << "/" << shape.kvHeads << " of " << shape.headDim
+                     << ", window " << shape.window);
+        for (Values *result : {&problem.out, &problem.dq, &problem.dk, &problem.dv})
+          std::fill(result->bytes.begin(), result->bytes.end(), char(0xff));
+        problem.run(*all[set], 2);
+        const double tolerance = test::tolerance(storage);
+        EXPECT_LE(test::error(problem.out, expected.out), tolerance);
+        EXPECT_LE(test::error(problem.lse, expected.lse), storage == Storage::F64 ? 1e-10 : 1e-5);
+        EXPECT_LE(test::error(problem.dv, expected.dv), tolerance);
+        // One visible key: the exact gradient is 0 and only rounding is left.
+        if (shape.seq > 1 && shape.window != 1) {
+          EXPECT_LE(test::error(problem.dq, expected.dq), 2 * tolerance);
+          EXPECT_LE(test::error(problem.dk, expected.dk), 2 * tolerance);
+        }
+      }
+    }
+}
+
+TEST(Attention, BitsDependOnNeitherThreadsNorRuns) {
+  for (Storage storage : {Storage::F32, Storage::BF16}) {
+    std::mt19937_64 random(4);
+    Problem problem({2, 200, 4, 2, 64, 0}, storage, random);
+    std::vector<std::vector<char>> first;
+    for (int threads : {1, 2, 2, 5}) {
+      problem.run(kernelSet(), threads);
+      std::vector<std::vector<char>> results = {problem.out.bytes, problem.lse.bytes,
+                                                problem.dq.bytes, problem.dk.bytes,
+                                                problem.dv.bytes};
+      if (first.empty())
+        first = results;
+      EXPECT_EQ(results, first) << threads << " threads";
+    }
+  }
+}
+
+// Scores far beyond what exp can hold: only differences count.
+TEST(Attention, SurvivesLargeScores) {
+  std::mt19937_64 random(5);
+  Problem problem({1, 100, 1, 1, 32, 0}, Storage::F32, random);
+  for (int64_t i = 0; i < problem.q.size(); ++i)
+    problem.q.set(i, problem.q[i] * 300);
+  problem.run(kernelSet(), 1);
+  for (Values *result : {&problem.out, &problem.lse, &problem.dq, &problem.dk, &problem.dv})
+    for (int64_t i = 0; i < result->size(); ++i)
+      ASSERT_TRUE(std::isfinite((*result)[i]));
+}
+
+TEST(Attention, ExponentialIsExactToTwoUlps) {
+  int sets = 0;
+  const KernelSet *const *all = kernelSets(sets);
+  for (int set = 0; set < sets; ++set) {
+    std::vector<float> x, e;
+    for (double at = -125.9; at < 10; at += 0.000377)
+      x.push_back(float(at));
+    x.insert(x.end(), {0.0f, -0.0f, -127.0f, -1e30f, -INFINITY, NAN});
+    e.resize(x.size());
+    all[set]->exp2F32(x.data(), e.data(), int64_t(x.size()));
+    double worst = 0;
+    for (size_t i = 0; i + 6 < x.size(); ++i)
+      worst = std::max(worst, std::abs(double(e[i]) / std::exp2(double(x[i])) - 1));
+    EXPECT_LE(worst, 2.4e-7) << all[set]->name;
+    size_t n = x.size();
+    EXPECT_EQ(e[n - 6], 1.0f);
+    EXPECT_EQ(e[n - 5], 1.0f);
+    EXPECT_EQ(e[n - 4], 0.0f);
+    EXPECT_EQ(e[n - 3], 0.0f);
+    EXPECT_EQ(e[n - 2], 0.0f);
+    EXPECT_TRUE(std::isnan(e[n - 1]));
+    std::vector<double> xs(x.begin(), x.end()), es(x.size());
+    all[set]->exp2F64(xs.data(), es.data(), int64_t(xs.size()));
+    for (size_t i = 0; i + 6 < xs.size(); ++i)
+      ASSERT_NEAR(es[i] / std::exp2(xs[i]), 1, 1e-15);
+  }
+}

@@ -1,0 +1,262 @@
+#include "test/runtime/plan/PlanBuilder.h"
+
+#include "runtime/device/Device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <random>
+
+using namespace lmc;
+using lmc::test::PlanBuilder;
+using plan::DType;
+
+// One command and one table of every kind, no code.
+static PlanBuilder completePlan() {
+  PlanBuilder b;
+  uint32_t weight = b.slice(DType::F32, {32, 16});
+  uint32_t gradient = b.slice(DType::F32, {32, 16});
+  uint32_t tokens = b.slice(DType::I32, {16});
+  uint32_t scalar = b.slice(DType::F32, {});
+  b.variable("w", plan::VariableKind::Parameter, weight).initializer =
+      std::make_unique<plan::InitializerT>();
+  b.plan.variables[0]->initializer->kind = plan::InitializerKind::Normal;
+  b.plan.variables[0]->initializer->stddev = 0.02;
+  b.variable("w.grad", plan::VariableKind::Gradient, gradient).parameter = "w";
+  b.variable("batch.tokens", plan::VariableKind::Input, tokens);
+  b.variable("run.lr", plan::VariableKind::Scalar, scalar);
+  uint32_t q = b.slice(DType::F32, {16, 32}, 1), k = b.slice(DType::F32, {16, 16}, 1);
+  uint32_t v = b.slice(DType::F32, {16, 16}, 1), out = b.slice(DType::F32, {16, 32}, 1);
+  uint32_t lse = b.slice(DType::F32, {16, 2}, 1), dq = b.slice(DType::F32, {16, 32}, 1);
+  uint32_t dk = b.slice(DType::F32, {16, 16}, 1), dv = b.slice(DType::F32, {16, 16}, 1);
+
+  plan::FillT fill;
+  fill.d = out;
+  fill.value = 1;
+  b.command(fill);
+  plan::CopyT copy;
+  copy.x = weight;
+  copy.d = gradient;
+  b.command(copy);
+  plan::GemmT gemm;
+  gemm.a = q;
+  gemm.b = weight;
+  gemm.d = k;
+  gemm.c = int(k);
+  gemm.m = 16;
+  gemm.n = 16;
+  gemm.k = 32;
+  b.command(gemm);
+  plan::AttentionT attention;
+  attention.q = q;
+  attention.k = k;
+  attention.v = v;
+  attention.out = out;
+  attention.lse = lse;
+  attention.batch = 2;
+  attention.seq = 8;
+  attention.heads = 2;
+  attention.kv_heads = 1;
+  attention.head_dim = 16;
+  attention.scale = 0.25;
+  b.command(attention);
+  plan::AttentionGradT grad;
+  grad.q = q;
+  grad.k = k;
+  grad.v = v;
+  grad.out = out;
+  grad.lse = lse;
+  grad.dout = b.slice(DType::F32, {16, 32}, 1);
+  grad.dq = dq;
+  grad.dk = dk;
+  grad.dv = dv;
+  grad.batch = 2;
+  grad.seq = 8;
+  grad.heads = 2;
+  grad.kv_heads = 1;
+  grad.head_dim = 16;
+  grad.scale = 0.25;
+  b.command(grad);
+  plan::ScatterAddT scatter;
+  scatter.ids = tokens;
+  scatter.x = v;
+  scatter.d = gradient;
+  scatter.rows = 16;
+  scatter.columns = 16;
+  scatter.vocabulary = 32;
+  b.command(scatter);
+  b.setting("training.seed", plan::SettingType::Integer, "1");
+  b.setting("lr_schedule.lr", plan::SettingType::Float, "1e-3");
+  b.setting("model.tie", plan::SettingType::Boolean, "true");
+  auto segment = std::make_unique<plan::SegmentT>();
+  segment->last = 5;
+  b.plan.functions[0]->segments.push_back(std::move(segment));
+  return b;
+}
+
+// Everything a runtime does with a plan that verified.
+static void use(const PlanFile &plan) {
+  auto device = openDevice(plan, 1);
+  if (!device || !(*device)->load(plan))
+    return;
+  for (uint32_t i = 0; i < plan->functions()->size(); ++i)
+    if (auto executable = (*device)->record(int(i)))
+      EXPECT_TRUE((*device)->submit(**executable));
+}
+
+TEST(PlanFile, OpensWhatIsSound) {
+  PlanBuilder b = completePlan();
+  auto plan = b.open();
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ((*plan)->findVariable("w.grad"), 1);
+  EXPECT_EQ((*plan)->findVariable("nothing"), -1);
+  EXPECT_EQ((*plan)->findFunction("micro_first"), 0);
+  EXPECT_EQ((*plan)->findFunction("micro"), -1);
+  use(**plan);
+}
+
+TEST(PlanFile, MapsFiles) {
+  std::string path = testing::TempDir() + "/lmc-plan-test.plan";
+  std::string data = completePlan().bytes();
+  std::ofstream(path, std::ios::binary) << data;
+  auto plan = PlanFile::open(path);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ((*plan)->path(), path);
+  std::ofstream(path, std::ios::binary | std::ios::trunc);
+  auto empty = PlanFile::open(path);
+  ASSERT_FALSE(empty);
+  EXPECT_NE(empty.error().message.find("empty"), std::string::npos);
+  std::remove(path.c_str());
+  EXPECT_FALSE(PlanFile::open(path));
+  EXPECT_FALSE(PlanFile::open(testing::TempDir()));
+}
+
+TEST(PlanFile, RefusesTruncation) {
+  std::string data = completePlan().bytes();
+  for (size_t bytes = 0; bytes < data.size(); bytes += 64)
+    EXPECT_FALSE(PlanFile::fromBytes(data.data(), bytes, "cut")) << bytes;
+  EXPECT_FALSE(PlanFile::fromBytes(data.data(), data.size() - 1, "cut"));
+}
+
+TEST(PlanFile, RefusesFlippedBytes) {
+  const std::string data = completePlan().bytes();
+  std::mt19937_64 random(1);
+  for (int run = 0; run < 3000; ++run) {
+    std::string damaged = data;
+    for (uint64_t flips = 1 + random() % 4; flips > 0; --flips)
+      damaged[random() % damaged.size()] ^= char(1 + random() % 255);
+    if (damaged != data)
+      EXPECT_FALSE(PlanFile::fromBytes(damaged.data(), damaged.size(), "flipped"));
+  }
+}
+
+// A hostile file has a good checksum: what the verifier then accepts must be
+// safe to load and to run.
+TEST(PlanFile, SurvivesHostileBytes) {
+  std::string data = completePlan().bytes();
+  data.resize(data.size() - kPlanTrailerBytes);
+  std::mt19937_64 random(2);
+  int accepted = 0;
+  for (int run = 0; run < 5000; ++run) {
+    std::string hostile = data;
+    for (uint64_t flips = 1 + random() % 3; flips > 0; --flips) {
+      static const unsigned char kNasty[] = {0, 1, 2, 0x7f, 0x80, 0xff};
+      hostile[random() % hostile.size()] =
+          random() % 2 ? char(kNasty[random() % sizeof(kNasty)]) : char(random());
+    }
+    appendPlanTrailer(hostile);
+    auto plan = PlanFile::fromBytes(hostile.data(), hostile.size(), "hostile");
+    if (!plan)
+      continue;
+    ++accepted;
+    // An arena may have grown; do not spend the test's time on touching it.
+    uint64_t arenas = 0;
+    for (const auto *arena : *(**plan)->arenas())
+      arenas += arena->bytes();
+    if (arenas < 1 << 20)
+      use(**plan);
+  }
+  // Names, shapes of nothing and the like may change freely.
+  EXPECT_GT(accepted, 0);
+  EXPECT_LT(accepted, 5000);
+}
+
+TEST(PlanFile, NamesTheOtherSchemaVersion) {
+  PlanBuilder b = completePlan();
+  b.plan.schema_version = kSchemaVersion + 1;
+  auto plan = b.open();
+  ASSERT_FALSE(plan);
+  EXPECT_NE(plan.error().message.find("schema version 2, this program reads version 1"),
+            std::string::npos)
+      << plan.error().message;
+}
+
+TEST(PlanFile, RefusesOtherFiles) {
+  std::string text(1000, 'x');
+  auto plan = PlanFile::fromBytes(text.data(), text.size(), "notes.txt");
+  ASSERT_FALSE(plan);
+  EXPECT_NE(plan.error().message.find("notes.txt: not a plan"), std::string::npos);
+}
+
+// Each change alone makes a sound plan unsound, and the message says where.
+TEST(PlanFile, ChecksTheMeaning) {
+  struct Case {
+    std::function<void(plan::PlanT &)> damage;
+    const char *message;
+  };
+  auto body = [](plan::PlanT &p, int i) -> plan::CommandBodyUnion & {
+    return p.functions[0]->commands[size_t(i)]->body;
+  };
+  const Case cases[] = {
+      {[](auto &p) { p.slices[0]->arena = 2; }, "slice 0 is in arena 2"},
+      {[](auto &p) { p.slices[0]->offset = 1ull << 40; }, "beyond the end of its arena"},
+      {[](auto &p) { p.slices[0]->offset = ~0ull - 63; }, "beyond the end of its arena"},
+      {[](auto &p) { p.slices[0]->bytes -= 4; }, "do not match its shape"},
+      {[](auto &p) {
+         p.slices[0]->shape = {1ull << 32, 1ull << 32};
+       },
+       "do not match its shape"},
+      {[](auto &p) { p.slices[3]->offset += 2; }, "not aligned"},
+      {[](auto &p) { p.slices[0]->dtype = DType(77); }, "unknown dtype"},
+      {[](auto &p) { p.slices[0]->function = 4; }, "function 4"},
+      {[](auto &p) { p.arenas[0]->alignment = 48; }, "alignment 48"},
+      {[](auto &p) { p.variables[1]->name = "w"; }, "two variables are named 'w'"},
+      {[](auto &p) { p.variables[1]->parameter = "v"; }, "belongs to no parameter"},
+      {[](auto &p) { p.variables[0]->slice = 99; }, "no slice"},
+      {[](auto &p) { p.variables[0]->slice = 4; }, "not in the arena of the state"},
+      {[](auto &p) { p.variables[0]->initializer->stddev = -1; }, "standard deviation"},
+      {[](auto &p) { p.variables[0]->initializer->kind = plan::InitializerKind::RopeCos; },
+       "do not match its shape"},
+      {[](auto &p) { p.variables[0]->initializer->kind = plan::InitializerKind::CopyOf; },
+       "copy of nothing"},
+      {[&](auto &p) { body(p, 0).AsFill()->d = 99; }, "command 0: operand d does not exist"},
+      {[&](auto &p) { body(p, 1).AsCopy()->d = 2; }, "operand d is I32, not F32"},
+      {[&](auto &p) { body(p, 2).AsGemm()->n = 17; }, "operand b has 512 elements, not 544"},
+      {[&](auto &p) { body(p, 2).AsGemm()->k = 0; }, "multiplies"},
+      {[&](auto &p) { body(p, 2).AsGemm()->m = 1ull << 63; }, "multiplies"},
+      {[&](auto &p) { body(p, 2).AsGemm()->c = 0; }, "operand c is neither absent nor d"},
+      {[&](auto &p) { body(p, 3).AsAttention()->heads = 3; }, "operand q has"},
+      {[&](auto &p) { body(p, 3).AsAttention()->kv_heads = 0; }, "make no attention"},
+      {[&](auto &p) { body(p, 3).AsAttention()->out = body(p, 3).AsAttention()->q; },
+       "shares memory"},
+      {[&](auto &p) { body(p, 4).AsAttentionGrad()->seq = 9; }, "operand q has"},
+      {[&](auto &p) { body(p, 5).AsScatterAdd()->vocabulary = 33; }, "operand d has"},
+      {[&](auto &p) { body(p, 5).AsScatterAdd()->ids = 0; }, "operand ids is F32"},
+      {[](auto &p) { p.functions[0]->segments[0]->last = 6; }, "segment of commands 0 to 6"},
+      {[](auto &p) { p.settings[0]->value = "1.5"; }, "'training.seed' has the value '1.5'"},
+      {[](auto &p) { p.settings[1]->value = "fast"; }, "is no Float"},
+      {[](auto &p) { p.settings[1]->key = "training.seed"; }, "empty or taken"},
+      {[](auto &p) { p.batch->ranks = 2; }, "is not 2 x 3 x 2"},
+      {[](auto &p) { p.target = ""; }, "names no target"},
+  };
+  for (const Case &c : cases) {
+    PlanBuilder b = completePlan();
+    c.damage(b.plan);
+    auto plan = b.open();
+    ASSERT_FALSE(plan) << c.message;
+    EXPECT_NE(plan.error().message.find(c.message), std::string::npos)
+        << plan.error().message << "\n  should say: " << c.message;
+  }
+}
