@@ -233,11 +233,13 @@ bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
   Operation *producer = value.getDefiningOp();
   if (!producer || isView(producer) || !isWholeTemporary(value))
     return false;
+  // The first op that makes the buffer: an accumulation starts earlier than it ends.
   int64_t made = positions.lookup(producer);
-  // Others must not already be living in the value's buffer from an earlier time.
   for (Value member : members[result->view(value).buffer])
-    if (Operation *op = member.getDefiningOp(); op && positions.lookup(op) < made)
-      return false;
+    if (Operation *op = member.getDefiningOp(); op && !isView(op) && positions.lookup(op) < made) {
+      producer = op;
+      made = positions.lookup(op);
+    }
   for (Value member : members[variableBuffer]) {
     if (!isa_and_nonnull<lm::LoadOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
                          tensor::CollapseShapeOp>(member.getDefiningOp()))
@@ -248,7 +250,8 @@ bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
     if (last == made)
       for (OpOperand &operand : producer->getOpOperands())
         if (operand.get() == member &&
-            !kernelMayWriteOver(cast<OpResult>(value), operand.getOperandNumber()))
+            (producer != value.getDefiningOp() ||
+             !kernelMayWriteOver(cast<OpResult>(value), operand.getOperandNumber())))
           return false;
   }
   return true;

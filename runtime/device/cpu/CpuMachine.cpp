@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #if defined(__x86_64__)
@@ -17,41 +19,20 @@
 
 namespace lmc::cpu {
 
-std::optional<bool> hasFeature(std::string_view name) {
-  if (!name.empty() && name[0] == '+')
-    name.remove_prefix(1);
-#if defined(__x86_64__)
-#define LMC_FEATURE(feature, builtin)                                                              \
-  if (name == feature)                                                                             \
-    return __builtin_cpu_supports(builtin) != 0;
-  LMC_FEATURE("x86-64", "x86-64")
-  LMC_FEATURE("x86-64-v2", "x86-64-v2")
-  LMC_FEATURE("x86-64-v3", "x86-64-v3")
-  LMC_FEATURE("x86-64-v4", "x86-64-v4")
-  LMC_FEATURE("sse2", "sse2")
-  LMC_FEATURE("sse3", "sse3")
-  LMC_FEATURE("ssse3", "ssse3")
-  LMC_FEATURE("sse4.1", "sse4.1")
-  LMC_FEATURE("sse4.2", "sse4.2")
-  LMC_FEATURE("popcnt", "popcnt")
-  LMC_FEATURE("avx", "avx")
-  LMC_FEATURE("avx2", "avx2")
-  LMC_FEATURE("fma", "fma")
-  LMC_FEATURE("f16c", "f16c")
-  LMC_FEATURE("bmi", "bmi")
-  LMC_FEATURE("bmi2", "bmi2")
-  LMC_FEATURE("lzcnt", "lzcnt")
-  LMC_FEATURE("movbe", "movbe")
-  LMC_FEATURE("avx512f", "avx512f")
-  LMC_FEATURE("avx512bw", "avx512bw")
-  LMC_FEATURE("avx512cd", "avx512cd")
-  LMC_FEATURE("avx512dq", "avx512dq")
-  LMC_FEATURE("avx512vl", "avx512vl")
-  LMC_FEATURE("avx512vnni", "avx512vnni")
-  LMC_FEATURE("avx512bf16", "avx512bf16")
-#undef LMC_FEATURE
-#endif
-  return std::nullopt;
+bool hasFeature(std::string_view name) {
+  static const std::set<std::string, std::less<>> flags = [] {
+    std::set<std::string, std::less<>> found;
+    std::ifstream cpuinfo("/proc/cpuinfo");
+    for (std::string line; std::getline(cpuinfo, line);)
+      if (line.rfind("flags", 0) == 0) {
+        std::istringstream words(line.substr(line.find(':') + 1));
+        for (std::string word; words >> word;)
+          found.insert(word);
+        break; // every processor of a machine has the same
+      }
+    return found;
+  }();
+  return flags.contains(name);
 }
 
 std::string processorName() {

@@ -4,15 +4,14 @@
 #include "runtime/device/cpu/kernels/Kernels.h"
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
 namespace lmc::cpu {
 
-// Whether the processor has the feature of that (LLVM) name, "avx2" or "+avx2";
-// nothing when the name means nothing to this program.
-std::optional<bool> hasFeature(std::string_view name);
+// Whether the processor has a feature, by its name among the flags of /proc/cpuinfo
+// ("avx2", "avx512_bf16").
+bool hasFeature(std::string_view name);
 
 // "AMD EPYC"
 std::string processorName();

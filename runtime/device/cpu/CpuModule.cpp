@@ -18,18 +18,12 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
                              "--target=cpu",
                              target)};
   if (module.features())
-    for (const auto *feature : *module.features()) {
-      std::optional<bool> has = hasFeature(feature->string_view());
-      if (!has)
-        return Error{fmt::format("the plan needs the CPU feature '{}', which this program does not "
-                                 "know; compile it again for this machine with --target=cpu",
-                                 feature->str())};
-      if (!*has)
+    for (const auto *feature : *module.features())
+      if (!hasFeature(feature->string_view()))
         return Error{fmt::format("the plan was compiled for '{}' and needs the CPU feature '{}', "
                                  "which this machine ({}) lacks; compile it again for this machine "
                                  "with --target=cpu",
                                  target, feature->str(), processorName())};
-    }
 
   int file = memfd_create("lmc-module", MFD_CLOEXEC);
   if (file < 0)
