@@ -1,0 +1,121 @@
+// Every op of the lm dialect prints, parses and prints the same.
+// RUN: lmc-opt %s | lmc-opt | FileCheck %s
+// RUN: lmc-opt %s --mlir-print-op-generic | lmc-opt | FileCheck %s
+
+// CHECK: lm.variable @w parameter : tensor<8x4xf32> {init = {kind = "normal", stddev = 2.000000e-02 : f64}, weight_decay}
+lm.variable @w parameter : tensor<8x4xf32> {init = {kind = "normal", stddev = 0.02}, weight_decay}
+// CHECK: lm.variable @w.compute compute_copy : tensor<8x4xbf16> {init = {kind = "copy_of", source = "w"}, parameter = "w"}
+lm.variable @w.compute compute_copy : tensor<8x4xbf16> {init = {kind = "copy_of", source = "w"}, parameter = "w"}
+// CHECK: lm.variable @w.grad gradient : tensor<8x4xf32> {init = {kind = "zeros"}, parameter = "w"}
+lm.variable @w.grad gradient : tensor<8x4xf32> {init = {kind = "zeros"}, parameter = "w"}
+// CHECK: lm.variable @w.moment1 moment1 : tensor<8x4xf32>
+lm.variable @w.moment1 moment1 : tensor<8x4xf32> {init = {kind = "zeros"}, parameter = "w"}
+// CHECK: lm.variable @w.moment2 moment2 : tensor<8x4xf32>
+lm.variable @w.moment2 moment2 : tensor<8x4xf32> {init = {kind = "zeros"}, parameter = "w"}
+// CHECK: lm.variable @cos table : tensor<2x1xf32> {init = {kind = "rope_cos", scale = 1.000000e+00 : f64, values = [1.000000e+00]}}
+lm.variable @cos table : tensor<2x1xf32> {init = {kind = "rope_cos", values = [1.0], scale = 1.0}}
+// CHECK: lm.variable @lr scalar : tensor<f32> {init = {kind = "none"}}
+lm.variable @lr scalar : tensor<f32> {init = {kind = "none"}}
+// CHECK: lm.variable @ids input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @ids input : tensor<4xi32> {init = {kind = "none"}}
+
+// CHECK-LABEL: func.func @state
+func.func @state() {
+  // CHECK: %[[W:.*]] = lm.load @w : tensor<8x4xf32>
+  %w = lm.load @w : tensor<8x4xf32>
+  // CHECK: lm.accumulate %[[W]], @w.grad : tensor<8x4xf32>
+  lm.accumulate %w, @w.grad : tensor<8x4xf32>
+  // CHECK: lm.store %[[W]], @w.moment1 : tensor<8x4xf32>
+  lm.store %w, @w.moment1 : tensor<8x4xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @embedding(
+// CHECK-SAME:    %[[IDS:.*]]: tensor<4xi32>, %[[TABLE:.*]]: tensor<16x8xf32>, %[[DY:.*]]: tensor<4x8xf32>)
+func.func @embedding(%ids: tensor<4xi32>, %table: tensor<16x8xf32>, %dy: tensor<4x8xf32>) {
+  // CHECK: lm.embedding %[[IDS]], %[[TABLE]] : (tensor<4xi32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  %y = lm.embedding %ids, %table : (tensor<4xi32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  // CHECK: lm.embedding_grad %[[IDS]], %[[DY]] : (tensor<4xi32>, tensor<4x8xf32>) -> tensor<16x8xf32>
+  %d = lm.embedding_grad %ids, %dy : (tensor<4xi32>, tensor<4x8xf32>) -> tensor<16x8xf32>
+  // CHECK: lm.embedding_grad %[[IDS]], %[[DY]] acc %[[TABLE]] : (tensor<4xi32>, tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<16x8xf32>
+  %a = lm.embedding_grad %ids, %dy acc %table : (tensor<4xi32>, tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<16x8xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @products(
+// CHECK-SAME:    %[[X:.*]]: tensor<4x8xf32>, %[[W:.*]]: tensor<6x8xf32>, %[[B:.*]]: tensor<6xf32>, %[[ACC:.*]]: tensor<4x6xf32>)
+func.func @products(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>, %b: tensor<6xf32>, %acc: tensor<4x6xf32>) {
+  // CHECK: lm.matmul %[[X]], %[[W]] : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x6xf32> {transpose_b}
+  %0 = lm.matmul %x, %w : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x6xf32> {transpose_b}
+  // CHECK: lm.matmul %[[X]], %[[W]] acc %[[ACC]] : (tensor<4x8xf32>, tensor<6x8xf32>, tensor<4x6xf32>) -> tensor<4x6xf32> {transpose_b}
+  %1 = lm.matmul %x, %w acc %acc : (tensor<4x8xf32>, tensor<6x8xf32>, tensor<4x6xf32>) -> tensor<4x6xf32> {transpose_b}
+  // CHECK: lm.matmul %[[X]], %[[ACC]] : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32> {transpose_a}
+  %2 = lm.matmul %x, %acc : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<8x6xf32> {transpose_a}
+  // CHECK: lm.linear %[[X]], %[[W]] : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x6xf32>
+  %3 = lm.linear %x, %w : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x6xf32>
+  // CHECK: lm.linear %[[X]], %[[W]] bias %[[B]] : (tensor<4x8xf32>, tensor<6x8xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  %4 = lm.linear %x, %w bias %b : (tensor<4x8xf32>, tensor<6x8xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  // CHECK: lm.sum_rows %[[ACC]] : (tensor<4x6xf32>) -> tensor<6xf32>
+  %5 = lm.sum_rows %acc : (tensor<4x6xf32>) -> tensor<6xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @rows(
+// CHECK-SAME:    %[[X:.*]]: tensor<4x8xbf16>, %[[Y:.*]]: tensor<4x8xbf16>, %[[W:.*]]: tensor<8xf32>)
+func.func @rows(%x: tensor<4x8xbf16>, %y: tensor<4x8xbf16>, %w: tensor<8xf32>) {
+  // CHECK: lm.add %[[X]], %[[Y]] : tensor<4x8xbf16>
+  %0 = lm.add %x, %y : tensor<4x8xbf16>
+  // CHECK: lm.rms_norm %[[X]], %[[W]] eps 1.000000e-05 : (tensor<4x8xbf16>, tensor<8xf32>) -> tensor<4x8xbf16>
+  %1 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xbf16>, tensor<8xf32>) -> tensor<4x8xbf16>
+  // CHECK: %{{.*}}, %{{.*}} = lm.rms_norm_grad %[[X]], %[[Y]], %[[W]] eps 1.000000e-05 : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<8xf32>)
+  %2:2 = lm.rms_norm_grad %x, %y, %w eps 1.0e-5 : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<8xf32>)
+  // CHECK: lm.swiglu %[[X]], %[[Y]] : tensor<4x8xbf16>
+  %3 = lm.swiglu %x, %y : tensor<4x8xbf16>
+  // CHECK: %{{.*}}, %{{.*}} = lm.swiglu_grad %[[X]], %[[Y]], %[[X]] : tensor<4x8xbf16>
+  %4:2 = lm.swiglu_grad %x, %y, %x : tensor<4x8xbf16>
+  return
+}
+
+// CHECK-LABEL: func.func @attention(
+// CHECK-SAME:    %[[Q:.*]]: tensor<4x8xf32>, %[[K:.*]]: tensor<4x4xf32>, %[[COS:.*]]: tensor<2x1xf32>, %[[LSE:.*]]: tensor<4x4xf32>)
+func.func @attention(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %cos: tensor<2x1xf32>, %lse: tensor<4x4xf32>) {
+  // CHECK: lm.rope %[[Q]], %[[COS]], %[[COS]] head_dim 2 : (tensor<4x8xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<4x8xf32>{{$}}
+  %0 = lm.rope %q, %cos, %cos head_dim 2 : (tensor<4x8xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<4x8xf32>
+  // CHECK: lm.rope {{.*}} -> tensor<4x8xf32> {inverse}
+  %1 = lm.rope %q, %cos, %cos head_dim 2 : (tensor<4x8xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<4x8xf32> {inverse}
+  // CHECK: %{{.*}}, %{{.*}} = lm.attention %[[Q]], %[[K]], %[[K]] : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64}
+  %2:2 = lm.attention %q, %k, %k : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  // CHECK: lm.attention {{.*}} {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64, window = 1 : i64}
+  %3:2 = lm.attention %q, %k, %k : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 1 : i64}
+  // CHECK: lm.attention_grad %[[Q]], %[[Q]], %[[K]], %[[K]], %[[Q]], %[[LSE]] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64}
+  %4:3 = lm.attention_grad %q, %q, %k, %k, %q, %lse : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// CHECK-LABEL: func.func @loss(
+// CHECK-SAME:    %[[X:.*]]: tensor<4x8xf32>, %[[W:.*]]: tensor<16x8xf32>, %[[T:.*]]: tensor<4xi32>, %[[S:.*]]: tensor<f32>)
+func.func @loss(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>, %s: tensor<f32>) {
+  // CHECK: lm.linear_cross_entropy %[[X]], %[[W]], %[[T]] chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>) -> tensor<f32>
+  %0 = lm.linear_cross_entropy %x, %w, %t chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>) -> tensor<f32>
+  // CHECK: lm.linear_cross_entropy_grad %[[X]], %[[W]], %[[T]], %[[S]] chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x8xf32>)
+  %1:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x8xf32>)
+  // CHECK: lm.linear_cross_entropy_grad %[[X]], %[[W]], %[[T]], %[[S]] acc %[[W]] chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f32>, tensor<16x8xf32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x8xf32>)
+  %2:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s acc %w chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f32>, tensor<16x8xf32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x8xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @optimizer(
+// CHECK-SAME:    %[[P:.*]]: tensor<4x8xf32>, %[[S:.*]]: tensor<f32>, %[[V:.*]]: tensor<4xf32>)
+func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
+  // CHECK: lm.scale %[[P]], %[[S]] : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+  %0 = lm.scale %p, %s : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+  // CHECK: lm.global_norm %[[P]], %[[V]] : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<f32>
+  %1 = lm.global_norm %p, %v : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<f32>
+  // CHECK: lm.norm_of_parts %[[V]], %[[V]] : (tensor<4xf32>, tensor<4xf32>) -> tensor<f32>
+  %2 = lm.norm_of_parts %v, %v : (tensor<4xf32>, tensor<4xf32>) -> tensor<f32>
+  // CHECK: lm.adamw %[[P]], %[[P]], %[[P]], %[[P]] norm %[[S]] lr %[[S]] betas %[[S]] %[[S]] eps %[[S]] weight_decay %[[S]] bias_corrections %[[S]] %[[S]] clip_grad %[[S]] : ({{.*}}) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x8xbf16>)
+  %3:6 = lm.adamw %p, %p, %p, %p norm %s lr %s betas %s %s eps %s weight_decay %s bias_corrections %s %s clip_grad %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x8xbf16>)
+  // CHECK: lm.adamw %[[P]], %[[P]], %[[P]], %[[P]] norm %[[S]] lr %[[S]] betas %[[S]] %[[S]] eps %[[S]] bias_corrections %[[S]] %[[S]] clip_grad %[[S]] : ({{.*}}) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>){{$}}
+  %4:5 = lm.adamw %p, %p, %p, %p norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+  return
+}
