@@ -43,7 +43,9 @@ public:
   Driver(const Config &config, const CompileOptions &options, MLIRContext &context)
       : config(config), options(options), context(context) {}
 
-  FailureOr<CompileResult> run();
+  FailureOr<CompileResult> run(Phase from = Phase::Model);
+
+  CompileResult result;
 
 private:
   LogicalResult runPhase(Phase phase);
@@ -53,7 +55,6 @@ private:
   const Config &config;
   const CompileOptions &options;
   MLIRContext &context;
-  CompileResult result;
   codegen::CpuImage image;
 };
 
@@ -154,10 +155,12 @@ LogicalResult Driver::runPhase(Phase phase) {
   }
 }
 
-FailureOr<CompileResult> Driver::run() {
+FailureOr<CompileResult> Driver::run(Phase from) {
   for (Phase phase : {Phase::Model, Phase::Autodiff, Phase::Distribute, Phase::Memory,
                       Phase::Fusion, Phase::Schedule, Phase::Buffers, Phase::Codegen,
                       Phase::Emit}) {
+    if (phase < from)
+      continue;
     auto start = std::chrono::steady_clock::now();
     if (failed(runPhase(phase)) || failed(dump(phase)))
       return failure();
@@ -172,4 +175,11 @@ FailureOr<CompileResult> Driver::run() {
 FailureOr<CompileResult> lmc::compile(const Config &config, const CompileOptions &options,
                                       MLIRContext &context) {
   return Driver(config, options, context).run();
+}
+
+FailureOr<CompileResult> lmc::compileModule(OwningOpRef<ModuleOp> module, Phase from,
+                                            const Config &config, const CompileOptions &options) {
+  Driver driver(config, options, *module->getContext());
+  driver.result.module = std::move(module);
+  return driver.run(from);
 }

@@ -41,4 +41,10 @@ struct CompileResult {
 mlir::FailureOr<CompileResult> compile(const Config &config, const CompileOptions &options,
                                        mlir::MLIRContext &context);
 
+// Compiles a module that somebody else made, from phase `from` on: functions of the
+// level that `from` expects. `config` gives the target and what the plan says about
+// the job.
+mlir::FailureOr<CompileResult> compileModule(mlir::OwningOpRef<mlir::ModuleOp> module, Phase from,
+                                             const Config &config, const CompileOptions &options);
+
 } // namespace lmc

@@ -63,6 +63,7 @@ private:
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const;
   bool mayMakeInPlaceOf(Value value, unsigned variableBuffer);
   bool kernelMayWriteOver(OpResult result, unsigned input) const;
+  bool mayOverwrite(StringRef variable, Value sum) const;
   Value accumulatorOf(Operation *op) const;
   static bool isView(Operation *op) {
     return isa<tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
@@ -166,6 +167,23 @@ bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
                         input);
 }
 
+// Whether `sum` may be made at the place of `variable`: only when it ends up there.
+bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
+  if (variable.empty())
+    return true;
+  for (Value next = sum; next;) {
+    sum = next;
+    next = Value();
+    for (Operation *user : sum.getUsers()) {
+      if (auto store = dyn_cast<lm::StoreOp>(user); store && store.getVariable() == variable)
+        return true;
+      if (accumulatorOf(user) == sum)
+        next = user->getResult(0);
+    }
+  }
+  return false;
+}
+
 // Values in program order; loads of variables first, so that every reader of a
 // variable is known when its place is considered.
 LogicalResult BufferAssigner::assignViews() {
@@ -213,7 +231,8 @@ LogicalResult BufferAssigner::assignViews() {
     if (Value accumulator = accumulatorOf(&op)) {
       auto type = cast<RankedTensorType>(accumulator.getType());
       BufferView view = result->view(accumulator);
-      if (usedAfter(view, byteSize(type), positions[&op], &op)) {
+      if (usedAfter(view, byteSize(type), positions[&op], &op) ||
+          !mayOverwrite(result->buffers[view.buffer].variable, op.getResult(0))) {
         BufferView fresh{newBuffer(type), 0};
         result->copies[&op].push_back({view, fresh, type});
         view = fresh;

@@ -70,6 +70,20 @@ int fail(llvm::StringRef message, ExitCode code = ExitCode::UserError) {
   return int(code);
 }
 
+// The option parser may complain in several lines; the user gets the one that counts.
+std::string oneLine(llvm::StringRef complaints) {
+  llvm::SmallVector<llvm::StringRef> lines;
+  complaints.split(lines, '\n', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef line : lines)
+    if (line.contains("Unknown command line argument")) {
+      llvm::StringRef option = line.split('\'').second.split('\'').first;
+      return ("lmc: error: unknown option '" + option + "'; lmc COMMAND --help lists them").str();
+    }
+  llvm::StringRef line = lines.empty() ? "the command line is wrong" : lines.front();
+  line.consume_front("lmc: ");
+  return ("lmc: error: " + line).str();
+}
+
 bool readConfig(const std::string &path, Config &config) {
   std::vector<std::string> overrides(settings.begin(), settings.end());
   auto flag = [&](const cl::opt<std::string> &option, llvm::StringRef key) {
@@ -125,6 +139,34 @@ std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) 
   return error;
 }
 
+std::string mebibytes(uint64_t bytes) {
+  return llvm::formatv("{0:f1} MiB", double(bytes) / 1048576).str();
+}
+
+// Empty when the plan's peak is within memory.budget, else what takes the memory and the
+// smallest budget that works.
+std::string overBudget(const Config &config, const std::string &plan) {
+  if (config.memory.budget == 0)
+    return "";
+  nlohmann::json memory = explainJson(*plan::GetPlan(plan.data()))["memory"];
+  uint64_t peak = memory["peak_bytes"].get<uint64_t>();
+  if (peak <= config.memory.budget)
+    return "";
+  std::vector<std::pair<uint64_t, std::string>> categories;
+  for (const auto &[category, bytes] : memory["by_category"].items())
+    categories.push_back({bytes.get<uint64_t>(), category});
+  llvm::sort(categories, std::greater<>());
+  std::string breakdown;
+  for (const auto &[bytes, category] : categories)
+    if (bytes * 100 >= peak)
+      breakdown += (breakdown.empty() ? "" : ", ") + category + " " + mebibytes(bytes);
+  return llvm::formatv("{0}: error: memory.budget is {1}, but the plan needs {2} ({3}); the smallest "
+                       "budget that works is {4} bytes",
+                       config.path, mebibytes(config.memory.budget), mebibytes(peak), breakdown,
+                       peak)
+      .str();
+}
+
 int runCompile() {
   // Read before compiling: the linker inside resets the options of the whole process.
   const std::string path = output.empty() ? defaultOutput(compileInput) : output.getValue();
@@ -159,6 +201,8 @@ int runCompile() {
       result->module->print(llvm::outs());
     return 0;
   }
+  if (std::string complaint = overBudget(config, result->plan); !complaint.empty())
+    return fail(complaint, ExitCode::DoesNotFit);
   if (std::error_code error = writeAtomically(path, result->plan))
     return fail("lmc compile: error: cannot write " + path + ": " + error.message(),
                 ExitCode::Failure);
@@ -214,9 +258,10 @@ int runExplain() {
 
 int main(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &stream) { stream << "lmc 0.1.0\n"; });
-  if (!cl::ParseCommandLineOptions(argc, argv, "lmc: the compiler for LLM pre-training\n",
-                                   &llvm::errs()))
-    return kUserError;
+  std::string complaints;
+  llvm::raw_string_ostream stream(complaints);
+  if (!cl::ParseCommandLineOptions(argc, argv, "lmc: the compiler for LLM pre-training\n", &stream))
+    return fail(oneLine(complaints));
   if (compileCommand)
     return runCompile();
   if (explainCommand)

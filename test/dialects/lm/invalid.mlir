@@ -1,0 +1,348 @@
+// Every verifier error of the lm dialect.
+// RUN: lmc-opt %s -split-input-file -verify-diagnostics
+
+func.func @loadNothing() {
+  // expected-error @+1 {{'lm.load' op refers to @w, which is no lm.variable}}
+  %0 = lm.load @w : tensor<4xf32>
+  return
+}
+
+// -----
+
+lm.variable @w parameter : tensor<8xf32> {init = {kind = "ones"}}
+func.func @loadOtherType() {
+  // expected-error @+1 {{'lm.load' op has type 'tensor<4xf32>' but @w is a 'tensor<8xf32>'}}
+  %0 = lm.load @w : tensor<4xf32>
+  return
+}
+
+// -----
+
+// A function is no variable.
+func.func @storeToFunction(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.store' op refers to @storeToFunction, which is no lm.variable}}
+  lm.store %x, @storeToFunction : tensor<4xf32>
+  return
+}
+
+// -----
+
+lm.variable @w parameter : tensor<4xbf16> {init = {kind = "ones"}}
+func.func @storeOtherType(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.store' op has type 'tensor<4xf32>' but @w is a 'tensor<4xbf16>'}}
+  lm.store %x, @w : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @accumulateNothing(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.accumulate' op refers to @w.grad, which is no lm.variable}}
+  lm.accumulate %x, @w.grad : tensor<4xf32>
+  return
+}
+
+// -----
+
+lm.variable @w.grad gradient : tensor<8xf32> {init = {kind = "zeros"}}
+func.func @accumulateOtherType(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.accumulate' op has type 'tensor<4xf32>' but @w.grad is a 'tensor<8xf32>'}}
+  lm.accumulate %x, @w.grad : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @embeddingRows(%ids: tensor<4xi32>, %table: tensor<16x8xf32>) {
+  // expected-error @+1 {{'lm.embedding' op has result rows 5, expected 4}}
+  %0 = lm.embedding %ids, %table : (tensor<4xi32>, tensor<16x8xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @embeddingColumns(%ids: tensor<4xi32>, %table: tensor<16x8xf32>) {
+  // expected-error @+1 {{'lm.embedding' op has result columns 16, expected 8}}
+  %0 = lm.embedding %ids, %table : (tensor<4xi32>, tensor<16x8xf32>) -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @embeddingGradRows(%ids: tensor<4xi32>, %dy: tensor<5x8xf32>) {
+  // expected-error @+1 {{'lm.embedding_grad' op has dy rows 5, expected 4}}
+  %0 = lm.embedding_grad %ids, %dy : (tensor<4xi32>, tensor<5x8xf32>) -> tensor<16x8xf32>
+  return
+}
+
+// -----
+
+func.func @embeddingGradAccumulator(%ids: tensor<4xi32>, %dy: tensor<4x8xf32>, %acc: tensor<15x8xf32>) {
+  // expected-error @+1 {{'lm.embedding_grad' op has an accumulator of type 'tensor<15x8xf32>'}}
+  %0 = lm.embedding_grad %ids, %dy acc %acc : (tensor<4xi32>, tensor<4x8xf32>, tensor<15x8xf32>) -> tensor<16x8xf32>
+  return
+}
+
+// -----
+
+func.func @embeddingGradColumns(%ids: tensor<4xi32>, %dy: tensor<4x8xf32>) {
+  // expected-error @+1 {{'lm.embedding_grad' op has result columns 7, expected 8}}
+  %0 = lm.embedding_grad %ids, %dy : (tensor<4xi32>, tensor<4x8xf32>) -> tensor<16x7xf32>
+  return
+}
+
+// -----
+
+func.func @matmulContraction(%a: tensor<4x8xf32>, %b: tensor<6x8xf32>) {
+  // expected-error @+1 {{'lm.matmul' op has contraction size of b 6, expected 8}}
+  %0 = lm.matmul %a, %b : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @matmulRows(%a: tensor<4x8xf32>, %b: tensor<4x6xf32>) {
+  // expected-error @+1 {{'lm.matmul' op has result rows 4, expected 8}}
+  %0 = lm.matmul %a, %b : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<4x6xf32> {transpose_a}
+  return
+}
+
+// -----
+
+func.func @matmulAccumulator(%a: tensor<4x8xbf16>, %b: tensor<8x6xbf16>, %acc: tensor<4x6xbf16>) {
+  // expected-error @+1 {{'lm.matmul' op has an accumulator of type 'tensor<4x6xbf16>'}}
+  %0 = lm.matmul %a, %b acc %acc : (tensor<4x8xbf16>, tensor<8x6xbf16>, tensor<4x6xbf16>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @matmulColumns(%a: tensor<4x8xf32>, %b: tensor<6x8xf32>) {
+  // expected-error @+1 {{'lm.matmul' op has result columns 8, expected 6}}
+  %0 = lm.matmul %a, %b : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x8xf32> {transpose_b}
+  return
+}
+
+// -----
+
+func.func @linearContraction(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) {
+  // expected-error @+1 {{'lm.linear' op has weight columns 6, expected 8}}
+  %0 = lm.linear %x, %w : (tensor<4x8xf32>, tensor<8x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linearRows(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>) {
+  // expected-error @+1 {{'lm.linear' op has result rows 3, expected 4}}
+  %0 = lm.linear %x, %w : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<3x6xf32>
+  return
+}
+
+// -----
+
+func.func @linearBias(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>, %b: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.linear' op has bias size 8, expected 6}}
+  %0 = lm.linear %x, %w bias %b : (tensor<4x8xf32>, tensor<6x8xf32>, tensor<8xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linearColumns(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>) {
+  // expected-error @+1 {{'lm.linear' op has result columns 8, expected 6}}
+  %0 = lm.linear %x, %w : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @sumRows(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'lm.sum_rows' op has result size 4, expected 8}}
+  %0 = lm.sum_rows %x : (tensor<4x8xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @rmsNormType(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.rms_norm' op must keep the type of its input}}
+  %0 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xbf16>, tensor<8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @rmsNormWeight(%x: tensor<4x8xf32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.rms_norm' op has weight size 4, expected 8}}
+  %0 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @rmsNormGradTypes(%dy: tensor<4x8xf32>, %x: tensor<4x8xbf16>, %w: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.rms_norm_grad' op needs dy, x and dx of one type}}
+  %0:2 = lm.rms_norm_grad %dy, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xbf16>, tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsNormGradWeight(%x: tensor<4x8xf32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.rms_norm_grad' op has weight size 4, expected 8}}
+  %0:2 = lm.rms_norm_grad %x, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsNormGradResult(%x: tensor<4x8xf32>, %w: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.rms_norm_grad' op has dweight size 4, expected 8}}
+  %0:2 = lm.rms_norm_grad %x, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @ropeType(%x: tensor<4x8xbf16>, %t: tensor<2x2xf32>) {
+  // expected-error @+1 {{'lm.rope' op must keep the type of its input}}
+  %0 = lm.rope %x, %t, %t head_dim 4 : (tensor<4x8xbf16>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @ropeOddHeadDim(%x: tensor<4x9xf32>, %t: tensor<2x1xf32>) {
+  // expected-error @+1 {{'lm.rope' op needs an even head_dim, has 3}}
+  %0 = lm.rope %x, %t, %t head_dim 3 : (tensor<4x9xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<4x9xf32>
+  return
+}
+
+// -----
+
+func.func @ropeZeroHeadDim(%x: tensor<4x8xf32>, %t: tensor<2x1xf32>) {
+  // expected-error @+1 {{'lm.rope' op needs an even head_dim, has 0}}
+  %0 = lm.rope %x, %t, %t head_dim 0 : (tensor<4x8xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @ropeFeatures(%x: tensor<4x10xf32>, %t: tensor<2x2xf32>) {
+  // expected-error @+1 {{'lm.rope' op has 10 features, not a multiple of head_dim 4}}
+  %0 = lm.rope %x, %t, %t head_dim 4 : (tensor<4x10xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x10xf32>
+  return
+}
+
+// -----
+
+func.func @ropeTables(%x: tensor<4x8xf32>, %cos: tensor<2x2xf32>, %sin: tensor<4x2xf32>) {
+  // expected-error @+1 {{'lm.rope' op needs cos and sin of one type}}
+  %0 = lm.rope %x, %cos, %sin head_dim 4 : (tensor<4x8xf32>, tensor<2x2xf32>, tensor<4x2xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @ropePositions(%x: tensor<4x8xf32>, %t: tensor<3x2xf32>) {
+  // expected-error @+1 {{'lm.rope' op has 4 tokens, not a multiple of the table's 3 positions}}
+  %0 = lm.rope %x, %t, %t head_dim 4 : (tensor<4x8xf32>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @ropeTableColumns(%x: tensor<4x8xf32>, %t: tensor<2x4xf32>) {
+  // expected-error @+1 {{'lm.rope' op has table columns 4, expected 2}}
+  %0 = lm.rope %x, %t, %t head_dim 4 : (tensor<4x8xf32>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @attentionFeatures(%q: tensor<4x8xf32>, %k: tensor<4x6xf32>) {
+  // expected-error @+1 {{'lm.attention' op has features that are not a multiple of head_dim 4}}
+  %0:2 = lm.attention %q, %k, %k : (tensor<4x8xf32>, tensor<4x6xf32>, tensor<4x6xf32>) -> (tensor<4x8xf32>, tensor<4x2xf32>) {head_dim = 4 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionHeads(%q: tensor<4x6xf32>, %k: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention' op has 3 heads, not a multiple of 2 key-value heads}}
+  %0:2 = lm.attention %q, %k, %k : (tensor<4x6xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x6xf32>, tensor<4x3xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionSequence(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{'lm.attention' op has 4 tokens, not a multiple of seq 3}}
+  %0:2 = lm.attention %q, %q, %q : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 3 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionKeyValue(%q: tensor<4x8xf32>, %v: tensor<4x8xbf16>) {
+  // expected-error @+1 {{'lm.attention' op needs k and v of one type}}
+  %0:2 = lm.attention %q, %q, %v : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xbf16>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionType(%q: tensor<4x8xbf16>) {
+  // expected-error @+1 {{'lm.attention' op must keep the type of q}}
+  %0:2 = lm.attention %q, %q, %q : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x8xbf16>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionKeyRows(%q: tensor<4x8xf32>, %k: tensor<2x8xf32>) {
+  // expected-error @+1 {{'lm.attention' op has key rows 2, expected 4}}
+  %0:2 = lm.attention %q, %k, %k : (tensor<4x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionLseRows(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{'lm.attention' op has lse rows 2, expected 4}}
+  %0:2 = lm.attention %q, %q, %q : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<2x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionLseColumns(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{'lm.attention' op has lse columns 8, expected 4}}
+  %0:2 = lm.attention %q, %q, %q : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @lossChunk(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy' op needs a positive chunk}}
+  %0 = lm.linear_cross_entropy %x, %w, %t chunk 0 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @lossWeight(%x: tensor<4x8xf32>, %w: tensor<16x4xf32>, %t: tensor<4xi32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy' op has weight columns 4, expected 8}}
+  %0 = lm.linear_cross_entropy %x, %w, %t chunk 2 : (tensor<4x8xf32>, tensor<16x4xf32>, tensor<4xi32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @lossTargets(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<3xi32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy' op has targets 3, expected 4}}
+  %0 = lm.linear_cross_entropy %x, %w, %t chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<3xi32>) -> tensor<f32>
+  return
+}
