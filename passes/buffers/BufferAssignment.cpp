@@ -99,7 +99,7 @@ void BufferAssigner::setView(Value value, BufferView view) {
   members[view.buffer].push_back(value);
 }
 
-// All values of buffer `from` become views at `into`.
+// All values of buffer `from`, and the copies from and to it, move to `into`.
 void BufferAssigner::merge(unsigned from, BufferView into) {
   for (Value value : members[from]) {
     BufferView &view = result->views[value];
@@ -107,6 +107,11 @@ void BufferAssigner::merge(unsigned from, BufferView into) {
     members[into.buffer].push_back(value);
   }
   members[from].clear();
+  for (auto &[op, list] : result->copies)
+    for (Copy &copy : list)
+      for (BufferView *end : {&copy.from, &copy.to})
+        if (end->buffer == from)
+          *end = {into.buffer, into.offset + end->offset};
 }
 
 // Whether `value` is all of a buffer that is not state.

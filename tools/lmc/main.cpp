@@ -70,16 +70,21 @@ int fail(llvm::StringRef message, ExitCode code = ExitCode::UserError) {
   return int(code);
 }
 
-// The option parser may complain in several lines; the user gets the one that counts.
-std::string oneLine(llvm::StringRef complaints) {
-  llvm::SmallVector<llvm::StringRef> lines;
-  complaints.split(lines, '\n', -1, /*KeepEmpty=*/false);
-  for (llvm::StringRef line : lines)
-    if (line.contains("Unknown command line argument")) {
-      llvm::StringRef option = line.split('\'').second.split('\'').first;
-      return ("lmc: error: unknown option '" + option + "'; lmc COMMAND --help lists them").str();
-    }
-  llvm::StringRef line = lines.empty() ? "the command line is wrong" : lines.front();
+// The first option that `command` does not have; "" when it has all. LLVM's parser would
+// take "--output" for "-o" and a value, and complain about that in several lines.
+std::string unknownOption(cl::SubCommand &command, llvm::ArrayRef<char *> arguments) {
+  for (llvm::StringRef argument : arguments) {
+    if (!argument.consume_front("--") || argument.empty())
+      continue;
+    if (!cl::getRegisteredOptions(command).contains(argument.split('=').first))
+      return argument.str();
+  }
+  return "";
+}
+
+// The parser may complain in several lines; the user gets the first.
+std::string firstLine(llvm::StringRef complaints) {
+  llvm::StringRef line = complaints.split('\n').first;
   line.consume_front("lmc: ");
   return ("lmc: error: " + line).str();
 }
@@ -139,7 +144,9 @@ std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) 
   return error;
 }
 
-std::string mebibytes(uint64_t bytes) {
+std::string readable(uint64_t bytes) {
+  if (bytes < 1 << 20)
+    return llvm::formatv("{0:f1} KiB", double(bytes) / 1024).str();
   return llvm::formatv("{0:f1} MiB", double(bytes) / 1048576).str();
 }
 
@@ -159,10 +166,10 @@ std::string overBudget(const Config &config, const std::string &plan) {
   std::string breakdown;
   for (const auto &[bytes, category] : categories)
     if (bytes * 100 >= peak)
-      breakdown += (breakdown.empty() ? "" : ", ") + category + " " + mebibytes(bytes);
+      breakdown += (breakdown.empty() ? "" : ", ") + category + " " + readable(bytes);
   return llvm::formatv("{0}: error: memory.budget is {1}, but the plan needs {2} ({3}); the smallest "
                        "budget that works is {4} bytes",
-                       config.path, mebibytes(config.memory.budget), mebibytes(peak), breakdown,
+                       config.path, readable(config.memory.budget), readable(peak), breakdown,
                        peak)
       .str();
 }
@@ -258,10 +265,16 @@ int runExplain() {
 
 int main(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &stream) { stream << "lmc 0.1.0\n"; });
+  llvm::ArrayRef<char *> arguments(argv, size_t(argc));
+  for (cl::SubCommand *command : {&compileCommand, &explainCommand, &referenceCommand})
+    if (argc > 1 && command->getName() == arguments[1])
+      if (std::string option = unknownOption(*command, arguments.drop_front(2)); !option.empty())
+        return fail("lmc " + command->getName().str() + ": error: unknown option '--" + option +
+                    "'; lmc " + command->getName().str() + " --help lists them");
   std::string complaints;
   llvm::raw_string_ostream stream(complaints);
   if (!cl::ParseCommandLineOptions(argc, argv, "lmc: the compiler for LLM pre-training\n", &stream))
-    return fail(oneLine(complaints));
+    return fail(firstLine(complaints));
   if (compileCommand)
     return runCompile();
   if (explainCommand)
