@@ -3,12 +3,14 @@
 #include "compiler/codegen/CpuObject.h"
 #include "compiler/emit/Emit.h"
 #include "dialects/kern/Kern.h"
+#include "dialects/plan/Plan.h"
 #include "models/Model.h"
 #include "passes/autodiff/Passes.h"
 #include "passes/buffers/Passes.h"
 #include "passes/codegen/Passes.h"
 #include "passes/distribute/Passes.h"
 #include "passes/fusion/Passes.h"
+#include "passes/memory/Passes.h"
 #include "passes/schedule/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -51,11 +53,15 @@ private:
   LogicalResult runPhase(Phase phase);
   void addPasses(Phase phase, PassManager &passes);
   LogicalResult dump(Phase phase);
+  LogicalResult runTimed(Phase phase);
+  LogicalResult planWithinBudget(Phase last);
+  uint64_t plannedPeak();
 
   const Config &config;
   const CompileOptions &options;
   MLIRContext &context;
   codegen::CpuImage image;
+  std::string recompute = "none"; // the mode of the attempt under way
 };
 
 } // namespace
@@ -81,7 +87,9 @@ void Driver::addPasses(Phase phase, PassManager &passes) {
         config.distributed.strategy == ShardingStrategy::HybridShard}));
     break;
   case Phase::Memory:
-    break; // everything that the backward pass reads is kept
+    passes.addPass(createApplyRecomputePass(
+        ApplyRecomputePassOptions{recompute, config.memory.recomputeStride}));
+    break;
   case Phase::Fusion:
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass());
@@ -155,20 +163,87 @@ LogicalResult Driver::runPhase(Phase phase) {
   }
 }
 
-FailureOr<CompileResult> Driver::run(Phase from) {
-  for (Phase phase : {Phase::Model, Phase::Autodiff, Phase::Distribute, Phase::Memory,
-                      Phase::Fusion, Phase::Schedule, Phase::Buffers, Phase::Codegen,
-                      Phase::Emit}) {
-    if (phase < from)
-      continue;
-    auto start = std::chrono::steady_clock::now();
-    if (failed(runPhase(phase)) || failed(dump(phase)))
-      return failure();
-    std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    result.times.push_back({phase, elapsed.count()});
-    if (phase == options.compileTo)
-      break;
+LogicalResult Driver::runTimed(Phase phase) {
+  auto start = std::chrono::steady_clock::now();
+  if (failed(runPhase(phase)) || failed(dump(phase)))
+    return failure();
+  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  for (PhaseTime &known : result.times)
+    if (known.phase == phase) {
+      known.seconds += elapsed.count(); // the phase ran in an earlier attempt too
+      return success();
+    }
+  result.times.push_back({phase, elapsed.count()});
+  return success();
+}
+
+// Bytes of all arenas.
+uint64_t Driver::plannedPeak() {
+  uint64_t bytes = 0;
+  for (auto arena : result.module->getOps<plan_ir::ArenaOp>())
+    bytes += arena.getBytes();
+  return bytes;
+}
+
+// The recompute modes that the configuration allows, cheapest first.
+static std::vector<std::string> recomputeModes(RecomputeMode mode) {
+  switch (mode) {
+  case RecomputeMode::None:
+    return {"none"};
+  case RecomputeMode::Activation:
+    return {"activation"};
+  case RecomputeMode::Full:
+    return {"full"};
+  case RecomputeMode::Block:
+    return {"block"};
+  case RecomputeMode::Auto:
+    return {"none", "activation", "full", "block"};
   }
+  return {};
+}
+
+// Memory to Buffers, once per recompute mode until the packed arenas fit the budget. When
+// none does, the plan with the smallest peak is the result: it says what takes the memory.
+LogicalResult Driver::planWithinBudget(Phase last) {
+  std::vector<std::string> modes = recomputeModes(config.memory.recompute);
+  bool judged = last >= Phase::Buffers && config.memory.budget > 0;
+  OwningOpRef<ModuleOp> start = result.module->clone();
+  OwningOpRef<ModuleOp> smallest;
+  uint64_t smallestPeak = UINT64_MAX;
+  for (const std::string &mode : modes) {
+    recompute = mode;
+    result.module = start->clone();
+    for (Phase phase : {Phase::Memory, Phase::Fusion, Phase::Schedule, Phase::Buffers})
+      if (phase <= last && failed(runTimed(phase)))
+        return failure();
+    if (!judged)
+      return success();
+    uint64_t peak = plannedPeak();
+    if (peak <= config.memory.budget)
+      return success();
+    if (peak < smallestPeak) {
+      smallestPeak = peak;
+      smallest = std::move(result.module);
+    }
+  }
+  result.module = std::move(smallest);
+  return success();
+}
+
+FailureOr<CompileResult> Driver::run(Phase from) {
+  for (Phase phase : {Phase::Model, Phase::Autodiff, Phase::Distribute})
+    if (phase >= from && phase <= options.compileTo && failed(runTimed(phase)))
+      return failure();
+  if (from <= Phase::Memory && options.compileTo >= Phase::Memory &&
+      failed(planWithinBudget(options.compileTo)))
+    return failure();
+  for (Phase phase : {Phase::Fusion, Phase::Schedule, Phase::Buffers})
+    if (from > Phase::Memory && phase >= from && phase <= options.compileTo &&
+        failed(runTimed(phase)))
+      return failure();
+  for (Phase phase : {Phase::Codegen, Phase::Emit})
+    if (phase >= from && phase <= options.compileTo && failed(runTimed(phase)))
+      return failure();
   return std::move(result);
 }
 

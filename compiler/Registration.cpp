@@ -7,7 +7,9 @@
 #include "passes/autodiff/Passes.h"
 #include "passes/buffers/Passes.h"
 #include "passes/distribute/Passes.h"
+#include "passes/codegen/Passes.h"
 #include "passes/fusion/Passes.h"
+#include "passes/memory/Passes.h"
 #include "passes/schedule/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,8 +33,10 @@ void lmc::registerDialects(mlir::DialectRegistry &registry) {
 void lmc::registerPasses() {
   registerAutodiffPasses();
   registerDistributePasses();
+  registerMemoryPasses();
   registerFusionPasses();
   registerSchedulePasses();
   registerBuffersPasses();
+  codegen::registerCodegenPasses();
   mlir::registerTransformsPasses();
 }

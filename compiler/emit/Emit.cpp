@@ -14,6 +14,8 @@
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/xxhash.h"
 
+#include <nlohmann/json.hpp>
+
 using namespace mlir;
 using namespace lmc;
 namespace fb = lmc::plan;
@@ -387,6 +389,12 @@ LogicalResult Emitter::run(std::string &bytes) {
     if (failed(addFunction(function)))
       return failure();
 
+  if (auto mode = module->getAttrOfType<StringAttr>("lm.recompute")) {
+    auto report = std::make_unique<fb::ReportT>();
+    report->name = "recompute";
+    report->json = nlohmann::json{{"mode", mode.getValue().str()}}.dump();
+    plan.reports.push_back(std::move(report));
+  }
   flatbuffers::FlatBufferBuilder builder(1 << 20);
   builder.Finish(fb::CreatePlan(builder, &plan), fb::PlanIdentifier());
   bytes.assign(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());

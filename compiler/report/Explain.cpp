@@ -158,6 +158,11 @@ json lmc::explainJson(const plan::Plan &plan) {
                      {"tokens_per_step", batch.global_batch_size() * batch.sequence_length()}};
   report["memory"] = explainMemory(plan);
 
+  // What a phase reported, under the report's name ("recompute").
+  if (plan.reports())
+    for (const plan::Report *entry : *plan.reports())
+      report[entry->name()->str()] = json::parse(entry->json()->str(), nullptr, false);
+
   std::vector<uint64_t> launches(plan.kernels()->size(), 0);
   report["functions"] = json::array();
   for (const plan::Function *function : *plan.functions()) {
@@ -216,6 +221,8 @@ std::string lmc::explainText(const json &report, const ExplainSections &sections
                    number(batch["tokens_per_step"])));
   if (sections.memory) {
     const json &memory = report["memory"];
+    if (report.contains("recompute"))
+      line("recompute: " + report["recompute"].value("mode", ""));
     line(fmt::format("\nmemory: {} (lower bound {})", mebibytes(number(memory["peak_bytes"])),
                      mebibytes(number(memory["lower_bound_bytes"]))));
     std::vector<std::pair<uint64_t, std::string>> categories;

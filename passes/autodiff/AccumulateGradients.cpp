@@ -179,7 +179,7 @@ struct AccumulateGradientsPass
       return signalPassFailure();
     }
     if (steps < 1) {
-      module.emitOpError("needs at least one gradient accumulation step, got ") << steps;
+      module.emitOpError("needs at least one gradient accumulation step, got ") << int64_t(steps);
       return signalPassFailure();
     }
     OpBuilder b(module);

@@ -1,5 +1,6 @@
 """Runs that must agree: accumulated or not, repeated, on other thread counts, interrupted."""
 
+import json
 import random
 import signal
 import time
@@ -69,6 +70,25 @@ def test_two_runs_are_bit_identical(programs, compiled, tmp_path, compute_dtype,
     )
     assert losses(first) == losses(second)
     assert_same_final_checkpoint(first, second, STEPS)
+
+
+@pytest.mark.parametrize("compute_dtype", ["f32", "bf16"])
+def test_recompute_changes_no_bit(programs, compiled, tmp_path, compute_dtype):
+    """Every recompute mode gives the checkpoint of keeping everything, with less memory."""
+    job = replace(JOB, compute_dtype=compute_dtype, micro_batch_size=4)
+    settings = dict(job.settings)
+    runs, bytes_held = {}, {}
+    for mode in ("none", "activation", "full", "block"):
+        plan = compiled(replace(job, settings={**settings, "memory": {"recompute": mode}}))
+        report = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+        assert report["recompute"]["mode"] == mode
+        bytes_held[mode] = report["memory"]["activation_bytes"]
+        runs[mode] = run(programs, plan, tmp_path / mode)
+    print(f"activation bytes: {bytes_held}")
+    assert bytes_held["none"] > bytes_held["activation"] > bytes_held["full"] > bytes_held["block"]
+    for mode in ("activation", "full", "block"):
+        assert losses(runs[mode]) == losses(runs["none"])
+        assert_same_final_checkpoint(runs[mode], runs["none"], STEPS)
 
 
 def test_one_and_two_threads_agree(programs, compiled, tmp_path):
