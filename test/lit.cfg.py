@@ -11,3 +11,6 @@ config.excludes = ["parity", "data"]
 config.environment["PATH"] = os.pathsep.join(
     [config.lmc_tools, config.llvm_tools, os.environ["PATH"]])
 config.substitutions.append(("%configs", config.lmc_source + "/models/configs"))
+config.substitutions.append(("%root", config.lmc_source))
+config.substitutions.append(("%llvm_include", os.path.join(os.path.dirname(config.llvm_tools),
+                                                           "include")))

@@ -5,6 +5,7 @@
 #include "models/Model.h"
 #include "passes/codegen/Hero.h"
 #include "plan_generated.h"
+#include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanTrailer.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -19,8 +20,6 @@
 using namespace mlir;
 using namespace lmc;
 namespace fb = lmc::plan;
-
-static constexpr uint32_t kSchemaVersion = 1; // runtime/plan/PlanFile.h; a test compares them
 
 static fb::DType dtypeOf(Type element) {
   if (element.isBF16())
