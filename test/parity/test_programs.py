@@ -3,9 +3,11 @@
 import json
 import subprocess
 import time
+from dataclasses import replace
 
 import pytest
 
+from jobs import Job
 from programs import losses, metrics
 
 
@@ -87,3 +89,25 @@ def test_metrics_say_what_is_promised(programs, demo, tmp_path):
         assert line["tokens_per_second"] > 0 and line["memory_bytes"] > 2**20
         # Half of the scores are masked, so the causal count is the smaller one.
         assert 0 < line["mfu_causal"] <= line["mfu_full"] < 1
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("compute_dtype", ["f32", "bf16"])
+def test_plans_for_other_processors(programs, compiled, tmp_path, cpu, compute_dtype):
+    """Code for an older processor learns the same; code for a newer one is refused by name."""
+    job = Job(compute_dtype=compute_dtype, settings={"checkpoint": {"interval": 0}})
+    native = compiled(job)
+    programs.run("lmc-run", native, f"--out={tmp_path / 'native'}").ok()
+    other = compiled(replace(job, settings={**job.settings, "target": {"cpu": cpu}}))
+    finished = programs.run("lmc-run", other, f"--out={tmp_path / 'other'}")
+    flags = next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split()
+    if cpu == "x86-64-v4" and "avx512f" not in flags:
+        print(finished.stderr)
+        assert finished.code == 2 and "avx512" in finished.stderr
+        return
+    finished.ok()
+    differences = [
+        abs(a - b) / b for a, b in zip(losses(tmp_path / "other"), losses(tmp_path / "native"))
+    ]
+    print(f"{cpu}: largest relative difference of ten losses {max(differences):.1e}")
+    assert len(differences) == 10 and max(differences) < (1e-5 if compute_dtype == "f32" else 2e-2)

@@ -21,8 +21,8 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     for (const auto *feature : *module.features())
       if (!hasFeature(feature->string_view()))
         return Error{fmt::format("the plan was compiled for '{}' and needs the CPU feature '{}', "
-                                 "which this machine ({}) lacks; compile it again for this machine "
-                                 "with --target=cpu",
+                                 "which this machine ({}) lacks; compile it again here with "
+                                 "--set target.cpu=native",
                                  target, feature->str(), processorName())};
 
   int file = memfd_create("lmc-module", MFD_CLOEXEC);

@@ -1,0 +1,40 @@
+// The errors of plan-place-buffers.
+// RUN: lmc-opt %s -split-input-file -verify-diagnostics --plan-place-buffers
+
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @columns() {
+  %x = lm.load @x : tensor<8x8xf32>
+  // expected-error @+1 {{'tensor.extract_slice' op is not a range of whole rows}}
+  %s = tensor.extract_slice %x[0, 0] [8, 4] [1, 1] : tensor<8x8xf32> to tensor<8x4xf32>
+  return
+}
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#ji = affine_map<(i, j) -> (j, i)>
+kern.kernel @transpose elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#ji, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<8x8xf32>
+  kern.yield %y : tensor<8x8xf32>
+}
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @kernel() {
+  %x = lm.load @x : tensor<8x8xf32>
+  // expected-error @+1 {{'kern.launch' op cannot be emitted: input 0 is not contiguous along the innermost dimension}}
+  %y = kern.launch @transpose(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @constant() {
+  // expected-error @+1 {{'arith.constant' op has no command in a plan}}
+  %c = arith.constant dense<0.0> : tensor<4xf32>
+  return
+}

@@ -1,0 +1,394 @@
+// plan-place-buffers gives every tensor its bytes and makes a command of every op.
+// RUN: lmc-opt %s -split-input-file --plan-place-buffers | FileCheck %s
+
+// State is laid out once, in the order of its variables, each at a multiple of 64 bytes.
+// CHECK:       plan.arena @state bytes 640 alignment 64 lower_bound 640
+// CHECK-NEXT:  plan.arena @workspace bytes 0 alignment 64 lower_bound 0
+// CHECK-NEXT:  plan.variable @x at @state[0] : tensor<7xf32> "input" {init = {kind = "none"}}
+// CHECK-NEXT:  plan.variable @y at @state[64] : tensor<f32> "scalar" {init = {kind = "none"}}
+// CHECK-NEXT:  plan.variable @w at @state[128] : tensor<64xf32> "parameter" {init = {kind = "ones"}, weight_decay}
+// CHECK-NEXT:  plan.variable @w.grad at @state[384] : tensor<64xf32> "gradient" {init = {kind = "zeros"}, parameter = "w"}
+// CHECK-NEXT:  plan.function @nothing peak 0 {
+// CHECK-NEXT:  }
+// CHECK-NOT:   func.func
+// CHECK-NOT:   lm.variable
+lm.variable @x input : tensor<7xf32> {init = {kind = "none"}}
+lm.variable @y scalar : tensor<f32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<64xf32> {init = {kind = "ones"}, weight_decay}
+lm.variable @w.grad gradient : tensor<64xf32> {init = {kind = "zeros"}, parameter = "w"}
+func.func @nothing() {
+  return
+}
+
+// -----
+
+// A kernel writes over an input that dies there, but not over state; what is stored is
+// made in the variable's place.
+// CHECK:       plan.arena @workspace bytes 256 alignment 64 lower_bound 256
+// CHECK-LABEL: plan.function @inPlace peak 256 {
+// CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x :
+// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[0] "temporaries" "first" live[0, 2] : <tensor<64xf32>>
+// CHECK:         plan.launch @double(%[[X]], %[[A]]) inputs 1 items 64 chunk 64 :
+// CHECK-NEXT:    plan.launch @double(%[[A]], %[[A]]) inputs 1
+// CHECK-NEXT:    %[[R:.*]] = plan.variable_ref @r :
+// CHECK-NEXT:    plan.launch @double(%[[A]], %[[R]]) inputs 1
+// CHECK-NEXT:  }
+#i = affine_map<(i) -> (i)>
+kern.kernel @double elementwise {
+^bb0(%x: tensor<64xf32>):
+  %e = tensor.empty() : tensor<64xf32>
+  %y = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]}
+      ins(%x : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<64xf32>
+  kern.yield %y : tensor<64xf32>
+}
+lm.variable @x input : tensor<64xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<64xf32> {init = {kind = "none"}}
+func.func @inPlace() {
+  %x = lm.load @x : tensor<64xf32>
+  %a = kern.launch @double(%x) : (tensor<64xf32>) -> tensor<64xf32> loc("first")
+  %b = kern.launch @double(%a) : (tensor<64xf32>) -> tensor<64xf32>
+  %c = kern.launch @double(%b) : (tensor<64xf32>) -> tensor<64xf32>
+  lm.store %c, @r : tensor<64xf32>
+  return
+}
+
+// -----
+
+// An input that is read again later is not written over.
+// CHECK-LABEL: plan.function @stillRead peak 512 {
+// CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x :
+// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[{{[0-9]+}}] "temporaries" "" live[0, 2] :
+// CHECK:         plan.launch @double(%[[X]], %[[A]])
+// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace[{{[0-9]+}}] "temporaries" "" live[1, 2] :
+// CHECK-NEXT:    plan.launch @double(%[[A]], %[[B]])
+// CHECK-NEXT:    %[[R:.*]] = plan.variable_ref @r :
+// CHECK-NEXT:    plan.gemm %[[A]], %[[B]] into %[[R]]
+#ij = affine_map<(i, j) -> (i, j)>
+kern.kernel @double elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  kern.yield %y : tensor<8x8xf32>
+}
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @stillRead() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %a = kern.launch @double(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %b = kern.launch @double(%a) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %c = kern.gemm %a, %b : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %c, @r : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// An accumulator that is a variable stays in its place.
+// CHECK-LABEL: plan.function @accumulate peak 0 {
+// CHECK-DAG:     %[[G:.*]] = plan.variable_ref @g :
+// CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x :
+// CHECK:         plan.gemm %[[X]], %[[X]] into %[[G]] : {{.*}} {accumulate, transpose_a}
+// CHECK-NEXT:    %[[IDS:.*]] = plan.variable_ref @ids :
+// CHECK-NEXT:    plan.scatter_add %[[IDS]], %[[X]] into %[[G]] : {{.*}} {accumulate}
+// CHECK-NOT:     plan.copy
+// CHECK:       }
+lm.variable @ids input : tensor<8xi32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @g gradient : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @accumulate() {
+  %ids = lm.load @ids : tensor<8xi32>
+  %x = lm.load @x : tensor<8x8xf32>
+  %g = lm.load @g : tensor<8x8xf32>
+  %n = kern.gemm %x, %x acc %g : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32> {transpose_a}
+  %m = kern.scatter_add %ids, %x acc %n : (tensor<8xi32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %m, @g : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// An accumulation that starts here and is stored is made at the variable from the start.
+// CHECK-LABEL: plan.function @accumulateFirst peak 0 {
+// CHECK-DAG:     %[[G:.*]] = plan.variable_ref @g :
+// CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x :
+// CHECK:         plan.gemm %[[X]], %[[X]] into %[[G]] : {{.*}}>{{$}}
+// CHECK-NEXT:    plan.gemm %[[X]], %[[X]] into %[[G]] : {{.*}} {accumulate}
+// CHECK-NEXT:  }
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @g gradient : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @accumulateFirst() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %n = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %m = kern.gemm %x, %x acc %n : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %m, @g : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// Somebody still reads the old accumulator: the sum is made in a copy, and copied back
+// after that.
+// CHECK-LABEL: plan.function @oldStillRead peak 256 {
+// CHECK-DAG:     %[[SUM:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 3] :
+// CHECK-DAG:     %[[G:.*]] = plan.variable_ref @g :
+// CHECK:         plan.copy %[[G]] into %[[SUM]]
+// CHECK:         plan.gemm %[[X:.*]], %[[X]] into %[[SUM]] : {{.*}} {accumulate, transpose_a}
+// CHECK:         plan.launch @double(%[[G]], %{{.*}}) inputs 1
+// CHECK-NEXT:    plan.copy %[[SUM]] into %[[G]]
+// CHECK-NEXT:  }
+#ij = affine_map<(i, j) -> (i, j)>
+kern.kernel @double elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  kern.yield %y : tensor<8x8xf32>
+}
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @g gradient : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @oldStillRead() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %g = lm.load @g : tensor<8x8xf32>
+  %n = kern.gemm %x, %x acc %g : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32> {transpose_a}
+  %old = kern.launch @double(%g) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %n, @g : tensor<8x8xf32>
+  lm.store %old, @r : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// Parts are made where they are inserted, and row slices and reshapes are views: nothing
+// is copied.
+// CHECK:       plan.arena @workspace bytes 512 alignment 64
+// CHECK-LABEL: plan.function @parts peak 512 {
+// CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x : <tensor<8x8xf32>>{{$}}
+// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 2] : <tensor<8x8xf32>>
+// CHECK:         plan.launch @double(%[[X]], %[[A]]) inputs 1
+// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace[256] "temporaries" "" live[0, 2] : <tensor<8x8xf32>>
+// CHECK-NEXT:    plan.gemm %[[X]], %[[X]] into %[[B]]
+// CHECK-DAG:     %[[ROWS:.*]] = plan.variable_ref @x : <tensor<2x8xf32>> {offset = 64 : i64}
+// CHECK-DAG:     %[[MIDDLE:.*]] = plan.slice @workspace[128] "temporaries" "" live[0, 2] : <tensor<8x8xf32>>
+// CHECK-DAG:     %[[R:.*]] = plan.variable_ref @r :
+// CHECK:         plan.gemm %[[ROWS]], %[[MIDDLE]] into %[[R]] :
+// CHECK-NEXT:  }
+#ij = affine_map<(i, j) -> (i, j)>
+kern.kernel @double elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  kern.yield %y : tensor<8x8xf32>
+}
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<2x8xf32> {init = {kind = "none"}}
+func.func @parts() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %e = tensor.empty() : tensor<16x8xf32>
+  %a = kern.launch @double(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %0 = tensor.insert_slice %a into %e[0, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %b = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = tensor.insert_slice %b into %0[8, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %flat = tensor.collapse_shape %1 [[0, 1]] : tensor<16x8xf32> into tensor<128xf32>
+  %again = tensor.expand_shape %flat [[0, 1]] output_shape [16, 8] : tensor<128xf32> into tensor<16x8xf32>
+  %middle = tensor.extract_slice %again[4, 0] [8, 8] [1, 1] : tensor<16x8xf32> to tensor<8x8xf32>
+  %rows = tensor.extract_slice %x[2, 0] [2, 8] [1, 1] : tensor<8x8xf32> to tensor<2x8xf32>
+  %c = kern.gemm %rows, %middle : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  lm.store %c, @r : tensor<2x8xf32>
+  return
+}
+
+// -----
+
+// A part that is inserted twice is copied the second time.
+// CHECK-LABEL: plan.function @insertedTwice peak 512 {
+// CHECK:         %[[A:.*]] = plan.slice @workspace[0] {{.*}} : <tensor<8x8xf32>>
+// CHECK:         plan.gemm {{.*}} into %[[A]] :
+// CHECK:         %[[B:.*]] = plan.slice @workspace[256] {{.*}} : <tensor<8x8xf32>>
+// CHECK-NEXT:    plan.copy %[[A]] into %[[B]]
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<16x8xf32> {init = {kind = "none"}}
+func.func @insertedTwice() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %e = tensor.empty() : tensor<16x8xf32>
+  %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %0 = tensor.insert_slice %a into %e[0, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %1 = tensor.insert_slice %a into %0[8, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %2 = kern.gemm %1, %x : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+  lm.store %2, @r : tensor<16x8xf32>
+  return
+}
+
+// -----
+
+// A kernel may write a variable that it reads; a product may not: it is copied afterwards.
+// CHECK-LABEL: plan.function @product peak 256 {
+// CHECK-DAG:     %[[N:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 1] :
+// CHECK-DAG:     %[[W:.*]] = plan.variable_ref @w :
+// CHECK:         plan.gemm %[[W]], %[[W]] into %[[N]]
+// CHECK-NEXT:    plan.copy %[[N]] into %[[W]]
+// CHECK-NEXT:  }
+// CHECK-LABEL: plan.function @kernel peak 0 {
+// CHECK-NEXT:    %[[W:.*]] = plan.variable_ref @w :
+// CHECK-NEXT:    plan.launch @double(%[[W]], %[[W]]) inputs 1
+// CHECK-NEXT:  }
+#ij = affine_map<(i, j) -> (i, j)>
+kern.kernel @double elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  kern.yield %y : tensor<8x8xf32>
+}
+lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @product() {
+  %w = lm.load @w : tensor<8x8xf32>
+  %n = kern.gemm %w, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %n, @w : tensor<8x8xf32>
+  return
+}
+func.func @kernel() {
+  %w = lm.load @w : tensor<8x8xf32>
+  %n = kern.launch @double(%w) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %n, @w : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// A value stored to two variables is made in the place of one and copied to the other.
+// CHECK-LABEL: plan.function @storedTwice peak 0 {
+// CHECK:         plan.launch @double(%[[X:.*]], %[[A:.*]]) inputs 1
+// CHECK-NEXT:    %[[B:.*]] = plan.variable_ref @b :
+// CHECK-NEXT:    plan.copy %[[A]] into %[[B]]
+// CHECK-NEXT:  }
+#ij = affine_map<(i, j) -> (i, j)>
+kern.kernel @double elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  kern.yield %y : tensor<8x8xf32>
+}
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @a scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @b scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @storedTwice() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %n = kern.launch @double(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %n, @a : tensor<8x8xf32>
+  lm.store %n, @b : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// Two variables trade places: one is made aside until the other has been read.
+// CHECK-LABEL: plan.function @trade peak 256 {
+// CHECK-DAG:     %[[B:.*]] = plan.variable_ref @b :
+// CHECK-DAG:     %[[N:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 2] :
+// CHECK:         plan.launch @double(%[[B]], %[[N]]) inputs 1
+// CHECK-NEXT:    %[[A:.*]] = plan.variable_ref @a :
+// CHECK-NEXT:    plan.launch @double(%[[A]], %[[B]]) inputs 1
+// CHECK-NEXT:    plan.copy %[[N]] into %[[A]]
+// CHECK-NEXT:  }
+#ij = affine_map<(i, j) -> (i, j)>
+kern.kernel @double elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  kern.yield %y : tensor<8x8xf32>
+}
+lm.variable @a scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @b scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @trade() {
+  %a = lm.load @a : tensor<8x8xf32>
+  %b = lm.load @b : tensor<8x8xf32>
+  %na = kern.launch @double(%b) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %nb = kern.launch @double(%a) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %na, @a : tensor<8x8xf32>
+  lm.store %nb, @b : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// Buffers whose lives are disjoint share bytes. What the backward pass reads of the
+// forward pass is an activation. The workspace is as large as the largest function needs.
+// CHECK:       plan.arena @workspace bytes 512 alignment 64 lower_bound 512
+// CHECK-LABEL: plan.function @reuse peak 512 {
+// CHECK:         %[[A:.*]] = plan.slice @workspace{{\[}}[[#ATA:]]] "temporaries" "" live[0, 1] :
+// CHECK:         plan.gemm %[[X:.*]], %[[X]] into %[[A]]
+// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace{{\[}}[[#ATB:]]] "temporaries" "" live[1, 2] :
+// CHECK-NEXT:    plan.gemm %[[A]], %[[X]] into %[[B]]
+// CHECK-NEXT:    %[[C:.*]] = plan.slice @workspace{{\[}}[[#ATA]]] "activations" "" live[2, 3] :
+// CHECK-NEXT:    plan.gemm %[[B]], %[[X]] into %[[C]]
+// CHECK-NEXT:    %[[R:.*]] = plan.variable_ref @r :
+// CHECK-NEXT:    plan.gemm %[[C]], %[[X]] into %[[R]]
+// CHECK-LABEL: plan.function @small peak 256 {
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @reuse() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %b = kern.gemm %a, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %c = kern.gemm %b, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %d = kern.gemm %c, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32> {lm.backward}
+  lm.store %d, @r : tensor<8x8xf32>
+  return
+}
+func.func @small() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %b = kern.gemm %a, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %b, @r : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// Attention in bf16 takes an f32 workspace of the size of q for its gradient.
+// CHECK-LABEL: plan.function @attention
+// CHECK:         plan.attention %[[Q:.*]], %[[K:.*]], %[[K]], %[[O:.*]], %[[LSE:.*]] : {{.*}} {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64, window = 0 : i64}
+// CHECK:         %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] "library_workspace" "grad" live[1, 1] : <tensor<4x8xf32>>
+// CHECK:         plan.attention_grad %[[Q]], %[[K]], %[[K]], %[[O]], %[[LSE]], %[[O]], %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]], %[[SCRATCH]] :
+lm.variable @q input : tensor<4x8xbf16> {init = {kind = "none"}}
+lm.variable @k input : tensor<4x4xbf16> {init = {kind = "none"}}
+func.func @attention() {
+  %q = lm.load @q : tensor<4x8xbf16>
+  %k = lm.load @k : tensor<4x4xbf16>
+  %o, %lse = kern.attention %q, %k, %k : (tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>) -> (tensor<4x8xbf16>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  %dq, %dk, %dv = kern.attention_grad %o, %q, %k, %k, %o, %lse : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>, tensor<4x8xbf16>, tensor<4x4xf32>) -> (tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64} loc("grad")
+  return
+}
