@@ -11,10 +11,10 @@
 // Another type, another hero or another region is another kernel.
 // CHECK-NEXT:    %[[C:.*]] = kern.launch @[[TYPE:add_[0-9]+]](%[[Z]], %[[Z]]) :
 // CHECK-NEXT:    %[[D:.*]] = kern.launch @[[HERO:add_[0-9]+]](%[[X]], %[[B]]) :
-// CHECK-NEXT:    %[[E:.*]]:2 = kern.launch @odd_name_sub(%[[X]], %[[D]]) : (tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+// CHECK-NEXT:    %[[E:.*]] = kern.launch @odd_name_sub(%[[X]], %[[D]]) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
 // Without names of model ops it is "kernel".
-// CHECK-NEXT:    kern.launch @kernel(%[[X]]) :
-// CHECK-NEXT:    return %[[E]]#1, %[[C]]
+// CHECK-NEXT:    %[[F:.*]]:2 = kern.launch @kernel(%[[E]], %[[X]]) : (tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+// CHECK-NEXT:    return %[[F]]#1, %[[C]]
 
 // CHECK-LABEL: func.func @other(
 // CHECK-NEXT:    kern.launch @[[ADD]](
@@ -72,7 +72,7 @@ func.func @add(%x: tensor<8xf32>, %y: tensor<8xf32>, %z: tensor<4xf32>) -> (tens
     } -> tensor<8xf32>
     kern.yield %r : tensor<8xf32>
   } {source_ops = ["lm.add"]}
-  %4:2 = kern.fusion elementwise (%a = %x : tensor<8xf32>, %b = %3 : tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %4 = kern.fusion elementwise (%a = %x : tensor<8xf32>, %b = %3 : tensor<8xf32>) -> tensor<8xf32> {
     %e = tensor.empty() : tensor<8xf32>
     %r = linalg.generic {indexing_maps = [#i, #i, #i], iterator_types = ["parallel"]}
         ins(%a, %b : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
@@ -80,12 +80,12 @@ func.func @add(%x: tensor<8xf32>, %y: tensor<8xf32>, %z: tensor<4xf32>) -> (tens
       %t = arith.subf %l, %m : f32
       linalg.yield %t : f32
     } -> tensor<8xf32>
-    kern.yield %r, %r : tensor<8xf32>, tensor<8xf32>
+    kern.yield %r : tensor<8xf32>
   } {source_ops = ["lm.odd-name", "lm.sub"]}
-  %5 = kern.fusion elementwise (%a = %x : tensor<8xf32>) -> tensor<8xf32> {
-    kern.yield %a : tensor<8xf32>
+  %5:2 = kern.fusion elementwise (%a = %4 : tensor<8xf32>, %b = %x : tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+    kern.yield %b, %a : tensor<8xf32>, tensor<8xf32>
   }
-  return %4#1, %2 : tensor<8xf32>, tensor<4xf32>
+  return %5#1, %2 : tensor<8xf32>, tensor<4xf32>
 }
 func.func @other(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = kern.fusion elementwise (%a = %x : tensor<8xf32>, %b = %x : tensor<8xf32>) -> tensor<8xf32> {
