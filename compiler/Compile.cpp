@@ -121,7 +121,7 @@ LogicalResult Driver::dump(Phase phase) {
   if (error)
     return emitError(UnknownLoc::get(&context))
            << "cannot write " << path << ": " << error.message();
-  result.module->print(file.os(), OpPrintingFlags().enableDebugInfo(true, true).useLocalScope());
+  result.module->print(file.os(), OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
   file.keep();
   return success();
 }

@@ -91,6 +91,18 @@ LogicalResult FusionOp::verify() {
   return success();
 }
 
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
+  if (!kernel)
+    return emitOpError("refers to ") << getKernelAttr() << ", which is no kern.kernel";
+  Block &body = kernel.getBody().front();
+  auto yield = dyn_cast<YieldOp>(body.getTerminator());
+  if (body.getArgumentTypes() != getInputs().getTypes() || !yield ||
+      yield.getValues().getTypes() != getResultTypes())
+    return emitOpError("has other types than ") << getKernelAttr();
+  return success();
+}
+
 LogicalResult GemmOp::verify() {
   auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
   RankedTensorType d = getType();

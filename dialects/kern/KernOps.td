@@ -70,7 +70,7 @@ def KernelOp : Kern_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let assemblyFormat = "$sym_name $hero attr-dict-with-keyword $body";
 }
 
-def LaunchOp : Kern_Op<"launch", [Pure]> {
+def LaunchOp : Kern_Op<"launch", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one run of a kernel";
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs);
   let results = (outs Variadic<AnyRankedTensor>:$results);

@@ -133,7 +133,7 @@ LogicalResult RopeOp::verify() {
                                << headDim;
   if (getCos().getType() != getSin().getType())
     return emitOpError("needs cos and sin of one type");
-  if (dim(getX(), 0) % dim(getCos(), 0))
+  if (dim(getCos(), 0) == 0 || dim(getX(), 0) % dim(getCos(), 0))
     return emitOpError("has ") << dim(getX(), 0) << " tokens, not a multiple of the table's "
                                << dim(getCos(), 0) << " positions";
   return expectEqual(*this, dim(getCos(), 1), headDim / 2, "table columns");
@@ -144,7 +144,7 @@ LogicalResult AttentionOp::verify() {
   if (headDim <= 0 || dim(getQ(), 1) % headDim || dim(getK(), 1) % headDim)
     return emitOpError("has features that are not a multiple of head_dim ") << headDim;
   int64_t heads = dim(getQ(), 1) / headDim, kvHeads = dim(getK(), 1) / headDim;
-  if (heads % kvHeads)
+  if (kvHeads == 0 || heads % kvHeads)
     return emitOpError("has ") << heads << " heads, not a multiple of " << kvHeads
                                << " key-value heads";
   if (getSeq() <= 0 || tokens % int64_t(getSeq()))

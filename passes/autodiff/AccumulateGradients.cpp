@@ -84,7 +84,7 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
     OpOperand &result = ret->getOpOperand(unsigned(index));
     Value contribution = result.get();
     Value accumulator = body.addArgument(contribution.getType(), contribution.getLoc());
-    auto producer = dyn_cast<AccumulatingOpInterface>(contribution.getDefiningOp());
+    auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
     if (producer && !producer.getAccumulator() && contribution.hasOneUse()) {
       producer.setAccumulator(accumulator);
       continue;
@@ -134,6 +134,7 @@ void Accumulator::run(bool storeFirst) {
                                               op.getVariable()));
       auto accumulating =
           func::CallOp::create(b, call.getLoc(), accumulatingVariant(callee), operands);
+      accumulating->setDiscardableAttrs(call->getDiscardableAttrDictionary());
       call.replaceAllUsesWith(accumulating.getResults());
       call.erase();
       for (lm::AccumulateOp op : ops)

@@ -138,6 +138,8 @@ LogicalResult Differentiator::differentiateCall(func::CallOp call, Cotangents &c
 }
 
 FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
+  if (!function || function.isExternal())
+    return module.emitError("calls a layer that has no body");
   auto known = done.find(function.getSymNameAttr());
   if (known != done.end())
     return &known->second;
@@ -153,8 +155,12 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
   for (Operation &op : body.without_terminator()) {
     if (isa<func::CallOp>(op))
       return op.emitOpError("cannot be differentiated inside a layer: layers do not nest");
+    if (isa<lm::LoadOp>(op))
+      return op.emitOpError("reads state inside a layer; pass the value as an argument");
     forwardOps.push_back(&op);
   }
+  if (forwardOps.empty())
+    return function.emitOpError("is a layer without ops");
 
   // The joint graph: cotangents of the results come in as extra arguments.
   unsigned numArguments = body.getNumArguments(), numResults = ret.getNumOperands();
@@ -190,7 +196,6 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
         saved.insert(operand);
       }
     }
-  // A result that is saved is returned once; the caller has it already.
   halves.readArguments.append(readArguments.begin(), readArguments.end());
 
   SmallVector<Type> backwardInputs, backwardResults;
@@ -247,7 +252,7 @@ void Differentiator::declareGradient(lm::VariableOp parameter) {
 
 LogicalResult Differentiator::run() {
   auto forward = symbols.lookup<func::FuncOp>("forward");
-  if (!forward || forward.getNumResults() != 1 || forward.getNumArguments() != 0)
+  if (!forward || forward.isExternal() || forward.getNumResults() != 1 || forward.getNumArguments() != 0)
     return module.emitOpError("needs a function @forward without arguments and with one result, "
                               "the loss");
   auto lossType = cast<RankedTensorType>(forward.getResultTypes()[0]);
@@ -298,7 +303,10 @@ LogicalResult Differentiator::run() {
       for (Operation *user : lossOp.getX().getUsers())
         if (auto grad = dyn_cast<lm::LinearCrossEntropyGradOp>(user);
             grad && grad.getWeight() == lossOp.getWeight() &&
-            grad.getTargets() == lossOp.getTargets()) {
+            grad.getTargets() == lossOp.getTargets() &&
+            llvm::all_of(lossOp->getUsers(), [&](Operation *reader) {
+              return grad->isBeforeInBlock(reader);
+            })) {
           lossOp.replaceAllUsesWith(grad.getLoss());
           lossOp.erase();
           break;
@@ -314,6 +322,10 @@ LogicalResult Differentiator::run() {
   // Contributions to main gradients, right after each is made. A matrix's compute
   // copy stands for its parameter.
   llvm::SmallVector<lm::LoadOp> loads(body.getOps<lm::LoadOp>());
+  llvm::DenseMap<Value, unsigned> owners; // parameters that a cotangent belongs to
+  for (lm::LoadOp load : loads)
+    if (Value gradient = cotangents.get(load.getResult()))
+      ++owners[gradient];
   for (lm::LoadOp load : loads) {
     auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
     if (!variable)
@@ -333,16 +345,18 @@ LogicalResult Differentiator::run() {
     SmallVector<Value> contributions{gradient};
     for (size_t i = 0; i < contributions.size();) {
       auto sum = contributions[i].getDefiningOp<lm::AddOp>();
-      if (!sum || sum->isBeforeInBlock(scale.getDefiningOp())) {
+      if (!sum || owners[gradient] > 1 || !sum->use_empty() || sum->isBeforeInBlock(scale.getDefiningOp())) {
         ++i;
         continue;
       }
       contributions[i] = sum.getLhs();
       contributions.insert(contributions.begin() + i + 1, sum.getRhs());
-      if (sum->use_empty())
-        sum.erase();
+      sum.erase();
     }
     for (Value contribution : contributions) {
+      if (contribution.getType() != symbols.lookup<lm::VariableOp>(name).getType())
+        return load.emitOpError("is a parameter whose gradient comes as ")
+               << contribution.getType() << ", not in the accumulation dtype";
       b.setInsertionPointAfterValue(contribution);
       lm::AccumulateOp::create(b, load.getLoc(), contribution, name);
     }

@@ -93,10 +93,11 @@ void InsertOptimizerPass::runOnOperation() {
     auto type = cast<RankedTensorType>(parameter.getType());
     auto copy = symbols.lookup<lm::VariableOp>((name + ".compute").str());
     auto rows = RankedTensorType::get({type.getRank() == 2 ? type.getDimSize(0) : 1}, master);
+    Value p = load(name, type), m = load(name + ".moment1", type),
+          v = load(name + ".moment2", type);
     auto adamw = lm::AdamWOp::create(
         b, NameLoc::get(b.getStringAttr("adamw/" + name.str())), type, type, type, rows, rows,
-        copy ? copy.getType() : Type(), load(name, type), gradient, load(name + ".moment1", type),
-        load(name + ".moment2", type), norm, lr, beta1, beta2, eps,
+        copy ? copy.getType() : Type(), p, gradient, m, v, norm, lr, beta1, beta2, eps,
         parameter.getWeightDecay() ? decay : Value(), correction1, correction2, clip);
     store(adamw.getNewParameter(), name);
     store(adamw.getNewMoment1(), name + ".moment1");

@@ -133,7 +133,9 @@ int64_t BufferAssigner::lastRead(Value value) const {
   int64_t last = -1;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
-    if (!isView(user) || isa<lm::StoreOp>(user))
+    if (isa<lm::StoreOp>(user)) // may be copied to its variable at the very end
+      last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
+    else if (!isView(user))
       last = std::max(last, positions.lookup(user));
     else if (auto insert = dyn_cast<tensor::InsertSliceOp>(user);
              insert && use.get() == insert.getSource() && use.getOperandNumber() == 0)
@@ -189,9 +191,21 @@ bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
   return false;
 }
 
+// Whether a slice (tensor.extract_slice or insert_slice) of a tensor of type `whole` is
+// a range of its rows, and so contiguous.
+template <typename SliceOp> static bool isRangeOfRows(SliceOp slice, RankedTensorType whole) {
+  auto isOne = [](int64_t stride) { return stride == 1; };
+  auto isZero = [](int64_t offset) { return offset == 0; };
+  return llvm::all_of(slice.getStaticStrides(), isOne) &&
+         llvm::all_of(slice.getStaticOffsets().drop_front(), isZero) &&
+         slice.getStaticSizes().drop_front() == whole.getShape().drop_front();
+}
+
 // Values in program order; loads of variables first, so that every reader of a
 // variable is known when its place is considered.
 LogicalResult BufferAssigner::assignViews() {
+  if (function.getNumArguments() || function.getNumResults())
+    return function.emitError("has arguments or results; a function of a plan only has variables");
   Block &body = function.getBody().front();
   int64_t position = 0;
   for (Operation &op : body)
@@ -217,8 +231,7 @@ LogicalResult BufferAssigner::assignViews() {
       continue;
     if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
       auto type = cast<RankedTensorType>(slice.getSource().getType());
-      auto sizes = slice.getStaticSizes();
-      if (sizes.drop_front() != type.getShape().drop_front())
+      if (!isRangeOfRows(slice, type))
         return slice.emitOpError("is not a range of whole rows");
       int64_t rowBytes = int64_t(byteSize(type)) / type.getDimSize(0);
       BufferView view = result->view(slice.getSource());
@@ -226,7 +239,20 @@ LogicalResult BufferAssigner::assignViews() {
       continue;
     }
     if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
-      setView(insert.getResult(), result->view(insert.getDest()));
+      auto type = cast<RankedTensorType>(insert.getDest().getType());
+      if (!isRangeOfRows(insert, type))
+        return insert.emitOpError("is not a range of whole rows");
+      BufferView view = result->view(insert.getDest());
+      // Somebody still reads the whole as it was: the result is a copy.
+      bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
+        return positions[user] > positions[&op];
+      });
+      if (readLater || !result->buffers[view.buffer].variable.empty()) {
+        BufferView fresh{newBuffer(type), 0};
+        result->copies[&op].push_back({view, fresh, type});
+        view = fresh;
+      }
+      setView(insert.getResult(), view);
       continue;
     }
     if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
@@ -236,7 +262,11 @@ LogicalResult BufferAssigner::assignViews() {
     if (Value accumulator = accumulatorOf(&op)) {
       auto type = cast<RankedTensorType>(accumulator.getType());
       BufferView view = result->view(accumulator);
-      if (usedAfter(view, byteSize(type), positions[&op], &op) ||
+      // The product must not read what it is added to.
+      unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
+        return overlaps(operand, view, byteSize(type));
+      }));
+      if (readers > 1 || usedAfter(view, byteSize(type), positions[&op], &op) ||
           !mayOverwrite(result->buffers[view.buffer].variable, op.getResult(0))) {
         BufferView fresh{newBuffer(type), 0};
         result->copies[&op].push_back({view, fresh, type});
@@ -295,11 +325,20 @@ void BufferAssigner::placeStoresAndParts() {
       while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
           made.getDefiningOp()))
         made = made.getDefiningOp()->getOperand(0);
-      if (mayMakeInPlaceOf(made, place))
+      if (mayMakeInPlaceOf(made, place)) {
         merge(view.buffer, {place, 0});
-      else
-        result->copies[&op].push_back(
-            {view, {place, 0}, cast<RankedTensorType>(value.getType())});
+        continue;
+      }
+      // Loads see the state from before the first store, so the variable is written last.
+      // The old contents of another variable may be overwritten by then: they are set aside.
+      auto type = cast<RankedTensorType>(value.getType());
+      bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
+      if (!result->buffers[view.buffer].variable.empty() && !madeHere) {
+        BufferView aside{newBuffer(type), 0};
+        result->copies[&op].push_back({view, aside, type});
+        view = aside;
+      }
+      result->copies[body.getTerminator()].push_back({view, {place, 0}, type});
       continue;
     }
     auto insert = dyn_cast<tensor::InsertSliceOp>(op);
@@ -308,13 +347,15 @@ void BufferAssigner::placeStoresAndParts() {
     Value part = insert.getSource();
     auto wholeType = cast<RankedTensorType>(insert.getDest().getType());
     auto partType = cast<RankedTensorType>(part.getType());
-    BufferView whole = result->view(insert.getDest());
+    BufferView whole = result->view(insert.getResult());
     BufferView region{whole.buffer, whole.offset + insert.getStaticOffset(0) *
                                                        int64_t(byteSize(wholeType)) /
                                                        wholeType.getDimSize(0)};
     Operation *producer = part.getDefiningOp();
+    // With a copy of the whole first, the part can only follow it.
     bool inPlace = producer && !isView(producer) && isWholeTemporary(part) &&
-                   result->view(part).buffer != whole.buffer;
+                   result->view(part).buffer != whole.buffer &&
+                   result->copiesBefore(&op).empty();
     // The region must be idle between the making of the part and its insertion.
     if (inPlace) {
       int64_t made = positions.lookup(producer), inserted = positions.lookup(&op);

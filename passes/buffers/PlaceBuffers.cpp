@@ -95,15 +95,12 @@ Value Placer::slice(const BufferView &view, RankedTensorType type, StringRef sou
 
 LogicalResult Placer::emit(Operation *op) {
   Location loc = op->getLoc();
-  if (isa<func::ReturnOp, tensor::EmptyOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-          tensor::CollapseShapeOp>(op) ||
-      op->getName().getStringRef() == "lm.load")
-    return success(); // views, and places without contents yet
   for (const auto &copy : assignment->copiesBefore(op))
     plan_ir::CopyOp::create(b, loc, slice(copy.from, copy.type, nameOf(loc)),
                             slice(copy.to, copy.type, nameOf(loc)));
-  if (op->getName().getStringRef() == "lm.store" || isa<tensor::InsertSliceOp>(op))
-    return success(); // the value was made in place, or copied above
+  if (isa<func::ReturnOp, tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
+          tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op))
+    return success(); // views and places: no command but the copies above
 
   if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
     auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());

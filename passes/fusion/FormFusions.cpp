@@ -185,6 +185,14 @@ bool FusionFormer::tryMerge(const Candidate &candidate) {
   }
   merged->setDiscardableAttrs(consumer->getDiscardableAttrDictionary());
   record("formed", candidate, "");
+  // An op made later may get the address of one that goes now: forget what is said of them.
+  llvm::SmallVector<std::pair<Operation *, Operation *>> stale;
+  for (const auto &pair : refused)
+    for (Operation *gone : {producer.getOperation(), consumer.getOperation()})
+      if (pair.first == gone || pair.second == gone)
+        stale.push_back(pair);
+  for (const auto &pair : stale)
+    refused.erase(pair);
   for (auto [value, replacement] : llvm::zip(kept, merged.getResults()))
     value.replaceAllUsesExcept(replacement, consumer);
   consumer.replaceAllUsesWith(merged.getResults().drop_front(kept.size()));

@@ -6,6 +6,7 @@
 #include "runtime/plan/PlanFile.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/Pass/PassRegistry.h"
 
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
@@ -188,6 +189,11 @@ int runCompile() {
     options.compileTo = *phase;
   }
   options.dumpDirectory = dumpIr;
+  registerPasses();
+  for (const std::string &pass : printIrAfter)
+    if (!mlir::PassInfo::lookup(pass))
+      return fail("lmc compile: error: --mlir-print-ir-after=" + pass +
+                  ": no such pass; docs/passes.md lists them");
   options.printIrAfter.assign(printIrAfter.begin(), printIrAfter.end());
 
   Config config;

@@ -120,3 +120,14 @@ func.func @bias(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>, %bias: tensor<4xf32>) 
   %0 = kern.gemm %a, %b bias %bias : (tensor<4x8xf32>, tensor<8x6xf32>, tensor<4xf32>) -> tensor<4x6xf32>
   return
 }
+
+// -----
+
+lm.variable @r scalar : tensor<8xf32> {init = {kind = "none"}}
+func.func @unknown() {
+  %r = lm.load @r : tensor<8xf32>
+  // expected-error @+1 {{'kern.launch' op refers to @nothing, which is no kern.kernel}}
+  %s = kern.launch @nothing(%r) : (tensor<8xf32>) -> tensor<8xf32>
+  lm.store %s, @r : tensor<8xf32>
+  return
+}

@@ -346,3 +346,19 @@ func.func @lossTargets(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<3xi
   %0 = lm.linear_cross_entropy %x, %w, %t chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<3xi32>) -> tensor<f32>
   return
 }
+
+// -----
+
+func.func @a(%q: tensor<4x8xf32>, %k: tensor<4x0xf32>) {
+  // expected-error @+1 {{'lm.attention' op has 2 heads, not a multiple of 0 key-value heads}}
+  %0:2 = lm.attention %q, %k, %k : (tensor<4x8xf32>, tensor<4x0xf32>, tensor<4x0xf32>) -> (tensor<4x8xf32>, tensor<4x2xf32>) {head_dim = 4 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @b(%x: tensor<4x8xf32>, %t: tensor<0x2xf32>) {
+  // expected-error @+1 {{'lm.rope' op has 4 tokens, not a multiple of the table's 0 positions}}
+  %0 = lm.rope %x, %t, %t head_dim 4 : (tensor<4x8xf32>, tensor<0x2xf32>, tensor<0x2xf32>) -> tensor<4x8xf32>
+  return
+}

@@ -114,3 +114,54 @@ func.func @forward() -> tensor<f32> {
   %loss = lm.linear_cross_entropy %y, %w, %t chunk 4 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xi32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
+lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+func.func private @layer(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @+1 {{'lm.load' op reads state inside a layer; pass the value as an argument}}
+  %w = lm.load @w : tensor<8x8xf32>
+  %h = lm.linear %x, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  return %h : tensor<4x8xf32>
+}
+func.func @forward() -> tensor<f32> {
+  %x = lm.load @x : tensor<4x8xf32>
+  %y = call @layer(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %t = lm.load @t : tensor<4xi32>
+  %loss = lm.linear_cross_entropy %y, %x, %t chunk 4 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xi32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
+lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+// expected-error @+1 {{is a layer without ops}}
+func.func private @layer(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  return %x : tensor<4x8xf32>
+}
+func.func @forward() -> tensor<f32> {
+  %x = lm.load @x : tensor<4x8xf32>
+  %w = lm.load @w : tensor<8x8xf32>
+  %y = call @layer(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %t = lm.load @t : tensor<4xi32>
+  %loss = lm.linear_cross_entropy %y, %w, %t chunk 4 : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<4xi32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
+lm.variable @w.compute compute_copy : tensor<4x8xbf16> {init = {kind = "copy_of", source = "w"}, parameter = "w"}
+lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+func.func @forward() -> tensor<f32> {
+  // expected-error @+1 {{is a parameter whose gradient comes as 'tensor<4x8xbf16>', not in the accumulation dtype}}
+  %w = lm.load @w.compute : tensor<4x8xbf16>
+  %y = lm.add %w, %w : tensor<4x8xbf16>
+  %t = lm.load @t : tensor<4xi32>
+  %loss = lm.linear_cross_entropy %y, %w, %t chunk 4 : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4xi32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

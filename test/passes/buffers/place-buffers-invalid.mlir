@@ -38,3 +38,39 @@ func.func @constant() {
   %c = arith.constant dense<0.0> : tensor<4xf32>
   return
 }
+
+// -----
+
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<4x4xf32> {init = {kind = "none"}}
+func.func @stride() {
+  %x = lm.load @x : tensor<8x8xf32>
+  // expected-error @+1 {{'tensor.extract_slice' op is not a range of whole rows}}
+  %s = tensor.extract_slice %x[0, 0] [4, 8] [2, 1] : tensor<8x8xf32> to tensor<4x8xf32>
+  %n = kern.gemm %s, %s : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32> {transpose_b}
+  lm.store %n, @r : tensor<4x4xf32>
+  return
+}
+
+// -----
+
+lm.variable @x input : tensor<8x4xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @columns() {
+  %x = lm.load @x : tensor<8x4xf32>
+  %r = lm.load @r : tensor<8x8xf32>
+  // expected-error @+1 {{'tensor.insert_slice' op is not a range of whole rows}}
+  %s = tensor.insert_slice %x into %r[0, 4] [8, 4] [1, 1] : tensor<8x4xf32> into tensor<8x8xf32>
+  lm.store %s, @r : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+// expected-error @+1 {{has arguments or results; a function of a plan only has variables}}
+func.func @args(%x: tensor<8x8xf32>) {
+  %s = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %s, @r : tensor<8x8xf32>
+  return
+}

@@ -1,0 +1,77 @@
+// Where sharing a place would let somebody read the wrong bytes, placement copies.
+// RUN: lmc-opt %s -split-input-file --plan-place-buffers | FileCheck %s
+
+// Two variables that trade places: both old values are set aside before either is written.
+// CHECK-LABEL: plan.function @swap
+// CHECK:         plan.copy %[[A:.*]] into %[[OLD_A:.*]] :
+// CHECK:         plan.copy %[[B:.*]] into %[[OLD_B:.*]] :
+// CHECK:         plan.copy %[[OLD_A]] into %[[B]]
+// CHECK:         plan.copy %[[OLD_B]] into %[[A]]
+lm.variable @a scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @b scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @swap() {
+  %a = lm.load @a : tensor<8x8xf32>
+  %b = lm.load @b : tensor<8x8xf32>
+  lm.store %a, @b : tensor<8x8xf32>
+  lm.store %b, @a : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// A load sees the state from before the first store, also after that store.
+// CHECK-LABEL: plan.function @f
+// CHECK:         plan.gemm %[[W:.*]], %[[W]] into %[[N:.*]] :
+// CHECK:         plan.gemm %[[W]], %[[W]] into
+// CHECK:         plan.copy %[[N]] into %[[W]]
+lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @f() {
+  %w = lm.load @w : tensor<8x8xf32>
+  %n = kern.gemm %w, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %n, @w : tensor<8x8xf32>
+  %o = kern.gemm %w, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %o, @r : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// A product does not read the place that it is added to.
+// CHECK-LABEL: plan.function @f
+// CHECK:         plan.gemm %[[X:.*]], %[[X]] into %[[N:.*]] :
+// CHECK:         plan.copy %[[N]] into %[[SUM:.*]] :
+// CHECK:         plan.gemm %[[N]], %[[X]] into %[[SUM]] {{.*}} {accumulate}
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @a scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @f() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %n = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %m = kern.gemm %n, %x acc %n : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %m, @a : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// A whole that is still read as it was is copied before rows of it are replaced.
+// CHECK-LABEL: plan.function @f
+// CHECK:         plan.gemm %{{.*}} into %[[PART:.*]] :
+// CHECK:         plan.copy %[[R:.*]] into %[[NEW:.*]] : !plan.slice<tensor<16x8xf32>>
+// CHECK:         plan.copy %[[PART]] into %{{.*}} : !plan.slice<tensor<8x8xf32>>
+// CHECK:         %[[OLD_ROWS:.*]] = plan.variable_ref @r : <tensor<8x8xf32>>
+// CHECK:         plan.gemm %[[OLD_ROWS]]
+// CHECK:         plan.copy %[[NEW]] into %[[R]]
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<16x8xf32> {init = {kind = "none"}}
+func.func @f() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %r = lm.load @r : tensor<16x8xf32>
+  %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %0 = tensor.insert_slice %a into %r[0, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %s = tensor.extract_slice %r[0, 0] [8, 8] [1, 1] : tensor<16x8xf32> to tensor<8x8xf32>
+  %b = kern.gemm %s, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %0, @r : tensor<16x8xf32>
+  lm.store %b, @x : tensor<8x8xf32>
+  return
+}
