@@ -29,6 +29,9 @@ struct Case {
   unsigned differentiatedResults = 1; // the first ones get a cotangent
 };
 
+// How test listings name a case.
+void PrintTo(const Case &test, std::ostream *stream) { *stream << test.name; }
+
 class CompiledCase {
 public:
   explicit CompiledCase(const Case &test) : context(MLIRContext::Threading::DISABLED) {
