@@ -219,6 +219,9 @@ void Emitter::addKernels() {
         succeeded(shape)) {
       entry->bytes_per_item = shape->bytesPerItem;
       entry->flops_per_item = shape->flopsPerItem;
+      entry->read_bytes = shape->readBytes;
+      entry->written_bytes = shape->writtenBytes;
+      entry->flops = shape->flops;
     }
     kernels[kernel.getSymName()] = uint32_t(plan.kernels.size());
     plan.kernels.push_back(std::move(entry));
@@ -228,6 +231,7 @@ void Emitter::addKernels() {
 FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) {
   auto command = std::make_unique<fb::CommandT>();
   command->source = nameOf(operation.getLoc());
+  command->backward = operation.hasAttr("lm.backward");
   auto extent = [](Value slice, unsigned index) {
     return uint64_t(
         cast<plan_ir::SliceType>(slice.getType()).getContent().getDimSize(index));

@@ -192,7 +192,11 @@ FailureOr<Placer::Peak> Placer::run() {
       return failure();
     for (Operation *made = before ? before->getNextNode() : commands.empty() ? nullptr : &commands.front();
          made; made = made->getNextNode())
-      emitted += !isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(made);
+      if (!isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(made)) {
+        ++emitted;
+        if (op.hasAttr("lm.backward"))
+          made->setDiscardableAttr("lm.backward", b.getUnitAttr());
+      }
   }
   for (auto &[key, value] : slices)
     if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {

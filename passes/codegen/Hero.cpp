@@ -418,7 +418,6 @@ void Analyzer::cost() {
     if (info.coversDomain(o))
       shape.passes = std::max(shape.passes, o.level + 1);
 
-  uint64_t bytes = 0;
   for (auto [number, type] : llvm::enumerate(body.getArgumentTypes())) {
     auto tensor = cast<RankedTensorType>(type);
     int64_t touched = 0;
@@ -431,11 +430,11 @@ void Analyzer::cost() {
           elements *= shape.domain[d];
       touched = std::min(tensor.getNumElements(), touched + elements);
     }
-    bytes += touched * (tensor.getElementTypeBitWidth() / 8);
+    shape.readBytes += uint64_t(touched) * (tensor.getElementTypeBitWidth() / 8);
   }
   for (const Computed &o : info.outputs) {
     auto tensor = cast<RankedTensorType>(o.value.getType());
-    bytes += tensor.getNumElements() * (tensor.getElementTypeBitWidth() / 8);
+    shape.writtenBytes += uint64_t(tensor.getNumElements()) * (tensor.getElementTypeBitWidth() / 8);
   }
   uint64_t flops = 0;
   for (Operation *op : generics) {
@@ -446,7 +445,9 @@ void Analyzer::cost() {
     flops += loops * llvm::count_if(*generic.getBody(),
                                     [](Operation &op) { return isFloatingPointWork(&op); });
   }
-  shape.bytesPerItem = llvm::divideCeil(bytes, uint64_t(shape.items));
+  shape.flops = flops;
+  shape.bytesPerItem =
+      llvm::divideCeil(shape.readBytes + shape.writtenBytes, uint64_t(shape.items));
   shape.flopsPerItem = llvm::divideCeil(flops, uint64_t(shape.items));
 
   if (shape.flat)

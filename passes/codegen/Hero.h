@@ -41,6 +41,8 @@ struct KernelShape {
   // function such as exp counts as one operation.
   uint64_t bytesPerItem = 0;
   uint64_t flopsPerItem = 0;
+  // The same of a whole launch, exact.
+  uint64_t readBytes = 0, writtenBytes = 0, flops = 0;
 };
 
 // The shape of `body` under `hero`, or failure with why that hero cannot emit it.
