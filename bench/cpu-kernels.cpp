@@ -94,7 +94,7 @@ static void benchGemm(int threads) {
 }
 
 static void benchAttention(int threads) {
-  const int64_t batch = 8, seq = 512, heads = 12, headDim = 64;
+  const int64_t batch = 8, seq = 512, heads = 12, headDim = 64, pitch = heads * headDim;
   const int64_t elements = batch * seq * heads * headDim;
   int sets = 0;
   const KernelSet *const *all = kernelSets(sets);
@@ -105,11 +105,13 @@ static void benchAttention(int threads) {
     lse.reserve(batch * seq * heads * 4);
     workspace.reserve(elements * 4);
     AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch,
-                       seq,      heads,    heads,    headDim,    0,          0.125};
+                       seq,      heads,    heads,    headDim,    0,          0.125,
+                       pitch,    pitch,    pitch};
     AttentionGradArgs grad{q.data(),    k.data(),  v.data(),  out.data(), lse.data(),
                            dout.data(), dq.data(), dk.data(), dv.data(),  workspace.data(),
                            batch,       seq,       heads,     heads,      headDim,
-                           0,           0.125};
+                           0,           0.125,     pitch,     pitch,      pitch,
+                           pitch,       pitch,     pitch};
     for (int set = 0; set < sets; ++set) {
       const auto &kernels = all[set]->attention[int(storage)];
       int64_t bytes =

@@ -215,8 +215,7 @@ void Emitter::addKernels() {
     if (ArrayAttr names = kernel.getSourceOpsAttr())
       for (auto name : names.getAsRange<StringAttr>())
         entry->source_ops.push_back(name.str());
-    if (auto shape = codegen::analyze(kernel.getHero(), kernel.getBody().front(), nullptr);
-        succeeded(shape)) {
+    if (auto shape = codegen::analyze(kernel, nullptr); succeeded(shape)) {
       entry->bytes_per_item = shape->bytesPerItem;
       entry->flops_per_item = shape->flopsPerItem;
       entry->read_bytes = shape->readBytes;
@@ -330,7 +329,7 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
   int index = int(plan.functions.size());
   slices.clear();
   // Equal views are one slice.
-  std::map<std::tuple<uint32_t, int64_t, const void *>, uint32_t> known;
+  std::map<std::tuple<uint32_t, int64_t, int64_t, const void *>, uint32_t> known;
   for (Operation &op : function.getBody().front()) {
     if (auto slice = dyn_cast<plan_ir::SliceOp>(op)) {
       auto type = cast<plan_ir::SliceType>(slice.getType()).getContent();
@@ -343,17 +342,23 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
                                category, index);
       plan.slices.back()->first_command = int32_t(slice.getFirst());
       plan.slices.back()->last_command = int32_t(slice.getLast());
+      plan.slices.back()->rows = slice.getRows();
+      plan.slices.back()->pitch = slice.getPitch();
       continue;
     }
     if (auto ref = dyn_cast<plan_ir::VariableRefOp>(op)) {
       auto type = cast<plan_ir::SliceType>(ref.getType()).getContent();
       uint32_t whole = variableSlices.lookup(ref.getVariable());
       const fb::SliceT &base = *plan.slices[whole];
-      auto [it, inserted] = known.try_emplace(
-          {whole, int64_t(ref.getOffset()), type.getAsOpaquePointer()}, 0);
-      if (inserted)
+      auto [it, inserted] = known.try_emplace({whole, int64_t(ref.getOffset()),
+                                               int64_t(ref.getPitch()), type.getAsOpaquePointer()},
+                                              0);
+      if (inserted) {
         it->second = addSlice(ref.getVariable().str(), base.arena,
                               int64_t(base.offset + ref.getOffset()), type, base.category, -1);
+        plan.slices.back()->rows = ref.getRows();
+        plan.slices.back()->pitch = ref.getPitch();
+      }
       slices[ref] = it->second;
       continue;
     }

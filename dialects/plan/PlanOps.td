@@ -57,10 +57,13 @@ def SliceOp : Plan_Op<"slice", [Pure]> {
   let summary = "a placed buffer, or a view of one";
   let description = [{
     The buffer's bytes are in use from command `first` to command `last` of the
-    function, both included.
+    function, both included. With a `pitch` it is `rows` equal runs of bytes, `pitch`
+    bytes apart: columns of a wider tensor.
   }];
   let arguments = (ins FlatSymbolRefAttr:$arena, I64Attr:$offset, StrAttr:$category,
-                       StrAttr:$source, I64Attr:$first, I64Attr:$last);
+                       StrAttr:$source, I64Attr:$first, I64Attr:$last,
+                       DefaultValuedAttr<I64Attr, "1">:$rows,
+                       DefaultValuedAttr<I64Attr, "0">:$pitch);
   let results = (outs SliceType:$result);
   let assemblyFormat = [{
     $arena `[` $offset `]` $category $source `live` `[` $first `,` $last `]` `:` type($result)
@@ -69,8 +72,10 @@ def SliceOp : Plan_Op<"slice", [Pure]> {
 }
 
 def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
-  let summary = "the slice of a variable, or rows of it";
-  let arguments = (ins FlatSymbolRefAttr:$variable, DefaultValuedAttr<I64Attr, "0">:$offset);
+  let summary = "the slice of a variable, or rows or columns of it";
+  let arguments = (ins FlatSymbolRefAttr:$variable, DefaultValuedAttr<I64Attr, "0">:$offset,
+                       DefaultValuedAttr<I64Attr, "1">:$rows,
+                       DefaultValuedAttr<I64Attr, "0">:$pitch);
   let results = (outs SliceType:$result);
   let assemblyFormat = "$variable `:` type($result) attr-dict";
 }

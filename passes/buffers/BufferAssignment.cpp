@@ -57,9 +57,13 @@ private:
 
   unsigned newBuffer(RankedTensorType type);
   void setView(Value value, BufferView view);
+  bool mayMerge(unsigned from, BufferView into) const;
   void merge(unsigned from, BufferView into);
   bool isWholeTemporary(Value value) const;
+  bool takesSpacedRuns(unsigned buffer) const;
+  static bool readersTakeSpacedRuns(Value value);
   bool overlaps(Value value, BufferView region, uint64_t bytes) const;
+  bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const;
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const;
   bool mayMakeInPlaceOf(Value value, unsigned variableBuffer);
   bool kernelMayWriteOver(OpResult result, unsigned input) const;
@@ -99,11 +103,84 @@ void BufferAssigner::setView(Value value, BufferView view) {
   members[view.buffer].push_back(value);
 }
 
+// From the first byte of `bytes` bytes seen through `view` to behind the last.
+static int64_t extentOf(const BufferView &view, uint64_t bytes) {
+  return view.pitch ? (view.rows - 1) * view.pitch + int64_t(bytes) / view.rows : int64_t(bytes);
+}
+
+// Whether two regions of one buffer have bytes in common.
+static bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b,
+                           uint64_t bBytes) {
+  if (a.buffer != b.buffer || a.offset >= b.offset + extentOf(b, bBytes) ||
+      b.offset >= a.offset + extentOf(a, aBytes))
+    return false;
+  if (a.pitch == 0 || a.pitch != b.pitch)
+    return true;
+  // Columns of one matrix: the runs of one begin between those of the other.
+  bool aFirst = a.offset <= b.offset;
+  const BufferView &low = aFirst ? a : b, &high = aFirst ? b : a;
+  int64_t lowRun = int64_t(aFirst ? aBytes : bBytes) / low.rows;
+  int64_t highRun = int64_t(aFirst ? bBytes : aBytes) / high.rows;
+  int64_t column = (high.offset - low.offset) % a.pitch;
+  return column < lowRun || column + highRun > a.pitch;
+}
+
+// Whether the runs of a view of `type` are whole rows of it: `rows` is a product of
+// leading dimensions, the last not among them.
+static bool runsAreRows(RankedTensorType type, const BufferView &view) {
+  if (view.pitch == 0)
+    return true;
+  int64_t rows = 1;
+  for (int64_t extent : type.getShape().drop_back(type.getRank() ? 1 : 0)) {
+    if (rows == view.rows)
+      return true;
+    rows *= extent;
+  }
+  return rows == view.rows && type.getRank() > 0;
+}
+
+// A view of a dense buffer, once the buffer has become `region` of another, in which its
+// `regionBytes` bytes may be spread. None when that is no equally spaced set of runs.
+static std::optional<BufferView> compose(const BufferView &view, RankedTensorType type,
+                                         const BufferView &region, uint64_t regionBytes) {
+  if (region.pitch == 0)
+    return BufferView{region.buffer, region.offset + view.offset, view.rows, view.pitch};
+  int64_t run = int64_t(regionBytes) / region.rows, row = view.offset / run,
+          column = view.offset % run, bytes = int64_t(byteSize(type));
+  BufferView composed{region.buffer, region.offset + row * region.pitch + column, 1, 0};
+  if (view.pitch == 0 && column + bytes <= run)
+    return composed;
+  if (view.pitch == 0 ? column != 0 || bytes % run != 0 : view.pitch != run)
+    return std::nullopt;
+  composed.rows = view.pitch ? view.rows : bytes / run;
+  composed.pitch = region.pitch;
+  if (!runsAreRows(type, composed))
+    return std::nullopt;
+  return composed;
+}
+
+// Whether merge(from, into) can express every view of the buffer.
+bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
+  if (into.pitch == 0)
+    return true;
+  uint64_t bytes = result->buffers[from].bytes;
+  for (Value value : members[from])
+    if (!compose(result->view(value), cast<RankedTensorType>(value.getType()), into, bytes))
+      return false;
+  for (const auto &[op, list] : result->copies)
+    for (const Copy &copy : list)
+      for (const BufferView &end : {copy.from, copy.to})
+        if (end.buffer == from && !compose(end, copy.type, into, bytes))
+          return false;
+  return takesSpacedRuns(from);
+}
+
 // All values of buffer `from`, and the copies from and to it, move to `into`.
 void BufferAssigner::merge(unsigned from, BufferView into) {
+  uint64_t bytes = result->buffers[from].bytes;
   for (Value value : members[from]) {
     BufferView &view = result->views[value];
-    view = {into.buffer, into.offset + view.offset};
+    view = *compose(view, cast<RankedTensorType>(value.getType()), into, bytes);
     members[into.buffer].push_back(value);
   }
   members[from].clear();
@@ -111,22 +188,60 @@ void BufferAssigner::merge(unsigned from, BufferView into) {
     for (Copy &copy : list)
       for (BufferView *end : {&copy.from, &copy.to})
         if (end->buffer == from)
-          *end = {into.buffer, into.offset + end->offset};
+          *end = *compose(*end, copy.type, into, bytes);
 }
 
 // Whether `value` is all of a buffer that is not state.
 bool BufferAssigner::isWholeTemporary(Value value) const {
   BufferView view = result->view(value);
   const Buffer &buffer = result->buffers[view.buffer];
-  return buffer.variable.empty() && view.offset == 0 &&
+  return buffer.variable.empty() && view.offset == 0 && view.pitch == 0 &&
          buffer.bytes == byteSize(cast<RankedTensorType>(value.getType()));
 }
 
+// Whether an op may read, or make, a value in spaced runs.
+static bool readsSpacedRuns(OpOperand &use) {
+  Operation *op = use.getOwner();
+  if (isa<kern::LaunchOp>(op))
+    return true;
+  if (auto attention = dyn_cast<kern::AttentionOp>(op))
+    return true;
+  if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
+    return llvm::is_contained({grad.getQ(), grad.getK(), grad.getV()}, use.get()) &&
+           !llvm::is_contained({grad.getDout(), grad.getOut(), grad.getLse()}, use.get());
+  return false;
+}
+
+static bool makesSpacedRuns(Operation *op) {
+  return isa<kern::LaunchOp, kern::AttentionGradOp>(op);
+}
+
+bool BufferAssigner::readersTakeSpacedRuns(Value value) {
+  for (OpOperand &use : value.getUses()) {
+    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(use.getOwner())
+            ? !readersTakeSpacedRuns(use.getOwner()->getResult(0))
+            : !isView(use.getOwner()) && !readsSpacedRuns(use))
+      return false;
+  }
+  return true;
+}
+
+// Whether every op that makes or reads values of the buffer can do with spaced runs.
+bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
+  for (Value member : members[buffer]) {
+    Operation *producer = member.getDefiningOp();
+    if (producer && !isView(producer) && !makesSpacedRuns(producer))
+      return false;
+    for (OpOperand &use : member.getUses())
+      if (!isView(use.getOwner()) && !readsSpacedRuns(use))
+        return false;
+  }
+  return true;
+}
+
 bool BufferAssigner::overlaps(Value value, BufferView region, uint64_t bytes) const {
-  BufferView view = result->view(value);
-  int64_t size = int64_t(byteSize(cast<RankedTensorType>(value.getType())));
-  return view.buffer == region.buffer && view.offset < region.offset + int64_t(bytes) &&
-         region.offset < view.offset + size;
+  return regionsOverlap(result->view(value), byteSize(cast<RankedTensorType>(value.getType())),
+                        region, bytes);
 }
 
 int64_t BufferAssigner::lastRead(Value value) const {
@@ -191,14 +306,33 @@ bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
   return false;
 }
 
-// Whether a slice (tensor.extract_slice or insert_slice) of a tensor of type `whole` is
-// a range of its rows, and so contiguous.
-template <typename SliceOp> static bool isRangeOfRows(SliceOp slice, RankedTensorType whole) {
+// Where a slice (tensor.extract_slice or insert_slice) of a tensor of type `whole`, seen
+// through `view`, is: rows of it, or a rectangle of a matrix. None when it is neither.
+template <typename SliceOp>
+static std::optional<BufferView> viewOfSlice(SliceOp slice, RankedTensorType whole,
+                                             BufferView view) {
   auto isOne = [](int64_t stride) { return stride == 1; };
   auto isZero = [](int64_t offset) { return offset == 0; };
-  return llvm::all_of(slice.getStaticStrides(), isOne) &&
-         llvm::all_of(slice.getStaticOffsets().drop_front(), isZero) &&
-         slice.getStaticSizes().drop_front() == whole.getShape().drop_front();
+  ArrayRef<int64_t> offsets = slice.getStaticOffsets(), sizes = slice.getStaticSizes();
+  if (!llvm::all_of(slice.getStaticStrides(), isOne) ||
+      (view.pitch && view.rows != whole.getDimSize(0)))
+    return std::nullopt;
+  int64_t width = whole.getElementTypeBitWidth() / 8;
+  int64_t rowBytes = int64_t(byteSize(whole)) / whole.getDimSize(0);
+  int64_t pitch = view.pitch ? view.pitch : rowBytes;
+  view.offset += offsets[0] * pitch;
+  if (llvm::all_of(offsets.drop_front(), isZero) &&
+      sizes.drop_front() == whole.getShape().drop_front()) {
+    if (view.pitch)
+      view.rows = sizes[0];
+    return view;
+  }
+  if (whole.getRank() != 2)
+    return std::nullopt;
+  view.offset += offsets[1] * width;
+  view.rows = sizes[0];
+  view.pitch = sizes[0] == 1 ? 0 : pitch;
+  return view;
 }
 
 // Values in program order; loads of variables first, so that every reader of a
@@ -231,18 +365,24 @@ LogicalResult BufferAssigner::assignViews() {
       continue;
     if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
       auto type = cast<RankedTensorType>(slice.getSource().getType());
-      if (!isRangeOfRows(slice, type))
-        return slice.emitOpError("is not a range of whole rows");
-      int64_t rowBytes = int64_t(byteSize(type)) / type.getDimSize(0);
-      BufferView view = result->view(slice.getSource());
-      setView(slice.getResult(), {view.buffer, view.offset + slice.getStaticOffset(0) * rowBytes});
+      std::optional<BufferView> view =
+          viewOfSlice(slice, type, result->view(slice.getSource()));
+      if (!view)
+        return slice.emitOpError("is neither a range of rows nor a rectangle of a matrix");
+      if (view->pitch && !readersTakeSpacedRuns(slice.getResult())) {
+        auto part = cast<RankedTensorType>(slice.getType());
+        BufferView dense{newBuffer(part), 0};
+        result->copies[&op].push_back({*view, dense, part});
+        view = dense;
+      }
+      setView(slice.getResult(), *view);
       continue;
     }
     if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
       auto type = cast<RankedTensorType>(insert.getDest().getType());
-      if (!isRangeOfRows(insert, type))
-        return insert.emitOpError("is not a range of whole rows");
       BufferView view = result->view(insert.getDest());
+      if (!viewOfSlice(insert, type, view))
+        return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
       // Somebody still reads the whole as it was: the result is a copy.
       bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
         return positions[user] > positions[&op];
@@ -256,7 +396,14 @@ LogicalResult BufferAssigner::assignViews() {
       continue;
     }
     if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
-      setView(op.getResult(0), result->view(op.getOperand(0)));
+      BufferView view = result->view(op.getOperand(0));
+      auto type = cast<RankedTensorType>(op.getResult(0).getType());
+      if (!runsAreRows(type, view)) {
+        BufferView dense{newBuffer(type), 0};
+        result->copies[&op].push_back({view, dense, type});
+        view = dense;
+      }
+      setView(op.getResult(0), view);
       continue;
     }
     if (Value accumulator = accumulatorOf(&op)) {
@@ -266,7 +413,7 @@ LogicalResult BufferAssigner::assignViews() {
       unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
         return overlaps(operand, view, byteSize(type));
       }));
-      if (readers > 1 || usedAfter(view, byteSize(type), positions[&op], &op) ||
+      if (readers > 1 || view.pitch || usedAfter(view, byteSize(type), positions[&op], &op) ||
           !mayOverwrite(result->buffers[view.buffer].variable, op.getResult(0))) {
         BufferView fresh{newBuffer(type), 0};
         result->copies[&op].push_back({view, fresh, type});
@@ -347,15 +494,13 @@ void BufferAssigner::placeStoresAndParts() {
     Value part = insert.getSource();
     auto wholeType = cast<RankedTensorType>(insert.getDest().getType());
     auto partType = cast<RankedTensorType>(part.getType());
-    BufferView whole = result->view(insert.getResult());
-    BufferView region{whole.buffer, whole.offset + insert.getStaticOffset(0) *
-                                                       int64_t(byteSize(wholeType)) /
-                                                       wholeType.getDimSize(0)};
+    BufferView region = *viewOfSlice(insert, wholeType, result->view(insert.getResult()));
     Operation *producer = part.getDefiningOp();
     // With a copy of the whole first, the part can only follow it.
     bool inPlace = producer && !isView(producer) && isWholeTemporary(part) &&
-                   result->view(part).buffer != whole.buffer &&
-                   result->copiesBefore(&op).empty();
+                   result->view(part).buffer != region.buffer &&
+                   result->copiesBefore(&op).empty() &&
+                   mayMerge(result->view(part).buffer, region);
     // The region must be idle between the making of the part and its insertion.
     if (inPlace) {
       int64_t made = positions.lookup(producer), inserted = positions.lookup(&op);
@@ -379,35 +524,65 @@ void BufferAssigner::placeStoresAndParts() {
   }
 }
 
-// A kernel's result takes over an input of the same size that nobody reads afterwards.
+// Whether `buffer`, which only `op` makes, may become `region` of a buffer that `op` reads:
+// nobody reads what is there later, and every result is written over bytes that the
+// kernel has read by then.
+bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
+  uint64_t bytes = result->buffers[buffer].bytes;
+  if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
+    return false;
+  for (OpResult value : op->getResults()) {
+    if (result->view(value).buffer != buffer)
+      continue;
+    auto type = cast<RankedTensorType>(value.getType());
+    BufferView place = *compose(result->view(value), type, region, bytes);
+    for (OpOperand &operand : op->getOpOperands()) {
+      BufferView read = result->view(operand.get());
+      auto readType = cast<RankedTensorType>(operand.get().getType());
+      if (regionsOverlap(place, byteSize(type), read, byteSize(readType)) &&
+          (place != read || byteSize(type) != byteSize(readType) ||
+           !kernelMayWriteOver(value, operand.getOperandNumber())))
+        return false;
+    }
+  }
+  return true;
+}
+
+// The results of a kernel take over inputs that nobody reads afterwards: an input of the
+// same size, columns of one, or, where several results make one buffer, a buffer that
+// several inputs are parts of.
 void BufferAssigner::shareDyingInputs() {
   for (Operation &op : function.getBody().front()) {
     auto launch = dyn_cast<kern::LaunchOp>(op);
     if (!launch)
       continue;
-    llvm::SmallDenseSet<unsigned> taken;
     for (OpResult value : launch->getResults()) {
-      if (!isWholeTemporary(value) || members[result->view(value).buffer].front() != value)
+      unsigned buffer = result->view(value).buffer;
+      if (!result->buffers[buffer].variable.empty() || members[buffer].empty())
         continue;
-      for (OpOperand &operand : launch->getOpOperands()) {
-        unsigned buffer = result->view(operand.get()).buffer;
-        if (!isWholeTemporary(operand.get()) || taken.contains(buffer) ||
-            result->buffers[buffer].bytes != byteSize(cast<RankedTensorType>(value.getType())))
+      bool madeHere = llvm::all_of(members[buffer], [&](Value member) {
+        Operation *producer = member.getDefiningOp();
+        return producer == &op || (producer && isView(producer));
+      });
+      bool copiedTo = llvm::any_of(result->copies, [&](const auto &entry) {
+        return llvm::any_of(entry.second, [&](const Copy &copy) { return copy.to.buffer == buffer; });
+      });
+      if (!madeHere || copiedTo)
+        continue;
+      uint64_t bytes = result->buffers[buffer].bytes;
+      for (Value operand : launch.getInputs()) {
+        BufferView part = result->view(operand), whole{part.buffer, 0};
+        if (part.buffer == buffer || !result->buffers[part.buffer].variable.empty())
           continue;
-        if (buffer == result->view(value).buffer ||
-            usedAfter({buffer, 0}, result->buffers[buffer].bytes, positions[&op], nullptr) ||
-            !kernelMayWriteOver(value, operand.getOperandNumber()))
-          continue;
-        // The same bytes may come in through several operands: all must allow it.
-        bool allAllow = llvm::all_of(launch->getOpOperands(), [&](OpOperand &other) {
-          return result->view(other.get()).buffer != buffer ||
-                 kernelMayWriteOver(value, other.getOperandNumber());
-        });
-        if (!allAllow)
-          continue;
-        merge(result->view(value).buffer, {buffer, 0});
-        taken.insert(buffer);
-        break;
+        if (byteSize(cast<RankedTensorType>(operand.getType())) == bytes &&
+            mayTakeOver(&op, buffer, part)) {
+          merge(buffer, part);
+          break;
+        }
+        if (result->buffers[part.buffer].bytes == bytes && mayTakeOver(&op, buffer, whole)) {
+          merge(buffer, whole);
+          break;
+        }
       }
     }
   }

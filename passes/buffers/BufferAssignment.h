@@ -1,12 +1,13 @@
 // Which values of a function share bytes, and how long each buffer lives.
 //
-// A value is a view (buffer, byte offset) of a buffer. Values share a buffer when
-//   * one is a row slice or a reshape of the other;
+// A value is a view of a buffer: a run of bytes, or equally spaced runs (columns of a
+// wider tensor). Values share a buffer when
+//   * one is a slice (rows, columns) or a reshape of the other;
 //   * it is inserted into the other (the part is then made in its place);
 //   * an op adds to an accumulator, which its result replaces;
 //   * it is stored to a variable (it is then made in the variable's place);
-//   * a kernel may write it over an input that dies there.
-// Where sharing would let somebody read the wrong bytes, a copy is recorded instead.
+//   * a kernel may write it over inputs that die there.
+// Kernels and attention take spaced runs, libraries do not. Where sharing would let somebody read the wrong bytes, a copy is recorded instead.
 #pragma once
 
 #include "dialects/kern/Kern.h"
@@ -38,6 +39,9 @@ struct Buffer {
 struct BufferView {
   unsigned buffer = 0;
   int64_t offset = 0; // bytes
+  int64_t rows = 1, pitch = 0; // pitch > 0: `rows` runs of bytes, `pitch` bytes apart
+
+  friend bool operator==(const BufferView &, const BufferView &) = default;
 };
 
 class BufferAssignment {

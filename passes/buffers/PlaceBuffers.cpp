@@ -19,6 +19,7 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_PLACEBUFFERSPASS
@@ -44,7 +45,7 @@ namespace {
 // Turns one function's ops into commands on placed buffers.
 class Placer {
 public:
-  Placer(func::FuncOp function, const SymbolTable &symbols)
+  Placer(func::FuncOp function, SymbolTable &symbols)
       : function(function), symbols(symbols), b(function.getContext()) {}
 
   // Appends the plan.function after `function`; returns its peak bytes of workspace, and
@@ -65,15 +66,16 @@ private:
     return op ? nameOf(op->getLoc()) : "";
   }
   LogicalResult emit(Operation *op);
+  kern::KernelOp kernelFor(kern::LaunchOp launch);
 
   func::FuncOp function;
-  const SymbolTable &symbols;
+  SymbolTable &symbols;
   OpBuilder b;
   std::unique_ptr<BufferAssignment> assignment;
   SmallVector<uint64_t> offsets; // of temporaries, by buffer id
 
   // One slice per view; its live range, in commands, is known at the end.
-  llvm::MapVector<std::tuple<unsigned, int64_t, Type>, Value> slices;
+  llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
   SmallVector<int64_t> commandOf; // by position in the function: commands before it
 };
 
@@ -82,15 +84,45 @@ private:
 Value Placer::slice(const BufferView &view, RankedTensorType type, StringRef source) {
   auto sliceType = plan_ir::SliceType::get(b.getContext(), type);
   const Buffer &buffer = assignment->buffer(view.buffer);
-  Value &known = slices[{view.buffer, view.offset, type}];
+  Value &known = slices[{view.buffer, view.offset, view.rows, view.pitch, type}];
   if (known)
     return known;
   if (!buffer.variable.empty())
     return known = plan_ir::VariableRefOp::create(b, function.getLoc(), sliceType,
-                                                  buffer.variable, view.offset);
-  return known = plan_ir::SliceOp::create(b, function.getLoc(), sliceType, "workspace",
-                                          int64_t(offsets[view.buffer] + view.offset),
-                                          stringifyCategory(buffer.category), source, 0, 0);
+                                                  buffer.variable, view.offset, view.rows,
+                                                  view.pitch);
+  return known = plan_ir::SliceOp::create(
+             b, function.getLoc(), sliceType, "workspace",
+             int64_t(offsets[view.buffer]) + view.offset, stringifyCategory(buffer.category),
+             source, 0, 0, view.rows, view.pitch);
+}
+
+// The launch's kernel, in the variant that knows how the launch's arguments lie.
+kern::KernelOp Placer::kernelFor(kern::LaunchOp launch) {
+  auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
+  SmallVector<int64_t> rows, pitches;
+  std::string suffix;
+  for (Value value : llvm::concat<Value>(SmallVector<Value>(launch.getInputs()),
+                                         SmallVector<Value>(launch->getResults()))) {
+    BufferView view = assignment->view(value);
+    auto type = cast<RankedTensorType>(value.getType());
+    rows.push_back(view.rows);
+    pitches.push_back(view.pitch * 8 / int64_t(type.getElementTypeBitWidth()));
+    suffix += "_" + std::to_string(pitches.back());
+  }
+  if (llvm::all_of(pitches, [](int64_t pitch) { return pitch == 0; }))
+    return kernel;
+  std::string name = (kernel.getSymName() + "_pitch" + suffix).str();
+  if (auto known = symbols.lookup<kern::KernelOp>(name))
+    return known;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(kernel);
+  auto variant = cast<kern::KernelOp>(b.clone(*kernel));
+  variant.setSymName(name);
+  variant.setArgRows(rows);
+  variant.setArgPitches(pitches);
+  symbols.insert(variant);
+  return variant;
 }
 
 LogicalResult Placer::emit(Operation *op) {
@@ -103,9 +135,9 @@ LogicalResult Placer::emit(Operation *op) {
     return success(); // views and places: no command but the copies above
 
   if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
-    auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
+    kern::KernelOp kernel = kernelFor(launch);
     std::string reason;
-    FailureOr<KernelShape> shape = analyze(kernel.getHero(), kernel.getBody().front(), &reason);
+    FailureOr<KernelShape> shape = analyze(kernel, &reason);
     if (failed(shape))
       return op->emitOpError("cannot be emitted: ") << reason;
     SmallVector<Value> args;
@@ -113,7 +145,7 @@ LogicalResult Placer::emit(Operation *op) {
       args.push_back(slice(input));
     for (Value result : launch.getResults())
       args.push_back(slice(result));
-    plan_ir::LaunchOp::create(b, loc, launch.getKernel(), args, int64_t(launch.getInputs().size()),
+    plan_ir::LaunchOp::create(b, loc, kernel.getSymName(), args, int64_t(launch.getInputs().size()),
                               shape->items, shape->chunk);
     return success();
   }
@@ -239,6 +271,12 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
       function.erase();
     for (lm::VariableOp variable : variables)
       variable.erase();
+    // Kernels that only ever run in a variant.
+    llvm::StringSet<> launched;
+    module.walk([&](plan_ir::LaunchOp launch) { launched.insert(launch.getKernel()); });
+    for (auto kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>()))
+      if (!launched.contains(kernel.getSymName()))
+        symbols.erase(kernel);
 
     b.setInsertionPointToStart(module.getBody());
     auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {

@@ -75,6 +75,11 @@ public:
 
   FailureOr<RegionInfo> run();
 
+  void setLayout(ArrayRef<int64_t> rows, ArrayRef<int64_t> pitches) {
+    info.argRows.assign(rows.begin(), rows.end());
+    info.argPitches.assign(pitches.begin(), pitches.end());
+  }
+
 private:
   LogicalResult fail(const Twine &why) {
     if (reason && reason->empty())
@@ -403,7 +408,8 @@ void Analyzer::cost() {
     shape.items = shape.domain[1];
     shape.inner = shape.domain[0];
   } else if (!isRow()) {
-    shape.flat = n <= 1 || (!usesIndex && llvm::all_of(info.accesses, [&](const Access &a) {
+    bool dense = llvm::all_of(info.argPitches, [](int64_t pitch) { return pitch == 0; });
+    shape.flat = n <= 1 || (dense && !usesIndex && llvm::all_of(info.accesses, [&](const Access &a) {
                    return a.point == info.identity || a.point.getNumResults() == 0;
                  }));
     shape.items = shape.flat ? points : points / shape.inner;
@@ -501,6 +507,31 @@ AffineExpr staticIndex(tensor::ExtractOp extract, unsigned dim, AffineMap point,
 
 FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, Block &body, std::string *reason) {
   return Analyzer(hero, body, reason).run();
+}
+
+FailureOr<RegionInfo> analyzeKernel(kern::KernelOp kernel, std::string *reason) {
+  Analyzer analyzer(kernel.getHero(), kernel.getBody().front(), reason);
+  if (kernel.getArgPitches() && kernel.getArgRows())
+    analyzer.setLayout(*kernel.getArgRows(), *kernel.getArgPitches());
+  return analyzer.run();
+}
+
+FailureOr<KernelShape> analyze(kern::KernelOp kernel, std::string *reason) {
+  FailureOr<RegionInfo> info = analyzeKernel(kernel, reason);
+  if (failed(info))
+    return failure();
+  return info->shape;
+}
+
+// Dimensions within a row are dense; those that count rows step by the pitch.
+int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
+  int64_t stride = 1;
+  for (int64_t extent : type.getShape().drop_front(dim + 1))
+    stride *= extent;
+  if (argument >= argPitches.size() || argPitches[argument] == 0)
+    return stride;
+  int64_t run = type.getNumElements() / argRows[argument];
+  return stride < run ? stride : stride / run * argPitches[argument];
 }
 
 FailureOr<KernelShape> analyze(kern::Hero hero, Block &body, std::string *reason) {

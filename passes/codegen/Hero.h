@@ -48,6 +48,9 @@ struct KernelShape {
 // The shape of `body` under `hero`, or failure with why that hero cannot emit it.
 mlir::FailureOr<KernelShape> analyze(kern::Hero hero, mlir::Block &body, std::string *reason);
 
+// The same of a kernel, whose arguments may lie in spaced runs.
+mlir::FailureOr<KernelShape> analyze(kern::KernelOp kernel, std::string *reason);
+
 bool canEmit(kern::Hero hero, mlir::Block &body, std::string *reason);
 
 // Whether result number `result` may be written over input number `input`: they
@@ -92,6 +95,12 @@ struct RegionInfo {
   llvm::SmallVector<Computed> outerValues;
   llvm::SmallVector<Computed> outputs; // in the order of kern.yield
   llvm::SmallVector<Access> accesses;
+  // Per input and result: elements from one row to the next and how many rows there are;
+  // pitch 0: dense.
+  llvm::SmallVector<int64_t> argRows, argPitches;
+
+  // Elements from index i of dimension `dim` of an argument to index i + 1.
+  int64_t strideOf(unsigned argument, mlir::RankedTensorType type, unsigned dim) const;
 
   // Results that cover the domain are written in pass `level`, others after it.
   bool coversDomain(const Computed &output) const { return output.point == identity; }
@@ -104,5 +113,6 @@ mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir
                              llvm::ArrayRef<int64_t> domain);
 
 mlir::FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body, std::string *reason);
+mlir::FailureOr<RegionInfo> analyzeKernel(kern::KernelOp kernel, std::string *reason);
 
 } // namespace lmc::codegen

@@ -99,8 +99,8 @@ private:
   Val remember(Value value, AffineMap point, Val result);
 
   // Memory.
-  Value address(Value base, RankedTensorType type, AffineMap point, ArrayRef<Value> dynamic,
-                bool &outer);
+  Value address(unsigned argument, Value base, RankedTensorType type, AffineMap point,
+                ArrayRef<Value> dynamic, bool &outer);
   Value element(Value pointer, Type element, Value index);
   void store(unsigned output, AffineMap point, Val value);
 
@@ -449,8 +449,8 @@ Value KernelEmitter::element(Value pointer, Type element, Value at) {
 
 // The address of `point` (of the first lane), with the part that does not vary
 // along the lane computed in its own scope.
-Value KernelEmitter::address(Value base, RankedTensorType type, AffineMap point,
-                             ArrayRef<Value> dynamic, bool &outer) {
+Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType type,
+                             AffineMap point, ArrayRef<Value> dynamic, bool &outer) {
   unsigned n = rank(), dims = point.getNumResults();
   if (info.shape.flat && n > 0 && point == info.identity)
     return element(base, type.getElementType(), laneBase[copy]);
@@ -459,10 +459,10 @@ Value KernelEmitter::address(Value base, RankedTensorType type, AffineMap point,
     OpBuilder::InsertionGuard guard(b);
     enter(scopeOf(false, outer));
     Value offset;
-    int64_t stride = 1;
-    for (unsigned i = dims; i-- > 0; stride *= type.getDimSize(i)) {
+    for (unsigned i = dims; i-- > 0;) {
       if (lane && i + 1 == dims)
         continue;
+      int64_t stride = info.strideOf(argument, type, i);
       Value at = dynamic.empty() || !dynamic[i] ? indexAt(point.getResult(i)).value : dynamic[i];
       if (stride != 1)
         at = arith::MulIOp::create(b, loc, at, index(stride));
@@ -487,7 +487,7 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
     result.outer = false;
   OpBuilder::InsertionGuard guard(b);
   enter(scopeOf(result.lane, result.outer));
-  Value pointer = address(inputs[input.getArgNumber()], type, point, dynamic, result.outer);
+  Value pointer = address(input.getArgNumber(), inputs[input.getArgNumber()], type, point, dynamic, result.outer);
   Type element = type.getElementType();
   result.value = LLVM::LoadOp::create(b, loc, typeOf(element, result.lane), pointer,
                                       element.getIntOrFloatBitWidth() / 8);
@@ -520,7 +520,7 @@ void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
   auto type = cast<RankedTensorType>(info.outputs[output].value.getType());
   Type element = type.getElementType();
   bool outer = !info.shape.flat;
-  Value pointer = address(results[output], type, point, {}, outer);
+  Value pointer = address(unsigned(inputs.size()) + output, results[output], type, point, {}, outer);
   bool lane = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
   LLVM::StoreOp::create(b, loc, lane ? spread(value) : value.value, pointer,
                         element.getIntOrFloatBitWidth() / 8);
@@ -899,8 +899,7 @@ struct LowerKernels : impl::LowerKernelsPassBase<LowerKernels> {
     SymbolTable symbols(module);
     for (kern::KernelOp kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>())) {
       std::string reason;
-      FailureOr<RegionInfo> info =
-          analyzeRegion(kernel.getHero(), kernel.getBody().front(), &reason);
+      FailureOr<RegionInfo> info = analyzeKernel(kernel, &reason);
       if (failed(info)) {
         kernel.emitOpError("cannot be emitted: ") << reason;
         return signalPassFailure();

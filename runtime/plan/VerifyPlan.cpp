@@ -117,7 +117,13 @@ private:
       if (elements >= kLimit || slice.bytes() != elements * width)
         return fail("slice {} has {} bytes, which do not match its shape", i, slice.bytes());
       const uint64_t room = plan.arenas()->Get(slice.arena())->bytes();
-      if (slice.offset() > room || slice.bytes() > room - slice.offset())
+      if (slice.pitch() != 0 &&
+          (slice.rows() == 0 || slice.bytes() % slice.rows() != 0 ||
+           slice.pitch() < slice.bytes() / slice.rows() || slice.pitch() % width != 0 ||
+           !leadingProduct(slice) || product({slice.rows(), slice.pitch()}) >= kLimit))
+        return fail("slice {} has {} rows {} bytes apart, which do not match its shape", i,
+                    slice.rows(), slice.pitch());
+      if (slice.offset() > room || extent(slice) > room - slice.offset())
         return fail("slice {} reaches beyond the end of its arena", i);
       if (slice.offset() % width != 0)
         return fail("slice {} is not aligned to its elements", i);
@@ -133,6 +139,25 @@ private:
                     slice.last_command(), commands);
     }
     return {};
+  }
+
+  // From the first byte of a slice to behind its last.
+  static uint64_t extent(const plan::Slice &slice) {
+    if (slice.pitch() == 0)
+      return slice.bytes();
+    return (slice.rows() - 1) * slice.pitch() + slice.bytes() / slice.rows();
+  }
+
+  // Whether the rows of a strided slice are a product of its leading dimensions.
+  static bool leadingProduct(const plan::Slice &slice) {
+    uint64_t rows = 1;
+    if (slice.shape())
+      for (uint64_t extent : *slice.shape()) {
+        if (rows == slice.rows())
+          return true;
+        rows = product({rows, extent});
+      }
+    return rows == slice.rows();
   }
 
   uint64_t elements(const plan::Slice &slice) const {
@@ -154,6 +179,8 @@ private:
       const plan::Slice &slice = *plan.slices()->Get(variable->slice());
       if (slice.arena() != 0)
         return fail("variable '{}' is not in the arena of the state", name);
+      if (slice.pitch() != 0)
+        return fail("variable '{}' is not dense", name);
       if (variable->kind() == plan::VariableKind::Scalar && elements(slice) != 1)
         return fail("scalar '{}' has {} elements", name, elements(slice));
     }
@@ -287,8 +314,25 @@ private:
     }
   }
 
-  // Operand `name` is a slice of `dtype` with at least `needed` elements.
+  // Operand `name` is a slice of `dtype` with at least `needed` elements, and dense.
   Result<void> operand(std::string_view name, int64_t index, DType dtype, uint64_t needed) {
+    LMC_TRY(anyOperand(name, index, dtype, needed));
+    if (plan.slices()->Get(uint32_t(index))->pitch() != 0)
+      return fail("operand {} is not dense", name);
+    return {};
+  }
+
+  // The same, whose `rows` rows may lie apart.
+  Result<void> matrix(std::string_view name, int64_t index, DType dtype, uint64_t rows,
+                      uint64_t columns) {
+    LMC_TRY(anyOperand(name, index, dtype, product({rows, columns})));
+    const plan::Slice &slice = *plan.slices()->Get(uint32_t(index));
+    if (slice.pitch() != 0 && (slice.rows() != rows || elements(slice) != rows * columns))
+      return fail("operand {} does not have {} rows of {}", name, rows, columns);
+    return {};
+  }
+
+  Result<void> anyOperand(std::string_view name, int64_t index, DType dtype, uint64_t needed) {
     if (index < 0 || uint64_t(index) >= plan.slices()->size())
       return fail("operand {} does not exist", name);
     const plan::Slice &slice = *plan.slices()->Get(uint32_t(index));
@@ -309,8 +353,16 @@ private:
 
   bool overlap(uint32_t x, uint32_t y) const {
     const plan::Slice &a = *plan.slices()->Get(x), &b = *plan.slices()->Get(y);
-    return a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() &&
-           b.offset() < a.offset() + a.bytes();
+    if (a.arena() != b.arena() || a.offset() >= b.offset() + extent(b) ||
+        b.offset() >= a.offset() + extent(a))
+      return false;
+    // Columns of one matrix lie between each other without touching.
+    if (a.pitch() == 0 || a.pitch() != b.pitch())
+      return true;
+    const plan::Slice &low = a.offset() <= b.offset() ? a : b, &high = &low == &a ? b : a;
+    const uint64_t column = (high.offset() - low.offset()) % a.pitch();
+    return column < low.bytes() / low.rows() ||
+           column + high.bytes() / high.rows() > a.pitch();
   }
 
   // No result may share memory with an operand that the command still reads.
@@ -381,10 +433,10 @@ private:
     if (!std::isfinite(op.scale()))
       return fail("its scale is not finite");
     const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
-    const uint64_t keys = product({op.batch(), op.seq(), op.kv_heads(), op.head_dim()});
-    LMC_TRY(operand("q", op.q(), type, queries));
-    LMC_TRY(operand("k", op.k(), type, keys));
-    LMC_TRY(operand("v", op.v(), type, keys));
+    const uint64_t tokens = product({op.batch(), op.seq()});
+    LMC_TRY(matrix("q", op.q(), type, tokens, product({op.heads(), op.head_dim()})));
+    LMC_TRY(matrix("k", op.k(), type, tokens, product({op.kv_heads(), op.head_dim()})));
+    LMC_TRY(matrix("v", op.v(), type, tokens, product({op.kv_heads(), op.head_dim()})));
     LMC_TRY(operand("out", op.out(), type, queries));
     return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
   }
@@ -403,11 +455,11 @@ private:
     const DType type = dtypeOf(op.q());
     LMC_TRY(attentionShape(op, type));
     const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
-    const uint64_t keys = product({op.batch(), op.seq(), op.kv_heads(), op.head_dim()});
+    const uint64_t tokens = product({op.batch(), op.seq()});
     LMC_TRY(operand("dout", op.dout(), type, queries));
-    LMC_TRY(operand("dq", op.dq(), type, queries));
-    LMC_TRY(operand("dk", op.dk(), type, keys));
-    LMC_TRY(operand("dv", op.dv(), type, keys));
+    LMC_TRY(matrix("dq", op.dq(), type, tokens, product({op.heads(), op.head_dim()})));
+    LMC_TRY(matrix("dk", op.dk(), type, tokens, product({op.kv_heads(), op.head_dim()})));
+    LMC_TRY(matrix("dv", op.dv(), type, tokens, product({op.kv_heads(), op.head_dim()})));
     for (uint32_t result : {op.dq(), op.dk(), op.dv()})
       LMC_TRY(
           apart("dq, dk or dv", result, {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
@@ -455,11 +507,14 @@ private:
   }
 
   Result<void> copy(const plan::Copy &op) {
-    LMC_TRY(operand("x", op.x(), dtypeOf(op.x()), 0));
+    LMC_TRY(anyOperand("x", op.x(), dtypeOf(op.x()), 0));
     const plan::Slice &from = *plan.slices()->Get(op.x());
-    LMC_TRY(operand("d", op.d(), from.dtype(), elements(from)));
-    if (plan.slices()->Get(op.d())->bytes() != from.bytes())
-      return fail("it copies {} bytes to {}", from.bytes(), plan.slices()->Get(op.d())->bytes());
+    LMC_TRY(anyOperand("d", op.d(), from.dtype(), elements(from)));
+    const plan::Slice &to = *plan.slices()->Get(op.d());
+    if (to.bytes() != from.bytes())
+      return fail("it copies {} bytes to {}", from.bytes(), to.bytes());
+    if (to.pitch() && from.pitch() && to.rows() != from.rows())
+      return fail("it copies {} rows to {}", from.rows(), to.rows());
     return apart("d", op.d(), {op.x()});
   }
 

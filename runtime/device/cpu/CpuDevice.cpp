@@ -52,10 +52,11 @@ struct FillCommand {
   uint64_t element;
   int64_t width, count;
 };
+// `rows` runs of `bytes` each; dense on both sides: one run.
 struct CopyCommand {
-  void *d;
-  const void *x;
-  int64_t bytes;
+  char *d;
+  const char *x;
+  int64_t bytes, rows, dPitch, xPitch;
 };
 using Command = std::variant<LaunchCommand, GemmCommand, AttentionCommand, AttentionGradCommand,
                              ScatterAddArgs, FillCommand, CopyCommand>;
@@ -104,6 +105,11 @@ private:
     const plan::Slice &at = *plan->slices()->Get(slice);
     return arenas[at.arena()].data() + at.offset();
   }
+  // Elements from one row of a matrix to the next; `columns` when they touch.
+  int64_t pitch(uint32_t slice, int64_t columns) const {
+    const plan::Slice &at = *plan->slices()->Get(slice);
+    return at.pitch() ? int64_t(at.pitch() / byteWidth(at.dtype())) : columns;
+  }
   Storage storage(uint32_t slice) const { return storageOf(plan->slices()->Get(slice)->dtype()); }
   Result<void> checkCopy(int slice, uint64_t bytes, uint64_t offset) const;
   Result<Command> resolve(const plan::Command &command);
@@ -137,7 +143,14 @@ private:
   void execute(const FillCommand &command) {
     fill(command.d, &command.element, command.width, command.count, threads);
   }
-  void execute(const CopyCommand &command) { copy(command.d, command.x, command.bytes, threads); }
+  void execute(const CopyCommand &command) {
+    if (command.rows == 1)
+      return copy(command.d, command.x, command.bytes, threads);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < command.rows; ++row)
+      std::memcpy(command.d + row * command.dPitch, command.x + row * command.xPitch,
+                  size_t(command.bytes));
+  }
 
   int threads;
   GemmCache gemms;
@@ -262,20 +275,26 @@ Result<Command> CpuDevice::resolve(const plan::Command &command) {
     return resolveGemm(*command.body_as_Gemm());
   case plan::CommandBody::Attention: {
     const plan::Attention &op = *command.body_as_Attention();
+    const int64_t queries = int64_t(op.heads()) * op.head_dim(),
+                  keys = int64_t(op.kv_heads()) * op.head_dim();
     AttentionCommand resolved{{address(op.q()), address(op.k()), address(op.v()), address(op.out()),
                                address(op.lse()), op.batch(), op.seq(), op.heads(), op.kv_heads(),
-                               op.head_dim(), op.window(), op.scale()},
+                               op.head_dim(), op.window(), op.scale(), pitch(op.q(), queries), pitch(op.k(), keys),
+                               pitch(op.v(), keys)},
                               storage(op.q())};
     needScratch(kernelSet().attention[int(resolved.storage)].scratchBytes(resolved.args));
     return Command(resolved);
   }
   case plan::CommandBody::AttentionGrad: {
     const plan::AttentionGrad &op = *command.body_as_AttentionGrad();
+    const int64_t queries = int64_t(op.heads()) * op.head_dim(),
+                  keys = int64_t(op.kv_heads()) * op.head_dim();
     AttentionGradCommand resolved{
         {address(op.q()), address(op.k()), address(op.v()), address(op.out()), address(op.lse()),
          address(op.dout()), address(op.dq()), address(op.dk()), address(op.dv()),
          op.workspace() >= 0 ? address(uint32_t(op.workspace())) : nullptr, op.batch(), op.seq(),
-         op.heads(), op.kv_heads(), op.head_dim(), op.window(), op.scale()},
+         op.heads(), op.kv_heads(), op.head_dim(), op.window(), op.scale(), pitch(op.q(), queries),
+         pitch(op.k(), keys), pitch(op.v(), keys), pitch(op.dq(), queries), pitch(op.dk(), keys), pitch(op.dv(), keys)},
         storage(op.q())};
     needScratch(kernelSet().attention[int(resolved.storage)].gradScratchBytes(resolved.args));
     return Command(resolved);
@@ -319,8 +338,15 @@ Result<Command> CpuDevice::resolve(const plan::Command &command) {
   }
   case plan::CommandBody::Copy: {
     const plan::Copy &op = *command.body_as_Copy();
-    return Command(CopyCommand{address(op.d()), address(op.x()),
-                               int64_t(plan->slices()->Get(op.d())->bytes())});
+    const plan::Slice &to = *plan->slices()->Get(op.d()), &from = *plan->slices()->Get(op.x());
+    const int64_t bytes = int64_t(to.bytes());
+    if (!to.pitch() && !from.pitch())
+      return Command(CopyCommand{address(op.d()), address(op.x()), bytes, 1, 0, 0});
+    // The verifier made sure that two strided sides have as many rows.
+    const int64_t rows = int64_t(to.pitch() ? to.rows() : from.rows()), run = bytes / rows;
+    return Command(CopyCommand{address(op.d()), address(op.x()), run, rows,
+                               to.pitch() ? int64_t(to.pitch()) : run,
+                               from.pitch() ? int64_t(from.pitch()) : run});
   }
   case plan::CommandBody::NONE:
     break;

@@ -72,11 +72,11 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
   const int64_t block = (seq + kQueries - 1) / kQueries - 1 - task / pairs;
   const int64_t batch = task % pairs / args.heads, head = task % pairs % args.heads;
   const int64_t kvHead = head / (args.heads / args.kvHeads);
-  const int64_t queryLeading = args.heads * headDim, keyLeading = args.kvHeads * headDim;
-  const T *q = static_cast<const T *>(args.q) + batch * seq * queryLeading + head * headDim;
-  const T *k = static_cast<const T *>(args.k) + batch * seq * keyLeading + kvHead * headDim;
-  const T *v = static_cast<const T *>(args.v) + batch * seq * keyLeading + kvHead * headDim;
-  T *out = static_cast<T *>(args.out) + batch * seq * queryLeading + head * headDim;
+  const int64_t outLeading = args.heads * headDim;
+  const T *q = static_cast<const T *>(args.q) + batch * seq * args.qPitch + head * headDim;
+  const T *k = static_cast<const T *>(args.k) + batch * seq * args.kPitch + kvHead * headDim;
+  const T *v = static_cast<const T *>(args.v) + batch * seq * args.vPitch + kvHead * headDim;
+  T *out = static_cast<T *>(args.out) + batch * seq * outLeading + head * headDim;
   R *lse = static_cast<R *>(args.lse) + batch * seq * args.heads + head;
 
   ForwardScratch<R> scratch(memory, headDim);
@@ -85,7 +85,7 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
   const int64_t panels = (count + kLanes - 1) / kLanes;
   for (int64_t panel = 0; panel < panels; ++panel) {
     int64_t at = first + panel * kLanes;
-    transposeBlock(q + at * queryLeading, queryLeading, lesser(kLanes, seq - at), headDim, kLanes,
+    transposeBlock(q + at * args.qPitch, args.qPitch, lesser(kLanes, seq - at), headDim, kLanes,
                    R(args.scale * kLog2E), scratch.queries + panel * headDim * kLanes, kLanes);
     R *output = scratch.output + panel * headDim * kLanes;
     for (int64_t i = 0; i < headDim * kLanes; i += kWidth<R>)
@@ -99,9 +99,9 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
   const int64_t firstKey = window ? greater(0, first - window + 1) / kKeys * kKeys : 0;
   for (int64_t key = firstKey; key < first + count; key += kKeys) {
     const int64_t keys = lesser(kKeys, seq - key);
-    copyBlock(k + key * keyLeading, keyLeading, keys, headDim, headDim, scratch.keys,
+    copyBlock(k + key * args.kPitch, args.kPitch, keys, headDim, headDim, scratch.keys,
               scratch.leading);
-    copyBlock(v + key * keyLeading, keyLeading, keys, headDim, headDim, scratch.values,
+    copyBlock(v + key * args.vPitch, args.vPitch, keys, headDim, headDim, scratch.values,
               scratch.leading);
     for (int64_t panel = 0; panel < panels; ++panel) {
       // This panel's queries [low, high], and the keys [from, to) of the block
@@ -183,8 +183,8 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
       }
     transposeBlock(output, kLanes, headDim, kLanes, headDim, R(1), scratch.finished,
                    scratch.leading);
-    storeBlock(scratch.finished, scratch.leading, lanes, headDim, R(1), out + low * queryLeading,
-               queryLeading);
+    storeBlock(scratch.finished, scratch.leading, lanes, headDim, R(1), out + low * outLeading,
+               outLeading);
     for (int64_t lane = 0; lane < lanes; ++lane) {
       int64_t i = panel * kLanes + lane;
       lse[(low + lane) * args.heads] =

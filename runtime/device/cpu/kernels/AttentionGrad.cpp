@@ -91,19 +91,23 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
   const int64_t seq = args.seq, headDim = args.headDim, window = args.window;
   const int64_t group = args.heads / args.kvHeads;
   const int64_t batch = task / args.kvHeads, kvHead = task % args.kvHeads;
-  const int64_t queryLeading = args.heads * headDim, keyLeading = args.kvHeads * headDim;
-  const int64_t queryStart = batch * seq * queryLeading + kvHead * group * headDim;
-  const int64_t keyStart = batch * seq * keyLeading + kvHead * headDim;
-  const T *q = static_cast<const T *>(args.q) + queryStart;
-  const T *k = static_cast<const T *>(args.k) + keyStart;
-  const T *v = static_cast<const T *>(args.v) + keyStart;
-  const T *out = static_cast<const T *>(args.out) + queryStart;
-  const T *dout = static_cast<const T *>(args.dout) + queryStart;
+  const int64_t outLeading = args.heads * headDim;
+  const int64_t sumLeading = kSeparateSum ? outLeading : args.dqPitch;
+  // Where this head's columns begin, with rows `pitch` apart.
+  auto queryStart = [&](int64_t pitch) {
+    return batch * seq * pitch + kvHead * group * headDim;
+  };
+  auto keyStart = [&](int64_t pitch) { return batch * seq * pitch + kvHead * headDim; };
+  const T *q = static_cast<const T *>(args.q) + queryStart(args.qPitch);
+  const T *k = static_cast<const T *>(args.k) + keyStart(args.kPitch);
+  const T *v = static_cast<const T *>(args.v) + keyStart(args.vPitch);
+  const T *out = static_cast<const T *>(args.out) + queryStart(outLeading);
+  const T *dout = static_cast<const T *>(args.dout) + queryStart(outLeading);
   const R *lse = static_cast<const R *>(args.lse) + batch * seq * args.heads + kvHead * group;
-  T *dq = static_cast<T *>(args.dq) + queryStart;
-  T *dk = static_cast<T *>(args.dk) + keyStart;
-  T *dv = static_cast<T *>(args.dv) + keyStart;
-  R *dqSum = static_cast<R *>(kSeparateSum ? args.workspace : args.dq) + queryStart;
+  T *dq = static_cast<T *>(args.dq) + queryStart(args.dqPitch);
+  T *dk = static_cast<T *>(args.dk) + keyStart(args.dkPitch);
+  T *dv = static_cast<T *>(args.dv) + keyStart(args.dvPitch);
+  R *dqSum = static_cast<R *>(kSeparateSum ? args.workspace : args.dq) + queryStart(sumLeading);
   const R scale = R(args.scale);
 
   BackwardScratch<R> scratch(memory, args);
@@ -115,15 +119,15 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
     prepareRows<T, R>(args, out + member * headDim, dout + member * headDim, lse + member,
                       scratch.lse + member * seq, scratch.correction + member * seq);
   for (int64_t i = 0; i < seq; ++i)
-    memset(static_cast<void *>(dqSum + i * queryLeading), 0, size_t(group * headDim) * sizeof(R));
+    memset(static_cast<void *>(dqSum + i * sumLeading), 0, size_t(group * headDim) * sizeof(R));
 
   for (int64_t key = 0; key < seq; key += kKeys) {
     const int64_t keys = lesser(kKeys, seq - key);
     const int64_t paddedKeys = roundUp(keys, kWidth<R>);
-    copyBlock(k + key * keyLeading, keyLeading, keys, headDim, padded, scratch.keys, leading);
-    transposeBlock(k + key * keyLeading, keyLeading, keys, headDim, paddedKeys,
+    copyBlock(k + key * args.kPitch, args.kPitch, keys, headDim, padded, scratch.keys, leading);
+    transposeBlock(k + key * args.kPitch, args.kPitch, keys, headDim, paddedKeys,
                    R(args.scale * kLog2E), scratch.keysAcross, kKeyLeading);
-    transposeBlock(v + key * keyLeading, keyLeading, keys, headDim, paddedKeys, R(1),
+    transposeBlock(v + key * args.vPitch, args.vPitch, keys, headDim, paddedKeys, R(1),
                    scratch.valuesAcross, kKeyLeading);
     memset(static_cast<void *>(scratch.keyGrad), 0, size_t(keys * leading) * sizeof(R));
     memset(static_cast<void *>(scratch.valueGrad), 0, size_t(keys * leading) * sizeof(R));
@@ -133,10 +137,10 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
     for (int64_t member = 0; member < group; ++member)
       for (int64_t query = key; query < lastQuery; query += kQueries) {
         const int64_t queries = lesser(kQueries, lastQuery - query);
-        const int64_t offset = query * queryLeading + member * headDim;
-        copyBlock(q + offset, queryLeading, queries, headDim, padded, scratch.queries, leading);
-        copyBlock(dout + offset, queryLeading, queries, headDim, padded, scratch.outputGrad,
-                  leading);
+        copyBlock(q + query * args.qPitch + member * headDim, args.qPitch, queries, headDim, padded,
+                  scratch.queries, leading);
+        copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
+                  padded, scratch.outputGrad, leading);
         // Row r sees key column c when 0 <= r - c + ahead (< window).
         const int64_t ahead = query - key;
         const bool masked =
@@ -206,7 +210,7 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
                                         keysOf);
         for (int64_t row = 0; row < queries; ++row) {
           const R *part = scratch.queryGrad + row * leading;
-          R *sum = dqSum + offset + row * queryLeading;
+          R *sum = dqSum + (query + row) * sumLeading + member * headDim;
           int64_t d = 0;
           for (; d + kWidth<R> <= headDim; d += kWidth<R>)
             store(sum + d, load(sum + d) + load(part + d) * scale);
@@ -214,11 +218,13 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
             sum[d] += part[d] * scale;
         }
       }
-    storeBlock(scratch.keyGrad, leading, keys, headDim, scale, dk + key * keyLeading, keyLeading);
-    storeBlock(scratch.valueGrad, leading, keys, headDim, R(1), dv + key * keyLeading, keyLeading);
+    storeBlock(scratch.keyGrad, leading, keys, headDim, scale, dk + key * args.dkPitch,
+               args.dkPitch);
+    storeBlock(scratch.valueGrad, leading, keys, headDim, R(1), dv + key * args.dvPitch,
+               args.dvPitch);
   }
   if constexpr (kSeparateSum)
-    storeBlock(dqSum, queryLeading, seq, group * headDim, R(1), dq, queryLeading);
+    storeBlock(dqSum, sumLeading, seq, group * headDim, R(1), dq, args.dqPitch);
 }
 
 #define LMC_INSTANTIATE(T)                                                                         \

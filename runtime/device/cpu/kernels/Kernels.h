@@ -19,7 +19,8 @@ namespace lmc::cpu {
 // How elements lie in memory. Arithmetic is f32, and f64 for F64.
 enum class Storage : uint8_t { F32, BF16, F64 };
 
-// The operands of plan::Attention, resolved. Rows are tokens, batch-major.
+// The operands of plan::Attention, resolved. Rows are tokens, batch-major; a pitch is
+// the number of elements from one row to the next, where rows need not touch.
 struct AttentionArgs {
   const void *q, *k, *v;
   void *out;
@@ -27,15 +28,17 @@ struct AttentionArgs {
   int64_t batch, seq, heads, kvHeads, headDim;
   int64_t window; // 0: causal only
   double scale;
+  int64_t qPitch, kPitch, vPitch;
 };
 
 struct AttentionGradArgs {
   const void *q, *k, *v, *out, *lse, *dout;
   void *dq, *dk, *dv;
-  void *workspace; // BF16 only: f32, shaped as dq
+  void *workspace; // BF16 only: f32, shaped as dq, dense
   int64_t batch, seq, heads, kvHeads, headDim;
   int64_t window;
   double scale;
+  int64_t qPitch, kPitch, vPitch, dqPitch, dkPitch, dvPitch;
 };
 
 // A block of a matrix to be packed: element (row, column) is at
