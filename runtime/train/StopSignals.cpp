@@ -1,13 +1,18 @@
 #include "runtime/train/StopSignals.h"
 
+#include <atomic>
+
 namespace lmc {
 
-static volatile std::sig_atomic_t stopFlag = 0;
+// The handler runs on whichever thread the system picks, a kernel's or a loader's too:
+// a sig_atomic_t is only for the thread that was interrupted.
+static std::atomic<bool> stopFlag = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not lock");
 
-static void onSignal(int) { stopFlag = 1; }
+static void onSignal(int) { stopFlag = true; }
 
 StopSignals::StopSignals() {
-  stopFlag = 0;
+  stopFlag = false;
   struct sigaction action {};
   action.sa_handler = onSignal;
   sigemptyset(&action.sa_mask);
@@ -22,6 +27,6 @@ StopSignals::~StopSignals() {
   sigaction(SIGINT, &interrupt, nullptr);
 }
 
-bool StopSignals::requested() const { return stopFlag != 0; }
+bool StopSignals::requested() const { return stopFlag; }
 
 } // namespace lmc
