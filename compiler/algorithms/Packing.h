@@ -46,8 +46,9 @@ struct PackingSolution {
   std::string verify(const PackingProblem &problem) const;
 };
 
-// What the search may spend by default; a second or so at 2000 buffers. Counted, not
-// timed, so that a problem has the same solution on every machine.
+// What the search may spend by default; about a second at 2000 buffers and three at 5000
+// (a 2020s server core). Counted, not timed, so that a problem has the same solution on every
+// machine.
 constexpr uint64_t kPackingSearchNodes = 100'000;
 
 // The search runs when the greedy orders stay more than 2% above the lower bound, and

@@ -285,12 +285,15 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   Search search(problem);
   int64_t unit = int64_t(problem.alignment);
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
-  int64_t best = int64_t(solution.bytes) / unit, goal = std::max(bound, int64_t(enough) / unit);
+  int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
+  int64_t goal = std::max(bound, int64_t(enough) / unit); // lower is not asked for
   // The bound first, as it is often reached; then half of what is open, and where nodes
   // do not suffice for either answer, half of what is above. What fails altogether is
   // tried again with more nodes.
   int64_t given = goal - 1; // up to here there is none, or it is given up for now
-  uint64_t slice = 4 * problem.buffers.size() + 1000;
+  // Enough to place every buffer once, and half of them again: long searches hardly ever
+  // mend what their first placements spoiled.
+  uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;
     for (size_t order = 0; order < Search::kOrders && outcome == Outcome::Stopped; ++order) {
