@@ -11,6 +11,7 @@
 // pays for v's bytes and u -> sink for u's seconds. All prices together give the
 // lower convex hull of (kept bytes, seconds), which is found by asking for the
 // price at which two known neighbours break even until nothing new appears.
+// Seconds count in whole femtoseconds (Femtoseconds.h), so ties are exact.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ struct BlockRecomputeProblem {
   std::vector<Value> values;
   std::vector<int> needed; // values that the backward pass reads, without duplicates
 
-  // Empty when the problem is well formed, else what is wrong with it.
+  // Empty when the problem is well formed, else what is wrong with it. All values
+  // together have less than 2^56 bytes, all ops take an hour at most.
   std::string check() const;
 };
 
@@ -44,13 +46,16 @@ struct BlockRecomputeOption {
   double seconds = 0;
 
   // Empty when every needed value is kept, recomputed or an input, every recomputed op has
-  // all it reads, nothing is kept that nobody reads, and the sums are right; else the fault.
+  // all it reads, nothing is kept or run again that nobody reads, nothing is both, and the
+  // sums are right; else the fault.
   std::string verify(const BlockRecomputeProblem &problem) const;
 };
 
-// The options on the lower convex hull, most bytes (fewest seconds) first. The first
-// recomputes only what costs nothing and is the smallest of these; the last keeps the
-// fewest bytes that are possible, in the least time for them.
+// The options at the corners of the lower convex hull, most bytes (fewest seconds) first;
+// bytes fall and seconds rise strictly. The first recomputes only what costs nothing and is
+// the smallest of these; the last keeps the fewest bytes that are possible, in the least
+// time for them. Of options of equal bytes and seconds it is one that recomputes no op in
+// vain; each option recomputes all that the one before it does.
 std::vector<BlockRecomputeOption> blockRecomputeOptions(const BlockRecomputeProblem &problem);
 
 } // namespace lmc

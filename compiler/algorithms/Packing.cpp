@@ -1,5 +1,7 @@
 #include "compiler/algorithms/Packing.h"
 
+#include "compiler/algorithms/PackingSearch.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -52,9 +54,8 @@ std::string PackingSolution::verify(const PackingProblem &problem) const {
   // Sweep in order of offset: only byte-neighbours need comparing.
   std::vector<size_t> order(offsets.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return offsets[a] < offsets[b];
-  });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
   for (size_t i = 0; i < order.size(); ++i) {
     uint64_t end = offsets[order[i]] + problem.buffers[order[i]].bytes;
     for (size_t j = i + 1; j < order.size() && offsets[order[j]] < end; ++j)
@@ -75,15 +76,16 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
   solution.offsets.assign(problem.buffers.size(), 0);
   struct Placed {
     uint64_t offset, end;
-    size_t buffer;
+    int64_t first, last;
   };
   std::vector<Placed> placed; // by offset
+  placed.reserve(order.size());
   for (size_t buffer : order) {
     const PackingBuffer &current = problem.buffers[buffer];
     uint64_t bytes = roundUp(current.bytes, problem.alignment);
     uint64_t cursor = 0, best = UINT64_MAX, bestHole = UINT64_MAX;
     for (const Placed &other : placed) {
-      if (!overlapInTime(problem.buffers[other.buffer], current))
+      if (other.first > current.last || current.first > other.last)
         continue;
       if (other.offset > cursor && other.offset - cursor >= bytes) {
         uint64_t hole = other.offset - cursor;
@@ -99,41 +101,38 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
     if (best == UINT64_MAX)
       best = cursor;
     solution.offsets[buffer] = best;
-    Placed entry{best, best + bytes, buffer};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                   [](const Placed &a, const Placed &b) {
-                                     return a.offset < b.offset;
-                                   }),
-                  entry);
+    Placed entry{best, best + bytes, current.first, current.last};
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), entry,
+                         [](const Placed &a, const Placed &b) { return a.offset < b.offset; }),
+        entry);
     solution.bytes = std::max(solution.bytes, best + bytes);
   }
   return solution;
 }
 
-} // namespace
-
-PackingSolution lmc::pack(const PackingProblem &problem) {
+// The best of the greedy orders, or the first within `enough` bytes.
+PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   const auto &buffers = problem.buffers;
-  std::vector<size_t> bySize(buffers.size());
-  std::iota(bySize.begin(), bySize.end(), size_t(0));
-  auto duration = [&](size_t i) { return buffers[i].last - buffers[i].first + 1; };
   auto sorted = [&](auto key) {
-    std::vector<size_t> order = bySize;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) > key(b); });
+    std::vector<size_t> order(buffers.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return key(buffers[a]) > key(buffers[b]); });
     return order;
   };
+  auto bytes = [](const PackingBuffer &b) { return double(b.bytes); };
+  auto duration = [](const PackingBuffer &b) { return double(b.last - b.first + 1); };
   struct Order {
     const char *name;
     std::vector<size_t> order;
   };
   Order orders[] = {
-      {"size", sorted([&](size_t i) { return double(buffers[i].bytes); })},
-      {"duration", sorted([&](size_t i) { return double(duration(i)); })},
-      {"size x duration",
-       sorted([&](size_t i) { return double(buffers[i].bytes) * double(duration(i)); })},
-      {"start", sorted([&](size_t i) { return -double(buffers[i].first); })},
+      {"size", sorted(bytes)},
+      {"duration", sorted(duration)},
+      {"size x duration", sorted([&](const PackingBuffer &b) { return bytes(b) * duration(b); })},
+      {"start", sorted([](const PackingBuffer &b) { return -double(b.first); })},
   };
-  uint64_t bound = problem.lowerBound();
   PackingSolution best;
   best.bytes = UINT64_MAX;
   for (const Order &order : orders)
@@ -143,8 +142,80 @@ PackingSolution lmc::pack(const PackingProblem &problem) {
         best = std::move(candidate);
         best.heuristic = std::string(order.name) + (tightest ? ", tightest hole" : ", lowest hole");
       }
-      if (best.bytes <= bound)
+      if (best.bytes <= enough)
         return best;
     }
   return best;
+}
+
+// Buffers that chains of overlaps in time join.
+struct Component {
+  std::vector<size_t> members;
+  PackingProblem problem;
+  PackingSolution solution;
+};
+
+std::vector<Component> componentsOf(const PackingProblem &problem) {
+  std::vector<size_t> order(problem.buffers.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return problem.buffers[a].first < problem.buffers[b].first;
+  });
+  std::vector<Component> components;
+  int64_t last = 0;
+  for (size_t i : order) {
+    const PackingBuffer &buffer = problem.buffers[i];
+    if (components.empty() || buffer.first > last) {
+      components.emplace_back().problem.alignment = problem.alignment;
+      last = buffer.last;
+    }
+    last = std::max(last, buffer.last);
+    components.back().members.push_back(i);
+  }
+  // The order of the problem decides between equal buffers, not that of time.
+  for (Component &component : components) {
+    std::sort(component.members.begin(), component.members.end());
+    for (size_t i : component.members)
+      component.problem.buffers.push_back(problem.buffers[i]);
+  }
+  return components;
+}
+
+} // namespace
+
+PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
+  // The arena is as large as the largest component's: below the bound of all together, or
+  // below what another component takes, there is nothing to gain.
+  uint64_t bound = problem.lowerBound();
+  PackingSolution solution;
+  solution.isOptimal = true;
+  solution.offsets.resize(problem.buffers.size());
+  std::vector<Component> components = componentsOf(problem);
+  for (Component &component : components)
+    component.solution = packGreedily(component.problem, bound);
+  auto largest = [&] {
+    return std::max_element(
+        components.begin(), components.end(),
+        [](const Component &a, const Component &b) { return a.solution.bytes < b.solution.bytes; });
+  };
+  constexpr double kNearEnough = 1.02;
+  while (!components.empty()) {
+    Component &fullest = *largest();
+    uint64_t before = fullest.solution.bytes;
+    if (double(before) <= kNearEnough * double(bound) || fullest.solution.isOptimal)
+      break;
+    searchPacking(fullest.problem, bound, fullest.solution, searchNodes);
+    if (fullest.solution.bytes == before)
+      break;
+  }
+  for (const Component &component : components)
+    for (size_t i = 0; i < component.members.size(); ++i)
+      solution.offsets[component.members[i]] = component.solution.offsets[i];
+  if (!components.empty()) {
+    const PackingSolution &fullest = largest()->solution;
+    solution.bytes = fullest.bytes;
+    solution.heuristic = fullest.heuristic;
+    solution.isOptimal = fullest.isOptimal || fullest.bytes <= bound;
+  }
+  return solution;
 }

@@ -1,0 +1,210 @@
+#include "compiler/algorithms/BlockRecompute.h"
+
+#include "compiler/algorithms/Femtoseconds.h"
+#include "compiler/algorithms/MinCut.h"
+
+#include <algorithm>
+
+using namespace lmc;
+
+// With this limit and kMostPlannedSeconds, bytes times femtoseconds sum to less than 2^119.
+static constexpr uint64_t kMostBytes = uint64_t(1) << 56;
+
+std::string BlockRecomputeProblem::check() const {
+  auto isValue = [&](int value) { return value >= 0 && size_t(value) < values.size(); };
+  uint64_t bytes = 0;
+  for (size_t v = 0; v < values.size(); ++v) {
+    if (values[v].op < -1 || values[v].op >= int(ops.size()))
+      return "value " + std::to_string(v) + " is made by an op that does not exist";
+    if (values[v].bytes >= kMostBytes || (bytes += values[v].bytes) >= kMostBytes)
+      return "the values have 2^56 bytes or more";
+  }
+  double seconds = 0;
+  for (size_t op = 0; op < ops.size(); ++op) {
+    if (!(ops[op].seconds >= 0))
+      return "op " + std::to_string(op) + " takes no time that could be measured";
+    if ((seconds += ops[op].seconds) > kMostPlannedSeconds)
+      return "the ops take more than an hour";
+    for (int value : ops[op].reads) {
+      if (!isValue(value))
+        return "op " + std::to_string(op) + " reads a value that does not exist";
+      if (values[size_t(value)].op >= int(op))
+        return "op " + std::to_string(op) + " reads a value made by no op before it";
+    }
+  }
+  std::vector<bool> seen(values.size());
+  for (int value : needed) {
+    if (!isValue(value))
+      return "a value is needed that does not exist";
+    if (seen[size_t(value)])
+      return "value " + std::to_string(value) + " is needed twice";
+    seen[size_t(value)] = true;
+  }
+  return "";
+}
+
+static int64_t femtosecondsOf(const BlockRecomputeProblem &problem, const std::vector<int> &ops) {
+  int64_t sum = 0;
+  for (int op : ops)
+    sum += toFemtoseconds(problem.ops[size_t(op)].seconds);
+  return sum;
+}
+
+std::string BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) const {
+  // Marks what an ascending list names; false when it is no such list.
+  auto mark = [](const std::vector<int> &list, std::vector<bool> &marks) {
+    int last = -1;
+    for (int entry : list) {
+      if (entry <= last || size_t(entry) >= marks.size())
+        return false;
+      marks[size_t(last = entry)] = true;
+    }
+    return true;
+  };
+  std::vector<bool> isKept(problem.values.size()), runsAgain(problem.ops.size());
+  if (!mark(kept, isKept))
+    return "the kept values are not in ascending order";
+  if (!mark(recomputed, runsAgain))
+    return "the recomputed ops are not in ascending order";
+
+  std::vector<bool> read(problem.values.size()), useful(problem.ops.size());
+  for (int value : problem.needed)
+    read[size_t(value)] = true;
+  for (int op : recomputed) {
+    if (!problem.ops[size_t(op)].allowed)
+      return "op " + std::to_string(op) + " may not be run again";
+    for (int value : problem.ops[size_t(op)].reads)
+      read[size_t(value)] = true;
+  }
+  uint64_t bytes = 0;
+  for (size_t v = 0; v < problem.values.size(); ++v) {
+    int op = problem.values[v].op;
+    bool made = op >= 0 && runsAgain[size_t(op)];
+    if (read[v] && op >= 0 && !isKept[v] && !made)
+      return "value " + std::to_string(v) + " is neither kept nor made again";
+    if (isKept[v] && op < 0)
+      return "value " + std::to_string(v) + " is kept though it is an input";
+    if (isKept[v] && !read[v])
+      return "value " + std::to_string(v) + " is kept though nobody reads it";
+    if (isKept[v] && made)
+      return "value " + std::to_string(v) + " is kept though it is made again";
+    if (isKept[v])
+      bytes += problem.values[v].bytes;
+    if (read[v] && made)
+      useful[size_t(op)] = true;
+  }
+  for (int op : recomputed)
+    if (!useful[size_t(op)])
+      return "op " + std::to_string(op) + " is run again though nobody reads its results";
+  if (bytes != keptBytes)
+    return "the kept values have " + std::to_string(bytes) + " bytes, not " +
+           std::to_string(keptBytes);
+  if (toSeconds(femtosecondsOf(problem, recomputed)) != seconds)
+    return "the recomputed ops do not take the seconds stated";
+  return "";
+}
+
+namespace {
+
+class Hull {
+public:
+  struct Point {
+    BlockRecomputeOption option;
+    CutCapacity bytes, time; // of the option; time in femtoseconds
+  };
+
+  explicit Hull(const BlockRecomputeProblem &problem) : problem(problem) {
+    for (const BlockRecomputeProblem::Value &value : problem.values)
+      allBytes += value.bytes;
+  }
+
+  // Cheapest by time, then bytes: a femtosecond costs more than all bytes together.
+  Point fastest() const { return cheapest(1, allBytes + 1); }
+  // Cheapest by bytes, and by time among these: seconds are free, but cheapest() runs
+  // nothing again that saves no bytes.
+  Point smallest() const { return cheapest(1, 0); }
+
+  // Appends the points between two neighbours known so far, both excluded: where both
+  // cost the same, anything cheaper is on the hull, and if nothing is, they are
+  // neighbours indeed. The depth is at most the number of points, see cheapest().
+  void between(const Point &left, const Point &right, std::vector<Point> &points) const {
+    CutCapacity perByte = right.time - left.time, perTime = left.bytes - right.bytes;
+    Point middle = cheapest(perByte, perTime);
+    if (perByte * middle.bytes + perTime * middle.time >=
+        perByte * left.bytes + perTime * left.time)
+      return;
+    between(left, middle, points);
+    points.push_back(middle);
+    between(middle, right, points);
+  }
+
+private:
+  // The option of least perByte * bytes + perTime * time, as a minimum cut: what is
+  // wanted or run again is on the source's side. That side is the smallest of all cheapest
+  // cuts, hence
+  // - it holds nothing that nobody reads;
+  // - of all cheapest options it has the least time: where an edge of the hull is equally
+  //   cheap, it is the edge's corner;
+  // - sides for different prices are nested, as the price of time weighs only arcs into
+  //   the sink (Gallo, Grigoriadis and Tarjan 1989), so that the hull has no more corners
+  //   than there are ops, plus one.
+  Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
+    constexpr int kSource = 0, kSink = 1, kFirst = 2;
+    auto ofOp = [&](int op) { return kFirst + op; };
+    auto ofValue = [&](int value) { return kFirst + int(problem.ops.size()) + value; };
+    MinCutProblem cut;
+    cut.source = kSource;
+    cut.sink = kSink;
+    cut.nodes = ofValue(int(problem.values.size()));
+    for (int value : problem.needed)
+      cut.arcs.push_back({kSource, ofValue(value), kUncuttable});
+    for (int v = 0; v < int(problem.values.size()); ++v)
+      if (int op = problem.values[size_t(v)].op; op >= 0)
+        cut.arcs.push_back(
+            {ofValue(v), ofOp(op), perByte * CutCapacity(problem.values[size_t(v)].bytes)});
+    for (int u = 0; u < int(problem.ops.size()); ++u) {
+      const BlockRecomputeProblem::Op &op = problem.ops[size_t(u)];
+      for (int value : op.reads)
+        cut.arcs.push_back({ofOp(u), ofValue(value), kUncuttable});
+      cut.arcs.push_back(
+          {ofOp(u), kSink,
+           op.allowed ? perTime * CutCapacity(toFemtoseconds(op.seconds)) : kUncuttable});
+    }
+
+    // Keeping all that is needed is always a cut: there is one.
+    std::vector<bool> sourceSide = minCut(cut)->sourceSide;
+    Point point;
+    for (int u = 0; u < int(problem.ops.size()); ++u)
+      if (sourceSide[size_t(ofOp(u))])
+        point.option.recomputed.push_back(u);
+    for (int v = 0; v < int(problem.values.size()); ++v)
+      if (int op = problem.values[size_t(v)].op;
+          op >= 0 && sourceSide[size_t(ofValue(v))] && !sourceSide[size_t(ofOp(op))]) {
+        point.option.kept.push_back(v);
+        point.option.keptBytes += problem.values[size_t(v)].bytes;
+      }
+    point.bytes = point.option.keptBytes;
+    point.time = femtosecondsOf(problem, point.option.recomputed);
+    point.option.seconds = toSeconds(int64_t(point.time));
+    return point;
+  }
+
+  const BlockRecomputeProblem &problem;
+  CutCapacity allBytes = 0;
+};
+
+} // namespace
+
+std::vector<BlockRecomputeOption> lmc::blockRecomputeOptions(const BlockRecomputeProblem &problem) {
+  Hull hull(problem);
+  Hull::Point first = hull.fastest(), last = hull.smallest();
+  std::vector<Hull::Point> points = {first};
+  if (last.bytes < first.bytes) {
+    hull.between(first, last, points);
+    points.push_back(last);
+  }
+  std::vector<BlockRecomputeOption> options;
+  for (Hull::Point &point : points)
+    options.push_back(std::move(point.option));
+  return options;
+}

@@ -1,0 +1,180 @@
+#include "compiler/algorithms/MinCut.h"
+
+#include <algorithm>
+
+using namespace lmc;
+
+std::string MinCutProblem::check() const {
+  auto isNode = [&](int node) { return node >= 0 && node < nodes; };
+  if (!isNode(source) || !isNode(sink) || source == sink)
+    return "source and sink are not two nodes";
+  CutCapacity sum = 0;
+  for (size_t i = 0; i < arcs.size(); ++i) {
+    if (!isNode(arcs[i].from) || !isNode(arcs[i].to))
+      return "arc " + std::to_string(i) + " joins nodes that do not exist";
+    if (arcs[i].capacity == kUncuttable)
+      continue;
+    if (arcs[i].capacity < 0)
+      return "arc " + std::to_string(i) + " has a negative capacity";
+    constexpr CutCapacity kMost = CutCapacity(1) << 124;
+    if (arcs[i].capacity >= kMost || (sum += arcs[i].capacity) >= kMost)
+      return "the capacities sum to 2^124 or more";
+  }
+  return "";
+}
+
+std::string MinCut::verify(const MinCutProblem &problem) const {
+  if (sourceSide.size() != size_t(problem.nodes) || flow.size() != problem.arcs.size())
+    return "does not speak of every node and arc";
+  if (!sourceSide[size_t(problem.source)] || sourceSide[size_t(problem.sink)])
+    return "does not part source and sink";
+  // Flow in less flow out, modulo 2^128: a wrong flow may be too large to sum.
+  using Excess = unsigned __int128;
+  std::vector<Excess> excess(sourceSide.size());
+  CutCapacity cut = 0;
+  for (size_t i = 0; i < flow.size(); ++i) {
+    const MinCutProblem::Arc &arc = problem.arcs[i];
+    if (flow[i] < 0 || flow[i] > arc.capacity)
+      return "the flow of arc " + std::to_string(i) + " is outside its capacity";
+    excess[size_t(arc.from)] -= Excess(flow[i]);
+    excess[size_t(arc.to)] += Excess(flow[i]);
+    if (!sourceSide[size_t(arc.from)] || sourceSide[size_t(arc.to)])
+      continue;
+    if (arc.capacity == kUncuttable)
+      return "cuts arc " + std::to_string(i) + ", which may not be cut";
+    cut += arc.capacity;
+  }
+  for (int node = 0; node < problem.nodes; ++node)
+    if (node != problem.source && node != problem.sink && excess[size_t(node)] != 0)
+      return "flow is lost or made at node " + std::to_string(node);
+  if (cut != capacity)
+    return "the arcs cut do not have the capacity stated";
+  if (excess[size_t(problem.sink)] != Excess(capacity))
+    return "the flow does not prove the cut to be minimal";
+  return "";
+}
+
+namespace {
+
+// The residual network in flat arrays: arc i of the problem is edge 2i, its reverse 2i + 1.
+class Residual {
+public:
+  Residual(const MinCutProblem &problem, CutCapacity uncuttable) : problem(problem) {
+    head.resize(problem.arcs.size() * 2);
+    left.resize(head.size());
+    begin.assign(size_t(problem.nodes) + 1, 0);
+    edges.resize(head.size());
+    level.resize(size_t(problem.nodes));
+    for (size_t i = 0; i < problem.arcs.size(); ++i) {
+      const MinCutProblem::Arc &arc = problem.arcs[i];
+      head[2 * i] = arc.to;
+      head[2 * i + 1] = arc.from;
+      left[2 * i] = arc.capacity == kUncuttable ? uncuttable : arc.capacity;
+      ++begin[size_t(arc.from) + 1];
+      ++begin[size_t(arc.to) + 1];
+    }
+    for (size_t node = 0; node < size_t(problem.nodes); ++node)
+      begin[node + 1] += begin[node];
+    next = begin;
+    for (size_t edge = 0; edge < head.size(); ++edge)
+      edges[next[size_t(head[edge ^ 1])]++] = edge;
+  }
+
+  // Distances from the source along edges that have capacity left; -1: out of reach.
+  void findLevels() {
+    std::fill(level.begin(), level.end(), -1);
+    queue.assign(1, problem.source);
+    level[size_t(problem.source)] = 0;
+    for (size_t i = 0; i < queue.size(); ++i) {
+      size_t node = size_t(queue[i]);
+      for (size_t e = begin[node]; e < begin[node + 1]; ++e) {
+        int to = head[edges[e]];
+        if (left[edges[e]] > 0 && level[size_t(to)] < 0) {
+          level[size_t(to)] = level[node] + 1;
+          queue.push_back(to);
+        }
+      }
+    }
+  }
+
+  bool reaches(int node) const { return level[size_t(node)] >= 0; }
+
+  // Saturates every shortest path to the sink, by a walk that keeps its path instead of
+  // recursing: paths may be as long as there are nodes.
+  CutCapacity augment() {
+    CutCapacity total = 0;
+    next = begin;
+    std::vector<size_t> path;
+    int at = problem.source;
+    while (true) {
+      if (at == problem.sink) {
+        size_t tightest = 0;
+        for (size_t i = 1; i < path.size(); ++i)
+          if (left[path[i]] < left[path[tightest]])
+            tightest = i;
+        CutCapacity amount = left[path[tightest]];
+        for (size_t edge : path) {
+          left[edge] -= amount;
+          left[edge ^ 1] += amount;
+        }
+        total += amount;
+        at = head[path[tightest] ^ 1]; // the edge is full: go on from its tail
+        path.resize(tightest);
+        continue;
+      }
+      size_t node = size_t(at);
+      while (next[node] < begin[node + 1] &&
+             (left[edges[next[node]]] == 0 ||
+              level[size_t(head[edges[next[node]]])] != level[node] + 1))
+        ++next[node];
+      if (next[node] < begin[node + 1]) {
+        path.push_back(edges[next[node]]);
+        at = head[path.back()];
+      } else if (path.empty()) {
+        return total;
+      } else {
+        at = head[path.back() ^ 1];
+        path.pop_back();
+        ++next[size_t(at)];
+      }
+    }
+  }
+
+  CutCapacity flow(size_t arc) const { return left[2 * arc + 1]; }
+
+private:
+  const MinCutProblem &problem;
+  std::vector<int> head;           // of an edge; its tail is the head of its reverse
+  std::vector<CutCapacity> left;   // of an edge's capacity
+  std::vector<size_t> begin, next; // per node, into `edges`: the first, the one to try
+  std::vector<size_t> edges;       // grouped by tail
+  std::vector<int> level, queue;
+};
+
+} // namespace
+
+std::optional<MinCut> lmc::minCut(const MinCutProblem &problem) {
+  // One more than all others together is as good as no limit: no minimum cut crosses
+  // such an arc as long as there is a cut without one.
+  CutCapacity finite = 0;
+  for (const MinCutProblem::Arc &arc : problem.arcs)
+    if (arc.capacity != kUncuttable)
+      finite += arc.capacity;
+  MinCutProblem uncuttable = problem;
+  std::erase_if(uncuttable.arcs,
+                [](const MinCutProblem::Arc &arc) { return arc.capacity != kUncuttable; });
+  Residual joined(uncuttable, 1);
+  joined.findLevels();
+  if (joined.reaches(problem.sink))
+    return std::nullopt;
+
+  MinCut cut;
+  Residual residual(problem, finite + 1);
+  while (residual.findLevels(), residual.reaches(problem.sink))
+    cut.capacity += residual.augment();
+  for (int node = 0; node < problem.nodes; ++node)
+    cut.sourceSide.push_back(residual.reaches(node));
+  for (size_t arc = 0; arc < problem.arcs.size(); ++arc)
+    cut.flow.push_back(residual.flow(arc));
+  return cut;
+}

@@ -1,0 +1,321 @@
+#include "compiler/algorithms/PackingSearch.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+using namespace lmc;
+
+namespace {
+
+enum class Outcome { Found, Impossible, Stopped };
+
+// In units of the alignment. Buffers are numbered in the order in which they begin.
+class Search {
+public:
+  explicit Search(const PackingProblem &problem);
+
+  // Looks for a packing within `capacity`, trying buffers of one offset by `order`.
+  Outcome run(int64_t capacity, size_t order, uint64_t nodes);
+  static constexpr size_t kOrders = 3;
+
+  uint64_t nodesLeft() const { return nodes; }
+  // After run() has found a packing: how high it is, and the buffers' offsets in bytes.
+  int64_t height() const;
+  std::vector<uint64_t> offsets() const;
+
+private:
+  Outcome solve(int head, int tail, int64_t from, int fromRank);
+  Outcome solveGroups(int head, int tail, int64_t from, int fromRank);
+  bool fits(int head, int tail, int64_t from);
+  void put(int buffer, int head, int tail);
+  void undo(size_t mark);
+  void set(int64_t &place, int64_t value) {
+    trail.push_back({&place, place});
+    place = value;
+  }
+
+  uint64_t alignment;
+  std::vector<size_t> original; // the buffer's number in the problem
+  std::vector<int64_t> size;
+  // A section is a set of buffers alive at one moment that is in no larger one. A buffer is
+  // in those from firstSection to lastSection; buffers meet if they share one.
+  std::vector<int> firstSection, lastSection;
+  std::vector<int> twin;               // the equal buffer before, or -1
+  std::vector<std::vector<int>> ranks; // per order, of each buffer
+
+  int64_t capacity = 0;
+  uint64_t nodes = 0;
+  const int *rank = nullptr;
+  std::vector<int64_t> offset; // the lowest that what is placed admits; final once placed
+  std::vector<char> isPlaced;
+  std::vector<int> next, previous;     // unplaced buffers
+  std::vector<int64_t> top, remaining; // per section: of what is placed, sum of the rest
+  std::vector<int64_t> lowest;         // per section, scratch of fits()
+  std::vector<std::pair<int64_t *, int64_t>> trail; // what to put back, last first
+  std::vector<int> placements;                      // in order
+};
+
+Search::Search(const PackingProblem &problem) : alignment(problem.alignment) {
+  const std::vector<PackingBuffer> &buffers = problem.buffers;
+  size_t count = buffers.size();
+  original.resize(count);
+  std::iota(original.begin(), original.end(), size_t(0));
+  std::sort(original.begin(), original.end(), [&](size_t a, size_t b) {
+    auto key = [&](size_t i) {
+      return std::tuple(buffers[i].first, buffers[i].last, buffers[i].bytes, i);
+    };
+    return key(a) < key(b);
+  });
+  std::vector<std::tuple<int64_t, bool, int>> events; // moment, whether it ends, buffer
+  for (size_t i = 0; i < count; ++i) {
+    const PackingBuffer &buffer = buffers[original[i]];
+    size.push_back(int64_t((buffer.bytes + alignment - 1) / alignment));
+    events.push_back({buffer.first, false, int(i)});
+    events.push_back({buffer.last, true, int(i)});
+    bool same = i > 0 && buffers[original[i - 1]].first == buffer.first &&
+                buffers[original[i - 1]].last == buffer.last && size[i - 1] == size[i];
+    twin.push_back(same ? int(i) - 1 : -1);
+  }
+  std::sort(events.begin(), events.end());
+  firstSection.resize(count);
+  lastSection.resize(count);
+  int sections = 0;
+  bool grown = false; // since the last section
+  for (auto [moment, ends, buffer] : events) {
+    if (ends && grown)
+      ++sections;
+    grown = !ends;
+    (ends ? lastSection : firstSection)[size_t(buffer)] = ends ? sections - 1 : sections;
+  }
+  top.resize(size_t(sections));
+  remaining.resize(size_t(sections));
+  lowest.resize(size_t(sections));
+
+  auto ranked = [&](auto key) {
+    std::vector<int> order(count), rankOf(count);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
+    for (size_t i = 0; i < count; ++i)
+      rankOf[size_t(order[i])] = int(i);
+    ranks.push_back(rankOf);
+  };
+  auto length = [&](int i) { return double(lastSection[size_t(i)] - firstSection[size_t(i)] + 1); };
+  ranked([&](int i) { return length(i) * double(size[size_t(i)]); });
+  ranked([&](int i) { return std::pair(length(i), size[size_t(i)]); });
+  ranked([&](int i) { return std::pair(double(size[size_t(i)]), length(i)); });
+}
+
+Outcome Search::run(int64_t arena, size_t order, uint64_t mostNodes) {
+  int count = int(size.size());
+  capacity = arena;
+  nodes = mostNodes;
+  rank = ranks[order].data();
+  offset.assign(size_t(count), 0);
+  isPlaced.assign(size_t(count), 0);
+  next.resize(size_t(count));
+  previous.resize(size_t(count));
+  std::fill(top.begin(), top.end(), 0);
+  std::fill(remaining.begin(), remaining.end(), 0);
+  trail.clear();
+  placements.clear();
+  for (int i = 0; i < count; ++i) {
+    next[size_t(i)] = i + 1;
+    previous[size_t(i)] = i - 1;
+    for (int s = firstSection[size_t(i)]; s <= lastSection[size_t(i)]; ++s)
+      remaining[size_t(s)] += size[size_t(i)];
+  }
+  return solveGroups(0, count - 1, 0, -1);
+}
+
+int64_t Search::height() const {
+  int64_t most = 0;
+  for (size_t i = 0; i < size.size(); ++i)
+    most = std::max(most, offset[i] + size[i]);
+  return most;
+}
+
+std::vector<uint64_t> Search::offsets() const {
+  std::vector<uint64_t> bytes(size.size());
+  for (size_t i = 0; i < size.size(); ++i)
+    bytes[original[i]] = uint64_t(offset[i]) * alignment;
+  return bytes;
+}
+
+// Whether the unplaced buffers from head to tail may still fit, all at `from` or higher.
+bool Search::fits(int head, int tail, int64_t from) {
+  int begin = firstSection[size_t(head)], end = begin;
+  int64_t visits = 0;
+  for (int i = head;; i = next[size_t(i)]) {
+    if (std::max(offset[size_t(i)], from) + size[size_t(i)] > capacity)
+      return false;
+    end = std::max(end, lastSection[size_t(i)] + 1);
+    visits += lastSection[size_t(i)] - firstSection[size_t(i)] + 1;
+    if (i == tail)
+      break;
+  }
+  for (int s = begin; s < end; ++s)
+    if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
+      return false;
+  // A section's rest lies above the lowest place of any of it, which may be higher than
+  // what is placed there. Costs more than linear time, so only in small groups.
+  constexpr int64_t kMostVisits = 4096;
+  if (visits > kMostVisits)
+    return true;
+  std::fill(lowest.begin() + begin, lowest.begin() + end, capacity);
+  for (int i = head;; i = next[size_t(i)]) {
+    int64_t at = std::max(offset[size_t(i)], from);
+    for (int s = firstSection[size_t(i)]; s <= lastSection[size_t(i)]; ++s)
+      lowest[size_t(s)] = std::min(lowest[size_t(s)], at);
+    if (i == tail)
+      break;
+  }
+  for (int s = begin; s < end; ++s)
+    if (lowest[size_t(s)] + remaining[size_t(s)] > capacity)
+      return false;
+  return true;
+}
+
+// Places a buffer of the list from head to tail at its lowest offset.
+void Search::put(int buffer, int head, int tail) {
+  size_t b = size_t(buffer);
+  int64_t end = offset[b] + size[b];
+  for (int i = head;; i = next[size_t(i)]) {
+    if (i != buffer && firstSection[size_t(i)] <= lastSection[b] &&
+        firstSection[b] <= lastSection[size_t(i)] && offset[size_t(i)] < end)
+      set(offset[size_t(i)], end);
+    if (i == tail)
+      break;
+  }
+  for (int s = firstSection[b]; s <= lastSection[b]; ++s) {
+    set(top[size_t(s)], end);
+    remaining[size_t(s)] -= size[b];
+  }
+  isPlaced[b] = 1;
+  if (previous[b] >= 0)
+    next[size_t(previous[b])] = next[b];
+  if (next[b] < int(size.size()))
+    previous[size_t(next[b])] = previous[b];
+  placements.push_back(buffer);
+}
+
+// Takes back all placements from the mark'th on.
+void Search::undo(size_t mark) {
+  while (placements.size() > mark) {
+    size_t b = size_t(placements.back());
+    placements.pop_back();
+    if (previous[b] >= 0)
+      next[size_t(previous[b])] = int(b);
+    if (next[b] < int(size.size()))
+      previous[size_t(next[b])] = int(b);
+    isPlaced[b] = 0;
+    for (int s = firstSection[b]; s <= lastSection[b]; ++s)
+      remaining[size_t(s)] += size[b];
+  }
+}
+
+// Packs buffers that meet no others one group after the other.
+Outcome Search::solveGroups(int head, int tail, int64_t from, int fromRank) {
+  for (int i = head; i <= tail;) {
+    int begin = i, end = i, last = lastSection[size_t(i)];
+    for (i = next[size_t(i)]; i <= tail && firstSection[size_t(i)] <= last; i = next[size_t(i)]) {
+      last = std::max(last, lastSection[size_t(i)]);
+      end = i;
+    }
+    // `i` stays in the list: it belongs to the next group.
+    if (Outcome outcome = solve(begin, end, from, fromRank); outcome != Outcome::Found)
+      return outcome;
+  }
+  return Outcome::Found;
+}
+
+// Packs the unplaced buffers from head to tail, which are one group, so that all come after
+// (from, fromRank) in order of offset and rank.
+Outcome Search::solve(int head, int tail, int64_t from, int fromRank) {
+  if (!fits(head, tail, from))
+    return Outcome::Impossible;
+  // Above this offset a buffer would leave a hole for another one.
+  int64_t limit = std::numeric_limits<int64_t>::max();
+  for (int i = head;; i = next[size_t(i)]) {
+    limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
+    if (i == tail)
+      break;
+  }
+  auto placeOf = [&](int i) { return std::pair(offset[size_t(i)], rank[i]); };
+  std::vector<int> candidates;
+  for (int i = head;; i = next[size_t(i)]) {
+    if (offset[size_t(i)] < limit && placeOf(i) > std::pair(from, fromRank) &&
+        (twin[size_t(i)] < 0 || isPlaced[size_t(twin[size_t(i)])]))
+      candidates.push_back(i);
+    if (i == tail)
+      break;
+  }
+  std::sort(candidates.begin(), candidates.end(),
+            [&](int a, int b) { return placeOf(a) < placeOf(b); });
+  for (int buffer : candidates) {
+    if (nodes == 0)
+      return Outcome::Stopped;
+    --nodes;
+    size_t mark = trail.size(), placed = placements.size();
+    put(buffer, head, tail);
+    int restHead = buffer == head ? next[size_t(buffer)] : head;
+    int restTail = buffer == tail ? previous[size_t(buffer)] : tail;
+    Outcome outcome = Outcome::Found;
+    if (head != tail)
+      outcome = solveGroups(restHead, restTail, offset[size_t(buffer)], rank[buffer]);
+    if (outcome != Outcome::Impossible)
+      return outcome;
+    undo(placed);
+    for (; trail.size() > mark; trail.pop_back())
+      *trail.back().first = trail.back().second;
+  }
+  return Outcome::Impossible;
+}
+
+} // namespace
+
+void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
+                        uint64_t &nodes) {
+  // The search goes as deep as there are buffers and remembers at each depth what it has
+  // changed and may try: the stack grows with them and the heap, at worst, with their square.
+  constexpr size_t kMostBuffers = 8192;
+  if (problem.buffers.size() > kMostBuffers)
+    return;
+  Search search(problem);
+  int64_t unit = int64_t(problem.alignment);
+  int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
+  int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
+  int64_t goal = std::max(bound, int64_t(enough) / unit); // lower is not asked for
+  // The bound first, as it is often reached; then half of what is open, and where nodes
+  // do not suffice for either answer, half of what is above. What fails altogether is
+  // tried again with more nodes.
+  int64_t given = goal - 1; // up to here there is none, or it is given up for now
+  // Enough to place every buffer once, and half of them again: long searches hardly ever
+  // mend what their first placements spoiled.
+  uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
+  for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
+    Outcome outcome = Outcome::Stopped;
+    for (size_t order = 0; order < Search::kOrders && outcome == Outcome::Stopped; ++order) {
+      uint64_t granted = std::min(slice, nodes);
+      outcome = search.run(target, order, granted);
+      nodes -= granted - search.nodesLeft();
+    }
+    if (outcome == Outcome::Found) {
+      best = search.height();
+      solution.offsets = search.offsets();
+      solution.bytes = uint64_t(best * unit);
+      solution.heuristic = "search";
+    } else {
+      given = target;
+      if (outcome == Outcome::Impossible)
+        bound = target + 1;
+      goal = std::max(goal, bound);
+    }
+    if (given + 1 >= best) {
+      given = goal - 1;
+      slice *= 4;
+    }
+  }
+  solution.isOptimal = best == bound;
+}

@@ -1,0 +1,415 @@
+#include "compiler/algorithms/RecomputeChoice.h"
+
+#include "compiler/algorithms/Femtoseconds.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace lmc;
+
+// Sums of bytes stay below this, and this below kNever.
+static constexpr uint64_t kMostBytes = uint64_t(1) << 61;
+
+std::string RecomputeChoiceProblem::check() const {
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (kinds[kind].empty())
+      return "kind " + std::to_string(kind) + " has no options";
+    for (const LayerOption &option : kinds[kind])
+      if (!(option.seconds >= 0))
+        return "an option of kind " + std::to_string(kind) +
+               " takes no time that could be measured";
+  }
+  uint64_t bytes = 0;
+  auto add = [&](uint64_t more) { return more < kMostBytes && (bytes += more) < kMostBytes; };
+  if (!add(fixedBytes) || !add(turnBytes))
+    return "2^61 bytes or more";
+  double seconds = 0;
+  for (size_t l = 0; l < layers.size(); ++l) {
+    if (layers[l] < 0 || size_t(layers[l]) >= kinds.size())
+      return "layer " + std::to_string(l) + " is of no kind that exists";
+    uint64_t kept = 0, transient = 0;
+    double longest = 0;
+    for (const LayerOption &option : kinds[size_t(layers[l])]) {
+      kept = std::max(kept, option.keptBytes);
+      transient = std::max(transient, option.transientBytes);
+      longest = std::max(longest, option.seconds);
+    }
+    if (!add(kept) || !add(transient))
+      return "2^61 bytes or more";
+    if ((seconds += longest) > kMostPlannedSeconds)
+      return "the layers may take more than an hour";
+  }
+  return "";
+}
+
+static uint64_t peakOf(const RecomputeChoiceProblem &problem, const std::vector<int> &options) {
+  uint64_t held = 0, most = 0;
+  for (size_t l = 0; l < options.size(); ++l) {
+    const LayerOption &option = problem.kinds[size_t(problem.layers[l])][size_t(options[l])];
+    held += option.keptBytes;
+    most = std::max(most, held + option.transientBytes);
+  }
+  return problem.fixedBytes + std::max(most, problem.turnBytes + held);
+}
+
+static int64_t femtosecondsOf(const RecomputeChoiceProblem &problem,
+                              const std::vector<int> &options) {
+  int64_t sum = 0;
+  for (size_t l = 0; l < options.size(); ++l)
+    sum += toFemtoseconds(problem.kinds[size_t(problem.layers[l])][size_t(options[l])].seconds);
+  return sum;
+}
+
+std::string RecomputeChoice::verify(const RecomputeChoiceProblem &problem) const {
+  if (options.size() != problem.layers.size())
+    return "chooses for " + std::to_string(options.size()) + " layers of " +
+           std::to_string(problem.layers.size());
+  for (size_t l = 0; l < options.size(); ++l)
+    if (options[l] < 0 || size_t(options[l]) >= problem.kinds[size_t(problem.layers[l])].size())
+      return "layer " + std::to_string(l) + " takes an option that does not exist";
+  if (uint64_t peak = peakOf(problem, options); peak != peakBytes)
+    return "the peak is " + std::to_string(peak) + " bytes, not " + std::to_string(peakBytes);
+  if (toSeconds(femtosecondsOf(problem, options)) != seconds)
+    return "the options do not take the seconds stated";
+  if (boundSeconds > seconds)
+    return "is faster than any choice can be";
+  return "";
+}
+
+namespace {
+
+struct Option {
+  int64_t kept, transient, time; // bytes, bytes, femtoseconds
+  int index;                     // in the problem
+};
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2;
+
+// What layers l..L-1 need on top of what the layers before them keep, with given options:
+//   need(L) = turnBytes,  need(l) = kept(l) + max(transient(l), need(l+1)),
+// and the peak is fixedBytes + need(0).
+int64_t needOf(const Option &option, int64_t after) {
+  return option.kept + std::max(option.transient, after);
+}
+
+// The least need(l) for l from 0 to L. As need(l) rises with need(l+1), so do the least.
+std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
+  std::vector<int64_t> least(problem.layers.size() + 1, kNever);
+  least.back() = int64_t(problem.turnBytes);
+  for (size_t l = problem.layers.size(); l-- > 0;)
+    for (const LayerOption &option : problem.kinds[size_t(problem.layers[l])])
+      least[l] = std::min(
+          least[l],
+          needOf({int64_t(option.keptBytes), int64_t(option.transientBytes), 0, 0}, least[l + 1]));
+  return least;
+}
+
+// Options without those that another one equals or betters in everything.
+std::vector<Option> undominated(const std::vector<LayerOption> &options) {
+  std::vector<Option> kept;
+  auto betters = [](const LayerOption &a, const LayerOption &b) {
+    return a.keptBytes <= b.keptBytes && a.transientBytes <= b.transientBytes &&
+           toFemtoseconds(a.seconds) <= toFemtoseconds(b.seconds);
+  };
+  for (size_t i = 0; i < options.size(); ++i) {
+    bool dominated = false;
+    for (size_t j = 0; j < options.size() && !dominated; ++j)
+      dominated =
+          j != i && betters(options[j], options[i]) && (j < i || !betters(options[i], options[j]));
+    if (!dominated)
+      kept.push_back({int64_t(options[i].keptBytes), int64_t(options[i].transientBytes),
+                      toFemtoseconds(options[i].seconds), int(i)});
+  }
+  return kept;
+}
+
+// The least time in which some layers can keep at most so many bytes, if each could take
+// fractions of options: convex and falling in the bytes. This is the continuous relaxation
+// of a multiple-choice knapsack, which taking the steps between corners of the layers' hulls
+// in order of their seconds per byte solves (Sinha and Zoltners 1979).
+struct Relaxation {
+  struct Corner {
+    int64_t kept, time;
+  };
+  std::vector<Corner> corners; // from the most bytes on
+
+  // The least time within `kept` bytes, or a little less; `hint` is for calls with falling
+  // `kept`, zero at first.
+  int64_t within(int64_t kept, size_t &hint) const {
+    while (hint < corners.size() && corners[hint].kept > kept)
+      ++hint;
+    if (hint == 0)
+      return corners[0].time;
+    if (hint == corners.size())
+      return kNever;
+    const Corner &a = corners[hint - 1], &b = corners[hint];
+    int64_t rise = b.time - a.time;
+    double part = double(kept - b.kept) / double(a.kept - b.kept);
+    // The product is off by less than 2^-50 of the rise.
+    return b.time - std::min(rise, int64_t(double(rise) * part) + (rise >> 50) + 1);
+  }
+};
+
+// `options` holds those of each layer. The result is of layers 0..l-1 for l from 0 to L.
+std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
+  struct Step { // from one corner of a layer's hull to the next
+    size_t layer;
+    int64_t saved, time; // bytes, femtoseconds
+  };
+  auto cheaper = [](const Step &a, const Step &b) { // per byte
+    return __int128(a.time) * b.saved < __int128(b.time) * a.saved;
+  };
+  std::vector<Step> steps;
+  std::vector<Relaxation::Corner> fastest;
+  for (size_t l = 0; l < options.size(); ++l) {
+    std::vector<Option> byTime = options[l];
+    std::sort(byTime.begin(), byTime.end(), [](const Option &a, const Option &b) {
+      return std::pair(a.time, a.kept) < std::pair(b.time, b.kept);
+    });
+    Relaxation::Corner at{byTime.front().kept, byTime.front().time};
+    fastest.push_back(at);
+    size_t first = steps.size();
+    for (const Option &option : byTime) {
+      if (option.kept >= at.kept)
+        continue;
+      Step step{l, at.kept - option.kept, option.time - at.time};
+      at = {option.kept, option.time};
+      while (steps.size() > first && !cheaper(steps.back(), step)) {
+        step.saved += steps.back().saved;
+        step.time += steps.back().time;
+        steps.pop_back();
+      }
+      steps.push_back(step);
+    }
+  }
+  std::stable_sort(steps.begin(), steps.end(), cheaper);
+  std::vector<Relaxation> relaxations(options.size() + 1);
+  Relaxation::Corner start{0, 0};
+  for (size_t l = 0; l <= options.size(); ++l) {
+    std::vector<Relaxation::Corner> &corners = relaxations[l].corners;
+    corners.push_back(start);
+    const Step *before = nullptr;
+    for (const Step &step : steps) {
+      if (step.layer >= l)
+        continue;
+      Relaxation::Corner next{corners.back().kept - step.saved, corners.back().time + step.time};
+      if (before && !cheaper(*before, step)) // layers of one kind share their steps
+        corners.back() = next;
+      else
+        corners.push_back(next);
+      before = &step;
+    }
+    if (l < options.size()) {
+      start.kept += fastest[l].kept;
+      start.time += fastest[l].time;
+    }
+  }
+  return relaxations;
+}
+
+// Partial choices that are looked at per layer. Real blocks and random ones leave some
+// hundreds to compare at 80 layers with 8 options; where thousands are left, nearly all
+// options cost the same per byte and it hardly matters which one is taken.
+constexpr size_t kMostLabels = 4096;
+// For a first guess, which spares the thorough search most of its labels.
+constexpr size_t kFewLabels = 64;
+
+class Search {
+public:
+  // `capacity` is what need(0) may be, and not less than the least need(0).
+  Search(const RecomputeChoiceProblem &problem, int64_t capacity);
+
+  RecomputeChoice run();
+
+private:
+  // The options of layers l..L-1. Of two labels the one that needs no more and takes no
+  // longer is as good: need(l) rises with need(l+1), and times add up.
+  struct Label {
+    int64_t need, time;
+    uint32_t parent; // among the labels of layer l+1
+    uint32_t option; // among options[l]
+  };
+
+  void sweep(size_t mostLabels);
+
+  const RecomputeChoiceProblem &problem;
+  const size_t layers;
+  const int64_t capacity;
+  std::vector<std::vector<Option>> options; // per layer, those that fit
+  std::vector<int64_t> allowed;             // the largest need(l) that layers < l allow
+  std::vector<Relaxation> relaxations;      // of layers < l
+  // The best choice known: least time, then least need(0).
+  int64_t bestTime = kNever, bestNeed = 0;
+  std::vector<int> best;
+  int64_t boundTime = 0; // no choice takes less
+  bool cut = false;      // the last sweep left out labels that might have beaten the best
+};
+
+Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
+    : problem(problem), layers(problem.layers.size()), capacity(capacity) {
+  std::vector<std::vector<Option>> kinds;
+  for (const std::vector<LayerOption> &kind : problem.kinds)
+    kinds.push_back(undominated(kind));
+  std::vector<int64_t> least = leastNeeds(problem);
+  allowed.assign(layers + 1, 0);
+  allowed[0] = capacity;
+  options.resize(layers);
+  for (size_t l = 0; l < layers; ++l)
+    for (const Option &option : kinds[size_t(problem.layers[l])])
+      if (needOf(option, least[l + 1]) <= allowed[l]) {
+        options[l].push_back(option);
+        allowed[l + 1] = std::max(allowed[l + 1], allowed[l] - option.kept);
+      }
+  relaxations = relax(options);
+}
+
+// Decides the layers from the last to the first. Of each layer's labels go on those that
+// could still beat the best choice known, and about `mostLabels` of these.
+void Search::sweep(size_t mostLabels) {
+  std::vector<std::vector<Label>> labels(layers + 1); // need rising, time falling
+  labels[layers].push_back({int64_t(problem.turnBytes), 0, 0, 0});
+  boundTime = kNever;
+  cut = false;
+  std::vector<size_t> next;                       // per option, in `from`
+  std::vector<std::pair<int64_t, int64_t>> heads; // per option, need and time of its next label
+  std::vector<int64_t> bounds;                    // of each of `to`
+  for (size_t l = layers; l-- > 0;) {
+    const std::vector<Label> &from = labels[l + 1];
+    std::vector<Label> &to = labels[l];
+    // Each option makes a list of rising needs out of `from`; the lists are merged. Where
+    // its transient covers several labels they all need the same: the last is fastest.
+    next.assign(options[l].size(), 0);
+    heads.resize(options[l].size());
+    auto advance = [&](size_t o) {
+      if (next[o] < from.size())
+        heads[o] = {needOf(options[l][o], from[next[o]].need),
+                    from[next[o]].time + options[l][o].time};
+      else
+        heads[o] = {kNever, kNever};
+    };
+    for (size_t o = 0; o < heads.size(); ++o) {
+      while (next[o] + 1 < from.size() && from[next[o] + 1].need <= options[l][o].transient)
+        ++next[o];
+      advance(o);
+    }
+    bounds.clear();
+    size_t fasterHint = 0, smallerHint = 0;
+    while (true) {
+      size_t chosen = size_t(std::min_element(heads.begin(), heads.end()) - heads.begin());
+      auto [need, time] = heads[chosen];
+      if (need > allowed[l])
+        break;
+      size_t parent = next[chosen]++;
+      advance(chosen);
+      if (!to.empty() && to.back().time <= time)
+        continue;
+      int64_t bound = time + relaxations[l].within(capacity - need, fasterHint);
+      if (bound >= bestTime &&
+          time + relaxations[l].within(bestNeed - 1 - need, smallerHint) > bestTime)
+        continue;
+      bounds.push_back(bound);
+      to.push_back({need, time, uint32_t(parent), uint32_t(chosen)});
+    }
+    if (to.size() > mostLabels) {
+      // The first goes on, as it needs the least and so can be completed whatever comes,
+      // and of each group of neighbours the most promising: the best few overall would
+      // need nearly the same, and not fill the budget.
+      cut = true;
+      size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
+      for (size_t begin = 1; begin < to.size(); begin += group) {
+        size_t end = std::min(begin + group, to.size()), most = begin;
+        for (size_t i = begin; i < end; ++i)
+          if (bounds[i] < bounds[most])
+            most = i;
+        for (size_t i = begin; i < end; ++i)
+          if (i != most)
+            boundTime = std::min(boundTime, bounds[i]);
+        to[kept++] = to[most];
+      }
+      to.resize(kept);
+    }
+  }
+  // What is left at the first layer is better than the best known: one label, unless the
+  // last merge left a slower one of a smaller need before it.
+  if (!labels[0].empty()) {
+    size_t at = labels[0].size() - 1;
+    bestTime = labels[0][at].time;
+    bestNeed = labels[0][at].need;
+    best.resize(layers);
+    for (size_t l = 0; l < layers; ++l) {
+      best[l] = options[l][labels[l][at].option].index;
+      at = labels[l][at].parent;
+    }
+  }
+  boundTime = std::min(boundTime, bestTime);
+}
+
+RecomputeChoice Search::run() {
+  sweep(kFewLabels);
+  if (cut)
+    sweep(kMostLabels);
+  RecomputeChoice choice;
+  choice.options = best;
+  choice.peakBytes = peakOf(problem, best);
+
+  // Which of the layers of a kind take which options hardly ever matters: large transients
+  // first, while little is held, is best among neighbours.
+  std::vector<int> sorted = best;
+  for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
+    std::vector<int> taken;
+    for (size_t l = 0; l < layers; ++l)
+      if (problem.layers[l] == int(kind))
+        taken.push_back(best[l]);
+    std::sort(taken.begin(), taken.end(), [&](int a, int b) {
+      uint64_t ofA = problem.kinds[kind][size_t(a)].transientBytes;
+      uint64_t ofB = problem.kinds[kind][size_t(b)].transientBytes;
+      return ofA != ofB ? ofA > ofB : a < b;
+    });
+    for (size_t l = layers; l-- > 0;)
+      if (problem.layers[l] == int(kind)) {
+        sorted[l] = taken.back();
+        taken.pop_back();
+      }
+  }
+  if (peakOf(problem, sorted) <= choice.peakBytes) {
+    choice.options = sorted;
+    choice.peakBytes = peakOf(problem, sorted);
+  }
+  choice.seconds = toSeconds(bestTime);
+  choice.boundSeconds = toSeconds(boundTime);
+  return choice;
+}
+
+} // namespace
+
+std::optional<RecomputeChoice> lmc::chooseRecompute(const RecomputeChoiceProblem &problem,
+                                                    uint64_t budget) {
+  if (budget < problem.fixedBytes)
+    return std::nullopt;
+  int64_t capacity = int64_t(std::min(budget - problem.fixedBytes, kMostBytes));
+  if (leastNeeds(problem)[0] > capacity)
+    return std::nullopt;
+  return Search(problem, capacity).run();
+}
+
+std::vector<RecomputeChoice> lmc::recomputeLadder(const RecomputeChoiceProblem &problem, int steps,
+                                                  const std::vector<uint64_t> &budgets) {
+  std::vector<RecomputeChoice> found = {*chooseRecompute(problem, UINT64_MAX)};
+  uint64_t most = found[0].peakBytes;
+  uint64_t least = problem.fixedBytes + uint64_t(leastNeeds(problem)[0]);
+  std::vector<uint64_t> asked = budgets;
+  for (int i = 0; i <= steps; ++i) // from the smallest peak on
+    asked.push_back(
+        least + uint64_t((unsigned __int128)(most - least) * unsigned(i) / unsigned(steps + 1)));
+  for (uint64_t budget : asked)
+    if (std::optional<RecomputeChoice> choice = chooseRecompute(problem, budget))
+      found.push_back(std::move(*choice));
+  std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) {
+    return std::pair(a.seconds, a.peakBytes) < std::pair(b.seconds, b.peakBytes);
+  });
+  std::vector<RecomputeChoice> ladder;
+  for (RecomputeChoice &choice : found)
+    if (ladder.empty() || choice.peakBytes < ladder.back().peakBytes)
+      ladder.push_back(std::move(choice));
+  return ladder;
+}
