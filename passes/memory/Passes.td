@@ -69,16 +69,21 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
 def ApplyRecomputePass : Pass<"lm-apply-recompute", "::mlir::ModuleOp"> {
   let summary = "drops values that the backward pass then computes again";
   let description = [{
-    Works on the halves that `lm-autodiff` made of a layer. `mode` says which of the
-    layer's ops are not kept:
+    Gives each layer its recompute option (see `lm-analyze-recompute`):
 
-    * `none`: everything that the backward pass reads is kept;
-    * `activation`: the output of the MLP's activation (SwiGLU) is computed again;
-    * `full`: so are the gate and up projections that feed it;
-    * `block`: the whole layer is computed again from its input.
+    * the module attribute `lm.recompute_choice` has the number of an option for each
+      layer, in the order in which the forward pass calls them;
+    * without it, every `stride`-th layer gets the option named `mode`, the others
+      `none`. `keep-all` leaves everything as it is: all that the backward half reads is
+      kept, for tests and comparisons.
 
-    Every `stride`-th layer is treated so, the others keep everything. Recomputed ops
-    are clones inside the backward half: no pass that merges equal ops may follow.
+    One variant of each half is made for an option that is used, `@layer.forward.OPTION`,
+    `@layer.backward.OPTION` and `@layer.backward.accumulate.OPTION`; layers and
+    micro-steps share it. Halves that nobody calls any more go. Recomputed ops are clones
+    inside the backward half, each right before the first op that reads it, so that what
+    they make is held no longer than needed: no pass that merges equal ops may follow. A
+    view of a kept value is kept as the view. The module attribute `lm.recompute` says
+    what was done: the mode, or "auto" for a choice.
 
     ```mlir
     %y, %act = call @layer.forward(%x, %w)
@@ -86,12 +91,15 @@ def ApplyRecomputePass : Pass<"lm-apply-recompute", "::mlir::ModuleOp"> {
     ```
     becomes, with the op that makes `%act` cloned into the second function,
     ```mlir
-    %y = call @layer.forward.recompute(%x, %w)
-    %dx, %dw = call @layer.backward.recompute(%dy, %w, %x, %w)
+    %y = call @layer.forward.full(%x, %w)
+    %dx, %dw = call @layer.backward.full(%dy, %w, %x, %w)
     ```
+    where the module either has `lm.recompute_choice = array<i64: 2>` or the pass ran as
+    `lm-apply-recompute{mode=full}`.
   }];
   let options = [
-    Option<"mode", "mode", "std::string", "\"none\"", "none, activation, full or block">,
+    Option<"mode", "mode", "std::string", "\"none\"",
+           "keep-all, none, activation, full or block">,
     Option<"stride", "stride", "int64_t", "1", "treat every n-th layer">
   ];
   let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
