@@ -198,6 +198,8 @@ static std::vector<std::string> recomputeModes(RecomputeMode mode) {
     return {"block"};
   case RecomputeMode::Auto:
     return {"none", "activation", "full", "block"};
+  case RecomputeMode::KeepAll:
+    return {"keep-all"};
   }
   return {};
 }

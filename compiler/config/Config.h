@@ -14,7 +14,7 @@
 namespace lmc {
 
 enum class DataType { F32, BF16, F64 };
-enum class RecomputeMode { None, Activation, Full, Block, Auto };
+enum class RecomputeMode { None, Activation, Full, Block, Auto, KeepAll };
 enum class ShardingStrategy { Zero1, Zero2, Zero3, HybridShard };
 enum class RopeScalingType { None, Linear, Llama3, Dynamic, Yarn };
 

@@ -361,10 +361,13 @@ std::vector<Key> makeKeys() {
                    {"activation", of(RecomputeMode::Activation)},
                    {"full", of(RecomputeMode::Full)},
                    {"block", of(RecomputeMode::Block)},
-                   {"auto", of(RecomputeMode::Auto)}},
-       .doc = "What the backward pass computes again: `activation` the output of the MLP's "
-              "activation, `full` also its first linear layers, `block` whole layers, `auto` "
-              "whatever meets the budget in the least time."},
+                   {"auto", of(RecomputeMode::Auto)},
+                   {"keep-all", of(RecomputeMode::KeepAll)}},
+       .doc = "What the backward pass computes again: `none` only what its kernels make on the "
+              "way, `activation` the norms and the output of the MLP's activation (in a Llama "
+              "the same), `full` also its first linear layers, `block` whole layers, `auto` "
+              "whatever meets the budget in the least time. `keep-all` keeps every value, for "
+              "comparisons."},
       {.section = "memory",
        .name = "recompute_stride",
        .field = FIELD(memory.recomputeStride),

@@ -3,17 +3,21 @@
 //   %y, %act = call @layer.forward(%x, %w)
 //   %dx, %dw = call @layer.backward(%dy, %act, %w)
 //   =>
-//   %y       = call @layer.forward.recompute(%x, %w)
-//   %dx, %dw = call @layer.backward.recompute(%dy, %w, %x, %w)    which begins by making %act
+//   %y       = call @layer.forward.full(%x, %w)
+//   %dx, %dw = call @layer.backward.full(%dy, %w, %x, %w)    which makes %act where it reads it
 #include "passes/memory/Passes.h"
 
 #include "dialects/lm/Lm.h"
+#include "passes/memory/LayerHalves.h"
+#include "passes/memory/RecomputeOptions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
 
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_APPLYRECOMPUTEPASS
@@ -23,170 +27,180 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
+static constexpr StringRef kKeepAll = "keep-all";
+
 namespace {
 
-// What becomes of a layer's forward half: which results it keeps, and what the backward
-// half must run again to have the others.
-struct Choice {
-  func::FuncOp forward;                      // keeps less
-  SmallVector<int> keptIndex;                // old result -> new result, -1: dropped
-  llvm::SetVector<Operation *> recomputed;   // ops of the old forward half, in order
-  SmallVector<unsigned> arguments;           // of the forward half, read by those ops
-  // Values of the forward half that those ops read besides: its new result number, and it.
-  SmallVector<std::pair<unsigned, Value>> addedValues;
+// A forward half under one option.
+struct Variant {
+  RecomputePlan plan;
+  func::FuncOp forward;      // keeps less
+  SmallVector<int> newIndex; // of each result of the old forward half; -1: not kept
+  // What the recomputed ops read besides arguments: its new result number, and the value in
+  // the old forward half.
+  SmallVector<std::pair<unsigned, Value>> reads;
 };
 
 class Recomputer {
 public:
-  Recomputer(ModuleOp module, StringRef mode) : symbols(module), mode(mode), b(module) {}
+  Recomputer(ModuleOp module, const RecomputeOptions &options)
+      : module(module), symbols(module), options(options), b(module) {}
 
-  void rewrite(func::CallOp forwardCall);
+  LogicalResult run(ArrayRef<int64_t> choice);
 
 private:
-  bool isRecomputed(Operation *op) const;
-  const Choice &choose(func::FuncOp forward, unsigned layerResults);
-  func::FuncOp backwardVariant(func::FuncOp backward, const Choice &choice, func::FuncOp forward,
-                               ArrayRef<int> resultOfArgument);
+  LogicalResult rewrite(func::CallOp forwardCall, const RecomputeOption &option);
+  FailureOr<const Variant *> variantOf(func::FuncOp forward, const RecomputeOption &option);
+  func::FuncOp backwardVariant(func::FuncOp backward, const Variant &variant, StringRef name,
+                               func::FuncOp forward, ArrayRef<int> resultOfArgument);
 
+  ModuleOp module;
   SymbolTable symbols;
-  StringRef mode;
+  const RecomputeOptions &options;
   OpBuilder b;
-  llvm::StringMap<Choice> choices;
-  llvm::StringMap<func::FuncOp> variants;
+  llvm::StringMap<Variant> forwardVariants; // by the name of the new function
+  llvm::StringMap<func::FuncOp> backwardVariants;
+  llvm::SetVector<func::FuncOp> replaced; // halves that had calls
 };
 
 } // namespace
 
-bool Recomputer::isRecomputed(Operation *op) const {
-  if (mode == "block")
-    return true;
-  if (isa<lm::SwigluOp>(op))
-    return true;
-  return mode == "full" && isa<lm::LinearOp>(op) &&
-         llvm::any_of(op->getUsers(), [](Operation *user) { return isa<lm::SwigluOp>(user); });
+static std::string variantName(func::FuncOp half, StringRef option) {
+  return (half.getSymName() + "." + option).str();
 }
 
-// The first `layerResults` results are the layer's own and stay.
-const Choice &Recomputer::choose(func::FuncOp forward, unsigned layerResults) {
-  auto [it, inserted] = choices.try_emplace(forward.getSymName());
-  Choice &choice = it->second;
+FailureOr<const Variant *> Recomputer::variantOf(func::FuncOp forward,
+                                                 const RecomputeOption &option) {
+  std::string name = variantName(forward, option.name);
+  auto [it, inserted] = forwardVariants.try_emplace(name);
+  Variant &variant = it->second;
   if (!inserted)
-    return choice;
-  auto ret = cast<func::ReturnOp>(forward.getBody().front().getTerminator());
-  llvm::SetVector<Value> kept;
-  llvm::SetVector<Value> wanted; // values that the backward half must make
-  for (OpOperand &result : ret->getOpOperands()) {
-    bool own = result.getOperandNumber() < layerResults;
-    Operation *producer = result.get().getDefiningOp();
-    if (own || !producer || !isRecomputed(producer)) {
-      kept.insert(result.get());
-      choice.keptIndex.push_back(int(llvm::find(kept, result.get()) - kept.begin()));
-    } else {
-      choice.keptIndex.push_back(-1);
-      wanted.insert(result.get());
-    }
+    return &variant;
+  func::FuncOp layer = layerOf(forward, symbols);
+  SmallVector<Operation *> ops, chosen;
+  for (Operation &op : forward.getBody().front().without_terminator())
+    ops.push_back(&op);
+  for (int64_t index : option.recomputed) {
+    if (index < 0 || index >= int64_t(ops.size()))
+      return forward.emitError("has no op ")
+             << index << ", which recompute option '" << option.name
+             << "' names; run lm-analyze-recompute on the module as it is";
+    if (!mayRecompute(ops[size_t(index)]))
+      return ops[size_t(index)]->emitOpError("runs once only, but recompute option '")
+             << option.name << "' runs it again; leave it out of the option";
+    chosen.push_back(ops[size_t(index)]);
   }
-  // Everything that making the wanted values takes.
-  llvm::SetVector<Operation *> needed;
-  llvm::SetVector<unsigned> arguments;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    Operation *producer = wanted[i].getDefiningOp();
-    needed.insert(producer);
-    for (Value operand : producer->getOperands()) {
-      if (auto argument = dyn_cast<BlockArgument>(operand))
-        arguments.insert(argument.getArgNumber());
-      else if (isRecomputed(operand.getDefiningOp()))
-        wanted.insert(operand);
-      else {
-        kept.insert(operand);
-        choice.addedValues.push_back({unsigned(llvm::find(kept, operand) - kept.begin()), operand});
-      }
-    }
-  }
-  for (Operation &op : forward.getBody().front())
-    if (needed.contains(&op))
-      choice.recomputed.insert(&op);
-  choice.arguments.append(arguments.begin(), arguments.end());
+  variant.plan = planRecompute(forward, layer.getNumResults(), chosen);
+  const llvm::SetVector<Value> &kept = variant.plan.kept;
+  auto indexOf = [&](Value value) { return unsigned(llvm::find(kept, value) - kept.begin()); };
+  for (Value result : forward.getBody().front().getTerminator()->getOperands())
+    variant.newIndex.push_back(kept.contains(result) ? int(indexOf(result)) : -1);
+  llvm::SetVector<Value> reads;
+  for (Operation *op : variant.plan.recomputed)
+    for (Value operand : op->getOperands())
+      if (!isa<BlockArgument>(operand) && kept.contains(operand) && reads.insert(operand))
+        variant.reads.push_back({indexOf(operand), operand});
 
   b.setInsertionPointAfter(forward);
   IRMapping mapping;
-  choice.forward = cast<func::FuncOp>(b.clone(*forward, mapping));
-  choice.forward.setSymName((forward.getSymName() + ".recompute").str());
-  symbols.insert(choice.forward);
-  auto keptReturn = cast<func::ReturnOp>(choice.forward.getBody().front().getTerminator());
+  variant.forward = cast<func::FuncOp>(b.clone(*forward, mapping));
+  variant.forward.setSymName(name);
+  symbols.insert(variant.forward);
+  Block &body = variant.forward.getBody().front();
   SmallVector<Value> values;
   for (Value value : kept)
     values.push_back(mapping.lookup(value));
-  keptReturn.getOperandsMutable().assign(values);
-  SmallVector<Type> types(keptReturn.getOperandTypes());
-  choice.forward.setFunctionType(
-      b.getFunctionType(forward.getFunctionType().getInputs(), types));
+  cast<func::ReturnOp>(body.getTerminator()).getOperandsMutable().assign(values);
+  SmallVector<Type> types(ValueRange(values).getTypes());
+  variant.forward.setFunctionType(b.getFunctionType(forward.getFunctionType().getInputs(), types));
   // Ops whose results nobody needs any more.
-  for (Operation &op :
-       llvm::make_early_inc_range(llvm::reverse(choice.forward.getBody().front())))
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
     if (isOpTriviallyDead(&op))
       op.erase();
-  return choice;
+  return &variant;
 }
 
-// A copy of `backward` that makes the dropped values itself. `resultOfArgument` says
-// which of the forward half's results each of its arguments is (-1: none).
-func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Choice &choice,
-                                         func::FuncOp forward, ArrayRef<int> resultOfArgument) {
-  func::FuncOp &variant = variants[backward.getSymName()];
-  if (variant)
-    return variant;
+// The first op of `body` that reads one of `values`; null when none does.
+static Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
+  Operation *first = nullptr;
+  for (Value value : values)
+    for (Operation *user : value.getUsers())
+      if (Operation *op = body.findAncestorOpInBlock(*user); !first || op->isBeforeInBlock(first))
+        first = op;
+  return first;
+}
+
+// A copy of `backward` that makes the values which are not kept itself. `resultOfArgument`
+// says which of the forward half's results each of its arguments is (-1: none).
+func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &variant,
+                                         StringRef name, func::FuncOp forward,
+                                         ArrayRef<int> resultOfArgument) {
+  func::FuncOp &copy = backwardVariants[name];
+  if (copy)
+    return copy;
   b.setInsertionPointAfter(backward);
-  variant = cast<func::FuncOp>(b.clone(*backward));
-  variant.setSymName((backward.getSymName() + ".recompute").str());
-  symbols.insert(variant);
-  Block &body = variant.getBody().front();
+  copy = cast<func::FuncOp>(b.clone(*backward));
+  copy.setSymName(name);
+  symbols.insert(copy);
+  Block &body = copy.getBody().front();
 
   IRMapping mapping; // the forward half's values, as this function has them
-  for (unsigned argument : choice.arguments) {
+  for (unsigned argument : variant.plan.arguments) {
     Value outer = forward.getArgument(argument);
     mapping.map(outer, body.addArgument(outer.getType(), outer.getLoc()));
   }
-  for (auto [index, value] : choice.addedValues)
-    if (!mapping.contains(value))
-      mapping.map(value, body.addArgument(value.getType(), value.getLoc()));
-  b.setInsertionPointToStart(&body);
-  for (Operation *op : choice.recomputed)
-    b.clone(*op, mapping)->setDiscardableAttr("lm.backward", b.getUnitAttr());
+  for (auto [index, value] : variant.reads)
+    mapping.map(value, body.addArgument(value.getType(), value.getLoc()));
 
-  auto ret = cast<func::ReturnOp>(forward.getBody().front().getTerminator());
+  // Arguments stand for recomputed values until the ops that make them are there.
+  unsigned firstPlaceholder = body.getNumArguments();
+  llvm::MapVector<Operation *, SmallVector<BlockArgument>> placeholders;
+  for (Operation *op : variant.plan.recomputed)
+    for (Value value : op->getResults()) {
+      placeholders[op].push_back(body.addArgument(value.getType(), value.getLoc()));
+      mapping.map(value, placeholders[op].back());
+    }
+  OperandRange returned = forward.getBody().front().getTerminator()->getOperands();
   llvm::BitVector dropped(body.getNumArguments());
+  dropped.set(firstPlaceholder, body.getNumArguments());
   for (auto [argument, result] : llvm::enumerate(resultOfArgument)) {
-    if (result < 0 || choice.keptIndex[size_t(result)] >= 0)
+    if (result < 0 || variant.newIndex[size_t(result)] >= 0)
       continue;
     body.getArgument(unsigned(argument))
-        .replaceAllUsesWith(mapping.lookup(ret.getOperand(unsigned(result))));
+        .replaceAllUsesWith(mapping.lookup(returned[unsigned(result)]));
     dropped.set(unsigned(argument));
+  }
+  // Last to first, so that an op's readers stand before it is placed: right before the first.
+  for (Operation *op : llvm::reverse(variant.plan.recomputed)) {
+    Operation *reader = firstReader(body, placeholders[op]);
+    if (!reader)
+      continue;
+    b.setInsertionPoint(reader);
+    Operation *again = b.clone(*op, mapping);
+    again->setDiscardableAttr("lm.backward", b.getUnitAttr());
+    for (auto [placeholder, result] : llvm::zip_equal(placeholders[op], again->getResults()))
+      placeholder.replaceAllUsesWith(result);
+    for (auto [value, placeholder] : llvm::zip_equal(op->getResults(), placeholders[op]))
+      mapping.map(value, placeholder); // clone() mapped it to the clone's
   }
   body.eraseArguments(dropped);
   SmallVector<Type> inputs(body.getArgumentTypes());
-  variant.setFunctionType(
-      b.getFunctionType(inputs, backward.getFunctionType().getResults()));
-  return variant;
+  copy.setFunctionType(b.getFunctionType(inputs, backward.getFunctionType().getResults()));
+  return copy;
 }
 
 // Replaces one layer's forward call and the backward call that reads its results.
-void Recomputer::rewrite(func::CallOp forwardCall) {
+LogicalResult Recomputer::rewrite(func::CallOp forwardCall, const RecomputeOption &option) {
   auto forward = symbols.lookup<func::FuncOp>(forwardCall.getCallee());
-  StringRef layerName = forward.getSymName().drop_back(StringRef(".forward").size());
-  auto layer = symbols.lookup<func::FuncOp>(layerName);
-  unsigned layerResults = layer.getNumResults();
-  const Choice &choice = choose(forward, layerResults);
-
-  func::CallOp backwardCall;
-  for (OpResult result : forwardCall->getResults().drop_front(layerResults))
-    for (Operation *user : result.getUsers())
-      if (auto call = dyn_cast<func::CallOp>(user);
-          call && call.getCallee().starts_with((layerName + ".backward").str()))
-        backwardCall = call;
+  FailureOr<const Variant *> found = variantOf(forward, option);
+  if (failed(found))
+    return failure();
+  const Variant &variant = **found;
+  func::CallOp backwardCall = backwardCallOf(forwardCall, symbols);
+  replaced.insert(forward);
   b.setInsertionPoint(forwardCall);
-  auto lean = func::CallOp::create(b, forwardCall.getLoc(), choice.forward,
-                                   forwardCall.getOperands());
+  auto lean =
+      func::CallOp::create(b, forwardCall.getLoc(), variant.forward, forwardCall.getOperands());
   if (backwardCall) {
     SmallVector<int> resultOfArgument;
     SmallVector<Value> operands;
@@ -194,58 +208,93 @@ void Recomputer::rewrite(func::CallOp forwardCall) {
       auto result = dyn_cast<OpResult>(operand);
       bool saved = result && result.getOwner() == forwardCall.getOperation();
       resultOfArgument.push_back(saved ? int(result.getResultNumber()) : -1);
-      if (!saved || choice.keptIndex[result.getResultNumber()] >= 0)
+      if (!saved || variant.newIndex[result.getResultNumber()] >= 0)
         operands.push_back(operand);
     }
     auto backward = symbols.lookup<func::FuncOp>(backwardCall.getCallee());
-    func::FuncOp variant = backwardVariant(backward, choice, forward, resultOfArgument);
-    for (unsigned argument : choice.arguments)
+    replaced.insert(backward);
+    func::FuncOp copy = backwardVariant(backward, variant, variantName(backward, option.name),
+                                        forward, resultOfArgument);
+    for (unsigned argument : variant.plan.arguments)
       operands.push_back(forwardCall.getOperand(argument));
-    llvm::SmallDenseSet<Value> given;
-    for (auto [index, value] : choice.addedValues)
-      if (given.insert(value).second)
-        operands.push_back(lean.getResult(index));
+    for (auto [index, value] : variant.reads)
+      operands.push_back(lean.getResult(index));
     b.setInsertionPoint(backwardCall);
-    auto again = func::CallOp::create(b, backwardCall.getLoc(), variant, operands);
+    auto again = func::CallOp::create(b, backwardCall.getLoc(), copy, operands);
     backwardCall.replaceAllUsesWith(again.getResults());
     backwardCall.erase();
   }
-  for (auto [index, kept] : llvm::enumerate(choice.keptIndex))
+  for (auto [index, kept] : llvm::enumerate(variant.newIndex))
     if (kept >= 0)
       forwardCall.getResult(unsigned(index)).replaceAllUsesWith(lean.getResult(unsigned(kept)));
   forwardCall.erase();
+  return success();
+}
+
+LogicalResult Recomputer::run(ArrayRef<int64_t> choice) {
+  for (auto function : module.getOps<func::FuncOp>())
+    for (auto [layer, call] : llvm::enumerate(forwardCalls(function, symbols))) {
+      const RecomputeKind &kind = options.kinds[size_t(options.layers[layer])];
+      if (failed(rewrite(call, kind.options[size_t(choice[layer])])))
+        return failure();
+    }
+  for (func::FuncOp half : replaced)
+    if (SymbolTable::symbolKnownUseEmpty(half, module))
+      symbols.erase(half);
+  return success();
 }
 
 namespace {
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
-  void runOnOperation() override {
+  // The options found before, or the named ones of the module as it is.
+  FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
-    if (mode != "none" && mode != "activation" && mode != "full" && mode != "block") {
-      module.emitError("has no recompute mode '")
-          << mode.getValue() << "'; choose none, activation, full or block";
-      return signalPassFailure();
-    }
-    if (stride < 1) {
-      module.emitError("needs a recompute stride of at least 1, got ") << int64_t(stride);
-      return signalPassFailure();
-    }
-    module->setAttr("lm.recompute", StringAttr::get(&getContext(), mode.getValue()));
-    if (mode == "none")
-      return;
-    Recomputer recomputer(module, mode.getValue());
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (function.isPrivate())
-        continue;
-      SmallVector<func::CallOp> calls;
-      for (auto call : function.getBody().front().getOps<func::CallOp>())
-        if (call.getCallee().ends_with(".forward"))
-          calls.push_back(call);
-      for (auto [layer, call] : llvm::enumerate(calls))
-        if (int64_t(layer) % stride == 0)
-          recomputer.rewrite(call);
-    }
+    if (choiceGiven || hasRecomputeOptions(module))
+      return readRecomputeOptions(module);
+    return analyzeRecompute(module, [](Operation *op) { return modelledSeconds(op); });
+  }
+
+  LogicalResult apply() {
+    ModuleOp module = getOperation();
+    FailureOr<std::optional<std::vector<int64_t>>> given = readRecomputeChoice(module);
+    if (failed(given))
+      return failure();
+    StringRef name = *given ? StringRef("auto") : StringRef(mode.getValue());
+    if (!*given && name != kKeepAll && !llvm::is_contained(kRecomputeModes, name))
+      return module.emitError("has no recompute mode '")
+             << name << "'; choose " << llvm::join(ArrayRef(kRecomputeModes), ", ") << " or "
+             << kKeepAll;
+    if (stride < 1)
+      return module.emitError("needs a recompute stride of at least 1, got ") << int64_t(stride);
+    module->setAttr("lm.recompute", StringAttr::get(&getContext(), name));
+    if (name == kKeepAll)
+      return success();
+
+    SymbolTable symbols(module);
+    FailureOr<SmallVector<func::FuncOp>> layers = layersInOrder(module, symbols);
+    if (failed(layers))
+      return failure();
+    FailureOr<RecomputeOptions> options = findOptions(given->has_value());
+    if (failed(options))
+      return failure();
+    for (auto [layer, forward] : llvm::enumerate(*layers))
+      if (layers->size() != options->layers.size() ||
+          options->kinds[size_t(options->layers[layer])].layer !=
+              layerOf(forward, symbols).getSymName())
+        return module.emitError("has recompute options for other layers than it calls; run "
+                                "lm-analyze-recompute on the module as it is");
+    FailureOr<std::vector<int64_t>> choice =
+        *given ? **given : options->choiceOf(module, name, stride);
+    if (failed(choice) || failed(options->check(module, *choice)))
+      return failure();
+    return Recomputer(module, *options).run(*choice);
+  }
+
+  void runOnOperation() override {
+    if (failed(apply()))
+      signalPassFailure();
   }
 };
 } // namespace

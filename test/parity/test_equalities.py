@@ -76,19 +76,24 @@ def test_two_runs_are_bit_identical(programs, compiled, tmp_path, compute_dtype,
 def test_recompute_changes_no_bit(programs, compiled, tmp_path, compute_dtype):
     """Every recompute mode gives the checkpoint of keeping everything, with less memory."""
     job = replace(JOB, compute_dtype=compute_dtype, micro_batch_size=4)
-    settings = dict(job.settings)
+    modes = {
+        **{mode: {"recompute": mode} for mode in ("keep-all", "none", "activation", "full", "block")},
+        "every second block": {"recompute": "block", "recompute_stride": 2},
+    }
     runs, bytes_held = {}, {}
-    for mode in ("none", "activation", "full", "block"):
-        plan = compiled(replace(job, settings={**settings, "memory": {"recompute": mode}}))
+    for name, memory in modes.items():
+        plan = compiled(replace(job, settings={**job.settings, "memory": memory}))
         report = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
-        assert report["recompute"]["mode"] == mode
-        bytes_held[mode] = report["memory"]["activation_bytes"]
-        runs[mode] = run(programs, plan, tmp_path / mode)
+        assert report["recompute"]["mode"] == memory["recompute"]
+        bytes_held[name] = report["memory"]["activation_bytes"]
+        runs[name] = run(programs, plan, tmp_path / name)
     print(f"activation bytes: {bytes_held}")
-    assert bytes_held["none"] > bytes_held["activation"] > bytes_held["full"] > bytes_held["block"]
-    for mode in ("activation", "full", "block"):
-        assert losses(runs[mode]) == losses(runs["none"])
-        assert_same_final_checkpoint(runs[mode], runs["none"], STEPS)
+    assert bytes_held["keep-all"] > bytes_held["none"] == bytes_held["activation"]
+    assert bytes_held["none"] > bytes_held["full"] > bytes_held["block"]
+    assert bytes_held["none"] > bytes_held["every second block"]
+    for name in modes:
+        assert losses(runs[name]) == losses(runs["keep-all"])
+        assert_same_final_checkpoint(runs[name], runs["keep-all"], STEPS)
 
 
 def test_one_and_two_threads_agree(programs, compiled, tmp_path):

@@ -1,13 +1,10 @@
 // What a mode drops is no longer returned by the forward half; the backward half makes it again.
-// RUN: lmc-opt %s --lm-apply-recompute=mode=activation | FileCheck %s --check-prefixes=CHECK,ACT
-// RUN: lmc-opt %s --lm-apply-recompute=mode=full | FileCheck %s --check-prefixes=CHECK,FULL
-// RUN: lmc-opt %s --lm-apply-recompute=mode=block | FileCheck %s --check-prefixes=CHECK,BLOCK
-// RUN: lmc-opt %s --lm-apply-recompute=mode=none | FileCheck %s --check-prefix=NONE
-// RUN: not lmc-opt %s --lm-apply-recompute=mode=some 2>&1 | FileCheck %s --check-prefix=MODE
-// RUN: not lmc-opt %s "--lm-apply-recompute=mode=block stride=0" 2>&1 | FileCheck %s --check-prefix=STRIDE
-
-// MODE: error: has no recompute mode 'some'; choose none, activation, full or block
-// STRIDE: error: needs a recompute stride of at least 1, got 0
+// RUN: lmc-opt %s --lm-apply-recompute=mode=keep-all | FileCheck %s --check-prefix=KEEP
+// RUN: lmc-opt %s --lm-apply-recompute=mode=none | FileCheck %s --check-prefixes=CHECK,NONE -DMODE=none
+// RUN: lmc-opt %s --lm-apply-recompute=mode=activation | FileCheck %s --check-prefixes=CHECK,NONE -DMODE=activation
+// RUN: lmc-opt %s --lm-apply-recompute=mode=full | FileCheck %s --check-prefixes=CHECK,FULL -DMODE=full
+// RUN: lmc-opt %s --lm-apply-recompute=mode=block | FileCheck %s --check-prefixes=CHECK,FULL -DMODE=block
+// RUN: lmc-opt %s --lm-analyze-recompute --lm-apply-recompute=mode=full | FileCheck %s --check-prefixes=CHECK,FULL -DMODE=full
 
 lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
 lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
@@ -37,31 +34,35 @@ func.func private @layer.backward(%dy: tensor<4x8xf32>, %a: tensor<4x8xf32>, %g:
   return %dw1 : tensor<8x8xf32>
 }
 
-// NONE-LABEL: func.func @micro_first
-// NONE: call @layer.forward(
-// NONE: call @layer.backward(
-// NONE-NOT: recompute
+// KEEP: module attributes {lm.recompute = "keep-all"}
+// KEEP: func.func private @layer.backward(
+// KEEP-NEXT: lm.matmul
+// KEEP-NEXT: lm.swiglu_grad
+// KEEP-LABEL: func.func @micro_first
+// KEEP: call @layer.forward(
+// KEEP: call @layer.backward(
 
-// ACT-LABEL: func.func private @layer.forward.recompute
-// ACT-SAME: -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
-// ACT-LABEL: func.func private @layer.backward.recompute
-// ACT: lm.swiglu
-// ACT-NOT: lm.linear
+// CHECK: module attributes {lm.recompute = "[[MODE]]"
 
-// FULL-LABEL: func.func private @layer.forward.recompute
+// NONE: func.func private @layer.forward.[[MODE]](
+// NONE-SAME: -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+// NONE: func.func private @layer.backward.[[MODE]](%[[DY:.*]]: tensor<4x8xf32>, %[[G:.*]]: tensor<4x8xf32>, %[[U:.*]]: tensor<4x8xf32>,
+// NONE-NEXT: lm.swiglu %{{.*}}, %{{.*}} : tensor<4x8xf32> {lm.backward}
+// NONE-NOT: lm.linear
+// NONE: return
+
+// The last projection, whose result the backward half does not read, is not made again.
+// FULL: func.func private @layer.forward.[[MODE]](
 // FULL-SAME: -> tensor<4x8xf32>
-// FULL-LABEL: func.func private @layer.backward.recompute
+// FULL: func.func private @layer.backward.[[MODE]](
 // FULL-COUNT-2: lm.linear
 // FULL: lm.swiglu
 // FULL-NOT: lm.linear
 // FULL: return
 
-// BLOCK-LABEL: func.func private @layer.forward.recompute
-// BLOCK-SAME: -> tensor<4x8xf32>
-
 // CHECK-LABEL: func.func @micro_first
-// CHECK: call @layer.forward.recompute(
-// CHECK: call @layer.backward.recompute(
+// CHECK: call @layer.forward.[[MODE]](
+// CHECK: call @layer.backward.[[MODE]](
 func.func @micro_first() {
   %x = lm.load @x : tensor<4x8xf32>
   %w = lm.load @w : tensor<8x8xf32>

@@ -1,0 +1,201 @@
+// lm-analyze-recompute: the options that each layer has between keeping and recomputing.
+//
+//   module {...}   =>   module attributes {lm.recompute_options = {layer = {options = [...]}}}
+//
+// A layer's forward half is a BlockRecomputeProblem: its ops with what they cost, its values
+// with their bytes, and what the backward half reads. A named mode is its smallest solution
+// when only some classes of ops may run again; the others are points of the lower hull.
+#include "passes/memory/Passes.h"
+
+#include "compiler/algorithms/BlockRecompute.h"
+#include "dialects/lm/Lm.h"
+#include "passes/memory/LayerHalves.h"
+#include "passes/memory/RecomputeOptions.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_ANALYZERECOMPUTEPASS
+#include "passes/memory/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+class LayerAnalysis {
+public:
+  LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost cost);
+
+  FailureOr<RecomputeKind> run();
+
+private:
+  FailureOr<std::vector<BlockRecomputeOption>> solve(StringRef mode);
+  RecomputeOption describe(std::string name, const BlockRecomputeOption &found);
+
+  func::FuncOp layer, forward;
+  unsigned layerResults;
+  BlockRecomputeProblem problem;
+  SmallVector<Operation *> ops;
+  SmallVector<double> seconds; // of each op
+  llvm::DenseMap<Value, int> ids;
+};
+
+} // namespace
+
+LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost cost)
+    : layer(layer), forward(forward), layerResults(layer.getNumResults()) {
+  Block &body = forward.getBody().front();
+  OperandRange returned = body.getTerminator()->getOperands();
+  llvm::SmallPtrSet<Value, 4> atHand(body.args_begin(), body.args_end());
+  atHand.insert(returned.begin(), returned.begin() + layerResults);
+  auto add = [&](Value value, BlockRecomputeProblem::Value entry) {
+    ids[value] = int(problem.values.size());
+    problem.values.push_back(entry);
+  };
+  for (Value argument : body.getArguments())
+    add(argument, {});
+  for (Operation &op : body.without_terminator()) {
+    BlockRecomputeProblem::Op entry;
+    llvm::SmallSetVector<Value, 8> reads(op.operand_begin(), op.operand_end());
+    for (Value operand : reads)
+      entry.reads.push_back(ids.lookup(operand));
+    // Free ops run again wherever that saves bytes. Their price counts in what an option
+    // takes, not in whether it is one.
+    seconds.push_back(cost(&op));
+    entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
+    entry.allowed = mayRecompute(&op);
+    for (Value result : op.getResults()) {
+      // A kept view holds all of what it is a view of.
+      Value viewed = viewedValue(result);
+      if (atHand.contains(result))
+        add(result, {});
+      else
+        add(result, {atHand.contains(viewed) ? 0 : bytesOf(viewed), int(ops.size())});
+    }
+    problem.ops.push_back(std::move(entry));
+    ops.push_back(&op);
+  }
+  llvm::SetVector<Value> needed;
+  for (Value value : returned.drop_front(layerResults))
+    if (!atHand.contains(value))
+      needed.insert(value);
+  for (Value value : needed)
+    problem.needed.push_back(ids.lookup(value));
+}
+
+// Feeds the MLP's activation: its gate and up projections, merged into one or not.
+static bool feedsActivation(Operation *op) {
+  return llvm::any_of(op->getUsers(), [](Operation *user) {
+    return isa<lm::SwigluOp>(user) || (isView(user) && feedsActivation(user));
+  });
+}
+
+// The activation and the norms, which "activation" lets run again, are all free so far: it
+// comes out as "none".
+static bool mayRunAgain(Operation *op, StringRef mode) {
+  if (mode == "block" || isFreeToRecompute(op))
+    return true;
+  return mode == "full" && isa<lm::LinearOp, lm::MatmulOp>(op) && feedsActivation(op);
+}
+
+// With only those ops allowed that `mode` lets run again.
+FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode) {
+  BlockRecomputeProblem restricted = problem;
+  for (auto [op, entry] : llvm::zip_equal(ops, restricted.ops))
+    entry.allowed &= mayRunAgain(op, mode);
+  if (std::string fault = restricted.check(); !fault.empty())
+    return forward.emitError("cannot be analysed for recompute: ") << fault;
+  std::vector<BlockRecomputeOption> found = blockRecomputeOptions(restricted);
+  for (const BlockRecomputeOption &option : found)
+    if (std::string fault = option.verify(restricted); !fault.empty())
+      return forward.emitError("got a wrong recompute option: ") << fault;
+  return found;
+}
+
+static std::string nameOf(Operation *op) {
+  auto name = dyn_cast<NameLoc>(op->getLoc());
+  return name ? name.getName().str() : op->getName().getStringRef().str();
+}
+
+RecomputeOption LayerAnalysis::describe(std::string name, const BlockRecomputeOption &found) {
+  SmallVector<Operation *> chosen;
+  for (int index : found.recomputed)
+    chosen.push_back(ops[size_t(index)]);
+  RecomputePlan plan = planRecompute(forward, layerResults, chosen);
+  RecomputeOption option;
+  option.name = std::move(name);
+  option.keptBytes = keptBytes(forward, layerResults, plan);
+  for (auto [index, op] : llvm::enumerate(ops))
+    if (plan.recomputed.contains(op)) {
+      option.recomputed.push_back(int64_t(index));
+      option.ops.push_back(nameOf(op));
+      option.seconds += seconds[index];
+      option.flops += forwardFlops(op);
+    }
+  return option;
+}
+
+FailureOr<RecomputeKind> LayerAnalysis::run() {
+  RecomputeKind kind;
+  kind.layer = layer.getSymName().str();
+  for (Operation *op : ops)
+    kind.forwardFlops += forwardFlops(op);
+  std::vector<BlockRecomputeOption> hull;
+  for (StringRef mode : kRecomputeModes) {
+    FailureOr<std::vector<BlockRecomputeOption>> found = solve(mode);
+    if (failed(found))
+      return failure();
+    kind.options.push_back(describe(mode.str(), found->back()));
+    hull = std::move(*found); // in the end that of "block", with everything allowed
+  }
+  uint64_t mostBytes = kind.options.front().keptBytes;
+  for (const BlockRecomputeOption &point : hull) {
+    RecomputeOption option = describe(
+        "hull" + std::to_string(kind.options.size() - std::size(kRecomputeModes) + 1), point);
+    bool known = llvm::any_of(kind.options, [&](const RecomputeOption &other) {
+      return other.keptBytes <= option.keptBytes && other.seconds <= option.seconds;
+    });
+    if (!known && option.keptBytes < mostBytes)
+      kind.options.push_back(std::move(option));
+  }
+  return kind;
+}
+
+FailureOr<RecomputeOptions> lmc::analyzeRecompute(ModuleOp module, OpCost cost) {
+  SymbolTable symbols(module);
+  FailureOr<SmallVector<func::FuncOp>> layers = layersInOrder(module, symbols);
+  if (failed(layers))
+    return failure();
+  RecomputeOptions options;
+  llvm::DenseMap<Operation *, int64_t> kindOf;
+  for (func::FuncOp forward : *layers) {
+    auto [it, inserted] = kindOf.try_emplace(forward, int64_t(options.kinds.size()));
+    options.layers.push_back(it->second);
+    if (!inserted)
+      continue;
+    FailureOr<RecomputeKind> kind = LayerAnalysis(layerOf(forward, symbols), forward, cost).run();
+    if (failed(kind))
+      return failure();
+    options.kinds.push_back(std::move(*kind));
+  }
+  return options;
+}
+
+namespace {
+struct AnalyzeRecomputePass : lmc::impl::AnalyzeRecomputePassBase<AnalyzeRecomputePass> {
+  using AnalyzeRecomputePassBase::AnalyzeRecomputePassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (!(flopsPerSecond > 0) || !(bytesPerSecond > 0)) {
+      module.emitError("needs positive flops-per-second and bytes-per-second to price recompute");
+      return signalPassFailure();
+    }
+    FailureOr<RecomputeOptions> options = analyzeRecompute(
+        module, [&](Operation *op) { return modelledSeconds(op, flopsPerSecond, bytesPerSecond); });
+    if (failed(options))
+      return signalPassFailure();
+    writeRecomputeOptions(module, *options);
+  }
+};
+} // namespace

@@ -1,0 +1,73 @@
+#include "passes/memory/OpCost.h"
+
+#include "dialects/dist/Dist.h"
+#include "dialects/lm/Lm.h"
+#include "passes/buffers/BufferAssignment.h"
+
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace lmc;
+
+bool lmc::isView(Operation *op) {
+  return isa<tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
+}
+
+bool lmc::isFreeToRecompute(Operation *op) {
+  return isView(op) || isa<lm::SwigluOp, lm::RmsNormOp>(op);
+}
+
+bool lmc::mayRecompute(Operation *op) {
+  return isPure(op) && !isa_and_nonnull<dist::DistDialect>(op->getDialect());
+}
+
+uint64_t lmc::bytesOf(Value value) {
+  if (auto type = dyn_cast<RankedTensorType>(value.getType()))
+    return byteSize(type);
+  return value.getType().isIntOrFloat() ? (value.getType().getIntOrFloatBitWidth() + 7) / 8 : 8;
+}
+
+static double dim(Value value, unsigned index) {
+  return double(cast<RankedTensorType>(value.getType()).getDimSize(index));
+}
+
+// Queries and keys meet twice (scores, and their sum of values), 2 operations each, for the
+// mean of min(i, window) over the queries i of a sequence.
+static double attentionFlops(lm::AttentionOp op) {
+  double seq = double(op.getSeq());
+  double window = op.getWindow() > 0 ? std::min(double(op.getWindow()), seq) : seq;
+  double visible = window - window * window / (2 * seq);
+  return 4 * dim(op.getQ(), 0) * dim(op.getQ(), 1) * visible;
+}
+
+double lmc::forwardFlops(Operation *op) {
+  return llvm::TypeSwitch<Operation *, double>(op)
+      .Case([](lm::LinearOp op) {
+        return 2 * dim(op.getX(), 0) * dim(op.getX(), 1) * dim(op.getResult(), 1);
+      })
+      .Case([](lm::MatmulOp op) {
+        return 2 * dim(op.getResult(), 0) * dim(op.getResult(), 1) *
+               dim(op.getA(), op.getTransposeA() ? 0 : 1);
+      })
+      .Case(attentionFlops)
+      .Default(0.0);
+}
+
+double lmc::modelledSeconds(Operation *op, double flopsPerSecond, double bytesPerSecond) {
+  if (isView(op))
+    return 0;
+  if (double flops = forwardFlops(op); flops > 0)
+    return flops / (isa<lm::AttentionOp>(op) ? flopsPerSecond / 2 : flopsPerSecond);
+  uint64_t bytes = 0;
+  for (Value result : op->getResults())
+    bytes += bytesOf(result);
+  if (!isFreeToRecompute(op))
+    for (Value operand : op->getOperands())
+      bytes += bytesOf(operand);
+  return double(bytes) / bytesPerSecond;
+}
