@@ -38,7 +38,8 @@ static double ownSeconds(int runs, const std::function<void()> &work) {
 }
 
 #if defined(__x86_64__)
-#define CLONES __attribute__((noinline, target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#define CLONES                                                                                     \
+  __attribute__((noinline, target_clones("default", "arch=haswell", "arch=skylake-avx512")))
 #else
 #define CLONES __attribute__((noinline))
 #endif
@@ -108,13 +109,15 @@ static double vectorFlops() {
 
 static double launchSeconds(int threads) {
   constexpr int kRegions = 200;
-  return measure(60, [&] {
-           for (int region = 0; region < kRegions; ++region) {
+  return measure(60,
+                 [&] {
+                   for (int region = 0; region < kRegions; ++region) {
 #pragma omp parallel for num_threads(threads) schedule(static)
-             for (int i = 0; i < threads; ++i)
-               asm volatile("" ::: "memory");
-           }
-         }).best /
+                     for (int i = 0; i < threads; ++i)
+                       asm volatile("" ::: "memory");
+                   }
+                 })
+             .best /
          kRegions;
 }
 
@@ -133,16 +136,14 @@ static GemmFit fitGemm(Storage storage, GemmCache &cache) {
     for (auto [transposeA, transposeB] : {std::pair{false, true}, {false, false}, {true, false}}) {
       bool weight = transposeA;
       Storage output = weight && storage == Storage::BF16 ? Storage::F32 : storage;
-      GemmShape shape{m,     n,       depths[i], transposeA, transposeB, weight,
-                      false, storage, output};
+      GemmShape shape{m, n, depths[i], transposeA, transposeB, weight, false, storage, output};
       auto gemm = cache.find(shape);
       if (!gemm) {
         fmt::print(stderr, "lmc-calibrate: error: {}\n", gemm.error().message);
         std::exit(1);
       }
-      seconds[i] += ownSeconds(i ? 40 : 100, [&] {
-        (*gemm)->run(a.data(), b.data(), d.data(), nullptr);
-      });
+      seconds[i] +=
+          ownSeconds(i ? 40 : 100, [&] { (*gemm)->run(a.data(), b.data(), d.data(), nullptr); });
     }
   double perDepth = (seconds[1] - seconds[0]) / double(depths[1] - depths[0]);
   return {3 * 2 * double(m * n) / perDepth,
@@ -181,8 +182,7 @@ static AttentionFit fitAttention(Storage storage, int64_t headDim) {
     };
     double flops = 4.0 * double(batch * heads * headDim) * double(seq) * double(seq + 1) / 2;
     double forward = ownSeconds(40, [&] { run(kernels.tasks(args), kernels.run, args); });
-    double backward =
-        ownSeconds(30, [&] { run(kernels.gradTasks(grad), kernels.gradRun, grad); });
+    double backward = ownSeconds(30, [&] { run(kernels.gradTasks(grad), kernels.gradRun, grad); });
     measured[0][i] = flops / forward;
     measured[1][i] = 2.5 * flops / backward;
   }
@@ -251,9 +251,10 @@ int main(int argc, char **argv) {
     text += fmt::format("{:<4} = {:<16.4g} # {}\n", dtype.name, peak.flops, peak.source);
   }
 
-  text += fmt::format("\n[vector]\nflops = {:<16.3g} # 5 per element of a SwiGLU in the first cache\n"
-                      "\n[launch]\nseconds = {:<14.2g} # an empty parallel region\n",
-                      threads * vectorFlops(), launchSeconds(threads));
+  text +=
+      fmt::format("\n[vector]\nflops = {:<16.3g} # 5 per element of a SwiGLU in the first cache\n"
+                  "\n[launch]\nseconds = {:<14.2g} # an empty parallel region\n",
+                  threads * vectorFlops(), launchSeconds(threads));
 
   omp_set_num_threads(1); // the library's own loops too
   GemmCache cache(1);
@@ -263,8 +264,8 @@ int main(int argc, char **argv) {
     text += fmt::format("\n[gemm.{}] # 512 x 512, depths of 64 and 1024\n"
                         "sustained = {:.4g}\ntile_rows = {}\ntile_columns = {}\nunits = {}\n"
                         "fixed_depth = {:.0f}\n",
-                        dtype.name, threads * fit.sustained, packed.panelRows, packed.panelColumns, threads,
-                        fit.fixedDepth);
+                        dtype.name, threads * fit.sustained, packed.panelRows, packed.panelColumns,
+                        threads, fit.fixedDepth);
   }
   for (const auto &dtype : dtypes)
     for (int64_t headDim : {32, 64, 128}) {

@@ -41,7 +41,7 @@ struct Field {
   bool required = true;
 };
 
-constexpr double kMaxRate = 1e21;    // FLOP/s or bytes/s
+constexpr double kMaxRate = 1e21; // FLOP/s or bytes/s
 constexpr double kMaxSeconds = 1;
 constexpr double kMaxCount = 1 << 20;
 
@@ -50,7 +50,8 @@ public:
   SpecReader(const std::string &path) : path(path) {}
 
   void read(const toml::table &root, DeviceSpec &spec) {
-    fields(root, "", {{"name", &spec.name}, {"description", &spec.description}, {"arch", &spec.arch}},
+    fields(root, "",
+           {{"name", &spec.name}, {"description", &spec.description}, {"arch", &spec.arch}},
            {"memory", "peak", "vector", "launch", "gemm", "attention", "link"});
     if (const toml::table *memory = section(root, "memory", "memory"))
       fields(*memory, "memory",
@@ -97,7 +98,8 @@ private:
       return nullptr;
     }
     if (!node->is_table())
-      diagnostics.error(at(node->source()), fmt::format("'{}' is a section; write [{}]", full, full));
+      diagnostics.error(at(node->source()),
+                        fmt::format("'{}' is a section; write [{}]", full, full));
     return node->as_table();
   }
 
@@ -261,23 +263,22 @@ private:
   void together(const toml::table &root, DeviceSpec &spec) {
     const toml::table &memory = *root.get("memory")->as_table();
     if (spec.reserveBytes >= spec.memoryBytes)
-      diagnostics.error(at(memory.get("reserve")->source()),
-                        fmt::format("memory.reserve leaves nothing of memory.bytes = {}",
-                                    spec.memoryBytes));
+      diagnostics.error(
+          at(memory.get("reserve")->source()),
+          fmt::format("memory.reserve leaves nothing of memory.bytes = {}", spec.memoryBytes));
     if ((memory.get("cache") != nullptr) != (memory.get("cache_bandwidth") != nullptr))
-      diagnostics.error(at(memory.source()),
-                        "memory.cache and memory.cache_bandwidth go together");
+      diagnostics.error(at(memory.source()), "memory.cache and memory.cache_bandwidth go together");
   }
 
   const std::string &path;
   bool unknownSection = false; // a missing section is probably the misspelt one
 };
 
-bool isPath(const std::string &name) {
-  return name.find('/') != std::string::npos || name.ends_with(".toml");
-}
-
 } // namespace
+
+bool isSpecPath(std::string_view name) {
+  return name.find('/') != std::string_view::npos || name.ends_with(".toml");
+}
 
 std::vector<std::string> deviceSpecNames() {
   std::vector<std::string> names;
@@ -319,7 +320,7 @@ Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::stri
   for (const auto &builtIn : kBuiltIn)
     if (nameOrPath == builtIn.name)
       return parseDeviceSpec(builtIn.text, nameOrPath);
-  if (!isPath(nameOrPath)) {
+  if (!isSpecPath(nameOrPath)) {
     std::vector<std::string> names = deviceSpecNames();
     return Error{fmt::format("there is no device spec '{}'{}; built in are {}, and a path ends in "
                              ".toml",
@@ -336,9 +337,10 @@ Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::stri
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory) {
   std::string name = target.spec.empty() ? defaultDeviceSpec(target.device) : target.spec;
   if (name.empty())
-    return Error{fmt::format("no device spec is known for '{}'; name one with target.spec: {}, or a "
-                             "file",
-                             target.device, fmt::join(deviceSpecNames(), ", "))};
+    return Error{
+        fmt::format("no device spec is known for '{}'; name one with target.spec: {}, or a "
+                    "file",
+                    target.device, fmt::join(deviceSpecNames(), ", "))};
   return loadDeviceSpec(name, directory);
 }
 

@@ -22,11 +22,11 @@ namespace lmc::cost {
 
 // How fast a library multiplies matrices of one dtype. See estimate(GemmWork).
 struct GemmModel {
-  double sustained = 0;     // FLOP/s of all units on full tiles of endless depth
+  double sustained = 0;                  // FLOP/s of all units on full tiles of endless depth
   int64_t tileRows = 1, tileColumns = 1; // of the product, computed by one unit at a time
-  int64_t units = 1;        // tiles computed at once (SMs, threads)
-  double fixedDepth = 0;    // a tile takes as long as if k were this much more
-  int64_t maxSplits = 1;    // the most parts that k is cut into to fill the units
+  int64_t units = 1;                     // tiles computed at once (SMs, threads)
+  double fixedDepth = 0;                 // a tile takes as long as if k were this much more
+  int64_t maxSplits = 1;                 // the most parts that k is cut into to fill the units
 };
 
 // Attention over `seq` tokens runs at forward * seq / (seq + forwardHalfLength) FLOP/s,
@@ -50,8 +50,8 @@ struct DeviceSpec {
   std::string description; // "NVIDIA H100 SXM5, 80 GB"
   std::string arch;        // "sm_90a", "cpu"
 
-  uint64_t memoryBytes = 0;  // what a program can allocate on an idle device
-  uint64_t reserveBytes = 0; // of these, what a plan leaves to the driver and libraries
+  uint64_t memoryBytes = 0;   // what a program can allocate on an idle device
+  uint64_t reserveBytes = 0;  // of these, what a plan leaves to the driver and libraries
   double memoryBandwidth = 0; // bytes/s, as specified
   double reachable = 1;       // fraction of it that good kernels reach
   uint64_t cacheBytes = 0;    // a command that touches less runs from the cache; 0: never
@@ -73,9 +73,7 @@ struct DeviceSpec {
 };
 
 // What a plan may use unless memory.budget says otherwise.
-inline uint64_t usableBytes(const DeviceSpec &spec) {
-  return spec.memoryBytes - spec.reserveBytes;
-}
+inline uint64_t usableBytes(const DeviceSpec &spec) { return spec.memoryBytes - spec.reserveBytes; }
 
 // Names of the built-in specs, sorted.
 std::vector<std::string> deviceSpecNames();
@@ -85,11 +83,13 @@ std::vector<std::string> deviceSpecNames();
 // ("cpu:x86-64-v3") will do. "" for an architecture that no spec is known of.
 std::string defaultDeviceSpec(std::string_view device);
 
-// The spec called `nameOrPath`: a built-in name, or (with a '/' or ending in ".toml") a
-// file, relative to `directory`. An error names what is wrong, a file's mistakes as
-// FILE:LINE:COLUMN: error: ..., one line each.
-Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath,
-                                  const std::string &directory = "");
+// Whether a spec is named by a file: it has a '/' or ends in ".toml".
+bool isSpecPath(std::string_view nameOrPath);
+
+// The spec called `nameOrPath`: a built-in name, or (by isSpecPath) a file, relative to
+// `directory`. An error names what is wrong, a file's mistakes as FILE:LINE:COLUMN: error: ..., one
+// line each.
+Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory = "");
 
 // The spec of a job: target.spec, or the default of target.device.
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory);

@@ -21,8 +21,14 @@ Work workOf(const plan::Plan &plan, const plan::Command &command) {
     return elements ? int64_t(known.bytes() / elements) : 0;
   };
   auto attention = [&](const auto &body, bool backward) {
-    return AttentionWork{body.batch(),  body.seq(),    body.heads(), body.kv_heads(), body.head_dim(),
-                         body.window(), dataType(slice(body.q()).dtype()), backward};
+    return AttentionWork{body.batch(),
+                         body.seq(),
+                         body.heads(),
+                         body.kv_heads(),
+                         body.head_dim(),
+                         body.window(),
+                         dataType(slice(body.q()).dtype()),
+                         backward};
   };
   switch (command.body_type()) {
   case plan::CommandBody::Gemm: {
@@ -99,13 +105,20 @@ PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec) {
   }
   cost.peakFlops = spec.peakOf(dataType(plan.compute_dtype()));
   if (cost.stepSeconds > 0) {
-    double tokens = double(batch.micro_batch_size()) *
-                    double(batch.gradient_accumulation_steps()) * double(batch.sequence_length());
+    double tokens = double(batch.micro_batch_size()) * double(batch.gradient_accumulation_steps()) *
+                    double(batch.sequence_length());
     cost.tokensPerSecond = tokens / cost.stepSeconds;
     cost.mfuCausal = cost.tokensPerSecond * plan.model()->flops_per_token_causal() / cost.peakFlops;
     cost.mfuFull = cost.tokensPerSecond * plan.model()->flops_per_token_full() / cost.peakFlops;
   }
   return cost;
+}
+
+std::string_view settingOf(const plan::Plan &plan, std::string_view key) {
+  for (const plan::Setting *setting : *plan.settings())
+    if (setting->key()->string_view() == key)
+      return setting->value()->string_view();
+  return "";
 }
 
 std::optional<ModelConfig> modelOf(const plan::Plan &plan) {
@@ -121,11 +134,8 @@ std::optional<ModelConfig> modelOf(const plan::Plan &plan) {
                 {"model.num_key_value_heads", &model.numKeyValueHeads},
                 {"model.head_dim", &model.headDim}};
   for (const auto &[key, value] : wanted) {
-    for (const plan::Setting *setting : *plan.settings())
-      if (setting->key()->string_view() == key) {
-        std::string_view text = setting->value()->string_view();
-        std::from_chars(text.data(), text.data() + text.size(), *value);
-      }
+    std::string_view text = settingOf(plan, key);
+    std::from_chars(text.data(), text.data() + text.size(), *value);
     if (*value <= 0)
       return std::nullopt;
   }

@@ -22,8 +22,8 @@ namespace lmc::cost {
 struct FunctionCost {
   double seconds = 0; // of one run
   uint64_t runsPerStep = 0;
-  std::vector<Estimate> commands;          // in the plan's order
-  std::array<double, 4> secondsByBound{};  // by Bound
+  std::vector<Estimate> commands;         // in the plan's order
+  std::array<double, 4> secondsByBound{}; // by Bound
 };
 
 // All launches of a kernel in a step.
@@ -53,6 +53,9 @@ uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSte
 // The shape of the model, from the settings that the plan carries; nothing for a plan
 // that was made without them.
 std::optional<ModelConfig> modelOf(const plan::Plan &plan);
+
+// The text of a setting that the plan carries; "" when it does not.
+std::string_view settingOf(const plan::Plan &plan, std::string_view key);
 
 DataType dataType(plan::DType dtype);
 

@@ -17,10 +17,10 @@ namespace lmc::cost {
 
 // What a command waits for.
 enum class Bound {
-  MatrixUnits,     // tensor cores, or the CPU's multiply-adds in a matrix product
+  MatrixUnits, // tensor cores, or the CPU's multiply-adds in a matrix product
   MemoryBandwidth,
   VectorUnits,
-  Launch,          // too small to fill the device
+  Launch, // too small to fill the device
 };
 
 // "matrix units", "memory bandwidth", "vector units", "launch latency"

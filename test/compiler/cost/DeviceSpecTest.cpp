@@ -153,9 +153,10 @@ TEST(DeviceSpec, MistakesAreNamed) {
             "toy.toml: error: missing section [launch]");
   EXPECT_EQ(errorOf(replaced("reachable = 0.5", "reachable = 1.5")),
             "toy.toml:9:13: error: memory.reachable is 1.5; it must be from 0.01 to 1");
-  EXPECT_EQ(errorOf(replaced("\"4GiB\"", "\"4 gigs\"")),
-            "toy.toml:6:9: error: memory.bytes: unknown unit 'gigs' in \"4 gigs\"; units are B, KB, "
-            "MB, GB, TB, KiB, MiB, GiB, TiB");
+  EXPECT_EQ(
+      errorOf(replaced("\"4GiB\"", "\"4 gigs\"")),
+      "toy.toml:6:9: error: memory.bytes: unknown unit 'gigs' in \"4 gigs\"; units are B, KB, "
+      "MB, GB, TB, KiB, MiB, GiB, TiB");
   EXPECT_EQ(errorOf(replaced("reserve = \"1GiB\"", "reserve = \"4GiB\"")),
             "toy.toml:7:11: error: memory.reserve leaves nothing of memory.bytes = 4294967296");
   EXPECT_EQ(errorOf(replaced("units = 4", "units = 4.5")),

@@ -1,6 +1,6 @@
 // The roofline against numbers worked out by hand.
-#include "compiler/cost/Collectives.h"
 #include "compiler/cost/Roofline.h"
+#include "compiler/cost/Collectives.h"
 #include "compiler/cost/TrafficFloor.h"
 
 #include <gtest/gtest.h>
