@@ -5,6 +5,7 @@
 //
 // Every line is the best of several runs; FLOPs of causal attention count only
 // the scores that are needed.
+#include "bench/Measure.h"
 #include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/Gemm.h"
 
@@ -12,36 +13,13 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 
 using namespace lmc::cpu;
 
 static double bestSeconds(int runs, const std::function<void()> &work) {
-  double best = 1e30;
-  for (int run = 0; run < runs; ++run) {
-    auto start = std::chrono::steady_clock::now();
-    work();
-    std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    best = std::min(best, spent.count());
-  }
-  return best;
-}
-
-// Values in [-1, 1], in either type.
-static void fill(AlignedMemory &memory, Storage storage, int64_t elements) {
-  memory.reserve(elements * elementBytes(storage));
-  uint32_t state = 1;
-  for (int64_t i = 0; i < elements; ++i) {
-    state = state * 1664525u + 1013904223u;
-    float value = float(int32_t(state)) / 2147483648.0f;
-    if (storage == Storage::BF16)
-      std::memcpy(memory.at(i * 2), reinterpret_cast<char *>(&value) + 2, 2);
-    else
-      std::memcpy(memory.at(i * 4), &value, 4);
-  }
+  return lmc::bench::measure(runs, work).best;
 }
 
 static void benchGemm(int threads) {
@@ -64,8 +42,8 @@ static void benchGemm(int threads) {
   GemmCache cache(threads);
   AlignedMemory a, b, d;
   for (Storage storage : {Storage::F32, Storage::BF16}) {
-    fill(a, storage, 1024l * 50304);
-    fill(b, storage, 1024l * 50304);
+    lmc::bench::fillRandom(a, storage, 1024l * 50304);
+    lmc::bench::fillRandom(b, storage, 1024l * 50304);
     d.reserve(1024l * 50304 * 4);
     for (const Case &c : cases) {
       bool wgrad = c.transposeA;
@@ -101,7 +79,7 @@ static void benchAttention(int threads) {
   for (Storage storage : {Storage::F32, Storage::BF16}) {
     AlignedMemory q, k, v, dout, out, dq, dk, dv, lse, workspace, scratch;
     for (AlignedMemory *operand : {&q, &k, &v, &dout, &out, &dq, &dk, &dv})
-      fill(*operand, storage, elements);
+      lmc::bench::fillRandom(*operand, storage, elements);
     lse.reserve(batch * seq * heads * 4);
     workspace.reserve(elements * 4);
     AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch,

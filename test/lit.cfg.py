@@ -1,5 +1,6 @@
 # lit configuration: .mlir and .test files below test/, run with the programs just built.
 import os
+import sys
 
 import lit.formats
 
@@ -7,10 +8,11 @@ config.name = "lmc"
 config.test_format = lit.formats.ShTest(True)
 config.suffixes = [".mlir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
-config.excludes = ["parity", "data"]
+config.excludes = ["parity", "data", "Inputs"]
 config.environment["PATH"] = os.pathsep.join(
     [config.lmc_tools, config.llvm_tools, os.environ["PATH"]])
 config.substitutions.append(("%configs", config.lmc_source + "/models/configs"))
+config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", config.lmc_source))
 config.substitutions.append(("%llvm_include", os.path.join(os.path.dirname(config.llvm_tools),
                                                            "include")))

@@ -109,6 +109,7 @@ struct MonitoringConfig {
 struct TargetConfig {
   std::string device = "cpu";         // "cpu" | "cuda:sm_90a" ...
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
+  std::string spec;                   // device spec: name or path; "": by device
   double peakTflops = 0;              // for MFU; 0: from the device's specification
 };
 

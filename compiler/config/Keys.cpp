@@ -353,7 +353,7 @@ std::vector<Key> makeKeys() {
        .unit = "bytes",
        .minimum = 0,
        .maximum = kUnbounded,
-       .doc = "Planned peak of device memory; 0: what the device has."},
+       .doc = "Planned peak of device memory; 0: what the device has, less what its spec reserves."},
       {.section = "memory",
        .name = "recompute",
        .field = FIELD(memory.recompute),
@@ -486,6 +486,12 @@ std::vector<Key> makeKeys() {
        .field = FIELD(target.cpu),
        .doc = "CPU to generate code for: `native`, or a name that LLVM knows (`x86-64`, "
               "`x86-64-v3`, `sapphirerapids`)."},
+      {.section = "target",
+       .name = "spec",
+       .field = FIELD(target.spec),
+       .defaultText = "by `device`",
+       .doc = "What the device can do (docs/devices.md): `h100-sxm`, `h200`, `a100-80gb`, "
+              "`a100-40gb`, `cpu`, or a TOML file, relative to this one."},
       {.section = "target",
        .name = "peak_tflops",
        .field = FIELD(target.peakTflops),

@@ -4,12 +4,7 @@
 
 #include <fmt/format.h>
 
-// toml++ 3.3 asserts things of the text that a faulty file does not keep ("[" at the
-// end of a line) and reports the same mistake properly right after. So its assertions
-// are off, and without NDEBUG they are not turned into promises to the optimizer.
-#undef NDEBUG
-#define TOML_ASSERT(expression) static_assert(true)
-#include <toml++/toml.h>
+#include "compiler/config/Toml.h"
 
 namespace lmc::config {
 namespace {

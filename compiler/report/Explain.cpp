@@ -1,8 +1,14 @@
 #include "compiler/report/Explain.h"
 
+#include "compiler/cost/PlanCost.h"
+#include "compiler/report/Fusion.h"
+#include "compiler/report/Memory.h"
+#include "compiler/report/Units.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <vector>
 
@@ -11,137 +17,299 @@ using nlohmann::json;
 
 namespace {
 
-// The moment at which a function needs the most workspace, and what is alive then.
-struct Peak {
-  uint64_t bytes = 0; // distinct bytes in use
-  int command = -1;
-  std::map<std::string, uint64_t> byCategory;
-  std::vector<const plan::Slice *> live; // largest first
-};
+constexpr size_t kLargestShown = 10;
 
-// Total length of the union of [offset, offset + bytes) over `slices`.
-uint64_t unionBytes(std::vector<const plan::Slice *> slices) {
-  std::sort(slices.begin(), slices.end(),
-            [](const plan::Slice *a, const plan::Slice *b) { return a->offset() < b->offset(); });
-  uint64_t total = 0, covered = 0;
-  for (const plan::Slice *slice : slices) {
-    uint64_t end = slice->offset() + slice->bytes();
-    uint64_t begin = std::max(slice->offset(), covered);
-    if (end > begin)
-      total += end - begin;
-    covered = std::max(covered, end);
-  }
-  return total;
+std::string text(const flatbuffers::String *string) { return string ? string->str() : ""; }
+
+json categoriesJson(const CategoryBytes &bytes) {
+  json entries = json::object();
+  for (size_t category = 0; category < kCategories; ++category)
+    if (bytes[category] > 0)
+      entries[categoryName(plan::Category(category))] = bytes[category];
+  return entries;
 }
 
-Peak findPeak(const plan::Plan &plan, int function) {
-  std::vector<const plan::Slice *> own;
-  for (const plan::Slice *slice : *plan.slices())
-    if (slice->function() == function)
-      own.push_back(slice);
-  Peak peak;
-  int commands = int(plan.functions()->Get(unsigned(function))->commands()->size());
-  for (int command = 0; command < commands; ++command) {
-    std::vector<const plan::Slice *> live;
-    for (const plan::Slice *slice : own)
-      if (slice->first_command() <= command && command <= slice->last_command())
-        live.push_back(slice);
-    uint64_t bytes = unionBytes(live);
-    if (bytes <= peak.bytes)
-      continue;
-    peak.bytes = bytes;
-    peak.command = command;
-    peak.live = std::move(live);
+std::string commandKind(const plan::Command &command) {
+  std::string kind;
+  for (const char *c = plan::EnumNameCommandBody(command.body_type()); *c; ++c) {
+    bool upper = *c >= 'A' && *c <= 'Z';
+    if (upper && !kind.empty())
+      kind += '_';
+    kind += char(upper ? *c - 'A' + 'a' : *c);
   }
-  std::map<std::string, std::vector<const plan::Slice *>> groups;
-  for (const plan::Slice *slice : peak.live)
-    groups[plan::EnumNameCategory(slice->category())].push_back(slice);
-  for (auto &[category, slices] : groups)
-    peak.byCategory[category] = unionBytes(slices);
-  std::sort(peak.live.begin(), peak.live.end(),
-            [](const plan::Slice *a, const plan::Slice *b) { return a->bytes() > b->bytes(); });
-  return peak;
+  return kind;
 }
 
-// "OptimizerState" becomes "optimizer_state".
-std::string snakeCase(const std::string &name) {
-  std::string out;
-  for (char c : name) {
-    if (c >= 'A' && c <= 'Z') {
-      if (!out.empty())
-        out += '_';
-      c = char(c - 'A' + 'a');
-    }
-    out += c;
+// What takes the memory at the worst moment: state, workspace in use then, and what lies
+// between and around. Adds up to all arenas.
+json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
+  CategoryBytes bytes = timeline.state;
+  uint64_t arenas = plannedBytes(plan), used = 0;
+  if (timeline.worst >= 0) {
+    const FunctionMemory &worst = timeline.functions[size_t(timeline.worst)];
+    for (size_t category = 0; category < kCategories; ++category)
+      bytes[category] += worst.live[size_t(worst.peakCommand)][category];
+    used = worst.peakBytes;
   }
-  return out;
+  json categories = categoriesJson(bytes);
+  uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
+  uint64_t gaps = workspace > used ? workspace - used : 0;
+  if (gaps > 0)
+    categories["fragmentation"] = gaps;
+  if (uint64_t sum = total(bytes) + gaps; arenas > sum) // state rounded to the arena's alignment
+    categories["alignment"] = arenas - sum;
+  return categories;
 }
 
-json explainMemory(const plan::Plan &plan) {
+// What the plan was to fit: the compiler's word, the job's setting, or all that the device has.
+uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
+  uint64_t budget = plan.memory_budget();
+  std::string_view text = cost::settingOf(plan, "memory.budget");
+  if (budget == 0)
+    std::from_chars(text.data(), text.data() + text.size(), budget);
+  return budget ? budget : cost::usableBytes(spec);
+}
+
+json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
+                  const cost::DeviceSpec &spec) {
   json memory;
-  uint64_t total = 0, bound = 0;
+  uint64_t bound = 0;
   for (const plan::Arena *arena : *plan.arenas()) {
     memory["arenas"].push_back({{"name", arena->name()->str()},
                                 {"bytes", arena->bytes()},
                                 {"lower_bound_bytes", arena->lower_bound_bytes()}});
-    total += arena->bytes();
     bound += arena->lower_bound_bytes();
   }
-  memory["peak_bytes"] = total;
+  memory["peak_bytes"] = plannedBytes(plan);
   memory["lower_bound_bytes"] = bound;
+  memory["device_bytes"] = cost::usableBytes(spec);
+  memory["budget_bytes"] = budgetOf(plan, spec);
+  memory["state_bytes"] = total(timeline.state);
+  memory["activation_bytes"] = timeline.activationBytes();
+  memory["by_category"] = breakdown(plan, timeline);
+  memory["fragmentation_bytes"] = memory["by_category"].value("fragmentation", uint64_t(0));
 
-  std::map<std::string, uint64_t> categories;
-  for (const plan::Variable *variable : *plan.variables()) {
-    const plan::Slice *slice = plan.slices()->Get(variable->slice());
-    categories[snakeCase(plan::EnumNameCategory(slice->category()))] += slice->bytes();
-  }
-  Peak worst;
-  int worstFunction = -1;
-  uint64_t activations = 0;
-  for (unsigned i = 0; i < plan.functions()->size(); ++i) {
-    Peak peak = findPeak(plan, int(i));
-    memory["functions"].push_back({{"name", plan.functions()->Get(i)->name()->str()},
-                                   {"peak_bytes", peak.bytes},
-                                   {"peak_command", peak.command}});
-    activations = std::max(activations, peak.byCategory["Activations"]);
-    if (peak.bytes > worst.bytes) {
-      worst = std::move(peak);
-      worstFunction = int(i);
+  memory["functions"] = json::array();
+  memory["phases"] = json::array();
+  for (size_t f = 0; f < timeline.functions.size(); ++f) {
+    const FunctionMemory &function = timeline.functions[f];
+    const plan::Function &planned = *plan.functions()->Get(unsigned(f));
+    std::string name = planned.name()->str();
+    json live = json::object(); // by category, of those that are ever used
+    for (size_t category = 0; category < kCategories; ++category) {
+      json bytes = json::array();
+      bool used = false;
+      for (const CategoryBytes &at : function.live) {
+        bytes.push_back(at[category]);
+        used |= at[category] > 0;
+      }
+      if (used)
+        live[categoryName(plan::Category(category))] = std::move(bytes);
+    }
+    memory["functions"].push_back({{"name", name},
+                                   {"peak_bytes", function.peakBytes},
+                                   {"peak_command", function.peakCommand},
+                                   {"live_bytes", std::move(live)}});
+    for (const MemoryPhase &phase : function.phases) {
+      json entry = {{"function", name},
+                    {"phase", phase.name},
+                    {"first_command", phase.first},
+                    {"last_command", phase.last},
+                    {"peak_bytes", 0},
+                    {"peak_command", phase.peakCommand},
+                    {"peak_source", ""},
+                    {"by_category", json::object()}};
+      if (phase.peakCommand >= 0) {
+        const CategoryBytes &at = function.live[size_t(phase.peakCommand)];
+        entry["peak_bytes"] = total(at);
+        entry["by_category"] = categoriesJson(at);
+        entry["peak_source"] = text(planned.commands()->Get(unsigned(phase.peakCommand))->source());
+      }
+      memory["phases"].push_back(std::move(entry));
     }
   }
-  uint64_t accounted = 0;
-  for (const auto &[category, bytes] : worst.byCategory) {
-    categories[snakeCase(category)] += bytes;
-    accounted += bytes;
-  }
-  memory["activation_bytes"] = activations;
-  uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
-  if (workspace > accounted)
-    categories["fragmentation"] = workspace - accounted;
-  uint64_t sum = 0;
-  for (const auto &[category, bytes] : categories)
-    sum += bytes;
-  if (total > sum) // rounding of variables to the arena's alignment
-    categories["alignment"] = total - sum;
-  memory["by_category"] = categories;
-  if (worstFunction >= 0) {
-    const plan::Function *function = plan.functions()->Get(unsigned(worstFunction));
-    memory["peak"] = {{"function", function->name()->str()}, {"command", worst.command}};
-    for (size_t i = 0; i < std::min<size_t>(worst.live.size(), 10); ++i)
-      memory["peak"]["largest"].push_back(
-          {{"source", worst.live[i]->name() ? worst.live[i]->name()->str() : ""},
-           {"category", snakeCase(plan::EnumNameCategory(worst.live[i]->category()))},
-           {"bytes", worst.live[i]->bytes()}});
+  if (timeline.worst >= 0) {
+    const FunctionMemory &worst = timeline.functions[size_t(timeline.worst)];
+    const plan::Function &function = *plan.functions()->Get(unsigned(timeline.worst));
+    memory["peak"] = {
+        {"function", function.name()->str()},
+        {"command", worst.peakCommand},
+        {"source", text(function.commands()->Get(unsigned(worst.peakCommand))->source())},
+        {"largest", json::array()}};
+    for (size_t i = 0; i < std::min(worst.largest.size(), kLargestShown); ++i)
+      memory["peak"]["largest"].push_back({{"source", worst.largest[i].source},
+                                           {"category", categoryName(worst.largest[i].category)},
+                                           {"bytes", worst.largest[i].bytes}});
   }
   return memory;
 }
 
-std::string mebibytes(uint64_t bytes) { return fmt::format("{:.1f} MiB", double(bytes) / 1048576); }
+// Matrix FLOPs of a micro-step beyond a forward pass three times over (attention: 3.5
+// times), by which eval's function is the forward pass; null without one.
+json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
+  int step = microStep(plan);
+  double done = 0, needed = 0;
+  for (unsigned f = 0; f < plan.functions()->size(); ++f) {
+    const plan::Function &function = *plan.functions()->Get(f);
+    bool eval = function.name()->string_view() == "eval";
+    for (unsigned c = 0; (eval || int(f) == step) && c < function.commands()->size(); ++c) {
+      plan::CommandBody kind = function.commands()->Get(c)->body_type();
+      bool attention =
+          kind == plan::CommandBody::Attention || kind == plan::CommandBody::AttentionGrad;
+      if (!attention && kind != plan::CommandBody::Gemm)
+        continue;
+      double flops = cost.functions[f].commands[c].flops;
+      (eval ? needed : done) += eval ? flops * (attention ? 3.5 : 3) : flops;
+    }
+  }
+  if (needed == 0 || done == 0)
+    return nullptr;
+  return std::max(0.0, done / needed - 1);
+}
+
+json recomputeReport(const plan::Plan &plan, const cost::PlanCost &cost, const json &said) {
+  json report = said.is_object() ? said : json::object();
+  report.emplace("mode", "none");
+  report.emplace("layers", json::array());
+  if (!report.contains("flops_overhead"))
+    report["flops_overhead"] = recomputedFraction(plan, cost);
+  return report;
+}
+
+json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::DeviceSpec &spec) {
+  json report = {{"device", spec.name},
+                 {"description", spec.description},
+                 {"step_seconds", cost.stepSeconds},
+                 {"tokens_per_second_per_device", cost.tokensPerSecond},
+                 {"mfu_causal", cost.mfuCausal},
+                 {"mfu_full", cost.mfuFull},
+                 {"peak_flops", cost.peakFlops},
+                 {"peak_dtype", plan.compute_dtype() == plan::DType::BF16  ? "bf16"
+                                : plan.compute_dtype() == plan::DType::F64 ? "f64"
+                                                                           : "f32"},
+                 {"functions", json::array()},
+                 {"kinds", json::array()}};
+  struct Kind {
+    uint64_t commands = 0;
+    double seconds = 0, flops = 0, bytes = 0;
+    std::array<double, 4> byBound{};
+  };
+  std::map<std::string, Kind> kinds; // of a step
+  std::array<double, 4> byBound{};
+  for (unsigned f = 0; f < cost.functions.size(); ++f) {
+    const plan::Function &function = *plan.functions()->Get(f);
+    const cost::FunctionCost &entry = cost.functions[f];
+    double runs = double(entry.runsPerStep);
+    report["functions"].push_back({{"name", function.name()->str()},
+                                   {"seconds", entry.seconds},
+                                   {"runs_per_step", entry.runsPerStep}});
+    for (unsigned c = 0; runs > 0 && c < entry.commands.size(); ++c) {
+      const cost::Estimate &estimate = entry.commands[c];
+      Kind &kind = kinds[commandKind(*function.commands()->Get(c))];
+      kind.commands += entry.runsPerStep;
+      kind.seconds += runs * estimate.seconds;
+      kind.flops += runs * estimate.flops;
+      kind.bytes += runs * estimate.bytes;
+      kind.byBound[size_t(estimate.bound)] += runs * estimate.seconds;
+      byBound[size_t(estimate.bound)] += runs * estimate.seconds;
+    }
+  }
+  for (const auto &[name, kind] : kinds) {
+    auto bound = cost::Bound(std::max_element(kind.byBound.begin(), kind.byBound.end()) -
+                             kind.byBound.begin());
+    report["kinds"].push_back({{"kind", name},
+                               {"commands_per_step", kind.commands},
+                               {"seconds_per_step", kind.seconds},
+                               {"flops_per_second", kind.flops / kind.seconds},
+                               {"bytes_per_second", kind.bytes / kind.seconds},
+                               {"bound", cost::boundName(bound)}});
+  }
+  std::stable_sort(
+      report["kinds"].begin(), report["kinds"].end(), [](const json &a, const json &b) {
+        return a["seconds_per_step"].get<double>() > b["seconds_per_step"].get<double>();
+      });
+  for (size_t bound = 0; bound < byBound.size(); ++bound)
+    report["seconds_by_bound"][std::string(cost::boundName(cost::Bound(bound)))] = byBound[bound];
+  return report;
+}
+
+json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
+  json functions = json::array();
+  for (unsigned f = 0; f < plan.functions()->size(); ++f) {
+    const plan::Function &function = *plan.functions()->Get(f);
+    json commands = json::array();
+    std::map<std::string, uint64_t> counts;
+    for (unsigned c = 0; c < function.commands()->size(); ++c) {
+      const plan::Command &command = *function.commands()->Get(c);
+      const cost::Estimate &estimate = cost.functions[f].commands[c];
+      std::string kind = commandKind(command);
+      json entry = {{"kind", kind},
+                    {"source", text(command.source())},
+                    {"backward", command.backward()},
+                    {"seconds", estimate.seconds},
+                    {"bytes", uint64_t(estimate.bytes)},
+                    {"bound", cost::boundName(estimate.bound)}};
+      if (const plan::Launch *launch = command.body_as_Launch()) {
+        entry["kernel"] = plan.kernels()->Get(launch->kernel())->name()->str();
+        entry["items"] = launch->items();
+        entry["chunk"] = launch->chunk();
+      } else if (const plan::Gemm *gemm = command.body_as_Gemm()) {
+        entry["m"] = gemm->m();
+        entry["n"] = gemm->n();
+        entry["k"] = gemm->k();
+        entry["accumulate"] = gemm->c() >= 0;
+      }
+      ++counts[kind];
+      commands.push_back(std::move(entry));
+    }
+    functions.push_back({{"name", function.name()->str()},
+                         {"commands", std::move(commands)},
+                         {"counts", counts},
+                         {"peak_workspace_bytes", function.peak_workspace_bytes()}});
+  }
+  return functions;
+}
+
+json kernelsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
+  std::vector<uint64_t> launches(plan.kernels()->size(), 0);
+  for (const plan::Function *function : *plan.functions())
+    for (const plan::Command *command : *function->commands())
+      if (const plan::Launch *launch = command->body_as_Launch())
+        ++launches[launch->kernel()];
+  json kernels = json::array();
+  for (unsigned i = 0; i < plan.kernels()->size(); ++i) {
+    const plan::Kernel &kernel = *plan.kernels()->Get(i);
+    const cost::KernelCost &spent = cost.kernels[i];
+    json sources = json::array();
+    if (kernel.source_ops())
+      for (const flatbuffers::String *source : *kernel.source_ops())
+        sources.push_back(source->str());
+    kernels.push_back({{"name", kernel.name()->str()},
+                       {"hero", text(kernel.hero())},
+                       {"source_ops", sources},
+                       {"launches", launches[i]},
+                       {"launches_per_step", spent.launches},
+                       {"bytes_per_item", kernel.bytes_per_item()},
+                       {"flops_per_item", kernel.flops_per_item()},
+                       {"read_bytes", kernel.read_bytes()},
+                       {"written_bytes", kernel.written_bytes()},
+                       {"seconds", spent.launch.seconds},
+                       {"seconds_per_step", spent.seconds},
+                       {"bound", cost::boundName(spent.launch.bound)}});
+  }
+  return kernels;
+}
 
 } // namespace
 
-json lmc::explainJson(const plan::Plan &plan) {
+json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   json report;
+  // What a phase reported, under the report's name ("recompute").
+  if (plan.reports())
+    for (const plan::Report *entry : *plan.reports())
+      if (json said = json::parse(entry->json()->str(), nullptr, false); !said.is_discarded())
+        report[entry->name()->str()] = std::move(said);
+
   report["target"] = plan.target()->str();
   report["fingerprint"] = plan.fingerprint()->str();
   report["compiler_version"] = plan.compiler_version()->str();
@@ -156,109 +324,52 @@ json lmc::explainJson(const plan::Plan &plan) {
                      {"ranks", batch.ranks()},
                      {"sequence_length", batch.sequence_length()},
                      {"tokens_per_step", batch.global_batch_size() * batch.sequence_length()}};
-  report["memory"] = explainMemory(plan);
-
-  // What a phase reported, under the report's name ("recompute").
-  if (plan.reports())
-    for (const plan::Report *entry : *plan.reports())
-      report[entry->name()->str()] = json::parse(entry->json()->str(), nullptr, false);
-
-  std::vector<uint64_t> launches(plan.kernels()->size(), 0);
-  report["functions"] = json::array();
-  for (const plan::Function *function : *plan.functions()) {
-    json commands = json::array();
-    std::map<std::string, uint64_t> counts;
-    for (const plan::Command *command : *function->commands()) {
-      std::string kind = snakeCase(plan::EnumNameCommandBody(command->body_type()));
-      json entry = {{"kind", kind},
-                    {"source", command->source() ? command->source()->str() : ""}};
-      if (const plan::Launch *launch = command->body_as_Launch()) {
-        ++launches[launch->kernel()];
-        entry["kernel"] = plan.kernels()->Get(launch->kernel())->name()->str();
-        entry["items"] = launch->items();
-        entry["chunk"] = launch->chunk();
-      } else if (const plan::Gemm *gemm = command->body_as_Gemm()) {
-        entry["m"] = gemm->m();
-        entry["n"] = gemm->n();
-        entry["k"] = gemm->k();
-        entry["accumulate"] = gemm->c() >= 0;
-      }
-      ++counts[kind];
-      commands.push_back(std::move(entry));
-    }
-    report["functions"].push_back({{"name", function->name()->str()},
-                                   {"commands", std::move(commands)},
-                                   {"counts", counts},
-                                   {"peak_workspace_bytes", function->peak_workspace_bytes()}});
-  }
-  report["kernels"] = json::array();
-  for (unsigned i = 0; i < plan.kernels()->size(); ++i) {
-    const plan::Kernel *kernel = plan.kernels()->Get(i);
-    json sources = json::array();
-    if (kernel->source_ops())
-      for (const flatbuffers::String *source : *kernel->source_ops())
-        sources.push_back(source->str());
-    report["kernels"].push_back({{"name", kernel->name()->str()},
-                                 {"hero", kernel->hero() ? kernel->hero()->str() : ""},
-                                 {"source_ops", sources},
-                                 {"launches", launches[i]},
-                                 {"bytes_per_item", kernel->bytes_per_item()},
-                                 {"flops_per_item", kernel->flops_per_item()}});
-  }
+  cost::PlanCost cost = cost::planCost(plan, spec);
+  report["memory"] = memoryReport(plan, memoryTimeline(plan), spec);
+  report["fusion"] = fusionReport(plan, spec, report.value("fusion", json()));
+  report["recompute"] = recomputeReport(plan, cost, report.value("recompute", json()));
+  report["cost"] = costReport(plan, cost, spec);
+  report["comm"] = {{"ranks", batch.ranks()}, {"collectives", json::array()}};
+  report["functions"] = functionsReport(plan, cost);
+  report["kernels"] = kernelsReport(plan, cost);
   return report;
 }
 
-std::string lmc::explainText(const json &report, const ExplainSections &sections) {
-  std::string text;
-  auto line = [&](const std::string &content) { text += content + "\n"; };
-  auto number = [](const json &value) { return value.get<uint64_t>(); };
-  line(fmt::format("{} with {} parameters for {}", report["model"]["architecture"].get<std::string>(),
-                   number(report["model"]["parameters"]), report["target"].get<std::string>()));
-  const json &batch = report["batch"];
-  line(fmt::format("GBS {} = MBS {} x GAS {} x {} rank(s), sequences of {} tokens: {} tokens a step",
-                   number(batch["gbs"]), number(batch["mbs"]), number(batch["gas"]),
-                   number(batch["ranks"]), number(batch["sequence_length"]),
-                   number(batch["tokens_per_step"])));
-  if (sections.memory) {
-    const json &memory = report["memory"];
-    if (report.contains("recompute"))
-      line("recompute: " + report["recompute"].value("mode", ""));
-    line(fmt::format("\nmemory: {} (lower bound {})", mebibytes(number(memory["peak_bytes"])),
-                     mebibytes(number(memory["lower_bound_bytes"]))));
-    std::vector<std::pair<uint64_t, std::string>> categories;
-    for (const auto &[category, bytes] : memory["by_category"].items())
-      categories.push_back({number(bytes), category});
-    std::sort(categories.rbegin(), categories.rend());
-    for (const auto &[bytes, category] : categories)
-      line(fmt::format("  {:<18} {:>14}", category, mebibytes(bytes)));
-    if (memory.contains("peak")) {
-      line(fmt::format("  peak in {} at command {}; the largest buffers then:",
-                       memory["peak"]["function"].get<std::string>(),
-                       memory["peak"]["command"].get<int>()));
-      if (memory["peak"].contains("largest"))
-        for (const json &buffer : memory["peak"]["largest"])
-          line(fmt::format("    {:>14}  {:<12} {}", mebibytes(number(buffer["bytes"])),
-                           buffer["category"].get<std::string>(),
-                           buffer["source"].get<std::string>()));
-    }
+uint64_t lmc::plannedBytes(const plan::Plan &plan) {
+  uint64_t bytes = 0;
+  for (const plan::Arena *arena : *plan.arenas())
+    bytes += arena->bytes();
+  return bytes;
+}
+
+std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, uint64_t budget,
+                             uint64_t smallestBudget) {
+  constexpr size_t kBuffers = 5;
+  MemoryTimeline timeline = memoryTimeline(plan);
+  uint64_t planned = plannedBytes(plan);
+  std::string message = fmt::format(
+      "{}: error: memory.budget is {}, but the plan needs {}; the smallest budget that works is {} "
+      "bytes ({})\n  what takes the memory:\n",
+      path, readableBytes(double(budget)), readableBytes(double(planned)), smallestBudget,
+      readableBytes(double(smallestBudget)));
+  std::vector<std::pair<uint64_t, std::string>> categories;
+  const json broken = breakdown(plan, timeline);
+  for (const auto &[category, bytes] : broken.items())
+    categories.push_back({bytes.get<uint64_t>(), category});
+  std::sort(categories.rbegin(), categories.rend());
+  for (const auto &[bytes, category] : categories)
+    if (bytes * 1000 >= planned)
+      message += fmt::format("  {:>14}  {}\n", readableBytes(double(bytes)), category);
+  if (timeline.worst >= 0) {
+    const FunctionMemory &worst = timeline.functions[size_t(timeline.worst)];
+    const plan::Function &function = *plan.functions()->Get(unsigned(timeline.worst));
+    message += fmt::format("  the largest buffers at the peak ({}, command {}, {}):\n",
+                           function.name()->str(), worst.peakCommand,
+                           text(function.commands()->Get(unsigned(worst.peakCommand))->source()));
+    for (size_t i = 0; i < std::min(worst.largest.size(), kBuffers); ++i)
+      message += fmt::format("  {:>14}  {:<12} {}\n", readableBytes(double(worst.largest[i].bytes)),
+                             categoryName(worst.largest[i].category), worst.largest[i].source);
   }
-  if (sections.kernels) {
-    line(fmt::format("\nkernels: {}", report["kernels"].size()));
-    for (const json &kernel : report["kernels"])
-      line(fmt::format("  {:<44} {:<16} x{:<6} {} B/item", kernel["name"].get<std::string>(),
-                       kernel["hero"].get<std::string>(), number(kernel["launches"]),
-                       number(kernel["bytes_per_item"])));
-  }
-  if (sections.commands) {
-    line("\nfunctions:");
-    for (const json &function : report["functions"]) {
-      std::string counts;
-      for (const auto &[kind, count] : function["counts"].items())
-        counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", number(count), kind);
-      line(fmt::format("  {:<12} {:>6} commands ({}), {} of workspace",
-                       function["name"].get<std::string>(), function["commands"].size(), counts,
-                       mebibytes(number(function["peak_workspace_bytes"]))));
-    }
-  }
-  return text;
+  message.pop_back();
+  return message;
 }

@@ -1,6 +1,8 @@
 // What a plan does and what it costs, for people and for scripts.
 #pragma once
 
+#include "compiler/cost/DeviceSpec.h"
+
 #include "plan_generated.h"
 
 #include <nlohmann/json.hpp>
@@ -10,14 +12,23 @@
 namespace lmc {
 
 struct ExplainSections {
-  bool memory = true, kernels = true, commands = true;
+  bool memory = true, fusion = true, recompute = true, cost = true, comm = true, kernels = true,
+       commands = true;
 };
 
-// The report of a plan as JSON; the keys are documented in docs/explain.md:
-// model.*, batch.*, memory.* (bytes), kernels[], functions[].
-nlohmann::json explainJson(const plan::Plan &plan);
+// The report of a plan on a device as JSON; docs/explain.md documents the keys.
+nlohmann::json explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
 // The same for a terminal.
 std::string explainText(const nlohmann::json &report, const ExplainSections &sections);
+
+// Bytes of all arenas: what running the plan allocates, once.
+uint64_t plannedBytes(const plan::Plan &plan);
+
+// What to print when `plan` needs more than `budget` bytes: what takes the memory, by
+// category and by buffer, and `smallestBudget`, with which the job compiles. The first
+// line starts "PATH: error: "; the others are indented.
+std::string budgetError(const plan::Plan &plan, const std::string &path, uint64_t budget,
+                        uint64_t smallestBudget);
 
 } // namespace lmc

@@ -2,7 +2,10 @@
 #include "compiler/Compile.h"
 #include "compiler/Registration.h"
 #include "compiler/config/Config.h"
+#include "compiler/cost/PlanCost.h"
 #include "compiler/report/Explain.h"
+#include "compiler/report/Html.h"
+#include "compiler/report/Trace.h"
 #include "runtime/plan/PlanFile.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -42,7 +45,12 @@ cl::opt<std::string> devicesPerNode("devices-per-node",
                                     cl::sub(compileCommand), cl::sub(explainCommand));
 cl::opt<std::string> memoryBudget("memory-budget",
                                   cl::desc("bytes of planned peak (memory.budget)"),
-                                  cl::value_desc("76GiB"), cl::sub(compileCommand));
+                                  cl::value_desc("76GiB"), cl::sub(compileCommand),
+                                  cl::sub(explainCommand));
+cl::opt<std::string> deviceSpec("spec",
+                                cl::desc("device spec to plan or predict for (target.spec)"),
+                                cl::value_desc("name|file.toml"), cl::sub(compileCommand),
+                                cl::sub(explainCommand));
 cl::opt<std::string> dumpIr("dump-ir", cl::desc("write the IR after each phase into this folder"),
                             cl::value_desc("dir"), cl::sub(compileCommand));
 cl::opt<std::string> compileTo("compile-to",
@@ -58,8 +66,20 @@ cl::opt<bool> quiet("quiet", cl::desc("print errors only"), cl::sub(compileComma
 cl::opt<std::string> explainInput(cl::Positional, cl::desc("<job.plan | job.toml>"), cl::Required,
                                   cl::sub(explainCommand));
 cl::opt<bool> asJson("json", cl::desc("print the report as JSON"), cl::sub(explainCommand));
-cl::opt<bool> memoryOnly("memory", cl::desc("memory by category and at the peak"),
+cl::opt<std::string> htmlOutput("html", cl::desc("write the report as a page"),
+                                cl::value_desc("file"), cl::sub(explainCommand));
+cl::opt<std::string>
+    traceOutput("trace", cl::desc("write the predicted schedule as a Chrome or Perfetto trace"),
+                cl::value_desc("file"), cl::sub(explainCommand));
+cl::opt<bool> memoryOnly("memory", cl::desc("memory by category, by phase and at the peak"),
                          cl::sub(explainCommand));
+cl::opt<bool> fusionOnly("fusion", cl::desc("fusions formed and refused; traffic and its floor"),
+                         cl::sub(explainCommand));
+cl::opt<bool> recomputeOnly("recompute", cl::desc("what is computed again, and its price"),
+                            cl::sub(explainCommand));
+cl::opt<bool> costOnly("cost", cl::desc("predicted times and what bounds them"),
+                       cl::sub(explainCommand));
+cl::opt<bool> commOnly("comm", cl::desc("communication between ranks"), cl::sub(explainCommand));
 cl::opt<bool> kernelsOnly("kernels", cl::desc("the generated kernels"), cl::sub(explainCommand));
 cl::opt<bool> commandsOnly("commands", cl::desc("the functions and their commands"),
                            cl::sub(explainCommand));
@@ -90,6 +110,14 @@ std::string firstLine(llvm::StringRef complaints) {
   return ("lmc: error: " + line).str();
 }
 
+// A spec named on the command line: a file's path starts here, not at the TOML's folder.
+std::string fromHere(const std::string &spec) {
+  llvm::SmallString<128> path(spec);
+  if (cost::isSpecPath(spec))
+    llvm::sys::fs::make_absolute(path);
+  return path.str().str();
+}
+
 bool readConfig(const std::string &path, Config &config) {
   std::vector<std::string> overrides(settings.begin(), settings.end());
   auto flag = [&](const cl::opt<std::string> &option, llvm::StringRef key) {
@@ -100,6 +128,8 @@ bool readConfig(const std::string &path, Config &config) {
   flag(nodes, "distributed.nodes");
   flag(devicesPerNode, "distributed.devices_per_node");
   flag(memoryBudget, "memory.budget");
+  if (deviceSpec.getNumOccurrences())
+    overrides.push_back("target.spec=\"" + fromHere(deviceSpec) + "\"");
   ConfigError error;
   if (loadConfig(path, overrides, config, error))
     return true;
@@ -145,36 +175,6 @@ std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) 
   return error;
 }
 
-std::string readable(uint64_t bytes) {
-  if (bytes < 1 << 20)
-    return llvm::formatv("{0:f1} KiB", double(bytes) / 1024).str();
-  return llvm::formatv("{0:f1} MiB", double(bytes) / 1048576).str();
-}
-
-// Empty when the plan's peak is within memory.budget, else what takes the memory and the
-// smallest budget that works.
-std::string overBudget(const Config &config, const std::string &plan) {
-  if (config.memory.budget == 0)
-    return "";
-  nlohmann::json memory = explainJson(*plan::GetPlan(plan.data()))["memory"];
-  uint64_t peak = memory["peak_bytes"].get<uint64_t>();
-  if (peak <= config.memory.budget)
-    return "";
-  std::vector<std::pair<uint64_t, std::string>> categories;
-  for (const auto &[category, bytes] : memory["by_category"].items())
-    categories.push_back({bytes.get<uint64_t>(), category});
-  llvm::sort(categories, std::greater<>());
-  std::string breakdown;
-  for (const auto &[bytes, category] : categories)
-    if (bytes * 100 >= peak)
-      breakdown += (breakdown.empty() ? "" : ", ") + category + " " + readable(bytes);
-  return llvm::formatv("{0}: error: memory.budget is {1}, but the plan needs {2} ({3}); the smallest "
-                       "budget that works is {4} bytes",
-                       config.path, readable(config.memory.budget), readable(peak), breakdown,
-                       peak)
-      .str();
-}
-
 int runCompile() {
   // Read before compiling: the linker inside resets the options of the whole process.
   const std::string path = output.empty() ? defaultOutput(compileInput) : output.getValue();
@@ -214,8 +214,9 @@ int runCompile() {
       result->module->print(llvm::outs());
     return 0;
   }
-  if (std::string complaint = overBudget(config, result->plan); !complaint.empty())
-    return fail(complaint, ExitCode::DoesNotFit);
+  const plan::Plan &plan = *plan::GetPlan(result->plan.data());
+  if (uint64_t peak = plannedBytes(plan); config.memory.budget && peak > config.memory.budget)
+    return fail(budgetError(plan, config.path, config.memory.budget, peak), ExitCode::DoesNotFit);
   if (std::error_code error = writeAtomically(path, result->plan))
     return fail("lmc compile: error: cannot write " + path + ": " + error.message(),
                 ExitCode::Failure);
@@ -232,22 +233,50 @@ int runCompile() {
   return 0;
 }
 
+// The spec that a plan is explained with: the command line's, or what it was made for.
+Result<cost::DeviceSpec> specOf(const plan::Plan &plan) {
+  if (deviceSpec.getNumOccurrences())
+    return cost::loadDeviceSpec(deviceSpec);
+  TargetConfig target;
+  target.device = plan.target()->str();
+  if (plan.device_spec())
+    target.spec = plan.device_spec()->str();
+  if (target.spec.empty())
+    target.spec = cost::settingOf(plan, "target.spec");
+  return cost::deviceSpecOf(target, plan.config_directory() ? plan.config_directory()->str() : "");
+}
+
 int runExplain() {
   // Read before compiling, as above.
-  const std::string input = explainInput;
-  const bool json = asJson, all = !memoryOnly && !kernelsOnly && !commandsOnly;
-  const ExplainSections sections{all || memoryOnly, all || kernelsOnly, all || commandsOnly};
+  const std::string input = explainInput, html = htmlOutput, trace = traceOutput;
+  const bool json = asJson;
+  const bool all = !memoryOnly && !fusionOnly && !recomputeOnly && !costOnly && !commOnly &&
+                   !kernelsOnly && !commandsOnly;
+  const ExplainSections sections{all || memoryOnly,  all || fusionOnly, all || recomputeOnly,
+                                 all || costOnly,    all || commOnly,   all || kernelsOnly,
+                                 all || commandsOnly};
+  // With a file to write, text only where a section is asked for.
+  const bool print = json || !all || (html.empty() && trace.empty());
+  Result<cost::DeviceSpec> spec = Error{};
+  nlohmann::json compileTimes;
   std::unique_ptr<PlanFile> plan;
   if (llvm::StringRef(input).ends_with(".toml")) {
     Config config;
     if (!readConfig(input, config))
       return kUserError;
+    spec = cost::deviceSpecOf(config.target, config.directory);
     mlir::DialectRegistry registry;
     registerDialects(registry);
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
     mlir::FailureOr<CompileResult> result = compileConfig(config, CompileOptions(), context);
     if (mlir::failed(result))
       return kUserError;
+    double seconds = 0;
+    for (const PhaseTime &time : result->times) {
+      compileTimes["phases"][phaseName(time.phase).str()] = time.seconds;
+      seconds += time.seconds;
+    }
+    compileTimes["seconds"] = seconds;
     auto opened = PlanFile::fromBytes(result->plan.data(), result->plan.size(), input);
     if (!opened)
       return fail(opened.error().message, opened.error().code);
@@ -257,13 +286,27 @@ int runExplain() {
     if (!opened)
       return fail(opened.error().message, opened.error().code);
     plan = std::move(*opened);
+    spec = specOf(**plan);
   }
-  nlohmann::json report = explainJson(**plan);
-  if (json) {
-    llvm::outs() << report.dump(2) << "\n";
-    return 0;
-  }
-  llvm::outs() << explainText(report, sections);
+  if (!spec)
+    return fail(spec.error().message, spec.error().code);
+  nlohmann::json report = explainJson(**plan, *spec);
+  if (!compileTimes.is_null())
+    report.emplace("compile", compileTimes);
+  auto write = [](const std::string &path, const std::string &content) {
+    std::error_code error = writeAtomically(path, content);
+    return error ? fail("lmc explain: error: cannot write " + path + ": " + error.message(),
+                        ExitCode::Failure)
+                 : 0;
+  };
+  if (!html.empty())
+    if (int code = write(html, htmlReport(**plan, report, llvm::sys::path::filename(input).str())))
+      return code;
+  if (!trace.empty())
+    if (int code = write(trace, traceJson(**plan, *spec).dump()))
+      return code;
+  if (print)
+    llvm::outs() << (json ? report.dump(2) + "\n" : explainText(report, sections));
   return 0;
 }
 

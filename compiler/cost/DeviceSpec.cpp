@@ -1,0 +1,347 @@
+#include "compiler/cost/DeviceSpec.h"
+
+#include "compiler/config/Diagnostics.h"
+#include "compiler/config/File.h"
+#include "compiler/config/Suggest.h"
+#include "compiler/config/Values.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <variant>
+
+#include "compiler/config/Toml.h"
+
+namespace lmc::cost {
+namespace {
+
+constexpr struct {
+  const char *name, *text;
+} kBuiltIn[] = {
+#include "devices.inc"
+};
+
+constexpr struct {
+  const char *name;
+  DataType dtype;
+} kDTypes[] = {{"bf16", DataType::BF16}, {"f32", DataType::F32}, {"f64", DataType::F64}};
+
+struct Size {
+  uint64_t *bytes;
+};
+
+// One key of a section: where its value goes, and the numbers that make sense for it.
+struct Field {
+  const char *name;
+  std::variant<double *, int64_t *, std::string *, Size, DataType *> target;
+  double minimum = 0, maximum = 0; // numbers only; inclusive
+  bool required = true;
+};
+
+constexpr double kMaxRate = 1e21; // FLOP/s or bytes/s
+constexpr double kMaxSeconds = 1;
+constexpr double kMaxCount = 1 << 20;
+
+class SpecReader {
+public:
+  SpecReader(const std::string &path) : path(path) {}
+
+  void read(const toml::table &root, DeviceSpec &spec) {
+    fields(root, "",
+           {{"name", &spec.name}, {"description", &spec.description}, {"arch", &spec.arch}},
+           {"memory", "peak", "vector", "launch", "gemm", "attention", "link"});
+    if (const toml::table *memory = section(root, "memory", "memory"))
+      fields(*memory, "memory",
+             {{"bytes", Size{&spec.memoryBytes}},
+              {"reserve", Size{&spec.reserveBytes}},
+              {"bandwidth", &spec.memoryBandwidth, 1, kMaxRate},
+              {"reachable", &spec.reachable, 0.01, 1},
+              {"cache", Size{&spec.cacheBytes}, 0, 0, false},
+              {"cache_bandwidth", &spec.cacheBandwidth, 1, kMaxRate, false}});
+    if (const toml::table *peak = section(root, "peak", "peak"))
+      fields(*peak, "peak",
+             {{"bf16", &spec.peak[size_t(DataType::BF16)], 1, kMaxRate},
+              {"f32", &spec.peak[size_t(DataType::F32)], 1, kMaxRate},
+              {"f64", &spec.peak[size_t(DataType::F64)], 1, kMaxRate}});
+    if (const toml::table *vector = section(root, "vector", "vector"))
+      fields(*vector, "vector", {{"flops", &spec.vectorFlops, 1, kMaxRate}});
+    if (const toml::table *launch = section(root, "launch", "launch"))
+      fields(*launch, "launch", {{"seconds", &spec.launchSeconds, 0, kMaxSeconds}});
+    readGemm(root, spec);
+    readAttention(root, spec);
+    if (const toml::table *links = section(root, "link", "link", false)) {
+      fields(*links, "link", {}, {"device", "node"});
+      readLink(*links, "device", spec.deviceLink);
+      readLink(*links, "node", spec.nodeLink);
+    }
+    if (diagnostics.empty())
+      together(root, spec);
+  }
+
+  config::Diagnostics diagnostics;
+
+private:
+  config::Location at(const toml::source_region &source) const {
+    return {path, unsigned(source.begin.line), unsigned(source.begin.column)};
+  }
+
+  // The table `name` of `parent`, or null with the reason reported.
+  const toml::table *section(const toml::table &parent, const char *name, const std::string &full,
+                             bool required = true) {
+    const toml::node *node = parent.get(name);
+    if (!node) {
+      if (required && !unknownSection)
+        diagnostics.error({path}, fmt::format("missing section [{}]", full));
+      return nullptr;
+    }
+    if (!node->is_table())
+      diagnostics.error(at(node->source()),
+                        fmt::format("'{}' is a section; write [{}]", full, full));
+    return node->as_table();
+  }
+
+  // Reads `known` keys of a section, and reports all that are neither these nor `sections`:
+  // false when there was one of those.
+  bool fields(const toml::table &table, const std::string &section, const std::vector<Field> &known,
+              const std::vector<std::string> &sections = {}) {
+    std::vector<std::string> names = sections;
+    for (const Field &field : known)
+      names.push_back(field.name);
+    const std::string where = section.empty() ? "" : fmt::format(" in [{}]", section);
+    bool unknown = false;
+    for (const auto &[key, node] : table) {
+      if (std::find(names.begin(), names.end(), key.str()) != names.end())
+        continue;
+      const bool header = section.empty() && node.is_table();
+      diagnostics.error(at(key.source()),
+                        fmt::format("unknown {}{}{}",
+                                    header ? fmt::format("section [{}]", key.str())
+                                           : fmt::format("key '{}'", key.str()),
+                                    where, config::suggestion(key.str(), names)));
+      unknown = true;
+      unknownSection |= header;
+    }
+    for (const Field &field : known) {
+      const toml::node *node = table.get(field.name);
+      if (node)
+        assign(field, *node, section);
+      else if (field.required && !unknown) // else it is probably the misspelt one
+        diagnostics.error(section.empty() ? config::Location{path} : at(table.source()),
+                          fmt::format("missing key '{}'{}", field.name, where));
+    }
+    return !unknown;
+  }
+
+  void assign(const Field &field, const toml::node &node, const std::string &section) {
+    const std::string name = section.empty() ? field.name : section + "." + field.name;
+    auto error = [&](const std::string &problem) {
+      diagnostics.error(at(node.source()), name + problem);
+    };
+    auto range = [&](double value) {
+      if (value >= field.minimum && value <= field.maximum)
+        return true;
+      error(fmt::format(" is {:g}; it must be from {:g} to {:g}", value, field.minimum,
+                        field.maximum));
+      return false;
+    };
+    if (auto *target = std::get_if<double *>(&field.target)) {
+      if (!node.is_number())
+        return error(" must be a number");
+      if (double value = *node.value<double>(); range(value))
+        **target = value;
+    } else if (auto *target = std::get_if<int64_t *>(&field.target)) {
+      if (!node.is_integer())
+        return error(" must be an integer");
+      if (int64_t value = *node.value<int64_t>(); range(double(value)))
+        **target = value;
+    } else if (auto *target = std::get_if<std::string *>(&field.target)) {
+      auto text = node.value_exact<std::string>();
+      if (!text || text->empty())
+        return error(" must be a string");
+      **target = *text;
+    } else if (auto *target = std::get_if<DataType *>(&field.target)) {
+      auto text = node.value_exact<std::string>();
+      for (const auto &known : kDTypes)
+        if (text && *text == known.name) {
+          **target = known.dtype;
+          return;
+        }
+      error(" must be one of \"bf16\", \"f32\", \"f64\"");
+    } else {
+      uint64_t *bytes = std::get<Size>(field.target).bytes;
+      if (auto number = node.value_exact<int64_t>(); number && *number >= 0) {
+        *bytes = uint64_t(*number);
+        return;
+      }
+      auto text = node.value_exact<std::string>();
+      if (!text)
+        return error(" must be a size in bytes or with a unit, such as \"79.1GiB\"");
+      auto parsed = config::parseSize(*text);
+      if (auto *problem = std::get_if<std::string>(&parsed))
+        return error(": " + *problem);
+      *bytes = std::get<uint64_t>(parsed);
+    }
+  }
+
+  // [gemm.DTYPE]; of a dtype that is not there, the first that is, scaled by the peaks.
+  void readGemm(const toml::table &root, DeviceSpec &spec) {
+    const toml::table *gemm = section(root, "gemm", "gemm");
+    if (!gemm)
+      return;
+    if (!fields(*gemm, "gemm", {}, {"bf16", "f32", "f64"}))
+      return;
+    const GemmModel *first = nullptr;
+    DataType firstType = DataType::BF16;
+    for (const auto &known : kDTypes) {
+      const std::string full = fmt::format("gemm.{}", known.name);
+      const toml::table *table = section(*gemm, known.name, full, false);
+      if (!table)
+        continue;
+      GemmModel &model = spec.gemm[size_t(known.dtype)];
+      fields(*table, full,
+             {{"sustained", &model.sustained, 1, kMaxRate},
+              {"tile_rows", &model.tileRows, 1, kMaxCount},
+              {"tile_columns", &model.tileColumns, 1, kMaxCount},
+              {"units", &model.units, 1, kMaxCount},
+              {"fixed_depth", &model.fixedDepth, 0, kMaxCount},
+              {"max_splits", &model.maxSplits, 1, 64, false}});
+      if (!first) {
+        first = &model;
+        firstType = known.dtype;
+      }
+    }
+    if (!first)
+      return diagnostics.error(at(gemm->source()),
+                               "[gemm] has none of [gemm.bf16], [gemm.f32], [gemm.f64]");
+    for (const auto &known : kDTypes) {
+      GemmModel &model = spec.gemm[size_t(known.dtype)];
+      if (gemm->get(known.name) || spec.peakOf(firstType) <= 0)
+        continue;
+      model = *first;
+      model.sustained *= spec.peakOf(known.dtype) / spec.peakOf(firstType);
+    }
+  }
+
+  void readAttention(const toml::table &root, DeviceSpec &spec) {
+    const toml::node *node = root.get("attention");
+    const toml::array *list = node ? node->as_array() : nullptr;
+    if (!node && unknownSection)
+      return;
+    if (!list || list->empty())
+      return diagnostics.error(node ? at(node->source()) : config::Location{path},
+                               "attention must be a list of tables; write [[attention]]");
+    for (const toml::node &entry : *list) {
+      const toml::table *table = entry.as_table();
+      if (!table) {
+        diagnostics.error(at(entry.source()), "attention must be a list of tables");
+        continue;
+      }
+      AttentionModel model;
+      fields(*table, "attention",
+             {{"dtype", &model.dtype},
+              {"head_dim", &model.headDim, 1, 4096},
+              {"forward", &model.forward, 1, kMaxRate},
+              {"forward_half_length", &model.forwardHalfLength, 0, 1e9},
+              {"backward", &model.backward, 1, kMaxRate},
+              {"backward_half_length", &model.backwardHalfLength, 0, 1e9}});
+      spec.attention.push_back(model);
+    }
+  }
+
+  void readLink(const toml::table &links, const char *name, LinkModel &link) {
+    const std::string full = fmt::format("link.{}", name);
+    if (const toml::table *table = section(links, name, full, false))
+      fields(*table, full,
+             {{"base", &link.base, 0, kMaxSeconds},
+              {"latency", &link.latency, 0, kMaxSeconds},
+              {"bandwidth", &link.bandwidth, 1, kMaxRate}});
+  }
+
+  void together(const toml::table &root, DeviceSpec &spec) {
+    const toml::table &memory = *root.get("memory")->as_table();
+    if (spec.reserveBytes >= spec.memoryBytes)
+      diagnostics.error(
+          at(memory.get("reserve")->source()),
+          fmt::format("memory.reserve leaves nothing of memory.bytes = {}", spec.memoryBytes));
+    if ((memory.get("cache") != nullptr) != (memory.get("cache_bandwidth") != nullptr))
+      diagnostics.error(at(memory.source()), "memory.cache and memory.cache_bandwidth go together");
+  }
+
+  const std::string &path;
+  bool unknownSection = false; // a missing section is probably the misspelt one
+};
+
+} // namespace
+
+bool isSpecPath(std::string_view name) {
+  return name.find('/') != std::string_view::npos || name.ends_with(".toml");
+}
+
+std::vector<std::string> deviceSpecNames() {
+  std::vector<std::string> names;
+  for (const auto &builtIn : kBuiltIn)
+    names.push_back(builtIn.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string defaultDeviceSpec(std::string_view device) {
+  if (device.starts_with("cpu"))
+    return "cpu";
+  if (device.starts_with("cuda:sm_90"))
+    return "h100-sxm";
+  if (device.starts_with("cuda:sm_80"))
+    return "a100-80gb";
+  return "";
+}
+
+Result<DeviceSpec> parseDeviceSpec(const std::string &text, const std::string &path) {
+  SpecReader reader(path);
+  DeviceSpec spec;
+  const toml::parse_result result = toml::parse(text);
+  if (result)
+    reader.read(result.table(), spec);
+  else
+    reader.diagnostics.error({path, unsigned(result.error().source().begin.line),
+                              unsigned(result.error().source().begin.column)},
+                             std::string(result.error().description()));
+  if (reader.diagnostics.empty())
+    return spec;
+  std::string message = reader.diagnostics.text();
+  while (message.ends_with('\n'))
+    message.pop_back();
+  return Error{message};
+}
+
+Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory) {
+  for (const auto &builtIn : kBuiltIn)
+    if (nameOrPath == builtIn.name)
+      return parseDeviceSpec(builtIn.text, nameOrPath);
+  if (!isSpecPath(nameOrPath)) {
+    std::vector<std::string> names = deviceSpecNames();
+    return Error{fmt::format("there is no device spec '{}'{}; built in are {}, and a path ends in "
+                             ".toml",
+                             nameOrPath, config::suggestion(nameOrPath, names),
+                             fmt::join(names, ", "))};
+  }
+  const std::string path = (std::filesystem::path(directory) / nameOrPath).string();
+  auto text = config::readFile(path);
+  if (auto *problem = std::get_if<config::FileProblem>(&text))
+    return Error{fmt::format("{}: error: {}", path, problem->message)};
+  return parseDeviceSpec(std::get<std::string>(text), path);
+}
+
+Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory) {
+  std::string name = target.spec.empty() ? defaultDeviceSpec(target.device) : target.spec;
+  if (name.empty())
+    return Error{
+        fmt::format("no device spec is known for '{}'; name one with target.spec: {}, or a "
+                    "file",
+                    target.device, fmt::join(deviceSpecNames(), ", "))};
+  return loadDeviceSpec(name, directory);
+}
+
+} // namespace lmc::cost

@@ -1,0 +1,100 @@
+// What a device can do, as data.
+//
+// A spec is a TOML file: compiler/cost/devices/NAME.toml, built into the programs, or
+// any path. It is what the cost model (Roofline.h) predicts from and what a memory
+// budget of 0 means. docs/devices.md describes the format; every number of a built-in
+// spec has its source beside it.
+//
+// Stable: loadDeviceSpec, deviceSpecNames, defaultDeviceSpec, usableBytes, and the
+// meaning of the fields below. New fields may come.
+#pragma once
+
+#include "compiler/config/Config.h"
+#include "runtime/support/Result.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc::cost {
+
+// How fast a library multiplies matrices of one dtype. See estimate(GemmWork).
+struct GemmModel {
+  double sustained = 0;                  // FLOP/s of all units on full tiles of endless depth
+  int64_t tileRows = 1, tileColumns = 1; // of the product, computed by one unit at a time
+  int64_t units = 1;                     // tiles computed at once (SMs, threads)
+  double fixedDepth = 0;                 // a tile takes as long as if k were this much more
+  int64_t maxSplits = 1;                 // the most parts that k is cut into to fill the units
+};
+
+// Attention over `seq` tokens runs at forward * seq / (seq + forwardHalfLength) FLOP/s,
+// counting only the scores that the mask leaves; the gradient likewise.
+struct AttentionModel {
+  DataType dtype = DataType::BF16;
+  int64_t headDim = 0;
+  double forward = 0, forwardHalfLength = 0;
+  double backward = 0, backwardHalfLength = 0;
+};
+
+// A link between neighbours of a ring. See Collectives.h.
+struct LinkModel {
+  double base = 0;      // seconds of any collective
+  double latency = 0;   // seconds of each hop
+  double bandwidth = 0; // bytes/s that a device sends while it receives as much
+};
+
+struct DeviceSpec {
+  std::string name;        // "h100-sxm"
+  std::string description; // "NVIDIA H100 SXM5, 80 GB"
+  std::string arch;        // "sm_90a", "cpu"
+
+  uint64_t memoryBytes = 0;   // what a program can allocate on an idle device
+  uint64_t reserveBytes = 0;  // of these, what a plan leaves to the driver and libraries
+  double memoryBandwidth = 0; // bytes/s, as specified
+  double reachable = 1;       // fraction of it that good kernels reach
+  uint64_t cacheBytes = 0;    // a command that touches less runs from the cache; 0: never
+  double cacheBandwidth = 0;  // bytes/s
+
+  std::array<double, 3> peak{}; // dense FLOP/s, by DataType: what MFU is measured against
+  double vectorFlops = 0;       // FLOP/s of kernels; a function such as exp counts one
+  double launchSeconds = 0;     // from the end of a command to the start of the next
+
+  std::array<GemmModel, 3> gemm;         // by DataType
+  std::vector<AttentionModel> attention; // at least one
+  LinkModel deviceLink, nodeLink;        // bandwidth 0: none
+
+  double peakOf(DataType dtype) const { return peak[size_t(dtype)]; }
+  // Bytes/s that a kernel which touches `bytes` reaches.
+  double bandwidthFor(double bytes) const {
+    return bytes <= double(cacheBytes) ? cacheBandwidth : memoryBandwidth * reachable;
+  }
+};
+
+// What a plan may use unless memory.budget says otherwise.
+inline uint64_t usableBytes(const DeviceSpec &spec) { return spec.memoryBytes - spec.reserveBytes; }
+
+// Names of the built-in specs, sorted.
+std::vector<std::string> deviceSpecNames();
+
+// The spec that a target.device is planned with unless target.spec says otherwise:
+// "cpu", "cuda:sm_90a" -> "h100-sxm", "cuda:sm_80" -> "a100-80gb"; a plan's target
+// ("cpu:x86-64-v3") will do. "" for an architecture that no spec is known of.
+std::string defaultDeviceSpec(std::string_view device);
+
+// Whether a spec is named by a file: it has a '/' or ends in ".toml".
+bool isSpecPath(std::string_view nameOrPath);
+
+// The spec called `nameOrPath`: a built-in name, or (by isSpecPath) a file, relative to
+// `directory`. An error names what is wrong, a file's mistakes as FILE:LINE:COLUMN: error: ..., one
+// line each.
+Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory = "");
+
+// The spec of a job: target.spec, or the default of target.device.
+Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory);
+
+// A spec's text; `path` names it in errors.
+Result<DeviceSpec> parseDeviceSpec(const std::string &text, const std::string &path);
+
+} // namespace lmc::cost

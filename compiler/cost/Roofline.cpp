@@ -1,0 +1,128 @@
+#include "compiler/cost/Roofline.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lmc::cost {
+
+std::string_view boundName(Bound bound) {
+  switch (bound) {
+  case Bound::MatrixUnits:
+    return "matrix units";
+  case Bound::MemoryBandwidth:
+    return "memory bandwidth";
+  case Bound::VectorUnits:
+    return "vector units";
+  case Bound::Launch:
+    return "launch latency";
+  }
+  return "";
+}
+
+int64_t elementWidth(DataType dtype) {
+  return dtype == DataType::F64 ? 8 : dtype == DataType::F32 ? 4 : 2;
+}
+
+double visiblePairs(int64_t seq, int64_t window) {
+  double s = double(seq), w = window > 0 ? double(std::min(window, seq)) : s;
+  return w * (w + 1) / 2 + (s - w) * w;
+}
+
+static Estimate combine(double computeSeconds, Bound unit, double flops, double bytes,
+                        const DeviceSpec &spec) {
+  double memorySeconds = bytes / spec.bandwidthFor(bytes);
+  Estimate result{0, unit, flops, bytes};
+  double busy = computeSeconds;
+  if (memorySeconds >= busy) {
+    busy = memorySeconds;
+    result.bound = Bound::MemoryBandwidth;
+  }
+  if (spec.launchSeconds >= busy)
+    result.bound = Bound::Launch;
+  result.seconds = spec.launchSeconds + busy;
+  return result;
+}
+
+// The product is cut into tiles of tileRows x tileColumns, and k into `splits` parts; a
+// unit computes one part of one tile at a time, so that time goes in waves of `units`:
+//
+//   waves = ceil(tiles * splits / units)
+//   seconds = waves * units * 2 * tileRows * tileColumns * (k / splits + fixedDepth) / sustained
+//
+// fixedDepth is what filling the pipeline and writing a tile cost, in units of k. Parts
+// are summed through memory in f32, written and read once each. The number of splits is
+// the one that takes the least time, as libraries choose it.
+Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
+  const GemmModel &model = spec.gemm[size_t(work.input)];
+  double m = double(work.m), n = double(work.n), k = double(work.k);
+  double tiles = std::ceil(m / double(model.tileRows)) * std::ceil(n / double(model.tileColumns));
+  double tileRate = model.sustained / double(model.units); // FLOP/s of a unit
+  double bytes = double(elementWidth(work.input)) * (m * k + k * n) +
+                 double(elementWidth(work.output)) * m * n;
+  double best = INFINITY;
+  for (int64_t splits = 1; splits <= model.maxSplits; splits *= 2) {
+    double parts = double(splits);
+    double waves = std::ceil(tiles * parts / double(model.units));
+    double seconds = waves * 2 * double(model.tileRows * model.tileColumns) *
+                     (k / parts + model.fixedDepth) / tileRate;
+    if (splits > 1) {
+      double sums = 2 * 4 * m * n * parts;
+      seconds += sums / spec.bandwidthFor(sums);
+    }
+    best = std::min(best, seconds);
+  }
+  if (work.accumulate) {
+    // The old d is read in the epilogue, where no arithmetic hides it.
+    double old = double(elementWidth(work.output)) * m * n;
+    bytes += old;
+    best += old / spec.bandwidthFor(bytes);
+  }
+  return combine(best, Bound::MatrixUnits, 2 * m * n * k, bytes, spec);
+}
+
+// Forward: q k^T and p v, 2 d FLOP per visible pair each. Backward: these scores again,
+// dv, dp, dq, dk: 2.5 times as much.
+Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
+  const AttentionModel *model = nullptr;
+  double best = INFINITY;
+  for (const AttentionModel &candidate : spec.attention) {
+    // The nearest head dimension, of the same dtype where there is one.
+    double distance = std::abs(std::log2(double(candidate.headDim) / double(work.headDim))) +
+                      (candidate.dtype == work.dtype ? 0 : 100);
+    if (distance < best) {
+      best = distance;
+      model = &candidate;
+    }
+  }
+  double b = double(work.batch), s = double(work.seq), h = double(work.heads),
+         kv = double(work.kvHeads), d = double(work.headDim);
+  double flops = 4 * b * h * d * visiblePairs(work.seq, work.window) * (work.backward ? 2.5 : 1);
+  double rate = work.backward ? model->backward * s / (s + model->backwardHalfLength)
+                              : model->forward * s / (s + model->forwardHalfLength);
+  rate *= spec.peakOf(work.dtype) / spec.peakOf(model->dtype);
+  double width = double(elementWidth(work.dtype));
+  double statistics = b * s * h * double(std::max<int64_t>(4, elementWidth(work.dtype)));
+  // q, k, v -> out; backward: q, k, v, out, dout -> dq, dk, dv.
+  double bytes = width * b * s * d * (work.backward ? 4 * h + 4 * kv : 2 * h + 2 * kv) + statistics;
+  return combine(flops / rate, Bound::MatrixUnits, flops, bytes, spec);
+}
+
+Estimate estimate(const KernelWork &work, const DeviceSpec &spec) {
+  return combine(work.flops / spec.vectorFlops, Bound::VectorUnits, work.flops,
+                 work.readBytes + work.writtenBytes, spec);
+}
+
+Estimate estimate(const ScatterWork &work, const DeviceSpec &spec) {
+  double elements = double(work.rows) * double(work.columns);
+  KernelWork kernel{elements * double(work.inputWidth + work.outputWidth),
+                    elements * double(work.outputWidth), elements};
+  if (!work.accumulate)
+    kernel.writtenBytes += double(work.vocabulary) * double(work.columns * work.outputWidth);
+  return estimate(kernel, spec);
+}
+
+Estimate estimate(const Work &work, const DeviceSpec &spec) {
+  return std::visit([&](const auto &known) { return estimate(known, spec); }, work);
+}
+
+} // namespace lmc::cost

@@ -1,0 +1,171 @@
+// Device specs: the built-in ones are sound, and a mistake in a file is one clear line.
+#include "compiler/cost/DeviceSpec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+using namespace lmc;
+using namespace lmc::cost;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+const char *const kSpec = R"(name = "toy"
+description = "a device"
+arch = "cpu"
+
+[memory]
+bytes = "4GiB"
+reserve = "1GiB"
+bandwidth = 1e10
+reachable = 0.5
+
+[peak]
+bf16 = 2e12
+f32 = 1e12
+f64 = 5e11
+
+[vector]
+flops = 1e11
+
+[launch]
+seconds = 1e-6
+
+[gemm.f32]
+sustained = 8e11
+tile_rows = 16
+tile_columns = 16
+units = 4
+fixed_depth = 0
+
+[[attention]]
+dtype = "f32"
+head_dim = 64
+forward = 4e11
+forward_half_length = 0
+backward = 3e11
+backward_half_length = 0
+)";
+
+std::string replaced(const std::string &from, const std::string &to) {
+  std::string text = kSpec;
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string errorOf(const std::string &text) {
+  auto spec = parseDeviceSpec(text, "toy.toml");
+  EXPECT_FALSE(spec);
+  return spec ? "" : spec.error().message;
+}
+
+} // namespace
+
+TEST(DeviceSpec, AFileIsRead) {
+  auto spec = parseDeviceSpec(kSpec, "toy.toml");
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->name, "toy");
+  EXPECT_EQ(usableBytes(*spec), 3ull << 30);
+  EXPECT_EQ(spec->bandwidthFor(1e9), 5e9);
+  EXPECT_EQ(spec->peakOf(DataType::BF16), 2e12);
+  // Of a dtype without a model of its own: the one there is, scaled by the peaks.
+  EXPECT_EQ(spec->gemm[size_t(DataType::F32)].sustained, 8e11);
+  EXPECT_EQ(spec->gemm[size_t(DataType::BF16)].sustained, 16e11);
+  EXPECT_EQ(spec->deviceLink.bandwidth, 0);
+}
+
+TEST(DeviceSpec, BuiltInSpecsAreSound) {
+  EXPECT_THAT(deviceSpecNames(), ElementsAre("a100-40gb", "a100-80gb", "cpu", "h100-sxm", "h200"));
+  for (const std::string &name : deviceSpecNames()) {
+    auto spec = loadDeviceSpec(name);
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ(spec->name, name);
+    EXPECT_GT(usableBytes(*spec), spec->memoryBytes / 2);
+    for (DataType dtype : {DataType::BF16, DataType::F32, DataType::F64}) {
+      EXPECT_GT(spec->gemm[size_t(dtype)].sustained, 0);
+      EXPECT_LT(spec->gemm[size_t(dtype)].sustained, spec->peakOf(dtype)) << name;
+    }
+    for (const AttentionModel &model : spec->attention)
+      EXPECT_LT(std::max(model.forward, model.backward), spec->peakOf(model.dtype)) << name;
+    if (spec->arch != "cpu") {
+      EXPECT_GT(spec->deviceLink.bandwidth, spec->nodeLink.bandwidth);
+    }
+  }
+}
+
+// What a plan may use of an 80 GB H100: 79.11 - 3 GiB.
+TEST(DeviceSpec, UsableMemoryOfAnH100) {
+  EXPECT_NEAR(double(usableBytes(*loadDeviceSpec("h100-sxm"))) / (1ull << 30), 76.11, 0.01);
+}
+
+TEST(DeviceSpec, DefaultsByDevice) {
+  EXPECT_EQ(defaultDeviceSpec("cpu"), "cpu");
+  EXPECT_EQ(defaultDeviceSpec("cpu:znver3"), "cpu");
+  EXPECT_EQ(defaultDeviceSpec("cuda:sm_90a"), "h100-sxm");
+  EXPECT_EQ(defaultDeviceSpec("cuda:sm_80"), "a100-80gb");
+  EXPECT_EQ(defaultDeviceSpec("cuda:sm_120"), "");
+  TargetConfig target;
+  EXPECT_EQ(deviceSpecOf(target, "")->name, "cpu");
+  target.spec = "h200";
+  EXPECT_EQ(deviceSpecOf(target, "")->name, "h200");
+  target = {};
+  target.device = "cuda:sm_120";
+  auto unknown = deviceSpecOf(target, "");
+  ASSERT_FALSE(unknown);
+  EXPECT_THAT(unknown.error().message, HasSubstr("no device spec is known for 'cuda:sm_120'; name "
+                                                 "one with target.spec: a100-40gb,"));
+}
+
+TEST(DeviceSpec, APathIsRelativeToTheFolder) {
+  std::string folder = testing::TempDir();
+  std::ofstream(folder + "/toy.toml") << kSpec;
+  auto spec = loadDeviceSpec("toy.toml", folder);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->name, "toy");
+  auto none = loadDeviceSpec("none.toml", folder);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("none.toml: error: cannot be read: No such file"));
+}
+
+TEST(DeviceSpec, AnUnknownNameIsAnError) {
+  auto spec = loadDeviceSpec("h100-smx");
+  ASSERT_FALSE(spec);
+  EXPECT_EQ(spec.error().message,
+            "there is no device spec 'h100-smx'; did you mean 'h100-sxm'?; built in are a100-40gb, "
+            "a100-80gb, cpu, h100-sxm, h200, and a path ends in .toml");
+}
+
+// Each mistake is one line that says where and what.
+TEST(DeviceSpec, MistakesAreNamed) {
+  EXPECT_EQ(errorOf(replaced("bandwidth = 1e10", "bandwith = 1e10")),
+            "toy.toml:8:1: error: unknown key 'bandwith' in [memory]; did you mean 'bandwidth'?");
+  EXPECT_EQ(errorOf(replaced("[vector]", "[vektor]")),
+            "toy.toml:16:2: error: unknown section [vektor]; did you mean 'vector'?");
+  EXPECT_EQ(errorOf(replaced("name = \"toy\"\n", "")), "toy.toml: error: missing key 'name'");
+  EXPECT_EQ(errorOf(replaced("bf16 = 2e12\n", "")),
+            "toy.toml:11:1: error: missing key 'bf16' in [peak]");
+  EXPECT_EQ(errorOf(replaced("[launch]\nseconds = 1e-6\n", "")),
+            "toy.toml: error: missing section [launch]");
+  EXPECT_EQ(errorOf(replaced("reachable = 0.5", "reachable = 1.5")),
+            "toy.toml:9:13: error: memory.reachable is 1.5; it must be from 0.01 to 1");
+  EXPECT_EQ(
+      errorOf(replaced("\"4GiB\"", "\"4 gigs\"")),
+      "toy.toml:6:9: error: memory.bytes: unknown unit 'gigs' in \"4 gigs\"; units are B, KB, "
+      "MB, GB, TB, KiB, MiB, GiB, TiB");
+  EXPECT_EQ(errorOf(replaced("reserve = \"1GiB\"", "reserve = \"4GiB\"")),
+            "toy.toml:7:11: error: memory.reserve leaves nothing of memory.bytes = 4294967296");
+  EXPECT_EQ(errorOf(replaced("units = 4", "units = 4.5")),
+            "toy.toml:26:9: error: gemm.f32.units must be an integer");
+  EXPECT_EQ(errorOf(replaced("dtype = \"f32\"", "dtype = \"fp32\"")),
+            "toy.toml:30:9: error: attention.dtype must be one of \"bf16\", \"f32\", \"f64\"");
+  EXPECT_EQ(errorOf(replaced("[[attention]]", "[attention]")),
+            "toy.toml:29:1: error: attention must be a list of tables; write [[attention]]");
+  EXPECT_EQ(errorOf(replaced("[gemm.f32]", "[gemm.f16]")),
+            "toy.toml:22:7: error: unknown key 'f16' in [gemm]; did you mean 'bf16'?");
+  EXPECT_THAT(errorOf(replaced("[peak]", "[peak")), HasSubstr("toy.toml:11:6: error: "));
+}

@@ -1,0 +1,228 @@
+// The roofline against numbers worked out by hand.
+#include "compiler/cost/Roofline.h"
+#include "compiler/cost/Collectives.h"
+#include "compiler/cost/TrafficFloor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace lmc;
+using namespace lmc::cost;
+
+namespace {
+
+// Round numbers: 4 units of 1e12 FLOP/s, 1e12 bytes/s, no launch time.
+DeviceSpec toy() {
+  DeviceSpec spec;
+  spec.memoryBytes = 1ull << 40;
+  spec.memoryBandwidth = 2e12;
+  spec.reachable = 0.5;
+  spec.peak = {8e12, 8e12, 8e12};
+  spec.vectorFlops = 1e12;
+  for (GemmModel &model : spec.gemm)
+    model = {4e12, 128, 128, 4, 0, 1};
+  spec.attention = {{DataType::BF16, 64, 1e12, 0, 0.5e12, 0},
+                    {DataType::BF16, 128, 2e12, 1024, 1e12, 1024}};
+  spec.deviceLink = {1e-5, 1e-6, 100e9};
+  spec.nodeLink = {1e-5, 1e-5, 10e9};
+  return spec;
+}
+
+DeviceSpec load(const std::string &name) {
+  auto spec = loadDeviceSpec(name);
+  EXPECT_TRUE(spec);
+  return *spec;
+}
+
+ModelConfig shape(int64_t layers, int64_t hidden, int64_t heads, int64_t kvHeads, int64_t headDim,
+                  int64_t ffn, int64_t vocabulary) {
+  ModelConfig model;
+  model.numHiddenLayers = layers;
+  model.hiddenSize = hidden;
+  model.numAttentionHeads = heads;
+  model.numKeyValueHeads = kvHeads;
+  model.headDim = headDim;
+  model.intermediateSize = ffn;
+  model.vocabSize = vocabulary;
+  return model;
+}
+
+} // namespace
+
+// 8 x 8 tiles on 4 units are 16 waves: as fast as the units are.
+TEST(Roofline, AGemmOfWholeWavesRunsAtTheSustainedRate) {
+  Estimate e = estimate(GemmWork{1024, 1024, 4096}, toy());
+  EXPECT_DOUBLE_EQ(e.seconds, 2.0 * 1024 * 1024 * 4096 / 4e12);
+  EXPECT_EQ(e.bound, Bound::MatrixUnits);
+  EXPECT_DOUBLE_EQ(e.flops, 2.0 * 1024 * 1024 * 4096);
+  EXPECT_DOUBLE_EQ(e.bytes, 2.0 * (1024 * 4096 * 2 + 1024 * 1024));
+}
+
+// 5 tiles on 4 units take as long as 8.
+TEST(Roofline, APartlyFilledWaveTakesAWholeOne) {
+  double five = estimate(GemmWork{5 * 128, 128, 65536}, toy()).seconds;
+  double eight = estimate(GemmWork{8 * 128, 128, 65536}, toy()).seconds;
+  EXPECT_DOUBLE_EQ(five, eight);
+}
+
+// One tile keeps one unit busy; with its depth in four parts it keeps all of them.
+TEST(Roofline, SplittingTheDepthFillsTheUnits) {
+  DeviceSpec spec = toy();
+  double one = estimate(GemmWork{128, 128, 1 << 20}, spec).seconds;
+  for (GemmModel &model : spec.gemm)
+    model.maxSplits = 8;
+  double split = estimate(GemmWork{128, 128, 1 << 20}, spec).seconds;
+  double sums = 2.0 * 4 * 128 * 128 * 4 / 1e12;
+  EXPECT_NEAR(split, one / 4 + sums, 1e-12);
+}
+
+TEST(Roofline, AnAccumulatingGemmReadsItsResult) {
+  DeviceSpec spec = toy();
+  Estimate plain = estimate(GemmWork{1024, 1024, 4096, DataType::BF16, DataType::F32}, spec);
+  Estimate adds = estimate(GemmWork{1024, 1024, 4096, DataType::BF16, DataType::F32, true}, spec);
+  EXPECT_DOUBLE_EQ(adds.bytes - plain.bytes, 4.0 * 1024 * 1024);
+  EXPECT_NEAR(adds.seconds - plain.seconds, 4.0 * 1024 * 1024 / 1e12, 1e-12);
+}
+
+TEST(Roofline, AThinGemmIsBoundByMemory) {
+  Estimate e = estimate(GemmWork{128, 131072, 2}, toy());
+  EXPECT_EQ(e.bound, Bound::MemoryBandwidth);
+  EXPECT_DOUBLE_EQ(e.seconds, e.bytes / 1e12);
+}
+
+// Large products on an H100 reach 650 to 750 TFLOP/s, and none more than the best known.
+TEST(Roofline, LargeGemmsOnAnH100) {
+  DeviceSpec h100 = load("h100-sxm");
+  for (auto [m, n, k] : {std::array<int64_t, 3>{16384, 2048, 2048},
+                         {16384, 8192, 2048},
+                         {16384, 2048, 8192},
+                         {8192, 8192, 16384},
+                         {8192, 14336, 4096},
+                         {8192, 131072, 2048}}) {
+    Estimate e = estimate(GemmWork{m, n, k}, h100);
+    double rate = e.flops / e.seconds * 1e-12;
+    std::printf("  %ld x %ld x %ld: %.0f TFLOP/s\n", long(m), long(n), long(k), rate);
+    EXPECT_GT(rate, 640);
+    EXPECT_LT(rate, 795);
+    EXPECT_EQ(e.bound, Bound::MatrixUnits);
+  }
+}
+
+TEST(Roofline, VisiblePairsOfAWindow) {
+  EXPECT_EQ(visiblePairs(4, 0), 10);
+  EXPECT_EQ(visiblePairs(4, 8), 10);
+  EXPECT_EQ(visiblePairs(4, 2), 7); // 1 + 2 + 2 + 2
+  EXPECT_EQ(visiblePairs(4, 1), 4);
+}
+
+// 4 b h d pairs forward, 2.5 times that backward; half the rate at the half length.
+TEST(Roofline, AttentionByHeadDimension) {
+  DeviceSpec spec = toy();
+  AttentionWork work{2, 1024, 16, 4, 128};
+  double flops = 4.0 * 2 * 16 * 128 * (1024.0 * 1025 / 2);
+  Estimate forward = estimate(work, spec);
+  EXPECT_DOUBLE_EQ(forward.flops, flops);
+  EXPECT_DOUBLE_EQ(forward.seconds, flops / 1e12);
+  work.backward = true;
+  EXPECT_DOUBLE_EQ(estimate(work, spec).seconds, 2.5 * flops / 0.5e12);
+  work.headDim = 64; // an entry of its own, without a half length
+  EXPECT_DOUBLE_EQ(estimate(work, spec).seconds, 2.5 * flops / 2 / 0.5e12);
+  work.headDim = 256; // the nearest known is 128
+  EXPECT_DOUBLE_EQ(estimate(work, spec).seconds, 2.5 * flops * 2 / 0.5e12);
+}
+
+// The measured points that the H200's and the H100's curves were drawn through.
+TEST(Roofline, AttentionOnHopperGoesThroughTheMeasuredPoints) {
+  DeviceSpec h200 = load("h200");
+  for (auto [seq, forward, backward] :
+       {std::array<double, 3>{2048, 484e12, 370e12}, {8192, 644e12, 541e12}}) {
+    AttentionWork work{8, int64_t(seq), 64, 8, 128};
+    Estimate f = estimate(work, h200);
+    EXPECT_NEAR(f.flops / (f.seconds - h200.launchSeconds) / forward, 1, 0.005);
+    work.backward = true;
+    Estimate b = estimate(work, h200);
+    EXPECT_NEAR(b.flops / (b.seconds - h200.launchSeconds) / backward, 1, 0.005);
+  }
+}
+
+TEST(Roofline, WhatBoundsAKernel) {
+  DeviceSpec spec = toy();
+  EXPECT_EQ(estimate(KernelWork{1e9, 1e9, 1e6}, spec).bound, Bound::MemoryBandwidth);
+  EXPECT_DOUBLE_EQ(estimate(KernelWork{1e9, 1e9, 1e6}, spec).seconds, 2e-3);
+  EXPECT_EQ(estimate(KernelWork{1e6, 1e6, 1e9}, spec).bound, Bound::VectorUnits);
+  spec.launchSeconds = 1e-5;
+  EXPECT_EQ(estimate(KernelWork{1e3, 1e3, 1e3}, spec).bound, Bound::Launch);
+  EXPECT_NEAR(estimate(KernelWork{1e9, 1e9, 1e6}, spec).seconds, 2e-3 + 1e-5, 1e-12);
+}
+
+TEST(Roofline, SmallTrafficRunsFromTheCache) {
+  DeviceSpec spec = toy();
+  spec.cacheBytes = 1000;
+  spec.cacheBandwidth = 1e13;
+  EXPECT_DOUBLE_EQ(estimate(KernelWork{500, 500, 0}, spec).seconds, 1e-10);
+  EXPECT_DOUBLE_EQ(estimate(KernelWork{501, 500, 0}, spec).seconds, 1001e-12);
+}
+
+TEST(Roofline, ScatterReadsAndAddsRows) {
+  Estimate adds = estimate(ScatterWork{100, 64, 1000, 2, 4, true}, toy());
+  EXPECT_DOUBLE_EQ(adds.bytes, 100 * 64 * (2 + 4 + 4));
+  Estimate stores = estimate(ScatterWork{100, 64, 1000, 2, 4, false}, toy());
+  EXPECT_DOUBLE_EQ(stores.bytes, 100 * 64 * (2 + 4 + 4) + 1000 * 64 * 4);
+}
+
+// A ring of 8: 7 hops, 7/8 of the bytes over each link.
+TEST(Collectives, OneNode) {
+  DeviceSpec spec = toy();
+  Group eight{8, 1};
+  double expected = 1e-5 + 7e-6 + 7.0 / 8 * 1e9 / 100e9;
+  EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, eight, spec), expected);
+  EXPECT_DOUBLE_EQ(reduceScatterSeconds(1e9, eight, spec), expected);
+  EXPECT_DOUBLE_EQ(allReduceSeconds(1e9, eight, spec), 2 * expected - 1e-5);
+  EXPECT_EQ(allGatherSeconds(1e9, {1, 1}, spec), 0);
+  EXPECT_EQ(allReduceSeconds(1e9, {1, 1}, spec), 0);
+}
+
+// Across nodes goes a device's share.
+TEST(Collectives, Hierarchy) {
+  DeviceSpec spec = toy();
+  double inside = 1e-5 + 7e-6 + 7.0 / 8 * 1e9 / 100e9;
+  double across = 1e-5 + 1e-5 + 0.5 * (1e9 / 8) / 10e9;
+  EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {8, 2}, spec), inside + across);
+  double acrossTwice = 1e-5 + 2e-5 + (1e9 / 8) / 10e9;
+  EXPECT_DOUBLE_EQ(allReduceSeconds(1e9, {8, 2}, spec), 2 * inside + acrossTwice);
+  EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {1, 2}, spec), 1e-5 + 1e-5 + 0.5 * 1e9 / 10e9);
+}
+
+// llama1b on 8 H100: all-gather of its bf16 weights 6.0 ms, reduce-scatter of f32 gradients 12.
+TEST(Collectives, Llama1bOnANodeOfH100) {
+  DeviceSpec h100 = load("h100-sxm");
+  EXPECT_NEAR(allGatherSeconds(1241581568.0 * 2, {8, 1}, h100) * 1e3, 6.0, 0.1);
+  EXPECT_NEAR(reduceScatterSeconds(1241581568.0 * 4, {8, 1}, h100) * 1e3, 12.0, 0.2);
+}
+
+// h = 2048, f = 8192, 40 heads of 64: 8h x 4 + 8 x 40 x 64 + 16f + 2f = 233,472 bytes a layer,
+// 16 layers; without the product made again (2f) 3.47 MB.
+TEST(TrafficFloor, Llama1b) {
+  TrafficFloor floor = trafficFloor(shape(16, 2048, 32, 8, 64, 8192, 131072), DataType::BF16);
+  EXPECT_DOUBLE_EQ(floor.layers, 16 * (65536 + 20480 + 131072 + 16384));
+  EXPECT_NEAR(floor.layers - 16 * 2 * 8192, 3.47e6, 0.01e6);
+  // Embedding 4h + 10h, a norm 4h + 6h, cross entropy 4V.
+  EXPECT_DOUBLE_EQ(floor.head, 24 * 2048 + 4 * 131072);
+}
+
+// h = 4096, f = 14336, 40 heads of 128, 32 layers: 12.85 MB and 2f.
+TEST(TrafficFloor, Mistral7b) {
+  TrafficFloor floor = trafficFloor(shape(32, 4096, 32, 8, 128, 14336, 32000), DataType::BF16);
+  EXPECT_DOUBLE_EQ(floor.layers, 32 * (131072 + 40960 + 229376 + 28672));
+  EXPECT_NEAR(floor.layers - 32 * 2 * 14336, 12.85e6, 0.01e6);
+  EXPECT_DOUBLE_EQ(floor.head, 24 * 4096 + 4 * 32000);
+}
+
+// Wider elements move as much more; main gradients are f32 either way.
+TEST(TrafficFloor, ByDType) {
+  ModelConfig model = shape(16, 2048, 32, 8, 64, 8192, 131072);
+  TrafficFloor bf16 = trafficFloor(model, DataType::BF16), f32 = trafficFloor(model, DataType::F32);
+  EXPECT_DOUBLE_EQ(f32.layers, 2 * bf16.layers);
+  EXPECT_DOUBLE_EQ(f32.head, 2 * bf16.head - 8 * 2048);
+}
