@@ -164,14 +164,16 @@ static AttentionFit fitAttention(Storage storage, int64_t headDim) {
   const auto &kernels = kernelSet().attention[int(storage)];
   double measured[2][2]; // [backward][length]
   for (int i = 0; i < 2; ++i) {
-    int64_t seq = lengths[i], batch = tokens / seq;
+    int64_t seq = lengths[i], batch = tokens / seq, pitch = heads * headDim;
     double scale = 0.125;
     AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch,
-                       seq,      heads,    heads,    headDim,    0,          scale};
+                       seq,      heads,    heads,    headDim,    0,          scale,
+                       pitch,    pitch,    pitch};
     AttentionGradArgs grad{q.data(),    k.data(),  v.data(),  out.data(), lse.data(),
                            dout.data(), dq.data(), dk.data(), dv.data(),  workspace.data(),
                            batch,       seq,       heads,     heads,      headDim,
-                           0,           scale};
+                           0,           scale,     pitch,     pitch,      pitch,
+                           pitch,       pitch,     pitch};
     int64_t bytes =
         int64_t(std::max(kernels.scratchBytes(args), kernels.gradScratchBytes(grad)) + 63) / 64 *
         64;

@@ -1,11 +1,11 @@
 // The errors of plan-place-buffers.
 // RUN: lmc-opt %s -split-input-file -verify-diagnostics --plan-place-buffers
 
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8x2xf32> {init = {kind = "none"}}
 func.func @columns() {
-  %x = lm.load @x : tensor<8x8xf32>
-  // expected-error @+1 {{'tensor.extract_slice' op is not a range of whole rows}}
-  %s = tensor.extract_slice %x[0, 0] [8, 4] [1, 1] : tensor<8x8xf32> to tensor<8x4xf32>
+  %x = lm.load @x : tensor<8x8x2xf32>
+  // expected-error @+1 {{'tensor.extract_slice' op is neither a range of rows nor a rectangle of a matrix}}
+  %s = tensor.extract_slice %x[0, 0, 0] [8, 4, 2] [1, 1, 1] : tensor<8x8x2xf32> to tensor<8x4x2xf32>
   return
 }
 
@@ -45,7 +45,7 @@ lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
 lm.variable @r scalar : tensor<4x4xf32> {init = {kind = "none"}}
 func.func @stride() {
   %x = lm.load @x : tensor<8x8xf32>
-  // expected-error @+1 {{'tensor.extract_slice' op is not a range of whole rows}}
+  // expected-error @+1 {{'tensor.extract_slice' op is neither a range of rows nor a rectangle of a matrix}}
   %s = tensor.extract_slice %x[0, 0] [4, 8] [2, 1] : tensor<8x8xf32> to tensor<4x8xf32>
   %n = kern.gemm %s, %s : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32> {transpose_b}
   lm.store %n, @r : tensor<4x4xf32>
@@ -54,14 +54,14 @@ func.func @stride() {
 
 // -----
 
-lm.variable @x input : tensor<8x4xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x4x2xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8x2xf32> {init = {kind = "none"}}
 func.func @columns() {
-  %x = lm.load @x : tensor<8x4xf32>
-  %r = lm.load @r : tensor<8x8xf32>
-  // expected-error @+1 {{'tensor.insert_slice' op is not a range of whole rows}}
-  %s = tensor.insert_slice %x into %r[0, 4] [8, 4] [1, 1] : tensor<8x4xf32> into tensor<8x8xf32>
-  lm.store %s, @r : tensor<8x8xf32>
+  %x = lm.load @x : tensor<8x4x2xf32>
+  %r = lm.load @r : tensor<8x8x2xf32>
+  // expected-error @+1 {{'tensor.insert_slice' op is neither a range of rows nor a rectangle of a matrix}}
+  %s = tensor.insert_slice %x into %r[0, 4, 0] [8, 4, 2] [1, 1, 1] : tensor<8x4x2xf32> into tensor<8x8x2xf32>
+  lm.store %s, @r : tensor<8x8x2xf32>
   return
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 using namespace lmc::cpu;
 using lmc::cpu::test::Values;
@@ -37,13 +38,18 @@ struct Problem {
 
   AttentionArgs forward() {
     return {q.data(),  k.data(),    v.data(),      out.data(),    lse.data(),   shape.batch,
-            shape.seq, shape.heads, shape.kvHeads, shape.headDim, shape.window, scale};
+            shape.seq, shape.heads, shape.kvHeads, shape.headDim, shape.window, scale,
+            queries(), keys(),      keys()};
   }
   AttentionGradArgs backward() {
     return {q.data(),    k.data(),      v.data(),      out.data(),       lse.data(),  dout.data(),
             dq.data(),   dk.data(),     dv.data(),     workspace.data(), shape.batch, shape.seq,
-            shape.heads, shape.kvHeads, shape.headDim, shape.window,     scale};
+            shape.heads, shape.kvHeads, shape.headDim, shape.window,     scale,       queries(),
+            keys(),      keys(),        queries(),     keys(),           keys()};
   }
+  // Elements of a row.
+  int64_t queries() const { return shape.heads * shape.headDim; }
+  int64_t keys() const { return shape.kvHeads * shape.headDim; }
 
   void run(const KernelSet &set, int threads) {
     const auto &kernels = set.attention[int(q.storage)];
@@ -147,6 +153,62 @@ TEST(Attention, MatchesTheDefinition) {
         }
       }
     }
+}
+
+// q, k and v, and their gradients, as columns of one matrix.
+TEST(Attention, TakesRowsThatLieApart) {
+  for (Storage storage : {Storage::F32, Storage::BF16, Storage::F64}) {
+    std::mt19937_64 random(7);
+    Problem dense({2, 100, 4, 2, 32, 0}, storage, random);
+    dense.run(kernelSet(), 2);
+    Problem apart = dense;
+    const int64_t rows = 200, width = apart.queries() + 2 * apart.keys();
+    Values packed(storage, rows * width), packedGrad(storage, rows * width);
+    const size_t element = packed.bytes.size() / size_t(rows * width);
+    auto at = [&](Values &matrix, int64_t row, int64_t column) {
+      return matrix.bytes.data() + size_t(row * width + column) * element;
+    };
+    int64_t column = 0;
+    for (auto [part, columns] : {std::pair{&dense.q, apart.queries()},
+                                 {&dense.k, apart.keys()}, {&dense.v, apart.keys()}}) {
+      for (int64_t row = 0; row < rows; ++row)
+        std::memcpy(at(packed, row, column), part->bytes.data() + size_t(row * columns) * element,
+                    size_t(columns) * element);
+      column += columns;
+    }
+    AttentionArgs forward = apart.forward();
+    AttentionGradArgs backward = apart.backward();
+    forward.q = backward.q = at(packed, 0, 0);
+    forward.k = backward.k = at(packed, 0, apart.queries());
+    forward.v = backward.v = at(packed, 0, apart.queries() + apart.keys());
+    backward.dq = at(packedGrad, 0, 0);
+    backward.dk = at(packedGrad, 0, apart.queries());
+    backward.dv = at(packedGrad, 0, apart.queries() + apart.keys());
+    for (int64_t *pitch : {&forward.qPitch, &forward.kPitch, &forward.vPitch, &backward.qPitch,
+                           &backward.kPitch, &backward.vPitch, &backward.dqPitch,
+                           &backward.dkPitch, &backward.dvPitch})
+      *pitch = width;
+    std::fill(apart.out.bytes.begin(), apart.out.bytes.end(), char(0xff));
+    const auto &kernels = kernelSet().attention[int(storage)];
+    AlignedMemory scratch;
+    scratch.reserve(
+        int64_t(std::max(kernels.scratchBytes(forward), kernels.gradScratchBytes(backward))) + 64);
+    for (int64_t task = 0; task < kernels.tasks(forward); ++task)
+      kernels.run(forward, task, scratch.data());
+    for (int64_t task = 0; task < kernels.gradTasks(backward); ++task)
+      kernels.gradRun(backward, task, scratch.data());
+    EXPECT_EQ(apart.out.bytes, dense.out.bytes);
+    column = 0;
+    for (auto [part, columns] : {std::pair{&dense.dq, apart.queries()},
+                                 {&dense.dk, apart.keys()}, {&dense.dv, apart.keys()}}) {
+      for (int64_t row = 0; row < rows; ++row)
+        ASSERT_EQ(std::memcmp(at(packedGrad, row, column),
+                              part->bytes.data() + size_t(row * columns) * element,
+                              size_t(columns) * element),
+                  0);
+      column += columns;
+    }
+  }
 }
 
 TEST(Attention, BitsDependOnNeitherThreadsNorRuns) {
