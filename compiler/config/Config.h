@@ -80,7 +80,7 @@ struct LrScheduleConfig {
 };
 
 struct MemoryConfig {
-  uint64_t budget = 0;                // bytes of planned peak; 0: what the device has
+  uint64_t budget = 0;                // bytes of planned peak; 0: no limit
   RecomputeMode recompute = RecomputeMode::None;
   int64_t recomputeStride = 1;        // "block": every n-th layer
 };

@@ -353,7 +353,8 @@ std::vector<Key> makeKeys() {
        .unit = "bytes",
        .minimum = 0,
        .maximum = kUnbounded,
-       .doc = "Planned peak of device memory; 0: what the device has, less what its spec reserves."},
+       .doc = "Planned peak of device memory that a plan may not exceed; 0: no limit but the "
+              "machine's memory, when `lmc-run` starts."},
       {.section = "memory",
        .name = "recompute",
        .field = FIELD(memory.recompute),

@@ -50,11 +50,7 @@ Work workOf(const plan::Plan &plan, const plan::Command &command) {
                        width(body.x()),      width(body.d()),         body.accumulate()};
   }
   case plan::CommandBody::Launch: {
-    const plan::Launch &body = *command.body_as_Launch();
-    const plan::Kernel &kernel = *plan.kernels()->Get(body.kernel());
-    if (kernel.read_bytes() + kernel.written_bytes() == 0) // a plan from before these fields
-      return KernelWork{double(kernel.bytes_per_item()) * double(body.items()), 0,
-                        double(kernel.flops_per_item()) * double(body.items())};
+    const plan::Kernel &kernel = *plan.kernels()->Get(command.body_as_Launch()->kernel());
     return KernelWork{double(kernel.read_bytes()), double(kernel.written_bytes()),
                       double(kernel.flops())};
   }

@@ -65,16 +65,12 @@ def YieldOp : Kern_Op<"yield", [Pure, Terminator, ParentOneOf<["FusionOp", "Kern
 def KernelOp : Kern_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let summary = "a fusion's region as a symbol, shared by all its launches";
   let description = [{
-    `row_block` R on a row_reduction: its items are blocks of R rows (the last may be
-    short), and a result that sums over the rows, `tensor<c x T>` in the region, is
-    `tensor<blocks x c x T>` at a launch: one sum per block, for another kernel to add.
-
     `arg_rows` and `arg_pitches`, one per input and result, are set where buffers
     were placed: an argument with pitch P > 0 is `arg_rows` runs of elements that
     begin P elements apart.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Hero:$hero,
-                       OptionalAttr<StrArrayAttr>:$source_ops, OptionalAttr<I64Attr>:$row_block,
+                       OptionalAttr<StrArrayAttr>:$source_ops,
                        OptionalAttr<DenseI64ArrayAttr>:$arg_rows,
                        OptionalAttr<DenseI64ArrayAttr>:$arg_pitches);
   let regions = (region SizedRegion<1>:$body);

@@ -202,9 +202,7 @@ bool BufferAssigner::isWholeTemporary(Value value) const {
 // Whether an op may read, or make, a value in spaced runs.
 static bool readsSpacedRuns(OpOperand &use) {
   Operation *op = use.getOwner();
-  if (isa<kern::LaunchOp>(op))
-    return true;
-  if (auto attention = dyn_cast<kern::AttentionOp>(op))
+  if (isa<kern::LaunchOp, kern::AttentionOp>(op))
     return true;
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
     return llvm::is_contained({grad.getQ(), grad.getK(), grad.getV()}, use.get()) &&
@@ -525,15 +523,18 @@ void BufferAssigner::placeStoresAndParts() {
 }
 
 // Whether `buffer`, which only `op` makes, may become `region` of a buffer that `op` reads:
-// nobody reads what is there later, and every result is written over bytes that the
-// kernel has read by then.
+// nobody reads what is there later, no other result is there, and every result is written
+// over bytes that the kernel has read by then.
 bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
   uint64_t bytes = result->buffers[buffer].bytes;
   if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
     return false;
   for (OpResult value : op->getResults()) {
-    if (result->view(value).buffer != buffer)
+    if (result->view(value).buffer != buffer) {
+      if (overlaps(value, region, bytes))
+        return false; // another result went there, perhaps one that nobody reads
       continue;
+    }
     auto type = cast<RankedTensorType>(value.getType());
     BufferView place = *compose(result->view(value), type, region, bytes);
     for (OpOperand &operand : op->getOpOperands()) {

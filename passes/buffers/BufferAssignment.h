@@ -7,7 +7,8 @@
 //   * an op adds to an accumulator, which its result replaces;
 //   * it is stored to a variable (it is then made in the variable's place);
 //   * a kernel may write it over inputs that die there.
-// Kernels and attention take spaced runs, libraries do not. Where sharing would let somebody read the wrong bytes, a copy is recorded instead.
+// Kernels and attention take spaced runs, libraries do not. Where sharing would let
+// somebody read the wrong bytes, a copy is recorded instead.
 #pragma once
 
 #include "dialects/kern/Kern.h"

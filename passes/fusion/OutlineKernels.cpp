@@ -66,8 +66,8 @@ struct OutlineKernelsPass : lmc::impl::OutlineKernelsPassBase<OutlineKernelsPass
       if (!kernel) {
         b.setInsertionPointToEnd(module.getBody());
         kernel = kern::KernelOp::create(b, fusion.getLoc(), kernelName(fusion), fusion.getHero(),
-                                        fusion.getSourceOpsAttr(), IntegerAttr(),
-                                        DenseI64ArrayAttr(), DenseI64ArrayAttr());
+                                        fusion.getSourceOpsAttr(), DenseI64ArrayAttr(),
+                                        DenseI64ArrayAttr());
         kernel.getBody().takeBody(fusion.getBody());
         symbols.insert(kernel); // makes the name unique
         ++numKernels;

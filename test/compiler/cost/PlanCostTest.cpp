@@ -97,8 +97,6 @@ TEST(PlanCost, IsDeterministic) {
 
 TEST(PlanCost, WorkOfACommand) {
   Job job;
-  job.plan.kernels[0]->read_bytes = job.plan.kernels[0]->written_bytes = 0;
-  job.plan.kernels[0]->bytes_per_item = 7;
   uint32_t ids = job.slice(plan::DType::I32, {4}), x = job.slice(plan::DType::BF16, {4, 8}),
            d = job.slice(plan::DType::F32, {10, 8});
   plan::ScatterAddT scatter;
@@ -143,8 +141,9 @@ TEST(PlanCost, WorkOfACommand) {
   EXPECT_TRUE(grad.backward);
   EXPECT_EQ(grad.window, 5);
   EXPECT_EQ(grad.dtype, DataType::BF16);
-  // A plan from before exact traffic: items times bytes per item.
-  EXPECT_EQ(std::get<KernelWork>(work(1, 0)).readBytes, 7 * 64);
+  EXPECT_EQ(std::get<KernelWork>(work(1, 0)).readBytes, 3000);
+  EXPECT_EQ(std::get<KernelWork>(work(1, 0)).writtenBytes, 1000);
+  EXPECT_EQ(std::get<KernelWork>(work(1, 0)).flops, 500);
 }
 
 TEST(PlanCost, TheModelComesFromTheSettings) {

@@ -75,3 +75,36 @@ func.func @f() {
   lm.store %b, @x : tensor<8x8xf32>
   return
 }
+
+// -----
+
+// A result that nobody reads is written all the same: the other one is made elsewhere.
+// CHECK-LABEL: plan.function @dead
+// CHECK:         %[[X:.*]] = plan.slice @workspace[[[AT:[0-9]+]]] {{.*}} : <tensor<8x8xf32>>
+// CHECK:         plan.gemm {{.*}} into %[[X]]
+// CHECK-NOT:     plan.slice @workspace[[[AT]]]
+// CHECK:         %[[OTHER:.*]] = plan.slice @workspace
+// CHECK-NEXT:    plan.launch @two(%[[X]], %[[X]], %[[OTHER]])
+#all = affine_map<(i, j) -> (i, j)>
+kern.kernel @two elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y:2 = linalg.generic {indexing_maps = [#all, #all, #all],
+                         iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e, %e : tensor<8x8xf32>, tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32, %p: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n, %a : f32, f32
+  } -> (tensor<8x8xf32>, tensor<8x8xf32>)
+  kern.yield %y#0, %y#1 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+lm.variable @a input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @dead() {
+  %a = lm.load @a : tensor<8x8xf32>
+  %x = kern.gemm %a, %a : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %y:2 = kern.launch @two(%x) : (tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)
+  %z = kern.gemm %y#1, %a : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %z, @r : tensor<8x8xf32>
+  return
+}
