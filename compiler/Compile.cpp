@@ -72,6 +72,8 @@ void Driver::addPasses(Phase phase, PassManager &passes) {
   case Phase::Model:
     break; // the builder's work
   case Phase::Autodiff:
+    // Before differentiation, so that gradients and state are of the merged weights too.
+    passes.addPass(createMergeLinearsPass());
     passes.addPass(createAutodiffPass());
     // After differentiation, because it is contributions to gradients that accumulate.
     passes.addPass(createAccumulateGradientsPass(

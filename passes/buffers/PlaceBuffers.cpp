@@ -239,6 +239,66 @@ FailureOr<Placer::Peak> Placer::run() {
   return Peak{solution.bytes, problem.lowerBound()};
 }
 
+// State in the order of its declaration, members inside their storages; its bytes in all.
+static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
+  uint64_t bytes = 0;
+  llvm::StringMap<std::pair<uint64_t, RankedTensorType>> storages;
+  for (lm::VariableOp variable : variables)
+    if (!variable.getStorage()) {
+      auto type = cast<RankedTensorType>(variable.getType());
+      storages[variable.getSymName()] = {bytes, type};
+      bytes = roundUp(bytes + byteSize(type));
+    }
+  for (lm::VariableOp variable : variables) {
+    auto type = cast<RankedTensorType>(variable.getType());
+    uint64_t offset = 0;
+    if (std::optional<StringRef> storage = variable.getStorage()) {
+      auto it = storages.find(*storage);
+      if (it == storages.end())
+        return variable.emitOpError("is in the storage ")
+               << *storage << ", which is no variable outside of storages";
+      auto [start, whole] = it->second;
+      uint64_t inside = *variable.getStorageOffset() * type.getElementTypeBitWidth() / 8;
+      if (type.getElementType() != whole.getElementType() ||
+          inside + byteSize(type) > byteSize(whole))
+        return variable.emitOpError("does not lie in its storage ") << *storage << " of " << whole;
+      offset = start + inside;
+    } else {
+      offset = storages.lookup(variable.getSymName()).first;
+    }
+    OpBuilder b(variable);
+    plan_ir::VariableOp::create(b, variable.getLoc(), variable.getSymName(), "state",
+                                int64_t(offset), type, stringifyVariableKind(variable.getKind()),
+                                variable.getInit(), variable.getWeightDecay(),
+                                variable.getParameterAttr(), variable.getPartsAttr(),
+                                variable.getAnonymous());
+  }
+  return bytes;
+}
+
+// A storage and its members are one memory under two names: with both in a function,
+// nobody would see that they overlap.
+static LogicalResult checkStorageUse(func::FuncOp function, SymbolTable &symbols) {
+  llvm::StringMap<bool> byMember; // of each storage used: through a member or as it is
+  for (Operation &op : function.getBody().front()) {
+    auto load = dyn_cast<lm::LoadOp>(op);
+    auto store = dyn_cast<lm::StoreOp>(op);
+    if (!load && !store)
+      continue;
+    StringRef name = load ? load.getVariable() : store.getVariable();
+    auto variable = symbols.lookup<lm::VariableOp>(name);
+    bool member = variable.getStorage().has_value();
+    if (!member && !variable.getAnonymous())
+      continue;
+    auto [it, inserted] = byMember.try_emplace(member ? *variable.getStorage() : name, member);
+    if (it->second != member)
+      return op.emitOpError("uses ") << name << " where the function uses "
+                                     << (member ? "its storage " : "a member of it, of storage ")
+                                     << it->first() << " too";
+  }
+  return success();
+}
+
 namespace {
 struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
   void runOnOperation() override {
@@ -246,17 +306,13 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     SymbolTable symbols(module);
     OpBuilder b(module);
 
-    uint64_t stateBytes = 0;
     SmallVector<lm::VariableOp> variables(module.getOps<lm::VariableOp>());
-    for (lm::VariableOp variable : variables) {
-      auto type = cast<RankedTensorType>(variable.getType());
-      b.setInsertionPoint(variable);
-      plan_ir::VariableOp::create(
-          b, variable.getLoc(), variable.getSymName(), "state", int64_t(stateBytes), type,
-          stringifyVariableKind(variable.getKind()), variable.getInit(),
-          variable.getWeightDecay(), variable.getParameterAttr());
-      stateBytes = roundUp(stateBytes + byteSize(type));
-    }
+    FailureOr<uint64_t> stateBytes = placeState(variables);
+    if (failed(stateBytes))
+      return signalPassFailure();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(checkStorageUse(function, symbols)))
+        return signalPassFailure();
 
     Placer::Peak workspace;
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
@@ -283,7 +339,7 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
       plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
                                int64_t(bound));
     };
-    arena("state", stateBytes, stateBytes);
+    arena("state", *stateBytes, *stateBytes);
     arena("workspace", workspace.bytes, workspace.lowerBound);
   }
 };
