@@ -79,6 +79,7 @@ void Driver::addPasses(Phase phase, PassManager &passes) {
     passes.addPass(createAccumulateGradientsPass(
         AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
     passes.addPass(createInsertOptimizerPass());
+    passes.addPass(createFlattenStatePass());
     // The last point at which equal values may be merged: from the memory phase on,
     // values computed twice are computed twice on purpose.
     passes.addPass(createCSEPass());
