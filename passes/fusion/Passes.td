@@ -51,11 +51,40 @@ def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
 def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
   let summary = "merges fusions where one hero can emit both";
   let description = [{
-    Greedy, most bytes saved first: a fusion moves into the fusion that consumes
-    its result when the merged region is one that the consumer's hero accepts
-    (`canEmit`) and every other user comes later. Each merge and each refusal,
-    with its reason, is recorded in the module attribute `kern.fusion_report`.
+    Two fusions become one, with the results that others read, when
+
+    * one reads what the other makes (`producer`), or both read the same tensor that is
+      as large as their loops (`siblings`);
+    * a hero accepts the merged region (`canEmit`);
+    * the second needs nothing that a third op makes of the first one's result. Readers
+      of the first that stand before the second move behind the merged fusion;
+    * the peak of the function's live bytes (LiveBytes.h) does not rise.
+
+    Most modelled time saved comes first: bytes that are no longer read or written at
+    `bytes-per-second`, and `launch-seconds` for the launch. Values that both regions
+    compute are computed once. Each merge and each refusal, with its reason, is recorded
+    in the module attribute `kern.fusion_report`.
+
+    ```mlir
+    %s = kern.fusion elementwise (%a = %x : ..., %b = %h : ...) -> ... { a + b }
+    %n = kern.fusion row_reduction (%c = %s : ...) -> ... { norm(c) }
+    ```
+    becomes
+    ```mlir
+    %r:2 = kern.fusion row_reduction (%a = %x : ..., %b = %h : ...) -> ... {
+      %s = a + b
+      kern.yield %s, norm(s)
+    }
+    ```
   }];
+  let options = [
+    ListOption<"disable", "disable", "std::string",
+               "kinds of fusion to leave out: producer, siblings">,
+    Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
+           "memory bandwidth (default: 3.0e12, an H100)">,
+    Option<"launchSeconds", "launch-seconds", "double", "2e-6",
+           "from the end of a kernel to the start of the next">
+  ];
   let dependentDialects = ["::lmc::kern::KernDialect"];
   let statistics = [Statistic<"numFormed", "formed", "fusions merged">];
 }
