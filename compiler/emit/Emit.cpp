@@ -1,5 +1,6 @@
 #include "compiler/emit/Emit.h"
 
+#include "compiler/emit/FusionNotes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 #include "models/Model.h"
@@ -55,8 +56,8 @@ struct NamedRows {
 
 class Emitter {
 public:
-  Emitter(ModuleOp module, const Config &config, const codegen::CpuImage &image)
-      : module(module), config(config), image(image) {}
+  Emitter(ModuleOp module, const Config &config, const PlanDetails &details)
+      : module(module), config(config), details(details) {}
 
   LogicalResult run(std::string &bytes);
 
@@ -65,6 +66,7 @@ private:
   void addSettings();
   LogicalResult addVariables();
   void addKernels();
+  void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
   FailureOr<std::unique_ptr<fb::CommandT>> command(Operation &op);
 
@@ -74,7 +76,7 @@ private:
 
   ModuleOp module;
   const Config &config;
-  const codegen::CpuImage &image;
+  const PlanDetails &details;
   fb::PlanT plan;
   llvm::StringMap<uint32_t> arenas, kernels;
   llvm::StringMap<uint32_t> variableSlices;
@@ -101,7 +103,9 @@ uint32_t Emitter::addSlice(std::string name, uint32_t arena, int64_t offset,
 void Emitter::addHeader() {
   plan.schema_version = kSchemaVersion;
   plan.compiler_version = "lmc 0.1.0";
-  plan.target = "cpu:" + image.cpu;
+  plan.target = details.target;
+  plan.device_spec = details.deviceSpec;
+  plan.memory_budget = details.memoryBudget;
   plan.nodes = uint32_t(config.distributed.nodes);
   plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
   plan.fingerprint = modelFingerprint(module, config);
@@ -279,8 +283,10 @@ LogicalResult Emitter::addVariables() {
 void Emitter::addKernels() {
   auto binary = std::make_unique<fb::ModuleT>();
   binary->target = plan.target;
-  binary->features = image.features;
-  binary->image = image.object;
+  if (details.image) {
+    binary->features = details.image->features;
+    binary->image = details.image->object;
+  }
   plan.modules.push_back(std::move(binary));
   for (auto kernel : module.getOps<kern::KernelOp>()) {
     auto entry = std::make_unique<fb::KernelT>();
@@ -454,6 +460,20 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
   return success();
 }
 
+void Emitter::addReports() {
+  nlohmann::json reports = details.reports;
+  if (auto mode = module->getAttrOfType<StringAttr>("lm.recompute"))
+    reports["recompute"].emplace("mode", mode.getValue().str());
+  if (nlohmann::json fusion = fusionNotes(module); !fusion.empty())
+    reports["fusion"] = std::move(fusion);
+  for (const auto &[name, content] : reports.items()) {
+    auto report = std::make_unique<fb::ReportT>();
+    report->name = name;
+    report->json = content.dump();
+    plan.reports.push_back(std::move(report));
+  }
+}
+
 LogicalResult Emitter::run(std::string &bytes) {
   addHeader();
   addSettings();
@@ -472,13 +492,7 @@ LogicalResult Emitter::run(std::string &bytes) {
   for (auto function : module.getOps<plan_ir::FunctionOp>())
     if (failed(addFunction(function)))
       return failure();
-
-  if (auto mode = module->getAttrOfType<StringAttr>("lm.recompute")) {
-    auto report = std::make_unique<fb::ReportT>();
-    report->name = "recompute";
-    report->json = nlohmann::json{{"mode", mode.getValue().str()}}.dump();
-    plan.reports.push_back(std::move(report));
-  }
+  addReports();
   flatbuffers::FlatBufferBuilder builder(1 << 20);
   builder.Finish(fb::CreatePlan(builder, &plan), fb::PlanIdentifier());
   bytes.assign(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());
@@ -486,9 +500,9 @@ LogicalResult Emitter::run(std::string &bytes) {
   return success();
 }
 
-LogicalResult lmc::emitPlan(ModuleOp module, const Config &config, const codegen::CpuImage &image,
+LogicalResult lmc::emitPlan(ModuleOp module, const Config &config, const PlanDetails &details,
                             std::string &bytes) {
-  return Emitter(module, config, image).run(bytes);
+  return Emitter(module, config, details).run(bytes);
 }
 
 std::string lmc::modelFingerprint(ModuleOp module, const Config &config) {
