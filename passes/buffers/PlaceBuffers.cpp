@@ -12,6 +12,7 @@
 #include "compiler/algorithms/Packing.h"
 #include "dialects/plan/Plan.h"
 #include "passes/buffers/BufferAssignment.h"
+#include "passes/buffers/CheckAliasing.h"
 #include "passes/codegen/Hero.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -267,6 +268,18 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
       workspace.bytes = std::max(workspace.bytes, peak->bytes);
       workspace.lowerBound = std::max(workspace.lowerBound, peak->lowerBound);
     }
+    b.setInsertionPointToStart(module.getBody());
+    auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
+      plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
+                               int64_t(bound));
+    };
+    arena("state", stateBytes, stateBytes);
+    arena("workspace", workspace.bytes, workspace.lowerBound);
+
+    // Here, and in every compile, because only here both forms of a function are at hand.
+    for (func::FuncOp function : functions)
+      if (failed(checkAliasing(function, cast<plan_ir::FunctionOp>(function->getNextNode()))))
+        return signalPassFailure();
     for (func::FuncOp function : functions)
       function.erase();
     for (lm::VariableOp variable : variables)
@@ -277,14 +290,6 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     for (auto kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>()))
       if (!launched.contains(kernel.getSymName()))
         symbols.erase(kernel);
-
-    b.setInsertionPointToStart(module.getBody());
-    auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
-      plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
-                               int64_t(bound));
-    };
-    arena("state", stateBytes, stateBytes);
-    arena("workspace", workspace.bytes, workspace.lowerBound);
   }
 };
 } // namespace
