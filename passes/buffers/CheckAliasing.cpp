@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/OperationSupport.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -23,7 +24,18 @@ struct Place {
   StringRef arena;
   ByteRuns runs;
   RankedTensorType type;
-  plan_ir::SliceOp slice; // none: state
+  Operation *slice = nullptr;   // none: state
+  int64_t first = 0, last = -1; // commands between which the slice is in use
+};
+
+struct Variable {
+  Operation *op;
+  StringRef name, arena;
+  int64_t offset = 0, bytes = 0;
+  Type type;
+  bool isStorage = false; // others are parts of it
+
+  ByteRuns runs() const { return ByteRuns::dense(offset, bytes); }
 };
 
 struct Arena {
@@ -74,6 +86,7 @@ private:
   LogicalResult checkSlices();
   FailureOr<Place> placeOf(Operation *view);
   LogicalResult checkRuns(Operation *view, const Place &place, int64_t rows, int64_t pitch);
+  template <typename Key> std::vector<const Place *> slicesBy(Key key) const;
   LogicalResult checkLifetimes();
   LogicalResult checkBufferStarts();
 
@@ -85,7 +98,8 @@ private:
   unsigned kernelClass(kern::KernelOp kernel);
   Signature signatureOf(StringRef kind, ArrayRef<Attribute> given, TypeRange reads,
                         TypeRange writes);
-  Content initial(plan_ir::VariableOp variable);
+  Content initial(const Variable &variable);
+  const Variable *find(StringRef variable, Type type, Operation *user);
 
   // The commands.
   LogicalResult runCommands();
@@ -112,11 +126,12 @@ private:
   Builder b;
 
   llvm::StringMap<kern::KernelOp> sourceKernels, planKernels;
-  llvm::StringMap<plan_ir::VariableOp> variables;
+  std::vector<Variable> variables; // in the order of their places
+  llvm::StringMap<unsigned> variableNumbers;
   llvm::StringMap<Arena> arenas;
   SmallVector<kern::KernelOp> kernelClasses;
   llvm::DenseMap<Operation *, unsigned> classes;
-  llvm::DenseMap<Value, Place> places;
+  llvm::MapVector<Value, Place> places;
   std::map<std::tuple<Operation *, unsigned, unsigned>, bool> overwrites;
 
   std::vector<Token> tokens;
@@ -176,13 +191,10 @@ std::string AliasingChecker::describe(const std::optional<Piece> &piece) const {
                          nameOf(token.op));
   } else {
     text = llvm::formatv("byte {0} of @{1} as it was", piece->from, token.arena);
-    for (const auto &entry : variables) {
-      plan_ir::VariableOp variable = entry.second;
-      int64_t inside = piece->from - int64_t(variable.getOffset());
-      if (variable.getArena() == token.arena && inside >= 0 &&
-          inside < bytesOf(variable.getType()))
-        text = llvm::formatv("bytes from {0} of variable @{1} as it was", inside,
-                             entry.first());
+    for (const Variable &variable : variables) {
+      int64_t inside = piece->from - variable.offset;
+      if (variable.arena == token.arena && inside >= 0 && inside < variable.bytes)
+        text = llvm::formatv("bytes from {0} of variable @{1} as it was", inside, variable.name);
     }
   }
   if (piece->writer >= 0)
@@ -199,8 +211,14 @@ void AliasingChecker::collectSymbols() {
   auto module = planned->getParentOfType<ModuleOp>();
   for (auto kernel : module.getOps<kern::KernelOp>())
     planKernels[kernel.getSymName()] = kernel;
-  for (auto variable : module.getOps<plan_ir::VariableOp>())
-    variables[variable.getSymName()] = variable;
+  for (auto op : module.getOps<plan_ir::VariableOp>())
+    variables.push_back({op, op.getSymName(), op.getArena(), int64_t(op.getOffset()),
+                         bytesOf(op.getType()), op.getType(), op->hasAttr("anonymous")});
+  llvm::stable_sort(variables, [](const Variable &x, const Variable &y) {
+    return std::tie(x.arena, x.offset, y.isStorage) < std::tie(y.arena, y.offset, x.isStorage);
+  });
+  for (auto [number, variable] : llvm::enumerate(variables))
+    variableNumbers[variable.name] = unsigned(number);
   for (auto arena : module.getOps<plan_ir::ArenaOp>())
     arenas[arena.getSymName()] = {int64_t(arena.getBytes()), int64_t(arena.getAlignment())};
 }
@@ -208,34 +226,24 @@ void AliasingChecker::collectSymbols() {
 // Variables lie in their arenas, apart from each other; only the members of an anonymous
 // one lie inside of it.
 LogicalResult AliasingChecker::checkVariables() {
-  SmallVector<plan_ir::VariableOp> sorted;
-  for (const auto &entry : variables)
-    sorted.push_back(entry.second);
-  llvm::sort(sorted, [](plan_ir::VariableOp x, plan_ir::VariableOp y) {
-    return std::make_tuple(x.getArena(), x.getOffset(), !x->hasAttr("anonymous"),
-                           x.getSymName()) <
-           std::make_tuple(y.getArena(), y.getOffset(), !y->hasAttr("anonymous"),
-                           y.getSymName());
-  });
-  plan_ir::VariableOp last, storage;
-  for (plan_ir::VariableOp variable : sorted) {
-    auto arena = arenas.find(variable.getArena());
-    int64_t begin = int64_t(variable.getOffset()), end = begin + bytesOf(variable.getType());
-    if (arena == arenas.end() || begin < 0 || end > arena->second.bytes)
-      return variable.emitError("@") << variable.getSymName() << " lies outside of its arena";
-    auto endOf = [&](plan_ir::VariableOp other) {
-      return other && other.getArena() == variable.getArena()
-                 ? int64_t(other.getOffset()) + bytesOf(other.getType())
-                 : 0;
+  const Variable *last = nullptr, *storage = nullptr;
+  for (const Variable &variable : variables) {
+    auto arena = arenas.find(variable.arena);
+    if (arena == arenas.end() || variable.offset < 0 ||
+        variable.offset + variable.bytes > arena->second.bytes)
+      return variable.op->emitError("@") << variable.name << " lies outside of its arena";
+    auto endOf = [&](const Variable *other) {
+      return other && other->arena == variable.arena ? other->offset + other->bytes : 0;
     };
-    bool member = endOf(storage) > begin;
-    int64_t width = cast<RankedTensorType>(variable.getType()).getElementTypeBitWidth() / 8;
-    if (begin % (member ? width : arena->second.alignment) != 0)
-      return variable.emitError("@") << variable.getSymName() << " is not aligned";
-    if (endOf(last) > begin || (member && endOf(storage) < end))
-      return variable.emitError("@") << variable.getSymName() << " shares bytes with @"
-                                     << (endOf(last) > begin ? last : storage).getSymName();
-    (variable->hasAttr("anonymous") ? storage : last) = variable;
+    bool member = endOf(storage) > variable.offset;
+    int64_t width = cast<RankedTensorType>(variable.type).getElementTypeBitWidth() / 8;
+    if (variable.offset % (member ? width : arena->second.alignment) != 0)
+      return variable.op->emitError("@") << variable.name << " is not aligned";
+    bool shares = endOf(last) > variable.offset;
+    if (shares || (member && endOf(storage) < variable.offset + variable.bytes))
+      return variable.op->emitError("@") << variable.name << " shares bytes with @"
+                                        << (shares ? last : storage)->name;
+    (variable.isStorage ? storage : last) = &variable;
   }
   return success();
 }
@@ -263,18 +271,20 @@ FailureOr<Place> AliasingChecker::placeOf(Operation *view) {
   place.type = cast<plan_ir::SliceType>(view->getResult(0).getType()).getContent();
   int64_t bytes = bytesOf(place.type), offset, rows, pitch, limit, base = 0;
   if (auto ref = dyn_cast<plan_ir::VariableRefOp>(view)) {
-    plan_ir::VariableOp variable = variables.lookup(ref.getVariable());
-    if (!variable)
+    auto it = variableNumbers.find(ref.getVariable());
+    if (it == variableNumbers.end())
       return ref.emitError("there is no variable ") << ref.getVariableAttr();
-    place.arena = variable.getArena();
-    base = int64_t(variable.getOffset());
+    const Variable &variable = variables[it->second];
+    place.arena = variable.arena;
+    base = variable.offset;
     offset = int64_t(ref.getOffset()), rows = ref.getRows(), pitch = ref.getPitch();
-    limit = bytesOf(variable.getType());
+    limit = variable.bytes;
   } else {
-    place.slice = cast<plan_ir::SliceOp>(view);
-    place.arena = place.slice.getArena();
-    offset = int64_t(place.slice.getOffset()), rows = place.slice.getRows(),
-    pitch = place.slice.getPitch();
+    auto slice = cast<plan_ir::SliceOp>(view);
+    place.slice = view;
+    place.arena = slice.getArena();
+    place.first = int64_t(slice.getFirst()), place.last = int64_t(slice.getLast());
+    offset = int64_t(slice.getOffset()), rows = slice.getRows(), pitch = slice.getPitch();
     limit = std::min(arenas.lookup(place.arena).bytes, int64_t(planned.getPeakBytes()));
   }
   if (failed(checkRuns(view, place, rows, pitch)))
@@ -304,28 +314,31 @@ LogicalResult AliasingChecker::checkSlices() {
   return failure(failed(checkLifetimes()) || failed(checkBufferStarts()));
 }
 
+// The places that are not state, sorted by what `key` gives.
+template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key key) const {
+  std::vector<const Place *> sorted;
+  for (const auto &entry : places)
+    if (entry.second.slice)
+      sorted.push_back(&entry.second);
+  llvm::stable_sort(sorted,
+                    [&](const Place *x, const Place *y) { return key(*x) < key(*y); });
+  return sorted;
+}
+
 // Slices with bytes in common live at different times, or for the same: then they are views
 // of one buffer.
 LogicalResult AliasingChecker::checkLifetimes() {
-  SmallVector<plan_ir::SliceOp> slices(planned.getOps<plan_ir::SliceOp>());
-  llvm::stable_sort(slices, [](plan_ir::SliceOp x, plan_ir::SliceOp y) {
-    return x.getFirst() < y.getFirst();
-  });
-  SmallVector<plan_ir::SliceOp> alive;
-  for (plan_ir::SliceOp slice : slices) {
-    llvm::erase_if(alive,
-                   [&](plan_ir::SliceOp other) { return other.getLast() < slice.getFirst(); });
-    const Place &place = places[slice];
-    for (plan_ir::SliceOp other : alive) {
-      const Place &taken = places[other];
-      if (taken.arena == place.arena && overlap(taken.runs, place.runs) &&
-          (other.getFirst() != slice.getFirst() || other.getLast() != slice.getLast()))
-        return slice.emitError("a slice shares ")
-               << describe(place, place.runs) << " with another buffer: it lives from command "
-               << slice.getFirst() << " to " << slice.getLast() << ", the other from "
-               << other.getFirst() << " to " << other.getLast();
-    }
-    alive.push_back(slice);
+  std::vector<const Place *> alive;
+  for (const Place *place : slicesBy([](const Place &x) { return std::make_tuple(x.first); })) {
+    llvm::erase_if(alive, [&](const Place *other) { return other->last < place->first; });
+    for (const Place *other : alive)
+      if ((other->first != place->first || other->last != place->last) &&
+          other->arena == place->arena && overlap(other->runs, place->runs))
+        return place->slice->emitError("a slice shares ")
+               << describe(*place, place->runs) << " with another buffer: it lives from command "
+               << place->first << " to " << place->last << ", the other from " << other->first
+               << " to " << other->last;
+    alive.push_back(place);
   }
   return success();
 }
@@ -333,24 +346,19 @@ LogicalResult AliasingChecker::checkLifetimes() {
 // A buffer begins at a multiple of the arena's alignment. Slices that live for the same time
 // and touch are taken for one buffer.
 LogicalResult AliasingChecker::checkBufferStarts() {
-  SmallVector<plan_ir::SliceOp> slices(planned.getOps<plan_ir::SliceOp>());
-  auto key = [](plan_ir::SliceOp slice) {
-    return std::make_tuple(slice.getArena(), slice.getFirst(), slice.getLast(), slice.getOffset());
-  };
-  llvm::stable_sort(
-      slices, [&](plan_ir::SliceOp x, plan_ir::SliceOp y) { return key(x) < key(y); });
+  auto buffer = [](const Place &x) { return std::make_tuple(x.arena, x.first, x.last); };
+  const Place *last = nullptr;
   int64_t end = -1;
-  plan_ir::SliceOp last;
-  for (plan_ir::SliceOp slice : slices) {
-    const ByteRuns &runs = places[slice].runs;
-    bool another = !last || last.getArena() != slice.getArena() ||
-                   last.getFirst() != slice.getFirst() || last.getLast() != slice.getLast();
-    if ((another || runs.offset > end) &&
-        runs.offset % arenas.lookup(slice.getArena()).alignment != 0)
-      return slice.emitError("a buffer begins at byte ")
-             << runs.offset << " of @" << slice.getArena() << ", which is not aligned";
-    end = another ? runs.end() : std::max(end, runs.end());
-    last = slice;
+  for (const Place *place : slicesBy([&](const Place &x) {
+         return std::tuple_cat(buffer(x), std::make_tuple(x.runs.offset));
+       })) {
+    bool another = !last || buffer(*last) != buffer(*place);
+    if ((another || place->runs.offset > end) &&
+        place->runs.offset % arenas.lookup(place->arena).alignment != 0)
+      return place->slice->emitError("a buffer begins at byte ")
+             << place->runs.offset << " of @" << place->arena << ", which is not aligned";
+    end = another ? place->runs.end() : std::max(end, place->runs.end());
+    last = place;
   }
   return success();
 }
@@ -381,13 +389,21 @@ Signature AliasingChecker::signatureOf(StringRef kind, ArrayRef<Attribute> given
   return b.getArrayAttr(parts);
 }
 
-Content AliasingChecker::initial(plan_ir::VariableOp variable) {
-  auto [it, isNew] = initialTokens.try_emplace(variable.getArena(), unsigned(tokens.size()));
+Content AliasingChecker::initial(const Variable &variable) {
+  auto [it, isNew] = initialTokens.try_emplace(variable.arena, unsigned(tokens.size()));
   if (isNew)
-    tokens.push_back({nullptr, 0, variable.getArena()});
-  Content content = contentOf(it->second, bytesOf(variable.getType()));
-  content.front().from = int64_t(variable.getOffset());
+    tokens.push_back({nullptr, 0, variable.arena});
+  Content content = contentOf(it->second, variable.bytes);
+  content.front().from = variable.offset;
   return content;
+}
+
+const Variable *AliasingChecker::find(StringRef variable, Type type, Operation *user) {
+  auto it = variableNumbers.find(variable);
+  if (it != variableNumbers.end() && variables[it->second].type == type)
+    return &variables[it->second];
+  user->emitError("the plan has no variable @") << variable << " of type " << type;
+  return nullptr;
 }
 
 LogicalResult AliasingChecker::addStep(Operation &op, StringRef kind, ArrayRef<Attribute> given,
@@ -458,19 +474,17 @@ LogicalResult AliasingChecker::evaluate(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case([&](lm::LoadOp load) -> LogicalResult {
-        plan_ir::VariableOp variable = variables.lookup(load.getVariable());
-        if (!variable || variable.getType() != load.getType())
-          return load.emitError("the plan has no such variable of this type");
-        contents[load] = initial(variable);
+        const Variable *variable = find(load.getVariable(), load.getType(), load);
+        if (!variable)
+          return failure();
+        contents[load] = initial(*variable);
         return success();
       })
       .Case([&](lm::StoreOp store) -> LogicalResult {
-        plan_ir::VariableOp variable = variables.lookup(store.getVariable());
-        if (!variable || variable.getType() != store.getValue().getType())
-          return store.emitError("the plan has no such variable of this type");
-        stored[variable.getArena()].write(
-            ByteRuns::dense(int64_t(variable.getOffset()), bytesOf(variable.getType())),
-            contents.lookup(store.getValue()), -1);
+        const Variable *variable = find(store.getVariable(), store.getValue().getType(), store);
+        if (!variable)
+          return failure();
+        stored[variable->arena].write(variable->runs(), contents.lookup(store.getValue()), -1);
         return success();
       })
       .Case([&](tensor::EmptyOp) { return success(); })
@@ -529,12 +543,9 @@ LogicalResult AliasingChecker::evaluate(Operation &op) {
 }
 
 LogicalResult AliasingChecker::evaluateFunction() {
-  for (const auto &entry : variables) {
-    plan_ir::VariableOp variable = entry.second;
-    ByteRuns all = ByteRuns::dense(int64_t(variable.getOffset()), bytesOf(variable.getType()));
-    Content content = initial(variable);
-    stored[variable.getArena()].write(all, content, -1);
-    memory[variable.getArena()].write(all, content, -1);
+  for (const Variable &variable : variables) {
+    stored[variable.arena].write(variable.runs(), initial(variable), -1);
+    memory[variable.arena].write(variable.runs(), initial(variable), -1);
   }
   for (Operation &op : function.getBody().front())
     if (failed(evaluate(op)))
@@ -726,10 +737,10 @@ LogicalResult AliasingChecker::checkSharing(const Command &command) {
 // Slices are in use while the plan says so, and are what the command may work on.
 LogicalResult AliasingChecker::checkOperands(const Command &command) {
   for (Value value : command.op->getOperands())
-    if (plan_ir::SliceOp slice = places[value].slice)
-      if (command.index < int64_t(slice.getFirst()) || command.index > int64_t(slice.getLast()))
-        return fault(command) << "uses a slice that lives from command " << slice.getFirst()
-                              << " to " << slice.getLast();
+    if (const Place &place = places[value];
+        place.slice && (command.index < place.first || command.index > place.last))
+      return fault(command) << "uses a slice that lives from command " << place.first << " to "
+                            << place.last;
   return failure(failed(checkLayouts(command)) || failed(checkSharing(command)));
 }
 
@@ -825,17 +836,13 @@ LogicalResult AliasingChecker::runCommands() {
 
 // Every variable holds what was stored, or what it held.
 LogicalResult AliasingChecker::checkEnd() {
-  auto module = planned->getParentOfType<ModuleOp>();
-  for (auto variable : module.getOps<plan_ir::VariableOp>()) {
-    ByteRuns all = ByteRuns::dense(int64_t(variable.getOffset()), bytesOf(variable.getType()));
-    auto difference = findDifference(stored[variable.getArena()].read(all),
-                                     memory[variable.getArena()].read(all));
-    if (difference)
+  for (const Variable &variable : variables)
+    if (auto difference = findDifference(stored[variable.arena].read(variable.runs()),
+                                         memory[variable.arena].read(variable.runs())))
       return planned.emitError("@")
-             << planned.getSymName() << " leaves the wrong value in variable @"
-             << variable.getSymName() << ": where " << describe(difference->expected)
-             << " should be, there is " << describe(difference->found);
-  }
+             << planned.getSymName() << " leaves the wrong value in variable @" << variable.name
+             << ": where " << describe(difference->expected) << " should be, there is "
+             << describe(difference->found);
   return success();
 }
 
