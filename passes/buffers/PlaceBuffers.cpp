@@ -12,6 +12,7 @@
 #include "compiler/algorithms/Packing.h"
 #include "dialects/plan/Plan.h"
 #include "passes/buffers/BufferAssignment.h"
+#include "passes/buffers/CheckAliasing.h"
 #include "passes/codegen/Hero.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -230,11 +231,14 @@ FailureOr<Placer::Peak> Placer::run() {
           made->setDiscardableAttr("lm.backward", b.getUnitAttr());
       }
   }
+  commandOf.push_back(emitted);
   for (auto &[key, value] : slices)
     if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
       const Buffer &buffer = assignment->buffer(std::get<0>(key));
       slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
-      slice.setLast(uint64_t(commandOf[size_t(buffer.last)]));
+      // The op's own command, behind the copies that it needs.
+      slice.setLast(uint64_t(std::max(commandOf[size_t(buffer.first)],
+                                      commandOf[size_t(buffer.last) + 1] - 1)));
     }
   return Peak{solution.bytes, problem.lowerBound()};
 }
@@ -323,6 +327,18 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
       workspace.bytes = std::max(workspace.bytes, peak->bytes);
       workspace.lowerBound = std::max(workspace.lowerBound, peak->lowerBound);
     }
+    b.setInsertionPointToStart(module.getBody());
+    auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
+      plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
+                               int64_t(bound));
+    };
+    arena("state", *stateBytes, *stateBytes);
+    arena("workspace", workspace.bytes, workspace.lowerBound);
+
+    // Here, and in every compile, because only here both forms of a function are at hand.
+    for (func::FuncOp function : functions)
+      if (failed(checkAliasing(function, cast<plan_ir::FunctionOp>(function->getNextNode()))))
+        return signalPassFailure();
     for (func::FuncOp function : functions)
       function.erase();
     for (lm::VariableOp variable : variables)
@@ -333,14 +349,6 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     for (auto kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>()))
       if (!launched.contains(kernel.getSymName()))
         symbols.erase(kernel);
-
-    b.setInsertionPointToStart(module.getBody());
-    auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
-      plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
-                               int64_t(bound));
-    };
-    arena("state", *stateBytes, *stateBytes);
-    arena("workspace", workspace.bytes, workspace.lowerBound);
   }
 };
 } // namespace
