@@ -48,7 +48,21 @@ static Operation *createFusion(OpBuilder &b, const MergePlan &plan, const Fusion
   return merged;
 }
 
-// Equal views of one tensor become one value, by which readers of the same bytes are known.
+// Arguments of a function for which all calls pass one value become one, and so do equal views
+// of one tensor: readers of the same bytes are known by reading the same value.
+static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> calls) {
+  Block &body = function.getBody().front();
+  auto equal = [&](unsigned i, unsigned j) {
+    return llvm::all_of(calls, [&](func::CallOp call) {
+      return call.getOperand(i) == call.getOperand(j);
+    });
+  };
+  for (unsigned i = 0; i < body.getNumArguments() && !calls.empty(); ++i)
+    for (unsigned j = i + 1; j < body.getNumArguments(); ++j)
+      if (equal(i, j))
+        body.getArgument(j).replaceAllUsesWith(body.getArgument(i));
+}
+
 static void mergeEqualViews(Block &block) {
   llvm::DenseMap<Value, SmallVector<Operation *>> viewsOf;
   for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -79,8 +93,13 @@ struct FormFusionsPass : lmc::impl::FormFusionsPassBase<FormFusionsPass> {
     options.siblings = !llvm::is_contained(disable, "siblings");
     options.bytesPerSecond = bytesPerSecond;
     options.launchSeconds = launchSeconds;
+    llvm::StringMap<SmallVector<func::CallOp>> calls;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      mergeEqualViews(function.getBody().front());
+    getOperation().walk([&](func::CallOp call) { calls[call.getCallee()].push_back(call); });
     SmallVector<Attribute> report;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
+      mergeEqualArguments(function, calls[function.getSymName()]);
       mergeEqualViews(function.getBody().front());
       FusionQueue queue(function, options, {partOfFusion, createFusion});
       numFormed += queue.run();

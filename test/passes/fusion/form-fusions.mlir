@@ -164,6 +164,22 @@ func.func @views(%m: tensor<4x16xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>,
 
 // -----
 
+// Two arguments for which all calls pass the same are one.
+// CHECK-LABEL: func.func private @arguments(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4x8xf32>, %[[X:[^ ]*]]: tensor<4x8xf32>,
+// CHECK-NEXT:    kern.fusion elementwise (%{{.*}} = %[[A]] : tensor<4x8xf32>, %{{.*}} = %[[X]] : tensor<4x8xf32>) ->
+func.func private @arguments(%a: tensor<4x8xf32>, %x: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %s = lm.add %a, %x : tensor<4x8xf32>
+  %y = lm.swiglu %b, %b : tensor<4x8xf32>
+  return %s, %y : tensor<4x8xf32>, tensor<4x8xf32>
+}
+func.func @calls(%m: tensor<4x8xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0:2 = call @arguments(%m, %x, %m) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  return %0#0, %0#1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
 // A weight in common makes no siblings: there is next to nothing to save.
 // CHECK:       kern.fusion_report = []
 // CHECK-LABEL: func.func @weightInCommon(
