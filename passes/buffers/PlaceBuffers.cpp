@@ -77,7 +77,8 @@ private:
 
   // One slice per view; its live range, in commands, is known at the end.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
-  SmallVector<int64_t> commandOf; // by position in the function: commands before it
+  // By position in the function: the first command of the op there, and behind the last.
+  SmallVector<int64_t> firstCommand, endCommand;
 };
 
 } // namespace
@@ -219,7 +220,7 @@ FailureOr<Placer::Peak> Placer::run() {
   b.setInsertionPointToStart(&commands);
   int64_t emitted = 0;
   for (Operation &op : function.getBody().front()) {
-    commandOf.push_back(emitted);
+    firstCommand.push_back(emitted);
     Operation *before = commands.empty() ? nullptr : &commands.back();
     if (failed(emit(&op)))
       return failure();
@@ -230,12 +231,13 @@ FailureOr<Placer::Peak> Placer::run() {
         if (op.hasAttr("lm.backward"))
           made->setDiscardableAttr("lm.backward", b.getUnitAttr());
       }
+    endCommand.push_back(emitted);
   }
   for (auto &[key, value] : slices)
     if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
       const Buffer &buffer = assignment->buffer(std::get<0>(key));
-      slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
-      slice.setLast(uint64_t(commandOf[size_t(buffer.last)]));
+      slice.setFirst(uint64_t(firstCommand[size_t(buffer.first)]));
+      slice.setLast(uint64_t(endCommand[size_t(buffer.last)] - 1));
     }
   return Peak{solution.bytes, problem.lowerBound()};
 }
