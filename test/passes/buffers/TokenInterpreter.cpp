@@ -490,10 +490,15 @@ public:
     before = after = initialState(placed);
   }
 
-  ByteTokens run() {
-    for (Operation &op : function.getBody().front())
+  FunctionOutcome run() {
+    std::set<uint64_t> computed;
+    for (Operation &op : function.getBody().front()) {
       run(op);
-    return after;
+      if (isa<kern::KernDialect>(op.getDialect()))
+        for (Value result : op.getResults())
+          computed.insert(elements(result).all());
+    }
+    return {after, computed};
   }
 
 private:
@@ -614,8 +619,8 @@ namespace {
 
 class PlanRun {
 public:
-  PlanRun(plan_ir::FunctionOp planned, uint64_t seed)
-      : planned(planned), random(seed),
+  PlanRun(plan_ir::FunctionOp planned, const FunctionOutcome &function, uint64_t seed)
+      : planned(planned), function(function), random(seed),
         kernels(kernelsOf(planned->getParentOfType<ModuleOp>())) {
     auto module = planned->getParentOfType<ModuleOp>();
     for (auto variable : module.getOps<plan_ir::VariableOp>())
@@ -628,13 +633,17 @@ public:
     arenas[kState] = initialState(module);
   }
 
-  std::optional<ByteTokens> run() {
-    for (Operation &op : planned.getBody().front())
-      if (!isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(op))
-        run(op);
-    if (outside)
-      return std::nullopt;
-    return arenas[kState];
+  PlanOutcome run() {
+    int unasked = 0;
+    for (Operation &op : planned.getBody().front()) {
+      if (isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(op))
+        continue;
+      made.clear();
+      run(op);
+      for (const Elements &result : made)
+        unasked += !function.results.count(result.all());
+    }
+    return {arenas[kState], unasked, outside};
   }
 
 private:
@@ -660,7 +669,9 @@ private:
   }
 
   plan_ir::FunctionOp planned;
+  const FunctionOutcome &function;
   std::mt19937_64 random;
+  SmallVector<Elements> made; // by the command under way
   llvm::StringMap<kern::KernelOp> kernels;
   llvm::StringMap<int64_t> offsets;
   llvm::StringMap<ByteTokens> arenas;
@@ -719,6 +730,7 @@ void PlanRun::runLaunch(plan_ir::LaunchOp launch) {
   KernelRun(kernel, flat, all.take_front(launch.getInputs()), all.drop_front(launch.getInputs()),
             random)
       .run();
+  made.append(args.begin() + launch.getInputs(), args.end());
 }
 
 // Results are garbage from the start, and appear in any order at the end.
@@ -739,6 +751,7 @@ void PlanRun::runLibrary(uint64_t kind, ArrayRef<Elements> operands, SmallVector
       results[number].set(e, hash(hash(kind, hash(number, uint64_t(e))), 0));
   if (scratch)
     scribble(dense(scratch));
+  made = results;
 }
 
 void PlanRun::runCopy(plan_ir::CopyOp copy) {
@@ -772,6 +785,7 @@ void PlanRun::run(Operation &op) {
         runGemm(dense(gemm.getA()), dense(gemm.getB()), bias ? &*bias : nullptr, d, pointer(acc),
                 gemm.getTransposeA(), gemm.getTransposeB(), type.getDimSize(0),
                 type.getDimSize(1));
+        made = {d};
       })
       .Case([&](plan_ir::AttentionOp op) {
         runLibrary(attentionKind(op, "attention"),
@@ -791,14 +805,16 @@ void PlanRun::run(Operation &op) {
         scribble(d);
         runWhole(kindOf({scatter.getAccumulate()}, "scatter_add"),
                  {dense(scatter.getIds()), dense(scatter.getX())}, d, pointer(acc));
+        made = {d};
       })
       .Case([&](plan_ir::CopyOp copy) { runCopy(copy); });
 }
 
-ByteTokens lmc::runFunction(func::FuncOp function, ModuleOp placed) {
+FunctionOutcome lmc::runFunction(func::FuncOp function, ModuleOp placed) {
   return FunctionRun(function, placed).run();
 }
 
-std::optional<ByteTokens> lmc::runPlan(plan_ir::FunctionOp planned, uint64_t seed) {
-  return PlanRun(planned, seed).run();
+PlanOutcome lmc::runPlan(plan_ir::FunctionOp planned, const FunctionOutcome &function,
+                         uint64_t seed) {
+  return PlanRun(planned, function, seed).run();
 }
