@@ -77,8 +77,7 @@ private:
 
   // One slice per view; its live range, in commands, is known at the end.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
-  // By position in the function: the first command of the op there, and behind the last.
-  SmallVector<int64_t> firstCommand, endCommand;
+  SmallVector<int64_t> commandOf; // by position in the function: commands before it
 };
 
 } // namespace
@@ -220,7 +219,7 @@ FailureOr<Placer::Peak> Placer::run() {
   b.setInsertionPointToStart(&commands);
   int64_t emitted = 0;
   for (Operation &op : function.getBody().front()) {
-    firstCommand.push_back(emitted);
+    commandOf.push_back(emitted);
     Operation *before = commands.empty() ? nullptr : &commands.back();
     if (failed(emit(&op)))
       return failure();
@@ -231,13 +230,15 @@ FailureOr<Placer::Peak> Placer::run() {
         if (op.hasAttr("lm.backward"))
           made->setDiscardableAttr("lm.backward", b.getUnitAttr());
       }
-    endCommand.push_back(emitted);
   }
+  commandOf.push_back(emitted);
   for (auto &[key, value] : slices)
     if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
       const Buffer &buffer = assignment->buffer(std::get<0>(key));
-      slice.setFirst(uint64_t(firstCommand[size_t(buffer.first)]));
-      slice.setLast(uint64_t(endCommand[size_t(buffer.last)] - 1));
+      slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
+      // The op's own command, behind the copies that it needs.
+      slice.setLast(uint64_t(std::max(commandOf[size_t(buffer.first)],
+                                      commandOf[size_t(buffer.last) + 1] - 1)));
     }
   return Peak{solution.bytes, problem.lowerBound()};
 }
