@@ -98,6 +98,8 @@ void Driver::addPasses(Phase phase, PassManager &passes) {
     break;
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
+    // A layer's end meets the next one's start only now.
+    passes.addPass(createMergeLaunchesPass());
     break;
   case Phase::Buffers:
     passes.addPass(createPlaceBuffersPass());
