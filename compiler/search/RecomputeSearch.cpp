@@ -15,9 +15,10 @@
 using namespace mlir;
 using namespace lmc;
 
-// Rungs between the fastest and the smallest choice. With so many, a budget leaves a fiftieth
-// of what recompute can save unused at most.
-static constexpr int kLadderSteps = 48;
+// Rungs between the fastest and the smallest choice. With so many, a budget leaves a thirtieth
+// of what recompute can save unused at most, and half of that on average: for a model of 1B, a
+// quarter of a percent of the step's time.
+static constexpr int kLadderSteps = 32;
 
 //===-- Rungs -------------------------------------------------------------------------------===//
 
@@ -234,7 +235,11 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
     if (failed(plan(*module, Phase::Fusion)) ||
         failed(emitPlan(*module, config, PlanDetails(), bytes)))
       return failure();
-    PlanMeasures measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+    PlanMeasures measures;
+    (void)phases.run(Phase::Memory, [&] {
+      measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+      return success();
+    });
     measures.layers.resize(choice.size());
     problem.turnBytes = std::min(problem.turnBytes, measures.turnBytes);
     for (auto [layer, option] : llvm::enumerate(choice))
@@ -279,13 +284,19 @@ FailureOr<std::unique_ptr<RecomputeSearch>>
 RecomputeSearch::create(ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
                         PhaseRunner &phases, const MakeShorter &makeShorter) {
   std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, spec, phases));
-  FailureOr<RecomputeOptions> options = recomputeOptionsOf(start, config, &spec);
+  FailureOr<RecomputeOptions> options = failure();
+  (void)phases.run(Phase::Memory, [&]() -> LogicalResult {
+    return options = recomputeOptionsOf(start, config, &spec);
+  });
   if (failed(options))
     return failure();
   made->found = std::move(*options);
   if (failed(made->probe(makeShorter)))
     return failure();
-  made->choices = recomputeRungs(made->problem, kLadderSteps);
+  (void)phases.run(Phase::Memory, [&] {
+    made->choices = recomputeRungs(made->problem, kLadderSteps);
+    return success();
+  });
   std::vector<BudgetRung> rungs;
   for (const RecomputeRung &choice : made->choices)
     rungs.push_back({choice.seconds, choice.boundBytes});
