@@ -56,11 +56,14 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
 static void addPasses(Phase phase, const Config &config, PassManager &passes) {
   switch (phase) {
   case Phase::Autodiff:
+    // Before differentiation, so that gradients and state are of the merged weights too.
+    passes.addPass(createMergeLinearsPass());
     passes.addPass(createAutodiffPass());
     // After differentiation, because it is contributions to gradients that accumulate.
     passes.addPass(createAccumulateGradientsPass(
         AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
     passes.addPass(createInsertOptimizerPass());
+    passes.addPass(createFlattenStatePass());
     // The last point at which equal values may be merged: from the memory phase on,
     // values computed twice are computed twice on purpose.
     passes.addPass(createCSEPass());

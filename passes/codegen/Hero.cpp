@@ -69,7 +69,7 @@ struct Info {
 class Analyzer {
 public:
   Analyzer(kern::Hero hero, Block &body, std::string *reason)
-      : body(body), context(body.getParentOp()->getContext()), reason(reason) {
+      : body(body), context(body.getTerminator()->getContext()), reason(reason) {
     info.hero = hero;
   }
 
@@ -89,10 +89,13 @@ private:
 
   LogicalResult findDomain();
   LogicalResult checkReduction(linalg::GenericOp op);
+  LogicalResult checkBlockSum(linalg::GenericOp op);
+  FailureOr<Operation *> combinerOf(OpResult result);
   FailureOr<Info> visit(Value value, AffineMap point);
   FailureOr<Info> visitTensor(Value value, AffineMap point);
   FailureOr<Info> visitScalar(Value value, AffineMap point);
   FailureOr<Info> visitReduction(OpResult result, AffineMap point);
+  FailureOr<Info> visitBlockSum(OpResult result, unsigned output);
   FailureOr<Info> visitExtract(tensor::ExtractOp op, AffineMap point);
   FailureOr<Info> access(BlockArgument input, AffineMap point, ArrayRef<bool> dynamic);
   void execute(const Info &value, unsigned level) {
@@ -124,6 +127,19 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
+// Over (block, row of the block, column), reducing the second.
+bool isBlockSum(linalg::GenericOp op) {
+  using utils::IteratorType;
+  SmallVector<IteratorType> iterators = op.getIteratorTypesArray();
+  return iterators.size() == 3 && iterators[0] == IteratorType::parallel &&
+         iterators[1] == IteratorType::reduction && iterators[2] == IteratorType::parallel;
+}
+
+bool isBlockSum(Value value) {
+  auto generic = value.getDefiningOp<linalg::GenericOp>();
+  return generic && isBlockSum(generic);
+}
+
 LogicalResult Analyzer::findDomain() {
   auto yield = dyn_cast<kern::YieldOp>(body.getTerminator());
   if (!yield || yield.getValues().empty())
@@ -138,14 +154,21 @@ LogicalResult Analyzer::findDomain() {
     if (!tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
       return fail("a result is not a static tensor of f32, bf16, f64, i32 or i64");
   }
-  linalg::GenericOp reduction;
+  linalg::GenericOp reduction, blockSum;
   for (Operation &op : body)
     if (auto generic = dyn_cast<linalg::GenericOp>(op); generic && hasReduction(generic)) {
-      reduction = generic;
-      break;
+      linalg::GenericOp &first = isBlockSum(generic) ? blockSum : reduction;
+      if (!first)
+        first = generic;
     }
   SmallVector<int64_t> domain;
-  if (reduction) {
+  if (blockSum) {
+    if (!isRow())
+      return fail("sums of blocks of rows need hero row_reduction");
+    SmallVector<int64_t> loops = blockSum.getStaticLoopRanges();
+    domain = {loops[0] * loops[1], loops[2]};
+    info.shape.rowsPerItem = loops[1];
+  } else if (reduction) {
     if (!isRow() && !isColumn())
       return fail("a reduction needs hero row_reduction or column_reduction");
     domain = reduction.getStaticLoopRanges();
@@ -189,6 +212,16 @@ LogicalResult Analyzer::checkReduction(linalg::GenericOp op) {
     if ((iterators[i] == utils::IteratorType::reduction) != (i == (isColumn() ? 0 : n - 1)))
       return fail(isColumn() ? "hero column_reduction reduces the first of two dimensions only"
                              : "hero row_reduction reduces the last dimension only");
+  return success();
+}
+
+LogicalResult Analyzer::checkBlockSum(linalg::GenericOp op) {
+  SmallVector<int64_t> loops = op.getStaticLoopRanges();
+  SmallVector<int64_t> rows{loops[0] * loops[1], loops[2]};
+  if (rows != info.shape.domain || loops[1] != info.shape.rowsPerItem)
+    return fail("a sum over blocks " + shapeText(loops) + " does not match the domain " +
+                shapeText(info.shape.domain) + " in blocks of " +
+                Twine(info.shape.rowsPerItem) + " rows");
   return success();
 }
 
@@ -249,6 +282,8 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   if (!generic)
     return fail("'" + op->getName().getStringRef() + "' is not allowed in a kernel");
   generics.insert(generic);
+  if (isBlockSum(generic))
+    return fail("the sums of blocks of rows may only be a result");
   if (hasReduction(generic))
     return visitReduction(cast<OpResult>(value), point);
 
@@ -270,6 +305,56 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   return result;
 }
 
+// The op that combines the reduction's accumulator with its term.
+FailureOr<Operation *> Analyzer::combinerOf(OpResult value) {
+  auto generic = cast<linalg::GenericOp>(value.getOwner());
+  unsigned number = value.getResultNumber();
+  BlockArgument acc = generic.getRegionOutputArgs()[number];
+  Operation *combiner = generic.getBody()->getTerminator()->getOperand(number).getDefiningOp();
+  if (!combiner || !isCombiner(combiner) || !acc.hasOneUse() || *acc.user_begin() != combiner)
+    return fail("a reduction must combine its accumulator once, by addf, mulf, a float maximum or "
+                "minimum, addi, muli, maxsi or minsi");
+  if (acc.getType().isBF16())
+    return fail("a reduction accumulates in bf16");
+  return combiner;
+}
+
+Value termOf(Operation *combiner, BlockArgument acc) {
+  return combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
+}
+
+// Evaluated at every row, where the block is row floordiv R and its row is row mod R.
+FailureOr<Info> Analyzer::visitBlockSum(OpResult value, unsigned output) {
+  auto generic = cast<linalg::GenericOp>(value.getOwner());
+  generics.insert(generic);
+  FailureOr<Operation *> combiner = combinerOf(value);
+  if (failed(combiner) || failed(checkBlockSum(generic)))
+    return failure();
+  unsigned number = value.getResultNumber();
+  OpOperand *init = generic.getDpsInitOperand(number);
+  AffineExpr block, row, column;
+  bindDims(context, block, row, column);
+  if (generic.getMatchingIndexingMap(init) != AffineMap::get(3, 0, {block, column}, context))
+    return fail("a sum of blocks of rows writes its result through a map that is not an identity");
+  auto fill = init->get().getDefiningOp<linalg::FillOp>();
+  if (!fill)
+    return fail("a sum of blocks of rows starts from something else than a linalg.fill");
+  int64_t rows = info.shape.rowsPerItem;
+  AffineExpr r = getAffineDimExpr(0, context), c = getAffineDimExpr(1, context);
+  AffineMap loops = AffineMap::get(2, 0, {r.floorDiv(rows), r % rows, c}, context);
+  Value term = termOf(*combiner, generic.getRegionOutputArgs()[number]);
+  FailureOr<Info> terms = visit(term, loops);
+  if (failed(terms) || failed(visit(fill.value(), AffineMap::get(2, 0, {}, context))))
+    return failure();
+  execute(*terms, terms->level);
+  AffineMap point = AffineMap::get(2, 0, {r.floorDiv(rows), c}, context);
+  info.blockSums.push_back(
+      {{value, point, fill.value(), term, *combiner, terms->level}, loops, output});
+  Info result;
+  result.level = terms->level;
+  return result;
+}
+
 FailureOr<Info> Analyzer::visitReduction(OpResult value, AffineMap point) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   if (failed(checkReduction(generic)))
@@ -279,14 +364,10 @@ FailureOr<Info> Analyzer::visitReduction(OpResult value, AffineMap point) {
   unsigned number = value.getResultNumber();
   if (generic.getMatchingIndexingMap(generic.getDpsInitOperand(number)) != info.reduced)
     return fail("a reduction writes its result through a map that is not an identity");
-  BlockArgument acc = generic.getRegionOutputArgs()[number];
-  Operation *combiner = generic.getBody()->getTerminator()->getOperand(number).getDefiningOp();
-  if (!combiner || !isCombiner(combiner) || !acc.hasOneUse() || *acc.user_begin() != combiner)
-    return fail("a reduction must combine its accumulator once, by addf, mulf, a float maximum or "
-                "minimum, addi, muli, maxsi or minsi");
-  if (acc.getType().isBF16())
-    return fail("a reduction accumulates in bf16");
-  Value term = combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
+  FailureOr<Operation *> combiner = combinerOf(value);
+  if (failed(combiner))
+    return failure();
+  Value term = termOf(*combiner, generic.getRegionOutputArgs()[number]);
   FailureOr<Info> terms = visit(term, info.identity);
   if (failed(terms))
     return failure();
@@ -300,7 +381,7 @@ FailureOr<Info> Analyzer::visitReduction(OpResult value, AffineMap point) {
   execute(*init, pass + 1);
 
   info.reductions.push_back(
-      {value, point, generic.getDpsInitOperand(number)->get(), term, combiner, pass});
+      {value, point, generic.getDpsInitOperand(number)->get(), term, *combiner, pass});
   Info result;
   result.level = pass + 1;
   (isColumn() ? result.lane : result.outer) = true;
@@ -350,7 +431,7 @@ FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
     OpOperand *operand = generic.getMatchingOpOperand(argument);
     if (hasReduction(generic) && generic.isDpsInit(operand))
       return fail("a reduction uses its accumulator outside its combiner");
-    return visit(operand->get(), generic.getMatchingIndexingMap(operand).compose(point));
+    return visit(operand->get(), readPoint(generic, operand, point));
   }
   Operation *op = value.getDefiningOp();
   if (isa<arith::ConstantOp>(op))
@@ -416,8 +497,10 @@ void Analyzer::cost() {
     if (shape.flat)
       shape.inner = 1;
   } else {
-    shape.items = points / shape.inner;
+    shape.items = points / shape.inner / shape.rowsPerItem;
   }
+  for (const BlockSum &b : info.blockSums)
+    shape.passes = std::max(shape.passes, b.sum.pass + 1);
   for (const Reduction &r : info.reductions)
     shape.passes = std::max(shape.passes, r.pass + 1);
   for (const Computed &o : info.outputs)
@@ -472,6 +555,13 @@ FailureOr<RegionInfo> Analyzer::run() {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
     ArrayRef<int64_t> domain = info.shape.domain;
     AffineMap point;
+    if (isBlockSum(value)) {
+      FailureOr<Info> sum = visitBlockSum(cast<OpResult>(value), unsigned(number));
+      if (failed(sum))
+        return failure();
+      info.outputs.push_back({value, info.blockSums.back().sum.point, sum->level});
+      continue;
+    }
     if (shape == domain && !isColumn())
       point = info.identity;
     else if (isRow() && shape == domain.drop_back())
@@ -503,6 +593,10 @@ AffineExpr staticIndex(tensor::ExtractOp extract, unsigned dim, AffineMap point,
   if (!expr || domain[expr.getPosition()] > extract.getTensor().getType().getDimSize(dim))
     return {};
   return expr;
+}
+
+AffineMap readPoint(linalg::GenericOp generic, OpOperand *operand, AffineMap point) {
+  return simplifyAffineMap(generic.getMatchingIndexingMap(operand).compose(point));
 }
 
 FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, Block &body, std::string *reason) {
@@ -547,7 +641,8 @@ bool canEmit(kern::Hero hero, Block &body, std::string *reason) {
 
 bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned input) {
   FailureOr<RegionInfo> info = analyzeRegion(hero, body, nullptr);
-  if (failed(info) || result >= info->outputs.size() || input >= body.getNumArguments())
+  if (failed(info) || result >= info->outputs.size() || input >= body.getNumArguments() ||
+      info->isBlockSum(info->outputs[result]))
     return false;
   const Computed &output = info->outputs[result];
   auto type = cast<RankedTensorType>(output.value.getType());

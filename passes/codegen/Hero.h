@@ -11,7 +11,9 @@
 //   gather            the same, and bodies may load rows at indices from memory.
 //   row_reduction     the lane is reduced; an item is a row. A reduction that
 //                     depends on another needs a later pass over the row. Values
-//                     are recomputed from the inputs in every pass.
+//                     are recomputed from the inputs in every pass. A result may also
+//                     be the sums of each R rows, column by column, [rows / R, columns];
+//                     an item is then those R rows, added one after the other.
 //   column_reduction  domain (r, c), r is reduced; an item is a column.
 //
 // Everything between inputs and results is recomputed where it is used, so a
@@ -35,6 +37,7 @@ struct KernelShape {
   int64_t chunk = 1;                 // items that one call should take
   int64_t inner = 1;                 // extent that one item walks
   unsigned passes = 1;               // times an item walks it
+  int64_t rowsPerItem = 1;           // more than 1 where a result sums blocks of rows
   bool flat = false;                 // items are single elements of the domain
   // Memory traffic and floating-point operations of an item, rounded up: every
   // input element that is read counts once, every result element once; a
@@ -79,6 +82,14 @@ struct Computed {
   unsigned level;
 };
 
+// A result that sums blocks of rows: a linalg.generic over (block, row of the block, column)
+// that reduces the second loop.
+struct BlockSum {
+  Reduction sum;         // `init` is a scalar; `pass` is the term's
+  mlir::AffineMap loops; // domain -> (block, row of the block, column), where `term` is evaluated
+  unsigned output;       // in the order of kern.yield
+};
+
 struct Access {
   unsigned input;
   mlir::AffineMap point;           // domain -> indices of the input; 0 where dynamic
@@ -92,6 +103,7 @@ struct RegionInfo {
   mlir::AffineMap identity; // of the domain
   mlir::AffineMap reduced;  // the domain without the reduced dimension
   llvm::SmallVector<Reduction> reductions;
+  llvm::SmallVector<BlockSum> blockSums;
   llvm::SmallVector<Computed> outerValues;
   llvm::SmallVector<Computed> outputs; // in the order of kern.yield
   llvm::SmallVector<Access> accesses;
@@ -102,8 +114,14 @@ struct RegionInfo {
   // Elements from index i of dimension `dim` of an argument to index i + 1.
   int64_t strideOf(unsigned argument, mlir::RankedTensorType type, unsigned dim) const;
 
-  // Results that cover the domain are written in pass `level`, others after it.
-  bool coversDomain(const Computed &output) const { return output.point == identity; }
+  // Results that cover the domain are written in pass `level`, others after it; sums of
+  // blocks of rows grow in pass `level` of every row.
+  bool coversDomain(const Computed &output) const {
+    return output.point == identity && !isBlockSum(output);
+  }
+  bool isBlockSum(const Computed &output) const {
+    return llvm::any_of(blockSums, [&](const BlockSum &b) { return b.sum.result == output.value; });
+  }
 };
 
 // The index of `extract`'s dimension `dim` as a function of the domain, when it is
@@ -111,6 +129,10 @@ struct RegionInfo {
 // and clamped.
 mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir::AffineMap point,
                              llvm::ArrayRef<int64_t> domain);
+
+// Where `operand` of `generic` is read when the generic is evaluated at `point`.
+mlir::AffineMap readPoint(mlir::linalg::GenericOp generic, mlir::OpOperand *operand,
+                          mlir::AffineMap point);
 
 mlir::FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body, std::string *reason);
 mlir::FailureOr<RegionInfo> analyzeKernel(kern::KernelOp kernel, std::string *reason);

@@ -75,11 +75,14 @@ private:
   // Loops.
   void emitFlat();
   void emitRows();
+  void emitRow(Value row);
+  void startBlockSums(Value item);
   void emitColumns();
   void emitPass(unsigned level);
   void emitColumnBlock(Value column, unsigned unroll, unsigned lanes);
   SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned lanes,
-                               ArrayRef<const Reduction *> reductions, ArrayRef<unsigned> outputs,
+                               ArrayRef<const Reduction *> reductions,
+                               ArrayRef<const BlockSum *> blockSums, ArrayRef<unsigned> outputs,
                                ValueRange accumulators);
   void startLane(unsigned copies);
 
@@ -103,6 +106,7 @@ private:
                 ArrayRef<Value> dynamic, bool &outer);
   Value element(Value pointer, Type element, Value index);
   void store(unsigned output, AffineMap point, Val value);
+  Value loadResult(unsigned output, AffineMap point);
 
   // Reductions.
   Value identityOf(const Reduction &reduction, unsigned lanes);
@@ -263,7 +267,7 @@ Val KernelEmitter::evalScalar(Value value, AffineMap point) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
     OpOperand *operand = generic.getMatchingOpOperand(argument);
-    return eval(operand->get(), generic.getMatchingIndexingMap(operand).compose(point));
+    return eval(operand->get(), readPoint(generic, operand, point));
   }
   Operation *op = value.getDefiningOp();
   if (isa<arith::ConstantOp>(op)) {
@@ -526,6 +530,17 @@ void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
                         element.getIntOrFloatBitWidth() / 8);
 }
 
+// What was stored to a result before, at a point that varies along the lane.
+Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
+  auto type = cast<RankedTensorType>(info.outputs[output].value.getType());
+  Type element = type.getElementType();
+  bool outer = true;
+  Value pointer =
+      address(unsigned(inputs.size()) + output, results[output], type, point, {}, outer);
+  return LLVM::LoadOp::create(b, loc, typeOf(element, /*lane=*/true), pointer,
+                              element.getIntOrFloatBitWidth() / 8);
+}
+
 //===--------------------------------------------------------------------===//
 // Reductions
 
@@ -615,6 +630,7 @@ void KernelEmitter::startLane(unsigned copies) {
 SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unroll,
                                             unsigned vectorLanes,
                                             ArrayRef<const Reduction *> reductions,
+                                            ArrayRef<const BlockSum *> blockSums,
                                             ArrayRef<unsigned> outputs, ValueRange accumulators) {
   auto loop =
       scf::ForOp::create(b, loc, from, to, index(int64_t(unroll) * vectorLanes), accumulators);
@@ -631,7 +647,11 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
                                                  index(int64_t(u) * vectorLanes))
                                .getResult();
   SmallVector<Value> next(accumulators.size());
-  SmallVector<std::pair<unsigned, Val>> stores;
+  struct Store {
+    unsigned copy, output;
+    Val value;
+  };
+  SmallVector<Store> stores;
   for (copy = 0; copy < unroll; ++copy) {
     for (auto [r, reduction] : llvm::enumerate(reductions)) {
       Val term = eval(reduction->term, info.identity);
@@ -639,12 +659,17 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
           combine(*reduction, loop.getRegionIterArg(r * unroll + copy), spread(term), true);
     }
     for (unsigned output : outputs)
-      stores.push_back({copy, eval(info.outputs[output].value, info.outputs[output].point)});
+      stores.push_back({copy, output, eval(info.outputs[output].value, info.outputs[output].point)});
+    for (const BlockSum *block : blockSums) {
+      Val term = eval(block->sum.term, block->loops);
+      Value sum = loadResult(block->output, block->sum.point);
+      stores.push_back({copy, block->output,
+                        Val{combine(block->sum, sum, spread(term), true), true, true}});
+    }
   }
-  for (auto [i, pair] : llvm::enumerate(stores)) {
-    copy = pair.first;
-    unsigned output = outputs[i % outputs.size()];
-    store(output, info.outputs[output].point, pair.second);
+  for (const Store &pending : stores) {
+    copy = pending.copy;
+    store(pending.output, info.outputs[pending.output].point, pending.value);
   }
   copy = 0;
   if (!next.empty() || loop.getBody()->empty() ||
@@ -663,11 +688,15 @@ void KernelEmitter::emitPass(unsigned level) {
   for (const Reduction &r : info.reductions)
     if (r.pass == level)
       reductions.push_back(&r);
+  SmallVector<const BlockSum *> blockSums;
+  for (const BlockSum &b : info.blockSums)
+    if (b.sum.pass == level)
+      blockSums.push_back(&b);
   SmallVector<unsigned> outputs;
   for (auto [i, o] : llvm::enumerate(info.outputs))
     if (info.coversDomain(o) && o.level == level)
       outputs.push_back(i);
-  if (reductions.empty() && outputs.empty())
+  if (reductions.empty() && blockSums.empty() && outputs.empty())
     return;
 
   int64_t extent = info.shape.domain.back();
@@ -683,7 +712,8 @@ void KernelEmitter::emitPass(unsigned level) {
     for (const Reduction *r : reductions)
       accumulators.append(unroll, identityOf(*r, width));
     accumulators =
-        innerLoop(index(0), index(mainEnd), unroll, width, reductions, outputs, accumulators);
+        innerLoop(index(0), index(mainEnd), unroll, width, reductions, blockSums, outputs,
+                  accumulators);
     SmallVector<Value> folded;
     for (auto [i, r] : llvm::enumerate(reductions))
       folded.push_back(combineTree(
@@ -692,7 +722,8 @@ void KernelEmitter::emitPass(unsigned level) {
   }
   if (vectorEnd > mainEnd)
     accumulators =
-        innerLoop(index(mainEnd), index(vectorEnd), 1, width, reductions, outputs, accumulators);
+        innerLoop(index(mainEnd), index(vectorEnd), 1, width, reductions, blockSums, outputs,
+                  accumulators);
   for (auto [i, r] : llvm::enumerate(reductions)) {
     if (vectorEnd == 0)
       accumulators.push_back(identityOf(*r, 1));
@@ -701,7 +732,8 @@ void KernelEmitter::emitPass(unsigned level) {
   }
   if (extent > vectorEnd)
     accumulators =
-        innerLoop(index(vectorEnd), index(extent), 1, 1, reductions, outputs, accumulators);
+        innerLoop(index(vectorEnd), index(extent), 1, 1, reductions, blockSums, outputs,
+                  accumulators);
   outerAnchor = nullptr;
   for (auto [i, r] : llvm::enumerate(reductions)) {
     Val init = eval(r->init, r->point);
@@ -718,24 +750,65 @@ void KernelEmitter::emitFlat() {
     Value count = arith::SubIOp::create(b, loc, end, position);
     Value rest = arith::RemUIOp::create(b, loc, count, index(step));
     Value stop = arith::SubIOp::create(b, loc, end, rest);
-    innerLoop(position, stop, copies, vectorLanes, {}, outputs, {});
+    innerLoop(position, stop, copies, vectorLanes, {}, {}, outputs, {});
     position = stop;
   };
   if (info.shape.items >= unroll * width)
     upTo(unroll * width, unroll, width);
   if (info.shape.items >= width)
     upTo(width, 1, width);
-  innerLoop(position, end, 1, 1, {}, outputs, {});
+  innerLoop(position, end, 1, 1, {}, {}, outputs, {});
+}
+
+// Sums of blocks of rows begin as their initial value, in memory: every row adds to them there.
+void KernelEmitter::startBlockSums(Value item) {
+  SmallVector<Value> outer = outerDims;
+  Value firstRow = arith::MulIOp::create(b, loc, item, index(info.shape.rowsPerItem));
+  outerDims.assign(1, firstRow);
+  for (const BlockSum &block : info.blockSums) {
+    Val init = eval(block.sum.init, AffineMap::get(2, 0, b.getContext()));
+    auto fill = [&](int64_t from, int64_t to, unsigned vectorLanes) {
+      auto loop = scf::ForOp::create(b, loc, index(from), index(to), index(vectorLanes));
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(loop.getBody()->getTerminator());
+      lanes = vectorLanes;
+      startLane(1);
+      laneBase[0] = loop.getInductionVar();
+      store(block.output, block.sum.point, init);
+    };
+    int64_t extent = info.shape.domain[1], width = fullLanes(), whole = extent - extent % width;
+    if (whole > 0)
+      fill(0, whole, unsigned(width));
+    if (whole < extent)
+      fill(whole, extent, 1);
+  }
+  lanes = 1;
+  laneCaches.clear();
+  innerCaches.clear();
+  outerCache.clear();
+  outerDims = outer;
 }
 
 void KernelEmitter::emitRows() {
-  auto rows = scf::ForOp::create(b, loc, begin, end, index(1));
-  kernelAnchor = rows;
+  auto items = scf::ForOp::create(b, loc, begin, end, index(1));
+  kernelAnchor = items;
   OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(items.getBody()->getTerminator());
+  if (info.blockSums.empty())
+    return emitRow(items.getInductionVar());
+  startBlockSums(items.getInductionVar());
+  Value count = index(info.shape.rowsPerItem);
+  Value first = arith::MulIOp::create(b, loc, items.getInductionVar(), count);
+  Value last = arith::AddIOp::create(b, loc, first, count);
+  auto rows = scf::ForOp::create(b, loc, first, last, index(1));
   b.setInsertionPoint(rows.getBody()->getTerminator());
+  emitRow(rows.getInductionVar());
+}
+
+void KernelEmitter::emitRow(Value row) {
   ArrayRef<int64_t> outer = ArrayRef<int64_t>(info.shape.domain).drop_back();
   outerDims.assign(outer.size(), Value());
-  Value rest = rows.getInductionVar();
+  Value rest = row;
   for (size_t d = outer.size(); d-- > 0;) {
     if (d == 0) {
       outerDims[d] = rest;
@@ -753,7 +826,7 @@ void KernelEmitter::emitRows() {
         eval(value.value, value.point);
     SmallVector<std::pair<unsigned, Val>> stores;
     for (auto [i, o] : llvm::enumerate(info.outputs))
-      if (!info.coversDomain(o) && o.level == level)
+      if (!info.coversDomain(o) && !info.isBlockSum(o) && o.level == level)
         stores.push_back({i, eval(o.value, o.point)});
     emitPass(level);
     for (auto &[output, value] : stores)

@@ -177,7 +177,31 @@ static SmallVector<Value> convertRmsNorm(OpBuilder &b, lm::RmsNormOp op) {
       .getResults();
 }
 
-// One kernel over rows for dx (and r, which the other needs), one over columns for dweight.
+// The sum of every column of `x` [rows, columns].
+static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, StringRef source) {
+  FusionBuilder f(b, loc, Hero::ColumnReduction, x, source);
+  return f
+      .finish(f.reduce(typeOf(x).getShape(), 0, element, {{f.arg(0), f.all(2)}}, Combine::Add,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
+      .getResult(0);
+}
+
+// The divisor of `rows` by which a sum over rows is cut into blocks, one row of sums for each:
+// about 64, so that writing the sums is little beside reading the rows, and there are enough
+// blocks to share among processors.
+static int64_t rowsPerBlock(int64_t rows) {
+  constexpr int64_t kWanted = 64, kFewest = 16;
+  for (int64_t r = std::min(rows, kWanted); r >= std::min(rows, kFewest); --r)
+    if (rows % r == 0)
+      return r;
+  for (int64_t r = kWanted + 1; r < rows; ++r)
+    if (rows % r == 0)
+      return r;
+  return rows;
+}
+
+// One kernel over rows, which reads them once: dx, and the sums over blocks of rows that
+// dweight is made of. A small one over columns adds the blocks.
 static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
   RankedTensorType type = typeOf(op.getDx());
   Type element = arithmeticType(type.getElementType());
@@ -212,26 +236,21 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
                      return arith::SubFOp::create(b, loc, arith::MulFOp::create(b, loc, s[3], g),
                                                   arith::MulFOp::create(b, loc, s[4], s[1]));
                    });
-  kern::FusionOp rowKernel = f.finish({dx, r});
-
-  FusionBuilder c(b, op.getLoc(), Hero::ColumnReduction,
-                  {op.getDy(), op.getX(), rowKernel.getResult(1)}, "lm.rms_norm_grad_weight");
-  Value dweight = c.reduce(type.getShape(), 0, typeOf(op.getDweight()).getElementType(),
-                           {{c.arg(0), c.all(2)}, {c.arg(1), c.all(2)}, {c.arg(2), c.outer(2)}},
-                           Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+  Type sumType = typeOf(op.getDweight()).getElementType();
+  Value sums = f.sumBlocks(type.getShape(), rowsPerBlock(type.getDimSize(0)), sumType,
+                           {{dy, f.all(2)}, {x, f.all(2)}, {r, f.outer(2)}},
+                           [](OpBuilder &b, Location loc, ValueRange s) -> Value {
                              Value normed = arith::MulFOp::create(b, loc, s[1], s[2]);
                              return arith::MulFOp::create(b, loc, s[0], normed);
                            });
-  return {rowKernel.getResult(0), c.finish(dweight).getResult(0)};
+  kern::FusionOp rowKernel = f.finish({dx, sums});
+  return {rowKernel.getResult(0),
+          sumColumns(b, op.getLoc(), rowKernel.getResult(1), sumType, "lm.rms_norm_grad_weight")};
 }
 
 static SmallVector<Value> convertSumRows(OpBuilder &b, lm::SumRowsOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::ColumnReduction, ValueRange{op.getX()}, "lm.sum_rows");
-  return f
-      .finish(f.reduce(typeOf(op.getX()).getShape(), 0, typeOf(op.getResult()).getElementType(),
-                       {{f.arg(0), f.all(2)}}, Combine::Add,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
-      .getResults();
+  return {sumColumns(b, op.getLoc(), op.getX(), typeOf(op.getResult()).getElementType(),
+                     "lm.sum_rows")};
 }
 
 static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
@@ -275,6 +294,44 @@ static Value insertRows(OpBuilder &b, Location loc, Value part, Value whole, int
   for (int64_t extent : type.getShape())
     sizes.push_back(b.getIndexAttr(extent));
   return tensor::InsertSliceOp::create(b, loc, part, whole, offsets, sizes, strides);
+}
+
+// Columns [offset, offset + count) of a matrix: their place in it.
+static void columnRange(OpBuilder &b, RankedTensorType part, int64_t offset,
+                        SmallVectorImpl<OpFoldResult> &offsets,
+                        SmallVectorImpl<OpFoldResult> &sizes,
+                        SmallVectorImpl<OpFoldResult> &strides) {
+  offsets.assign({b.getIndexAttr(0), b.getIndexAttr(offset)});
+  sizes.assign({b.getIndexAttr(part.getDimSize(0)), b.getIndexAttr(part.getDimSize(1))});
+  strides.assign(2, b.getIndexAttr(1));
+}
+
+static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
+  SmallVector<Value> parts;
+  SmallVector<OpFoldResult> offsets, sizes, strides;
+  int64_t offset = 0;
+  for (Value part : op.getParts()) {
+    RankedTensorType type = typeOf(part);
+    columnRange(b, type, offset, offsets, sizes, strides);
+    parts.push_back(tensor::ExtractSliceOp::create(b, op.getLoc(), type, op.getX(), offsets, sizes,
+                                                   strides));
+    offset += type.getDimSize(1);
+  }
+  return parts;
+}
+
+static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
+  RankedTensorType type = typeOf(op.getResult());
+  Value whole =
+      tensor::EmptyOp::create(b, op.getLoc(), type.getShape(), type.getElementType());
+  SmallVector<OpFoldResult> offsets, sizes, strides;
+  int64_t offset = 0;
+  for (Value part : op.getParts()) {
+    columnRange(b, typeOf(part), offset, offsets, sizes, strides);
+    whole = tensor::InsertSliceOp::create(b, op.getLoc(), part, whole, offsets, sizes, strides);
+    offset += typeOf(part).getDimSize(1);
+  }
+  return {whole};
 }
 
 // The sum of a vector, as a scalar.
@@ -554,6 +611,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::RopeOp op) { return convertRope(b, op); })
       .Case([&](lm::RmsNormOp op) { return convertRmsNorm(b, op); })
       .Case([&](lm::RmsNormGradOp op) { return convertRmsNormGrad(b, op); })
+      .Case([&](lm::SplitOp op) { return convertSplit(b, op); })
+      .Case([&](lm::JoinOp op) { return convertJoin(b, op); })
       .Case([&](lm::SumRowsOp op) { return convertSumRows(b, op); })
       .Case([&](lm::EmbeddingOp op) { return convertEmbedding(b, op); })
       .Case([&](lm::GlobalNormOp op) { return convertGlobalNorm(b, op); })

@@ -85,6 +85,33 @@ Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type eleme
                  });
 }
 
+// Loops (block, row of the block, column). No tensor has the second loop's extent, so an empty
+// one that nobody reads states it.
+Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, Type element,
+                               ArrayRef<Read> reads, Body body) {
+  MLIRContext *context = b.getContext();
+  AffineExpr block, row, column;
+  bindDims(context, block, row, column);
+  AffineMap toRows = AffineMap::get(3, 0, {block * rowsPerBlock + row, column}, context);
+  SmallVector<Read> blocked;
+  for (const Read &read : reads)
+    blocked.push_back({read.value, read.map.compose(toRows)});
+  blocked.push_back({tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{rowsPerBlock}, element),
+                     AffineMap::get(3, 0, row)});
+
+  auto type = RankedTensorType::get({extents[0] / rowsPerBlock, extents[1]}, element);
+  Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, 0.0));
+  Value empty = tensor::EmptyOp::create(b, loc, type.getShape(), element);
+  Value init = linalg::FillOp::create(b, loc, ValueRange{zero}, ValueRange{empty}).getResult(0);
+  utils::IteratorType parallel = utils::IteratorType::parallel;
+  return generic(type, init, AffineMap::get(3, 0, {block, column}, context),
+                 {parallel, utils::IteratorType::reduction, parallel}, blocked,
+                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value sum) -> Value {
+                   Value value = body(inside, at, scalars);
+                   return arith::AddFOp::create(inside, at, sum, value);
+                 });
+}
+
 kern::FusionOp FusionBuilder::finish(ValueRange results) {
   kern::YieldOp::create(b, loc, results);
   auto op = kern::FusionOp::create(outside, loc, results.getTypes(), hero, inputs,

@@ -47,6 +47,11 @@ public:
   mlir::Value reduce(llvm::ArrayRef<int64_t> extents, unsigned axis, mlir::Type element,
                      llvm::ArrayRef<Read> reads, Combine combine, Body body);
 
+  // Sums body(reads) over each `rowsPerBlock` rows of the loops `extents` (rows, columns), in
+  // order: [rows / rowsPerBlock, columns]. The maps of `reads` are from (row, column).
+  mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
+                        llvm::ArrayRef<Read> reads, Body body);
+
   // Ends the region and creates the op at the builder's insertion point.
   kern::FusionOp finish(mlir::ValueRange results);
 

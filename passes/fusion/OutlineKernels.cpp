@@ -1,6 +1,7 @@
 // kern-outline-kernels: one kern.kernel for all fusions that say the same.
 //
 //   %y = kern.fusion elementwise (%a = %x) -> ... {...}   =>   %y = kern.launch @mlp(%x)
+#include "passes/fusion/MergeRegions.h"
 #include "passes/fusion/Passes.h"
 
 #include "dialects/kern/Kern.h"
@@ -9,8 +10,6 @@
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/SymbolTable.h"
 
-#include "llvm/ADT/StringExtras.h"
-
 namespace lmc {
 #define GEN_PASS_DEF_OUTLINEKERNELSPASS
 #include "passes/fusion/Passes.h.inc"
@@ -18,23 +17,6 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
-
-// A C identifier from the model ops that the kernel computes: "rms_norm", "add_rms_norm".
-static std::string kernelName(kern::FusionOp fusion) {
-  std::string name;
-  if (ArrayAttr sources = fusion.getSourceOpsAttr())
-    for (auto source : sources.getAsRange<StringAttr>()) {
-      StringRef op = source.getValue();
-      op.consume_front("lm.");
-      name += (name.empty() ? "" : "_") + op.str();
-    }
-  if (name.size() > 80) // long fusions: the full list is in source_ops
-    name.resize(80);
-  for (char &c : name)
-    if (!llvm::isAlnum(c))
-      c = '_';
-  return name.empty() ? "kernel" : name;
-}
 
 // The text of hero and region: equal texts are equal kernels.
 static std::string fingerprint(kern::FusionOp fusion) {
@@ -65,7 +47,7 @@ struct OutlineKernelsPass : lmc::impl::OutlineKernelsPassBase<OutlineKernelsPass
       kern::KernelOp &kernel = kernels[fingerprint(fusion)];
       if (!kernel) {
         b.setInsertionPointToEnd(module.getBody());
-        kernel = kern::KernelOp::create(b, fusion.getLoc(), kernelName(fusion), fusion.getHero(),
+        kernel = kern::KernelOp::create(b, fusion.getLoc(), kernelName(fusion.getSourceOpsAttr()), fusion.getHero(),
                                         fusion.getSourceOpsAttr(), DenseI64ArrayAttr(),
                                         DenseI64ArrayAttr());
         kernel.getBody().takeBody(fusion.getBody());

@@ -1,6 +1,8 @@
 // The passes of this folder; what each does is written in Passes.td.
 #pragma once
 
+#include "passes/memory/OpCost.h"
+
 #include "mlir/Pass/Pass.h"
 
 #include <memory>

@@ -5,6 +5,27 @@
 
 include "mlir/Pass/PassBase.td"
 
+def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
+  let summary = "merges the linear layers of a layer that share their input";
+  let description = [{
+    The weights become one variable, whose `parts` keep the names that checkpoints
+    use; the outputs are columns of one matrix (`lm.split`). Ropes of columns side by
+    side become one. Must run before `lm-autodiff`, so that gradients merge too.
+
+    ```mlir
+    %g = lm.linear %x, %gate : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
+    %u = lm.linear %x, %up : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
+    ```
+    becomes
+    ```mlir
+    %y = lm.linear %x, %weight : (tensor<8x4xf32>, tensor<32x4xf32>) -> tensor<8x32xf32>
+    %g, %u = lm.split %y : (tensor<8x32xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>)
+    ```
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
+  let statistics = [Statistic<"numMerged", "merged", "linear layers merged into others">];
+}
+
 def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
   let summary = "turns every lm op into library calls and single-op fusions";
   let description = [{
@@ -30,11 +51,40 @@ def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
 def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
   let summary = "merges fusions where one hero can emit both";
   let description = [{
-    Greedy, most bytes saved first: a fusion moves into the fusion that consumes
-    its result when the merged region is one that the consumer's hero accepts
-    (`canEmit`) and every other user comes later. Each merge and each refusal,
-    with its reason, is recorded in the module attribute `kern.fusion_report`.
+    Two fusions become one, with the results that others read, when
+
+    * one reads what the other makes (`producer`), or both read the same tensor that is
+      as large as their loops (`siblings`);
+    * a hero accepts the merged region (`canEmit`);
+    * the second needs nothing that a third op makes of the first one's result. Readers
+      of the first that stand before the second move behind the merged fusion;
+    * the peak of the function's live bytes (LiveBytes.h) does not rise.
+
+    Most modelled time saved comes first: bytes that are no longer read or written at
+    `bytes-per-second`, and `launch-seconds` for the launch. Values that both regions
+    compute are computed once. Each merge and each refusal, with its reason, is recorded
+    in the module attribute `kern.fusion_report`.
+
+    ```mlir
+    %s = kern.fusion elementwise (%a = %x : ..., %b = %h : ...) -> ... { a + b }
+    %n = kern.fusion row_reduction (%c = %s : ...) -> ... { norm(c) }
+    ```
+    becomes
+    ```mlir
+    %r:2 = kern.fusion row_reduction (%a = %x : ..., %b = %h : ...) -> ... {
+      %s = a + b
+      kern.yield %s, norm(s)
+    }
+    ```
   }];
+  let options = [
+    ListOption<"disable", "disable", "std::string",
+               "kinds of fusion to leave out: producer, siblings">,
+    Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
+           "memory bandwidth (default: 3.0e12, an H100)">,
+    Option<"launchSeconds", "launch-seconds", "double", "2e-6",
+           "from the end of a kernel to the start of the next">
+  ];
   let dependentDialects = ["::lmc::kern::KernDialect"];
   let statistics = [Statistic<"numFormed", "formed", "fusions merged">];
 }

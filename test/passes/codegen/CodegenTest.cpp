@@ -195,6 +195,49 @@ template <typename T> void rmsNormGrad(const char *type, double tolerance) {
 TEST(Codegen, rmsNormGradient) { rmsNormGrad<float>("f32", 3e-6); }
 TEST(Codegen, rmsNormGradientInF64) { rmsNormGrad<double>("f64", 1e-13); }
 
+TEST(Codegen, sumsOfBlocksOfRows) {
+  for (int64_t rows : {1, 16}) {
+    everywhere([&](const CpuTarget &target, int64_t c) {
+      const int64_t blocks = 3, r = blocks * rows;
+      std::string text = substitute(
+          kBlockSums, {{"after", ""}, {"yield", "%sums : tensor<$Rx$Cxf32>, tensor<$Bx$Cxf32>"}});
+      Kernel kernel(substitute(text, {{"R", std::to_string(r)},
+                                      {"C", std::to_string(c)},
+                                      {"P", std::to_string(rows)},
+                                      {"B", std::to_string(blocks)}}),
+                    target);
+      ASSERT_COMPILED(kernel);
+      EXPECT_EQ(kernel.shape().items, blocks);
+      EXPECT_EQ(kernel.shape().rowsPerItem, rows);
+      EXPECT_EQ(kernel.shape().passes, 2u);
+      EXPECT_EQ(kernel.shape().readBytes, uint64_t(4 * r * c));
+      EXPECT_EQ(kernel.shape().writtenBytes, uint64_t(4 * (r + blocks) * c));
+      auto x = randoms<float>(r * c, 1);
+      std::vector<float> y(r * c), sums(blocks * c);
+      std::vector<void *> args{x.data(), y.data(), sums.data()};
+      kernel.run(args);
+      std::vector<double> wantY(r * c), wantSums(blocks * c);
+      for (int64_t i = 0; i < r; ++i) {
+        double squares = 0;
+        for (int64_t j = 0; j < c; ++j)
+          squares += double(x[i * c + j]) * x[i * c + j];
+        for (int64_t j = 0; j < c; ++j) {
+          wantY[i * c + j] = x[i * c + j] / std::sqrt(squares / c);
+          wantSums[i / rows * c + j] += x[i * c + j] * wantY[i * c + j];
+        }
+      }
+      expectNear(y, wantY, 1e-5, "y");
+      expectNear(sums, wantSums, 1e-5, "sums");
+      expectSameInPieces(kernel, args, {bytes(y), bytes(sums)});
+      EXPECT_TRUE(kernel.mayShare(0, 0));
+      EXPECT_FALSE(kernel.mayShare(1, 0)) << "rows are added to what is there";
+      kernel.run({x.data(), x.data(), sums.data()});
+      EXPECT_EQ(x, y);
+      expectNear(sums, wantSums, 1e-5, "sums, with y over x");
+    });
+  }
+}
+
 TEST(Codegen, crossEntropyInPlace) {
   everywhere([](const CpuTarget &target, int64_t c) {
     const int64_t r = 5;

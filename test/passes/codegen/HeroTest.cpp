@@ -66,6 +66,16 @@ kern.kernel @kernel $hero {
                      {"yield", yield}});
 }
 
+// Sums of blocks of two of four rows, with `after` before the yield.
+std::string blockSums(const char *after, const char *yield) {
+  return substitute(kBlockSums, {{"R", "4"},
+                                 {"C", "8"},
+                                 {"P", "2"},
+                                 {"B", "2"},
+                                 {"after", after},
+                                 {"yield", yield}});
+}
+
 std::string refusal(const std::string &text) {
   std::string error;
   auto module = parse(text, error);
@@ -182,6 +192,38 @@ std::vector<Case> cases() {
   } -> tensor<8xf32>)",
                     "%t : tensor<8xf32>"),
        "a column reduction may not depend on another"},
+      {"blockSumRead", blockSums(R"(
+  %z = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r floordiv 2, c)>, #rc],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%sums : tensor<2x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<4x8xf32>)",
+                                 "%z : tensor<4x8xf32>, tensor<4x8xf32>"),
+       "the sums of blocks of rows may only be a result"},
+      {"blocksOfAnotherSize", blockSums(R"(
+  %all = tensor.empty() : tensor<4xf32>
+  %e1 = tensor.empty() : tensor<1x8xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<1x8xf32>) -> tensor<1x8xf32>
+  %z = linalg.generic {indexing_maps = [affine_map<(b, i, c) -> (b * 4 + i, c)>, #i, #bc],
+                       iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x, %all : tensor<4x8xf32>, tensor<4xf32>) outs(%f1 : tensor<1x8xf32>) {
+  ^bb0(%a: f32, %unused: f32, %acc: f32):
+    %s = arith.addf %acc, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<1x8xf32>)",
+                                        "%sums, %z : tensor<4x8xf32>, tensor<2x8xf32>, tensor<1x8xf32>"),
+       "a sum over blocks [1, 4, 8] does not match the domain [4, 8] in blocks of 2 rows"},
+      {"blockSumOntoOther", blockSums(R"(
+  %z = linalg.generic {indexing_maps = [#brc, #i, #bc],
+                       iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x, %rows : tensor<4x8xf32>, tensor<2xf32>) outs(%sums : tensor<2x8xf32>) {
+  ^bb0(%a: f32, %unused: f32, %acc: f32):
+    %s = arith.addf %acc, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<2x8xf32>)",
+                                      "%z : tensor<4x8xf32>, tensor<2x8xf32>"),
+       "a sum of blocks of rows starts from something else than a linalg.fill"},
   };
 }
 

@@ -150,6 +150,59 @@ kern.kernel @kernel row_reduction {
   kern.yield %dx : tensor<$Rx$Cx$T>
 })";
 
+// y = x / rms(x); sums over each $P of the $R rows, of which there are $B blocks, of x y.
+inline const char *kBlockSums = R"(
+#rc = affine_map<(r, c) -> (r, c)>
+#r = affine_map<(r, c) -> (r)>
+#o = affine_map<(r) -> (r)>
+#brc = affine_map<(b, i, c) -> (b * $P + i, c)>
+#br = affine_map<(b, i, c) -> (b * $P + i)>
+#i = affine_map<(b, i, c) -> (i)>
+#bc = affine_map<(b, i, c) -> (b, c)>
+kern.kernel @kernel row_reduction {
+^bb0(%x: tensor<$Rx$Cxf32>):
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %n = arith.constant $C.0 : f32
+  %e = tensor.empty() : tensor<$Rx$Cxf32>
+  %er = tensor.empty() : tensor<$Rxf32>
+  %f = linalg.fill ins(%zero : f32) outs(%er : tensor<$Rxf32>) -> tensor<$Rxf32>
+  %ss = linalg.generic {indexing_maps = [#rc, #r], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<$Rx$Cxf32>) outs(%f : tensor<$Rxf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %q = arith.mulf %a, %a : f32
+    %s = arith.addf %acc, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<$Rxf32>
+  %r = linalg.generic {indexing_maps = [#o, #o], iterator_types = ["parallel"]}
+      ins(%ss : tensor<$Rxf32>) outs(%er : tensor<$Rxf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %m = arith.divf %a, %n : f32
+    %q = math.sqrt %m : f32
+    %i = arith.divf %one, %q : f32
+    linalg.yield %i : f32
+  } -> tensor<$Rxf32>
+  %y = linalg.generic {indexing_maps = [#rc, #r, #rc], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %r : tensor<$Rx$Cxf32>, tensor<$Rxf32>) outs(%e : tensor<$Rx$Cxf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.mulf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<$Rx$Cxf32>
+  %rows = tensor.empty() : tensor<$Pxf32>
+  %es = tensor.empty() : tensor<$Bx$Cxf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<$Bx$Cxf32>) -> tensor<$Bx$Cxf32>
+  %sums = linalg.generic {indexing_maps = [#brc, #br, #i, #bc], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x, %r, %rows : tensor<$Rx$Cxf32>, tensor<$Rxf32>, tensor<$Pxf32>) outs(%fs : tensor<$Bx$Cxf32>) {
+  ^bb0(%a: f32, %b: f32, %unused: f32, %acc: f32):
+    %t = arith.mulf %a, %b : f32
+    %q = arith.mulf %a, %t : f32
+    %s = arith.addf %acc, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<$Bx$Cxf32>
+  $after
+  kern.yield %y, $yield
+})";
+
 // loss = lse(logits) - logits[target]; dlogits = scale (softmax - onehot).
 inline const char *kCrossEntropy = R"(
 #rc = affine_map<(r, c) -> (r, c)>

@@ -85,18 +85,30 @@ func.func @rmsNorm(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) -> tensor<4x8xbf16> 
   return %0 : tensor<4x8xbf16>
 }
 
-// Two kernels, one over rows and one over columns; 1 / rms goes from one to the other.
+// One kernel over rows, which also adds them up in blocks (here all four are one), and one over
+// columns that adds the blocks.
 // CHECK-LABEL: func.func @rmsNormGrad(
 // CHECK-SAME:    %[[DY:[^ ]*]]: tensor<4x8xf32>, %[[X:[^ ]*]]: tensor<4x8xf32>, %[[W:[^ ]*]]: tensor<8xf32>)
-// CHECK-NEXT:    %[[ROWS:.*]]:2 = kern.fusion row_reduction (%{{.*}} = %[[DY]] : tensor<4x8xf32>, %{{.*}} = %[[X]] : tensor<4x8xf32>, %{{.*}} = %[[W]] : tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>) {
+// CHECK-NEXT:    %[[ROWS:.*]]:2 = kern.fusion row_reduction (%{{.*}} = %[[DY]] : tensor<4x8xf32>, %{{.*}} = %[[X]] : tensor<4x8xf32>, %{{.*}} = %[[W]] : tensor<8xf32>) -> (tensor<4x8xf32>, tensor<1x8xf32>) {
+// CHECK:           linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0 * 4 + d1, d2)>, affine_map<(d0, d1, d2) -> (d0 * 4 + d1, d2)>, affine_map<(d0, d1, d2) -> (d0 * 4 + d1)>, affine_map<(d0, d1, d2) -> (d1)>, affine_map<(d0, d1, d2) -> (d0, d2)>], iterator_types = ["parallel", "reduction", "parallel"]}
 // CHECK:         } {lm.backward, source_ops = ["lm.rms_norm_grad"]}
-// CHECK-NEXT:    %[[DW:.*]] = kern.fusion column_reduction (%{{.*}} = %[[DY]] : tensor<4x8xf32>, %{{.*}} = %[[X]] : tensor<4x8xf32>, %{{.*}} = %[[ROWS]]#1 : tensor<4xf32>) -> tensor<8xf32> {
+// CHECK-NEXT:    %[[DW:.*]] = kern.fusion column_reduction (%{{.*}} = %[[ROWS]]#1 : tensor<1x8xf32>) -> tensor<8xf32> {
 // CHECK:           linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]
 // CHECK:         } {lm.backward, source_ops = ["lm.rms_norm_grad_weight"]}
 // CHECK-NEXT:    return %[[ROWS]]#0, %[[DW]]
 func.func @rmsNormGrad(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %w: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {
   %0:2 = lm.rms_norm_grad %dy, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {lm.backward}
   return %0#0, %0#1 : tensor<4x8xf32>, tensor<8xf32>
+}
+
+// Blocks are of equal size: of 64 rows or a little less, or else of a little more.
+// CHECK-LABEL: func.func @blocks(
+// CHECK:         -> (tensor<300x8xf32>, tensor<5x8xf32>)
+// CHECK:         -> (tensor<134x8xf32>, tensor<2x8xf32>)
+func.func @blocks(%x: tensor<300x8xf32>, %y: tensor<134x8xf32>, %w: tensor<8xf32>) -> (tensor<300x8xf32>, tensor<134x8xf32>) {
+  %0:2 = lm.rms_norm_grad %x, %x, %w eps 1.0e-5 : (tensor<300x8xf32>, tensor<300x8xf32>, tensor<8xf32>) -> (tensor<300x8xf32>, tensor<8xf32>)
+  %1:2 = lm.rms_norm_grad %y, %y, %w eps 1.0e-5 : (tensor<134x8xf32>, tensor<134x8xf32>, tensor<8xf32>) -> (tensor<134x8xf32>, tensor<8xf32>)
+  return %0#0, %1#0 : tensor<300x8xf32>, tensor<134x8xf32>
 }
 
 // Heads are seen as two halves: the other half of index d3 is at 1 - d3, and the table is

@@ -1,9 +1,13 @@
 // kern-form-fusions moves a fusion into the one that consumes its result, where one kernel can do both, and says in kern.fusion_report what it did and why not.
 // RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions | FileCheck %s
+// RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions=disable=siblings | FileCheck %s --check-prefix=ALONE
+// RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions=disable=producer,siblings | FileCheck %s --check-prefix=OFF
+// OFF-NOT: outcome
+// OFF-NOT: source_ops = [{{.*}},
 
 // A sum and its norm: one kernel that gives both, since the sum is needed elsewhere. The
 // norm does not read it back, which is what is saved.
-// CHECK:       module attributes {kern.fusion_report = [{bytes = 128 : i64, consumer = "lm.rms_norm", function = "bothKept", outcome = "formed", producer = "lm.add"}]} {
+// CHECK:       module attributes {kern.fusion_report = [{bytes = 128 : i64, consumer = "lm.rms_norm", function = "bothKept", hero = "row_reduction", kind = "producer", outcome = "formed", producer = "lm.add", seconds = 2.0000426666666665E-6 : f64}]} {
 // CHECK-LABEL: func.func @bothKept(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xf32>, %[[H:[^ ]*]]: tensor<4x8xf32>, %[[G:[^ ]*]]: tensor<8xf32>)
 // CHECK-NEXT:    %[[R:.*]]:2 = kern.fusion row_reduction (%[[A:.*]] = %[[X]] : tensor<4x8xf32>, %[[B:.*]] = %[[H]] : tensor<4x8xf32>, %[[C:.*]] = %[[G]] : tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
@@ -23,7 +27,7 @@ func.func @bothKept(%x: tensor<4x8xf32>, %h: tensor<4x8xf32>, %g: tensor<8xf32>)
 // -----
 
 // A sum that nobody else needs is not written either: twice its bytes are saved.
-// CHECK:       {bytes = 256 : i64, consumer = "lm.swiglu", function = "onlyUser", outcome = "formed", producer = "lm.add"}
+// CHECK:       {bytes = 256 : i64, consumer = "lm.swiglu", function = "onlyUser", hero = "elementwise", kind = "producer", outcome = "formed", producer = "lm.add",
 // CHECK-LABEL: func.func @onlyUser(
 // CHECK-NEXT:    %[[R:.*]] = kern.fusion elementwise ({{.*}}) -> tensor<4x8xf32> {
 // CHECK:         } {lm.backward, source_ops = ["lm.add", "lm.swiglu"]}
@@ -50,9 +54,10 @@ func.func @afterRows(%x: tensor<4x8xf32>, %h: tensor<4x8xf32>, %g: tensor<8xf32>
 // -----
 
 // Merges repeat until there is nothing left to merge, most bytes first.
-// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.rms_norm", {{.*}} producer = "lm.add"},
-// CHECK-SAME:    {bytes = 256 : i64, consumer = "lm.add", {{.*}} producer = "lm.add+lm.rms_norm"}
-// CHECK-SAME:    {bytes = 256 : i64, consumer = "lm.add+lm.rms_norm+lm.add", {{.*}} producer = "lm.add"}]
+// Here b and then n are not written, nor read; a and then x are read once.
+// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.add", function = "chain", {{.*}} producer = "lm.add"
+// CHECK-SAME:    {bytes = 256 : i64, consumer = "lm.add", {{.*}} producer = "lm.rms_norm"
+// CHECK-SAME:    {bytes = 512 : i64, consumer = "lm.rms_norm+lm.add", {{.*}} producer = "lm.add+lm.add"
 // CHECK-LABEL: func.func @chain(
 // CHECK-NEXT:    %[[R:.*]] = kern.fusion row_reduction
 // CHECK:         } {source_ops = ["lm.add", "lm.add", "lm.rms_norm", "lm.add"]}
@@ -67,7 +72,7 @@ func.func @chain(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %g: tensor<8xf32>) ->
 
 // -----
 
-// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.sum_rows", function = "otherLoops", outcome = "refused", producer = "lm.rms_norm", reason = "a row_reduction and a column_reduction have different loops"}]
+// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.sum_rows", function = "otherLoops", kind = "producer", outcome = "refused", producer = "lm.rms_norm", reason = "a row_reduction and a column_reduction have different loops", {{.*}}}]
 // CHECK-LABEL: func.func @otherLoops(
 // CHECK:         %[[N:.*]] = kern.fusion row_reduction
 // CHECK:         } {source_ops = ["lm.rms_norm"]}
@@ -82,7 +87,7 @@ func.func @otherLoops(%x: tensor<4x8xf32>, %g: tensor<8xf32>) -> tensor<8xf32> {
 // -----
 
 // The product between the two reads what the first makes.
-// CHECK:       kern.fusion_report = [{bytes = 128 : i64, consumer = "lm.add", function = "usedBefore", outcome = "refused", producer = "lm.add", reason = "another op needs the producer's result before the consumer runs"}]
+// CHECK:       kern.fusion_report = [{bytes = 128 : i64, consumer = "lm.add", function = "usedBefore", kind = "producer", outcome = "refused", producer = "lm.add", reason = "the second one also needs what another op makes of the first one's result", {{.*}}}]
 // CHECK-LABEL: func.func @usedBefore(
 // CHECK:         %[[N:.*]] = kern.fusion elementwise
 // CHECK:         %[[P:.*]] = kern.gemm %[[N]],
@@ -97,7 +102,7 @@ func.func @usedBefore(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf3
 // -----
 
 // The hero has the last word.
-// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.embedding", function = "cannotEmit", outcome = "refused", producer = "lm.add", reason = "tensor.extract may only read an input of the region"}]
+// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.embedding", function = "cannotEmit", kind = "producer", outcome = "refused", producer = "lm.add", reason = "tensor.extract may only read an input of the region", {{.*}}}]
 // CHECK-LABEL: func.func @cannotEmit(
 // CHECK:         %[[N:.*]] = kern.fusion elementwise
 // CHECK:         kern.fusion gather (%{{.*}} = %{{.*}}, %{{.*}} = %[[N]] :
@@ -105,6 +110,97 @@ func.func @cannotEmit(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %t: tensor<4xi32
   %n = lm.add %x, %y : tensor<4x8xf32>
   %s = lm.embedding %t, %n : (tensor<4xi32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %s : tensor<4x8xf32>
+}
+
+// -----
+
+// The activation that the backward pass makes again and its gradient read the same gate and
+// up: one kernel gives both. The product that reads the activation moves behind it.
+// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.swiglu_grad", function = "siblings", hero = "elementwise", kind = "siblings", outcome = "formed", producer = "lm.swiglu",
+// CHECK-LABEL: func.func @siblings(
+// CHECK-SAME:    %[[G:[^ ]*]]: tensor<4x8xf32>, %[[U:[^ ]*]]: tensor<4x8xf32>, %[[D:[^ ]*]]: tensor<4x8xf32>)
+// CHECK-NEXT:    %[[R:.*]]:3 = kern.fusion elementwise (%{{.*}} = %[[G]] : tensor<4x8xf32>, %{{.*}} = %[[U]] : tensor<4x8xf32>, %{{.*}} = %[[D]] : tensor<4x8xf32>)
+// CHECK:         } {lm.backward, source_ops = ["lm.swiglu", "lm.swiglu_grad"]}
+// CHECK-NEXT:    kern.gemm %[[D]], %[[R]]#0
+// CHECK-NEXT:    return %{{.*}}, %[[R]]#1, %[[R]]#2
+// ALONE-LABEL: func.func @siblings(
+// ALONE:         kern.fusion elementwise
+// ALONE:         kern.gemm
+// ALONE:         kern.fusion elementwise
+func.func @siblings(%g: tensor<4x8xf32>, %u: tensor<4x8xf32>, %d: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
+  %a = lm.swiglu %g, %u : tensor<4x8xf32> {lm.backward}
+  %w = lm.matmul %d, %a : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {transpose_a, lm.backward}
+  %dg, %du = lm.swiglu_grad %d, %g, %u : tensor<4x8xf32> {lm.backward}
+  return %w, %dg, %du : tensor<8x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+// What both compute is computed once: one sum of squares, of the norm and of its gradient.
+// CHECK-LABEL: func.func @sharedWork(
+// CHECK-COUNT-1: math.sqrt
+// CHECK-NOT:     math.sqrt
+// CHECK:         } {lm.backward, source_ops = ["lm.rms_norm", "lm.rms_norm_grad"]}
+func.func @sharedWork(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %g: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %n = lm.rms_norm %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> {lm.backward}
+  %dx, %dg = lm.rms_norm_grad %dy, %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {lm.backward}
+  return %n, %dx : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+// Two equal columns of one matrix are one value.
+// CHECK-LABEL: func.func @views(
+// CHECK-COUNT-1: tensor.extract_slice
+// CHECK-NEXT:    kern.fusion elementwise
+// CHECK:         source_ops = ["lm.add", "lm.swiglu"]
+func.func @views(%m: tensor<4x16xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %a = tensor.extract_slice %m[0, 8] [4, 8] [1, 1] : tensor<4x16xf32> to tensor<4x8xf32>
+  %b = tensor.extract_slice %m[0, 8] [4, 8] [1, 1] : tensor<4x16xf32> to tensor<4x8xf32>
+  %s = lm.add %a, %x : tensor<4x8xf32>
+  %y = lm.swiglu %b, %b : tensor<4x8xf32>
+  return %s, %y : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+// Two arguments for which all calls pass the same are one.
+// CHECK-LABEL: func.func private @arguments(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4x8xf32>, %[[X:[^ ]*]]: tensor<4x8xf32>,
+// CHECK-NEXT:    kern.fusion elementwise (%{{.*}} = %[[A]] : tensor<4x8xf32>, %{{.*}} = %[[X]] : tensor<4x8xf32>) ->
+func.func private @arguments(%a: tensor<4x8xf32>, %x: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %s = lm.add %a, %x : tensor<4x8xf32>
+  %y = lm.swiglu %b, %b : tensor<4x8xf32>
+  return %s, %y : tensor<4x8xf32>, tensor<4x8xf32>
+}
+func.func @calls(%m: tensor<4x8xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0:2 = call @arguments(%m, %x, %m) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  return %0#0, %0#1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+// A weight in common makes no siblings: there is next to nothing to save.
+// CHECK:       kern.fusion_report = []
+// CHECK-LABEL: func.func @weightInCommon(
+func.func @weightInCommon(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %g: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %a = lm.rms_norm %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %b = lm.rms_norm %y, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  return %a, %b : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+// The product, of 16 bytes, needs w's 32, x and z of 128 each, and the first sum; the second
+// sum would be there as well.
+// CHECK:       consumer = "lm.add", function = "peak", kind = "siblings", outcome = "refused", producer = "lm.add", reason = "raises the peak of live bytes from 432 to 560"
+// CHECK-LABEL: func.func @peak(
+// CHECK-COUNT-2: kern.fusion elementwise
+func.func @peak(%x: tensor<4x8xf32>, %z: tensor<4x8xf32>, %w: tensor<8x1xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x1xf32>) {
+  %a = lm.add %x, %x : tensor<4x8xf32>
+  %p = lm.matmul %a, %w : (tensor<4x8xf32>, tensor<8x1xf32>) -> tensor<4x1xf32>
+  %s = lm.add %x, %z : tensor<4x8xf32>
+  return %x, %z, %s, %p : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x1xf32>
 }
 
 // -----

@@ -1,0 +1,78 @@
+// Which pieces of work of a function become one, most time saved first.
+#pragma once
+
+#include "passes/fusion/LiveBytes.h"
+#include "passes/fusion/MergeRegions.h"
+
+#include "mlir/IR/Builders.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <queue>
+
+namespace lmc {
+
+struct FusionOptions {
+  bool producers = true; // what one makes, the other reads
+  bool siblings = true;  // both read the same tensor
+  bool guardPeak = true; // refuse what raises the function's peak of live bytes
+  double bytesPerSecond = 0, launchSeconds = 0; // what a saved byte and a saved launch are worth
+};
+
+// What the queue cannot know: whether it works on kern.fusion or on kern.launch.
+struct FusionLevel {
+  // None for an op that takes no part in fusion.
+  llvm::function_ref<std::optional<FusionPart>(mlir::Operation *)> partOf;
+  // Creates the merged op at the builder's place, with the results that the plan lists; null,
+  // with a reason, when no hero can emit it.
+  llvm::function_ref<mlir::Operation *(mlir::OpBuilder &, const MergePlan &, const FusionPart &,
+                                       const FusionPart &, std::string *)>
+      create;
+};
+
+class FusionQueue {
+public:
+  FusionQueue(mlir::func::FuncOp function, const FusionOptions &options, FusionLevel level);
+  ~FusionQueue();
+
+  // Merges until nothing more may; returns how many merges there were.
+  unsigned run();
+
+  // What was formed and refused: an entry of `kern.fusion_report` each.
+  llvm::SmallVector<mlir::Attribute> report;
+
+private:
+  struct Candidate {
+    mlir::Operation *first, *second;
+    bool siblings;
+    uint64_t savedBytes;
+    uint64_t number; // of its entry into the queue: earlier ones first among equals
+  };
+  struct Later {
+    bool operator()(const Candidate &x, const Candidate &y) const {
+      return x.savedBytes != y.savedBytes ? x.savedBytes < y.savedBytes : x.number > y.number;
+    }
+  };
+
+  void push(mlir::Operation *one, mlir::Operation *other);
+  void pushPairsOf(mlir::Operation *op);
+  bool tryMerge(const Candidate &candidate);
+  std::optional<llvm::SmallVector<mlir::Operation *>> readersBetween(mlir::Operation *first,
+                                                                    mlir::Operation *second,
+                                                                    std::string *reason) const;
+  bool keepsPeak(const Candidate &candidate, llvm::ArrayRef<mlir::Operation *> moved,
+                 std::string *reason);
+  void record(const Candidate &candidate, kern::Hero hero, llvm::StringRef refusal);
+
+  mlir::func::FuncOp function;
+  FusionOptions options;
+  FusionLevel level;
+  LiveBytes live;
+  mlir::OpBuilder b;
+  std::priority_queue<Candidate, std::vector<Candidate>, Later> queue;
+  uint64_t pushed = 0;
+  // Merged ops stay in memory, out of the block: a queued candidate may name them.
+  llvm::SmallVector<mlir::Operation *> gone;
+};
+
+} // namespace lmc

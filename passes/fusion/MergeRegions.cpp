@@ -1,0 +1,138 @@
+#include "passes/fusion/MergeRegions.h"
+
+#include "passes/memory/OpCost.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace lmc;
+
+FusionPart lmc::partOf(kern::FusionOp fusion) {
+  return {fusion, fusion.getHero(), &fusion.getBody().front(), fusion.getSourceOpsAttr()};
+}
+
+FusionPart lmc::partOf(kern::LaunchOp launch, kern::KernelOp kernel) {
+  return {launch, kernel.getHero(), &kernel.getBody().front(), kernel.getSourceOpsAttr()};
+}
+
+// The loop structure that could hold both; none when both insist on their own.
+static std::optional<kern::Hero> commonHero(kern::Hero first, kern::Hero second) {
+  if (first == second || first == kern::Hero::Elementwise)
+    return second;
+  if (second == kern::Hero::Elementwise)
+    return first;
+  return std::nullopt;
+}
+
+std::optional<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPart &second,
+                                        std::string *reason) {
+  std::optional<kern::Hero> hero = commonHero(first.hero, second.hero);
+  if (!hero) {
+    *reason = ("a " + kern::stringifyHero(first.hero) + " and a " +
+               kern::stringifyHero(second.hero) + " have different loops")
+                  .str();
+    return std::nullopt;
+  }
+  MergePlan plan{*hero, {}, {}, {}};
+  llvm::SetVector<Value> inputs;
+  for (Operation *op : {first.op, second.op})
+    for (Value input : op->getOperands()) {
+      if (auto made = dyn_cast<OpResult>(input); made && made.getOwner() == first.op) {
+        plan.wiring.push_back(-1 - int64_t(made.getResultNumber()));
+        continue;
+      }
+      inputs.insert(input);
+      plan.wiring.push_back(llvm::find(inputs, input) - inputs.begin());
+    }
+  plan.inputs = inputs.takeVector();
+  for (Operation *op : {first.op, second.op})
+    for (OpResult result : op->getResults()) {
+      bool read = llvm::any_of(result.getUsers(), [&](Operation *user) {
+        return user != first.op && user != second.op;
+      });
+      plan.wiring.push_back(read);
+      if (read)
+        plan.results.push_back(result);
+    }
+  if (plan.results.empty()) {
+    *reason = "nobody reads what they make";
+    return std::nullopt;
+  }
+  return plan;
+}
+
+void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
+                      Location loc, Region &into) {
+  Block &body = into.emplaceBlock();
+  IRMapping mapping;
+  llvm::DenseMap<Value, Value> inside; // outer values as the region sees them
+  for (Value input : plan.inputs)
+    inside[input] = body.addArgument(input.getType(), input.getLoc());
+  OpBuilder b = OpBuilder::atBlockEnd(&body);
+  for (const FusionPart *part : {&first, &second}) {
+    for (auto [argument, input] : llvm::zip(part->body->getArguments(), part->op->getOperands()))
+      mapping.map(argument, inside.lookup(input));
+    for (Operation &op : part->body->without_terminator())
+      b.clone(op, mapping);
+    auto yield = cast<kern::YieldOp>(part->body->getTerminator());
+    for (auto [result, value] : llvm::zip(part->op->getResults(), yield.getValues()))
+      inside[result] = mapping.lookupOrDefault(value);
+  }
+  SmallVector<Value> yielded;
+  for (Value value : plan.results)
+    yielded.push_back(inside.lookup(value));
+  kern::YieldOp::create(b, loc, yielded);
+}
+
+ArrayAttr lmc::mergedSources(MLIRContext *context, const FusionPart &first,
+                             const FusionPart &second) {
+  SmallVector<Attribute> sources;
+  for (const FusionPart *part : {&first, &second})
+    if (part->sources)
+      llvm::append_range(sources, part->sources);
+  return ArrayAttr::get(context, sources);
+}
+
+uint64_t lmc::savedBytes(Operation *first, Operation *second) {
+  llvm::SmallSetVector<Value, 8> inputs(first->operand_begin(), first->operand_end());
+  llvm::SmallSetVector<Value, 8> others(second->operand_begin(), second->operand_end());
+  uint64_t saved = 0;
+  for (Value input : others)
+    if (inputs.contains(input))
+      saved += bytesOf(input);
+  for (Value value : first->getResults()) {
+    if (!others.contains(value))
+      continue;
+    bool onlyUser = llvm::all_of(value.getUsers(), [&](Operation *user) { return user == second; });
+    saved += bytesOf(value) * (onlyUser ? 2 : 1);
+  }
+  return saved;
+}
+
+std::string lmc::describe(ArrayAttr sources) {
+  std::string text;
+  if (sources)
+    for (auto source : sources.getAsRange<StringAttr>())
+      text += (text.empty() ? "" : "+") + source.getValue().str();
+  return text;
+}
+
+std::string lmc::kernelName(ArrayAttr sources) {
+  std::string name;
+  if (sources)
+    for (auto source : sources.getAsRange<StringAttr>()) {
+      StringRef op = source.getValue();
+      op.consume_front("lm.");
+      name += (name.empty() ? "" : "_") + op.str();
+    }
+  if (name.size() > 80) // long fusions: the full list is in source_ops
+    name.resize(80);
+  for (char &c : name)
+    if (!llvm::isAlnum(c))
+      c = '_';
+  return name.empty() ? "kernel" : name;
+}
