@@ -9,6 +9,7 @@
 #include "passes/memory/Passes.h"
 #include "passes/schedule/Passes.h"
 
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -108,7 +109,9 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
           },
           /*printModuleScope=*/true);
     addPasses(phase, config, passes);
-    if (failed(passes.run(module)))
+    // The verifier closes the phase; after each pass of one it would take as long as they do.
+    passes.enableVerifier(false);
+    if (failed(passes.run(module)) || failed(verify(module)))
       return failure();
     return isAttempt ? success() : dump(phase, module);
   });
