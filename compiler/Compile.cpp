@@ -1,264 +1,309 @@
 #include "compiler/Compile.h"
 
+#include "compiler/MicroBatchSearch.h"
+#include "compiler/RecomputeNotes.h"
+#include "compiler/RecomputeSearch.h"
 #include "compiler/codegen/CpuObject.h"
+#include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
 #include "dialects/kern/Kern.h"
-#include "dialects/plan/Plan.h"
 #include "models/Model.h"
-#include "passes/autodiff/Passes.h"
-#include "passes/buffers/Passes.h"
-#include "passes/codegen/Passes.h"
-#include "passes/distribute/Passes.h"
-#include "passes/fusion/Passes.h"
-#include "passes/memory/Passes.h"
-#include "passes/schedule/Passes.h"
-
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
-
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/ToolOutputFile.h"
-
-#include <chrono>
 
 using namespace mlir;
 using namespace lmc;
 
-static constexpr llvm::StringRef kPhaseNames[] = {"model",    "autodiff", "distribute",
-                                                  "memory",   "fusion",   "schedule",
-                                                  "buffers",  "codegen",  "emit"};
-
-llvm::StringRef lmc::phaseName(Phase phase) { return kPhaseNames[size_t(phase)]; }
-
-std::optional<Phase> lmc::parsePhase(llvm::StringRef name) {
-  for (size_t i = 0; i < std::size(kPhaseNames); ++i)
-    if (kPhaseNames[i] == name)
-      return Phase(i);
-  return std::nullopt;
-}
-
 namespace {
 
+// One job with one MBS.
 class Driver {
 public:
-  Driver(const Config &config, const CompileOptions &options, MLIRContext &context)
-      : config(config), options(options), context(context) {}
+  Driver(Config config, const CompileOptions &options, MLIRContext &context);
 
-  FailureOr<CompileResult> run(Phase from = Phase::Model);
+  // Up to the buffers phase, or the last one asked for. `module` is what phase `from` expects;
+  // null for Phase::Model.
+  LogicalResult plan(Phase from, OwningOpRef<ModuleOp> module);
+
+  // Codegen and emit.
+  LogicalResult finish();
+
+  // Predicted tokens/s of one device.
+  FailureOr<double> tokensPerSecond();
+
+  uint64_t peakBytes() const { return plannedBytes(*result.module); }
+
+  // The result, to be taken when all is done.
+  CompileResult take() {
+    result.times = std::move(phases.times);
+    return std::move(result);
+  }
 
   CompileResult result;
+  PlanDetails details;
 
 private:
-  LogicalResult runPhase(Phase phase);
-  void addPasses(Phase phase, PassManager &passes);
-  LogicalResult dump(Phase phase);
-  LogicalResult runTimed(Phase phase);
-  LogicalResult planWithinBudget(Phase last);
-  uint64_t plannedPeak();
+  LogicalResult requireSpec(StringRef key);
+  LogicalResult planMemory();
+  LogicalResult planNamedMode();
+  LogicalResult searchRecompute();
+  LogicalResult runUpTo(Phase from, Phase last);
+  LogicalResult generateCode(codegen::CpuImage &image);
+  LogicalResult nameTarget();
 
-  const Config &config;
+  Location loc() const { return UnknownLoc::get(&context); }
+  bool isCpu() const { return config.target.device == "cpu"; }
+
+  const Config config;
   const CompileOptions &options;
   MLIRContext &context;
-  codegen::CpuImage image;
-  std::string recompute = "none"; // the mode of the attempt under way
+  PhaseRunner phases;
+  Result<cost::DeviceSpec> spec;
 };
 
 } // namespace
 
-// Why each pass stands where it does is said here; what it does, in its Passes.td.
-void Driver::addPasses(Phase phase, PassManager &passes) {
-  switch (phase) {
-  case Phase::Model:
-    break; // the builder's work
-  case Phase::Autodiff:
-    passes.addPass(createAutodiffPass());
-    // After differentiation, because it is contributions to gradients that accumulate.
-    passes.addPass(createAccumulateGradientsPass(
-        AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
-    passes.addPass(createInsertOptimizerPass());
-    // The last point at which equal values may be merged: from the memory phase on,
-    // values computed twice are computed twice on purpose.
-    passes.addPass(createCSEPass());
-    break;
-  case Phase::Distribute:
-    passes.addPass(createShardStatePass(ShardStatePassOptions{
-        config.distributed.nodes, config.distributed.devicesPerNode,
-        config.distributed.strategy == ShardingStrategy::HybridShard}));
-    break;
-  case Phase::Memory:
-    passes.addPass(createApplyRecomputePass(
-        ApplyRecomputePassOptions{recompute, config.memory.recomputeStride}));
-    break;
-  case Phase::Fusion:
-    passes.addPass(createConvertLmPass());
-    passes.addPass(createFormFusionsPass());
-    // Before layers are inlined, so that a layer's kernels are compared once.
-    passes.addPass(createOutlineKernelsPass());
-    break;
-  case Phase::Schedule:
-    passes.addPass(createInlineLayersPass());
-    // A layer's end meets the next one's start only now.
-    passes.addPass(createMergeLaunchesPass());
-    break;
-  case Phase::Buffers:
-    passes.addPass(createPlaceBuffersPass());
-    break;
-  case Phase::Codegen:
-  case Phase::Emit:
-    break; // not passes over the plan: they read it
-  }
+Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
+    : config(std::move(job)), options(options), context(context), phases(config, options),
+      spec(cost::deviceSpecOf(config.target, config.directory)) {
+  result.budgetBytes = config.memory.budget;
+  if (result.budgetBytes == 0 && spec)
+    result.budgetBytes = cost::usableBytes(*spec);
+  details.memoryBudget = result.budgetBytes;
+  details.target = config.target.device;
+  details.deviceSpec = config.target.spec;
+  if (details.deviceSpec.empty())
+    details.deviceSpec = cost::defaultDeviceSpec(config.target.device);
 }
 
-LogicalResult Driver::dump(Phase phase) {
-  if (options.dumpDirectory.empty() || phase > Phase::Buffers)
+LogicalResult Driver::requireSpec(StringRef key) {
+  if (spec)
     return success();
-  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpDirectory))
-    return emitError(UnknownLoc::get(&context))
-           << "cannot create " << options.dumpDirectory << ": " << error.message();
-  std::string path = llvm::formatv("{0}/{1:d2}.{2}.mlir", options.dumpDirectory,
-                                   int(phase) + 1, phaseName(phase));
-  std::error_code error;
-  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
-  if (error)
-    return emitError(UnknownLoc::get(&context))
-           << "cannot write " << path << ": " << error.message();
-  result.module->print(file.os(), OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
-  file.keep();
+  return emitError(loc()) << key << " is \"auto\", but " << spec.error().message;
+}
+
+LogicalResult Driver::runUpTo(Phase from, Phase last) {
+  for (int phase = int(from); phase <= int(std::min(last, options.compileTo)); ++phase)
+    if (failed(phases.run(Phase(phase), *result.module)))
+      return failure();
   return success();
 }
 
-LogicalResult Driver::runPhase(Phase phase) {
-  switch (phase) {
-  case Phase::Model:
-    result.module = buildModel(config, context);
-    return result.module->verify();
-  case Phase::Codegen: {
-    // The code generator sees kernels only; how they are launched is not its matter.
-    OwningOpRef<ModuleOp> kernels = ModuleOp::create(result.module->getLoc());
-    for (auto kernel : result.module->getOps<kern::KernelOp>())
-      kernels->push_back(kernel->clone());
-    codegen::CpuTarget target;
-    target.cpu = config.target.cpu;
-    auto built = codegen::buildCpuImage(*kernels, target);
-    if (!built)
-      return emitError(UnknownLoc::get(&context))
-             << "cannot generate code for " << config.target.cpu << ": "
-             << llvm::toString(built.takeError());
-    image = std::move(*built);
+LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
+  result.module = std::move(module);
+  if (from == Phase::Model) {
+    LogicalResult built = phases.run(Phase::Model, [&] {
+      result.module = buildModel(config, context);
+      return success(succeeded(result.module->verify()) &&
+                     succeeded(phases.dump(Phase::Model, *result.module)));
+    });
+    if (failed(built))
+      return failure();
+    from = Phase::Autodiff;
+  }
+  if (from > Phase::Memory)
+    return runUpTo(from, Phase::Buffers);
+  if (failed(runUpTo(from, Phase::Distribute)))
+    return failure();
+  return options.compileTo >= Phase::Memory ? planMemory() : success();
+}
+
+LogicalResult Driver::planMemory() {
+  LogicalResult planned =
+      config.memory.recompute == RecomputeMode::Auto ? searchRecompute() : planNamedMode();
+  if (succeeded(planned) && !result.fits && result.smallestBudget == 0)
+    result.smallestBudget = peakBytes();
+  return planned;
+}
+
+// There is one plan, which fits or not.
+LogicalResult Driver::planNamedMode() {
+  if (config.memory.recompute != RecomputeMode::KeepAll && options.compileTo == Phase::Emit) {
+    FailureOr<RecomputeOptions> found =
+        recomputeOptionsOf(*result.module, config, spec ? &*spec : nullptr);
+    if (failed(found))
+      return failure();
+    FailureOr<std::vector<int64_t>> choice =
+        found->choiceOf(*result.module, recomputeModeName(config.memory.recompute),
+                        config.memory.recomputeStride);
+    if (failed(choice))
+      return failure();
+    details.reports["recompute"] = recomputeNotes(*found, *choice);
+  }
+  if (failed(runUpTo(Phase::Memory, Phase::Buffers)))
+    return failure();
+  result.fits = options.compileTo < Phase::Buffers || result.budgetBytes == 0 ||
+                peakBytes() <= result.budgetBytes;
+  return success();
+}
+
+LogicalResult Driver::searchRecompute() {
+  if (failed(requireSpec("memory.recompute")))
+    return failure();
+  auto search = RecomputeSearch::create(*result.module, config, *spec, phases);
+  if (failed(search))
+    return failure();
+  BudgetSearch &budgets = (*search)->budgets();
+  std::optional<size_t> rung =
+      budgets.fastest(result.budgetBytes ? result.budgetBytes : UINT64_MAX);
+  if (!rung && !budgets.failed()) {
+    result.fits = false;
+    rung = budgets.smallest();
+    if (rung)
+      result.smallestBudget = *budgets.bytes(*rung);
+  }
+  if (!rung)
+    return failure();
+  details.reports["recompute"] = recomputeNotes(
+      **search, *rung, config.training.gradientAccumulationSteps);
+  if (options.compileTo >= Phase::Buffers && options.dumpDirectory.empty() &&
+      options.printIrAfter.empty()) {
+    FailureOr<OwningOpRef<ModuleOp>> planned = (*search)->planned(*rung);
+    if (failed(planned))
+      return failure();
+    result.module = std::move(*planned);
     return success();
   }
-  case Phase::Emit:
-    return emitPlan(*result.module, config, image, result.plan);
-  default: {
-    PassManager passes(&context, ModuleOp::getOperationName());
-    if (!options.printIrAfter.empty())
-      passes.enableIRPrinting(
-          [](Pass *, Operation *) { return false; },
-          [this](Pass *pass, Operation *) {
-            return llvm::is_contained(options.printIrAfter, pass->getArgument());
-          },
-          /*printModuleScope=*/true);
-    addPasses(phase, passes);
-    return passes.run(*result.module);
-  }
-  }
+  // Once more, with all that there is to see on the way.
+  OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->rungs()[*rung]);
+  search->reset(); // it refers to the module that goes now
+  result.module = std::move(chosen);
+  return runUpTo(Phase::Memory, Phase::Buffers);
 }
 
-LogicalResult Driver::runTimed(Phase phase) {
-  auto start = std::chrono::steady_clock::now();
-  if (failed(runPhase(phase)) || failed(dump(phase)))
-    return failure();
-  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  for (PhaseTime &known : result.times)
-    if (known.phase == phase) {
-      known.seconds += elapsed.count(); // the phase ran in an earlier attempt too
-      return success();
-    }
-  result.times.push_back({phase, elapsed.count()});
+// The code generator sees kernels only; how they are launched is not its matter.
+LogicalResult Driver::generateCode(codegen::CpuImage &image) {
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(result.module->getLoc());
+  for (auto kernel : result.module->getOps<kern::KernelOp>())
+    kernels->push_back(kernel->clone());
+  codegen::CpuTarget target;
+  target.cpu = config.target.cpu;
+  auto built = codegen::buildCpuImage(*kernels, target);
+  if (!built)
+    return emitError(loc()) << "cannot generate code for " << config.target.cpu << ": "
+                            << llvm::toString(built.takeError());
+  image = std::move(*built);
   return success();
 }
 
-// Bytes of all arenas.
-uint64_t Driver::plannedPeak() {
-  uint64_t bytes = 0;
-  for (auto arena : result.module->getOps<plan_ir::ArenaOp>())
-    bytes += arena.getBytes();
-  return bytes;
-}
-
-// The recompute modes that the configuration allows, cheapest first.
-static std::vector<std::string> recomputeModes(RecomputeMode mode) {
-  switch (mode) {
-  case RecomputeMode::None:
-    return {"none"};
-  case RecomputeMode::Activation:
-    return {"activation"};
-  case RecomputeMode::Full:
-    return {"full"};
-  case RecomputeMode::Block:
-    return {"block"};
-  case RecomputeMode::Auto:
-    return {"none", "activation", "full", "block"};
-  case RecomputeMode::KeepAll:
-    return {"keep-all"};
-  }
-  return {};
-}
-
-// Memory to Buffers, once per recompute mode until the packed arenas fit the budget. When
-// none does, the plan with the smallest peak is the result: it says what takes the memory.
-LogicalResult Driver::planWithinBudget(Phase last) {
-  std::vector<std::string> modes = recomputeModes(config.memory.recompute);
-  bool judged = last >= Phase::Buffers && config.memory.budget > 0;
-  OwningOpRef<ModuleOp> start = result.module->clone();
-  OwningOpRef<ModuleOp> smallest;
-  uint64_t smallestPeak = UINT64_MAX;
-  for (const std::string &mode : modes) {
-    recompute = mode;
-    result.module = start->clone();
-    for (Phase phase : {Phase::Memory, Phase::Fusion, Phase::Schedule, Phase::Buffers})
-      if (phase <= last && failed(runTimed(phase)))
-        return failure();
-    if (!judged)
-      return success();
-    uint64_t peak = plannedPeak();
-    if (peak <= config.memory.budget)
-      return success();
-    if (peak < smallestPeak) {
-      smallestPeak = peak;
-      smallest = std::move(result.module);
-    }
-  }
-  result.module = std::move(smallest);
+// A plan is for the CPU that "native" stands for, with code or without.
+LogicalResult Driver::nameTarget() {
+  if (!isCpu())
+    return success();
+  auto cpu = codegen::resolveCpu(config.target.cpu);
+  if (!cpu)
+    return emitError(loc()) << "cannot generate code for " << config.target.cpu << ": "
+                            << llvm::toString(cpu.takeError());
+  details.target = "cpu:" + *cpu;
   return success();
 }
 
-FailureOr<CompileResult> Driver::run(Phase from) {
-  for (Phase phase : {Phase::Model, Phase::Autodiff, Phase::Distribute})
-    if (phase >= from && phase <= options.compileTo && failed(runTimed(phase)))
+LogicalResult Driver::finish() {
+  codegen::CpuImage image;
+  if (options.compileTo >= Phase::Codegen && options.withCode && isCpu() && result.fits) {
+    if (failed(phases.run(Phase::Codegen, [&] { return generateCode(image); })))
       return failure();
-  if (from <= Phase::Memory && options.compileTo >= Phase::Memory &&
-      failed(planWithinBudget(options.compileTo)))
+    details.image = &image;
+  }
+  if (options.compileTo < Phase::Emit)
+    return success();
+  LogicalResult emitted = phases.run(Phase::Emit, [&] {
+    return success(succeeded(nameTarget()) &&
+                   succeeded(emitPlan(*result.module, config, details, result.plan)));
+  });
+  details.image = nullptr;
+  return emitted;
+}
+
+FailureOr<double> Driver::tokensPerSecond() {
+  std::string bytes;
+  if (failed(requireSpec("training.micro_batch_size")) ||
+      failed(emitPlan(*result.module, config, PlanDetails(), bytes)))
     return failure();
-  for (Phase phase : {Phase::Fusion, Phase::Schedule, Phase::Buffers})
-    if (from > Phase::Memory && phase >= from && phase <= options.compileTo &&
-        failed(runTimed(phase)))
+  return cost::planCost(*plan::GetPlan(bytes.data()), *spec).tokensPerSecond;
+}
+
+//===-- The MBS -----------------------------------------------------------------------------===//
+
+static void addTimes(std::vector<PhaseTime> &sum, const std::vector<PhaseTime> &more) {
+  for (const PhaseTime &time : more) {
+    auto known = llvm::find_if(sum, [&](const PhaseTime &t) { return t.phase == time.phase; });
+    if (known == sum.end())
+      sum.push_back(time);
+    else
+      known->seconds += time.seconds;
+  }
+}
+
+static nlohmann::json microBatchNotes(const MicroBatchResult &found) {
+  nlohmann::json attempts = nlohmann::json::array();
+  for (const MicroBatchAttempt &attempt : found.attempts)
+    attempts.push_back({{"mbs", attempt.size},
+                        {"peak_bytes", attempt.peakBytes},
+                        {"tokens_per_second_per_device", attempt.tokensPerSecond},
+                        {"fits", attempt.fits}});
+  return {{"attempts", std::move(attempts)}};
+}
+
+// Plans the job with one MBS after another; the best of them is finished.
+static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
+                                                      const CompileOptions &options,
+                                                      MLIRContext &context) {
+  const bool isShown = options.compileTo < Phase::Emit || !options.dumpDirectory.empty() ||
+                       !options.printIrAfter.empty();
+  CompileOptions unseen;
+  unseen.withCode = options.withCode;
+  const int64_t devices = config.distributed.nodes * config.distributed.devicesPerNode;
+  std::vector<std::unique_ptr<Driver>> drivers; // of the attempts
+  auto attempt = [&](int64_t size) -> std::optional<MicroBatchAttempt> {
+    Config job = config;
+    setMicroBatchSize(job, size);
+    Driver &driver =
+        *drivers.emplace_back(std::make_unique<Driver>(std::move(job), unseen, context));
+    if (failed(driver.plan(Phase::Model, nullptr)))
+      return std::nullopt;
+    FailureOr<double> rate = driver.tokensPerSecond();
+    if (failed(rate))
+      return std::nullopt;
+    return MicroBatchAttempt{size, driver.peakBytes(), *rate, driver.result.fits};
+  };
+  std::optional<MicroBatchResult> found =
+      searchMicroBatch(config.training.batchSize / devices, attempt);
+  if (!found)
+    return failure();
+  std::vector<PhaseTime> times;
+  for (size_t i = 0; i < drivers.size(); ++i)
+    if (i != found->best || isShown)
+      addTimes(times, drivers[i]->take().times);
+  std::unique_ptr<Driver> best = std::move(drivers[found->best]);
+  if (isShown) { // once more, with all that there is to see on the way
+    Config job = config;
+    setMicroBatchSize(job, found->attempts[found->best].size);
+    best = std::make_unique<Driver>(std::move(job), options, context);
+    if (failed(best->plan(Phase::Model, nullptr)))
       return failure();
-  for (Phase phase : {Phase::Codegen, Phase::Emit})
-    if (phase >= from && phase <= options.compileTo && failed(runTimed(phase)))
-      return failure();
-  return std::move(result);
+  }
+  best->details.reports["micro_batch"] = microBatchNotes(*found);
+  if (failed(best->finish()))
+    return failure();
+  CompileResult result = best->take();
+  addTimes(result.times, times);
+  return result;
 }
 
 FailureOr<CompileResult> lmc::compile(const Config &config, const CompileOptions &options,
                                       MLIRContext &context) {
-  return Driver(config, options, context).run();
+  // Before the memory phase any MBS is as good as another.
+  if (config.training.microBatchAuto && options.compileTo >= Phase::Memory)
+    return compileBestMicroBatch(config, options, context);
+  Driver driver(config, options, context);
+  if (failed(driver.plan(Phase::Model, nullptr)) || failed(driver.finish()))
+    return failure();
+  return driver.take();
 }
 
 FailureOr<CompileResult> lmc::compileModule(OwningOpRef<ModuleOp> module, Phase from,
                                             const Config &config, const CompileOptions &options) {
   Driver driver(config, options, *module->getContext());
-  driver.result.module = std::move(module);
-  return driver.run(from);
+  if (failed(driver.plan(from, std::move(module))) || failed(driver.finish()))
+    return failure();
+  return driver.take();
 }

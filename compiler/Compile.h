@@ -1,44 +1,30 @@
-// Driving a compile: the phases, in order, and what is asked of them.
+// Driving a compile: the phases in order, and the searches for a plan within the budget.
 #pragma once
 
+#include "compiler/Phases.h"
 #include "compiler/config/Config.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace lmc {
 
-// The phases of a compile. The enum drives --compile-to, --dump-ir and the timing
-// report; each phase leaves IR that its verifier accepts.
-enum class Phase { Model, Autodiff, Distribute, Memory, Fusion, Schedule, Buffers, Codegen, Emit };
-
-llvm::StringRef phaseName(Phase phase);
-std::optional<Phase> parsePhase(llvm::StringRef name);
-
-struct CompileOptions {
-  Phase compileTo = Phase::Emit;
-  std::string dumpDirectory;               // a numbered .mlir file per phase; "": none
-  std::vector<std::string> printIrAfter;   // pass arguments ("kern-form-fusions")
-  std::vector<std::string> disableFusion;  // kinds to leave out ("siblings"), for developers
-};
-
-struct PhaseTime {
-  Phase phase;
-  double seconds;
-};
-
 struct CompileResult {
   mlir::OwningOpRef<mlir::ModuleOp> module; // after the last phase that ran
   std::string plan;                         // the plan file's bytes; "" before Emit
-  std::vector<PhaseTime> times;
+  std::vector<PhaseTime> times;             // of all attempts together
+  uint64_t budgetBytes = 0;                 // what the plan was to meet; 0: no limit
+  // The plan meets the budget. Otherwise it is the smallest that there is, without code, and
+  // `smallestBudget` is the least budget with which the job compiles.
+  bool fits = true;
+  uint64_t smallestBudget = 0;
 };
 
 // Compiles `config`. Diagnostics go to the context's handler; failure means that at
-// least one error was reported.
+// least one error was reported. A plan that does not fit is no failure.
 mlir::FailureOr<CompileResult> compile(const Config &config, const CompileOptions &options,
                                        mlir::MLIRContext &context);
 

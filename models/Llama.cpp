@@ -225,8 +225,8 @@ private:
     Value attended = linear("self_attn.o_proj", attention.getResult());
     x = lm::AddOp::create(b, named("attention_residual"), x, attended);
     h = norm("post_attention_layernorm", x);
-    Value gated = lm::SwigluOp::create(b, named("mlp"), linear("mlp.gate_proj", h),
-                                       linear("mlp.up_proj", h));
+    Value gate = linear("mlp.gate_proj", h), up = linear("mlp.up_proj", h);
+    Value gated = lm::SwigluOp::create(b, named("mlp"), gate, up);
     x = lm::AddOp::create(b, named("mlp_residual"), x, linear("mlp.down_proj", gated));
     func::ReturnOp::create(b, loc, x);
   }

@@ -221,6 +221,16 @@ llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeG
 
 } // namespace
 
+llvm::Expected<std::string> resolveCpu(const std::string &name) {
+  CpuTarget target;
+  target.cpu = name;
+  std::string cpu;
+  auto machine = machineFor(target, cpu);
+  if (!machine)
+    return machine.takeError();
+  return cpu;
+}
+
 llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target) {
   CpuImage image;
   auto machineOrError = machineFor(target, image.cpu);

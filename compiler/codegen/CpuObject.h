@@ -32,6 +32,10 @@ struct CpuImage {
   std::string assembly;
 };
 
+// The CPU that a name stands for: this machine's for "native", else the name itself. An error
+// for a name that LLVM does not know.
+llvm::Expected<std::string> resolveCpu(const std::string &name);
+
 // Compiles every kern.kernel of `kernels` for `target`; `kernels` stays as it is.
 // Errors: an unknown CPU or vector width, a kernel that no code exists for (its
 // reason in the message), or a failure of the linker.

@@ -11,7 +11,7 @@
 namespace lmc::config {
 namespace {
 
-constexpr int64_t kLargestAutoMicroBatch = 8;
+constexpr int64_t kLargestFirstGuess = 8;
 
 // The divisors of `n` next to `value`, for "nearest values that work": "4 or 8".
 std::string nearestDivisors(int64_t n, int64_t value) {
@@ -249,9 +249,10 @@ void deriveDefaults(const Provenance &provenance, Config &config) {
 
   const int64_t ranks = config.distributed.nodes * config.distributed.devicesPerNode;
   const int64_t perDevice = training.batchSize / ranks;
-  if (training.microBatchSize == 0) { // "auto"
+  training.microBatchAuto = training.microBatchSize == 0;
+  if (training.microBatchAuto) {
     training.microBatchSize = 1;
-    for (int64_t size = 2; size <= kLargestAutoMicroBatch; ++size)
+    for (int64_t size = 2; size <= kLargestFirstGuess; ++size)
       if (perDevice % size == 0 && perDevice > 0)
         training.microBatchSize = size;
   }

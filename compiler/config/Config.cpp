@@ -63,6 +63,16 @@ void fillSettings(Config &config) {
 
 } // namespace
 
+void setMicroBatchSize(Config &config, int64_t size) {
+  TrainingConfig &training = config.training;
+  const int64_t devices = config.distributed.nodes * config.distributed.devicesPerNode;
+  training.microBatchSize = size;
+  training.gradientAccumulationSteps = training.batchSize / devices / size;
+  for (ResolvedSetting &setting : config.settings)
+    if (setting.key == "training.micro_batch_size")
+      setting.value = fmt::format("{}", size);
+}
+
 bool loadConfig(const std::string &path, const std::vector<std::string> &overrides, Config &config,
                 ConfigError &error) {
   config = Config();

@@ -56,7 +56,8 @@ struct ModelConfig {
 struct TrainingConfig {
   int64_t sequenceLength = 0;
   int64_t batchSize = 0;              // GBS: sequences per optimizer step, all devices
-  int64_t microBatchSize = 0;         // MBS: sequences per device; "auto" is resolved
+  int64_t microBatchSize = 0;         // MBS: sequences per device and micro-step
+  bool microBatchAuto = false;        // "auto": MBS is a first guess, which a compile replaces
   int64_t gradientAccumulationSteps = 0; // GAS: derived
   int64_t trainIters = 0;
   DataType computeDType = DataType::BF16;
@@ -80,7 +81,7 @@ struct LrScheduleConfig {
 };
 
 struct MemoryConfig {
-  uint64_t budget = 0;                // bytes of planned peak; 0: no limit
+  uint64_t budget = 0;                // bytes of planned peak; 0: what the device spec leaves
   RecomputeMode recompute = RecomputeMode::None;
   int64_t recomputeStride = 1;        // "block": every n-th layer
 };
@@ -157,6 +158,9 @@ struct ConfigError {
 // mistakes of a file are reported at once.
 bool loadConfig(const std::string &path, const std::vector<std::string> &overrides, Config &config,
                 ConfigError &error);
+
+// Sets the MBS, which must divide GBS / devices, and with it the GAS and what `settings` says.
+void setMicroBatchSize(Config &config, int64_t size);
 
 // docs/config.md: every section and key with type, unit, range, default and doc.
 std::string configReference();

@@ -224,8 +224,9 @@ std::vector<Key> makeKeys() {
        .maximum = 1 << 20,
        .choices = {{"auto", 0}},
        .defaultText = "\"auto\"",
-       .doc = "MBS: sequences per device and micro-batch. `auto` takes the largest divisor of GBS "
-              "/ devices up to 8."},
+       .doc = "MBS: sequences per device and micro-batch. `auto` takes the divisor of GBS / "
+              "devices with the most tokens/s, as predicted, of those whose plans meet the "
+              "budget."},
       {.section = "training",
        .name = "train_iters",
        .field = FIELD(training.trainIters),
@@ -353,8 +354,8 @@ std::vector<Key> makeKeys() {
        .unit = "bytes",
        .minimum = 0,
        .maximum = kUnbounded,
-       .doc = "Planned peak of device memory that a plan may not exceed; 0: no limit but the "
-              "machine's memory, when `lmc-run` starts."},
+       .doc = "Planned peak of device memory that a plan may not exceed; 0: what the device spec "
+              "leaves to a plan (docs/devices.md). Without a spec there is no limit."},
       {.section = "memory",
        .name = "recompute",
        .field = FIELD(memory.recompute),

@@ -1,5 +1,6 @@
 #include "compiler/emit/Emit.h"
 
+#include "compiler/emit/FusionNotes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 #include "models/Model.h"
@@ -13,6 +14,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/xxhash.h"
 
 #include <nlohmann/json.hpp>
@@ -33,6 +35,10 @@ static fb::DType dtypeOf(Type element) {
   return fb::DType::F32;
 }
 
+static int64_t bytesOf(RankedTensorType type) {
+  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+}
+
 static std::string nameOf(Location loc) {
   auto name = dyn_cast<NameLoc>(loc);
   return name ? name.getName().str() : "";
@@ -40,10 +46,18 @@ static std::string nameOf(Location loc) {
 
 namespace {
 
+// Rows of a variable under their own name.
+struct NamedRows {
+  std::string name, parameter; // `parameter` as in fb::VariableT
+  RankedTensorType type;
+  int64_t first; // row of the variable
+  DictionaryAttr init;
+};
+
 class Emitter {
 public:
-  Emitter(ModuleOp module, const Config &config, const codegen::CpuImage &image)
-      : module(module), config(config), image(image) {}
+  Emitter(ModuleOp module, const Config &config, const PlanDetails &details)
+      : module(module), config(config), details(details) {}
 
   LogicalResult run(std::string &bytes);
 
@@ -52,6 +66,7 @@ private:
   void addSettings();
   LogicalResult addVariables();
   void addKernels();
+  void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
   FailureOr<std::unique_ptr<fb::CommandT>> command(Operation &op);
 
@@ -61,7 +76,7 @@ private:
 
   ModuleOp module;
   const Config &config;
-  const codegen::CpuImage &image;
+  const PlanDetails &details;
   fb::PlanT plan;
   llvm::StringMap<uint32_t> arenas, kernels;
   llvm::StringMap<uint32_t> variableSlices;
@@ -76,7 +91,7 @@ uint32_t Emitter::addSlice(std::string name, uint32_t arena, int64_t offset,
   slice->name = std::move(name);
   slice->arena = arena;
   slice->offset = uint64_t(offset);
-  slice->bytes = uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+  slice->bytes = uint64_t(bytesOf(type));
   slice->dtype = dtypeOf(type.getElementType());
   slice->shape.assign(type.getShape().begin(), type.getShape().end());
   slice->category = category;
@@ -88,7 +103,9 @@ uint32_t Emitter::addSlice(std::string name, uint32_t arena, int64_t offset,
 void Emitter::addHeader() {
   plan.schema_version = kSchemaVersion;
   plan.compiler_version = "lmc 0.1.0";
-  plan.target = "cpu:" + image.cpu;
+  plan.target = details.target;
+  plan.device_spec = details.deviceSpec;
+  plan.memory_budget = details.memoryBudget;
   plan.nodes = uint32_t(config.distributed.nodes);
   plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
   plan.fingerprint = modelFingerprint(module, config);
@@ -146,56 +163,119 @@ void Emitter::addSettings() {
   }
 }
 
-LogicalResult Emitter::addVariables() {
-  for (auto variable : module.getOps<plan_ir::VariableOp>()) {
-    struct Kind {
-      fb::VariableKind kind;
-      fb::Category category;
-    };
-    Kind kind = llvm::StringSwitch<Kind>(variable.getKind())
-                    .Case("parameter", {fb::VariableKind::Parameter, fb::Category::Parameters})
-                    .Case("compute_copy",
-                          {fb::VariableKind::ComputeCopy, fb::Category::ComputeCopies})
-                    .Case("gradient", {fb::VariableKind::Gradient, fb::Category::Gradients})
-                    .Case("moment1", {fb::VariableKind::Moment1, fb::Category::OptimizerState})
-                    .Case("moment2", {fb::VariableKind::Moment2, fb::Category::OptimizerState})
-                    .Case("table", {fb::VariableKind::Table, fb::Category::Tables})
-                    .Case("scalar", {fb::VariableKind::Scalar, fb::Category::Scalars})
-                    .Default({fb::VariableKind::Input, fb::Category::Inputs});
-    auto type = cast<RankedTensorType>(variable.getType());
-    uint32_t slice = addSlice(variable.getSymName().str(), arenas.lookup(variable.getArena()),
-                              int64_t(variable.getOffset()), type, kind.category, -1);
-    variableSlices[variable.getSymName()] = slice;
+// What a variable's rows are called outside of the graph: its parts, or itself.
+static SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
+                                        const llvm::StringMap<plan_ir::VariableOp> &variables) {
+  StringRef name = variable.getSymName();
+  auto type = cast<RankedTensorType>(variable.getType());
+  auto owner = variable;
+  if (auto parameter = variable.getParameter())
+    if (auto found = variables.lookup(*parameter))
+      owner = found;
+  if (!owner.getParts())
+    return {{name.str(), variable.getParameter().value_or("").str(), type, 0,
+             variable.getInit()}};
+  bool own = owner == variable;
+  std::string suffix = own ? "" : name.drop_front(owner.getSymName().size()).str();
+  SmallVector<NamedRows> parts;
+  int64_t first = 0;
+  for (auto part : owner.getPartsAttr().getAsRange<DictionaryAttr>()) {
+    std::string parameter = part.getAs<StringAttr>("name").str();
+    SmallVector<int64_t> shape(type.getShape());
+    shape[0] = part.getAs<IntegerAttr>("rows").getInt();
+    DictionaryAttr init = own ? part.getAs<DictionaryAttr>("init") : variable.getInit();
+    if (init.get("source")) // a copy's part is a copy of the parameter's part
+      init = DictionaryAttr::get(
+          init.getContext(),
+          {NamedAttribute(StringAttr::get(init.getContext(), "kind"), init.get("kind")),
+           NamedAttribute(StringAttr::get(init.getContext(), "source"),
+                          StringAttr::get(init.getContext(), parameter))});
+    parts.push_back({parameter + suffix, own ? "" : parameter, type.clone(shape), first, init});
+    first += shape[0];
+  }
+  return parts;
+}
 
-    auto entry = std::make_unique<fb::VariableT>();
-    entry->name = variable.getSymName().str();
-    entry->kind = kind.kind;
-    entry->slice = slice;
-    entry->parameter = variable.getParameter().value_or("").str();
-    entry->weight_decay = variable.getWeightDecay();
-    entry->initializer = std::make_unique<fb::InitializerT>();
-    DictionaryAttr init = variable.getInit();
-    auto initKind = init.getAs<StringAttr>("kind");
-    if (!initKind)
-      return variable.emitOpError("has an initializer without a kind");
-    entry->initializer->kind = llvm::StringSwitch<fb::InitializerKind>(initKind.getValue())
-                                   .Case("zeros", fb::InitializerKind::Zeros)
-                                   .Case("ones", fb::InitializerKind::Ones)
-                                   .Case("normal", fb::InitializerKind::Normal)
-                                   .Case("rope_cos", fb::InitializerKind::RopeCos)
-                                   .Case("rope_sin", fb::InitializerKind::RopeSin)
-                                   .Case("constant", fb::InitializerKind::Constant)
-                                   .Case("copy_of", fb::InitializerKind::CopyOf)
-                                   .Default(fb::InitializerKind::None);
-    if (auto stddev = init.getAs<FloatAttr>("stddev"))
-      entry->initializer->stddev = stddev.getValueAsDouble();
-    if (auto scale = init.getAs<FloatAttr>("scale"))
-      entry->initializer->scale = scale.getValueAsDouble();
-    if (auto values = init.getAs<DenseF64ArrayAttr>("values"))
-      entry->initializer->values.assign(values.asArrayRef().begin(), values.asArrayRef().end());
-    if (auto source = init.getAs<StringAttr>("source"))
-      entry->initializer->source = source.str();
-    plan.variables.push_back(std::move(entry));
+static FailureOr<std::unique_ptr<fb::InitializerT>> initializerOf(plan_ir::VariableOp variable,
+                                                                  DictionaryAttr init) {
+  auto kind = init.getAs<StringAttr>("kind");
+  if (!kind)
+    return variable.emitOpError("has an initializer without a kind");
+  auto entry = std::make_unique<fb::InitializerT>();
+  entry->kind = llvm::StringSwitch<fb::InitializerKind>(kind.getValue())
+                    .Case("zeros", fb::InitializerKind::Zeros)
+                    .Case("ones", fb::InitializerKind::Ones)
+                    .Case("normal", fb::InitializerKind::Normal)
+                    .Case("rope_cos", fb::InitializerKind::RopeCos)
+                    .Case("rope_sin", fb::InitializerKind::RopeSin)
+                    .Case("constant", fb::InitializerKind::Constant)
+                    .Case("copy_of", fb::InitializerKind::CopyOf)
+                    .Default(fb::InitializerKind::None);
+  if (auto stddev = init.getAs<FloatAttr>("stddev"))
+    entry->stddev = stddev.getValueAsDouble();
+  if (auto scale = init.getAs<FloatAttr>("scale"))
+    entry->scale = scale.getValueAsDouble();
+  if (auto values = init.getAs<DenseF64ArrayAttr>("values"))
+    entry->values.assign(values.asArrayRef().begin(), values.asArrayRef().end());
+  if (auto source = init.getAs<StringAttr>("source"))
+    entry->source = source.str();
+  return entry;
+}
+
+namespace {
+struct VariableKinds {
+  fb::VariableKind kind;
+  fb::Category category;
+};
+} // namespace
+
+static VariableKinds kindsOf(plan_ir::VariableOp variable) {
+  return llvm::StringSwitch<VariableKinds>(variable.getKind())
+      .Case("parameter", {fb::VariableKind::Parameter, fb::Category::Parameters})
+      .Case("compute_copy", {fb::VariableKind::ComputeCopy, fb::Category::ComputeCopies})
+      .Case("gradient", {fb::VariableKind::Gradient, fb::Category::Gradients})
+      .Case("moment1", {fb::VariableKind::Moment1, fb::Category::OptimizerState})
+      .Case("moment2", {fb::VariableKind::Moment2, fb::Category::OptimizerState})
+      .Case("table", {fb::VariableKind::Table, fb::Category::Tables})
+      .Case("scalar", {fb::VariableKind::Scalar, fb::Category::Scalars})
+      .Default({fb::VariableKind::Input, fb::Category::Inputs});
+}
+
+LogicalResult Emitter::addVariables() {
+  llvm::StringMap<plan_ir::VariableOp> variables;
+  for (auto variable : module.getOps<plan_ir::VariableOp>())
+    variables[variable.getSymName()] = variable;
+  for (auto variable : module.getOps<plan_ir::VariableOp>()) {
+    VariableKinds kinds = kindsOf(variable);
+    uint32_t arena = arenas.lookup(variable.getArena());
+    auto type = cast<RankedTensorType>(variable.getType());
+    SmallVector<NamedRows> parts = namedRows(variable, variables);
+    bool named = !variable.getAnonymous() && parts.size() == 1;
+    if (!named) // what commands use; its rows have other names
+      variableSlices[variable.getSymName()] =
+          addSlice(variable.getSymName().str(), arena, int64_t(variable.getOffset()), type,
+                   kinds.category, -1);
+    if (variable.getAnonymous())
+      continue;
+    int64_t rowBytes = type.getRank() ? bytesOf(type) / type.getDimSize(0) : 0;
+    for (const NamedRows &part : parts) {
+      uint32_t slice =
+          addSlice(part.name, arena, int64_t(variable.getOffset()) + part.first * rowBytes,
+                   part.type, kinds.category, -1);
+      if (named)
+        variableSlices[variable.getSymName()] = slice;
+      auto entry = std::make_unique<fb::VariableT>();
+      entry->name = part.name;
+      entry->kind = kinds.kind;
+      entry->slice = slice;
+      entry->parameter = part.parameter;
+      entry->weight_decay = variable.getWeightDecay();
+      auto initializer = initializerOf(variable, part.init);
+      if (failed(initializer))
+        return failure();
+      entry->initializer = std::move(*initializer);
+      plan.variables.push_back(std::move(entry));
+    }
   }
   return success();
 }
@@ -203,8 +283,10 @@ LogicalResult Emitter::addVariables() {
 void Emitter::addKernels() {
   auto binary = std::make_unique<fb::ModuleT>();
   binary->target = plan.target;
-  binary->features = image.features;
-  binary->image = image.object;
+  if (details.image) {
+    binary->features = details.image->features;
+    binary->image = details.image->object;
+  }
   plan.modules.push_back(std::move(binary));
   for (auto kernel : module.getOps<kern::KernelOp>()) {
     auto entry = std::make_unique<fb::KernelT>();
@@ -378,6 +460,20 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
   return success();
 }
 
+void Emitter::addReports() {
+  nlohmann::json reports = details.reports;
+  if (auto mode = module->getAttrOfType<StringAttr>("lm.recompute"))
+    reports["recompute"].emplace("mode", mode.getValue().str());
+  if (nlohmann::json fusion = fusionNotes(module); !fusion.empty())
+    reports["fusion"] = std::move(fusion);
+  for (const auto &[name, content] : reports.items()) {
+    auto report = std::make_unique<fb::ReportT>();
+    report->name = name;
+    report->json = content.dump();
+    plan.reports.push_back(std::move(report));
+  }
+}
+
 LogicalResult Emitter::run(std::string &bytes) {
   addHeader();
   addSettings();
@@ -396,13 +492,7 @@ LogicalResult Emitter::run(std::string &bytes) {
   for (auto function : module.getOps<plan_ir::FunctionOp>())
     if (failed(addFunction(function)))
       return failure();
-
-  if (auto mode = module->getAttrOfType<StringAttr>("lm.recompute")) {
-    auto report = std::make_unique<fb::ReportT>();
-    report->name = "recompute";
-    report->json = nlohmann::json{{"mode", mode.getValue().str()}}.dump();
-    plan.reports.push_back(std::move(report));
-  }
+  addReports();
   flatbuffers::FlatBufferBuilder builder(1 << 20);
   builder.Finish(fb::CreatePlan(builder, &plan), fb::PlanIdentifier());
   bytes.assign(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());
@@ -410,17 +500,27 @@ LogicalResult Emitter::run(std::string &bytes) {
   return success();
 }
 
-LogicalResult lmc::emitPlan(ModuleOp module, const Config &config, const codegen::CpuImage &image,
+LogicalResult lmc::emitPlan(ModuleOp module, const Config &config, const PlanDetails &details,
                             std::string &bytes) {
-  return Emitter(module, config, image).run(bytes);
+  return Emitter(module, config, details).run(bytes);
 }
 
 std::string lmc::modelFingerprint(ModuleOp module, const Config &config) {
   std::string text = config.model.architecture + " " + config.optimizer.type;
   llvm::raw_string_ostream stream(text);
+  llvm::StringMap<plan_ir::VariableOp> variables;
+  for (auto variable : module.getOps<plan_ir::VariableOp>())
+    variables[variable.getSymName()] = variable;
+  // By the names of checkpoints, sorted: how the graph holds them does not matter.
+  std::vector<std::string> lines;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     if (variable.getKind() == "parameter" || variable.getKind() == "moment1" ||
         variable.getKind() == "moment2")
-      stream << "\n" << variable.getSymName() << " " << variable.getType();
+      if (!variable.getAnonymous())
+        for (const NamedRows &part : namedRows(variable, variables))
+          lines.push_back(llvm::formatv("{0} {1}", part.name, part.type).str());
+  llvm::sort(lines);
+  for (const std::string &line : lines)
+    stream << "\n" << line;
   return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
 }

@@ -6,14 +6,26 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <nlohmann/json.hpp>
+
 #include <string>
 
 namespace lmc {
 
+// What a plan says beyond the module and the job.
+struct PlanDetails {
+  std::string target = "cpu";               // "cpu:x86-64-v3", "cuda:sm_90a"
+  const codegen::CpuImage *image = nullptr; // null: kernels are planned, but have no code
+  std::string deviceSpec;                   // name or path (DeviceSpec.h); "": none
+  uint64_t memoryBudget = 0;                // bytes; 0: none
+  nlohmann::json reports = nlohmann::json::object(); // by name: "recompute"
+};
+
 // Serializes `module` (plan level, with its kern.kernel ops) into the bytes of a plan
-// file: the FlatBuffer of runtime/plan/plan.fbs and its trailer.
+// file: the FlatBuffer of runtime/plan/plan.fbs and its trailer. What the fusion passes
+// reported on the module becomes the report "fusion".
 mlir::LogicalResult emitPlan(mlir::ModuleOp module, const Config &config,
-                             const codegen::CpuImage &image, std::string &bytes);
+                             const PlanDetails &details, std::string &bytes);
 
 // What a checkpoint must agree on to be loaded: names, shapes and dtypes of all
 // parameters and moments, and the optimizer. 16 hexadecimal digits.

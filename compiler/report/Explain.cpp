@@ -347,10 +347,13 @@ std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, ui
   constexpr size_t kBuffers = 5;
   MemoryTimeline timeline = memoryTimeline(plan);
   uint64_t planned = plannedBytes(plan);
+  // Without a budget of its own the job gets what the device leaves.
+  const bool isOwn = cost::settingOf(plan, "memory.budget") != "0";
   std::string message = fmt::format(
-      "{}: error: memory.budget is {}, but the plan needs {}; the smallest budget that works is {} "
-      "bytes ({})\n  what takes the memory:\n",
-      path, readableBytes(double(budget)), readableBytes(double(planned)), smallestBudget,
+      "{}: error: {} {}, but the plan needs {}; the smallest budget that works is {} bytes ({})\n"
+      "  what takes the memory:\n",
+      path, isOwn ? "memory.budget is" : "device spec '" + text(plan.device_spec()) + "' leaves",
+      readableBytes(double(budget)), readableBytes(double(planned)), smallestBudget,
       readableBytes(double(smallestBudget)));
   std::vector<std::pair<uint64_t, std::string>> categories;
   const json broken = breakdown(plan, timeline);

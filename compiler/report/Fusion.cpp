@@ -32,7 +32,10 @@ unsigned firstBackward(const plan::Function &function) {
 }
 
 int layerOf(const plan::Command &command) {
-  std::string_view source = command.source() ? command.source()->string_view() : "";
+  return command.source() ? layerOf(command.source()->string_view()) : -1;
+}
+
+int layerOf(std::string_view source) {
   if (!source.starts_with("layers."))
     return -1;
   source.remove_prefix(7);

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <string_view>
+
 namespace lmc {
 
 // The function that stands for a micro-step: micro, or without it micro_last or
@@ -17,7 +19,8 @@ int microStep(const plan::Plan &plan);
 // that has none. All that follows belongs to it: sums of gradients are not marked one by one.
 unsigned firstBackward(const plan::Function &function);
 
-// The layer of a command's source, "layers.N/..."; -1 outside of layers.
+// The layer that a command's source or a slice's name is of, "layers.N/..."; -1 outside of layers.
+int layerOf(std::string_view source);
 int layerOf(const plan::Command &command);
 
 // The section `fusion` of the report (docs/explain.md), with what the compiler said of it.

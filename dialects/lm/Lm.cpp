@@ -45,6 +45,32 @@ static LogicalResult verifyVariableUse(Operation *op, SymbolTableCollection &sym
   return success();
 }
 
+void VariableOp::build(OpBuilder &b, OperationState &state, StringRef name, VariableKind kind,
+                       Type type, DictionaryAttr init, bool weightDecay, StringAttr parameter) {
+  build(b, state, b.getStringAttr(name), VariableKindAttr::get(b.getContext(), kind),
+        TypeAttr::get(type), init, weightDecay ? b.getUnitAttr() : UnitAttr(), parameter,
+        ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr());
+}
+
+LogicalResult VariableOp::verify() {
+  if (getStorage().has_value() != getStorageOffset().has_value())
+    return emitOpError("has a storage without an offset in it, or the reverse");
+  if (!getParts())
+    return success();
+  auto type = cast<RankedTensorType>(getType());
+  int64_t rows = 0;
+  for (Attribute attribute : getPartsAttr()) {
+    auto part = dyn_cast<DictionaryAttr>(attribute);
+    if (!part || !part.getAs<StringAttr>("name") || !part.getAs<IntegerAttr>("rows") ||
+        !part.getAs<DictionaryAttr>("init"))
+      return emitOpError("has a part without a name, rows or an initialiser");
+    rows += part.getAs<IntegerAttr>("rows").getInt();
+  }
+  if (type.getRank() == 0 || rows != type.getDimSize(0))
+    return emitOpError("has parts of ") << rows << " rows in all, but is a " << type;
+  return success();
+}
+
 LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyVariableUse(*this, symbols, getVariableAttr(), getType());
 }
@@ -103,6 +129,24 @@ LogicalResult LinearOp::verify() {
     return failure();
   return expectEqual(*this, dim(getResult(), 1), dim(getWeight(), 0), "result columns");
 }
+
+// Whether `parts` are the columns of `whole`.
+static LogicalResult verifyColumns(Operation *op, Value whole, ValueRange parts) {
+  auto type = cast<RankedTensorType>(whole.getType());
+  int64_t columns = 0;
+  for (Value part : parts) {
+    auto partType = cast<RankedTensorType>(part.getType());
+    if (partType.getElementType() != type.getElementType())
+      return op->emitOpError("has a part of type ") << partType << " in a " << type;
+    if (failed(expectEqual(op, partType.getDimSize(0), type.getDimSize(0), "part rows")))
+      return failure();
+    columns += partType.getDimSize(1);
+  }
+  return expectEqual(op, columns, type.getDimSize(1), "columns in all parts");
+}
+
+LogicalResult SplitOp::verify() { return verifyColumns(*this, getX(), getParts()); }
+LogicalResult JoinOp::verify() { return verifyColumns(*this, getResult(), getParts()); }
 
 LogicalResult SumRowsOp::verify() {
   return expectEqual(*this, dim(getResult(), 0), dim(getX(), 1), "result size");

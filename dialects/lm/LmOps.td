@@ -71,14 +71,31 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
     `weight_decay` is set on parameters to which AdamW's decay applies;
     `parameter` names the parameter that a gradient, moment or copy belongs to.
 
+    `parts` of a parameter, `[{name = "q_proj.weight", rows = 8, init = {...}}, ...]`, are
+    what its rows are called outside of the graph (in checkpoints, dumps and
+    initialisation), in order and all of them; its gradient, moments and copy have
+    parts of the same rows, with their own suffix.
+
+    A variable with a `storage` is elements [`storage_offset`, ...) of that variable,
+    which is `anonymous`: only its members have names outside of the graph. A function
+    uses either a storage or its members. What no member covers starts as zeros.
+
     ```mlir
     lm.variable @model.norm.weight parameter : tensor<64xf32> {init = {kind = "ones"}}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, VariableKind:$kind, TypeAttrOf<AnyRankedTensor>:$type,
                        DictionaryAttr:$init, UnitAttr:$weight_decay,
-                       OptionalAttr<StrAttr>:$parameter);
+                       OptionalAttr<StrAttr>:$parameter, OptionalAttr<ArrayAttr>:$parts,
+                       OptionalAttr<FlatSymbolRefAttr>:$storage,
+                       OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous);
+  let builders = [
+    OpBuilder<(ins "::llvm::StringRef":$name, "VariableKind":$kind, "::mlir::Type":$type,
+                   "::mlir::DictionaryAttr":$init, "bool":$weight_decay,
+                   "::mlir::StringAttr":$parameter)>
+  ];
   let assemblyFormat = "$sym_name $kind `:` $type attr-dict";
+  let hasVerifier = 1;
 }
 
 def LoadOp : Lm_Op<"load", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
@@ -151,6 +168,28 @@ def LinearOp : Lm_PureOp<"linear", [DifferentiableParameters]> {
   let assemblyFormat = [{
     $x `,` $weight (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
+}
+
+def SplitOp : Lm_PureOp<"split", [Differentiable]> {
+  let summary = "columns of a matrix, cut into parts: a view";
+  let description = [{
+    `x` `[n, c]`; the results `[n, c_i]` are its columns in order, all of them.
+    A linear layer over concatenated weights makes its outputs side by side; this
+    tells them apart.
+  }];
+  let arguments = (ins Matrix:$x);
+  let results = (outs Variadic<Matrix>:$parts);
+  let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def JoinOp : Lm_PureOp<"join", [Differentiable]> {
+  let summary = "matrices side by side: the inverse of split";
+  let description = [{`parts` `[n, c_i]`, the result `[n, sum of c_i]`.}];
+  let arguments = (ins Variadic<Matrix>:$parts);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
 }
 

@@ -66,6 +66,22 @@ SmallVector<unsigned> LinearOp::getParameterOperands() {
   return getBias() ? SmallVector<unsigned>{1, 2} : SmallVector<unsigned>{1};
 }
 
+LogicalResult SplitOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                SmallVectorImpl<Value> &gradients) {
+  for (Value cotangent : cotangents)
+    if (!cotangent)
+      return emitOpError("has a part that the loss does not depend on");
+  gradients.push_back(JoinOp::create(b, getLoc(), getX().getType(), cotangents));
+  return success();
+}
+
+LogicalResult JoinOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                               SmallVectorImpl<Value> &gradients) {
+  auto split = SplitOp::create(b, getLoc(), getParts().getTypes(), cotangents[0]);
+  gradients.append(split.getParts().begin(), split.getParts().end());
+  return success();
+}
+
 LogicalResult AddOp::buildVjp(OpBuilder &, ValueRange cotangents,
                               SmallVectorImpl<Value> &gradients) {
   gradients.append({cotangents[0], cotangents[0]});

@@ -42,7 +42,8 @@ def VariableOp : Plan_Op<"variable", [Symbol]> {
   let summary = "a variable of the lm level at its place in an arena";
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$arena, I64Attr:$offset,
                        TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$kind, DictionaryAttr:$init,
-                       UnitAttr:$weight_decay, OptionalAttr<StrAttr>:$parameter);
+                       UnitAttr:$weight_decay, OptionalAttr<StrAttr>:$parameter,
+                       OptionalAttr<ArrayAttr>:$parts, UnitAttr:$anonymous);
   let assemblyFormat = "$sym_name `at` $arena `[` $offset `]` `:` $type $kind attr-dict";
 }
 

@@ -45,6 +45,15 @@ private:
 
 } // namespace
 
+// accumulator + contribution, of the pass that the contribution is of.
+static Value addedTo(OpBuilder &b, Value accumulator, Value contribution) {
+  auto sum = lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution);
+  if (Operation *producer = contribution.getDefiningOp();
+      producer && producer->hasAttr("lm.backward"))
+    sum->setDiscardableAttr("lm.backward", b.getUnitAttr());
+  return sum;
+}
+
 // accumulator + contribution, inside the op that makes the contribution if it can.
 Value Accumulator::addTo(Value contribution, Value accumulator, Operation *before) {
   Operation *producer = contribution.getDefiningOp();
@@ -62,7 +71,7 @@ Value Accumulator::addTo(Value contribution, Value accumulator, Operation *befor
     return contribution;
   }
   b.setInsertionPoint(before);
-  return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution);
+  return addedTo(b, accumulator, contribution);
 }
 
 // A copy of `callee` that takes one accumulator per gradient of a parameter (in the
@@ -90,7 +99,7 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
       continue;
     }
     b.setInsertionPoint(ret);
-    result.set(lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution));
+    result.set(addedTo(b, accumulator, contribution));
   }
   variant.setFunctionType(
       b.getFunctionType(body.getArgumentTypes(), callee.getFunctionType().getResults()));

@@ -74,4 +74,27 @@ def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
   let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
 }
 
+def FlattenStatePass : Pass<"lm-flatten-state", "::mlir::ModuleOp"> {
+  let summary = "lays the state of parameters that AdamW treats alike into one matrix";
+  let description = [{
+    Parameters with the same decay and the same kinds of copies share a storage
+    `[rows, 4096]` for each of parameter, main gradient, moments and compute copy, and
+    `@optimizer` has one `lm.adamw` and one term of the gradient norm for each storage.
+    All other functions go on using the parameters under their own names. Elements that
+    pad members to 128 start as zeros and stay zeros.
+
+    ```mlir
+    lm.variable @w parameter : tensor<64x64xf32> {...}
+    ```
+    becomes
+    ```mlir
+    lm.variable @flat.0 parameter : tensor<2x4096xf32> {anonymous, ...}
+    lm.variable @w parameter : tensor<64x64xf32> {storage = @flat.0, storage_offset = 0, ...}
+    ```
+    Must run after `lm-insert-optimizer`.
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
+  let statistics = [Statistic<"numGroups", "groups", "storages for each kind of state">];
+}
+
 #endif

@@ -12,6 +12,7 @@
 #include "compiler/algorithms/Packing.h"
 #include "dialects/plan/Plan.h"
 #include "passes/buffers/BufferAssignment.h"
+#include "passes/buffers/CheckAliasing.h"
 #include "passes/codegen/Hero.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -230,13 +231,76 @@ FailureOr<Placer::Peak> Placer::run() {
           made->setDiscardableAttr("lm.backward", b.getUnitAttr());
       }
   }
+  commandOf.push_back(emitted);
   for (auto &[key, value] : slices)
     if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
       const Buffer &buffer = assignment->buffer(std::get<0>(key));
       slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
-      slice.setLast(uint64_t(commandOf[size_t(buffer.last)]));
+      // The op's own command, behind the copies that it needs.
+      slice.setLast(uint64_t(std::max(commandOf[size_t(buffer.first)],
+                                      commandOf[size_t(buffer.last) + 1] - 1)));
     }
   return Peak{solution.bytes, problem.lowerBound()};
+}
+
+// State in the order of its declaration, members inside their storages; its bytes in all.
+static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
+  uint64_t bytes = 0;
+  llvm::StringMap<std::pair<uint64_t, RankedTensorType>> storages;
+  for (lm::VariableOp variable : variables)
+    if (!variable.getStorage()) {
+      auto type = cast<RankedTensorType>(variable.getType());
+      storages[variable.getSymName()] = {bytes, type};
+      bytes = roundUp(bytes + byteSize(type));
+    }
+  for (lm::VariableOp variable : variables) {
+    auto type = cast<RankedTensorType>(variable.getType());
+    uint64_t offset = 0;
+    if (std::optional<StringRef> storage = variable.getStorage()) {
+      auto it = storages.find(*storage);
+      if (it == storages.end())
+        return variable.emitOpError("is in the storage ")
+               << *storage << ", which is no variable outside of storages";
+      auto [start, whole] = it->second;
+      uint64_t inside = *variable.getStorageOffset() * type.getElementTypeBitWidth() / 8;
+      if (type.getElementType() != whole.getElementType() ||
+          inside + byteSize(type) > byteSize(whole))
+        return variable.emitOpError("does not lie in its storage ") << *storage << " of " << whole;
+      offset = start + inside;
+    } else {
+      offset = storages.lookup(variable.getSymName()).first;
+    }
+    OpBuilder b(variable);
+    plan_ir::VariableOp::create(b, variable.getLoc(), variable.getSymName(), "state",
+                                int64_t(offset), type, stringifyVariableKind(variable.getKind()),
+                                variable.getInit(), variable.getWeightDecay(),
+                                variable.getParameterAttr(), variable.getPartsAttr(),
+                                variable.getAnonymous());
+  }
+  return bytes;
+}
+
+// A storage and its members are one memory under two names: with both in a function,
+// nobody would see that they overlap.
+static LogicalResult checkStorageUse(func::FuncOp function, SymbolTable &symbols) {
+  llvm::StringMap<bool> byMember; // of each storage used: through a member or as it is
+  for (Operation &op : function.getBody().front()) {
+    auto load = dyn_cast<lm::LoadOp>(op);
+    auto store = dyn_cast<lm::StoreOp>(op);
+    if (!load && !store)
+      continue;
+    StringRef name = load ? load.getVariable() : store.getVariable();
+    auto variable = symbols.lookup<lm::VariableOp>(name);
+    bool member = variable.getStorage().has_value();
+    if (!member && !variable.getAnonymous())
+      continue;
+    auto [it, inserted] = byMember.try_emplace(member ? *variable.getStorage() : name, member);
+    if (it->second != member)
+      return op.emitOpError("uses ") << name << " where the function uses "
+                                     << (member ? "its storage " : "a member of it, of storage ")
+                                     << it->first() << " too";
+  }
+  return success();
 }
 
 namespace {
@@ -246,17 +310,13 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     SymbolTable symbols(module);
     OpBuilder b(module);
 
-    uint64_t stateBytes = 0;
     SmallVector<lm::VariableOp> variables(module.getOps<lm::VariableOp>());
-    for (lm::VariableOp variable : variables) {
-      auto type = cast<RankedTensorType>(variable.getType());
-      b.setInsertionPoint(variable);
-      plan_ir::VariableOp::create(
-          b, variable.getLoc(), variable.getSymName(), "state", int64_t(stateBytes), type,
-          stringifyVariableKind(variable.getKind()), variable.getInit(),
-          variable.getWeightDecay(), variable.getParameterAttr());
-      stateBytes = roundUp(stateBytes + byteSize(type));
-    }
+    FailureOr<uint64_t> stateBytes = placeState(variables);
+    if (failed(stateBytes))
+      return signalPassFailure();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(checkStorageUse(function, symbols)))
+        return signalPassFailure();
 
     Placer::Peak workspace;
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
@@ -267,6 +327,18 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
       workspace.bytes = std::max(workspace.bytes, peak->bytes);
       workspace.lowerBound = std::max(workspace.lowerBound, peak->lowerBound);
     }
+    b.setInsertionPointToStart(module.getBody());
+    auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
+      plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
+                               int64_t(bound));
+    };
+    arena("state", *stateBytes, *stateBytes);
+    arena("workspace", workspace.bytes, workspace.lowerBound);
+
+    // Here, and in every compile, because only here both forms of a function are at hand.
+    for (func::FuncOp function : functions)
+      if (failed(checkAliasing(function, cast<plan_ir::FunctionOp>(function->getNextNode()))))
+        return signalPassFailure();
     for (func::FuncOp function : functions)
       function.erase();
     for (lm::VariableOp variable : variables)
@@ -277,14 +349,6 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     for (auto kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>()))
       if (!launched.contains(kernel.getSymName()))
         symbols.erase(kernel);
-
-    b.setInsertionPointToStart(module.getBody());
-    auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
-      plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
-                               int64_t(bound));
-    };
-    arena("state", stateBytes, stateBytes);
-    arena("workspace", workspace.bytes, workspace.lowerBound);
   }
 };
 } // namespace

@@ -296,6 +296,44 @@ static Value insertRows(OpBuilder &b, Location loc, Value part, Value whole, int
   return tensor::InsertSliceOp::create(b, loc, part, whole, offsets, sizes, strides);
 }
 
+// Columns [offset, offset + count) of a matrix: their place in it.
+static void columnRange(OpBuilder &b, RankedTensorType part, int64_t offset,
+                        SmallVectorImpl<OpFoldResult> &offsets,
+                        SmallVectorImpl<OpFoldResult> &sizes,
+                        SmallVectorImpl<OpFoldResult> &strides) {
+  offsets.assign({b.getIndexAttr(0), b.getIndexAttr(offset)});
+  sizes.assign({b.getIndexAttr(part.getDimSize(0)), b.getIndexAttr(part.getDimSize(1))});
+  strides.assign(2, b.getIndexAttr(1));
+}
+
+static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
+  SmallVector<Value> parts;
+  SmallVector<OpFoldResult> offsets, sizes, strides;
+  int64_t offset = 0;
+  for (Value part : op.getParts()) {
+    RankedTensorType type = typeOf(part);
+    columnRange(b, type, offset, offsets, sizes, strides);
+    parts.push_back(tensor::ExtractSliceOp::create(b, op.getLoc(), type, op.getX(), offsets, sizes,
+                                                   strides));
+    offset += type.getDimSize(1);
+  }
+  return parts;
+}
+
+static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
+  RankedTensorType type = typeOf(op.getResult());
+  Value whole =
+      tensor::EmptyOp::create(b, op.getLoc(), type.getShape(), type.getElementType());
+  SmallVector<OpFoldResult> offsets, sizes, strides;
+  int64_t offset = 0;
+  for (Value part : op.getParts()) {
+    columnRange(b, typeOf(part), offset, offsets, sizes, strides);
+    whole = tensor::InsertSliceOp::create(b, op.getLoc(), part, whole, offsets, sizes, strides);
+    offset += typeOf(part).getDimSize(1);
+  }
+  return {whole};
+}
+
 // The sum of a vector, as a scalar.
 static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef source) {
   FusionBuilder f(b, loc, Hero::RowReduction, vector, source);
@@ -573,6 +611,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::RopeOp op) { return convertRope(b, op); })
       .Case([&](lm::RmsNormOp op) { return convertRmsNorm(b, op); })
       .Case([&](lm::RmsNormGradOp op) { return convertRmsNormGrad(b, op); })
+      .Case([&](lm::SplitOp op) { return convertSplit(b, op); })
+      .Case([&](lm::JoinOp op) { return convertJoin(b, op); })
       .Case([&](lm::SumRowsOp op) { return convertSumRows(b, op); })
       .Case([&](lm::EmbeddingOp op) { return convertEmbedding(b, op); })
       .Case([&](lm::GlobalNormOp op) { return convertGlobalNorm(b, op); })

@@ -5,6 +5,27 @@
 
 include "mlir/Pass/PassBase.td"
 
+def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
+  let summary = "merges the linear layers of a layer that share their input";
+  let description = [{
+    The weights become one variable, whose `parts` keep the names that checkpoints
+    use; the outputs are columns of one matrix (`lm.split`). Ropes of columns side by
+    side become one. Must run before `lm-autodiff`, so that gradients merge too.
+
+    ```mlir
+    %g = lm.linear %x, %gate : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
+    %u = lm.linear %x, %up : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
+    ```
+    becomes
+    ```mlir
+    %y = lm.linear %x, %weight : (tensor<8x4xf32>, tensor<32x4xf32>) -> tensor<8x32xf32>
+    %g, %u = lm.split %y : (tensor<8x32xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>)
+    ```
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
+  let statistics = [Statistic<"numMerged", "merged", "linear layers merged into others">];
+}
+
 def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
   let summary = "turns every lm op into library calls and single-op fusions";
   let description = [{

@@ -15,7 +15,8 @@ using namespace mlir;
 using namespace lmc;
 
 bool lmc::isView(Operation *op) {
-  return isa<tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
+  return isa<lm::SplitOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+      op);
 }
 
 bool lmc::isFreeToRecompute(Operation *op) {

@@ -254,8 +254,8 @@ private:
 
   Result<void> code() {
     for (const auto *module : *plan.modules())
-      if (module->target()->size() == 0 || module->image()->size() == 0)
-        return fail("a module is empty");
+      if (module->target()->size() == 0)
+        return fail("a module has no target");
     for (const auto *kernel : *plan.kernels()) {
       if (kernel->module_() >= plan.modules()->size())
         return fail("kernel '{}' is in module {}, which does not exist", kernel->name()->str(),

@@ -37,7 +37,8 @@ cl::list<std::string> settings("set", cl::desc("override a key of the TOML"),
                                cl::value_desc("section.key=value"), cl::sub(compileCommand),
                                cl::sub(explainCommand));
 cl::opt<std::string> target("target", cl::desc("device to compile for (target.device)"),
-                            cl::value_desc("cpu"), cl::sub(compileCommand));
+                            cl::value_desc("cpu|cuda:sm_90a"), cl::sub(compileCommand),
+                            cl::sub(explainCommand));
 cl::opt<std::string> nodes("nodes", cl::desc("nodes of the job (distributed.nodes)"),
                            cl::sub(compileCommand), cl::sub(explainCommand));
 cl::opt<std::string> devicesPerNode("devices-per-node",
@@ -180,6 +181,15 @@ std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) 
   return error;
 }
 
+// Whether the spec that a job names can be read; a job that names none may do without.
+Result<void> checkSpec(const Config &config) {
+  if (config.target.spec.empty())
+    return {};
+  if (auto spec = cost::deviceSpecOf(config.target, config.directory); !spec)
+    return spec.error();
+  return {};
+}
+
 int runCompile() {
   // Read before compiling: the linker inside resets the options of the whole process.
   const std::string path = output.empty() ? defaultOutput(compileInput) : output.getValue();
@@ -205,9 +215,8 @@ int runCompile() {
   Config config;
   if (!readConfig(compileInput, config))
     return kUserError;
-  if (config.target.device != "cpu")
-    return fail(config.path + ": error: target.device '" + config.target.device +
-                "': this build generates code for 'cpu' only");
+  if (Result<void> known = checkSpec(config); !known)
+    return fail(known.error().message);
   auto start = std::chrono::steady_clock::now();
   mlir::DialectRegistry registry;
   registerDialects(registry);
@@ -221,8 +230,9 @@ int runCompile() {
     return 0;
   }
   const plan::Plan &plan = *plan::GetPlan(result->plan.data());
-  if (uint64_t peak = plannedBytes(plan); config.memory.budget && peak > config.memory.budget)
-    return fail(budgetError(plan, config.path, config.memory.budget, peak), ExitCode::DoesNotFit);
+  if (!result->fits)
+    return fail(budgetError(plan, config.path, result->budgetBytes, result->smallestBudget),
+                ExitCode::DoesNotFit);
   if (std::error_code error = writeAtomically(path, result->plan))
     return fail("lmc compile: error: cannot write " + path + ": " + error.message(),
                 ExitCode::Failure);
@@ -236,6 +246,9 @@ int runCompile() {
                                 usage.ru_maxrss / 1024);
   for (const PhaseTime &time : result->times)
     llvm::outs() << llvm::formatv("  {0,-10} {1:f2} s\n", phaseName(time.phase), time.seconds);
+  if (plan.modules()->Get(0)->image()->size() == 0)
+    llvm::outs() << "  the kernels have no code, as this build generates none for '"
+                 << config.target.device << "': the plan can be explained, not run\n";
   return 0;
 }
 
@@ -271,10 +284,15 @@ int runExplain() {
     if (!readConfig(input, config))
       return kUserError;
     spec = cost::deviceSpecOf(config.target, config.directory);
+    if (!spec)
+      return fail(spec.error().message, spec.error().code);
+    CompileOptions options;
+    options.withCode = false; // reports are about the plan
+    options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
     mlir::DialectRegistry registry;
     registerDialects(registry);
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-    mlir::FailureOr<CompileResult> result = compileConfig(config, CompileOptions(), context);
+    mlir::FailureOr<CompileResult> result = compileConfig(config, options, context);
     if (mlir::failed(result))
       return kUserError;
     double seconds = 0;

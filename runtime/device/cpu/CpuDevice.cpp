@@ -175,6 +175,8 @@ Result<void> CpuDevice::load(const PlanFile &file) {
     return Error{"a device loads one plan only", ExitCode::Failure};
   // Modules first: a plan that cannot run here should not take memory.
   for (const auto *module : *file->modules()) {
+    if (module->image()->size() == 0)
+      return Error{fmt::format("{}: the plan's kernels have no code; compile it again", file.path())};
     auto loaded = CpuModule::load(*module);
     if (!loaded)
       return Error{fmt::format("{}: {}", file.path(), loaded.error().message), loaded.error().code};

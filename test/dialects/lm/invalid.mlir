@@ -362,3 +362,42 @@ func.func @b(%x: tensor<4x8xf32>, %t: tensor<0x2xf32>) {
   %0 = lm.rope %x, %t, %t head_dim 4 : (tensor<4x8xf32>, tensor<0x2xf32>, tensor<0x2xf32>) -> tensor<4x8xf32>
   return
 }
+
+// -----
+
+func.func @splitColumns(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'lm.split' op has columns in all parts 7, expected 8}}
+  %0:2 = lm.split %x : (tensor<4x8xf32>) -> (tensor<4x3xf32>, tensor<4x4xf32>)
+  return
+}
+
+// -----
+
+func.func @joinRows(%x: tensor<4x8xf32>, %y: tensor<3x8xf32>) {
+  // expected-error @+1 {{'lm.join' op has part rows 3, expected 4}}
+  %0 = lm.join %x, %y : (tensor<4x8xf32>, tensor<3x8xf32>) -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+func.func @joinTypes(%x: tensor<4x8xf32>, %y: tensor<4x8xbf16>) {
+  // expected-error @+1 {{'lm.join' op has a part of type 'tensor<4x8xbf16>' in a 'tensor<4x16xf32>'}}
+  %0 = lm.join %x, %y : (tensor<4x8xf32>, tensor<4x8xbf16>) -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has parts of 3 rows in all, but is a 'tensor<4x8xf32>'}}
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 3 : i64, init = {kind = "zeros"}}]}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 4 : i64}]}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has a storage without an offset in it, or the reverse}}
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, storage = @s}

@@ -119,3 +119,13 @@ func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
   %4:5 = lm.adamw %p, %p, %p, %p norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
   return
 }
+
+// CHECK-LABEL: func.func @columns(
+// CHECK-SAME:    %[[X:.*]]: tensor<4x8xf32>)
+func.func @columns(%x: tensor<4x8xf32>) {
+  // CHECK: %[[S:.*]]:2 = lm.split %[[X]] : (tensor<4x8xf32>) -> (tensor<4x3xf32>, tensor<4x5xf32>)
+  %0:2 = lm.split %x : (tensor<4x8xf32>) -> (tensor<4x3xf32>, tensor<4x5xf32>)
+  // CHECK: lm.join %[[S]]#1, %[[S]]#0 : (tensor<4x5xf32>, tensor<4x3xf32>) -> tensor<4x8xf32>
+  %1 = lm.join %0#1, %0#0 : (tensor<4x5xf32>, tensor<4x3xf32>) -> tensor<4x8xf32>
+  return
+}

@@ -192,6 +192,14 @@ std::vector<Case> cases() {
        {"tensor<6x5xf64>", "tensor<4x5xf64>", "tensor<4xf64>"},
        "%r = lm.linear %0, %1 bias %2 : (tensor<6x5xf64>, tensor<4x5xf64>, tensor<4xf64>) -> "
        "tensor<6x4xf64>"});
+  add({"split",
+       {"tensor<5x9xf64>"},
+       "%r, %s = lm.split %0 : (tensor<5x9xf64>) -> (tensor<5x2xf64>, tensor<5x7xf64>)",
+       0,
+       2});
+  add({"join",
+       {"tensor<5x2xf64>", "tensor<5x7xf64>"},
+       "%r = lm.join %0, %1 : (tensor<5x2xf64>, tensor<5x7xf64>) -> tensor<5x9xf64>"});
   add({"add",
        {"tensor<5x3xf64>", "tensor<5x3xf64>"},
        "%r = lm.add %0, %1 : tensor<5x3xf64>"});

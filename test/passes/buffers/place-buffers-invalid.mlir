@@ -74,3 +74,26 @@ func.func @args(%x: tensor<8x8xf32>) {
   lm.store %s, @r : tensor<8x8xf32>
   return
 }
+
+// -----
+
+lm.variable @s gradient : tensor<2x8xf32> {init = {kind = "none"}, anonymous}
+// expected-error @+1 {{'lm.variable' op does not lie in its storage s of 'tensor<2x8xf32>'}}
+lm.variable @a gradient : tensor<8xf32> {init = {kind = "none"}, storage = @s, storage_offset = 9 : i64}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op is in the storage s, which is no variable outside of storages}}
+lm.variable @a gradient : tensor<8xf32> {init = {kind = "none"}, storage = @s, storage_offset = 0 : i64}
+
+// -----
+
+lm.variable @s gradient : tensor<2x8xf32> {init = {kind = "none"}, anonymous}
+lm.variable @a gradient : tensor<8xf32> {init = {kind = "none"}, storage = @s, storage_offset = 8 : i64}
+func.func @both() {
+  %s = lm.load @s : tensor<2x8xf32>
+  %p = tensor.extract_slice %s[0, 0] [1, 8] [1, 1] : tensor<2x8xf32> to tensor<8xf32>
+  // expected-error @+1 {{'lm.store' op uses a where the function uses its storage s too}}
+  lm.store %p, @a : tensor<8xf32>
+  return
+}

@@ -392,3 +392,17 @@ func.func @attention() {
   %dq, %dk, %dv = kern.attention_grad %o, %q, %k, %k, %o, %lse : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>, tensor<4x8xbf16>, tensor<4x4xf32>) -> (tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64} loc("grad")
   return
 }
+
+// -----
+
+// Members lie in their storage; the parts of a parameter travel along.
+// CHECK:       plan.arena @state bytes 192 alignment 64 lower_bound 192
+// CHECK:       plan.variable @before at @state[0] : tensor<3xf32> "scalar"
+// CHECK-NEXT:  plan.variable @s at @state[64] : tensor<4x8xf32> "gradient" {anonymous, init = {kind = "none"}}
+// CHECK-NEXT:  plan.variable @b at @state[128] : tensor<2x4xf32> "gradient" {init = {kind = "zeros"}, parts = [{init = {kind = "zeros"}, name = "b1", rows = 1 : i64}, {init = {kind = "zeros"}, name = "b2", rows = 1 : i64}]}
+lm.variable @before scalar : tensor<3xf32> {init = {kind = "none"}}
+lm.variable @s gradient : tensor<4x8xf32> {init = {kind = "none"}, anonymous}
+lm.variable @b gradient : tensor<2x4xf32> {init = {kind = "zeros"}, storage = @s, storage_offset = 16 : i64, parts = [{name = "b1", rows = 1 : i64, init = {kind = "zeros"}}, {name = "b2", rows = 1 : i64, init = {kind = "zeros"}}]}
+func.func @none() {
+  return
+}

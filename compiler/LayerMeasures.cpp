@@ -1,0 +1,132 @@
+#include "compiler/LayerMeasures.h"
+
+#include "compiler/cost/PlanCost.h"
+#include "compiler/report/Fusion.h"
+#include "compiler/report/Memory.h"
+#include "compiler/report/SliceGeometry.h"
+
+#include <algorithm>
+
+namespace lmc {
+namespace {
+
+class Measurer {
+public:
+  Measurer(const plan::Plan &plan, const cost::DeviceSpec &spec) : plan(plan), spec(spec) {}
+
+  PlanMeasures run();
+
+private:
+  LayerMeasure *layer(int index);
+  void addSeconds();
+  int fullestMicroStep(const MemoryTimeline &timeline) const;
+  void addKept(int function);
+  void addPeaks(int function, const FunctionMemory &memory);
+
+  const plan::Plan &plan;
+  const cost::DeviceSpec &spec;
+  PlanMeasures measures;
+};
+
+// Null for what stands outside of layers.
+LayerMeasure *Measurer::layer(int index) {
+  if (index < 0)
+    return nullptr;
+  if (size_t(index) >= measures.layers.size())
+    measures.layers.resize(size_t(index) + 1);
+  return &measures.layers[size_t(index)];
+}
+
+void Measurer::addSeconds() {
+  cost::PlanCost cost = cost::planCost(plan, spec);
+  for (unsigned f = 0; f < plan.functions()->size(); ++f) {
+    const cost::FunctionCost &spent = cost.functions[f];
+    for (unsigned c = 0; c < spent.commands.size(); ++c)
+      if (LayerMeasure *of = layer(layerOf(*plan.functions()->Get(f)->commands()->Get(c))))
+        of->seconds += double(spent.runsPerStep) * spent.commands[c].seconds;
+  }
+}
+
+// The function with layers and a backward pass that needs the most; -1: none.
+int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
+  int fullest = -1;
+  uint64_t most = 0;
+  for (unsigned f = 0; f < plan.functions()->size(); ++f) {
+    const plan::Function &function = *plan.functions()->Get(f);
+    unsigned turn = firstBackward(function);
+    if (turn == 0 || turn == function.commands()->size())
+      continue;
+    if (timeline.functions[f].peakBytes > most) {
+      most = timeline.functions[f].peakBytes;
+      fullest = int(f);
+    }
+  }
+  return fullest;
+}
+
+// What the layers keep at the turn. Slices may be views of one buffer: a layer counts what it
+// adds to the bytes of those before it.
+void Measurer::addKept(int function) {
+  int64_t turn = firstBackward(*plan.functions()->Get(unsigned(function)));
+  std::vector<std::vector<const plan::Slice *>> held(measures.layers.size());
+  for (const plan::Slice *slice : *plan.slices()) {
+    if (slice->function() != function || slice->first_command() >= turn ||
+        slice->last_command() < turn || !slice->name())
+      continue;
+    int made = layerOf(slice->name()->string_view());
+    if (made >= 0 && size_t(made) < held.size())
+      held[size_t(made)].push_back(slice);
+  }
+  std::vector<const plan::Slice *> all;
+  uint64_t before = 0;
+  for (size_t l = 0; l < held.size(); ++l) {
+    all.insert(all.end(), held[l].begin(), held[l].end());
+    uint64_t bytes = unionBytes(all);
+    measures.layers[l].keptBytes = bytes - before;
+    before = bytes;
+  }
+}
+
+void Measurer::addPeaks(int index, const FunctionMemory &memory) {
+  const plan::Function &function = *plan.functions()->Get(unsigned(index));
+  std::vector<uint64_t> held; // by layers 0..l
+  uint64_t sum = 0;
+  for (const LayerMeasure &layer : measures.layers)
+    held.push_back(sum += layer.keptBytes);
+  auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
+  unsigned turn = firstBackward(function), commands = function.commands()->size();
+  unsigned lastForward = 0, firstLayer = commands; // of the layers' commands
+  for (unsigned c = 0; c < commands; ++c)
+    if (layerOf(*function.commands()->Get(c)) >= 0) {
+      if (c < turn)
+        lastForward = c;
+      else
+        firstLayer = std::min(firstLayer, c);
+    }
+  for (unsigned c = lastForward + 1; c < firstLayer; ++c)
+    measures.turnBytes = std::max(measures.turnBytes, beyond(total(memory.live[c]), sum));
+  for (unsigned c = turn; c < commands; ++c)
+    if (int at = layerOf(*function.commands()->Get(c)); at >= 0) {
+      uint64_t &most = measures.layers[size_t(at)].transientBytes;
+      most = std::max(most, beyond(total(memory.live[c]), held[size_t(at)]));
+    }
+}
+
+PlanMeasures Measurer::run() {
+  addSeconds();
+  measures.fixedBytes = plan.arenas()->size() > 0 ? plan.arenas()->Get(0)->bytes() : 0;
+  MemoryTimeline timeline = memoryTimeline(plan);
+  if (int function = fullestMicroStep(timeline); function >= 0) {
+    addKept(function);
+    addPeaks(function, timeline.functions[size_t(function)]);
+  }
+  return std::move(measures);
+}
+
+} // namespace
+
+PlanMeasures measureLayers(const plan::Plan &plan, const cost::DeviceSpec &spec) {
+  return Measurer(plan, spec).run();
+}
+
+} // namespace lmc

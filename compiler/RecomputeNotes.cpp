@@ -1,0 +1,50 @@
+#include "compiler/RecomputeNotes.h"
+
+using namespace lmc;
+using nlohmann::json;
+
+// Options of all kinds stand in one list; a kind's begin here.
+static std::vector<size_t> firstOptions(const RecomputeOptions &options) {
+  std::vector<size_t> first;
+  size_t sum = 0;
+  for (const RecomputeKind &kind : options.kinds) {
+    first.push_back(sum);
+    sum += kind.options.size();
+  }
+  return first;
+}
+
+json lmc::recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice) {
+  json notes = {{"options", json::array()}, {"layers", json::array()}};
+  for (const RecomputeKind &kind : options.kinds)
+    for (const RecomputeOption &option : kind.options)
+      notes["options"].push_back(
+          {{"name", options.kinds.size() > 1 ? kind.layer + "/" + option.name : option.name},
+           {"kept_bytes", option.keptBytes},
+           {"seconds", option.seconds},
+           {"recomputed", option.ops}});
+  std::vector<size_t> first = firstOptions(options);
+  for (auto [kind, option] : llvm::zip_equal(options.layers, choice))
+    notes["layers"].push_back(first[size_t(kind)] + size_t(option));
+  return notes;
+}
+
+json lmc::recomputeNotes(RecomputeSearch &search, size_t rung, int64_t microSteps) {
+  const std::vector<RecomputeRung> &rungs = search.rungs();
+  json notes = recomputeNotes(search.options(), rungs[rung].options);
+  notes["mode"] = "auto";
+  std::vector<size_t> first = firstOptions(search.options());
+  for (auto [kind, measured] : llvm::enumerate(search.measured().kinds))
+    for (auto [index, option] : llvm::enumerate(measured)) {
+      json &entry = notes["options"][first[kind] + index];
+      entry["kept_bytes"] = option.keptBytes;
+      entry["transient_bytes"] = option.transientBytes;
+      entry["seconds"] = (option.seconds - measured[0].seconds) / double(microSteps);
+    }
+  notes["attempts"] = json::array();
+  for (const BudgetSearch::Attempt &attempt : search.budgets().attempts())
+    notes["attempts"].push_back({{"rung", search.nameOf(rungs[attempt.rung])},
+                                 {"peak_bytes", attempt.bytes},
+                                 {"seconds", rungs[attempt.rung].seconds}});
+  return notes;
+}

@@ -1,0 +1,277 @@
+#include "compiler/RecomputeSearch.h"
+
+#include "compiler/emit/Emit.h"
+#include "passes/memory/OpCost.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+using namespace mlir;
+using namespace lmc;
+
+// Rungs between the fastest and the smallest choice. With so many, what a budget leaves
+// unused is a hundredth of what recompute can save.
+static constexpr int kLadderSteps = 96;
+
+//===-- Rungs -------------------------------------------------------------------------------===//
+
+static RecomputeRung rungOf(const RecomputeChoiceProblem &problem,
+                            const std::vector<int> &options) {
+  RecomputeRung rung;
+  rung.options.assign(options.begin(), options.end());
+  // Sums in one order for all choices with the same options.
+  std::map<std::pair<int, int>, int64_t> counts;
+  uint64_t held = 0, most = 0;
+  for (auto [kind, option] : llvm::zip_equal(problem.layers, options)) {
+    ++counts[{kind, option}];
+    const LayerOption &of = problem.kinds[size_t(kind)][size_t(option)];
+    held += of.keptBytes;
+    most = std::max(most, held + of.transientBytes);
+  }
+  for (const auto &[of, count] : counts)
+    rung.seconds += double(count) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
+  rung.boundBytes = problem.fixedBytes + std::max(most, problem.turnBytes + held);
+  return rung;
+}
+
+// The problem with seconds that chooseRecompute takes: a step on a slow device may take days.
+static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
+  constexpr double kMost = 1000; // seconds of all layers
+  double longest = 0;
+  for (int kind : problem.layers) {
+    double most = 0;
+    for (const LayerOption &option : problem.kinds[size_t(kind)])
+      most = std::max(most, option.seconds);
+    longest += most;
+  }
+  RecomputeChoiceProblem same = problem;
+  if (longest > kMost)
+    for (std::vector<LayerOption> &kind : same.kinds)
+      for (LayerOption &option : kind)
+        option.seconds *= kMost / longest;
+  return same;
+}
+
+// The first option with the numbers of this one, or of the last if there are not so many.
+static int firstLike(const std::vector<LayerOption> &options, size_t option) {
+  const LayerOption &wanted = options[std::min(option, options.size() - 1)];
+  return int(llvm::find_if(options, [&](const LayerOption &other) {
+               return other.keptBytes == wanted.keptBytes &&
+                      other.transientBytes == wanted.transientBytes &&
+                      other.seconds == wanted.seconds;
+             }) - options.begin());
+}
+
+std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps) {
+  std::set<std::vector<int>> choices;
+  for (RecomputeChoice &choice : recomputeLadder(scaled(problem), steps, {}))
+    choices.insert(std::move(choice.options));
+  size_t most = 0;
+  for (const std::vector<LayerOption> &kind : problem.kinds)
+    most = std::max(most, kind.size());
+  for (size_t option = 0; option < most; ++option) {
+    std::vector<int> uniform;
+    for (int kind : problem.layers)
+      uniform.push_back(firstLike(problem.kinds[size_t(kind)], option));
+    choices.insert(std::move(uniform));
+  }
+  std::vector<RecomputeRung> rungs;
+  for (const std::vector<int> &choice : choices)
+    rungs.push_back(rungOf(problem, choice));
+  std::stable_sort(rungs.begin(), rungs.end(), [](const RecomputeRung &a, const RecomputeRung &b) {
+    return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
+  });
+  return rungs;
+}
+
+//===-- Probes ------------------------------------------------------------------------------===//
+
+FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config &config,
+                                                    const cost::DeviceSpec *spec) {
+  return analyzeRecompute(start, [&](Operation *op) {
+    if (!spec)
+      return modelledSeconds(op);
+    return modelledSeconds(op, spec->gemm[size_t(config.training.computeDType)].sustained,
+                           spec->memoryBandwidth * spec->reachable);
+  });
+}
+
+// The first option of the kind that runs the same ops again: itself, or one that it doubles.
+static size_t sameAs(const RecomputeKind &kind, size_t option) {
+  size_t first = 0;
+  while (kind.options[first].recomputed != kind.options[option].recomputed)
+    ++first;
+  return first;
+}
+
+// Options of each kind that are not another's double.
+static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &options) {
+  std::vector<std::vector<size_t>> distinct;
+  for (const RecomputeKind &kind : options.kinds) {
+    distinct.emplace_back();
+    for (size_t option = 0; option < kind.options.size(); ++option)
+      if (sameAs(kind, option) == option)
+        distinct.back().push_back(option);
+  }
+  return distinct;
+}
+
+// Choices in which, together, some layer of each kind takes each distinct option.
+static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
+  std::vector<std::vector<size_t>> distinct = distinctOptions(options);
+  std::vector<size_t> taken(distinct.size(), 0);
+  std::vector<std::vector<int64_t>> choices;
+  auto unfinished = [&] {
+    for (size_t kind = 0; kind < distinct.size(); ++kind)
+      if (taken[kind] < distinct[kind].size() &&
+          llvm::is_contained(options.layers, int64_t(kind)))
+        return true;
+    return false;
+  };
+  while (unfinished()) {
+    std::vector<int64_t> &choice = choices.emplace_back();
+    for (int64_t kind : options.layers) {
+      const std::vector<size_t> &list = distinct[size_t(kind)];
+      choice.push_back(int64_t(list[taken[size_t(kind)]++ % list.size()]));
+    }
+  }
+  return choices;
+}
+
+// What probes say of an option: the least of the layers that took it, so that sums of it
+// stay lower bounds. Layers of a kind and an option differ, if at all, by their neighbours.
+static void addMeasure(std::optional<LayerOption> &known, const LayerMeasure &layer) {
+  if (!known) {
+    known = LayerOption{layer.keptBytes, layer.transientBytes, layer.seconds};
+    return;
+  }
+  known->keptBytes = std::min(known->keptBytes, layer.keptBytes);
+  known->transientBytes = std::min(known->transientBytes, layer.transientBytes);
+  known->seconds = std::min(known->seconds, layer.seconds);
+}
+
+// Only what depends on recompute: the micro-steps and the layers that they call.
+static void keepMicroSteps(ModuleOp module) {
+  SymbolTable symbols(module);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (function.isPrivate() ? SymbolTable::symbolKnownUseEmpty(function, module)
+                               : !function.getSymName().starts_with("micro")) {
+        symbols.erase(function);
+        changed = true;
+      }
+  }
+}
+
+LogicalResult RecomputeSearch::probe() {
+  std::vector<std::vector<std::optional<LayerOption>>> known;
+  for (const RecomputeKind &kind : found.kinds)
+    known.emplace_back(kind.options.size());
+  problem.layers.assign(found.layers.begin(), found.layers.end());
+  problem.fixedBytes = problem.turnBytes = UINT64_MAX;
+  for (const std::vector<int64_t> &choice : probeChoices(found)) {
+    OwningOpRef<ModuleOp> module = withChoice(start, choice);
+    if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
+      return failure();
+    keepMicroSteps(*module);
+    std::string bytes;
+    if (failed(plan(*module, Phase::Fusion)) || failed(emitPlan(*module, config, PlanDetails(), bytes)))
+      return failure();
+    PlanMeasures measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+    measures.layers.resize(choice.size());
+    problem.fixedBytes = std::min(problem.fixedBytes, measures.fixedBytes);
+    problem.turnBytes = std::min(problem.turnBytes, measures.turnBytes);
+    for (auto [layer, option] : llvm::enumerate(choice))
+      addMeasure(known[size_t(found.layers[layer])][size_t(option)], measures.layers[layer]);
+  }
+  for (auto [kind, options] : llvm::enumerate(known)) {
+    problem.kinds.emplace_back();
+    for (size_t option = 0; option < options.size(); ++option)
+      problem.kinds.back().push_back(
+          options[sameAs(found.kinds[kind], option)].value_or(LayerOption()));
+  }
+  if (std::string fault = scaled(problem).check(); !fault.empty())
+    return start.emitError("gives an ill-formed choice of what to recompute: ") << fault;
+  return success();
+}
+
+//===-- The search --------------------------------------------------------------------------===//
+
+OwningOpRef<ModuleOp> RecomputeSearch::withChoice(ModuleOp module, ArrayRef<int64_t> choice) {
+  OwningOpRef<ModuleOp> copy = module.clone();
+  writeRecomputeOptions(*copy, found);
+  writeRecomputeChoice(*copy, choice);
+  return copy;
+}
+
+OwningOpRef<ModuleOp> RecomputeSearch::chosen(const RecomputeRung &rung) {
+  return withChoice(start, rung.options);
+}
+
+LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from) {
+  for (Phase phase : {Phase::Memory, Phase::Fusion, Phase::Schedule, Phase::Buffers})
+    if (phase >= from && failed(phases.run(phase, module, /*isAttempt=*/true)))
+      return failure();
+  return success();
+}
+
+FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t rung) {
+  if (rung != lastRung) {
+    last = chosen(choices[rung]);
+    lastRung = rung;
+    if (failed(plan(*last, Phase::Memory)))
+      return failure();
+  }
+  lastRung = SIZE_MAX;
+  return std::move(last);
+}
+
+FailureOr<std::unique_ptr<RecomputeSearch>>
+RecomputeSearch::create(ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
+                        PhaseRunner &phases) {
+  std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, spec, phases));
+  FailureOr<RecomputeOptions> options = recomputeOptionsOf(start, config, &spec);
+  if (failed(options))
+    return failure();
+  made->found = std::move(*options);
+  if (failed(made->probe()))
+    return failure();
+  made->choices = recomputeRungs(made->problem, kLadderSteps);
+  std::vector<BudgetRung> rungs;
+  for (const RecomputeRung &choice : made->choices)
+    rungs.push_back({choice.seconds, choice.boundBytes});
+  made->search = std::make_unique<BudgetSearch>(
+      std::move(rungs), [self = made.get()](size_t rung) -> std::optional<uint64_t> {
+        self->last = self->chosen(self->choices[rung]);
+        self->lastRung = rung;
+        if (failed(self->plan(*self->last, Phase::Memory)))
+          return std::nullopt;
+        return plannedBytes(*self->last);
+      });
+  if (std::string fault = made->search->check(); !fault.empty())
+    return start.emitError("gives no recompute choices to search: ") << fault;
+  return made;
+}
+
+std::string RecomputeSearch::nameOf(const RecomputeRung &rung) const {
+  std::vector<std::pair<std::string, size_t>> counts; // in order of first layers
+  for (auto [layer, option] : llvm::enumerate(rung.options)) {
+    const std::string &name =
+        found.kinds[size_t(found.layers[layer])].options[size_t(option)].name;
+    auto known = llvm::find_if(counts, [&](const auto &entry) { return entry.first == name; });
+    if (known == counts.end())
+      counts.push_back({name, 1});
+    else
+      ++known->second;
+  }
+  std::string text;
+  for (const auto &[name, count] : counts)
+    text += (text.empty() ? "" : ", ") + name +
+            (counts.size() > 1 ? " x " + std::to_string(count) : "");
+  return text;
+}

@@ -1,0 +1,857 @@
+#include "passes/buffers/CheckAliasing.h"
+
+#include "dialects/lm/Lm.h"
+#include "passes/buffers/ByteRuns.h"
+#include "passes/buffers/OverwriteRule.h"
+
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/OperationSupport.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// Where bytes are.
+struct Place {
+  StringRef arena;
+  ByteRuns runs;
+  RankedTensorType type;
+  Operation *slice = nullptr;   // none: state
+  int64_t first = 0, last = -1; // commands between which the slice is in use
+};
+
+struct Variable {
+  Operation *op;
+  StringRef name, arena;
+  int64_t offset = 0, bytes = 0;
+  Type type;
+  bool isStorage = false; // others are parts of it
+
+  ByteRuns runs() const { return ByteRuns::dense(offset, bytes); }
+};
+
+struct Arena {
+  int64_t bytes = 0, alignment = 1;
+};
+
+// Ops and commands with equal signatures compute the same of equal operands: an ArrayAttr of
+// the kind, what it was given, and the types of operands and results.
+using Signature = Attribute;
+
+// An op that computes.
+struct Step {
+  Operation *op = nullptr;
+  Signature signature;
+  SmallVector<Content, 4> reads;
+  SmallVector<unsigned, 2> results; // tokens
+  bool done = false;
+};
+
+struct Command {
+  Operation *op = nullptr;
+  int64_t index = 0;
+  Signature signature;
+  SmallVector<StringRef, 8> names; // of what it reads, then of what it writes
+  SmallVector<Value, 4> reads, writes;
+  Value scratch;            // written with nothing in particular
+  bool accumulates = false; // the last read is the place of the first result
+  kern::KernelOp kernel;    // of a launch
+};
+
+struct Token {
+  Operation *op = nullptr; // none: an arena as it was at the start
+  unsigned result = 0;
+  StringRef arena;
+};
+
+class AliasingChecker {
+public:
+  AliasingChecker(func::FuncOp function, plan_ir::FunctionOp planned)
+      : function(function), planned(planned), b(function.getContext()) {}
+
+  LogicalResult run();
+
+private:
+  // What is there.
+  void collectSymbols();
+  LogicalResult checkVariables();
+  LogicalResult checkSlices();
+  FailureOr<Place> placeOf(Operation *view);
+  LogicalResult checkRuns(Operation *view, const Place &place, int64_t rows, int64_t pitch);
+  template <typename Key> std::vector<const Place *> slicesBy(Key key) const;
+  LogicalResult checkLifetimes();
+  LogicalResult checkBufferStarts();
+
+  // The function.
+  LogicalResult evaluateFunction();
+  LogicalResult evaluate(Operation &op);
+  LogicalResult addStep(Operation &op, StringRef kind, ArrayRef<Attribute> given,
+                        ValueRange reads);
+  unsigned kernelClass(kern::KernelOp kernel);
+  Signature signatureOf(StringRef kind, ArrayRef<Attribute> given, TypeRange reads,
+                        TypeRange writes);
+  Content initial(const Variable &variable);
+  const Variable *find(StringRef variable, Type type, Operation *user);
+
+  // The commands.
+  LogicalResult runCommands();
+  FailureOr<Command> describe(Operation &op);
+  LogicalResult checkOperands(const Command &command);
+  LogicalResult checkLayouts(const Command &command);
+  LogicalResult checkSharing(const Command &command);
+  bool mayShare(const Command &command, unsigned read, unsigned write);
+  Step *findStep(const Command &command);
+  std::optional<std::pair<unsigned, ContentDifference>> misread(const Command &command,
+                                                                const Step &step);
+  LogicalResult explain(const Command &command);
+  void execute(const Command &command, Step &step);
+  LogicalResult copy(plan_ir::CopyOp op, int64_t index);
+  LogicalResult checkEnd();
+
+  InFlightDiagnostic fault(const Command &command);
+  std::string describe(const std::optional<Piece> &piece) const;
+  std::string describe(const Place &place, const ByteRuns &inside) const;
+  std::string nameOf(Operation *op) const;
+
+  func::FuncOp function;
+  plan_ir::FunctionOp planned;
+  Builder b;
+
+  llvm::StringMap<kern::KernelOp> sourceKernels, planKernels;
+  std::vector<Variable> variables; // in the order of their places
+  llvm::StringMap<unsigned> variableNumbers;
+  llvm::StringMap<Arena> arenas;
+  SmallVector<kern::KernelOp> kernelClasses;
+  llvm::DenseMap<Operation *, unsigned> classes;
+  llvm::MapVector<Value, Place> places;
+  std::map<std::tuple<Operation *, unsigned, unsigned>, bool> overwrites;
+
+  std::vector<Token> tokens;
+  llvm::StringMap<unsigned> initialTokens; // of arenas with state
+  llvm::DenseMap<Value, Content> contents;
+  std::vector<Step> steps;
+  llvm::DenseMap<Attribute, SmallVector<unsigned>> stepsBySignature;
+  std::map<std::vector<int64_t>, unsigned> stepsByOperands; // equal values have one token
+  size_t next = 0;                                          // the first step that is not done
+  llvm::StringMap<ByteMemory> stored, memory;               // by arena
+  SmallVector<Operation *> commands;
+};
+
+} // namespace
+
+static int64_t bytesOf(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() * int64_t(tensor.getElementTypeBitWidth()) / 8;
+}
+
+static int64_t widthOf(const Place &place) {
+  return int64_t(place.type.getElementTypeBitWidth()) / 8;
+}
+
+static bool isSlice(Operation *op) { return isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(op); }
+
+//===-- Messages ----------------------------------------------------------------------------===//
+
+std::string AliasingChecker::nameOf(Operation *op) const {
+  std::string name = op->getName().getStringRef().str();
+  if (auto launch = dyn_cast<kern::LaunchOp>(op))
+    name += (" @" + launch.getKernel()).str();
+  if (auto launch = dyn_cast<plan_ir::LaunchOp>(op))
+    name += (" @" + launch.getKernel()).str();
+  if (auto loc = dyn_cast<NameLoc>(op->getLoc()))
+    name += (" (" + loc.getName().getValue() + ")").str();
+  return name;
+}
+
+InFlightDiagnostic AliasingChecker::fault(const Command &command) {
+  return command.op->emitError("command ")
+         << command.index << " of @" << planned.getSymName() << ", " << nameOf(command.op) << ", ";
+}
+
+std::string AliasingChecker::describe(const Place &place, const ByteRuns &inside) const {
+  return llvm::formatv("bytes [{0}, {1}) of @{2}", inside.offset, inside.end(), place.arena);
+}
+
+// What bytes hold, and who put it there.
+std::string AliasingChecker::describe(const std::optional<Piece> &piece) const {
+  if (!piece)
+    return "nothing that was computed";
+  const Token &token = tokens[piece->token];
+  std::string text;
+  if (token.op) {
+    text = llvm::formatv("bytes from {0} of result {1} of {2}", piece->from, token.result,
+                         nameOf(token.op));
+  } else {
+    text = llvm::formatv("byte {0} of @{1} as it was", piece->from, token.arena);
+    for (const Variable &variable : variables) {
+      int64_t inside = piece->from - variable.offset;
+      if (variable.arena == token.arena && inside >= 0 && inside < variable.bytes)
+        text = llvm::formatv("bytes from {0} of variable @{1} as it was", inside, variable.name);
+    }
+  }
+  if (piece->writer >= 0)
+    text += llvm::formatv(", written by command {0}, {1}", piece->writer,
+                          nameOf(commands[size_t(piece->writer)]));
+  return text;
+}
+
+//===-- What is there -----------------------------------------------------------------------===//
+
+void AliasingChecker::collectSymbols() {
+  for (auto kernel : function->getParentOfType<ModuleOp>().getOps<kern::KernelOp>())
+    sourceKernels[kernel.getSymName()] = kernel;
+  auto module = planned->getParentOfType<ModuleOp>();
+  for (auto kernel : module.getOps<kern::KernelOp>())
+    planKernels[kernel.getSymName()] = kernel;
+  for (auto op : module.getOps<plan_ir::VariableOp>())
+    variables.push_back({op, op.getSymName(), op.getArena(), int64_t(op.getOffset()),
+                         bytesOf(op.getType()), op.getType(), op->hasAttr("anonymous")});
+  llvm::stable_sort(variables, [](const Variable &x, const Variable &y) {
+    return std::tie(x.arena, x.offset, y.isStorage) < std::tie(y.arena, y.offset, x.isStorage);
+  });
+  for (auto [number, variable] : llvm::enumerate(variables))
+    variableNumbers[variable.name] = unsigned(number);
+  for (auto arena : module.getOps<plan_ir::ArenaOp>())
+    arenas[arena.getSymName()] = {int64_t(arena.getBytes()), int64_t(arena.getAlignment())};
+}
+
+// Variables lie in their arenas, apart from each other; only the members of an anonymous
+// one lie inside of it.
+LogicalResult AliasingChecker::checkVariables() {
+  const Variable *last = nullptr, *storage = nullptr;
+  for (const Variable &variable : variables) {
+    auto arena = arenas.find(variable.arena);
+    if (arena == arenas.end() || variable.offset < 0 ||
+        variable.offset + variable.bytes > arena->second.bytes)
+      return variable.op->emitError("@") << variable.name << " lies outside of its arena";
+    auto endOf = [&](const Variable *other) {
+      return other && other->arena == variable.arena ? other->offset + other->bytes : 0;
+    };
+    bool member = endOf(storage) > variable.offset;
+    int64_t width = cast<RankedTensorType>(variable.type).getElementTypeBitWidth() / 8;
+    if (variable.offset % (member ? width : arena->second.alignment) != 0)
+      return variable.op->emitError("@") << variable.name << " is not aligned";
+    bool shares = endOf(last) > variable.offset;
+    if (shares || (member && endOf(storage) < variable.offset + variable.bytes))
+      return variable.op->emitError("@") << variable.name << " shares bytes with @"
+                                        << (shares ? last : storage)->name;
+    (variable.isStorage ? storage : last) = &variable;
+  }
+  return success();
+}
+
+// Spaced runs are whole rows of the tensor, and don't overlap each other.
+LogicalResult AliasingChecker::checkRuns(Operation *view, const Place &place, int64_t rows,
+                                         int64_t pitch) {
+  if (pitch == 0)
+    return success();
+  int64_t bytes = bytesOf(place.type), product = 1;
+  bool areRows = false;
+  for (int64_t extent : place.type.getShape()) {
+    areRows |= product == rows;
+    product *= extent;
+  }
+  areRows |= product == rows && place.type.getRank() > 0;
+  if (rows < 1 || !areRows || pitch < bytes / rows || pitch % widthOf(place) != 0)
+    return view->emitError("a slice of ")
+           << place.type << " has " << rows << " runs with a pitch of " << pitch << " bytes";
+  return success();
+}
+
+FailureOr<Place> AliasingChecker::placeOf(Operation *view) {
+  Place place;
+  place.type = cast<plan_ir::SliceType>(view->getResult(0).getType()).getContent();
+  int64_t bytes = bytesOf(place.type), offset, rows, pitch, limit, base = 0;
+  if (auto ref = dyn_cast<plan_ir::VariableRefOp>(view)) {
+    auto it = variableNumbers.find(ref.getVariable());
+    if (it == variableNumbers.end())
+      return ref.emitError("there is no variable ") << ref.getVariableAttr();
+    const Variable &variable = variables[it->second];
+    place.arena = variable.arena;
+    base = variable.offset;
+    offset = int64_t(ref.getOffset()), rows = ref.getRows(), pitch = ref.getPitch();
+    limit = variable.bytes;
+  } else {
+    auto slice = cast<plan_ir::SliceOp>(view);
+    place.slice = view;
+    place.arena = slice.getArena();
+    place.first = int64_t(slice.getFirst()), place.last = int64_t(slice.getLast());
+    offset = int64_t(slice.getOffset()), rows = slice.getRows(), pitch = slice.getPitch();
+    limit = std::min(arenas.lookup(place.arena).bytes, int64_t(planned.getPeakBytes()));
+  }
+  if (failed(checkRuns(view, place, rows, pitch)))
+    return failure();
+  place.runs = pitch ? ByteRuns::spaced(base + offset, rows, pitch, bytes)
+                     : ByteRuns::dense(base + offset, bytes);
+  if (offset < 0 || place.runs.end() > base + limit)
+    return view->emitError("a slice of ") << place.type << " takes bytes [" << offset << ", "
+                                          << place.runs.end() - base << ") of " << limit;
+  if (offset % widthOf(place) != 0)
+    return view->emitError("a slice of ") << place.type << " at byte " << offset
+                                          << " is not aligned to its elements";
+  return place;
+}
+
+LogicalResult AliasingChecker::checkSlices() {
+  for (Operation &op : planned.getBody().front()) {
+    if (!isSlice(&op)) {
+      commands.push_back(&op);
+      continue;
+    }
+    FailureOr<Place> place = placeOf(&op);
+    if (failed(place))
+      return failure();
+    places[op.getResult(0)] = *place;
+  }
+  return failure(failed(checkLifetimes()) || failed(checkBufferStarts()));
+}
+
+// The places that are not state, sorted by what `key` gives.
+template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key key) const {
+  std::vector<const Place *> sorted;
+  for (const auto &entry : places)
+    if (entry.second.slice)
+      sorted.push_back(&entry.second);
+  llvm::stable_sort(sorted,
+                    [&](const Place *x, const Place *y) { return key(*x) < key(*y); });
+  return sorted;
+}
+
+// Slices with bytes in common live at different times, or for the same: then they are views
+// of one buffer.
+LogicalResult AliasingChecker::checkLifetimes() {
+  std::vector<const Place *> alive;
+  for (const Place *place : slicesBy([](const Place &x) { return std::make_tuple(x.first); })) {
+    llvm::erase_if(alive, [&](const Place *other) { return other->last < place->first; });
+    for (const Place *other : alive)
+      if ((other->first != place->first || other->last != place->last) &&
+          other->arena == place->arena && overlap(other->runs, place->runs))
+        return place->slice->emitError("a slice shares ")
+               << describe(*place, place->runs) << " with another buffer: it lives from command "
+               << place->first << " to " << place->last << ", the other from " << other->first
+               << " to " << other->last;
+    alive.push_back(place);
+  }
+  return success();
+}
+
+// A buffer begins at a multiple of the arena's alignment. Slices that live for the same time
+// and touch are taken for one buffer.
+LogicalResult AliasingChecker::checkBufferStarts() {
+  auto buffer = [](const Place &x) { return std::make_tuple(x.arena, x.first, x.last); };
+  const Place *last = nullptr;
+  int64_t end = -1;
+  for (const Place *place : slicesBy([&](const Place &x) {
+         return std::tuple_cat(buffer(x), std::make_tuple(x.runs.offset));
+       })) {
+    bool another = !last || buffer(*last) != buffer(*place);
+    if ((another || place->runs.offset > end) &&
+        place->runs.offset % arenas.lookup(place->arena).alignment != 0)
+      return place->slice->emitError("a buffer begins at byte ")
+             << place->runs.offset << " of @" << place->arena << ", which is not aligned";
+    end = another ? place->runs.end() : std::max(end, place->runs.end());
+    last = place;
+  }
+  return success();
+}
+
+//===-- The function ------------------------------------------------------------------------===//
+
+// Kernels with one region and hero: equal, however their arguments lie.
+unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
+  auto [it, isNew] = classes.try_emplace(kernel, 0);
+  if (!isNew)
+    return it->second;
+  for (unsigned known = 0; known < kernelClasses.size(); ++known)
+    if (kernelClasses[known].getHero() == kernel.getHero() &&
+        OperationEquivalence::isRegionEquivalentTo(&kernelClasses[known].getBody(),
+                                                   &kernel.getBody(),
+                                                   OperationEquivalence::IgnoreLocations))
+      return it->second = known;
+  kernelClasses.push_back(kernel);
+  return it->second = unsigned(kernelClasses.size() - 1);
+}
+
+Signature AliasingChecker::signatureOf(StringRef kind, ArrayRef<Attribute> given, TypeRange reads,
+                                       TypeRange writes) {
+  SmallVector<Attribute> parts{b.getStringAttr(kind)};
+  llvm::append_range(parts, given);
+  parts.push_back(b.getTypeArrayAttr(SmallVector<Type>(reads)));
+  parts.push_back(b.getTypeArrayAttr(SmallVector<Type>(writes)));
+  return b.getArrayAttr(parts);
+}
+
+Content AliasingChecker::initial(const Variable &variable) {
+  auto [it, isNew] = initialTokens.try_emplace(variable.arena, unsigned(tokens.size()));
+  if (isNew)
+    tokens.push_back({nullptr, 0, variable.arena});
+  Content content = contentOf(it->second, variable.bytes);
+  content.front().from = variable.offset;
+  return content;
+}
+
+const Variable *AliasingChecker::find(StringRef variable, Type type, Operation *user) {
+  auto it = variableNumbers.find(variable);
+  if (it != variableNumbers.end() && variables[it->second].type == type)
+    return &variables[it->second];
+  user->emitError("the plan has no variable @") << variable << " of type " << type;
+  return nullptr;
+}
+
+LogicalResult AliasingChecker::addStep(Operation &op, StringRef kind, ArrayRef<Attribute> given,
+                                       ValueRange reads) {
+  Step step;
+  step.op = &op;
+  step.signature = signatureOf(kind, given, reads.getTypes(), op.getResultTypes());
+  std::vector<int64_t> key{int64_t(uintptr_t(step.signature.getAsOpaquePointer()))};
+  for (Value read : reads) {
+    step.reads.push_back(contents.lookup(read));
+    key.push_back(int64_t(step.reads.back().size()));
+    for (const Piece &piece : step.reads.back())
+      key.insert(key.end(), {piece.place.offset, piece.place.rows, piece.place.pitch,
+                             piece.place.run, piece.token, piece.from, piece.fromPitch});
+  }
+  auto [known, isNew] = stepsByOperands.try_emplace(key, unsigned(steps.size()));
+  for (OpResult result : op.getResults()) {
+    if (isNew) {
+      step.results.push_back(unsigned(tokens.size()));
+      tokens.push_back({&op, result.getResultNumber(), {}});
+    } else {
+      step.results.push_back(steps[known->second].results[result.getResultNumber()]);
+    }
+    contents[result] = contentOf(step.results.back(), bytesOf(result.getType()));
+  }
+  stepsBySignature[step.signature].push_back(unsigned(steps.size()));
+  steps.push_back(std::move(step));
+  return success();
+}
+
+// The bytes of a slice in the dense tensor `whole`, when they are equally spaced runs.
+template <typename SliceOp>
+static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
+  ArrayRef<int64_t> offsets = slice.getStaticOffsets(), sizes = slice.getStaticSizes();
+  ArrayRef<int64_t> shape = whole.getShape();
+  if (llvm::any_of(slice.getStaticStrides(), [](int64_t stride) { return stride != 1; }) ||
+      llvm::is_contained(offsets, ShapedType::kDynamic) ||
+      llvm::is_contained(sizes, ShapedType::kDynamic))
+    return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
+  // Dimensions behind `inner` are taken whole; so are those between the first and `inner`.
+  int64_t inner = whole.getRank() - 1;
+  int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
+  for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
+    stride *= shape[size_t(inner)];
+  if (inner < 0)
+    return ByteRuns::dense(0, stride);
+  int64_t run = stride * sizes[size_t(inner)], rows = 1, pitch = 0;
+  offset = offsets[size_t(inner)] * stride;
+  for (int64_t dim = inner; dim-- > 0;) {
+    stride *= shape[size_t(dim) + 1];
+    offset += offsets[size_t(dim)] * stride;
+    if (dim + 1 == inner)
+      pitch = stride;
+    else if (rows != 1 && sizes[size_t(dim) + 1] != shape[size_t(dim) + 1] &&
+             sizes[size_t(dim)] != 1)
+      return slice.emitError("takes runs of bytes that are not equally spaced");
+    rows *= sizes[size_t(dim)];
+  }
+  return ByteRuns::spaced(offset, rows, pitch, rows * run);
+}
+
+LogicalResult AliasingChecker::evaluate(Operation &op) {
+  auto flag = [&](bool set) -> Attribute { return b.getBoolAttr(set); };
+  // What both directions of attention are given.
+  auto attention = [](auto op) {
+    return SmallVector<Attribute>{op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
+                                  op.getWindowAttr()};
+  };
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](lm::LoadOp load) -> LogicalResult {
+        const Variable *variable = find(load.getVariable(), load.getType(), load);
+        if (!variable)
+          return failure();
+        contents[load] = initial(*variable);
+        return success();
+      })
+      .Case([&](lm::StoreOp store) -> LogicalResult {
+        const Variable *variable = find(store.getVariable(), store.getValue().getType(), store);
+        if (!variable)
+          return failure();
+        stored[variable->arena].write(variable->runs(), contents.lookup(store.getValue()), -1);
+        return success();
+      })
+      .Case([&](tensor::EmptyOp) { return success(); })
+      .Case([&](tensor::ExtractSliceOp slice) -> LogicalResult {
+        FailureOr<ByteRuns> part = runsOf(slice, slice.getSourceType());
+        if (failed(part))
+          return failure();
+        contents[slice] = partOf(contents.lookup(slice.getSource()), *part);
+        return success();
+      })
+      .Case([&](tensor::InsertSliceOp slice) -> LogicalResult {
+        FailureOr<ByteRuns> part = runsOf(slice, slice.getDestType());
+        if (failed(part))
+          return failure();
+        contents[slice] = replacePart(contents.lookup(slice.getDest()), *part,
+                                      contents.lookup(slice.getSource()));
+        return success();
+      })
+      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>([&](auto reshape) {
+        Content same = contents.lookup(reshape.getSrc());
+        contents[reshape] = same;
+        return success();
+      })
+      .Case([&](kern::LaunchOp launch) -> LogicalResult {
+        kern::KernelOp kernel = sourceKernels.lookup(launch.getKernel());
+        if (!kernel)
+          return launch.emitError("there is no kernel ") << launch.getKernelAttr();
+        return addStep(op, "launch", b.getI64IntegerAttr(kernelClass(kernel)),
+                       launch.getInputs());
+      })
+      .Case([&](kern::GemmOp gemm) {
+        SmallVector<Value> reads{gemm.getA(), gemm.getB()};
+        for (Value optional : {gemm.getBias(), gemm.getAcc()})
+          if (optional)
+            reads.push_back(optional);
+        return addStep(op, "gemm",
+                       {flag(gemm.getTransposeA()), flag(gemm.getTransposeB()),
+                        flag(bool(gemm.getBias())), flag(bool(gemm.getAcc()))},
+                       reads);
+      })
+      .Case([&](kern::AttentionOp op) {
+        return addStep(*op, "attention", attention(op), {op.getQ(), op.getK(), op.getV()});
+      })
+      .Case([&](kern::AttentionGradOp op) {
+        return addStep(*op, "attention_grad", attention(op),
+                       {op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(), op.getDout()});
+      })
+      .Case([&](kern::ScatterAddOp scatter) {
+        SmallVector<Value> reads{scatter.getIds(), scatter.getX()};
+        if (scatter.getAcc())
+          reads.push_back(scatter.getAcc());
+        return addStep(op, "scatter_add", flag(bool(scatter.getAcc())), reads);
+      })
+      .Case([&](func::ReturnOp) { return success(); })
+      .Default([](Operation *op) { return op->emitError("is not known to the aliasing check"); });
+}
+
+LogicalResult AliasingChecker::evaluateFunction() {
+  for (const Variable &variable : variables) {
+    stored[variable.arena].write(variable.runs(), initial(variable), -1);
+    memory[variable.arena].write(variable.runs(), initial(variable), -1);
+  }
+  for (Operation &op : function.getBody().front())
+    if (failed(evaluate(op)))
+      return failure();
+  return success();
+}
+
+//===-- The commands ------------------------------------------------------------------------===//
+
+FailureOr<Command> AliasingChecker::describe(Operation &op) {
+  Command command;
+  command.op = &op;
+  auto flag = [&](bool set) -> Attribute { return b.getBoolAttr(set); };
+  auto attention = [](auto op) {
+    return SmallVector<Attribute>{op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
+                                  op.getWindowAttr()};
+  };
+  SmallVector<Attribute> given;
+  StringRef kind;
+  LogicalResult known =
+      llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+          .Case([&](plan_ir::LaunchOp launch) -> LogicalResult {
+            kind = "launch";
+            command.kernel = planKernels.lookup(launch.getKernel());
+            if (!command.kernel || launch.getInputs() > launch.getArgs().size())
+              return launch.emitError("there is no kernel ")
+                     << launch.getKernelAttr() << " with " << launch.getInputs() << " inputs";
+            given = {b.getI64IntegerAttr(kernelClass(command.kernel))};
+            llvm::append_range(command.reads, launch.getArgs().take_front(launch.getInputs()));
+            llvm::append_range(command.writes, launch.getArgs().drop_front(launch.getInputs()));
+            command.names.assign(command.reads.size(), "an input");
+            command.names.append(command.writes.size(), "a result");
+            return success();
+          })
+          .Case([&](plan_ir::GemmOp gemm) {
+            kind = "gemm";
+            given = {flag(gemm.getTransposeA()), flag(gemm.getTransposeB()),
+                     flag(bool(gemm.getBias())), flag(gemm.getAccumulate())};
+            command.reads = {gemm.getA(), gemm.getB()};
+            command.names = {"a", "b"};
+            if (gemm.getBias()) {
+              command.reads.push_back(gemm.getBias());
+              command.names.push_back("bias");
+            }
+            command.accumulates = gemm.getAccumulate();
+            if (command.accumulates) {
+              command.reads.push_back(gemm.getD());
+              command.names.push_back("what is added to");
+            }
+            command.writes = {gemm.getD()};
+            command.names.push_back("d");
+            command.scratch = gemm.getWorkspace();
+            return success();
+          })
+          .Case([&](plan_ir::AttentionOp op) {
+            kind = "attention";
+            given = attention(op);
+            command.reads = {op.getQ(), op.getK(), op.getV()};
+            command.writes = {op.getOut(), op.getLse()};
+            command.names = {"q", "k", "v", "out", "lse"};
+            return success();
+          })
+          .Case([&](plan_ir::AttentionGradOp op) {
+            kind = "attention_grad";
+            given = attention(op);
+            command.reads = {op.getQ(),   op.getK(),   op.getV(),
+                             op.getOut(), op.getLse(), op.getDout()};
+            command.writes = {op.getDq(), op.getDk(), op.getDv()};
+            command.names = {"q", "k", "v", "out", "lse", "dout", "dq", "dk", "dv"};
+            command.scratch = op.getWorkspace();
+            return success();
+          })
+          .Case([&](plan_ir::ScatterAddOp scatter) {
+            kind = "scatter_add";
+            given = {flag(scatter.getAccumulate())};
+            command.reads = {scatter.getIds(), scatter.getX()};
+            command.names = {"ids", "x"};
+            command.accumulates = scatter.getAccumulate();
+            if (command.accumulates) {
+              command.reads.push_back(scatter.getD());
+              command.names.push_back("what is added to");
+            }
+            command.writes = {scatter.getD()};
+            command.names.push_back("d");
+            return success();
+          })
+          .Case([&](plan_ir::CopyOp copy) {
+            kind = "copy";
+            command.reads = {copy.getX()};
+            command.writes = {copy.getD()};
+            command.names = {"x", "d"};
+            return success();
+          })
+          .Default(
+              [](Operation *op) { return op->emitError("is not known to the aliasing check"); });
+  if (failed(known))
+    return failure();
+  auto contentTypes = [](ArrayRef<Value> slices) {
+    SmallVector<Type> types;
+    for (Value slice : slices)
+      types.push_back(cast<plan_ir::SliceType>(slice.getType()).getContent());
+    return types;
+  };
+  command.signature =
+      signatureOf(kind, given, contentTypes(command.reads), contentTypes(command.writes));
+  return command;
+}
+
+// Whether a command takes operand or result number `number`, reads first, in spaced runs.
+static bool takesSpacedRuns(const Command &command, unsigned number) {
+  if (isa<plan_ir::LaunchOp, plan_ir::CopyOp>(command.op))
+    return true;
+  if (isa<plan_ir::AttentionOp>(command.op))
+    return number < 3; // q, k, v
+  if (isa<plan_ir::AttentionGradOp>(command.op))
+    return number < 3 || number >= 6; // and their gradients
+  return false;
+}
+
+// Slices lie as the command will take them to lie.
+LogicalResult AliasingChecker::checkLayouts(const Command &command) {
+  unsigned number = 0;
+  for (Value value : llvm::concat<const Value>(command.reads, command.writes)) {
+    const Place &place = places[value];
+    bool spaced = place.runs.rows > 1;
+    StringRef name = command.names[number];
+    if (spaced && !takesSpacedRuns(command, number))
+      return fault(command) << "takes " << name << " for dense, but it is spaced";
+    if (spaced && isa<plan_ir::AttentionOp, plan_ir::AttentionGradOp>(command.op) &&
+        place.runs.rows != place.type.getDimSize(0))
+      return fault(command) << "takes " << name << " for rows of tokens, but it has "
+                            << place.runs.rows << " runs";
+    if (kern::KernelOp kernel = command.kernel) {
+      bool known = kernel.getArgRows() && kernel.getArgPitches() &&
+                   number < kernel.getArgPitches()->size() && number < kernel.getArgRows()->size();
+      int64_t pitch = known ? (*kernel.getArgPitches())[number] * widthOf(place) : 0;
+      int64_t rows = known ? (*kernel.getArgRows())[number] : 1;
+      ByteRuns taken = pitch ? ByteRuns::spaced(place.runs.offset, rows, pitch, bytesOf(place.type))
+                             : ByteRuns::dense(place.runs.offset, bytesOf(place.type));
+      if (taken != place.runs)
+        return fault(command) << "has a kernel that takes " << name << " for " << taken.rows
+                              << " runs with a pitch of " << taken.pitch << " bytes, but it has "
+                              << place.runs.rows << " with " << place.runs.pitch;
+    }
+    ++number;
+  }
+  return success();
+}
+
+bool AliasingChecker::mayShare(const Command &command, unsigned read, unsigned write) {
+  const Place &from = places[command.reads[read]], &to = places[command.writes[write]];
+  if (command.accumulates && read + 1 == command.reads.size() && write == 0)
+    return true;
+  if (!command.kernel || from.runs != to.runs)
+    return false;
+  auto [it, isNew] = overwrites.try_emplace({command.kernel, read, write}, false);
+  if (isNew)
+    it->second = readsBeforeWriting(command.kernel, read, write);
+  return it->second;
+}
+
+// Results share bytes with no other result, and with an operand only where the command has
+// read it by the time.
+LogicalResult AliasingChecker::checkSharing(const Command &command) {
+  auto touches = [&](Value x, Value y) {
+    return places[x].arena == places[y].arena && overlap(places[x].runs, places[y].runs);
+  };
+  size_t reads = command.reads.size();
+  for (size_t write = 0; write < command.writes.size(); ++write) {
+    Value result = command.writes[write];
+    for (size_t other = 0; other < write; ++other)
+      if (touches(result, command.writes[other]))
+        return fault(command) << "writes two results to the same bytes, "
+                              << describe(places[result], places[result].runs);
+    for (size_t read = 0; read < reads; ++read)
+      if (touches(result, command.reads[read]) && !mayShare(command, unsigned(read), unsigned(write)))
+        return fault(command) << "writes " << command.names[reads + write] << " over "
+                              << command.names[read] << ", number " << read
+                              << ", which it may still have to read";
+  }
+  if (command.scratch)
+    for (Value value : llvm::concat<const Value>(command.reads, command.writes))
+      if (touches(command.scratch, value))
+        return fault(command) << "has an operand or result in its scratch memory, "
+                              << describe(places[command.scratch], places[value].runs);
+  return success();
+}
+
+// Slices are in use while the plan says so, and are what the command may work on.
+LogicalResult AliasingChecker::checkOperands(const Command &command) {
+  for (Value value : command.op->getOperands())
+    if (const Place &place = places[value];
+        place.slice && (command.index < place.first || command.index > place.last))
+      return fault(command) << "uses a slice that lives from command " << place.first << " to "
+                            << place.last;
+  return failure(failed(checkLayouts(command)) || failed(checkSharing(command)));
+}
+
+// The first operand of `step` that `command` would not find where it reads.
+std::optional<std::pair<unsigned, ContentDifference>>
+AliasingChecker::misread(const Command &command, const Step &step) {
+  for (auto [number, slice] : llvm::enumerate(command.reads)) {
+    const Place &place = places[slice];
+    Content found = memory[place.arena].read(place.runs);
+    if (auto difference = findDifference(step.reads[number], found))
+      return std::make_pair(unsigned(number), *difference);
+  }
+  return std::nullopt;
+}
+
+// The op that `command` computes: the next one, in a plan in the order of the function.
+Step *AliasingChecker::findStep(const Command &command) {
+  if (next < steps.size() && steps[next].signature == command.signature &&
+      !misread(command, steps[next]))
+    return &steps[next];
+  auto it = stepsBySignature.find(command.signature);
+  if (it != stepsBySignature.end())
+    for (unsigned candidate : it->second)
+      if (!misread(command, steps[candidate]))
+        return &steps[candidate];
+  return nullptr;
+}
+
+// Says why a command computes nothing of the function, against the op that it most likely
+// stands for.
+LogicalResult AliasingChecker::explain(const Command &command) {
+  Step *meant = nullptr;
+  if (auto it = stepsBySignature.find(command.signature); it != stepsBySignature.end())
+    for (unsigned candidate : llvm::reverse(it->second))
+      if (!steps[candidate].done)
+        meant = &steps[candidate];
+  if (!meant) {
+    InFlightDiagnostic error = fault(command) << "computes nothing that the function asks for";
+    if (next < steps.size())
+      error << " at " << nameOf(steps[next].op);
+    return error;
+  }
+  auto [number, difference] = *misread(command, *meant);
+  const Place &place = places[command.reads[number]];
+  return fault(command) << "reads " << command.names[number] << ", number " << number << ", at "
+                        << describe(place, place.runs) << ": where "
+                        << describe(difference.expected) << " should be, there is "
+                        << describe(difference.found);
+}
+
+void AliasingChecker::execute(const Command &command, Step &step) {
+  if (command.scratch)
+    memory[places[command.scratch].arena].forget(places[command.scratch].runs);
+  for (auto [slice, token] : llvm::zip(command.writes, step.results)) {
+    const Place &place = places[slice];
+    memory[place.arena].write(place.runs, contentOf(token, place.runs.bytes()), command.index);
+  }
+  step.done = true;
+  while (next < steps.size() && steps[next].done)
+    ++next;
+}
+
+LogicalResult AliasingChecker::copy(plan_ir::CopyOp op, int64_t index) {
+  const Place &from = places[op.getX()], &to = places[op.getD()];
+  if (from.runs.bytes() != to.runs.bytes() ||
+      (from.runs.rows > 1 && to.runs.rows > 1 && from.runs.rows != to.runs.rows))
+    return op.emitError("copies ") << from.runs.bytes() << " bytes in " << from.runs.rows
+                                   << " runs to " << to.runs.bytes() << " in " << to.runs.rows;
+  memory[to.arena].write(to.runs, memory[from.arena].read(from.runs), index);
+  return success();
+}
+
+LogicalResult AliasingChecker::runCommands() {
+  for (auto [index, op] : llvm::enumerate(commands)) {
+    FailureOr<Command> command = describe(*op);
+    if (failed(command))
+      return failure();
+    command->index = int64_t(index);
+    if (failed(checkOperands(*command)))
+      return failure();
+    if (auto copied = dyn_cast<plan_ir::CopyOp>(op)) {
+      if (failed(copy(copied, command->index)))
+        return failure();
+      continue;
+    }
+    Step *step = findStep(*command);
+    if (!step)
+      return explain(*command);
+    execute(*command, *step);
+  }
+  return success();
+}
+
+// Every variable holds what was stored, or what it held.
+LogicalResult AliasingChecker::checkEnd() {
+  for (const Variable &variable : variables)
+    if (auto difference = findDifference(stored[variable.arena].read(variable.runs()),
+                                         memory[variable.arena].read(variable.runs())))
+      return planned.emitError("@")
+             << planned.getSymName() << " leaves the wrong value in variable @" << variable.name
+             << ": where " << describe(difference->expected) << " should be, there is "
+             << describe(difference->found);
+  return success();
+}
+
+LogicalResult AliasingChecker::run() {
+  collectSymbols();
+  return failure(failed(checkVariables()) || failed(checkSlices()) ||
+                 failed(evaluateFunction()) || failed(runCommands()) || failed(checkEnd()));
+}
+
+LogicalResult lmc::checkAliasing(func::FuncOp function, plan_ir::FunctionOp planned) {
+  return AliasingChecker(function, planned).run();
+}

@@ -1,0 +1,241 @@
+#include "passes/buffers/OverwriteRule.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// One way in which the kernel reads the input: at `point`, a map from the loops to indices.
+struct Read {
+  AffineMap point;
+  SmallVector<bool> computed; // per index: from values, so that `point` does not know it
+  bool onLane = false;        // a computed index varies along the innermost loop
+  unsigned pass = 0;          // the last that may make it
+};
+
+class ReadsOfInput {
+public:
+  ReadsOfInput(kern::KernelOp kernel, unsigned input)
+      : kernel(kernel), body(kernel.getBody().front()), input(body.getArgument(input)) {
+    findLoops();
+    collectAll();
+  }
+
+  bool allBefore(unsigned result);
+
+private:
+  void findLoops();
+  void collectAll();
+  void collect(Value tensor, AffineMap point, unsigned pass);
+  void collectScalar(Value scalar, AffineMap point, unsigned pass);
+  void collectExtract(tensor::ExtractOp extract, AffineMap point, unsigned pass);
+  bool variesOnLane(Value scalar, AffineMap point);
+  unsigned passOf(Value tensor); // the first in which it is known
+  unsigned passOfReduction(linalg::GenericOp reduction);
+  AffineMap pointOf(Value result); // null: not where this kernel writes results
+  bool isBefore(const Read &read, AffineMap written, unsigned pass) const;
+
+  bool isColumn() const { return hero() == kern::Hero::ColumnReduction; }
+  bool isRow() const { return hero() == kern::Hero::RowReduction; }
+  AffineMap allLoops() const { return AffineMap::getMultiDimIdentityMap(loops, context()); }
+  kern::Hero hero() const { return kern::KernelOp(kernel).getHero(); }
+  MLIRContext *context() const { return body.getParentOp()->getContext(); }
+
+  kern::KernelOp kernel;
+  Block &body;
+  BlockArgument input;
+  unsigned loops = 0;
+  SmallVector<Read> reads;
+  llvm::DenseSet<std::tuple<Value, AffineMap, unsigned>> seen;
+  llvm::DenseMap<Value, unsigned> passes;
+};
+
+} // namespace
+
+static bool reduces(linalg::GenericOp op) { return op && op.getNumReductionLoops() > 0; }
+
+// Sums of blocks of rows, over (block, row of the block, column): made row by row of the
+// kernel's loops (row, column).
+static bool sumsBlocks(linalg::GenericOp op) {
+  return op && op.getNumLoops() == 3 && op.getNumReductionLoops() == 1 &&
+         op.getIteratorTypesArray()[1] == utils::IteratorType::reduction;
+}
+
+// (row, column) -> the loops of such a sum.
+static AffineMap blockLoops(linalg::GenericOp sum) {
+  MLIRContext *context = sum.getContext();
+  int64_t rows = sum.getStaticLoopRanges()[1];
+  AffineExpr row, column;
+  bindDims(context, row, column);
+  return AffineMap::get(2, 0, {row.floorDiv(rows), row % rows, column}, context);
+}
+
+void ReadsOfInput::findLoops() {
+  for (auto generic : body.getOps<linalg::GenericOp>())
+    if (reduces(generic) && !sumsBlocks(generic)) {
+      loops = generic.getNumLoops();
+      return;
+    }
+  for (Value value : body.getTerminator()->getOperands())
+    loops = std::max(loops, unsigned(cast<RankedTensorType>(value.getType()).getRank()));
+}
+
+unsigned ReadsOfInput::passOfReduction(linalg::GenericOp reduction) {
+  unsigned pass = 0;
+  for (Value operand : reduction->getOperands())
+    pass = std::max(pass, passOf(operand));
+  return pass;
+}
+
+unsigned ReadsOfInput::passOf(Value tensor) {
+  auto generic = tensor.getDefiningOp<linalg::GenericOp>();
+  if (!generic)
+    return 0;
+  if (auto it = passes.find(tensor); it != passes.end())
+    return it->second;
+  unsigned pass = passOfReduction(generic) + (reduces(generic) ? 1 : 0);
+  return passes[tensor] = pass;
+}
+
+// A result over all loops, or over those that are not reduced. Sums of blocks are written
+// from the start, whatever is read later.
+AffineMap ReadsOfInput::pointOf(Value result) {
+  if (sumsBlocks(result.getDefiningOp<linalg::GenericOp>()))
+    return {};
+  unsigned rank = unsigned(cast<RankedTensorType>(result.getType()).getRank());
+  AffineMap all = allLoops();
+  if (rank == loops && !isColumn())
+    return all;
+  if (rank + 1 != loops || !(isColumn() || isRow()))
+    return {};
+  if (rank == 0)
+    return AffineMap::get(loops, 0, {}, context());
+  return isColumn() ? all.getMinorSubMap(rank) : all.getMajorSubMap(rank);
+}
+
+void ReadsOfInput::collectAll() {
+  for (auto generic : body.getOps<linalg::GenericOp>()) {
+    if (!reduces(generic))
+      continue;
+    unsigned pass = passOfReduction(generic);
+    AffineMap point = sumsBlocks(generic) ? blockLoops(generic) : allLoops();
+    for (Value yielded : generic.getBody()->getTerminator()->getOperands())
+      collectScalar(yielded, point, pass);
+    if (sumsBlocks(generic))
+      continue; // starts from a constant
+    // What the sum starts from is added after the pass.
+    for (OpOperand &init : generic.getDpsInitsMutable())
+      collect(init.get(), generic.getMatchingIndexingMap(&init), pass + 1);
+  }
+  for (Value value : body.getTerminator()->getOperands())
+    if (AffineMap point = pointOf(value))
+      collect(value, point, passOf(value));
+}
+
+void ReadsOfInput::collect(Value tensor, AffineMap point, unsigned pass) {
+  if (!seen.insert({tensor, point, pass}).second)
+    return;
+  if (tensor == input) {
+    reads.push_back({point, SmallVector<bool>(point.getNumResults(), false), false, pass});
+    return;
+  }
+  // Reductions are collected once, in their own pass.
+  auto generic = tensor.getDefiningOp<linalg::GenericOp>();
+  if (!generic || reduces(generic))
+    return;
+  unsigned number = cast<OpResult>(tensor).getResultNumber();
+  collectScalar(generic.getBody()->getTerminator()->getOperand(number), point, pass);
+}
+
+void ReadsOfInput::collectScalar(Value scalar, AffineMap point, unsigned pass) {
+  if (!seen.insert({scalar, point, pass}).second)
+    return;
+  if (auto argument = dyn_cast<BlockArgument>(scalar)) {
+    auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
+    OpOperand *operand = generic.getMatchingOpOperand(argument);
+    if (!reduces(generic) || !generic.isDpsInit(operand))
+      collect(operand->get(),
+              simplifyAffineMap(generic.getMatchingIndexingMap(operand).compose(point)), pass);
+    return;
+  }
+  Operation *op = scalar.getDefiningOp();
+  for (Value operand : op->getOperands())
+    if (!isa<TensorType>(operand.getType()))
+      collectScalar(operand, point, pass);
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+    collectExtract(extract, point, pass);
+}
+
+void ReadsOfInput::collectExtract(tensor::ExtractOp extract, AffineMap point, unsigned pass) {
+  if (extract.getTensor() != input)
+    return;
+  Read read;
+  read.pass = pass;
+  SmallVector<AffineExpr> indices;
+  for (Value index : extract.getIndices()) {
+    auto loop = index.getDefiningOp<linalg::IndexOp>();
+    read.computed.push_back(!loop);
+    read.onLane |= !loop && variesOnLane(index, point);
+    indices.push_back(loop ? point.getResult(unsigned(loop.getDim()))
+                           : getAffineConstantExpr(0, context()));
+  }
+  read.point = AffineMap::get(loops, 0, indices, context());
+  reads.push_back(read);
+}
+
+bool ReadsOfInput::variesOnLane(Value scalar, AffineMap point) {
+  if (loops == 0)
+    return false;
+  if (auto argument = dyn_cast<BlockArgument>(scalar)) {
+    auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
+    OpOperand *operand = generic.getMatchingOpOperand(argument);
+    return generic.getMatchingIndexingMap(operand).compose(point).isFunctionOfDim(loops - 1);
+  }
+  if (auto loop = scalar.getDefiningOp<linalg::IndexOp>())
+    return point.getResult(unsigned(loop.getDim())).isFunctionOfDim(loops - 1);
+  return llvm::any_of(scalar.getDefiningOp()->getOperands(), [&](Value operand) {
+    return !isa<TensorType>(operand.getType()) && variesOnLane(operand, point);
+  });
+}
+
+// Whether the read of an element comes before the pass `pass` writes it at `written`, in the
+// same item.
+bool ReadsOfInput::isBefore(const Read &read, AffineMap written, unsigned pass) const {
+  if (read.pass > pass)
+    return false;
+  bool computed = llvm::is_contained(read.computed, true);
+  if (!computed && read.point == written)
+    return true;
+  // Some element of the row that the item writes, the same along the row.
+  bool isRowOfItem = isRow() || loops >= 2;
+  if (isColumn() || !isRowOfItem || written != allLoops() || read.onLane ||
+      read.point.getNumResults() != loops || read.point.isFunctionOfDim(loops - 1))
+    return false;
+  for (unsigned loop = 0; loop + 1 < loops; ++loop)
+    if (read.computed[loop] || read.point.getResult(loop) != getAffineDimExpr(loop, context()))
+      return false;
+  return true;
+}
+
+bool ReadsOfInput::allBefore(unsigned result) {
+  Value value = body.getTerminator()->getOperand(result);
+  AffineMap written = pointOf(value);
+  return written && llvm::all_of(reads, [&](const Read &read) {
+           return isBefore(read, written, passOf(value));
+         });
+}
+
+bool lmc::readsBeforeWriting(kern::KernelOp kernel, unsigned input, unsigned result) {
+  Block &body = kernel.getBody().front();
+  auto read = dyn_cast<RankedTensorType>(body.getArgument(input).getType());
+  auto written = dyn_cast<RankedTensorType>(body.getTerminator()->getOperand(result).getType());
+  if (!read || !written || read.getShape() != written.getShape() ||
+      read.getElementTypeBitWidth() != written.getElementTypeBitWidth())
+    return false;
+  return ReadsOfInput(kernel, input).allBefore(result);
+}

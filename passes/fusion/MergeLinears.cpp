@@ -1,0 +1,377 @@
+// lm-merge-linears: linear layers of one input become one, over their weights laid together.
+//
+//   %q = lm.linear %x, %wq                     %y = lm.linear %x, %w
+//   %k = lm.linear %x, %wk              =>     %z = lm.rope %y[q and k], ...
+//   %p = lm.rope %q, ...  %r = lm.rope %k      %p, %r = lm.split %z
+//
+// One GEMM reads the input once and fills a device better than three, and so do the
+// GEMMs of its gradients.
+#include "passes/fusion/Passes.h"
+
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_MERGELINEARSPASS
+#include "passes/fusion/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+// `type` with `rows` in its first dimension.
+static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[0] = rows;
+  return type.clone(shape);
+}
+
+// "a.q.w", "a.k.w" -> "a.q+k.w": the name of variables that are laid together.
+static std::string joinedName(ArrayRef<StringRef> names) {
+  StringRef prefix = names.front(), suffix = names.front();
+  for (StringRef name : names.drop_front()) {
+    while (!name.starts_with(prefix))
+      prefix = prefix.drop_back();
+    while (!name.ends_with(suffix))
+      suffix = suffix.drop_front();
+  }
+  prefix = prefix.take_front(prefix.rfind('.') + 1);
+  suffix = suffix.contains('.') ? suffix.drop_front(suffix.find('.')) : "";
+  std::string joined = prefix.str();
+  for (StringRef name : names) {
+    if (name.data() != names.front().data())
+      joined += "+";
+    joined += name.drop_front(prefix.size()).drop_back(suffix.size());
+  }
+  return joined + suffix.str();
+}
+
+namespace {
+
+class LinearMerger {
+public:
+  explicit LinearMerger(ModuleOp module) : module(module), symbols(module), b(module) {}
+
+  // Returns how many linear layers there were in those that were merged.
+  unsigned run();
+
+private:
+  using Group = SmallVector<lm::LinearOp>;
+  using Arguments = SmallVector<BlockArgument>; // of a layer, to be laid together
+
+  SmallVector<Group> groupsOf(func::FuncOp layer);
+  bool mayLayTogether(func::FuncOp layer, const Arguments &arguments);
+  lm::VariableOp parameterOf(lm::VariableOp variable);
+  lm::VariableOp layTogether(ArrayRef<lm::VariableOp> variables);
+  Value layTogether(func::FuncOp layer, const Arguments &arguments);
+  void merge(func::FuncOp layer, const Group &group);
+  void eraseArguments(func::FuncOp layer, const Arguments &arguments);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  OpBuilder b;
+  llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // of each layer
+  llvm::StringMap<SmallVector<lm::LoadOp>> loads;               // of each variable
+  llvm::SetVector<Operation *> replaced;                        // variables
+};
+
+} // namespace
+
+// Linear layers on one input, each over arguments that it alone reads.
+SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
+  llvm::MapVector<Value, Group> byInput;
+  auto isOwnArgument = [](Value value) {
+    return isa<BlockArgument>(value) && value.hasOneUse();
+  };
+  for (auto linear : layer.getBody().front().getOps<lm::LinearOp>()) {
+    Value bias = linear.getBias();
+    if (!isOwnArgument(linear.getWeight()) || (bias && !isOwnArgument(bias)))
+      continue;
+    Group &group = byInput[linear.getX()];
+    if (group.empty() || (bool(group.front().getBias()) == bool(bias) &&
+                          group.front().getWeight().getType().getElementType() ==
+                              linear.getWeight().getType().getElementType()))
+      group.push_back(linear);
+  }
+  SmallVector<Group> groups;
+  for (auto &[input, group] : byInput)
+    if (group.size() > 1)
+      groups.push_back(group);
+  return groups;
+}
+
+lm::VariableOp LinearMerger::parameterOf(lm::VariableOp variable) {
+  if (variable.getKind() != lm::VariableKind::ComputeCopy)
+    return variable;
+  return symbols.lookup<lm::VariableOp>(*variable.getParameter());
+}
+
+// Whether every call passes variables that nothing else reads, and parameters of one kind.
+bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
+  llvm::StringMap<std::pair<unsigned, Operation *>> seen; // the place of each variable
+  for (func::CallOp call : calls[layer]) {
+    lm::VariableOp first;
+    for (auto [place, argument] : llvm::enumerate(arguments)) {
+      auto load = call.getOperand(argument.getArgNumber()).getDefiningOp<lm::LoadOp>();
+      if (!load || !load.getResult().hasOneUse())
+        return false;
+      auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
+      if (!first)
+        first = variable;
+      std::pair<unsigned, Operation *> position(place, first);
+      auto [it, inserted] = seen.try_emplace(load.getVariable(), position);
+      lm::VariableOp parameter = parameterOf(variable);
+      if (it->second != position || !parameter ||
+          parameter.getKind() != lm::VariableKind::Parameter || parameter.getParts() ||
+          parameter.getStorage() || variable.getKind() != first.getKind() ||
+          parameter.getWeightDecay() != parameterOf(first).getWeightDecay() ||
+          (parameter != variable && !loads[parameter.getSymName()].empty()))
+        return false;
+    }
+  }
+  // A variable that is read elsewhere too keeps its place.
+  for (auto &entry : seen)
+    for (lm::LoadOp load : loads[entry.first()]) {
+      auto call = dyn_cast<func::CallOp>(*load->user_begin());
+      if (!call || call.getCallee() != layer.getSymName())
+        return false;
+    }
+  return !calls[layer].empty();
+}
+
+// The variable that holds `variables` one after the other.
+lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
+  SmallVector<StringRef> names;
+  SmallVector<Attribute> parts;
+  int64_t rows = 0;
+  for (lm::VariableOp variable : variables) {
+    names.push_back(variable.getSymName());
+    int64_t own = cast<RankedTensorType>(variable.getType()).getDimSize(0);
+    parts.push_back(b.getDictionaryAttr({b.getNamedAttr("name", variable.getSymNameAttr()),
+                                         b.getNamedAttr("rows", b.getI64IntegerAttr(own)),
+                                         b.getNamedAttr("init", variable.getInit())}));
+    rows += own;
+  }
+  lm::VariableOp first = variables.front();
+  bool copy = first.getKind() == lm::VariableKind::ComputeCopy;
+  std::string name;
+  DictionaryAttr init;
+  StringAttr parameter;
+  if (copy) {
+    SmallVector<lm::VariableOp> parameters;
+    for (lm::VariableOp variable : variables)
+      parameters.push_back(parameterOf(variable));
+    lm::VariableOp whole = layTogether(parameters);
+    name = (whole.getSymName() + ".compute").str();
+    parameter = whole.getSymNameAttr();
+    init = b.getDictionaryAttr({b.getNamedAttr("kind", b.getStringAttr("copy_of")),
+                                b.getNamedAttr("source", parameter)});
+  } else {
+    name = joinedName(names);
+    init = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
+  }
+  if (auto known = symbols.lookup<lm::VariableOp>(name))
+    return known; // another call's
+  b.setInsertionPoint(first);
+  auto joined = lm::VariableOp::create(
+      b, first.getLoc(), name, first.getKind(),
+      withRows(cast<RankedTensorType>(first.getType()), rows), init, first.getWeightDecay(),
+      parameter);
+  if (!copy)
+    joined.setPartsAttr(b.getArrayAttr(parts));
+  symbols.insert(joined);
+  for (lm::VariableOp variable : variables)
+    replaced.insert(variable);
+  return joined;
+}
+
+// A new argument, before the first of `arguments`, for all of them together.
+Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) {
+  unsigned place = arguments.front().getArgNumber();
+  int64_t rows = 0;
+  for (BlockArgument argument : arguments)
+    rows += typeOf(argument).getDimSize(0);
+  for (func::CallOp call : calls[layer]) {
+    SmallVector<lm::VariableOp> variables;
+    for (BlockArgument argument : arguments) {
+      auto load = call.getOperand(argument.getArgNumber()).getDefiningOp<lm::LoadOp>();
+      variables.push_back(symbols.lookup<lm::VariableOp>(load.getVariable()));
+    }
+    lm::VariableOp whole = layTogether(variables);
+    b.setInsertionPointAfterValue(call.getOperand(place));
+    auto load = lm::LoadOp::create(b, call.getOperand(place).getLoc(), whole.getType(),
+                                   whole.getSymName());
+    call->insertOperands(place, load.getResult());
+  }
+  return layer.getBody().front().insertArgument(
+      place, withRows(typeOf(arguments.front()), rows), arguments.front().getLoc());
+}
+
+void LinearMerger::eraseArguments(func::FuncOp layer, const Arguments &arguments) {
+  Block &body = layer.getBody().front();
+  llvm::BitVector gone(body.getNumArguments());
+  for (BlockArgument argument : arguments)
+    gone.set(argument.getArgNumber());
+  for (func::CallOp call : calls[layer]) {
+    for (BlockArgument argument : arguments) {
+      auto load = call.getOperand(argument.getArgNumber()).getDefiningOp<lm::LoadOp>();
+      llvm::erase(loads[load.getVariable()], load);
+      call->setOperand(argument.getArgNumber(), call.getOperand(0)); // goes with `gone`
+      load.erase();
+    }
+    call->eraseOperands(gone);
+  }
+  body.eraseArguments(gone);
+  layer.setFunctionType(b.getFunctionType(body.getArgumentTypes(), layer.getResultTypes()));
+}
+
+// Where an op stands for the ops that it replaces.
+static Location fusedName(OpBuilder &b, ArrayRef<Operation *> ops) {
+  SmallVector<StringRef> names;
+  for (Operation *op : ops)
+    if (auto name = dyn_cast<NameLoc>(op->getLoc()))
+      names.push_back(name.getName().getValue());
+  if (names.size() != ops.size())
+    return ops.front()->getLoc();
+  return NameLoc::get(b.getStringAttr(joinedName(names)));
+}
+
+void LinearMerger::merge(func::FuncOp layer, const Group &group) {
+  Arguments weights, biases;
+  SmallVector<Type> types;
+  SmallVector<Operation *> ops;
+  int64_t columns = 0;
+  for (lm::LinearOp linear : group) {
+    weights.push_back(cast<BlockArgument>(linear.getWeight()));
+    if (linear.getBias())
+      biases.push_back(cast<BlockArgument>(linear.getBias()));
+    types.push_back(linear.getType());
+    columns += typeOf(linear.getResult()).getDimSize(1);
+    ops.push_back(linear);
+  }
+  Value weight = layTogether(layer, weights);
+  Value bias = biases.empty() ? Value() : layTogether(layer, biases);
+  lm::LinearOp first = group.front();
+  b.setInsertionPoint(first);
+  auto type = typeOf(first.getResult()).clone({typeOf(first.getResult()).getDimSize(0), columns});
+  Location loc = fusedName(b, ops);
+  auto linear = lm::LinearOp::create(b, loc, type, first.getX(), weight, bias);
+  auto split = lm::SplitOp::create(b, loc, types, linear.getResult());
+  for (auto [old, part] : llvm::zip_equal(Group(group), split.getParts())) {
+    old.getResult().replaceAllUsesWith(part);
+    old.erase();
+  }
+  weights.append(biases);
+  eraseArguments(layer, weights);
+}
+
+// The rope that is the only reader of a part.
+static lm::RopeOp ropeOf(Value part) {
+  return part.hasOneUse() ? dyn_cast<lm::RopeOp>(*part.user_begin()) : lm::RopeOp();
+}
+
+static bool rotateAlike(lm::RopeOp x, lm::RopeOp y) {
+  return x.getCos() == y.getCos() && x.getSin() == y.getSin() &&
+         x.getHeadDim() == y.getHeadDim() && x.getInverse() == y.getInverse();
+}
+
+// Parts side by side that are rotated alike are rotated as one, and split afterwards.
+static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
+  unsigned count = split.getNumResults();
+  auto endOfRun = [&](unsigned begin) {
+    unsigned end = begin;
+    while (end < count && ropeOf(split.getResult(end)) &&
+           rotateAlike(ropeOf(split.getResult(end)), ropeOf(split.getResult(begin))))
+      ++end;
+    return end;
+  };
+  unsigned begin = 0;
+  while (begin < count && endOfRun(begin) < begin + 2)
+    ++begin;
+  if (begin == count)
+    return;
+  unsigned end = endOfRun(begin);
+  SmallVector<Operation *> ropes;
+  SmallVector<Type> types, partTypes;
+  int64_t columns = 0;
+  for (unsigned i = begin; i < end; ++i) {
+    ropes.push_back(ropeOf(split.getResult(i)));
+    partTypes.push_back(split.getResult(i).getType());
+    columns += typeOf(split.getResult(i)).getDimSize(1);
+  }
+  RankedTensorType whole = typeOf(split.getX());
+  for (unsigned i = 0; i < count; ++i)
+    if (i == begin)
+      types.push_back(whole.clone({whole.getDimSize(0), columns}));
+    else if (i < begin || i >= end)
+      types.push_back(split.getResult(i).getType());
+  b.setInsertionPoint(split);
+  Value source = types.size() == 1 ? split.getX() : Value();
+  lm::SplitOp coarse;
+  if (!source) {
+    coarse = lm::SplitOp::create(b, split.getLoc(), types, split.getX());
+    source = coarse.getResult(begin);
+  }
+  auto first = cast<lm::RopeOp>(ropes.front());
+  b.setInsertionPoint(first);
+  Location loc = fusedName(b, ropes);
+  auto rope = lm::RopeOp::create(b, loc, source.getType(), source, first.getCos(), first.getSin(),
+                                 first.getHeadDim(), first.getInverse());
+  auto parts = lm::SplitOp::create(b, loc, partTypes, rope.getResult());
+  for (auto [old, part] : llvm::zip_equal(ropes, parts.getParts())) {
+    old->getResult(0).replaceAllUsesWith(part);
+    old->erase();
+  }
+  for (unsigned i = 0; i < count; ++i)
+    if (i < begin || i >= end)
+      split.getResult(i).replaceAllUsesWith(coarse.getResult(i < begin ? i : i - (end - begin) + 1));
+  split.erase();
+}
+
+unsigned LinearMerger::run() {
+  SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+  for (func::FuncOp function : functions)
+    function.walk([&](Operation *op) {
+      if (auto call = dyn_cast<func::CallOp>(op))
+        calls[symbols.lookup(call.getCallee())].push_back(call);
+      if (auto load = dyn_cast<lm::LoadOp>(op))
+        loads[load.getVariable()].push_back(load);
+    });
+  unsigned merged = 0;
+  for (func::FuncOp layer : functions) {
+    if (layer.isExternal() || calls[layer].empty())
+      continue;
+    for (const Group &group : groupsOf(layer)) {
+      Arguments weights, biases;
+      for (lm::LinearOp linear : group) {
+        weights.push_back(cast<BlockArgument>(linear.getWeight()));
+        if (linear.getBias())
+          biases.push_back(cast<BlockArgument>(linear.getBias()));
+      }
+      if (!mayLayTogether(layer, weights) || (!biases.empty() && !mayLayTogether(layer, biases)))
+        continue;
+      merge(layer, group);
+      merged += unsigned(group.size());
+    }
+    SmallVector<lm::SplitOp> splits(layer.getBody().front().getOps<lm::SplitOp>());
+    for (lm::SplitOp split : splits)
+      mergeRopes(b, split);
+  }
+  for (Operation *variable : replaced)
+    symbols.erase(variable);
+  return merged;
+}
+
+namespace {
+struct MergeLinearsPass : lmc::impl::MergeLinearsPassBase<MergeLinearsPass> {
+  void runOnOperation() override { numMerged += LinearMerger(getOperation()).run(); }
+};
+} // namespace

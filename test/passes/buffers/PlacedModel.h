@@ -1,0 +1,64 @@
+// A model in both forms: functions on tensors, and the commands that were made of them.
+#pragma once
+
+#include "compiler/Compile.h"
+#include "compiler/Registration.h"
+#include "dialects/plan/Plan.h"
+#include "passes/buffers/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <gtest/gtest.h>
+
+namespace lmc {
+
+struct PlacedModel {
+  PlacedModel() : context(mlir::MLIRContext::Threading::DISABLED) {
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+  }
+
+  // From a configuration of models/configs, with `--set` overrides.
+  void compile(const std::string &name, std::vector<std::string> overrides) {
+    ConfigError error;
+    Config config;
+    overrides.push_back("distributed.nodes=1");
+    overrides.push_back("distributed.devices_per_node=1");
+    ASSERT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, overrides, config, error))
+        << error.message;
+    CompileOptions options;
+    options.compileTo = Phase::Schedule;
+    mlir::FailureOr<CompileResult> result = lmc::compile(config, options, context);
+    ASSERT_TRUE(succeeded(result));
+    place(std::move(result->module));
+  }
+
+  void parse(const char *text) {
+    place(mlir::parseSourceString<mlir::ModuleOp>(text, &context));
+  }
+
+  void place(mlir::OwningOpRef<mlir::ModuleOp> module) {
+    ASSERT_TRUE(module);
+    functions = std::move(module);
+    plan = functions->clone();
+    mlir::PassManager passes(&context);
+    passes.addPass(createPlaceBuffersPass());
+    ASSERT_TRUE(succeeded(passes.run(*plan)));
+  }
+
+  mlir::func::FuncOp functionOf(plan_ir::FunctionOp planned) {
+    for (auto function : functions->getOps<mlir::func::FuncOp>())
+      if (function.getSymName() == planned.getSymName())
+        return function;
+    return {};
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> functions, plan;
+};
+
+} // namespace lmc
