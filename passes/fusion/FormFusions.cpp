@@ -88,8 +88,9 @@ struct FormFusionsPass : lmc::impl::FormFusionsPassBase<FormFusionsPass> {
   using FormFusionsPassBase::FormFusionsPassBase;
 
   void runOnOperation() override {
-    FailureOr<FusionOptions> options = fusionOptions(
-        getOperation(), SmallVector<std::string>(disable), bytesPerSecond, launchSeconds);
+    FailureOr<FusionOptions> options =
+        fusionOptions(getOperation(), SmallVector<std::string>(disable.begin(), disable.end()),
+                      bytesPerSecond, launchSeconds);
     if (failed(options))
       return signalPassFailure();
     llvm::StringMap<SmallVector<func::CallOp>> calls;

@@ -102,7 +102,7 @@ void FusionQueue::record(const Candidate &candidate, kern::Hero hero, StringRef 
   ++recorded[b.getDictionaryAttr(entry)];
 }
 
-SmallVector<Attribute> FusionQueue::report() const {
+SmallVector<Attribute> FusionQueue::report() {
   SmallVector<Attribute> entries;
   Builder builder(function.getContext());
   for (auto [entry, times] : recorded) {

@@ -46,7 +46,7 @@ public:
   unsigned run();
 
   // What was formed and refused, as entries of `kern.fusion_report`.
-  llvm::SmallVector<mlir::Attribute> report() const;
+  llvm::SmallVector<mlir::Attribute> report();
 
 private:
   struct Candidate {

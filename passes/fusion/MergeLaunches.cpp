@@ -120,8 +120,9 @@ struct MergeLaunchesPass : lmc::impl::MergeLaunchesPassBase<MergeLaunchesPass> {
   using MergeLaunchesPassBase::MergeLaunchesPassBase;
 
   void runOnOperation() override {
-    FailureOr<FusionOptions> options = fusionOptions(
-        getOperation(), SmallVector<std::string>(disable), bytesPerSecond, launchSeconds);
+    FailureOr<FusionOptions> options =
+        fusionOptions(getOperation(), SmallVector<std::string>(disable.begin(), disable.end()),
+                      bytesPerSecond, launchSeconds);
     if (failed(options))
       return signalPassFailure();
     if (!options->layers)

@@ -288,6 +288,7 @@ int runExplain() {
       return fail(spec.error().message, spec.error().code);
     CompileOptions options;
     options.withCode = false; // reports are about the plan
+    options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
     mlir::DialectRegistry registry;
     registerDialects(registry);
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
