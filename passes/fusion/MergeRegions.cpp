@@ -69,12 +69,12 @@ std::optional<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPar
 void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
                       Location loc, Region &into) {
   Block &body = into.emplaceBlock();
-  IRMapping mapping;
   llvm::DenseMap<Value, Value> inside; // outer values as the region sees them
   for (Value input : plan.inputs)
     inside[input] = body.addArgument(input.getType(), input.getLoc());
   OpBuilder b = OpBuilder::atBlockEnd(&body);
   for (const FusionPart *part : {&first, &second}) {
+    IRMapping mapping; // of its own, since both may be launches of one kernel
     for (auto [argument, input] : llvm::zip(part->body->getArguments(), part->op->getOperands()))
       mapping.map(argument, inside.lookup(input));
     for (Operation &op : part->body->without_terminator())
