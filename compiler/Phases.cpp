@@ -85,6 +85,8 @@ static void addPasses(Phase phase, const Config &config, PassManager &passes) {
     break;
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
+    // A layer's end meets the next one's start only now.
+    passes.addPass(createMergeLaunchesPass());
     break;
   case Phase::Buffers:
     passes.addPass(createPlaceBuffersPass());

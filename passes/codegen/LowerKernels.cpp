@@ -107,6 +107,10 @@ private:
   Value element(Value pointer, Type element, Value index);
   void store(unsigned output, AffineMap point, Val value);
   Value loadResult(unsigned output, AffineMap point);
+  RankedTensorType typeOfResult(unsigned output) {
+    Operation *yield = kernel.getBody().front().getTerminator();
+    return cast<RankedTensorType>(yield->getOperand(info.outputs[output].result).getType());
+  }
 
   // Reductions.
   Value identityOf(const Reduction &reduction, unsigned lanes);
@@ -167,8 +171,12 @@ private:
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;
-  DenseMap<Value, std::pair<Value, Value>> products; // of mulf, for fma
-  DenseMap<Value, bool> productIsLane;
+  struct Product {
+    Value x, y;
+    bool lane;
+    Block *body; // of the linalg.generic that multiplies
+  };
+  DenseMap<Value, Product> products; // of mulf, for fma
 };
 
 unsigned KernelEmitter::fullLanes() const {
@@ -367,16 +375,18 @@ Value KernelEmitter::call(StringRef name, ValueRange operands) {
 }
 
 // addf and subf of a product become one fma. The product must be a lane value if
-// the sum is one, or scalar tails would contract what vectors cannot.
+// the sum is one, or scalar tails would contract what vectors cannot; and of the same
+// linalg.generic, or results would depend on what was fused.
 Value KernelEmitter::contract(Operation *op, ValueRange operands, bool lane) {
   if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
     return {};
   bool subtract = isa<arith::SubFOp>(op);
   for (unsigned i : {0u, 1u}) {
     auto product = products.find(operands[i]);
-    if (product == products.end() || productIsLane.lookup(operands[i]) != lane)
+    if (product == products.end() || product->second.lane != lane ||
+        product->second.body != op->getBlock())
       continue;
-    auto [x, y] = product->second;
+    Value x = product->second.x, y = product->second.y;
     Value z = operands[1 - i];
     if (subtract && i == 0)
       z = arith::NegFOp::create(b, loc, z);
@@ -436,8 +446,7 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
                    arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::none));
   Value result = clone->getResult(0);
   if (isa<arith::MulFOp>(op)) {
-    products[result] = {operands[0], operands[1]};
-    productIsLane[result] = lane;
+    products[result] = {operands[0], operands[1], lane, op->getBlock()};
   }
   return result;
 }
@@ -521,10 +530,11 @@ Val KernelEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 }
 
 void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
-  auto type = cast<RankedTensorType>(info.outputs[output].value.getType());
+  RankedTensorType type = typeOfResult(output);
   Type element = type.getElementType();
   bool outer = !info.shape.flat;
-  Value pointer = address(unsigned(inputs.size()) + output, results[output], type, point, {}, outer);
+  Value pointer = address(unsigned(inputs.size()) + info.outputs[output].result,
+              results[info.outputs[output].result], type, point, {}, outer);
   bool lane = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
   LLVM::StoreOp::create(b, loc, lane ? spread(value) : value.value, pointer,
                         element.getIntOrFloatBitWidth() / 8);
@@ -532,11 +542,12 @@ void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
 
 // What was stored to a result before, at a point that varies along the lane.
 Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
-  auto type = cast<RankedTensorType>(info.outputs[output].value.getType());
+  RankedTensorType type = typeOfResult(output);
   Type element = type.getElementType();
   bool outer = true;
   Value pointer =
-      address(unsigned(inputs.size()) + output, results[output], type, point, {}, outer);
+      address(unsigned(inputs.size()) + info.outputs[output].result,
+              results[info.outputs[output].result], type, point, {}, outer);
   return LLVM::LoadOp::create(b, loc, typeOf(element, /*lane=*/true), pointer,
                               element.getIntOrFloatBitWidth() / 8);
 }
@@ -669,7 +680,7 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
   }
   for (const Store &pending : stores) {
     copy = pending.copy;
-    store(pending.output, info.outputs[pending.output].point, pending.value);
+    store(pending.output, info.outputs[pending.output].place, pending.value);
   }
   copy = 0;
   if (!next.empty() || loop.getBody()->empty() ||
@@ -830,7 +841,7 @@ void KernelEmitter::emitRow(Value row) {
         stores.push_back({i, eval(o.value, o.point)});
     emitPass(level);
     for (auto &[output, value] : stores)
-      store(output, info.outputs[output].point, value);
+      store(output, info.outputs[output].place, value);
   }
 }
 
@@ -894,7 +905,7 @@ void KernelEmitter::emitColumnBlock(Value column, unsigned unroll, unsigned vect
   for (auto [i, value] : llvm::enumerate(values)) {
     copy = i / info.outputs.size();
     unsigned output = i % info.outputs.size();
-    store(output, info.outputs[output].point, value);
+    store(output, info.outputs[output].place, value);
   }
   copy = 0;
   lanes = 1;
@@ -942,7 +953,7 @@ void KernelEmitter::emit() {
   size_t count = kernel.getBody().getNumArguments();
   for (size_t i = 0; i < count; ++i)
     inputs.push_back(argument(i));
-  for (size_t i = 0; i < info.outputs.size(); ++i)
+  for (size_t i = 0; i < kernel.getBody().front().getTerminator()->getNumOperands(); ++i)
     results.push_back(argument(count + i));
   begin = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(1));
   end = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(2));

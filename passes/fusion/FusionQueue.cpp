@@ -5,10 +5,22 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace lmc;
+
+FailureOr<FusionOptions> lmc::fusionOptions(ModuleOp module, ArrayRef<std::string> disabled,
+                                            double bytesPerSecond, double launchSeconds) {
+  for (const std::string &kind : disabled)
+    if (!llvm::is_contained(kFusionKinds, kind))
+      return module.emitError("has no kind of fusion '")
+             << kind << "'; choose " << llvm::join(ArrayRef(kFusionKinds), ", ");
+  auto allows = [&](StringRef kind) { return !llvm::is_contained(disabled, kind); };
+  return FusionOptions{allows("producer"), allows("siblings"), allows("layers"), bytesPerSecond,
+                       launchSeconds};
+}
 
 FusionQueue::FusionQueue(func::FuncOp function, const FusionOptions &options, FusionLevel level)
     : function(function), options(options), level(level), live(function),
@@ -87,7 +99,18 @@ void FusionQueue::record(const Candidate &candidate, kern::Hero hero, StringRef 
     entry.push_back(b.getNamedAttr("hero", b.getStringAttr(kern::stringifyHero(hero))));
   else
     entry.push_back(b.getNamedAttr("reason", b.getStringAttr(refusal)));
-  report.push_back(b.getDictionaryAttr(entry));
+  ++recorded[b.getDictionaryAttr(entry)];
+}
+
+SmallVector<Attribute> FusionQueue::report() const {
+  SmallVector<Attribute> entries;
+  Builder builder(function.getContext());
+  for (auto [entry, times] : recorded) {
+    NamedAttrList named(cast<DictionaryAttr>(entry));
+    named.set("times", builder.getI64IntegerAttr(times));
+    entries.push_back(named.getDictionary(function.getContext()));
+  }
+  return entries;
 }
 
 // The ops between the two that need what the first makes, in order: they move behind the
@@ -119,8 +142,6 @@ FusionQueue::readersBetween(Operation *first, Operation *second, std::string *re
 
 bool FusionQueue::keepsPeak(const Candidate &candidate, ArrayRef<Operation *> moved,
                             std::string *reason) {
-  if (!options.guardPeak)
-    return true;
   std::vector<Step> before, after;
   for (Operation &op : function.getBody().front()) {
     before.push_back({&op});

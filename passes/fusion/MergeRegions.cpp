@@ -2,6 +2,7 @@
 
 #include "passes/memory/OpCost.h"
 
+#include "mlir/IR/AsmState.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -111,6 +112,20 @@ uint64_t lmc::savedBytes(Operation *first, Operation *second) {
     saved += bytesOf(value) * (onlyUser ? 2 : 1);
   }
   return saved;
+}
+
+std::string lmc::fingerprint(kern::Hero hero, Block &body) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << kern::stringifyHero(hero);
+  for (BlockArgument argument : body.getArguments())
+    stream << " " << argument.getType();
+  AsmState state(body.getParentOp(), OpPrintingFlags().useLocalScope());
+  for (Operation &op : body) {
+    stream << "\n";
+    op.print(stream, state);
+  }
+  return text;
 }
 
 std::string lmc::describe(ArrayAttr sources) {
