@@ -191,7 +191,8 @@ std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) c
 static uint64_t stateBytes(ModuleOp module) {
   uint64_t bytes = 0;
   for (auto variable : module.getOps<lm::VariableOp>())
-    bytes += byteSize(cast<RankedTensorType>(variable.getType()));
+    if (!variable.getStorage()) // else its bytes are another's
+      bytes += byteSize(cast<RankedTensorType>(variable.getType()));
   return bytes;
 }
 
