@@ -1,8 +1,8 @@
 #include "compiler/Compile.h"
 
-#include "compiler/MicroBatchSearch.h"
-#include "compiler/RecomputeNotes.h"
-#include "compiler/RecomputeSearch.h"
+#include "compiler/search/MicroBatchSearch.h"
+#include "compiler/search/RecomputeNotes.h"
+#include "compiler/search/RecomputeSearch.h"
 #include "compiler/codegen/CpuObject.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
@@ -138,7 +138,16 @@ LogicalResult Driver::planNamedMode() {
 LogicalResult Driver::searchRecompute() {
   if (failed(requireSpec("memory.recompute")))
     return failure();
-  auto search = RecomputeSearch::create(*result.module, config, *spec, phases);
+  auto makeShorter = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
+    Config job = config;
+    job.model.numHiddenLayers = layers;
+    OwningOpRef<ModuleOp> module = buildModel(job, context);
+    for (Phase phase : {Phase::Autodiff, Phase::Distribute})
+      if (failed(phases.run(phase, *module, /*isAttempt=*/true)))
+        return failure();
+    return module;
+  };
+  auto search = RecomputeSearch::create(*result.module, config, *spec, phases, makeShorter);
   if (failed(search))
     return failure();
   BudgetSearch &budgets = (*search)->budgets();

@@ -9,6 +9,7 @@
 #include "passes/memory/Passes.h"
 #include "passes/schedule/Passes.h"
 
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -87,8 +88,7 @@ static void addPasses(Phase phase, const Config &config, ArrayRef<std::string> d
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
     // A layer's end meets the next one's start only now.
-    passes.addPass(createMergeLaunchesPass(
-        {SmallVector<std::string>(disableFusion)}));
+    passes.addPass(createMergeLaunchesPass({SmallVector<std::string>(disableFusion)}));
     break;
   case Phase::Buffers:
     passes.addPass(createPlaceBuffersPass());
@@ -111,7 +111,9 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
           },
           /*printModuleScope=*/true);
     addPasses(phase, config, options.disableFusion, passes);
-    if (failed(passes.run(module)))
+    // The verifier closes the phase; after each pass of one it would take as long as they do.
+    passes.enableVerifier(false);
+    if (failed(passes.run(module)) || failed(verify(module)))
       return failure();
     return isAttempt ? success() : dump(phase, module);
   });

@@ -51,6 +51,13 @@ void Text::heading() {
   line("GBS {} = MBS {} x GAS {} x {} rank(s), sequences of {} tokens: {} tokens a step",
        number(batch["gbs"]), number(batch["mbs"]), number(batch["gas"]), number(batch["ranks"]),
        number(batch["sequence_length"]), number(batch["tokens_per_step"]));
+  if (!report.contains("micro_batch"))
+    return;
+  line("MBS was chosen; tokens/s per device, predicted, of those tried:");
+  for (const json &attempt : report["micro_batch"].value("attempts", json::array()))
+    line("  {:>6} {:>12}  {:>10}{}", number(attempt["mbs"]),
+         readableCount(number(attempt["tokens_per_second_per_device"])),
+         bytes(attempt["peak_bytes"]), attempt.value("fits", true) ? "" : "  does not fit");
 }
 
 void Text::memory() {

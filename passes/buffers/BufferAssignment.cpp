@@ -84,6 +84,8 @@ private:
   llvm::DenseMap<Operation *, int64_t> positions;
   std::vector<SmallVector<Value>> members; // values per buffer
   llvm::StringMap<unsigned> variableBuffers;
+  // Whether a kernel's result may be written over an input, by their numbers.
+  mutable llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
 
   friend class BufferAssignment;
 };
@@ -283,8 +285,11 @@ bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
   if (!launch)
     return false;
   auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
-  return mayShareBuffer(kernel.getBody().front(), kernel.getHero(), value.getResultNumber(),
-                        input);
+  auto [known, isNew] = writesOver.try_emplace({kernel, {value.getResultNumber(), input}}, false);
+  if (isNew)
+    known->second = mayShareBuffer(kernel.getBody().front(), kernel.getHero(),
+                                   value.getResultNumber(), input);
+  return known->second;
 }
 
 // Whether `sum` may be made at the place of `variable`: only when it ends up there.

@@ -78,6 +78,7 @@ private:
   // One slice per view; its live range, in commands, is known at the end.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
   SmallVector<int64_t> commandOf; // by position in the function: commands before it
+  llvm::DenseMap<Operation *, FailureOr<KernelShape>> shapes; // of the kernels launched so far
 };
 
 } // namespace
@@ -137,9 +138,8 @@ LogicalResult Placer::emit(Operation *op) {
 
   if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
     kern::KernelOp kernel = kernelFor(launch);
-    std::string reason;
-    FailureOr<KernelShape> shape = analyze(kernel, &reason);
-    if (failed(shape))
+    auto [shape, isNew] = shapes.try_emplace(kernel);
+    if (std::string reason; isNew && failed(shape->second = analyze(kernel, &reason)))
       return op->emitOpError("cannot be emitted: ") << reason;
     SmallVector<Value> args;
     for (Value input : launch.getInputs())
@@ -147,7 +147,7 @@ LogicalResult Placer::emit(Operation *op) {
     for (Value result : launch.getResults())
       args.push_back(slice(result));
     plan_ir::LaunchOp::create(b, loc, kernel.getSymName(), args, int64_t(launch.getInputs().size()),
-                              shape->items, shape->chunk);
+                              shape->second->items, shape->second->chunk);
     return success();
   }
   if (auto gemm = dyn_cast<kern::GemmOp>(op)) {

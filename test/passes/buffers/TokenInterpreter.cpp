@@ -28,11 +28,10 @@ uint64_t mix(uint64_t x) {
 
 uint64_t hash(uint64_t a, uint64_t b) { return mix(a * 0x9e3779b97f4a7c15 + b + 0x632be59bd9b4e019); }
 
-uint64_t hashOf(StringRef text) {
-  uint64_t value = 14695981039346656037u;
-  for (char c : text)
-    value = (value ^ uint8_t(c)) * 1099511628211u;
-  return mix(value);
+uint64_t hashOf(StringRef text) { return mix(llvm::hash_value(text)); }
+// Of what MLIR keeps once.
+template <typename Unique> uint64_t hashOf(Unique unique) {
+  return mix(uint64_t(uintptr_t(unique.getAsOpaquePointer())));
 }
 
 RankedTensorType contentOf(Value value) {
@@ -99,11 +98,13 @@ private:
   void runPass(unsigned pass, const Indices &outer);
   void runColumn(int64_t column);
   uint64_t tensorAt(Value tensor, const Indices &at);
-  uint64_t scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at);
+  using Known = llvm::SmallDenseMap<Value, uint64_t, 16>;
+  uint64_t scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at, Known &known);
   uint64_t read(unsigned input, int64_t element);
   unsigned levelOf(Value tensor);
   uint64_t termAt(OpResult reduction, const Indices &at) {
-    return scalarAt(termOf(reduction), cast<linalg::GenericOp>(reduction.getOwner()), at);
+    Known known;
+    return scalarAt(termOf(reduction), cast<linalg::GenericOp>(reduction.getOwner()), at, known);
   }
   static Value termOf(OpResult reduction);
   Indices at(const Indices &outer, int64_t lane) {
@@ -180,10 +181,14 @@ uint64_t KernelRun::tensorAt(Value tensor, const Indices &at) {
   if (auto it = reduced.find(tensor); it != reduced.end())
     return it->second;
   auto generic = tensor.getDefiningOp<linalg::GenericOp>();
-  if (!generic) // a constant or a fill
-    return hashOf("constant");
+  if (!generic) { // a constant or a fill
+    auto fill = tensor.getDefiningOp<linalg::FillOp>();
+    auto constant = (fill ? fill.value() : tensor).getDefiningOp<arith::ConstantOp>();
+    return constant ? hashOf(constant.getValue()) : 0;
+  }
   unsigned number = cast<OpResult>(tensor).getResultNumber();
-  return scalarAt(generic.getBody()->getTerminator()->getOperand(number), generic, at);
+  Known known;
+  return scalarAt(generic.getBody()->getTerminator()->getOperand(number), generic, at, known);
 }
 
 static int64_t valueAt(AffineExpr expr, const Indices &at) {
@@ -212,11 +217,17 @@ static Indices indicesAt(AffineMap map, const Indices &at) {
   return indices;
 }
 
-// `scalar` of the body of `generic` at the loop indices `at`.
-uint64_t KernelRun::scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at) {
+// `scalar` of the body of `generic` at the loop indices `at`. Integers that say where to read
+// are exact, everything else is a hash.
+uint64_t KernelRun::scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at,
+                             Known &known) {
+  if (auto it = known.find(scalar); it != known.end())
+    return it->second;
   if (auto argument = dyn_cast<BlockArgument>(scalar)) {
     OpOperand *operand = generic.getMatchingOpOperand(argument);
-    return tensorAt(operand->get(), indicesAt(generic.getMatchingIndexingMap(operand), at));
+    uint64_t value =
+        tensorAt(operand->get(), indicesAt(generic.getMatchingIndexingMap(operand), at));
+    return known[scalar] = value;
   }
   Operation *op = scalar.getDefiningOp();
   if (auto index = dyn_cast<linalg::IndexOp>(op))
@@ -224,19 +235,20 @@ uint64_t KernelRun::scalarAt(Value scalar, linalg::GenericOp generic, const Indi
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     if (auto integer = dyn_cast<IntegerAttr>(constant.getValue()))
       return uint64_t(integer.getInt());
-    return hashOf("constant");
+    return hashOf(constant.getValue());
   }
   if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
     Indices indices;
     auto shape = extract.getTensor().getType().getShape();
     for (auto [index, extent] : llvm::zip(extract.getIndices(), shape))
-      indices.push_back(int64_t(scalarAt(index, generic, at) % uint64_t(extent)));
-    return tensorAt(extract.getTensor(), indices);
+      indices.push_back(int64_t(scalarAt(index, generic, at, known) % uint64_t(extent)));
+    uint64_t value = tensorAt(extract.getTensor(), indices);
+    return known[scalar] = value;
   }
-  uint64_t value = hashOf(op->getName().getStringRef());
+  uint64_t value = hashOf(op->getName());
   for (Value operand : op->getOperands())
-    value = hash(value, scalarAt(operand, generic, at));
-  return value;
+    value = hash(value, scalarAt(operand, generic, at, known));
+  return known[scalar] = value;
 }
 
 // One pass over the row of an item.
@@ -461,8 +473,9 @@ ByteTokens initialState(ModuleOp placed) {
     if (arena.getSymName() == kState)
       bytes = int64_t(arena.getBytes());
   ByteTokens state;
+  uint64_t seed = hashOf(kState);
   for (int64_t i = 0; i < bytes; ++i)
-    state.push_back(hash(hashOf(kState), uint64_t(i)));
+    state.push_back(hash(seed, uint64_t(i)));
   return state;
 }
 
@@ -477,10 +490,15 @@ public:
     before = after = initialState(placed);
   }
 
-  ByteTokens run() {
-    for (Operation &op : function.getBody().front())
+  FunctionOutcome run() {
+    std::set<uint64_t> computed;
+    for (Operation &op : function.getBody().front()) {
       run(op);
-    return after;
+      if (isa<kern::KernDialect>(op.getDialect()))
+        for (Value result : op.getResults())
+          computed.insert(elements(result).all());
+    }
+    return {after, computed};
   }
 
 private:
@@ -601,8 +619,8 @@ namespace {
 
 class PlanRun {
 public:
-  PlanRun(plan_ir::FunctionOp planned, uint64_t seed)
-      : planned(planned), random(seed),
+  PlanRun(plan_ir::FunctionOp planned, const FunctionOutcome &function, uint64_t seed)
+      : planned(planned), function(function), random(seed),
         kernels(kernelsOf(planned->getParentOfType<ModuleOp>())) {
     auto module = planned->getParentOfType<ModuleOp>();
     for (auto variable : module.getOps<plan_ir::VariableOp>())
@@ -615,13 +633,17 @@ public:
     arenas[kState] = initialState(module);
   }
 
-  std::optional<ByteTokens> run() {
-    for (Operation &op : planned.getBody().front())
-      if (!isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(op))
-        run(op);
-    if (outside)
-      return std::nullopt;
-    return arenas[kState];
+  PlanOutcome run() {
+    int unasked = 0;
+    for (Operation &op : planned.getBody().front()) {
+      if (isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(op))
+        continue;
+      made.clear();
+      run(op);
+      for (const Elements &result : made)
+        unasked += !function.results.count(result.all());
+    }
+    return {arenas[kState], unasked, outside};
   }
 
 private:
@@ -647,7 +669,9 @@ private:
   }
 
   plan_ir::FunctionOp planned;
+  const FunctionOutcome &function;
   std::mt19937_64 random;
+  SmallVector<Elements> made; // by the command under way
   llvm::StringMap<kern::KernelOp> kernels;
   llvm::StringMap<int64_t> offsets;
   llvm::StringMap<ByteTokens> arenas;
@@ -706,6 +730,7 @@ void PlanRun::runLaunch(plan_ir::LaunchOp launch) {
   KernelRun(kernel, flat, all.take_front(launch.getInputs()), all.drop_front(launch.getInputs()),
             random)
       .run();
+  made.append(args.begin() + launch.getInputs(), args.end());
 }
 
 // Results are garbage from the start, and appear in any order at the end.
@@ -726,6 +751,7 @@ void PlanRun::runLibrary(uint64_t kind, ArrayRef<Elements> operands, SmallVector
       results[number].set(e, hash(hash(kind, hash(number, uint64_t(e))), 0));
   if (scratch)
     scribble(dense(scratch));
+  made = results;
 }
 
 void PlanRun::runCopy(plan_ir::CopyOp copy) {
@@ -759,6 +785,7 @@ void PlanRun::run(Operation &op) {
         runGemm(dense(gemm.getA()), dense(gemm.getB()), bias ? &*bias : nullptr, d, pointer(acc),
                 gemm.getTransposeA(), gemm.getTransposeB(), type.getDimSize(0),
                 type.getDimSize(1));
+        made = {d};
       })
       .Case([&](plan_ir::AttentionOp op) {
         runLibrary(attentionKind(op, "attention"),
@@ -778,14 +805,16 @@ void PlanRun::run(Operation &op) {
         scribble(d);
         runWhole(kindOf({scatter.getAccumulate()}, "scatter_add"),
                  {dense(scatter.getIds()), dense(scatter.getX())}, d, pointer(acc));
+        made = {d};
       })
       .Case([&](plan_ir::CopyOp copy) { runCopy(copy); });
 }
 
-ByteTokens lmc::runFunction(func::FuncOp function, ModuleOp placed) {
+FunctionOutcome lmc::runFunction(func::FuncOp function, ModuleOp placed) {
   return FunctionRun(function, placed).run();
 }
 
-std::optional<ByteTokens> lmc::runPlan(plan_ir::FunctionOp planned, uint64_t seed) {
-  return PlanRun(planned, seed).run();
+PlanOutcome lmc::runPlan(plan_ir::FunctionOp planned, const FunctionOutcome &function,
+                         uint64_t seed) {
+  return PlanRun(planned, function, seed).run();
 }

@@ -1,4 +1,4 @@
-#include "compiler/LayerMeasures.h"
+#include "compiler/search/LayerMeasures.h"
 
 #include "compiler/cost/PlanCost.h"
 #include "compiler/report/Fusion.h"

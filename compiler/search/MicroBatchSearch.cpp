@@ -1,4 +1,4 @@
-#include "compiler/MicroBatchSearch.h"
+#include "compiler/search/MicroBatchSearch.h"
 
 using namespace lmc;
 

@@ -7,7 +7,7 @@
 // is decided by packed bytes alone (BudgetSearch.h); none depends on the budget.
 #pragma once
 
-#include "compiler/LayerMeasures.h"
+#include "compiler/search/LayerMeasures.h"
 #include "compiler/Phases.h"
 #include "compiler/algorithms/BudgetSearch.h"
 #include "compiler/algorithms/RecomputeChoice.h"
@@ -33,11 +33,15 @@ std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem,
 
 class RecomputeSearch {
 public:
+  // Makes the same model with so many layers, as it is after the distribute phase.
+  using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
+
   // `start` is a module that went through the distribute phase, and must outlive the search,
-  // as must `config` and `phases`.
+  // as must `config`, `spec` and `phases`. Probes are of the shorter model where it has the
+  // same kinds of layers, so that they do not grow with the model.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   create(mlir::ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
-         PhaseRunner &phases);
+         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr);
 
   const RecomputeOptions &options() const { return found; }
   const RecomputeChoiceProblem &measured() const { return problem; }
@@ -58,10 +62,9 @@ private:
                   PhaseRunner &phases)
       : start(start), config(config), spec(spec), phases(phases) {}
 
-  mlir::LogicalResult probe();
+  mlir::LogicalResult probe(const MakeShorter &makeShorter);
+  std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
   mlir::LogicalResult plan(mlir::ModuleOp module, Phase from);
-  mlir::OwningOpRef<mlir::ModuleOp> withChoice(mlir::ModuleOp module,
-                                               llvm::ArrayRef<int64_t> choice);
 
   mlir::ModuleOp start;
   const Config &config;

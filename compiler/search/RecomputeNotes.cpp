@@ -1,4 +1,4 @@
-#include "compiler/RecomputeNotes.h"
+#include "compiler/search/RecomputeNotes.h"
 
 using namespace lmc;
 using nlohmann::json;

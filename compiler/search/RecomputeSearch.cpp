@@ -1,6 +1,8 @@
-#include "compiler/RecomputeSearch.h"
+#include "compiler/search/RecomputeSearch.h"
 
 #include "compiler/emit/Emit.h"
+#include "dialects/lm/Lm.h"
+#include "passes/buffers/BufferAssignment.h"
 #include "passes/memory/OpCost.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,9 +15,10 @@
 using namespace mlir;
 using namespace lmc;
 
-// Rungs between the fastest and the smallest choice. With so many, what a budget leaves
-// unused is a hundredth of what recompute can save.
-static constexpr int kLadderSteps = 96;
+// Rungs between the fastest and the smallest choice. With so many, a budget leaves a thirtieth
+// of what recompute can save unused at most, and half of that on average: for a model of 1B, a
+// quarter of a percent of the step's time.
+static constexpr int kLadderSteps = 32;
 
 //===-- Rungs -------------------------------------------------------------------------------===//
 
@@ -168,32 +171,86 @@ static void keepMicroSteps(ModuleOp module) {
   }
 }
 
-LogicalResult RecomputeSearch::probe() {
+// The options of a model with fewer layers, if they are those of the whole one: then what
+// they cost is the same too.
+std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
+  FailureOr<RecomputeOptions> options = recomputeOptionsOf(shorter, config, &spec);
+  if (failed(options) || options->kinds.size() != found.kinds.size())
+    return std::nullopt;
+  for (auto [mine, theirs] : llvm::zip_equal(found.kinds, options->kinds)) {
+    if (mine.layer != theirs.layer || mine.options.size() != theirs.options.size())
+      return std::nullopt;
+    for (auto [one, other] : llvm::zip_equal(mine.options, theirs.options))
+      if (one.recomputed != other.recomputed || one.keptBytes != other.keptBytes)
+        return std::nullopt;
+  }
+  return *options;
+}
+
+// Bytes of all variables, which live throughout.
+static uint64_t stateBytes(ModuleOp module) {
+  uint64_t bytes = 0;
+  for (auto variable : module.getOps<lm::VariableOp>())
+    if (!variable.getStorage()) // else its bytes are another's
+      bytes += byteSize(cast<RankedTensorType>(variable.getType()));
+  return bytes;
+}
+
+static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions &options,
+                                        ArrayRef<int64_t> choice) {
+  OwningOpRef<ModuleOp> copy = module.clone();
+  writeRecomputeOptions(*copy, options);
+  writeRecomputeChoice(*copy, choice);
+  return copy;
+}
+
+LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
+  size_t wanted = 0; // layers for one probe
+  for (const std::vector<size_t> &distinct : distinctOptions(found))
+    wanted += distinct.size();
+  ModuleOp probed = start;
+  RecomputeOptions options = found; // of the probed model
+  OwningOpRef<ModuleOp> shorter;
+  if (makeShorter && wanted < found.layers.size()) {
+    FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(wanted));
+    if (failed(made))
+      return failure();
+    if (std::optional<RecomputeOptions> like = optionsLike(**made)) {
+      shorter = std::move(*made);
+      probed = *shorter;
+      options = std::move(*like);
+    }
+  }
   std::vector<std::vector<std::optional<LayerOption>>> known;
   for (const RecomputeKind &kind : found.kinds)
     known.emplace_back(kind.options.size());
   problem.layers.assign(found.layers.begin(), found.layers.end());
-  problem.fixedBytes = problem.turnBytes = UINT64_MAX;
-  for (const std::vector<int64_t> &choice : probeChoices(found)) {
-    OwningOpRef<ModuleOp> module = withChoice(start, choice);
+  problem.fixedBytes = stateBytes(start);
+  problem.turnBytes = UINT64_MAX;
+  for (const std::vector<int64_t> &choice : probeChoices(options)) {
+    OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
     if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
       return failure();
     keepMicroSteps(*module);
     std::string bytes;
-    if (failed(plan(*module, Phase::Fusion)) || failed(emitPlan(*module, config, PlanDetails(), bytes)))
+    if (failed(plan(*module, Phase::Fusion)) ||
+        failed(emitPlan(*module, config, PlanDetails(), bytes)))
       return failure();
-    PlanMeasures measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+    PlanMeasures measures;
+    (void)phases.run(Phase::Memory, [&] {
+      measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+      return success();
+    });
     measures.layers.resize(choice.size());
-    problem.fixedBytes = std::min(problem.fixedBytes, measures.fixedBytes);
     problem.turnBytes = std::min(problem.turnBytes, measures.turnBytes);
     for (auto [layer, option] : llvm::enumerate(choice))
-      addMeasure(known[size_t(found.layers[layer])][size_t(option)], measures.layers[layer]);
+      addMeasure(known[size_t(options.layers[layer])][size_t(option)], measures.layers[layer]);
   }
-  for (auto [kind, options] : llvm::enumerate(known)) {
+  for (auto [kind, measured] : llvm::enumerate(known)) {
     problem.kinds.emplace_back();
-    for (size_t option = 0; option < options.size(); ++option)
+    for (size_t option = 0; option < measured.size(); ++option)
       problem.kinds.back().push_back(
-          options[sameAs(found.kinds[kind], option)].value_or(LayerOption()));
+          measured[sameAs(found.kinds[kind], option)].value_or(LayerOption()));
   }
   if (std::string fault = scaled(problem).check(); !fault.empty())
     return start.emitError("gives an ill-formed choice of what to recompute: ") << fault;
@@ -202,15 +259,8 @@ LogicalResult RecomputeSearch::probe() {
 
 //===-- The search --------------------------------------------------------------------------===//
 
-OwningOpRef<ModuleOp> RecomputeSearch::withChoice(ModuleOp module, ArrayRef<int64_t> choice) {
-  OwningOpRef<ModuleOp> copy = module.clone();
-  writeRecomputeOptions(*copy, found);
-  writeRecomputeChoice(*copy, choice);
-  return copy;
-}
-
 OwningOpRef<ModuleOp> RecomputeSearch::chosen(const RecomputeRung &rung) {
-  return withChoice(start, rung.options);
+  return withChoice(start, found, rung.options);
 }
 
 LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from) {
@@ -233,15 +283,21 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t rung) {
 
 FailureOr<std::unique_ptr<RecomputeSearch>>
 RecomputeSearch::create(ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
-                        PhaseRunner &phases) {
+                        PhaseRunner &phases, const MakeShorter &makeShorter) {
   std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, spec, phases));
-  FailureOr<RecomputeOptions> options = recomputeOptionsOf(start, config, &spec);
+  FailureOr<RecomputeOptions> options = failure();
+  (void)phases.run(Phase::Memory, [&]() -> LogicalResult {
+    return options = recomputeOptionsOf(start, config, &spec);
+  });
   if (failed(options))
     return failure();
   made->found = std::move(*options);
-  if (failed(made->probe()))
+  if (failed(made->probe(makeShorter)))
     return failure();
-  made->choices = recomputeRungs(made->problem, kLadderSteps);
+  (void)phases.run(Phase::Memory, [&] {
+    made->choices = recomputeRungs(made->problem, kLadderSteps);
+    return success();
+  });
   std::vector<BudgetRung> rungs;
   for (const RecomputeRung &choice : made->choices)
     rungs.push_back({choice.seconds, choice.boundBytes});

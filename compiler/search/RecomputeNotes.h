@@ -1,7 +1,7 @@
 // What the memory phase decided, as the plan's report "recompute" (docs/explain.md).
 #pragma once
 
-#include "compiler/RecomputeSearch.h"
+#include "compiler/search/RecomputeSearch.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,0 +1,137 @@
+// The fastest rung within a budget: the same whatever was asked before, and monotone.
+#include "compiler/algorithms/BudgetSearch.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace lmc;
+
+namespace {
+
+// Rungs in order of time with the bytes that their plans turn out to take.
+struct Ladder {
+  std::vector<BudgetRung> rungs;
+  std::vector<uint64_t> bytes;
+
+  BudgetSearch search(int *measured = nullptr) const {
+    return BudgetSearch(rungs, [this, measured](size_t rung) -> std::optional<uint64_t> {
+      if (measured)
+        ++*measured;
+      return bytes[rung];
+    });
+  }
+
+  // By looking at every rung.
+  std::optional<size_t> fastest(uint64_t budget) const {
+    for (size_t i = 0; i < rungs.size(); ++i)
+      if (std::max(rungs[i].boundBytes, bytes[i]) <= budget)
+        return i;
+    return std::nullopt;
+  }
+};
+
+// Bytes fall with time, but for packings that turn out up to 10% above their bounds; some
+// equal times. `loose`: bounds may be wrong.
+Ladder randomLadder(std::mt19937 &random, bool loose = false) {
+  Ladder ladder;
+  size_t count = 1 + random() % 40;
+  double seconds = 0;
+  for (size_t i = 0; i < count; ++i) {
+    seconds += double(random() % 3);
+    uint64_t bound = 1000 + (count - i) * 37 + random() % 60;
+    ladder.rungs.push_back({seconds, bound});
+    ladder.bytes.push_back(bound * (100 + random() % 10) / 100 - (loose ? random() % 50 : 0));
+  }
+  return ladder;
+}
+
+} // namespace
+
+TEST(BudgetSearch, FindsWhatLookingAtEveryRungFinds) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    Ladder ladder = randomLadder(random, /*loose=*/trial % 2);
+    BudgetSearch used = ladder.search(); // asked for many budgets in any order
+    ASSERT_EQ(used.check(), "");
+    for (int i = 0; i < 30; ++i) {
+      uint64_t budget = 900 + random() % 2500;
+      EXPECT_EQ(ladder.search().fastest(budget), ladder.fastest(budget));
+      EXPECT_EQ(used.fastest(budget), ladder.fastest(budget));
+    }
+  }
+}
+
+TEST(BudgetSearch, LessMemoryIsNeverFasterAndNeverTakesMore) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 300; ++trial) {
+    Ladder ladder = randomLadder(random);
+    BudgetSearch search = ladder.search();
+    size_t before = 0;
+    uint64_t bytesBefore = UINT64_MAX;
+    for (uint64_t budget = 4000; budget > 900; budget -= 7) {
+      std::optional<size_t> rung = search.fastest(budget);
+      if (!rung) {
+        EXPECT_LT(budget, *search.bytes(*search.smallest()));
+        break;
+      }
+      EXPECT_GE(*rung, before);
+      EXPECT_LE(ladder.bytes[*rung], budget);
+      EXPECT_LE(ladder.bytes[*rung], bytesBefore);
+      before = *rung;
+      bytesBefore = ladder.bytes[*rung];
+    }
+  }
+}
+
+TEST(BudgetSearch, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 300; ++trial) {
+    Ladder ladder = randomLadder(random, /*loose=*/trial % 2);
+    BudgetSearch search = ladder.search();
+    std::optional<size_t> smallest = search.smallest();
+    ASSERT_TRUE(smallest);
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < ladder.rungs.size(); ++i)
+      least = std::min(least, std::max(ladder.rungs[i].boundBytes, ladder.bytes[i]));
+    EXPECT_EQ(*search.bytes(*smallest), least);
+    EXPECT_EQ(search.fastest(least), smallest);
+    EXPECT_EQ(search.fastest(least - 1), std::nullopt);
+  }
+}
+
+TEST(BudgetSearch, TightBoundsSpareMeasuring) {
+  Ladder ladder;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    ladder.rungs.push_back({double(i), 100000 - i * 10});
+    ladder.bytes.push_back(100000 - i * 10 + 5);
+  }
+  int measured = 0;
+  BudgetSearch search = ladder.search(&measured);
+  EXPECT_EQ(search.fastest(95000), 501u);
+  EXPECT_EQ(measured, 2) << "the first rung whose bound fits, and the next";
+  search.fastest(95000);
+  EXPECT_EQ(measured, 2) << "measured once only";
+  measured = 0;
+  search.smallest();
+  EXPECT_EQ(measured, 1);
+}
+
+TEST(BudgetSearch, AFailureEndsIt) {
+  int measured = 0;
+  BudgetSearch search({{0, 10}, {1, 5}}, [&](size_t) -> std::optional<uint64_t> {
+    ++measured;
+    return std::nullopt;
+  });
+  EXPECT_EQ(search.fastest(100), std::nullopt);
+  EXPECT_TRUE(search.failed());
+  EXPECT_EQ(search.smallest(), std::nullopt);
+  EXPECT_EQ(measured, 1);
+}
+
+TEST(BudgetSearch, IllFormed) {
+  auto none = [](size_t) { return std::optional<uint64_t>(0); };
+  EXPECT_EQ(BudgetSearch({}, none).check(), "there is nothing to choose from");
+  EXPECT_EQ(BudgetSearch({{2, 0}, {1, 0}}, none).check(),
+            "rung 1 is faster than the one before it");
+}

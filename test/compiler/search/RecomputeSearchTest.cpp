@@ -1,0 +1,228 @@
+// Recompute = "auto" on the models of models/configs: what budgets from too little to more
+// than enough get, with every plan packed for real.
+#include "compiler/search/RecomputeSearch.h"
+
+#include "compiler/Compile.h"
+#include "compiler/Registration.h"
+#include "compiler/cost/PlanCost.h"
+#include "compiler/emit/Emit.h"
+#include "models/Model.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+using namespace lmc;
+using namespace mlir;
+
+//===-- Rungs, of made-up numbers -----------------------------------------------------------===//
+
+TEST(RecomputeRungs, RiseInSecondsAndHaveTheUniformOnes) {
+  RecomputeChoiceProblem problem;
+  problem.kinds = {{{100, 10, 1}, {60, 30, 2}, {60, 30, 2}, {10, 40, 4}}};
+  problem.layers.assign(12, 0);
+  problem.fixedBytes = 1000;
+  problem.turnBytes = 50;
+  std::vector<RecomputeRung> rungs = recomputeRungs(problem, 20);
+  std::map<std::vector<int64_t>, RecomputeRung> byOptions;
+  for (size_t i = 0; i < rungs.size(); ++i) {
+    EXPECT_LE(rungs[i ? i - 1 : 0].seconds, rungs[i].seconds);
+    byOptions[rungs[i].options] = rungs[i];
+  }
+  EXPECT_EQ(byOptions.size(), rungs.size()) << "none twice";
+  EXPECT_GT(rungs.size(), 10u);
+  auto uniform = [&](int64_t option) { return std::vector<int64_t>(12, option); };
+  ASSERT_TRUE(byOptions.count(uniform(0)));
+  EXPECT_EQ(byOptions[uniform(0)].boundBytes, 1000 + 12 * 100 + 50u);
+  EXPECT_EQ(byOptions[uniform(0)].seconds, 12);
+  ASSERT_TRUE(byOptions.count(uniform(3)));
+  EXPECT_EQ(byOptions[uniform(3)].boundBytes, 1000 + 12 * 10 + 50u);
+  EXPECT_TRUE(byOptions.count(uniform(1)));
+  EXPECT_FALSE(byOptions.count(uniform(2))) << "the same as the one before it";
+}
+
+TEST(RecomputeRungs, StepsThatTakeDaysToo) {
+  RecomputeChoiceProblem problem;
+  problem.kinds = {{{100, 0, 1e6}, {10, 0, 2e6}}};
+  problem.layers.assign(4, 0);
+  std::vector<RecomputeRung> rungs = recomputeRungs(problem, 20);
+  ASSERT_EQ(rungs.size(), 5u) << "none to four layers of the second option";
+  EXPECT_EQ(rungs.front().seconds, 4e6);
+  EXPECT_EQ(rungs.back().seconds, 8e6);
+}
+
+//===-- Real plans --------------------------------------------------------------------------===//
+
+namespace {
+
+struct Outcome {
+  uint64_t peakBytes = 0;
+  double seconds = 0; // of a step, predicted from the plan
+};
+
+// A model of models/configs on one H100, and a search for what its layers recompute.
+class Job {
+public:
+  explicit Job(const std::string &name, std::vector<std::string> settings = {})
+      : context(registry()), phases(config, options) {
+    for (const char *always :
+         {"distributed.nodes=1", "distributed.devices_per_node=1", "target.device=cuda:sm_90a",
+          "memory.recompute=auto", "memory.budget=0"})
+      settings.push_back(always);
+    ConfigError error;
+    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, settings, config, error))
+        << error.message;
+    spec = *cost::loadDeviceSpec("h100-sxm");
+    start = buildModel(config, context);
+    for (Phase phase : {Phase::Autodiff, Phase::Distribute})
+      EXPECT_TRUE(succeeded(phases.run(phase, *start)));
+    auto made = RecomputeSearch::create(*start, config, spec, phases);
+    EXPECT_TRUE(succeeded(made));
+    search = std::move(*made);
+  }
+
+  Outcome outcomeOf(size_t rung) {
+    auto [known, isNew] = outcomes.try_emplace(rung);
+    if (!isNew)
+      return known->second;
+    auto module = search->planned(rung);
+    EXPECT_TRUE(succeeded(module));
+    known->second = {plannedBytes(**module), secondsOf(**module)};
+    return known->second;
+  }
+
+  // The named mode, compiled as `memory.recompute` would have it.
+  Outcome named(RecomputeMode mode) {
+    Config job = config;
+    job.memory.recompute = mode;
+    PhaseRunner runner(job, options);
+    OwningOpRef<ModuleOp> module = start->clone();
+    for (Phase phase : {Phase::Memory, Phase::Fusion, Phase::Schedule, Phase::Buffers})
+      EXPECT_TRUE(succeeded(runner.run(phase, *module)));
+    return {plannedBytes(*module), secondsOf(*module)};
+  }
+
+  BudgetSearch &budgets() { return search->budgets(); }
+
+  MLIRContext context;
+  Config config;
+  CompileOptions options;
+  PhaseRunner phases;
+  cost::DeviceSpec spec;
+  OwningOpRef<ModuleOp> start;
+  std::unique_ptr<RecomputeSearch> search;
+
+private:
+  static DialectRegistry registry() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }
+
+  double secondsOf(ModuleOp module) {
+    std::string bytes;
+    EXPECT_TRUE(succeeded(emitPlan(module, config, PlanDetails(), bytes)));
+    return cost::planCost(*plan::GetPlan(bytes.data()), spec).stepSeconds;
+  }
+
+  std::map<size_t, Outcome> outcomes;
+};
+
+// What the issue promises of 40 budgets from the least that works to what needs no recompute.
+void sweepBudgets(const char *name) {
+  Job job(name);
+  BudgetSearch &budgets = job.budgets();
+  std::optional<size_t> smallest = budgets.smallest(), none = budgets.fastest(UINT64_MAX);
+  ASSERT_TRUE(smallest && none);
+  const uint64_t least = *budgets.bytes(*smallest), most = *budgets.bytes(*none);
+  ASSERT_LT(least, most);
+  EXPECT_EQ(budgets.fastest(least - 1), std::nullopt);
+
+  // Two predictions of the same commands differ by rounding.
+  constexpr double kRounding = 1e-9;
+  Outcome before{UINT64_MAX, 0};
+  std::set<size_t> taken;
+  for (int i = 40; i >= 0; --i) {
+    const uint64_t budget = least + (most - least) / 40 * uint64_t(i);
+    std::optional<size_t> rung = budgets.fastest(budget);
+    ASSERT_TRUE(rung) << budget;
+    taken.insert(*rung);
+    Outcome outcome = job.outcomeOf(*rung);
+    EXPECT_LE(outcome.peakBytes, budget);
+    EXPECT_LE(outcome.peakBytes, before.peakBytes) << "a smaller budget took more";
+    EXPECT_GE(outcome.seconds, before.seconds * (1 - kRounding)) << "a smaller budget was faster";
+    before = outcome;
+  }
+  std::printf("%s: %zu rungs, %zu taken, %zu measured; %.2f to %.2f GiB\n", name,
+              job.search->rungs().size(), taken.size(), budgets.attempts().size(),
+              double(least) / (1 << 30), double(most) / (1 << 30));
+  EXPECT_GE(taken.size(), 20u) << "budgets in between are used";
+
+  // What was known before a rung was packed.
+  for (const BudgetSearch::Attempt &attempt : budgets.attempts())
+    EXPECT_LE(job.search->rungs()[attempt.rung].boundBytes, attempt.bytes)
+        << "no bound: " << job.search->nameOf(job.search->rungs()[attempt.rung]);
+  Outcome fastest = job.outcomeOf(*none);
+  double base = fastest.seconds - job.search->rungs()[*none].seconds;
+  for (size_t rung : taken)
+    EXPECT_NEAR(base + job.search->rungs()[rung].seconds, job.outcomeOf(rung).seconds,
+                1e-6 * fastest.seconds)
+        << "what layers take does not add up";
+
+  // A named mode that fits is never faster.
+  for (RecomputeMode mode : {RecomputeMode::None, RecomputeMode::Activation, RecomputeMode::Full,
+                             RecomputeMode::Block}) {
+    Outcome named = job.named(mode);
+    std::optional<size_t> rung = budgets.fastest(named.peakBytes);
+    ASSERT_TRUE(rung) << recomputeModeName(mode).str();
+    Outcome found = job.outcomeOf(*rung);
+    std::printf("%s %s: %.2f GiB %.4f s, auto %.2f GiB %.4f s\n", name,
+                recomputeModeName(mode).str().c_str(), double(named.peakBytes) / (1 << 30),
+                named.seconds, double(found.peakBytes) / (1 << 30), found.seconds);
+    EXPECT_LE(found.seconds, named.seconds * (1 + kRounding));
+    EXPECT_LE(found.peakBytes, named.peakBytes);
+  }
+}
+
+} // namespace
+
+TEST(RecomputeSearch, FortyBudgetsOfLlama1b) { sweepBudgets("llama1b.toml"); }
+TEST(RecomputeSearch, FortyBudgetsOfMistral7b) { sweepBudgets("mistral-7b.toml"); }
+
+// Fewer layers than options, so that several probes are needed.
+TEST(RecomputeSearch, TwoLayers) {
+  Job job("test-tiny.toml");
+  ASSERT_EQ(job.search->options().layers.size(), 2u);
+  for (size_t rung = 0; rung < job.search->rungs().size(); ++rung) {
+    std::optional<uint64_t> bytes = job.budgets().bytes(rung);
+    ASSERT_TRUE(bytes);
+    EXPECT_EQ(*bytes, job.outcomeOf(rung).peakBytes) << "the bound was above the plan";
+  }
+}
+
+// Probes of a model with fewer layers say the same.
+TEST(RecomputeSearch, ShorterProbesMeasureTheSame) {
+  Job job("llama1b.toml");
+  auto makeShorter = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
+    Config shorter = job.config;
+    shorter.model.numHiddenLayers = layers;
+    OwningOpRef<ModuleOp> module = buildModel(shorter, job.context);
+    for (Phase phase : {Phase::Autodiff, Phase::Distribute})
+      if (failed(job.phases.run(phase, *module)))
+        return failure();
+    return module;
+  };
+  auto made = RecomputeSearch::create(*job.start, job.config, job.spec, job.phases, makeShorter);
+  ASSERT_TRUE(succeeded(made));
+  const RecomputeChoiceProblem &whole = job.search->measured(), &part = (*made)->measured();
+  EXPECT_EQ(whole.fixedBytes, part.fixedBytes);
+  EXPECT_EQ(whole.turnBytes, part.turnBytes);
+  ASSERT_EQ(whole.kinds.size(), part.kinds.size());
+  for (size_t option = 0; option < whole.kinds[0].size(); ++option) {
+    EXPECT_EQ(whole.kinds[0][option].keptBytes, part.kinds[0][option].keptBytes) << option;
+    EXPECT_EQ(whole.kinds[0][option].transientBytes, part.kinds[0][option].transientBytes);
+    EXPECT_NEAR(whole.kinds[0][option].seconds, part.kinds[0][option].seconds,
+                1e-9 * whole.kinds[0][option].seconds);
+  }
+}

@@ -1,0 +1,105 @@
+"""What searches for a plan promise: check-search.py CHECK CONFIGS, with `lmc` on the PATH."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+check, configs = sys.argv[1:]
+ONE_H100 = ["--nodes=1", "--devices-per-node=1", "--target=cuda:sm_90a"]
+
+
+def explain(config, *options):
+    text = subprocess.check_output(["lmc", "explain", f"{configs}/{config}", "--json", *options])
+    return json.loads(text)
+
+
+def compiled(config, *options):
+    """lmc compile: exit code, stderr, processor seconds, MiB of memory, the plan's report."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = folder + "/job.plan"
+        command = ["lmc", "compile", f"{configs}/{config}", "-o", plan, "--quiet", *options]
+        with open(folder + "/stderr", "w+") as stderr:
+            child = subprocess.Popen(command, stderr=stderr)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            stderr.seek(0)
+            said = stderr.read()
+        report = None
+        if os.path.exists(plan):
+            report = json.loads(subprocess.check_output(["lmc", "explain", plan, "--json"]))
+        seconds = usage.ru_utime + usage.ru_stime
+        return child.returncode, said, seconds, usage.ru_maxrss / 1024, report
+
+
+def budgets():
+    """A budget that is too small names the smallest that works; it does, and a byte less does not."""
+    for config in ("llama1b.toml", "mistral-7b.toml"):
+        for mode in ("auto", "block"):
+            options = [*ONE_H100, f"--set=memory.recompute={mode}"]
+            code, said, *_, report = compiled(config, "--memory-budget=20GiB", *options)
+            assert code == 3 and report is None, (code, said)
+            smallest = int(re.search(r"the smallest budget that works is (\d+) bytes", said)[1])
+            assert re.search(r"what takes the memory:\n( +[\d.]+ \w+  \w+\n)+", said), said
+            largest = said.split("the largest buffers at the peak")[1].splitlines()[1:]
+            assert len(largest) == 5 and all(len(line.split()) == 4 for line in largest), said
+            code, said, *_, report = compiled(config, f"--memory-budget={smallest}", *options)
+            assert code == 0, said
+            assert report["memory"]["peak_bytes"] <= smallest
+            assert report["memory"]["budget_bytes"] == smallest
+            assert report["recompute"]["mode"] == mode
+            code, said, *_, report = compiled(config, f"--memory-budget={smallest - 1}", *options)
+            assert code == 3 and f" {smallest} bytes" in said, said
+            print(f"{config} {mode}: {smallest} bytes")
+
+
+def micro_batch():
+    """The MBS that is chosen is the best of all by hand, and the report says what was tried."""
+    for mode in ("auto", "block"):
+        options = [*ONE_H100, "--set=training.batch_size=128", f"--set=memory.recompute={mode}"]
+        rates = {}
+        for mbs in (1, 2, 4, 8, 16, 32, 64, 128):
+            report = explain("llama1b.toml", *options, f"--set=training.micro_batch_size={mbs}")
+            assert report["batch"]["gas"] == 128 // mbs
+            if report["memory"]["peak_bytes"] <= report["memory"]["budget_bytes"]:
+                rates[mbs] = report["cost"]["tokens_per_second_per_device"]
+        report = explain("llama1b.toml", *options, "--set=training.micro_batch_size=auto")
+        best = max(rates, key=rates.get)
+        assert report["batch"]["mbs"] == best, (report["batch"], rates)
+        assert report["batch"]["gas"] == 128 // best
+        assert report["cost"]["tokens_per_second_per_device"] == rates[best]
+        tried = {a["mbs"]: a["tokens_per_second_per_device"]
+                 for a in report["micro_batch"]["attempts"] if a["fits"]}
+        assert tried == rates, (tried, rates)
+        print(f"{mode}: MBS {best} of {sorted(rates)}, {rates[best]:.0f} tokens/s")
+
+
+def bounds():
+    """10 s of processor time and 2 GiB, and 80 layers take at most 1.5 times as long as 32."""
+    auto = "--set=memory.recompute=auto"
+
+    def fastest(config, *options):
+        runs = [compiled(config, auto, *options) for _ in range(3)]
+        for code, said, seconds, memory, _ in runs:
+            assert code == 0, said
+            assert memory < 2048, f"{memory} MiB"
+        seconds = min(run[2] for run in runs)
+        assert seconds < 10, f"{seconds} s"
+        rung = runs[0][4]["recompute"]["attempts"][-1]["rung"]
+        assert "," in rung, f"no mix of options: {rung}"
+        print(f"{config} {options[-1]}: {seconds:.2f} s, {runs[0][3]:.0f} MiB, {rung}")
+        return seconds
+
+    # Code for the CPU, planned as for an H100 so that there is much to choose from.
+    cpu = ["--nodes=1", "--devices-per-node=1", "--spec=h100-sxm", "--set=target.cpu=x86-64-v3"]
+    fastest("llama1b.toml", *cpu)
+    of32 = fastest("llama3-8b.toml", *cpu, "--memory-budget=144GiB")
+    of80 = fastest("llama3-8b.toml", *cpu, "--memory-budget=360GiB",
+                   "--set=model.num_hidden_layers=80")
+    print(f"80 layers take {of80 / of32:.2f} times as long as 32")
+    assert of80 <= 1.5 * of32
+
+
+{"budgets": budgets, "micro-batch": micro_batch, "bounds": bounds}[check]()
