@@ -54,8 +54,7 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   json categories = categoriesJson(bytes);
   uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
   uint64_t gaps = workspace > used ? workspace - used : 0;
-  if (gaps > 0)
-    categories["fragmentation"] = gaps;
+  categories["fragmentation"] = gaps; // in every report: packing is to be judged by it
   if (uint64_t sum = total(bytes) + gaps; arenas > sum) // state rounded to the arena's alignment
     categories["alignment"] = arenas - sum;
   return categories;

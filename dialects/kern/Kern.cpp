@@ -85,9 +85,10 @@ LogicalResult FusionOp::verify() {
   if (!yield || yield.getValues().getTypes() != getResultTypes())
     return emitOpError("must end in a kern.yield of its result types");
   for (Operation &op : body.without_terminator())
-    if (!isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, arith::ConstantOp>(op))
+    if (!isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, tensor::InsertSliceOp,
+             arith::ConstantOp>(op))
       return op.emitOpError("is not allowed in a kern.fusion; only linalg.generic, linalg.fill, "
-                            "tensor.empty and arith.constant are");
+                            "tensor.empty, tensor.insert_slice and arith.constant are");
   return success();
 }
 
@@ -116,4 +117,57 @@ LogicalResult GemmOp::verify() {
   if (getBias() && cast<RankedTensorType>(getBias().getType()).getDimSize(0) != n)
     return emitOpError("has a bias of type ") << getBias().getType();
   return success();
+}
+
+// Where indices of the inserted tensor are in the whole.
+static AffineMap placeOf(tensor::InsertSliceOp insert) {
+  MLIRContext *context = insert.getContext();
+  llvm::SmallBitVector dropped = insert.getDroppedDims();
+  SmallVector<AffineExpr> exprs;
+  unsigned dim = 0;
+  for (auto [i, offset] : llvm::enumerate(insert.getStaticOffsets())) {
+    AffineExpr expr = getAffineConstantExpr(offset, context);
+    if (!dropped.test(unsigned(i)))
+      expr = getAffineDimExpr(dim++, context) + expr;
+    exprs.push_back(expr);
+  }
+  return AffineMap::get(dim, 0, exprs, context);
+}
+
+SmallVector<ResultPart> lmc::kern::partsOfResult(Value value) {
+  SmallVector<tensor::InsertSliceOp> inserts; // last to first
+  while (auto insert = value.getDefiningOp<tensor::InsertSliceOp>()) {
+    inserts.push_back(insert);
+    value = insert.getDest();
+  }
+  if (inserts.empty()) {
+    auto type = cast<RankedTensorType>(value.getType());
+    return {{value, AffineMap::getMultiDimIdentityMap(unsigned(type.getRank()), type.getContext())}};
+  }
+  SmallVector<ResultPart> parts;
+  if (!value.getDefiningOp<tensor::EmptyOp>())
+    return parts;
+  ArrayRef<int64_t> whole = cast<RankedTensorType>(value.getType()).getShape();
+  ArrayRef<int64_t> sizes = inserts.front().getStaticSizes();
+  std::optional<size_t> along;
+  for (size_t i = 0; i < whole.size(); ++i)
+    if (sizes[i] != whole[i]) {
+      if (along)
+        return {};
+      along = i;
+    }
+  int64_t next = 0; // of the dimension that the parts follow each other along
+  for (tensor::InsertSliceOp insert : llvm::reverse(inserts)) {
+    if (insert.getStaticSizes() != sizes || insert.getSourceType() != inserts[0].getSourceType() ||
+        !llvm::all_of(insert.getStaticStrides(), [](int64_t stride) { return stride == 1; }))
+      return {};
+    for (auto [i, offset] : llvm::enumerate(insert.getStaticOffsets()))
+      if (offset != (along == i ? next : 0))
+        return {};
+    next += along ? sizes[*along] : 1;
+    parts.push_back({insert.getSource(), placeOf(insert)});
+  }
+  if (next != (along ? whole[*along] : 1))
+    return {};
+  return parts;
 }

@@ -15,3 +15,19 @@
 
 #define GET_OP_CLASSES
 #include "dialects/kern/KernOps.h.inc"
+
+namespace lmc::kern {
+
+// One of the tensors that make up a result, and where it lies: a map from its indices to
+// those of the whole.
+struct ResultPart {
+  mlir::Value value;
+  mlir::AffineMap place;
+};
+
+// What a value of a fusion's region consists of: tensors of one shape that
+// tensor.insert_slice lays one after the other along one dimension, first to last and all of
+// it; or the value itself. Nothing when insertions leave holes or overlap.
+llvm::SmallVector<ResultPart> partsOfResult(mlir::Value value);
+
+} // namespace lmc::kern

@@ -37,8 +37,9 @@ private:
   bool variesOnLane(Value scalar, AffineMap point);
   unsigned passOf(Value tensor); // the first in which it is known
   unsigned passOfReduction(linalg::GenericOp reduction);
+  AffineMap loopsOf(linalg::GenericOp reduction) const;
   AffineMap pointOf(Value result); // null: not where this kernel writes results
-  bool isBefore(const Read &read, AffineMap written, unsigned pass) const;
+  bool isBefore(const Read &read, AffineMap written) const;
 
   bool isColumn() const { return hero() == kern::Hero::ColumnReduction; }
   bool isRow() const { return hero() == kern::Hero::RowReduction; }
@@ -59,14 +60,30 @@ private:
 
 static bool reduces(linalg::GenericOp op) { return op && op.getNumReductionLoops() > 0; }
 
+// Sums of rows in blocks: loops over the block, its rows and the columns.
+static bool sumsBlocks(linalg::GenericOp op) {
+  return reduces(op) && op.getNumLoops() == 3 && op.getNumReductionLoops() == 1 &&
+         op.getIteratorTypesArray()[1] == utils::IteratorType::reduction;
+}
+
 void ReadsOfInput::findLoops() {
   for (auto generic : body.getOps<linalg::GenericOp>())
     if (reduces(generic)) {
-      loops = generic.getNumLoops();
+      loops = sumsBlocks(generic) ? 2 : generic.getNumLoops();
       return;
     }
   for (Value value : body.getTerminator()->getOperands())
-    loops = std::max(loops, unsigned(cast<RankedTensorType>(value.getType()).getRank()));
+    for (const kern::ResultPart &part : kern::partsOfResult(value))
+      loops = std::max(loops, unsigned(cast<RankedTensorType>(part.value.getType()).getRank()));
+}
+
+// The loops of a reduction at a point of the kernel's. Block sums go row by row.
+AffineMap ReadsOfInput::loopsOf(linalg::GenericOp reduction) const {
+  if (!sumsBlocks(reduction))
+    return allLoops();
+  int64_t rows = reduction.getStaticLoopRanges()[1];
+  AffineExpr row = getAffineDimExpr(0, context()), column = getAffineDimExpr(1, context());
+  return AffineMap::get(2, 0, {row.floorDiv(rows), row % rows, column}, context());
 }
 
 unsigned ReadsOfInput::passOfReduction(linalg::GenericOp reduction) {
@@ -105,14 +122,17 @@ void ReadsOfInput::collectAll() {
       continue;
     unsigned pass = passOfReduction(generic);
     for (Value yielded : generic.getBody()->getTerminator()->getOperands())
-      collectScalar(yielded, allLoops(), pass);
+      collectScalar(yielded, loopsOf(generic), pass);
+    if (sumsBlocks(generic))
+      continue; // they start from a constant
     // What the sum starts from is added after the pass.
     for (OpOperand &init : generic.getDpsInitsMutable())
       collect(init.get(), generic.getMatchingIndexingMap(&init), pass + 1);
   }
   for (Value value : body.getTerminator()->getOperands())
-    if (AffineMap point = pointOf(value))
-      collect(value, point, passOf(value));
+    for (const kern::ResultPart &part : kern::partsOfResult(value))
+      if (AffineMap point = pointOf(part.value))
+        collect(part.value, point, passOf(part.value));
 }
 
 void ReadsOfInput::collect(Value tensor, AffineMap point, unsigned pass) {
@@ -137,7 +157,8 @@ void ReadsOfInput::collectScalar(Value scalar, AffineMap point, unsigned pass) {
     auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
     OpOperand *operand = generic.getMatchingOpOperand(argument);
     if (!reduces(generic) || !generic.isDpsInit(operand))
-      collect(operand->get(), generic.getMatchingIndexingMap(operand).compose(point), pass);
+      collect(operand->get(),
+              simplifyAffineMap(generic.getMatchingIndexingMap(operand).compose(point)), pass);
     return;
   }
   Operation *op = scalar.getDefiningOp();
@@ -180,11 +201,8 @@ bool ReadsOfInput::variesOnLane(Value scalar, AffineMap point) {
   });
 }
 
-// Whether the read of an element comes before the pass `pass` writes it at `written`, in the
-// same item.
-bool ReadsOfInput::isBefore(const Read &read, AffineMap written, unsigned pass) const {
-  if (read.pass > pass)
-    return false;
+// Whether an element is read in the item, and no later in it, that writes it at `written`.
+bool ReadsOfInput::isBefore(const Read &read, AffineMap written) const {
   bool computed = llvm::is_contained(read.computed, true);
   if (!computed && read.point == written)
     return true;
@@ -200,11 +218,22 @@ bool ReadsOfInput::isBefore(const Read &read, AffineMap written, unsigned pass) 
 }
 
 bool ReadsOfInput::allBefore(unsigned result) {
-  Value value = body.getTerminator()->getOperand(result);
-  AffineMap written = pointOf(value);
-  return written && llvm::all_of(reads, [&](const Read &read) {
-           return isBefore(read, written, passOf(value));
-         });
+  SmallVector<kern::ResultPart> parts =
+      kern::partsOfResult(body.getTerminator()->getOperand(result));
+  // Parts are written at one point of the loops, after everything that is read there.
+  SmallVector<AffineMap> written;
+  for (const kern::ResultPart &part : parts) {
+    AffineMap point = pointOf(part.value);
+    if (!point)
+      return false;
+    written.push_back(part.place.compose(point));
+  }
+  return llvm::all_of(reads, [&](const Read &read) {
+    return llvm::all_of(parts, [&](const kern::ResultPart &part) {
+             return read.pass <= passOf(part.value);
+           }) &&
+           llvm::any_of(written, [&](AffineMap place) { return isBefore(read, place); });
+  });
 }
 
 bool lmc::readsBeforeWriting(kern::KernelOp kernel, unsigned input, unsigned result) {

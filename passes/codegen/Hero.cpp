@@ -98,6 +98,8 @@ private:
   FailureOr<Info> visitBlockSum(OpResult result, unsigned output);
   FailureOr<Info> visitExtract(tensor::ExtractOp op, AffineMap point);
   FailureOr<Info> access(BlockArgument input, AffineMap point, ArrayRef<bool> dynamic);
+  LogicalResult addBlockSum(unsigned number);
+  LogicalResult addOutputs(unsigned number);
   void execute(const Info &value, unsigned level) {
     for (unsigned a : value.accesses)
       info.accesses[a].lastLevel = std::max(info.accesses[a].lastLevel, level);
@@ -175,7 +177,10 @@ LogicalResult Analyzer::findDomain() {
   } else {
     if (isColumn())
       return fail("hero column_reduction has no reduction over the rows");
-    llvm::append_range(domain, cast<RankedTensorType>(yield.getValues()[0].getType()).getShape());
+    SmallVector<kern::ResultPart> parts = kern::partsOfResult(yield.getValues()[0]);
+    if (parts.empty())
+      return fail("result 0 is inserted in parts that do not make up a whole");
+    llvm::append_range(domain, cast<RankedTensorType>(parts[0].value.getType()).getShape());
     // Without a reduction the widest result is the domain.
     for (Value value : yield.getValues())
       if (auto shape = cast<RankedTensorType>(value.getType()).getShape();
@@ -490,7 +495,8 @@ void Analyzer::cost() {
     shape.inner = shape.domain[0];
   } else if (!isRow()) {
     bool dense = llvm::all_of(info.argPitches, [](int64_t pitch) { return pitch == 0; });
-    shape.flat = n <= 1 || (dense && !usesIndex && llvm::all_of(info.accesses, [&](const Access &a) {
+    bool whole = llvm::all_of(info.outputs, [&](const Output &o) { return o.place == o.point; });
+    shape.flat = n <= 1 || (dense && whole && !usesIndex && llvm::all_of(info.accesses, [&](const Access &a) {
                    return a.point == info.identity || a.point.getNumResults() == 0;
                  }));
     shape.items = shape.flat ? points : points / shape.inner;
@@ -548,20 +554,28 @@ void Analyzer::cost() {
   shape.chunk = std::min(shape.chunk, shape.items);
 }
 
-FailureOr<RegionInfo> Analyzer::run() {
-  if (failed(findDomain()))
+LogicalResult Analyzer::addBlockSum(unsigned number) {
+  auto value = cast<OpResult>(body.getTerminator()->getOperand(number));
+  FailureOr<Info> sum = visitBlockSum(value, unsigned(info.outputs.size()));
+  if (failed(sum))
     return failure();
-  for (auto [number, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
-    ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
+  AffineMap point = info.blockSums.back().sum.point;
+  info.outputs.push_back({{value, point, sum->level}, number, point});
+  return success();
+}
+
+// The parts of a result, each of which fits the domain.
+LogicalResult Analyzer::addOutputs(unsigned number) {
+  SmallVector<kern::ResultPart> parts =
+      kern::partsOfResult(body.getTerminator()->getOperand(number));
+  if (parts.empty())
+    return fail("result " + Twine(number) + " is inserted in parts that do not make up a whole");
+  if (parts.size() > 1 && (isRow() || isColumn()))
+    return fail("a result in parts needs hero elementwise or gather");
+  for (const kern::ResultPart &part : parts) {
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(part.value.getType()).getShape();
     ArrayRef<int64_t> domain = info.shape.domain;
     AffineMap point;
-    if (isBlockSum(value)) {
-      FailureOr<Info> sum = visitBlockSum(cast<OpResult>(value), unsigned(number));
-      if (failed(sum))
-        return failure();
-      info.outputs.push_back({value, info.blockSums.back().sum.point, sum->level});
-      continue;
-    }
     if (shape == domain && !isColumn())
       point = info.identity;
     else if (isRow() && shape == domain.drop_back())
@@ -572,12 +586,21 @@ FailureOr<RegionInfo> Analyzer::run() {
       return fail("result " + Twine(number) + " of shape " + shapeText(shape) +
                   " does not fit the domain " + shapeText(domain) + " of hero " +
                   kern::stringifyHero(info.hero));
-    FailureOr<Info> result = visit(value, point);
+    FailureOr<Info> result = visit(part.value, point);
     if (failed(result))
       return failure();
     execute(*result, result->level);
-    info.outputs.push_back({value, point, result->level});
+    info.outputs.push_back({{part.value, point, result->level}, number, part.place.compose(point)});
   }
+  return success();
+}
+
+FailureOr<RegionInfo> Analyzer::run() {
+  if (failed(findDomain()))
+    return failure();
+  for (auto [number, value] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (failed(isBlockSum(value) ? addBlockSum(unsigned(number)) : addOutputs(unsigned(number))))
+      return failure();
   cost();
   return std::move(info);
 }
@@ -639,35 +662,46 @@ bool canEmit(kern::Hero hero, Block &body, std::string *reason) {
   return succeeded(analyzeRegion(hero, body, reason));
 }
 
+// Whether `access` reads an element before `output`, all of a result, is stored over it.
+static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
+  if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
+    return true;
+  // Another element of the same row is safe when it is read before the pass that
+  // writes the row: what does not vary along the row is.
+  unsigned n = info.shape.domain.size();
+  if (output.place != output.point || info.shape.flat || !info.coversDomain(output) ||
+      access.point.isFunctionOfDim(n - 1))
+    return false;
+  for (unsigned d = 0; d + 1 < n; ++d)
+    if (access.dynamic[d] || access.point.getResult(d) != info.identity.getResult(d))
+      return false;
+  return true;
+}
+
 bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned input) {
   FailureOr<RegionInfo> info = analyzeRegion(hero, body, nullptr);
-  if (failed(info) || result >= info->outputs.size() || input >= body.getNumArguments() ||
-      info->isBlockSum(info->outputs[result]))
+  if (failed(info) || result >= body.getTerminator()->getNumOperands() ||
+      input >= body.getNumArguments())
     return false;
-  const Computed &output = info->outputs[result];
-  auto type = cast<RankedTensorType>(output.value.getType());
+  auto type = cast<RankedTensorType>(body.getTerminator()->getOperand(result).getType());
   auto inputType = cast<RankedTensorType>(body.getArgument(input).getType());
   if (type.getShape() != inputType.getShape() ||
       type.getElementTypeBitWidth() != inputType.getElementTypeBitWidth())
     return false;
-  unsigned n = info->shape.domain.size();
-  for (const Access &a : info->accesses) {
-    if (a.input != input)
-      continue;
-    if (a.lastLevel > output.level)
-      return false;
-    bool anyDynamic = llvm::is_contained(a.dynamic, true);
-    if (!anyDynamic && a.point == output.point)
-      continue;
-    // Another element of the same row is safe when it is read before the pass that
-    // writes the row: what does not vary along the row is.
-    if (info->shape.flat || !info->coversDomain(output) || a.point.isFunctionOfDim(n - 1))
-      return false;
-    for (unsigned d = 0; d + 1 < n; ++d)
-      if (a.dynamic[d] || a.point.getResult(d) != info->identity.getResult(d))
-        return false;
-  }
-  return true;
+  // All parts of a result are stored after all loads for the same point of the domain.
+  SmallVector<const Output *> parts;
+  for (const Output &output : info->outputs)
+    if (output.result == result)
+      parts.push_back(&output);
+  return llvm::all_of(info->accesses, [&](const Access &access) {
+    return access.input != input ||
+           (llvm::all_of(parts,
+                         [&](const Output *part) {
+                           return !info->isBlockSum(*part) && access.lastLevel <= part->level;
+                         }) &&
+            llvm::any_of(parts,
+                         [&](const Output *part) { return readsBefore(*info, access, *part); }));
+  });
 }
 
 } // namespace lmc::codegen

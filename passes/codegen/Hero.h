@@ -5,7 +5,8 @@
 // The innermost dimension is the *lane*: it is walked with unit stride and is
 // what vectors run along. The hero fixes the rest:
 //
-//   elementwise       results cover the domain; an item is an index of the outer
+//   elementwise       results, or the parts that they are put together of, cover the
+//                     domain; an item is an index of the outer
 //                     dimensions, or one element when every access is an identity
 //                     (the domain is then flat).
 //   gather            the same, and bodies may load rows at indices from memory.
@@ -90,6 +91,13 @@ struct BlockSum {
   unsigned output;       // in the order of kern.yield
 };
 
+// What is stored for a result: all of it, or, where the result is made of parts that
+// tensor.insert_slice puts together, a part.
+struct Output : Computed {
+  unsigned result;       // in the order of kern.yield
+  mlir::AffineMap place; // domain -> indices of the result
+};
+
 struct Access {
   unsigned input;
   mlir::AffineMap point;           // domain -> indices of the input; 0 where dynamic
@@ -105,7 +113,7 @@ struct RegionInfo {
   llvm::SmallVector<Reduction> reductions;
   llvm::SmallVector<BlockSum> blockSums;
   llvm::SmallVector<Computed> outerValues;
-  llvm::SmallVector<Computed> outputs; // in the order of kern.yield
+  llvm::SmallVector<Output> outputs; // in the order of kern.yield and of insertion
   llvm::SmallVector<Access> accesses;
   // Per input and result: elements from one row to the next and how many rows there are;
   // pitch 0: dense.

@@ -107,6 +107,10 @@ private:
   Value element(Value pointer, Type element, Value index);
   void store(unsigned output, AffineMap point, Val value);
   Value loadResult(unsigned output, AffineMap point);
+  RankedTensorType typeOfResult(unsigned output) {
+    Operation *yield = kernel.getBody().front().getTerminator();
+    return cast<RankedTensorType>(yield->getOperand(info.outputs[output].result).getType());
+  }
 
   // Reductions.
   Value identityOf(const Reduction &reduction, unsigned lanes);
@@ -521,10 +525,11 @@ Val KernelEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 }
 
 void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
-  auto type = cast<RankedTensorType>(info.outputs[output].value.getType());
+  RankedTensorType type = typeOfResult(output);
   Type element = type.getElementType();
   bool outer = !info.shape.flat;
-  Value pointer = address(unsigned(inputs.size()) + output, results[output], type, point, {}, outer);
+  Value pointer = address(unsigned(inputs.size()) + info.outputs[output].result,
+              results[info.outputs[output].result], type, point, {}, outer);
   bool lane = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
   LLVM::StoreOp::create(b, loc, lane ? spread(value) : value.value, pointer,
                         element.getIntOrFloatBitWidth() / 8);
@@ -532,11 +537,12 @@ void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
 
 // What was stored to a result before, at a point that varies along the lane.
 Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
-  auto type = cast<RankedTensorType>(info.outputs[output].value.getType());
+  RankedTensorType type = typeOfResult(output);
   Type element = type.getElementType();
   bool outer = true;
   Value pointer =
-      address(unsigned(inputs.size()) + output, results[output], type, point, {}, outer);
+      address(unsigned(inputs.size()) + info.outputs[output].result,
+              results[info.outputs[output].result], type, point, {}, outer);
   return LLVM::LoadOp::create(b, loc, typeOf(element, /*lane=*/true), pointer,
                               element.getIntOrFloatBitWidth() / 8);
 }
@@ -669,7 +675,7 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
   }
   for (const Store &pending : stores) {
     copy = pending.copy;
-    store(pending.output, info.outputs[pending.output].point, pending.value);
+    store(pending.output, info.outputs[pending.output].place, pending.value);
   }
   copy = 0;
   if (!next.empty() || loop.getBody()->empty() ||
@@ -830,7 +836,7 @@ void KernelEmitter::emitRow(Value row) {
         stores.push_back({i, eval(o.value, o.point)});
     emitPass(level);
     for (auto &[output, value] : stores)
-      store(output, info.outputs[output].point, value);
+      store(output, info.outputs[output].place, value);
   }
 }
 
@@ -894,7 +900,7 @@ void KernelEmitter::emitColumnBlock(Value column, unsigned unroll, unsigned vect
   for (auto [i, value] : llvm::enumerate(values)) {
     copy = i / info.outputs.size();
     unsigned output = i % info.outputs.size();
-    store(output, info.outputs[output].point, value);
+    store(output, info.outputs[output].place, value);
   }
   copy = 0;
   lanes = 1;
@@ -942,7 +948,7 @@ void KernelEmitter::emit() {
   size_t count = kernel.getBody().getNumArguments();
   for (size_t i = 0; i < count; ++i)
     inputs.push_back(argument(i));
-  for (size_t i = 0; i < info.outputs.size(); ++i)
+  for (size_t i = 0; i < kernel.getBody().front().getTerminator()->getNumOperands(); ++i)
     results.push_back(argument(count + i));
   begin = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(1));
   end = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(2));

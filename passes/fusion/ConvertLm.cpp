@@ -100,41 +100,41 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   return f.finish({dgate, dup}).getResults();
 }
 
-// Views [batch * seq, heads * d] as [batch, seq, heads, 2, d / 2]: then one half of a
-// head is at index j and the other at 1 - j.
+// Views [batch * seq, heads * d] as [batch, seq, heads, 2, d / 2]: both halves of a head are
+// read before either is written, so that the result may take the place of the input.
 static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
   RankedTensorType flat = typeOf(op.getX());
   int64_t seq = typeOf(op.getCos()).getDimSize(0), half = int64_t(op.getHeadDim()) / 2;
   int64_t batch = flat.getDimSize(0) / seq, heads = flat.getDimSize(1) / (2 * half);
   auto split = RankedTensorType::get({batch, seq, heads, 2, half}, flat.getElementType());
+  auto halves = RankedTensorType::get({batch, seq, heads, half}, flat.getElementType());
   SmallVector<ReassociationIndices> groups{{0, 1}, {2, 3, 4}};
   Value x = tensor::ExpandShapeOp::create(b, op.getLoc(), split, op.getX(), groups);
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, {x, op.getCos(), op.getSin()}, "lm.rope");
   MLIRContext *context = b.getContext();
-  AffineExpr d0, d1, d2, d3, d4;
-  bindDims(context, d0, d1, d2, d3, d4);
-  AffineMap other = AffineMap::get(5, 0, {d0, d1, d2, 1 - d3, d4}, context);
-  AffineMap table = AffineMap::get(5, 0, {d1, d4}, context);
-  bool inverse = op.getInverse();
-  Value y = f.map(
-      split, {{f.arg(0), f.all(5)}, {f.arg(0), other}, {f.arg(1), table}, {f.arg(2), table}},
-      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        // First half: x cos - x' sin; second half: x cos + x' sin; inverse: signs swapped.
-        Value j = linalg::IndexOp::create(b, loc, 3);
-        Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-        Value first =
-            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, j, zero);
-        Type type = s[0].getType();
-        Value sign = arith::SelectOp::create(b, loc, first,
-                                             constant(b, loc, type, inverse ? 1.0 : -1.0),
-                                             constant(b, loc, type, inverse ? -1.0 : 1.0));
-        Value sine = convertFloat(b, loc, s[3], type), cosine = convertFloat(b, loc, s[2], type);
-        Value rotated = arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[1], sine),
-                                              sign);
-        return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], cosine),
-                                     rotated);
-      });
-  Value result = f.finish(y).getResult(0);
+  AffineExpr d0, d1, d2, d3;
+  bindDims(context, d0, d1, d2, d3);
+  auto at = [&](int64_t j) {
+    return AffineMap::get(4, 0, {d0, d1, d2, getAffineConstantExpr(j, context), d3}, context);
+  };
+  AffineMap table = AffineMap::get(4, 0, {d1, d3}, context);
+  // y[j] = x[j] cos -+ x[1 - j] sin, minus for the first half, and the inverse the other way.
+  auto rotate = [&](int64_t j) {
+    double sign = (j == 0) == op.getInverse() ? 1.0 : -1.0;
+    return f.map(
+        halves, {{f.arg(0), at(j)}, {f.arg(0), at(1 - j)}, {f.arg(1), table}, {f.arg(2), table}},
+        [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+          Type type = s[0].getType();
+          Value cosine = convertFloat(b, loc, s[2], type), sine = convertFloat(b, loc, s[3], type);
+          Value rotated =
+              arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[1], sine),
+                                    constant(b, loc, type, sign));
+          return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], cosine),
+                                       rotated);
+        });
+  };
+  Value first = rotate(0), second = rotate(1);
+  Value result = f.finish(f.stack(split, 3, {first, second})).getResult(0);
   return {tensor::CollapseShapeOp::create(b, op.getLoc(), flat, result, groups)};
 }
 

@@ -112,6 +112,20 @@ Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, 
                  });
 }
 
+Value FusionBuilder::stack(RankedTensorType type, unsigned dim, ValueRange parts) {
+  Value whole = tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes,
+      strides(type.getRank(), b.getIndexAttr(1));
+  for (int64_t extent : type.getShape())
+    sizes.push_back(b.getIndexAttr(extent));
+  sizes[dim] = b.getIndexAttr(1);
+  for (auto [index, part] : llvm::enumerate(parts)) {
+    offsets[dim] = b.getIndexAttr(int64_t(index));
+    whole = tensor::InsertSliceOp::create(b, loc, part, whole, offsets, sizes, strides);
+  }
+  return whole;
+}
+
 kern::FusionOp FusionBuilder::finish(ValueRange results) {
   kern::YieldOp::create(b, loc, results);
   auto op = kern::FusionOp::create(outside, loc, results.getTypes(), hero, inputs,

@@ -52,6 +52,10 @@ public:
   mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
                         llvm::ArrayRef<Read> reads, Body body);
 
+  // The tensor whose index along dimension `dim` chooses the part: type [..., n, ...] from n
+  // parts without that dimension.
+  mlir::Value stack(mlir::RankedTensorType type, unsigned dim, mlir::ValueRange parts);
+
   // Ends the region and creates the op at the builder's insertion point.
   kern::FusionOp finish(mlir::ValueRange results);
 

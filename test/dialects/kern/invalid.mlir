@@ -55,7 +55,7 @@ func.func @resultCount(%x: tensor<8xf32>) {
 
 func.func @foreignOp(%x: tensor<8xf32>) {
   %0 = kern.fusion elementwise (%a = %x : tensor<8xf32>) -> tensor<8xf32> {
-    // expected-error @+1 {{'arith.addf' op is not allowed in a kern.fusion; only linalg.generic, linalg.fill, tensor.empty and arith.constant are}}
+    // expected-error @+1 {{'arith.addf' op is not allowed in a kern.fusion; only linalg.generic, linalg.fill, tensor.empty, tensor.insert_slice and arith.constant are}}
     %s = arith.addf %a, %a : tensor<8xf32>
     kern.yield %s : tensor<8xf32>
   }

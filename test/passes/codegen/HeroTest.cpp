@@ -257,4 +257,42 @@ TEST(Hero, sharesNoBufferOfAnotherLayout) {
   EXPECT_FALSE(kernel.mayShare(0, 2)) << "there is no such input";
 }
 
+// y = (x[.., HERE] - x[.., THERE], x[.., THERE] + x[.., HERE]), put together of two parts.
+constexpr char kHalves[] = R"(
+#here = affine_map<(i, k) -> (i, 0, k)>
+#there = affine_map<(i, k) -> ($THERE)>
+#all = affine_map<(i, k) -> (i, k)>
+kern.kernel @halves elementwise {
+^bb0(%x: tensor<6x2x24xf32>):
+  %e = tensor.empty() : tensor<6x24xf32>
+  %p, %q = linalg.generic {indexing_maps = [#here, #there, #all, #all],
+                           iterator_types = ["parallel", "parallel"]}
+      ins(%x, %x : tensor<6x2x24xf32>, tensor<6x2x24xf32>)
+      outs(%e, %e : tensor<6x24xf32>, tensor<6x24xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32, %u: f32):
+    %s = arith.subf %a, %b : f32
+    %t = arith.addf %a, %b : f32
+    linalg.yield %s, %t : f32, f32
+  } -> (tensor<6x24xf32>, tensor<6x24xf32>)
+  %w = tensor.empty() : tensor<6x2x24xf32>
+  %v = tensor.insert_slice %p into %w[0, $FIRST, 0] [6, 1, 24] [1, 1, 1] : tensor<6x24xf32> into tensor<6x2x24xf32>
+  %y = tensor.insert_slice %q into %v[0, 1, 0] [6, 1, 24] [1, 1, 1] : tensor<6x24xf32> into tensor<6x2x24xf32>
+  kern.yield %y : tensor<6x2x24xf32>
+}
+)";
+
+TEST(Hero, aResultInPartsMayTakeThePlaceOfWhatItsPointReads) {
+  Kernel halves(substitute(kHalves, {{"THERE", "i, 1, k"}, {"FIRST", "0"}}), {"x86-64"});
+  ASSERT_EQ(halves.error(), "");
+  EXPECT_TRUE(halves.mayShare(0, 0));
+  EXPECT_EQ(halves.shape().items, 6);
+  EXPECT_EQ(halves.shape().readBytes, 6u * 2 * 24 * 4);
+  EXPECT_EQ(halves.shape().writtenBytes, 6u * 2 * 24 * 4);
+  Kernel mirrored(substitute(kHalves, {{"THERE", "5 - i, 1, k"}, {"FIRST", "0"}}), {"x86-64"});
+  ASSERT_EQ(mirrored.error(), "");
+  EXPECT_FALSE(mirrored.mayShare(0, 0)) << "another item reads what this one writes";
+  EXPECT_EQ(refusal(substitute(kHalves, {{"THERE", "i, 1, k"}, {"FIRST", "1"}})),
+            "result 0 is inserted in parts that do not make up a whole");
+}
+
 } // namespace

@@ -111,24 +111,25 @@ func.func @blocks(%x: tensor<300x8xf32>, %y: tensor<134x8xf32>, %w: tensor<8xf32
   return %0#0, %1#0 : tensor<300x8xf32>, tensor<134x8xf32>
 }
 
-// Heads are seen as two halves: the other half of index d3 is at 1 - d3, and the table is
-// read at the position in the sequence. Going back, the signs are swapped.
+// Heads are seen as two halves, x0 and x1, and the table is read at the position in the
+// sequence: y0 = x0 cos - x1 sin, y1 = x1 cos + x0 sin. Going back, the signs are swapped.
 // CHECK-LABEL: func.func @rope(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xf32>, %[[COS:[^ ]*]]: tensor<2x2xf32>, %[[SIN:[^ ]*]]: tensor<2x2xf32>)
 // CHECK-NEXT:    %[[SPLIT:.*]] = tensor.expand_shape %[[X]] {{\[\[}}0, 1], [2, 3, 4]] output_shape [2, 2, 2, 2, 2]
 // CHECK-NEXT:    %[[Y:.*]] = kern.fusion elementwise (%[[A:.*]] = %[[SPLIT]] : {{.*}}, %[[C:.*]] = %[[COS]] : {{.*}}, %[[S:.*]] = %[[SIN]] : {{.*}}) -> tensor<2x2x2x2x2xf32> {
-// CHECK:           linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, -d3 + 1, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d1, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d1, d4)>,
+// CHECK:           %[[Y0:.*]] = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, 0, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, 1, d3)>, affine_map<(d0, d1, d2, d3) -> (d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d1, d3)>,
 // CHECK-SAME:        ins(%[[A]], %[[A]], %[[C]], %[[S]] :
-// CHECK:             %[[FIRST:.*]] = arith.cmpi eq
-// CHECK-DAG:         %[[PLUS:.*]] = arith.constant 1.000000e+00
-// CHECK-DAG:         %[[MINUS:.*]] = arith.constant -1.000000e+00
-// CHECK:             arith.select %[[FIRST]], %[[MINUS]], %[[PLUS]]
-// CHECK:         } {source_ops = ["lm.rope"]}
+// CHECK:             arith.constant -1.000000e+00
+// CHECK:           %[[Y1:.*]] = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, 1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, 0, d3)>,
+// CHECK:             arith.constant 1.000000e+00
+// CHECK:           %[[E:.*]] = tensor.empty() : tensor<2x2x2x2x2xf32>
+// CHECK-NEXT:      %[[I:.*]] = tensor.insert_slice %[[Y0]] into %[[E]][0, 0, 0, 0, 0] [2, 2, 2, 1, 2] [1, 1, 1, 1, 1]
+// CHECK-NEXT:      %[[J:.*]] = tensor.insert_slice %[[Y1]] into %[[I]][0, 0, 0, 1, 0] [2, 2, 2, 1, 2] [1, 1, 1, 1, 1]
+// CHECK-NEXT:      kern.yield %[[J]]
+// CHECK-NEXT:    } {source_ops = ["lm.rope"]}
 // CHECK-NEXT:    %[[JOINED:.*]] = tensor.collapse_shape %[[Y]] {{\[\[}}0, 1], [2, 3, 4]]
-// CHECK:             %[[FIRST:.*]] = arith.cmpi eq
-// CHECK-DAG:         %[[PLUS:.*]] = arith.constant 1.000000e+00
-// CHECK-DAG:         %[[MINUS:.*]] = arith.constant -1.000000e+00
-// CHECK:             arith.select %[[FIRST]], %[[PLUS]], %[[MINUS]]
+// CHECK:             arith.constant 1.000000e+00
+// CHECK:             arith.constant -1.000000e+00
 // CHECK:         return %[[JOINED]],
 func.func @rope(%x: tensor<4x8xf32>, %cos: tensor<2x2xf32>, %sin: tensor<2x2xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
   %0 = lm.rope %x, %cos, %sin head_dim 4 : (tensor<4x8xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x8xf32>
