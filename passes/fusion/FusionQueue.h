@@ -78,6 +78,8 @@ private:
   mlir::OpBuilder b;
   std::priority_queue<Candidate, std::vector<Candidate>, Later> queue;
   uint64_t pushed = 0;
+  uint64_t peak = 0; // of live bytes, before any merge
+  llvm::DenseMap<mlir::Operation *, uint64_t> liveBound; // no more than this is live at an op
   llvm::MapVector<mlir::Attribute, int64_t> recorded; // and how many times
   // Merged ops stay in memory, out of the block: a queued candidate may name them.
   llvm::SmallVector<mlir::Operation *> gone;
