@@ -22,21 +22,36 @@ static constexpr int kLadderSteps = 32;
 
 //===-- Rungs -------------------------------------------------------------------------------===//
 
-static RecomputeRung rungOf(const RecomputeChoiceProblem &problem,
-                            const std::vector<int> &options) {
+static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::vector<int> &options,
+                            const PositionCosts &positions) {
   RecomputeRung rung;
   rung.options.assign(options.begin(), options.end());
+  size_t count = options.size();
+  auto differs = [&](size_t layer, size_t other) {
+    return other < count && options[other] != options[layer];
+  };
   // Sums in one order for all choices with the same options.
   std::map<std::pair<int, int>, int64_t> counts;
+  std::map<std::pair<int, int>, int64_t> borders;
   uint64_t held = 0, most = 0;
-  for (auto [kind, option] : llvm::zip_equal(problem.layers, options)) {
-    ++counts[{kind, option}];
-    const LayerOption &of = problem.kinds[size_t(kind)][size_t(option)];
+  for (size_t layer = 0; layer < count; ++layer) {
+    size_t kind = size_t(problem.layers[layer]), option = size_t(options[layer]);
+    ++counts[{int(kind), int(option)}];
+    if (differs(layer, layer - 1) || differs(layer, layer + 1))
+      ++borders[{int(kind), int(option)}];
+    const LayerOption &of = problem.kinds[kind][option];
     held += of.keptBytes;
-    most = std::max(most, held + of.transientBytes);
+    uint64_t transient = of.transientBytes;
+    if (layer + 1 == count && !positions.lastTransientBytes.empty())
+      transient = std::min(transient, positions.lastTransientBytes[kind][option]);
+    most = std::max(most, held + transient);
   }
-  for (const auto &[of, count] : counts)
-    rung.seconds += double(count) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
+  for (const auto &[of, number] : counts)
+    rung.seconds += double(number) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
+  if (!positions.borderSeconds.empty())
+    for (const auto &[of, number] : borders)
+      rung.seconds +=
+          double(number) * positions.borderSeconds[size_t(of.first)][size_t(of.second)];
   rung.boundBytes = problem.fixedBytes + std::max(most, problem.turnBytes + held);
   return rung;
 }
@@ -69,7 +84,9 @@ static int firstLike(const std::vector<LayerOption> &options, size_t option) {
              }) - options.begin());
 }
 
-std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps) {
+std::vector<RecomputeRung>
+lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
+                    const PositionCosts &positions) {
   std::set<std::vector<int>> choices;
   for (RecomputeChoice &choice : recomputeLadder(scaled(problem), steps, {}))
     choices.insert(std::move(choice.options));
@@ -84,7 +101,7 @@ std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &pro
   }
   std::vector<RecomputeRung> rungs;
   for (const std::vector<int> &choice : choices)
-    rungs.push_back(rungOf(problem, choice));
+    rungs.push_back(rungOf(problem, choice, positions));
   std::stable_sort(rungs.begin(), rungs.end(), [](const RecomputeRung &a, const RecomputeRung &b) {
     return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
   });
@@ -123,14 +140,18 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
   return distinct;
 }
 
-// Choices in which, together, some layer of each kind takes each distinct option.
+// Layers in a row that take one option in a probe: those within have neighbours like
+// themselves, as most layers of a plan do.
+static constexpr size_t kRun = 3;
+
+// Choices in which, together, layers of each kind take each distinct option, kRun in a row.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
-  std::vector<size_t> taken(distinct.size(), 0);
+  std::vector<size_t> taken(distinct.size(), 0); // kRun for each option
   std::vector<std::vector<int64_t>> choices;
   auto unfinished = [&] {
     for (size_t kind = 0; kind < distinct.size(); ++kind)
-      if (taken[kind] < distinct[kind].size() &&
+      if (taken[kind] < kRun * distinct[kind].size() &&
           llvm::is_contained(options.layers, int64_t(kind)))
         return true;
     return false;
@@ -139,23 +160,36 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
     std::vector<int64_t> &choice = choices.emplace_back();
     for (int64_t kind : options.layers) {
       const std::vector<size_t> &list = distinct[size_t(kind)];
-      choice.push_back(int64_t(list[taken[size_t(kind)]++ % list.size()]));
+      choice.push_back(int64_t(list[taken[size_t(kind)]++ / kRun % list.size()]));
     }
   }
   return choices;
 }
 
-// What probes say of an option: the least of the layers that took it, so that sums of it
-// stay lower bounds. Layers of a kind and an option differ, if at all, by their neighbours.
-static void addMeasure(std::optional<LayerOption> &known, const LayerMeasure &layer) {
-  if (!known) {
-    known = LayerOption{layer.keptBytes, layer.transientBytes, layer.seconds};
-    return;
+namespace {
+
+// What probes say of an option. Of bytes it is the least of the layers that took it, so that
+// sums of it stay lower bounds. Layers of one kind and option differ by their neighbours, with
+// whose kernels theirs merge: the time is that of a layer between its likes.
+struct OptionMeasure {
+  LayerOption least;
+  uint64_t lastTransientBytes = UINT64_MAX; // where the layer was the last
+  double between = -1, longest = 0;         // seconds; -1: none was between its likes
+
+  void add(const LayerMeasure &layer, bool isBetween) {
+    least.keptBytes = std::min(least.keptBytes, layer.keptBytes);
+    least.transientBytes = std::min(least.transientBytes, layer.transientBytes);
+    longest = std::max(longest, layer.seconds);
+    if (isBetween)
+      between = std::max(between, layer.seconds);
   }
-  known->keptBytes = std::min(known->keptBytes, layer.keptBytes);
-  known->transientBytes = std::min(known->transientBytes, layer.transientBytes);
-  known->seconds = std::min(known->seconds, layer.seconds);
-}
+  LayerOption option() const {
+    return {least.keptBytes, least.transientBytes, between < 0 ? longest : between};
+  }
+  double borderSeconds() const { return longest - option().seconds; }
+};
+
+} // namespace
 
 // Only what depends on recompute: the micro-steps and the layers that they call.
 static void keepMicroSteps(ModuleOp module) {
@@ -204,53 +238,102 @@ static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions 
   return copy;
 }
 
-LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
-  size_t wanted = 0; // layers for one probe
-  for (const std::vector<size_t> &distinct : distinctOptions(found))
-    wanted += distinct.size();
-  ModuleOp probed = start;
-  RecomputeOptions options = found; // of the probed model
-  OwningOpRef<ModuleOp> shorter;
-  if (makeShorter && wanted < found.layers.size()) {
-    FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(wanted));
+// Plans the choice and measures its layers.
+FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
+                                                 ArrayRef<int64_t> choice) {
+  OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
+  if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
+    return failure();
+  keepMicroSteps(*module);
+  std::string bytes;
+  if (failed(plan(*module, Phase::Fusion)) ||
+      failed(emitPlan(*module, config, PlanDetails(), bytes)))
+    return failure();
+  PlanMeasures measures;
+  (void)phases.run(Phase::Memory, [&] {
+    measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+    return success();
+  });
+  measures.layers.resize(choice.size());
+  return measures;
+}
+
+// The model with so many layers, and its options; the whole one where a shorter one would
+// not be like it.
+FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(const MakeShorter &makeShorter,
+                                                           size_t layers) {
+  if (makeShorter && layers < found.layers.size()) {
+    FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(layers));
     if (failed(made))
       return failure();
     if (std::optional<RecomputeOptions> like = optionsLike(**made)) {
-      shorter = std::move(*made);
-      probed = *shorter;
-      options = std::move(*like);
+      ModuleOp module = **made;
+      return Probed{std::move(*made), module, std::move(*like)};
     }
   }
-  std::vector<std::vector<std::optional<LayerOption>>> known;
+  return Probed{nullptr, start, found};
+}
+
+LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
+  size_t wanted = 0, most = 0; // layers for one probe, options of a kind
+  std::vector<std::vector<size_t>> distinct = distinctOptions(found);
+  for (const std::vector<size_t> &list : distinct) {
+    wanted += kRun * list.size();
+    most = std::max(most, list.size());
+  }
+  std::vector<std::vector<OptionMeasure>> known;
   for (const RecomputeKind &kind : found.kinds)
-    known.emplace_back(kind.options.size());
+    known.emplace_back(kind.options.size(), OptionMeasure{{UINT64_MAX, UINT64_MAX, 0}});
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
   problem.turnBytes = UINT64_MAX;
-  for (const std::vector<int64_t> &choice : probeChoices(options)) {
-    OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
-    if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
+  auto addProbe = [&](const Probed &model, ArrayRef<int64_t> choice) -> LogicalResult {
+    FailureOr<PlanMeasures> measures = measure(model.module, model.options, choice);
+    if (failed(measures))
       return failure();
-    keepMicroSteps(*module);
-    std::string bytes;
-    if (failed(plan(*module, Phase::Fusion)) ||
-        failed(emitPlan(*module, config, PlanDetails(), bytes)))
+    problem.turnBytes = std::min(problem.turnBytes, measures->turnBytes);
+    for (auto [layer, option] : llvm::enumerate(choice)) {
+      bool isBetween = layer > 0 && layer + 1 < choice.size() && choice[layer - 1] == option &&
+                       choice[layer + 1] == option;
+      OptionMeasure &of = known[size_t(model.options.layers[layer])][size_t(option)];
+      of.add(measures->layers[layer], isBetween);
+      if (layer + 1 == choice.size())
+        of.lastTransientBytes =
+            std::min(of.lastTransientBytes, measures->layers[layer].transientBytes);
+    }
+    return success();
+  };
+
+  FailureOr<Probed> model = probed(makeShorter, wanted);
+  if (failed(model))
+    return failure();
+  for (const std::vector<int64_t> &choice : probeChoices(model->options))
+    if (failed(addProbe(*model, choice)))
       return failure();
-    PlanMeasures measures;
-    (void)phases.run(Phase::Memory, [&] {
-      measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
-      return success();
-    });
-    measures.layers.resize(choice.size());
-    problem.turnBytes = std::min(problem.turnBytes, measures.turnBytes);
-    for (auto [layer, option] : llvm::enumerate(choice))
-      addMeasure(known[size_t(options.layers[layer])][size_t(option)], measures.layers[layer]);
+  // The last layer is where most is held, and its neighbour is no layer: every option there.
+  if (failed(model = probed(makeShorter, kRun)))
+    return failure();
+  for (size_t option = 0; option < most; ++option) {
+    std::vector<int64_t> choice;
+    for (int64_t kind : model->options.layers) {
+      const std::vector<size_t> &list = distinct[size_t(kind)];
+      choice.push_back(int64_t(list[std::min(option, list.size() - 1)]));
+    }
+    if (failed(addProbe(*model, choice)))
+      return failure();
   }
+
   for (auto [kind, measured] : llvm::enumerate(known)) {
     problem.kinds.emplace_back();
-    for (size_t option = 0; option < measured.size(); ++option)
-      problem.kinds.back().push_back(
-          measured[sameAs(found.kinds[kind], option)].value_or(LayerOption()));
+    positions.borderSeconds.emplace_back();
+    positions.lastTransientBytes.emplace_back();
+    for (size_t option = 0; option < measured.size(); ++option) {
+      const OptionMeasure &of = measured[sameAs(found.kinds[kind], option)];
+      bool wasTaken = of.least.keptBytes != UINT64_MAX;
+      problem.kinds.back().push_back(wasTaken ? of.option() : LayerOption());
+      positions.borderSeconds.back().push_back(wasTaken ? of.borderSeconds() : 0);
+      positions.lastTransientBytes.back().push_back(of.lastTransientBytes);
+    }
   }
   if (std::string fault = scaled(problem).check(); !fault.empty())
     return start.emitError("gives an ill-formed choice of what to recompute: ") << fault;
@@ -295,7 +378,7 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::Device
   if (failed(made->probe(makeShorter)))
     return failure();
   (void)phases.run(Phase::Memory, [&] {
-    made->choices = recomputeRungs(made->problem, kLadderSteps);
+    made->choices = recomputeRungs(made->problem, kLadderSteps, made->positions);
     return success();
   });
   std::vector<BudgetRung> rungs;

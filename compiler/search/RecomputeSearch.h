@@ -26,10 +26,17 @@ struct RecomputeRung {
   uint64_t boundBytes = 0;      // no plan of it takes less
 };
 
+// What depends on where a layer stands, per kind and option; empty: nothing does.
+struct PositionCosts {
+  std::vector<std::vector<double>> borderSeconds;        // more, beside a layer of another option
+  std::vector<std::vector<uint64_t>> lastTransientBytes; // of the last layer
+};
+
 // Choices in order of seconds: about `steps` that the problem's budgets give between its
 // fastest and its smallest, and for each option the choice in which every layer takes it, as
 // far as its kind has that many.
-std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps);
+std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
+                                          const PositionCosts &positions = {});
 
 class RecomputeSearch {
 public:
@@ -62,7 +69,17 @@ private:
                   PhaseRunner &phases)
       : start(start), config(config), spec(spec), phases(phases) {}
 
+  // A model to measure options on: `module` is `owned`, or the start.
+  struct Probed {
+    mlir::OwningOpRef<mlir::ModuleOp> owned;
+    mlir::ModuleOp module;
+    RecomputeOptions options;
+  };
+
   mlir::LogicalResult probe(const MakeShorter &makeShorter);
+  mlir::FailureOr<Probed> probed(const MakeShorter &makeShorter, size_t layers);
+  mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
+                                        mlir::ArrayRef<int64_t> choice);
   std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
   mlir::LogicalResult plan(mlir::ModuleOp module, Phase from);
 
@@ -72,6 +89,7 @@ private:
   PhaseRunner &phases;
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
+  PositionCosts positions;
   std::vector<RecomputeRung> choices;
   std::unique_ptr<BudgetSearch> search;
   mlir::OwningOpRef<mlir::ModuleOp> last; // of the rung measured last
