@@ -53,7 +53,8 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
 }
 
 // Why each pass stands where it does is said here; what it does, in its Passes.td.
-static void addPasses(Phase phase, const Config &config, PassManager &passes) {
+static void addPasses(Phase phase, const Config &config, ArrayRef<std::string> disableFusion,
+                      PassManager &passes) {
   switch (phase) {
   case Phase::Autodiff:
     // Before differentiation, so that gradients and state are of the merged weights too.
@@ -79,12 +80,15 @@ static void addPasses(Phase phase, const Config &config, PassManager &passes) {
     break;
   case Phase::Fusion:
     passes.addPass(createConvertLmPass());
-    passes.addPass(createFormFusionsPass());
+    passes.addPass(createFormFusionsPass(
+        {SmallVector<std::string>(disableFusion)}));
     // Before layers are inlined, so that a layer's kernels are compared once.
     passes.addPass(createOutlineKernelsPass());
     break;
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
+    // A layer's end meets the next one's start only now.
+    passes.addPass(createMergeLaunchesPass({SmallVector<std::string>(disableFusion)}));
     break;
   case Phase::Buffers:
     passes.addPass(createPlaceBuffersPass());
@@ -106,7 +110,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
             return llvm::is_contained(options.printIrAfter, pass->getArgument());
           },
           /*printModuleScope=*/true);
-    addPasses(phase, config, passes);
+    addPasses(phase, config, options.disableFusion, passes);
     // The verifier closes the phase; after each pass of one it would take as long as they do.
     passes.enableVerifier(false);
     if (failed(passes.run(module)) || failed(verify(module)))

@@ -27,6 +27,7 @@ struct CompileOptions {
   bool withCode = true;
   std::string dumpDirectory;               // a numbered .mlir file per phase; "": none
   std::vector<std::string> printIrAfter;   // pass arguments ("kern-form-fusions")
+  std::vector<std::string> disableFusion;  // kinds to leave out ("siblings"), for developers
 };
 
 struct PhaseTime {

@@ -111,6 +111,7 @@ private:
   Step *findStep(const Command &command);
   std::optional<std::pair<unsigned, ContentDifference>> misread(const Command &command,
                                                                 const Step &step);
+  Step *likelyStep(const Command &command);
   LogicalResult explain(const Command &command);
   void execute(const Command &command, Step &step);
   LogicalResult copy(plan_ir::CopyOp op, int64_t index);
@@ -769,14 +770,24 @@ Step *AliasingChecker::findStep(const Command &command) {
   return nullptr;
 }
 
-// Says why a command computes nothing of the function, against the op that it most likely
-// stands for.
-LogicalResult AliasingChecker::explain(const Command &command) {
-  Step *meant = nullptr;
+// The op that a command most likely stands for: the one that it was made from, or the next
+// that computes the same.
+Step *AliasingChecker::likelyStep(const Command &command) {
+  Step *likely = nullptr;
   if (auto it = stepsBySignature.find(command.signature); it != stepsBySignature.end())
-    for (unsigned candidate : llvm::reverse(it->second))
-      if (!steps[candidate].done)
-        meant = &steps[candidate];
+    for (unsigned candidate : llvm::reverse(it->second)) {
+      Step &step = steps[candidate];
+      if (step.op->getLoc() == command.op->getLoc() && !isa<UnknownLoc>(step.op->getLoc()))
+        return &step;
+      if (!step.done)
+        likely = &step;
+    }
+  return likely;
+}
+
+// Says why a command computes nothing of the function.
+LogicalResult AliasingChecker::explain(const Command &command) {
+  Step *meant = likelyStep(command);
   if (!meant) {
     InFlightDiagnostic error = fault(command) << "computes nothing that the function asks for";
     if (next < steps.size())

@@ -171,8 +171,12 @@ private:
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;
-  DenseMap<Value, std::pair<Value, Value>> products; // of mulf, for fma
-  DenseMap<Value, bool> productIsLane;
+  struct Product {
+    Value x, y;
+    bool lane;
+    Block *body; // of the linalg.generic that multiplies
+  };
+  DenseMap<Value, Product> products; // of mulf, for fma
 };
 
 unsigned KernelEmitter::fullLanes() const {
@@ -371,16 +375,18 @@ Value KernelEmitter::call(StringRef name, ValueRange operands) {
 }
 
 // addf and subf of a product become one fma. The product must be a lane value if
-// the sum is one, or scalar tails would contract what vectors cannot.
+// the sum is one, or scalar tails would contract what vectors cannot; and of the same
+// linalg.generic, or results would depend on what was fused.
 Value KernelEmitter::contract(Operation *op, ValueRange operands, bool lane) {
   if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
     return {};
   bool subtract = isa<arith::SubFOp>(op);
   for (unsigned i : {0u, 1u}) {
     auto product = products.find(operands[i]);
-    if (product == products.end() || productIsLane.lookup(operands[i]) != lane)
+    if (product == products.end() || product->second.lane != lane ||
+        product->second.body != op->getBlock())
       continue;
-    auto [x, y] = product->second;
+    Value x = product->second.x, y = product->second.y;
     Value z = operands[1 - i];
     if (subtract && i == 0)
       z = arith::NegFOp::create(b, loc, z);
@@ -440,8 +446,7 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
                    arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::none));
   Value result = clone->getResult(0);
   if (isa<arith::MulFOp>(op)) {
-    products[result] = {operands[0], operands[1]};
-    productIsLane[result] = lane;
+    products[result] = {operands[0], operands[1], lane, op->getBlock()};
   }
   return result;
 }

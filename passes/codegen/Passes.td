@@ -19,8 +19,8 @@ def LowerKernelsPass : Pass<"kern-lower-kernels", "::mlir::ModuleOp"> {
     pointers, arithmetic is `arith` and `math` on vectors; exp, log and tanh of f32
     are polynomials, other functions call libm for each lane.
 
-    `a * b + c` becomes one fma where the target has it. This is decided here, by
-    the shape of the expression, so that vector loops, their scalar tails and any
+    `a * b + c` becomes one fma where the target has it and one `linalg.generic` says
+    it. This is decided here, by the shape of the expression, so that fusion, vector loops, their scalar tails and any
     division into chunks round alike; LLVM is given no licence to contract.
 
     ```mlir

@@ -88,11 +88,11 @@ struct FormFusionsPass : lmc::impl::FormFusionsPassBase<FormFusionsPass> {
   using FormFusionsPassBase::FormFusionsPassBase;
 
   void runOnOperation() override {
-    FusionOptions options;
-    options.producers = !llvm::is_contained(disable, "producer");
-    options.siblings = !llvm::is_contained(disable, "siblings");
-    options.bytesPerSecond = bytesPerSecond;
-    options.launchSeconds = launchSeconds;
+    FailureOr<FusionOptions> options =
+        fusionOptions(getOperation(), SmallVector<std::string>(disable.begin(), disable.end()),
+                      bytesPerSecond, launchSeconds);
+    if (failed(options))
+      return signalPassFailure();
     llvm::StringMap<SmallVector<func::CallOp>> calls;
     for (auto function : getOperation().getOps<func::FuncOp>())
       mergeEqualViews(function.getBody().front());
@@ -101,9 +101,9 @@ struct FormFusionsPass : lmc::impl::FormFusionsPassBase<FormFusionsPass> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       mergeEqualArguments(function, calls[function.getSymName()]);
       mergeEqualViews(function.getBody().front());
-      FusionQueue queue(function, options, {partOfFusion, createFusion});
+      FusionQueue queue(function, *options, {partOfFusion, createFusion});
       numFormed += queue.run();
-      llvm::append_range(report, queue.report);
+      llvm::append_range(report, queue.report());
     }
     getOperation()->setAttr("kern.fusion_report", ArrayAttr::get(&getContext(), report));
   }

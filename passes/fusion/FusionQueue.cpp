@@ -5,14 +5,34 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace lmc;
 
+FailureOr<FusionOptions> lmc::fusionOptions(ModuleOp module, ArrayRef<std::string> disabled,
+                                            double bytesPerSecond, double launchSeconds) {
+  for (const std::string &kind : disabled)
+    if (!llvm::is_contained(kFusionKinds, kind))
+      return module.emitError("has no kind of fusion '")
+             << kind << "'; choose " << llvm::join(ArrayRef(kFusionKinds), ", ");
+  auto allows = [&](StringRef kind) { return !llvm::is_contained(disabled, kind); };
+  return FusionOptions{allows("producer"), allows("siblings"), allows("layers"), bytesPerSecond,
+                       launchSeconds};
+}
+
 FusionQueue::FusionQueue(func::FuncOp function, const FusionOptions &options, FusionLevel level)
     : function(function), options(options), level(level), live(function),
-      b(function.getContext()) {}
+      b(function.getContext()) {
+  std::vector<Step> steps;
+  for (Operation &op : function.getBody().front())
+    steps.push_back({&op});
+  std::vector<uint64_t> bytes = live.bytesAt(steps);
+  for (auto [step, held] : llvm::zip_equal(steps, bytes))
+    liveBound[step.front()] = held;
+  peak = *llvm::max_element(bytes);
+}
 
 FusionQueue::~FusionQueue() {
   for (Operation *op : gone)
@@ -87,7 +107,18 @@ void FusionQueue::record(const Candidate &candidate, kern::Hero hero, StringRef 
     entry.push_back(b.getNamedAttr("hero", b.getStringAttr(kern::stringifyHero(hero))));
   else
     entry.push_back(b.getNamedAttr("reason", b.getStringAttr(refusal)));
-  report.push_back(b.getDictionaryAttr(entry));
+  ++recorded[b.getDictionaryAttr(entry)];
+}
+
+SmallVector<Attribute> FusionQueue::report() {
+  SmallVector<Attribute> entries;
+  Builder builder(function.getContext());
+  for (auto [entry, times] : recorded) {
+    NamedAttrList named(cast<DictionaryAttr>(entry));
+    named.set("times", builder.getI64IntegerAttr(times));
+    entries.push_back(named.getDictionary(function.getContext()));
+  }
+  return entries;
 }
 
 // The ops between the two that need what the first makes, in order: they move behind the
@@ -95,48 +126,75 @@ void FusionQueue::record(const Candidate &candidate, kern::Hero hero, StringRef 
 std::optional<SmallVector<Operation *>>
 FusionQueue::readersBetween(Operation *first, Operation *second, std::string *reason) const {
   llvm::SetVector<Operation *> readers;
-  auto reads = [&](Operation *op, bool second) {
-    return llvm::any_of(op->getOperands(), [&](Value operand) {
-      Operation *maker = operand.getDefiningOp();
-      return maker && (readers.contains(maker) || (!second && maker == first));
-    });
+  auto addReadersOf = [&](Operation *op) {
+    for (Operation *reader : op->getUsers())
+      if (reader != second && reader->isBeforeInBlock(second))
+        readers.insert(reader);
   };
-  for (Operation *op = first->getNextNode(); op != second; op = op->getNextNode())
-    if (reads(op, false)) {
-      if (!isMemoryEffectFree(op) || (isBackward(second) && !isBackward(op))) {
-        *reason = "'" + op->getName().getStringRef().str() +
-                  "' between them reads the first one's result and may not move";
-        return std::nullopt;
-      }
-      readers.insert(op);
+  addReadersOf(first);
+  for (size_t next = 0; next < readers.size(); ++next) {
+    Operation *op = readers[next];
+    if (!isMemoryEffectFree(op) || (isBackward(second) && !isBackward(op))) {
+      *reason = "'" + op->getName().getStringRef().str() +
+                "' between them reads the first one's result and may not move";
+      return std::nullopt;
     }
-  if (reads(second, true)) {
-    *reason = "the second one also needs what another op makes of the first one's result";
-    return std::nullopt;
+    if (llvm::is_contained(op->getUsers(), second)) {
+      *reason = "the second one also needs what another op makes of the first one's result";
+      return std::nullopt;
+    }
+    addReadersOf(op);
   }
-  return readers.takeVector();
+  SmallVector<Operation *> inOrder = readers.takeVector();
+  llvm::sort(inOrder, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  return inOrder;
 }
 
+// More than the merge can add to the live bytes anywhere between the two: all that is held
+// longer or made earlier.
+static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operation *> moved) {
+  uint64_t bytes = 0;
+  auto add = [&](ValueRange values) {
+    for (Value value : values)
+      bytes += bytesOf(value);
+  };
+  add(first->getOperands());
+  for (Operation *op : moved)
+    add(op->getOperands());
+  add(first->getResults());
+  add(second->getResults());
+  return bytes;
+}
+
+// Whether live bytes stay below the peak that the function had before any merge. Most merges
+// are far below it, which an upper bound shows; the others are worked out.
 bool FusionQueue::keepsPeak(const Candidate &candidate, ArrayRef<Operation *> moved,
                             std::string *reason) {
-  if (!options.guardPeak)
-    return true;
-  std::vector<Step> before, after;
-  for (Operation &op : function.getBody().front()) {
-    before.push_back({&op});
-    if (&op == candidate.second) {
-      after.push_back({candidate.first, candidate.second});
-      for (Operation *reader : moved)
-        after.push_back({reader});
-    } else if (&op != candidate.first && !llvm::is_contained(moved, &op)) {
-      after.push_back({&op});
+  Operation *first = candidate.first, *second = candidate.second;
+  uint64_t added = mostAdded(first, second, moved), highest = 0;
+  for (Operation *op = first; op != second->getNextNode(); op = op->getNextNode())
+    highest = std::max(highest, liveBound.lookup(op) + added);
+  if (highest > peak) {
+    std::vector<Step> steps;
+    for (Operation &op : function.getBody().front()) {
+      if (&op == second) {
+        steps.push_back({first, second});
+        for (Operation *reader : moved)
+          steps.push_back({reader});
+      } else if (&op != first && !llvm::is_contained(moved, &op)) {
+        steps.push_back({&op});
+      }
     }
+    uint64_t after = live.peak(steps);
+    if (after > peak) {
+      *reason = llvm::formatv("raises the peak of live bytes from {0} to {1}", peak, after);
+      return false;
+    }
+    highest = peak;
   }
-  uint64_t low = live.peak(before), high = live.peak(after);
-  if (high <= low)
-    return true;
-  *reason = llvm::formatv("raises the peak of live bytes from {0} to {1}", low, high);
-  return false;
+  for (Operation *op = first; op != second->getNextNode(); op = op->getNextNode())
+    liveBound[op] = highest;
+  return true;
 }
 
 bool FusionQueue::tryMerge(const Candidate &candidate) {
@@ -157,6 +215,7 @@ bool FusionQueue::tryMerge(const Candidate &candidate) {
   if (!merged)
     return refuse();
   record(candidate, plan->hero, "");
+  liveBound[merged] = liveBound.lookup(second.op);
   merged->setDiscardableAttrs(second.op->getDiscardableAttrDictionary());
   Operation *place = merged;
   for (Operation *reader : *moved) {

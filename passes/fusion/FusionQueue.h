@@ -6,18 +6,25 @@
 
 #include "mlir/IR/Builders.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <queue>
 
 namespace lmc {
 
+// What may be left out: values passed on, the same tensor read by both, across layers.
+inline constexpr llvm::StringLiteral kFusionKinds[] = {"producer", "siblings", "layers"};
+
 struct FusionOptions {
-  bool producers = true; // what one makes, the other reads
-  bool siblings = true;  // both read the same tensor
-  bool guardPeak = true; // refuse what raises the function's peak of live bytes
+  bool producers = true, siblings = true, layers = true; // kinds that are allowed
   double bytesPerSecond = 0, launchSeconds = 0; // what a saved byte and a saved launch are worth
 };
+
+// Fails for a name that is no kind of fusion.
+mlir::FailureOr<FusionOptions> fusionOptions(mlir::ModuleOp module,
+                                             llvm::ArrayRef<std::string> disabled,
+                                             double bytesPerSecond, double launchSeconds);
 
 // What the queue cannot know: whether it works on kern.fusion or on kern.launch.
 struct FusionLevel {
@@ -38,8 +45,8 @@ public:
   // Merges until nothing more may; returns how many merges there were.
   unsigned run();
 
-  // What was formed and refused: an entry of `kern.fusion_report` each.
-  llvm::SmallVector<mlir::Attribute> report;
+  // What was formed and refused, as entries of `kern.fusion_report`.
+  llvm::SmallVector<mlir::Attribute> report();
 
 private:
   struct Candidate {
@@ -71,6 +78,9 @@ private:
   mlir::OpBuilder b;
   std::priority_queue<Candidate, std::vector<Candidate>, Later> queue;
   uint64_t pushed = 0;
+  uint64_t peak = 0; // of live bytes, before any merge
+  llvm::DenseMap<mlir::Operation *, uint64_t> liveBound; // no more than this is live at an op
+  llvm::MapVector<mlir::Attribute, int64_t> recorded; // and how many times
   // Merged ops stay in memory, out of the block: a queued candidate may name them.
   llvm::SmallVector<mlir::Operation *> gone;
 };

@@ -93,7 +93,7 @@ Groups::Groups(Block &block, const llvm::DenseSet<Value> &stateArguments) {
     groups[group].bytes = 0;
 }
 
-uint64_t LiveBytes::peak(ArrayRef<Step> steps) const {
+std::vector<uint64_t> LiveBytes::bytesAt(ArrayRef<Step> steps) const {
   Groups groups(block, stateArguments);
   llvm::DenseMap<Operation *, int64_t> stepOf; // from 1: arguments are there at 0
   for (auto [step, ops] : llvm::enumerate(steps))
@@ -141,7 +141,8 @@ uint64_t LiveBytes::peak(ArrayRef<Step> steps) const {
     begins[size_t(group.first)].push_back(group.bytes);
     ends[size_t(group.last)].push_back(group.bytes);
   }
-  int64_t live = change[0], most = 0;
+  int64_t live = change[0];
+  std::vector<uint64_t> bytes;
   for (size_t step = 1; step < count; ++step) {
     live += change[step];
     int64_t shared = 0;
@@ -151,7 +152,9 @@ uint64_t LiveBytes::peak(ArrayRef<Step> steps) const {
           ends[step].erase(same);
           shared += int64_t(bytes);
         }
-    most = std::max(most, live - shared);
+    bytes.push_back(uint64_t(live - shared));
   }
-  return uint64_t(most);
+  return bytes;
 }
+
+uint64_t LiveBytes::peak(ArrayRef<Step> steps) const { return *llvm::max_element(bytesAt(steps)); }

@@ -9,6 +9,8 @@
 
 #include "llvm/ADT/DenseSet.h"
 
+#include <vector>
+
 namespace lmc {
 
 // Ops that run as one, in the order in which steps run.
@@ -19,8 +21,10 @@ public:
   // Arguments to which every call passes state are state too.
   explicit LiveBytes(mlir::func::FuncOp function);
 
-  // `steps` has every op of the function's body once, views and the return included. A value
-  // that is made and read in one step only takes no bytes.
+  // Bytes that are live at each of `steps`, which have every op of the function's body once,
+  // views and the return included. A value that is made and read in one step only takes none.
+  std::vector<uint64_t> bytesAt(llvm::ArrayRef<Step> steps) const;
+
   uint64_t peak(llvm::ArrayRef<Step> steps) const;
 
 private:

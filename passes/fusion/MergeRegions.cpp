@@ -2,6 +2,7 @@
 
 #include "passes/memory/OpCost.h"
 
+#include "mlir/IR/AsmState.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -68,12 +69,12 @@ std::optional<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPar
 void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
                       Location loc, Region &into) {
   Block &body = into.emplaceBlock();
-  IRMapping mapping;
   llvm::DenseMap<Value, Value> inside; // outer values as the region sees them
   for (Value input : plan.inputs)
     inside[input] = body.addArgument(input.getType(), input.getLoc());
   OpBuilder b = OpBuilder::atBlockEnd(&body);
   for (const FusionPart *part : {&first, &second}) {
+    IRMapping mapping; // of its own, since both may be launches of one kernel
     for (auto [argument, input] : llvm::zip(part->body->getArguments(), part->op->getOperands()))
       mapping.map(argument, inside.lookup(input));
     for (Operation &op : part->body->without_terminator())
@@ -111,6 +112,20 @@ uint64_t lmc::savedBytes(Operation *first, Operation *second) {
     saved += bytesOf(value) * (onlyUser ? 2 : 1);
   }
   return saved;
+}
+
+std::string lmc::fingerprint(kern::Hero hero, Block &body) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << kern::stringifyHero(hero);
+  for (BlockArgument argument : body.getArguments())
+    stream << " " << argument.getType();
+  AsmState state(body.getParentOp(), OpPrintingFlags().useLocalScope());
+  for (Operation &op : body) {
+    stream << "\n";
+    op.print(stream, state);
+  }
+  return text;
 }
 
 std::string lmc::describe(ArrayAttr sources) {

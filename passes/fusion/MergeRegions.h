@@ -44,6 +44,9 @@ mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &firs
 // other reads is not read, and is not written either when nobody else reads it.
 uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 
+// The text of hero and region: equal texts are equal kernels.
+std::string fingerprint(kern::Hero hero, mlir::Block &body);
+
 // "lm.add+lm.rms_norm"
 std::string describe(mlir::ArrayAttr sources);
 

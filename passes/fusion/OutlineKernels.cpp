@@ -7,7 +7,6 @@
 #include "dialects/kern/Kern.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/AsmState.h"
 #include "mlir/IR/SymbolTable.h"
 
 namespace lmc {
@@ -17,21 +16,6 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
-
-// The text of hero and region: equal texts are equal kernels.
-static std::string fingerprint(kern::FusionOp fusion) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  stream << kern::stringifyHero(fusion.getHero());
-  for (BlockArgument argument : fusion.getBody().getArguments())
-    stream << " " << argument.getType();
-  AsmState state(fusion, OpPrintingFlags().useLocalScope());
-  for (Operation &op : fusion.getBody().front()) {
-    stream << "\n";
-    op.print(stream, state);
-  }
-  return text;
-}
 
 namespace {
 struct OutlineKernelsPass : lmc::impl::OutlineKernelsPassBase<OutlineKernelsPass> {
@@ -44,7 +28,7 @@ struct OutlineKernelsPass : lmc::impl::OutlineKernelsPassBase<OutlineKernelsPass
     module.walk([&](kern::FusionOp fusion) { fusions.push_back(fusion); });
     for (kern::FusionOp fusion : fusions) {
       SmallVector<Type> resultTypes(fusion.getResultTypes());
-      kern::KernelOp &kernel = kernels[fingerprint(fusion)];
+      kern::KernelOp &kernel = kernels[fingerprint(fusion.getHero(), fusion.getBody().front())];
       if (!kernel) {
         b.setInsertionPointToEnd(module.getBody());
         kernel = kern::KernelOp::create(b, fusion.getLoc(), kernelName(fusion.getSourceOpsAttr()), fusion.getHero(),

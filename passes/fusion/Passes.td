@@ -62,8 +62,18 @@ def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
 
     Most modelled time saved comes first: bytes that are no longer read or written at
     `bytes-per-second`, and `launch-seconds` for the launch. Values that both regions
-    compute are computed once. Each merge and each refusal, with its reason, is recorded
-    in the module attribute `kern.fusion_report`.
+    compute are computed once. Merges and refusals are recorded in the module attribute
+    `kern.fusion_report`, equal ones once:
+
+    ```mlir
+    kern.fusion_report = [
+      {outcome = "formed", kind = "producer", function = "layer", hero = "row_reduction",
+       producer = "lm.add", consumer = "lm.rms_norm", // of siblings: the first, the second
+       bytes = 16777216 : i64, seconds = 7.6e-06,     // saved by one of them
+       times = 1 : i64},
+      {outcome = "refused", ..., reason = "a gather and a row_reduction have different loops"}
+    ]
+    ```
 
     ```mlir
     %s = kern.fusion elementwise (%a = %x : ..., %b = %h : ...) -> ... { a + b }
@@ -79,7 +89,7 @@ def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"disable", "disable", "std::string",
-               "kinds of fusion to leave out: producer, siblings">,
+               "kinds of fusion to leave out: producer, siblings, layers">,
     Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
            "memory bandwidth (default: 3.0e12, an H100)">,
     Option<"launchSeconds", "launch-seconds", "double", "2e-6",
@@ -100,6 +110,36 @@ def OutlineKernelsPass : Pass<"kern-outline-kernels", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::lmc::kern::KernDialect"];
   let statistics = [Statistic<"numKernels", "kernels", "distinct kernels">];
+}
+
+def MergeLaunchesPass : Pass<"kern-merge-launches", "::mlir::ModuleOp"> {
+  let summary = "merges launches that inlining brought together";
+  let description = [{
+    Layers are functions until `kern-inline-layers`; `kern-form-fusions` cannot see from
+    one into the next. This pass does, by the same rules, with kernels that exist: the
+    residual's sum at the end of a layer and the norm at the start of the next become one
+    launch of a merged kernel. A merged kernel is made once for every pair of kernels and
+    way of joining them, so that many layers take hardly longer than two; one that equals
+    a kernel of the module is that kernel. Kernels without a launch go.
+
+    ```mlir
+    %y = kern.launch @add(%x, %h) : ...
+    %n = kern.launch @rms_norm(%y, %w) : ...
+    ```
+    becomes `%r:2 = kern.launch @add_rms_norm(%x, %h, %w) : ...`. Merges and refusals are
+    appended to `kern.fusion_report`.
+  }];
+  let options = [
+    ListOption<"disable", "disable", "std::string",
+               "kinds of fusion to leave out: producer, siblings, layers">,
+    Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
+           "memory bandwidth (default: 3.0e12, an H100)">,
+    Option<"launchSeconds", "launch-seconds", "double", "2e-6",
+           "from the end of a kernel to the start of the next">
+  ];
+  let dependentDialects = ["::lmc::kern::KernDialect"];
+  let statistics = [Statistic<"numFormed", "formed", "launches merged">,
+                    Statistic<"numKernels", "kernels", "merged kernels made">];
 }
 
 #endif

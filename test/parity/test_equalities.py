@@ -1,4 +1,5 @@
-"""Runs that must agree: accumulated or not, repeated, on other thread counts, interrupted."""
+"""Runs that must agree: accumulated or not, repeated, fused or not, on other thread counts,
+interrupted."""
 
 import json
 import random
@@ -115,6 +116,25 @@ def test_a_mix_of_recompute_options_changes_no_bit(programs, compiled, tmp_path)
     runs = [run(programs, plan, tmp_path / name) for plan, name in ((kept, "kept"), (mixed, "mix"))]
     assert losses(runs[0]) == losses(runs[1])
     assert_same_final_checkpoint(*runs, STEPS)
+
+
+@pytest.mark.parametrize("compute_dtype", ["f32", "bf16"])
+def test_fusion_changes_no_bit(programs, compiled, tmp_path, compute_dtype):
+    """Each kind of fusion left out, and all of them: more traffic, the same checkpoint."""
+    job = replace(JOB, compute_dtype=compute_dtype, micro_batch_size=4)
+    left_out = ["", "siblings", "layers", "producer,siblings,layers"]
+    runs, traffic = {}, {}
+    for kinds in left_out:
+        plan = compiled(job, *([f"--disable-fusion={kinds}"] if kinds else []))
+        report = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+        traffic[kinds] = report["fusion"]["layers_bytes_per_token"]
+        runs[kinds] = run(programs, plan, tmp_path / kinds)
+    print(f"bytes a token in layers, without: {traffic}")
+    assert traffic[""] < min(traffic["siblings"], traffic["layers"])
+    assert max(traffic["siblings"], traffic["layers"]) < traffic["producer,siblings,layers"]
+    for kinds in left_out[1:]:
+        assert losses(runs[kinds]) == losses(runs[""])
+        assert_same_final_checkpoint(runs[kinds], runs[""], STEPS)
 
 
 def test_one_and_two_threads_agree(programs, compiled, tmp_path):

@@ -62,6 +62,11 @@ cl::list<std::string> printIrAfter("mlir-print-ir-after",
                                    cl::desc("print the IR after these passes"),
                                    cl::value_desc("pass"), cl::CommaSeparated,
                                    cl::sub(compileCommand));
+cl::list<std::string> disableFusion("disable-fusion",
+                                    cl::desc("leave out kinds of fusion: producer, siblings, "
+                                             "layers"),
+                                    cl::value_desc("kind"), cl::CommaSeparated, cl::Hidden,
+                                    cl::sub(compileCommand), cl::sub(explainCommand));
 cl::opt<bool> quiet("quiet", cl::desc("print errors only"), cl::sub(compileCommand));
 
 cl::opt<std::string> explainInput(cl::Positional, cl::desc("<job.plan | job.toml>"), cl::Required,
@@ -205,6 +210,7 @@ int runCompile() {
       return fail("lmc compile: error: --mlir-print-ir-after=" + pass +
                   ": no such pass; docs/passes.md lists them");
   options.printIrAfter.assign(printIrAfter.begin(), printIrAfter.end());
+  options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
 
   Config config;
   if (!readConfig(compileInput, config))
@@ -282,6 +288,7 @@ int runExplain() {
       return fail(spec.error().message, spec.error().code);
     CompileOptions options;
     options.withCode = false; // reports are about the plan
+    options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
     mlir::DialectRegistry registry;
     registerDialects(registry);
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);

@@ -28,11 +28,10 @@ uint64_t mix(uint64_t x) {
 
 uint64_t hash(uint64_t a, uint64_t b) { return mix(a * 0x9e3779b97f4a7c15 + b + 0x632be59bd9b4e019); }
 
-uint64_t hashOf(StringRef text) {
-  uint64_t value = 14695981039346656037u;
-  for (char c : text)
-    value = (value ^ uint8_t(c)) * 1099511628211u;
-  return mix(value);
+uint64_t hashOf(StringRef text) { return mix(llvm::hash_value(text)); }
+// Of what MLIR keeps once.
+template <typename Unique> uint64_t hashOf(Unique unique) {
+  return mix(uint64_t(uintptr_t(unique.getAsOpaquePointer())));
 }
 
 RankedTensorType contentOf(Value value) {
@@ -95,15 +94,27 @@ public:
   void run();
 
 private:
-  void runItem(const Indices &outer);
-  void runPass(unsigned pass, const Indices &outer);
+  // A result, or a part of one that tensor.insert_slice puts at its place.
+  struct Output {
+    unsigned result;
+    Value value;
+    tensor::InsertSliceOp insert;
+  };
+
+  void findLoops();
+  void findOutputs();
+  void runRow(int64_t row);
+  void runPass(unsigned pass, const Indices &outer, int64_t row);
+  int64_t elementOf(const Output &output, const Indices &at) const;
   void runColumn(int64_t column);
   uint64_t tensorAt(Value tensor, const Indices &at);
-  uint64_t scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at);
+  using Known = llvm::SmallDenseMap<Value, uint64_t, 16>;
+  uint64_t scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at, Known &known);
   uint64_t read(unsigned input, int64_t element);
   unsigned levelOf(Value tensor);
   uint64_t termAt(OpResult reduction, const Indices &at) {
-    return scalarAt(termOf(reduction), cast<linalg::GenericOp>(reduction.getOwner()), at);
+    Known known;
+    return scalarAt(termOf(reduction), cast<linalg::GenericOp>(reduction.getOwner()), at, known);
   }
   static Value termOf(OpResult reduction);
   Indices at(const Indices &outer, int64_t lane) {
@@ -111,9 +122,9 @@ private:
     indices.push_back(lane);
     return indices;
   }
-  Value yielded(size_t result) { return body.getTerminator()->getOperand(unsigned(result)); }
-  bool covers(size_t result) {
-    return ArrayRef<int64_t>(domain) == cast<RankedTensorType>(yielded(result).getType()).getShape();
+  bool covers(const Output &output) const {
+    return ArrayRef<int64_t>(domain) ==
+           cast<RankedTensorType>(output.value.getType()).getShape();
   }
 
   kern::KernelOp kernel;
@@ -123,6 +134,8 @@ private:
   std::mt19937_64 &random;
   SmallVector<int64_t> domain;
   std::vector<OpResult> reductions;
+  std::vector<Output> outputs, blockSums; // the latter sum `blockRows` rows each, by columns
+  int64_t blockRows = 1;
   llvm::DenseMap<Value, unsigned> levels;
   llvm::DenseMap<Value, uint64_t> reduced; // of the item under way
 
@@ -139,6 +152,12 @@ private:
 static bool reduces(Operation *op) {
   auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
   return generic && generic.getNumReductionLoops() > 0;
+}
+
+// Loops over (block of rows, row of it, column), the second reduced.
+static bool sumsBlocks(Operation *op) {
+  return reduces(op) && cast<linalg::GenericOp>(op).getNumLoops() == 3 &&
+         cast<linalg::GenericOp>(op).getIteratorTypesArray()[1] == utils::IteratorType::reduction;
 }
 
 unsigned KernelRun::levelOf(Value tensor) {
@@ -180,10 +199,14 @@ uint64_t KernelRun::tensorAt(Value tensor, const Indices &at) {
   if (auto it = reduced.find(tensor); it != reduced.end())
     return it->second;
   auto generic = tensor.getDefiningOp<linalg::GenericOp>();
-  if (!generic) // a constant or a fill
-    return hashOf("constant");
+  if (!generic) { // a constant or a fill
+    auto fill = tensor.getDefiningOp<linalg::FillOp>();
+    auto constant = (fill ? fill.value() : tensor).getDefiningOp<arith::ConstantOp>();
+    return constant ? hashOf(constant.getValue()) : 0;
+  }
   unsigned number = cast<OpResult>(tensor).getResultNumber();
-  return scalarAt(generic.getBody()->getTerminator()->getOperand(number), generic, at);
+  Known known;
+  return scalarAt(generic.getBody()->getTerminator()->getOperand(number), generic, at, known);
 }
 
 static int64_t valueAt(AffineExpr expr, const Indices &at) {
@@ -212,11 +235,17 @@ static Indices indicesAt(AffineMap map, const Indices &at) {
   return indices;
 }
 
-// `scalar` of the body of `generic` at the loop indices `at`.
-uint64_t KernelRun::scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at) {
+// `scalar` of the body of `generic` at the loop indices `at`. Integers that say where to read
+// are exact, everything else is a hash.
+uint64_t KernelRun::scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at,
+                             Known &known) {
+  if (auto it = known.find(scalar); it != known.end())
+    return it->second;
   if (auto argument = dyn_cast<BlockArgument>(scalar)) {
     OpOperand *operand = generic.getMatchingOpOperand(argument);
-    return tensorAt(operand->get(), indicesAt(generic.getMatchingIndexingMap(operand), at));
+    uint64_t value =
+        tensorAt(operand->get(), indicesAt(generic.getMatchingIndexingMap(operand), at));
+    return known[scalar] = value;
   }
   Operation *op = scalar.getDefiningOp();
   if (auto index = dyn_cast<linalg::IndexOp>(op))
@@ -224,35 +253,55 @@ uint64_t KernelRun::scalarAt(Value scalar, linalg::GenericOp generic, const Indi
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     if (auto integer = dyn_cast<IntegerAttr>(constant.getValue()))
       return uint64_t(integer.getInt());
-    return hashOf("constant");
+    return hashOf(constant.getValue());
   }
   if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
     Indices indices;
     auto shape = extract.getTensor().getType().getShape();
     for (auto [index, extent] : llvm::zip(extract.getIndices(), shape))
-      indices.push_back(int64_t(scalarAt(index, generic, at) % uint64_t(extent)));
-    return tensorAt(extract.getTensor(), indices);
+      indices.push_back(int64_t(scalarAt(index, generic, at, known) % uint64_t(extent)));
+    uint64_t value = tensorAt(extract.getTensor(), indices);
+    return known[scalar] = value;
   }
-  uint64_t value = hashOf(op->getName().getStringRef());
+  uint64_t value = hashOf(op->getName());
   for (Value operand : op->getOperands())
-    value = hash(value, scalarAt(operand, generic, at));
-  return value;
+    value = hash(value, scalarAt(operand, generic, at, known));
+  return known[scalar] = value;
 }
 
-// One pass over the row of an item.
-void KernelRun::runPass(unsigned pass, const Indices &outer) {
+// The element of the result that `output` has at its own indices `at`.
+int64_t KernelRun::elementOf(const Output &output, const Indices &at) const {
+  Indices indices = at;
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(output.value.getType()).getShape();
+  if (tensor::InsertSliceOp insert = output.insert) {
+    indices.clear();
+    shape = insert.getDestType().getShape();
+    llvm::SmallBitVector dropped = insert.getDroppedDims();
+    size_t next = 0;
+    for (auto [dim, offset] : llvm::enumerate(insert.getStaticOffsets()))
+      indices.push_back(offset + (dropped.test(unsigned(dim)) ? 0 : at[next++]));
+  }
+  return linear(indices, shape);
+}
+
+// One pass over row number `row`, whose outer indices are `outer`.
+void KernelRun::runPass(unsigned pass, const Indices &outer, int64_t row) {
   std::vector<OpResult> sums;
-  std::vector<size_t> rows, wholes; // results written after the pass, and in it
+  std::vector<Output> rows, wholes, blocks; // results written after the pass, and in it
   for (OpResult reduction : reductions)
     if (levelOf(reduction) == pass + 1)
       sums.push_back(reduction);
-  for (size_t i = 0; i < results.size(); ++i)
-    if (levelOf(yielded(i)) == pass)
-      (covers(i) ? wholes : rows).push_back(i);
+  for (const Output &output : outputs)
+    if (levelOf(output.value) == pass)
+      (covers(output) ? wholes : rows).push_back(output);
+  for (const Output &output : blockSums)
+    if (levelOf(output.value) == pass + 1)
+      blocks.push_back(output);
 
   std::vector<uint64_t> rowValues, sumValues(sums.size());
-  for (size_t i : rows)
-    rowValues.push_back(tensorAt(yielded(i), outer));
+  for (const Output &output : rows)
+    rowValues.push_back(tensorAt(output.value, outer));
+  int64_t block = row / blockRows, rowInBlock = row % blockRows;
   auto evaluate = [&](int64_t lane, std::vector<uint64_t> &values) {
     nextRead = 0;
     for (size_t s = 0; s < sums.size(); ++s) {
@@ -260,8 +309,10 @@ void KernelRun::runPass(unsigned pass, const Indices &outer) {
       if (mode != Reads::Traced)
         sumValues[s] = hash(sumValues[s], term);
     }
-    for (size_t i : wholes)
-      values.push_back(tensorAt(yielded(i), at(outer, lane)));
+    for (const Output &output : wholes)
+      values.push_back(tensorAt(output.value, at(outer, lane)));
+    for (const Output &output : blocks)
+      values.push_back(termAt(cast<OpResult>(output.value), {block, rowInBlock, lane}));
   };
 
   int64_t extent = domain.back();
@@ -290,9 +341,18 @@ void KernelRun::runPass(unsigned pass, const Indices &outer) {
     std::vector<std::vector<uint64_t>> values;
     for (int64_t l = lane; l < std::min(extent, lane + step); ++l)
       evaluate(l, values.emplace_back());
-    for (size_t l = 0; l < values.size(); ++l)
+    for (size_t l = 0; l < values.size(); ++l) {
       for (size_t w = 0; w < wholes.size(); ++w)
-        results[wholes[w]].set(linear(at(outer, lane + int64_t(l)), domain), values[l][w]);
+        results[wholes[w].result].set(elementOf(wholes[w], at(outer, lane + int64_t(l))),
+                                      values[l][w]);
+      // A block's sums grow in their place, row by row.
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        const Elements &sum = results[blocks[i].result];
+        int64_t element = block * extent + lane + int64_t(l);
+        uint64_t before = rowInBlock == 0 ? 0 : sum.get(element);
+        sum.set(element, hash(before, values[l][wholes.size() + i]));
+      }
+    }
   }
   mode = Reads::Direct;
   for (size_t s = 0; s < sums.size(); ++s) {
@@ -301,18 +361,19 @@ void KernelRun::runPass(unsigned pass, const Indices &outer) {
     reduced[sums[s]] = hash(sumValues[s], tensorAt(init, outer));
   }
   for (size_t i = 0; i < rows.size(); ++i)
-    results[rows[i]].set(linear(outer, ArrayRef<int64_t>(domain).drop_back()), rowValues[i]);
+    results[rows[i].result].set(elementOf(rows[i], outer), rowValues[i]);
 }
 
-void KernelRun::runItem(const Indices &outer) {
+void KernelRun::runRow(int64_t row) {
   reduced.clear();
   unsigned last = 0;
   for (OpResult reduction : reductions)
     last = std::max(last, levelOf(reduction));
-  for (size_t i = 0; i < results.size(); ++i)
-    last = std::max(last, levelOf(yielded(i)));
+  for (const Output &output : llvm::concat<Output>(outputs, blockSums))
+    last = std::max(last, levelOf(output.value));
+  Indices outer = delinear(row, ArrayRef<int64_t>(domain).drop_back());
   for (unsigned pass = 0; pass <= last; ++pass)
-    runPass(pass, outer);
+    runPass(pass, outer, row);
 }
 
 void KernelRun::runColumn(int64_t column) {
@@ -326,26 +387,52 @@ void KernelRun::runColumn(int64_t column) {
     reduced[reduction] = hash(sum, tensorAt(init, {column}));
   }
   std::vector<uint64_t> values;
-  for (size_t i = 0; i < results.size(); ++i)
-    values.push_back(tensorAt(yielded(i), {column}));
-  for (size_t i = 0; i < results.size(); ++i)
-    results[i].set(column, values[i]);
+  for (const Output &output : outputs)
+    values.push_back(tensorAt(output.value, {column}));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    results[outputs[i].result].set(column, values[i]);
+}
+
+void KernelRun::findOutputs() {
+  for (auto [number, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
+    if (sumsBlocks(value.getDefiningOp())) {
+      blockSums.push_back({unsigned(number), value, {}});
+      continue;
+    }
+    Value whole = value;
+    while (auto insert = whole.getDefiningOp<tensor::InsertSliceOp>()) {
+      outputs.push_back({unsigned(number), insert.getSource(), insert});
+      whole = insert.getDest();
+    }
+    if (whole == value)
+      outputs.push_back({unsigned(number), value, {}});
+  }
+}
+
+void KernelRun::findLoops() {
+  for (auto generic : body.getOps<linalg::GenericOp>()) {
+    if (!reduces(generic))
+      continue;
+    SmallVector<int64_t> ranges = generic.getStaticLoopRanges();
+    if (sumsBlocks(generic)) {
+      blockRows = ranges[1];
+      domain = {ranges[0] * ranges[1], ranges[2]};
+      continue;
+    }
+    domain = ranges;
+    for (OpResult result : generic->getResults())
+      reductions.push_back(result);
+  }
+  if (domain.empty())
+    for (const Output &output : outputs)
+      if (auto shape = cast<RankedTensorType>(output.value.getType()).getShape();
+          shape.size() >= domain.size())
+        domain.assign(shape.begin(), shape.end());
 }
 
 void KernelRun::run() {
-  for (auto generic : body.getOps<linalg::GenericOp>())
-    if (reduces(generic)) {
-      if (domain.empty())
-        domain = generic.getStaticLoopRanges();
-      for (OpResult result : generic->getResults())
-        reductions.push_back(result);
-    }
-  if (reductions.empty())
-    for (Value value : body.getTerminator()->getOperands())
-      if (auto shape = cast<RankedTensorType>(value.getType()).getShape();
-          shape.size() >= domain.size())
-        domain.assign(shape.begin(), shape.end());
-
+  findOutputs();
+  findLoops();
   bool columns = kernel.getHero() == kern::Hero::ColumnReduction;
   if (domain.empty()) // a scalar: a row of one
     flat = true;
@@ -354,6 +441,7 @@ void KernelRun::run() {
                         : flat  ? ArrayRef<int64_t>(domain)
                                 : ArrayRef<int64_t>(domain).drop_back())
     items *= extent;
+  items /= blockRows;
   std::vector<int64_t> order(static_cast<size_t>(items));
   for (int64_t i = 0; i < items; ++i)
     order[size_t(i)] = i;
@@ -362,13 +450,14 @@ void KernelRun::run() {
     if (columns) {
       runColumn(item);
     } else if (!flat) {
-      runItem(delinear(item, ArrayRef<int64_t>(domain).drop_back()));
+      for (int64_t row = 0; row < blockRows; ++row)
+        runRow(item * blockRows + row);
     } else {
       std::vector<uint64_t> values;
-      for (size_t i = 0; i < results.size(); ++i)
-        values.push_back(tensorAt(yielded(i), delinear(item, domain)));
-      for (size_t i = 0; i < results.size(); ++i)
-        results[i].set(item, values[i]);
+      for (const Output &output : outputs)
+        values.push_back(tensorAt(output.value, delinear(item, domain)));
+      for (size_t i = 0; i < outputs.size(); ++i)
+        results[outputs[i].result].set(elementOf(outputs[i], delinear(item, domain)), values[i]);
     }
   }
 }
@@ -461,8 +550,9 @@ ByteTokens initialState(ModuleOp placed) {
     if (arena.getSymName() == kState)
       bytes = int64_t(arena.getBytes());
   ByteTokens state;
+  uint64_t seed = hashOf(kState);
   for (int64_t i = 0; i < bytes; ++i)
-    state.push_back(hash(hashOf(kState), uint64_t(i)));
+    state.push_back(hash(seed, uint64_t(i)));
   return state;
 }
 
@@ -477,10 +567,15 @@ public:
     before = after = initialState(placed);
   }
 
-  ByteTokens run() {
-    for (Operation &op : function.getBody().front())
+  FunctionOutcome run() {
+    std::set<uint64_t> computed;
+    for (Operation &op : function.getBody().front()) {
       run(op);
-    return after;
+      if (isa<kern::KernDialect>(op.getDialect()))
+        for (Value result : op.getResults())
+          computed.insert(elements(result).all());
+    }
+    return {after, computed};
   }
 
 private:
@@ -601,8 +696,8 @@ namespace {
 
 class PlanRun {
 public:
-  PlanRun(plan_ir::FunctionOp planned, uint64_t seed)
-      : planned(planned), random(seed),
+  PlanRun(plan_ir::FunctionOp planned, const FunctionOutcome &function, uint64_t seed)
+      : planned(planned), function(function), random(seed),
         kernels(kernelsOf(planned->getParentOfType<ModuleOp>())) {
     auto module = planned->getParentOfType<ModuleOp>();
     for (auto variable : module.getOps<plan_ir::VariableOp>())
@@ -615,13 +710,17 @@ public:
     arenas[kState] = initialState(module);
   }
 
-  std::optional<ByteTokens> run() {
-    for (Operation &op : planned.getBody().front())
-      if (!isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(op))
-        run(op);
-    if (outside)
-      return std::nullopt;
-    return arenas[kState];
+  PlanOutcome run() {
+    int unasked = 0;
+    for (Operation &op : planned.getBody().front()) {
+      if (isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(op))
+        continue;
+      made.clear();
+      run(op);
+      for (const Elements &result : made)
+        unasked += !function.results.count(result.all());
+    }
+    return {arenas[kState], unasked, outside};
   }
 
 private:
@@ -647,7 +746,9 @@ private:
   }
 
   plan_ir::FunctionOp planned;
+  const FunctionOutcome &function;
   std::mt19937_64 random;
+  SmallVector<Elements> made; // by the command under way
   llvm::StringMap<kern::KernelOp> kernels;
   llvm::StringMap<int64_t> offsets;
   llvm::StringMap<ByteTokens> arenas;
@@ -706,6 +807,7 @@ void PlanRun::runLaunch(plan_ir::LaunchOp launch) {
   KernelRun(kernel, flat, all.take_front(launch.getInputs()), all.drop_front(launch.getInputs()),
             random)
       .run();
+  made.append(args.begin() + launch.getInputs(), args.end());
 }
 
 // Results are garbage from the start, and appear in any order at the end.
@@ -726,6 +828,7 @@ void PlanRun::runLibrary(uint64_t kind, ArrayRef<Elements> operands, SmallVector
       results[number].set(e, hash(hash(kind, hash(number, uint64_t(e))), 0));
   if (scratch)
     scribble(dense(scratch));
+  made = results;
 }
 
 void PlanRun::runCopy(plan_ir::CopyOp copy) {
@@ -759,6 +862,7 @@ void PlanRun::run(Operation &op) {
         runGemm(dense(gemm.getA()), dense(gemm.getB()), bias ? &*bias : nullptr, d, pointer(acc),
                 gemm.getTransposeA(), gemm.getTransposeB(), type.getDimSize(0),
                 type.getDimSize(1));
+        made = {d};
       })
       .Case([&](plan_ir::AttentionOp op) {
         runLibrary(attentionKind(op, "attention"),
@@ -778,14 +882,16 @@ void PlanRun::run(Operation &op) {
         scribble(d);
         runWhole(kindOf({scatter.getAccumulate()}, "scatter_add"),
                  {dense(scatter.getIds()), dense(scatter.getX())}, d, pointer(acc));
+        made = {d};
       })
       .Case([&](plan_ir::CopyOp copy) { runCopy(copy); });
 }
 
-ByteTokens lmc::runFunction(func::FuncOp function, ModuleOp placed) {
+FunctionOutcome lmc::runFunction(func::FuncOp function, ModuleOp placed) {
   return FunctionRun(function, placed).run();
 }
 
-std::optional<ByteTokens> lmc::runPlan(plan_ir::FunctionOp planned, uint64_t seed) {
-  return PlanRun(planned, seed).run();
+PlanOutcome lmc::runPlan(plan_ir::FunctionOp planned, const FunctionOutcome &function,
+                         uint64_t seed) {
+  return PlanRun(planned, function, seed).run();
 }

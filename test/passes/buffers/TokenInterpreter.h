@@ -14,18 +14,28 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <cstdint>
-#include <optional>
+#include <set>
 #include <vector>
 
 namespace lmc {
 
 using ByteTokens = std::vector<uint64_t>;
 
-// The arena of the state after `function`, variables lying where `placed` says.
-ByteTokens runFunction(mlir::func::FuncOp function, mlir::ModuleOp placed);
+struct FunctionOutcome {
+  ByteTokens state;           // the arena of the state
+  std::set<uint64_t> results; // hashes of all that an op computed
+};
 
-// The same after `planned`. `seed` picks the order of items and what unwritten memory holds.
-// None when a command reaches outside of an arena.
-std::optional<ByteTokens> runPlan(plan_ir::FunctionOp planned, uint64_t seed);
+struct PlanOutcome {
+  ByteTokens state;
+  int unasked = 0;      // results of commands that no op computes
+  bool outside = false; // a command reached outside of an arena
+};
+
+// Variables lie where `placed` says.
+FunctionOutcome runFunction(mlir::func::FuncOp function, mlir::ModuleOp placed);
+
+// `seed` picks the order of items and what unwritten memory holds.
+PlanOutcome runPlan(plan_ir::FunctionOp planned, const FunctionOutcome &function, uint64_t seed);
 
 } // namespace lmc

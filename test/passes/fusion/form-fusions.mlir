@@ -2,12 +2,14 @@
 // RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions | FileCheck %s
 // RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions=disable=siblings | FileCheck %s --check-prefix=ALONE
 // RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions=disable=producer,siblings | FileCheck %s --check-prefix=OFF
+// RUN: not lmc-opt %s -split-input-file --kern-form-fusions=disable=all 2>&1 | FileCheck %s --check-prefix=KIND
+// KIND: error: has no kind of fusion 'all'; choose producer, siblings, layers
 // OFF-NOT: outcome
 // OFF-NOT: source_ops = [{{.*}},
 
 // A sum and its norm: one kernel that gives both, since the sum is needed elsewhere. The
 // norm does not read it back, which is what is saved.
-// CHECK:       module attributes {kern.fusion_report = [{bytes = 128 : i64, consumer = "lm.rms_norm", function = "bothKept", hero = "row_reduction", kind = "producer", outcome = "formed", producer = "lm.add", seconds = 2.0000426666666665E-6 : f64}]} {
+// CHECK:       module attributes {kern.fusion_report = [{bytes = 128 : i64, consumer = "lm.rms_norm", function = "bothKept", hero = "row_reduction", kind = "producer", outcome = "formed", producer = "lm.add", seconds = 2.0000426666666665E-6 : f64, times = 1 : i64}]} {
 // CHECK-LABEL: func.func @bothKept(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xf32>, %[[H:[^ ]*]]: tensor<4x8xf32>, %[[G:[^ ]*]]: tensor<8xf32>)
 // CHECK-NEXT:    %[[R:.*]]:2 = kern.fusion row_reduction (%[[A:.*]] = %[[X]] : tensor<4x8xf32>, %[[B:.*]] = %[[H]] : tensor<4x8xf32>, %[[C:.*]] = %[[G]] : tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {

@@ -1,0 +1,151 @@
+// kern-merge-launches: what kern-form-fusions does, for launches of neighbouring layers.
+//
+//   %y = kern.launch @add(%x, %h)           end of layer 3
+//   %n = kern.launch @rms_norm(%y, %w)      start of layer 4
+//   =>
+//   %y, %n = kern.launch @add_rms_norm(%x, %h, %w)
+#include "passes/fusion/FusionQueue.h"
+#include "passes/fusion/Passes.h"
+
+#include "passes/codegen/Hero.h"
+
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Transforms/CSE.h"
+
+#include <map>
+
+namespace lmc {
+#define GEN_PASS_DEF_MERGELAUNCHESPASS
+#include "passes/fusion/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// Merged kernels, each made once however many layers launch it.
+class MergedKernels {
+public:
+  explicit MergedKernels(ModuleOp module) : module(module), symbols(module) {
+    for (auto kernel : module.getOps<kern::KernelOp>())
+      known.try_emplace(fingerprint(kernel.getHero(), kernel.getBody().front()), kernel);
+  }
+
+  std::optional<FusionPart> partOf(Operation *op) {
+    auto launch = dyn_cast<kern::LaunchOp>(op);
+    if (!launch)
+      return std::nullopt;
+    return lmc::partOf(launch, symbols.lookup<kern::KernelOp>(launch.getKernel()));
+  }
+
+  Operation *createLaunch(OpBuilder &b, const MergePlan &plan, const FusionPart &first,
+                          const FusionPart &second, std::string *reason);
+  void eraseUnused();
+
+  unsigned made = 0;
+
+private:
+  struct Outcome {
+    kern::KernelOp kernel; // null when no hero emits it
+    std::string reason;
+  };
+  // Two kernels and how a merge wires them.
+  using Pair = std::tuple<StringRef, StringRef, SmallVector<int64_t>>;
+
+  Outcome merge(const MergePlan &plan, const FusionPart &first, const FusionPart &second);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  std::map<Pair, Outcome> outcomes;
+  llvm::StringMap<kern::KernelOp> known; // by fingerprint
+};
+
+} // namespace
+
+MergedKernels::Outcome MergedKernels::merge(const MergePlan &plan, const FusionPart &first,
+                                            const FusionPart &second) {
+  ArrayAttr sources = mergedSources(module.getContext(), first, second);
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  auto kernel = kern::KernelOp::create(b, second.op->getLoc(), kernelName(sources), plan.hero,
+                                       sources, DenseI64ArrayAttr(), DenseI64ArrayAttr());
+  buildMerged(plan, first, second, kernel.getLoc(), kernel.getBody());
+  Outcome outcome;
+  if (!codegen::canEmit(plan.hero, kernel.getBody().front(), &outcome.reason)) {
+    kernel.erase();
+    return outcome;
+  }
+  IRRewriter rewriter(module.getContext());
+  DominanceInfo dominance;
+  eliminateCommonSubExpressions(rewriter, dominance, kernel);
+  auto [same, isNew] =
+      known.try_emplace(fingerprint(plan.hero, kernel.getBody().front()), kernel);
+  outcome.kernel = same->second;
+  if (isNew)
+    symbols.insert(kernel); // makes the name unique
+  else
+    kernel.erase();
+  made += isNew;
+  return outcome;
+}
+
+Operation *MergedKernels::createLaunch(OpBuilder &b, const MergePlan &plan,
+                                       const FusionPart &first, const FusionPart &second,
+                                       std::string *reason) {
+  auto nameOf = [](const FusionPart &part) { return cast<kern::LaunchOp>(part.op).getKernel(); };
+  auto [found, isNew] = outcomes.try_emplace({nameOf(first), nameOf(second), plan.wiring});
+  Outcome &outcome = found->second;
+  if (isNew)
+    outcome = merge(plan, first, second);
+  if (!outcome.kernel) {
+    *reason = outcome.reason;
+    return nullptr;
+  }
+  return kern::LaunchOp::create(b, second.op->getLoc(), ValueRange(plan.results).getTypes(),
+                                outcome.kernel.getSymName(), plan.inputs);
+}
+
+void MergedKernels::eraseUnused() {
+  llvm::DenseSet<StringRef> used;
+  module.walk([&](kern::LaunchOp launch) { used.insert(launch.getKernel()); });
+  for (auto kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>()))
+    if (!used.contains(kernel.getSymName()))
+      symbols.erase(kernel);
+}
+
+namespace {
+struct MergeLaunchesPass : lmc::impl::MergeLaunchesPassBase<MergeLaunchesPass> {
+  using MergeLaunchesPassBase::MergeLaunchesPassBase;
+
+  void runOnOperation() override {
+    FailureOr<FusionOptions> options =
+        fusionOptions(getOperation(), SmallVector<std::string>(disable.begin(), disable.end()),
+                      bytesPerSecond, launchSeconds);
+    if (failed(options))
+      return signalPassFailure();
+    if (!options->layers)
+      return;
+    MergedKernels kernels(getOperation());
+    SmallVector<Attribute> report;
+    if (auto before = getOperation()->getAttrOfType<ArrayAttr>("kern.fusion_report"))
+      llvm::append_range(report, before);
+    auto partOf = [&](Operation *op) { return kernels.partOf(op); };
+    auto create = [&](OpBuilder &b, const MergePlan &plan, const FusionPart &first,
+                      const FusionPart &second, std::string *reason) {
+      return kernels.createLaunch(b, plan, first, second, reason);
+    };
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      FusionQueue queue(function, *options, {partOf, create});
+      numFormed += queue.run();
+      llvm::append_range(report, queue.report());
+    }
+    kernels.eraseUnused();
+    numKernels += kernels.made;
+    getOperation()->setAttr("kern.fusion_report", ArrayAttr::get(&getContext(), report));
+  }
+};
+} // namespace
