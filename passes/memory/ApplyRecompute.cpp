@@ -279,12 +279,13 @@ struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass
     FailureOr<RecomputeOptions> options = findOptions(given->has_value());
     if (failed(options))
       return failure();
-    for (auto [layer, forward] : llvm::enumerate(*layers))
-      if (layers->size() != options->layers.size() ||
-          options->kinds[size_t(options->layers[layer])].layer !=
-              layerOf(forward, symbols).getSymName())
-        return module.emitError("has recompute options for other layers than it calls; run "
-                                "lm-analyze-recompute on the module as it is");
+    bool areTheirs = layers->size() == options->layers.size();
+    for (size_t layer = 0; areTheirs && layer < layers->size(); ++layer)
+      areTheirs = options->kinds[size_t(options->layers[layer])].layer ==
+                  layerOf((*layers)[layer], symbols).getSymName();
+    if (!areTheirs)
+      return module.emitError("has recompute options for other layers than it calls; run "
+                              "lm-analyze-recompute on the module as it is");
     FailureOr<std::vector<int64_t>> choice =
         *given ? **given : options->choiceOf(module, name, stride);
     if (failed(choice) || failed(options->check(module, *choice)))

@@ -97,6 +97,27 @@ def test_recompute_changes_no_bit(programs, compiled, tmp_path, compute_dtype):
         assert_same_final_checkpoint(runs[name], runs["keep-all"], STEPS)
 
 
+def test_a_mix_of_recompute_options_changes_no_bit(programs, compiled, tmp_path):
+    """What the search gives its layers under a budget trains as recomputing nothing does."""
+    job = replace(JOB, compute_dtype="bf16", micro_batch_size=4,
+                  model=replace(JOB.model, num_hidden_layers=4))
+
+    def planned(**memory):
+        plan = compiled(replace(job, settings={**job.settings, "memory": memory}))
+        return plan, json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+
+    (kept, most), (_, least) = planned(recompute="none"), planned(recompute="block")
+    budget = (most["memory"]["peak_bytes"] + least["memory"]["peak_bytes"]) // 2
+    mixed, report = planned(recompute="auto", budget=budget)
+    print(f"budget {budget}: {report['recompute']['attempts']}")
+    assert report["memory"]["peak_bytes"] <= budget < most["memory"]["peak_bytes"]
+    assert report["cost"]["step_seconds"] < least["cost"]["step_seconds"]
+    assert len(set(report["recompute"]["layers"])) > 1
+    runs = [run(programs, plan, tmp_path / name) for plan, name in ((kept, "kept"), (mixed, "mix"))]
+    assert losses(runs[0]) == losses(runs[1])
+    assert_same_final_checkpoint(*runs, STEPS)
+
+
 @pytest.mark.parametrize("compute_dtype", ["f32", "bf16"])
 def test_fusion_changes_no_bit(programs, compiled, tmp_path, compute_dtype):
     """Each kind of fusion left out, and all of them: more traffic, the same checkpoint."""

@@ -163,3 +163,19 @@ func.func @micro_first(%x: tensor<4x8xf32>) {
   %y = call @layer.forward(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
+
+// -----
+
+// Without the layer itself nothing says that @layer.forward is half of one.
+// expected-error @+1 {{has recompute options for other layers than it calls; run lm-analyze-recompute on the module as it is}}
+module attributes {lm.recompute_choice = array<i64: 0>, lm.recompute_options = {layer = {
+    forward_flops = 0.0, layers = array<i64: 0>, options = [
+      {flops = 0.0, kept_bytes = 0, name = "none", ops = [], recomputed = array<i64>, seconds = 0.0}]}}} {
+  func.func private @layer.forward(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    return %x : tensor<4x8xf32>
+  }
+  func.func @micro_first(%x: tensor<4x8xf32>) {
+    %y = call @layer.forward(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    return
+  }
+}

@@ -104,6 +104,7 @@ TEST(Device, RefusesModulesThatItCannotRun) {
       {compileC(kDoubleRows), {"warp-drive"}, "doubleRows", "'warp-drive'"},
       {compileC(kDoubleRows), {}, "tripleRows", "no kernel 'tripleRows'"},
       {std::vector<uint8_t>(100, 7), {}, "doubleRows", "does not load"},
+      {{}, {}, "doubleRows", "have no code"},
   };
   for (const Case &c : cases) {
     PlanBuilder b;
