@@ -25,16 +25,17 @@ def programs() -> Programs:
 
 @pytest.fixture(scope="session")
 def compiled(programs, tmp_path_factory):
-    """compiled(job) -> its plan; a job is compiled once however many tests run it. The plan's
-    folder holds job.toml, train.bin and job.plan, and no test writes there."""
-    plans: dict[tuple[str, int], Path] = {}
+    """compiled(job, *options of lmc compile) -> its plan; a job is compiled once however many
+    tests run it. The plan's folder holds job.toml, train.bin and job.plan, and no test writes
+    there."""
+    plans: dict[tuple[str, int, tuple[str, ...]], Path] = {}
 
-    def compile_job(job: Job) -> Path:
-        key = (job.toml(), job.epoch_steps)
+    def compile_job(job: Job, *options: str) -> Path:
+        key = (job.toml(), job.epoch_steps, options)
         if key not in plans:
             folder = tmp_path_factory.mktemp("job")
             toml = job.write(folder)
-            programs.run("lmc", "compile", toml, "-o", folder / "job.plan").ok()
+            programs.run("lmc", "compile", toml, "-o", folder / "job.plan", *options).ok()
             plans[key] = folder / "job.plan"
         return plans[key]
 
