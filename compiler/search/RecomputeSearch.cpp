@@ -39,19 +39,23 @@ static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::ve
     ++counts[{int(kind), int(option)}];
     if (differs(layer, layer - 1) || differs(layer, layer + 1))
       ++borders[{int(kind), int(option)}];
-    const LayerOption &of = problem.kinds[kind][option];
+    LayerOption of = problem.kinds[kind][option];
+    if (!positions.border.empty()) {
+      if (differs(layer, layer - 1) || differs(layer, layer + 1) || layer == 0)
+        of = positions.border[kind][option];
+      if (layer + 1 == count)
+        of = positions.last[kind][option];
+    }
     held += of.keptBytes;
-    uint64_t transient = of.transientBytes;
-    if (layer + 1 == count && !positions.lastTransientBytes.empty())
-      transient = std::min(transient, positions.lastTransientBytes[kind][option]);
-    most = std::max(most, held + transient);
+    most = std::max(most, held + of.transientBytes);
   }
   for (const auto &[of, number] : counts)
     rung.seconds += double(number) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
-  if (!positions.borderSeconds.empty())
+  if (!positions.border.empty())
     for (const auto &[of, number] : borders)
       rung.seconds +=
-          double(number) * positions.borderSeconds[size_t(of.first)][size_t(of.second)];
+          double(number) * (positions.border[size_t(of.first)][size_t(of.second)].seconds -
+                            problem.kinds[size_t(of.first)][size_t(of.second)].seconds);
   rung.boundBytes = problem.fixedBytes + std::max(most, problem.turnBytes + held);
   return rung;
 }
@@ -168,25 +172,40 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
 
 namespace {
 
-// What probes say of an option. Of bytes it is the least of the layers that took it, so that
-// sums of it stay lower bounds. Layers of one kind and option differ by their neighbours, with
-// whose kernels theirs merge: the time is that of a layer between its likes.
+// What probes say of an option. Layers of one kind and option differ by their neighbours, with
+// whose kernels theirs merge. Of bytes it is the least of what was seen in such a place, so
+// that sums stay lower bounds.
 struct OptionMeasure {
-  LayerOption least;
-  uint64_t lastTransientBytes = UINT64_MAX; // where the layer was the last
-  double between = -1, longest = 0;         // seconds; -1: none was between its likes
+  std::optional<LayerOption> between, anywhere, last;
+  double longest = 0; // seconds
 
-  void add(const LayerMeasure &layer, bool isBetween) {
-    least.keptBytes = std::min(least.keptBytes, layer.keptBytes);
-    least.transientBytes = std::min(least.transientBytes, layer.transientBytes);
+  void add(const LayerMeasure &layer, bool isBetween, bool isLast) {
+    auto take = [&](std::optional<LayerOption> &known) {
+      if (!known)
+        known = LayerOption{layer.keptBytes, layer.transientBytes, layer.seconds};
+      known->keptBytes = std::min(known->keptBytes, layer.keptBytes);
+      known->transientBytes = std::min(known->transientBytes, layer.transientBytes);
+    };
+    take(anywhere);
     longest = std::max(longest, layer.seconds);
     if (isBetween)
-      between = std::max(between, layer.seconds);
+      take(between);
+    if (isLast)
+      take(last);
   }
-  LayerOption option() const {
-    return {least.keptBytes, least.transientBytes, between < 0 ? longest : between};
+  // Between layers of its option; beside one of another, which may take longer; at the end.
+  LayerOption typical() const {
+    LayerOption option = between.value_or(anywhere.value_or(LayerOption()));
+    if (!between)
+      option.seconds = longest;
+    return option;
   }
-  double borderSeconds() const { return longest - option().seconds; }
+  LayerOption border() const {
+    LayerOption option = anywhere.value_or(LayerOption());
+    option.seconds = longest;
+    return option;
+  }
+  LayerOption end() const { return last.value_or(border()); }
 };
 
 } // namespace
@@ -283,7 +302,7 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
   }
   std::vector<std::vector<OptionMeasure>> known;
   for (const RecomputeKind &kind : found.kinds)
-    known.emplace_back(kind.options.size(), OptionMeasure{{UINT64_MAX, UINT64_MAX, 0}});
+    known.emplace_back(kind.options.size());
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
   problem.turnBytes = UINT64_MAX;
@@ -295,11 +314,8 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
     for (auto [layer, option] : llvm::enumerate(choice)) {
       bool isBetween = layer > 0 && layer + 1 < choice.size() && choice[layer - 1] == option &&
                        choice[layer + 1] == option;
-      OptionMeasure &of = known[size_t(model.options.layers[layer])][size_t(option)];
-      of.add(measures->layers[layer], isBetween);
-      if (layer + 1 == choice.size())
-        of.lastTransientBytes =
-            std::min(of.lastTransientBytes, measures->layers[layer].transientBytes);
+      known[size_t(model.options.layers[layer])][size_t(option)].add(
+          measures->layers[layer], isBetween, layer + 1 == choice.size());
     }
     return success();
   };
@@ -325,14 +341,13 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
 
   for (auto [kind, measured] : llvm::enumerate(known)) {
     problem.kinds.emplace_back();
-    positions.borderSeconds.emplace_back();
-    positions.lastTransientBytes.emplace_back();
+    positions.border.emplace_back();
+    positions.last.emplace_back();
     for (size_t option = 0; option < measured.size(); ++option) {
       const OptionMeasure &of = measured[sameAs(found.kinds[kind], option)];
-      bool wasTaken = of.least.keptBytes != UINT64_MAX;
-      problem.kinds.back().push_back(wasTaken ? of.option() : LayerOption());
-      positions.borderSeconds.back().push_back(wasTaken ? of.borderSeconds() : 0);
-      positions.lastTransientBytes.back().push_back(of.lastTransientBytes);
+      problem.kinds.back().push_back(of.typical());
+      positions.border.back().push_back(of.border());
+      positions.last.back().push_back(of.end());
     }
   }
   if (std::string fault = scaled(problem).check(); !fault.empty())

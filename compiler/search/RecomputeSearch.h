@@ -26,10 +26,10 @@ struct RecomputeRung {
   uint64_t boundBytes = 0;      // no plan of it takes less
 };
 
-// What depends on where a layer stands, per kind and option; empty: nothing does.
+// A layer's costs, per kind and option, where the problem's do not hold: first or beside a layer
+// of another option, and last. Empty: they hold everywhere.
 struct PositionCosts {
-  std::vector<std::vector<double>> borderSeconds;        // more, beside a layer of another option
-  std::vector<std::vector<uint64_t>> lastTransientBytes; // of the last layer
+  std::vector<std::vector<LayerOption>> border, last;
 };
 
 // Choices in order of seconds: about `steps` that the problem's budgets give between its
