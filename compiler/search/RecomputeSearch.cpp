@@ -9,6 +9,7 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -19,6 +20,12 @@ using namespace lmc;
 // of what recompute can save unused at most, and half of that on average: for a model of 1B, a
 // quarter of a percent of the step's time.
 static constexpr int kLadderSteps = 32;
+
+// The first and the last layer may keep and take a little less than the others, by how the
+// kernels beside them are fused: a norm's statistics, a launch. So a bound is lowered by this
+// part of the workspace, and choices whose times are nearer are not told apart.
+static constexpr uint64_t kEndsPart = 1024;
+static constexpr double kEndsSeconds = 1e-4; // of all layers'
 
 //===-- Rungs -------------------------------------------------------------------------------===//
 
@@ -37,7 +44,8 @@ static RecomputeRung rungOf(const RecomputeChoiceProblem &problem,
   }
   for (const auto &[of, count] : counts)
     rung.seconds += double(count) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
-  rung.boundBytes = problem.fixedBytes + std::max(most, problem.turnBytes + held);
+  uint64_t workspace = std::max(most, problem.turnBytes + held);
+  rung.boundBytes = problem.fixedBytes + workspace - workspace / kEndsPart;
   return rung;
 }
 
@@ -69,6 +77,8 @@ static int firstLike(const std::vector<LayerOption> &options, size_t option) {
              }) - options.begin());
 }
 
+static bool isUniform(const RecomputeRung &rung) { return llvm::all_equal(rung.options); }
+
 std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps) {
   std::set<std::vector<int>> choices;
   for (RecomputeChoice &choice : recomputeLadder(scaled(problem), steps, {}))
@@ -82,12 +92,23 @@ std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &pro
       uniform.push_back(firstLike(problem.kinds[size_t(kind)], option));
     choices.insert(std::move(uniform));
   }
-  std::vector<RecomputeRung> rungs;
+  std::vector<RecomputeRung> sorted;
   for (const std::vector<int> &choice : choices)
-    rungs.push_back(rungOf(problem, choice));
-  std::stable_sort(rungs.begin(), rungs.end(), [](const RecomputeRung &a, const RecomputeRung &b) {
-    return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
-  });
+    sorted.push_back(rungOf(problem, choice));
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const RecomputeRung &a, const RecomputeRung &b) {
+                     return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
+                   });
+  // Of choices too near in time the uniform one stays.
+  std::vector<RecomputeRung> rungs;
+  for (RecomputeRung &rung : sorted) {
+    bool isNear = !rungs.empty() && rung.seconds < rungs.back().seconds * (1 + kEndsSeconds);
+    if (isNear && !isUniform(rung))
+      continue;
+    if (isNear && !isUniform(rungs.back()))
+      rungs.pop_back();
+    rungs.push_back(std::move(rung));
+  }
   return rungs;
 }
 
@@ -123,7 +144,14 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
   return distinct;
 }
 
-// Choices in which, together, some layer of each kind takes each distinct option.
+// Whether a layer of a probe stands for others of its kind; where all are ends, all do.
+static bool isInner(const RecomputeOptions &options, size_t layer) {
+  return options.layers.size() <= 2 || (layer > 0 && layer + 1 < options.layers.size());
+}
+
+// Choices in which, together, some layer of each kind takes each distinct option. The first
+// and the last layer do not count: what they share with the embedding and the head, others
+// share with their neighbours.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
   std::vector<size_t> taken(distinct.size(), 0);
@@ -137,24 +165,48 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
   };
   while (unfinished()) {
     std::vector<int64_t> &choice = choices.emplace_back();
-    for (int64_t kind : options.layers) {
+    for (auto [layer, kind] : llvm::enumerate(options.layers)) {
       const std::vector<size_t> &list = distinct[size_t(kind)];
-      choice.push_back(int64_t(list[taken[size_t(kind)]++ % list.size()]));
+      size_t &next = taken[size_t(kind)];
+      choice.push_back(int64_t(list[next % list.size()]));
+      next += isInner(options, layer);
     }
   }
   return choices;
 }
 
-// What probes say of an option: the least of the layers that took it, so that sums of it
-// stay lower bounds. Layers of a kind and an option differ, if at all, by their neighbours.
-static void addMeasure(std::optional<LayerOption> &known, const LayerMeasure &layer) {
-  if (!known) {
-    known = LayerOption{layer.keptBytes, layer.transientBytes, layer.seconds};
-    return;
+// What a probe said, and of which layers.
+struct Probe {
+  std::vector<int64_t> choice;
+  PlanMeasures measures;
+};
+
+// An option's numbers are the least of the layers that took it, so that sums of them stay
+// lower bounds. What a layer needs is counted beyond what it and those before it keep.
+static void addProbes(const RecomputeOptions &options, const std::vector<Probe> &probes,
+                      RecomputeChoiceProblem &problem) {
+  std::vector<std::vector<LayerOption>> &kinds = problem.kinds;
+  auto of = [&](const Probe &probe, size_t layer) -> LayerOption & {
+    return kinds[size_t(options.layers[layer])][size_t(probe.choice[layer])];
+  };
+  for (const Probe &probe : probes)
+    for (auto [layer, measure] : llvm::enumerate(probe.measures.layers)) {
+      if (!isInner(options, layer))
+        continue;
+      of(probe, layer).keptBytes = std::min(of(probe, layer).keptBytes, measure.keptBytes);
+      of(probe, layer).seconds = std::min(of(probe, layer).seconds, measure.seconds);
+    }
+  auto beyond = [](uint64_t peak, uint64_t held) { return peak > held ? peak - held : 0; };
+  for (const Probe &probe : probes) {
+    uint64_t held = 0;
+    for (auto [layer, measure] : llvm::enumerate(probe.measures.layers)) {
+      held += of(probe, layer).keptBytes;
+      if (isInner(options, layer))
+        of(probe, layer).transientBytes = std::min(of(probe, layer).transientBytes,
+                                                   beyond(measure.peakBytes, held));
+    }
+    problem.turnBytes = std::min(problem.turnBytes, beyond(probe.measures.turnPeakBytes, held));
   }
-  known->keptBytes = std::min(known->keptBytes, layer.keptBytes);
-  known->transientBytes = std::min(known->transientBytes, layer.transientBytes);
-  known->seconds = std::min(known->seconds, layer.seconds);
 }
 
 // Only what depends on recompute: the micro-steps and the layers that they call.
@@ -171,10 +223,10 @@ static void keepMicroSteps(ModuleOp module) {
   }
 }
 
-// The options of a model with fewer layers, if they are those of the whole one: then what
-// they cost is the same too.
-std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
-  FailureOr<RecomputeOptions> options = recomputeOptionsOf(shorter, config, &spec);
+// The options of a model with another number of layers, if they are those of the whole one:
+// then what they cost is the same too.
+std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp other) const {
+  FailureOr<RecomputeOptions> options = recomputeOptionsOf(other, config, &spec);
   if (failed(options) || options->kinds.size() != found.kinds.size())
     return std::nullopt;
   for (auto [mine, theirs] : llvm::zip_equal(found.kinds, options->kinds)) {
@@ -204,29 +256,24 @@ static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions 
   return copy;
 }
 
-LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
-  size_t wanted = 0; // layers for one probe
+LogicalResult RecomputeSearch::probe(const MakeModel &makeModel) {
+  size_t wanted = 2; // the ends, and layers for one probe
   for (const std::vector<size_t> &distinct : distinctOptions(found))
     wanted += distinct.size();
   ModuleOp probed = start;
   RecomputeOptions options = found; // of the probed model
-  OwningOpRef<ModuleOp> shorter;
-  if (makeShorter && wanted < found.layers.size()) {
-    FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(wanted));
+  OwningOpRef<ModuleOp> other;
+  if (makeModel) {
+    FailureOr<OwningOpRef<ModuleOp>> made = makeModel(int64_t(wanted));
     if (failed(made))
       return failure();
     if (std::optional<RecomputeOptions> like = optionsLike(**made)) {
-      shorter = std::move(*made);
-      probed = *shorter;
+      other = std::move(*made);
+      probed = *other;
       options = std::move(*like);
     }
   }
-  std::vector<std::vector<std::optional<LayerOption>>> known;
-  for (const RecomputeKind &kind : found.kinds)
-    known.emplace_back(kind.options.size());
-  problem.layers.assign(found.layers.begin(), found.layers.end());
-  problem.fixedBytes = stateBytes(start);
-  problem.turnBytes = UINT64_MAX;
+  std::vector<Probe> probes;
   for (const std::vector<int64_t> &choice : probeChoices(options)) {
     OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
     if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
@@ -236,22 +283,21 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
     if (failed(plan(*module, Phase::Fusion)) ||
         failed(emitPlan(*module, config, PlanDetails(), bytes)))
       return failure();
-    PlanMeasures measures;
     (void)phases.run(Phase::Memory, [&] {
-      measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+      probes.push_back({choice, measureLayers(*plan::GetPlan(bytes.data()), spec)});
       return success();
     });
-    measures.layers.resize(choice.size());
-    problem.turnBytes = std::min(problem.turnBytes, measures.turnBytes);
-    for (auto [layer, option] : llvm::enumerate(choice))
-      addMeasure(known[size_t(options.layers[layer])][size_t(option)], measures.layers[layer]);
+    probes.back().measures.layers.resize(choice.size());
   }
-  for (auto [kind, measured] : llvm::enumerate(known)) {
-    problem.kinds.emplace_back();
+  problem.layers.assign(found.layers.begin(), found.layers.end());
+  problem.fixedBytes = stateBytes(start);
+  problem.turnBytes = UINT64_MAX;
+  for (const RecomputeKind &kind : found.kinds)
+    problem.kinds.emplace_back(kind.options.size(), LayerOption{UINT64_MAX, UINT64_MAX, INFINITY});
+  addProbes(options, probes, problem);
+  for (auto [kind, measured] : llvm::enumerate(problem.kinds))
     for (size_t option = 0; option < measured.size(); ++option)
-      problem.kinds.back().push_back(
-          measured[sameAs(found.kinds[kind], option)].value_or(LayerOption()));
-  }
+      measured[option] = measured[sameAs(found.kinds[kind], option)];
   if (std::string fault = scaled(problem).check(); !fault.empty())
     return start.emitError("gives an ill-formed choice of what to recompute: ") << fault;
   return success();
@@ -283,7 +329,7 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t rung) {
 
 FailureOr<std::unique_ptr<RecomputeSearch>>
 RecomputeSearch::create(ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
-                        PhaseRunner &phases, const MakeShorter &makeShorter) {
+                        PhaseRunner &phases, const MakeModel &makeModel) {
   std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, spec, phases));
   FailureOr<RecomputeOptions> options = failure();
   (void)phases.run(Phase::Memory, [&]() -> LogicalResult {
@@ -292,7 +338,7 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::Device
   if (failed(options))
     return failure();
   made->found = std::move(*options);
-  if (failed(made->probe(makeShorter)))
+  if (failed(made->probe(makeModel)))
     return failure();
   (void)phases.run(Phase::Memory, [&] {
     made->choices = recomputeRungs(made->problem, kLadderSteps);
