@@ -53,8 +53,9 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
 }
 
 // Why each pass stands where it does is said here; what it does, in its Passes.td.
-static void addPasses(Phase phase, const Config &config, ArrayRef<std::string> disableFusion,
+static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
                       PassManager &passes) {
+  ArrayRef<std::string> disableFusion = options.disableFusion;
   switch (phase) {
   case Phase::Autodiff:
     // Before differentiation, so that gradients and state are of the merged weights too.
@@ -91,7 +92,7 @@ static void addPasses(Phase phase, const Config &config, ArrayRef<std::string> d
     passes.addPass(createMergeLaunchesPass({SmallVector<std::string>(disableFusion)}));
     break;
   case Phase::Buffers:
-    passes.addPass(createPlaceBuffersPass());
+    passes.addPass(createPlaceBuffersPass({options.reuseMemory}));
     break;
   case Phase::Model: // the builder's work
   case Phase::Codegen:
@@ -110,7 +111,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
             return llvm::is_contained(options.printIrAfter, pass->getArgument());
           },
           /*printModuleScope=*/true);
-    addPasses(phase, config, options.disableFusion, passes);
+    addPasses(phase, config, options, passes);
     // The verifier closes the phase; after each pass of one it would take as long as they do.
     passes.enableVerifier(false);
     if (failed(passes.run(module)) || failed(verify(module)))

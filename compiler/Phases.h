@@ -28,6 +28,7 @@ struct CompileOptions {
   std::string dumpDirectory;               // a numbered .mlir file per phase; "": none
   std::vector<std::string> printIrAfter;   // pass arguments ("kern-form-fusions")
   std::vector<std::string> disableFusion;  // kinds to leave out ("siblings"), for developers
+  bool reuseMemory = true;                 // off: every value has bytes of its own, for tests
 };
 
 struct PhaseTime {

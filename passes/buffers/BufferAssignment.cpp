@@ -42,8 +42,8 @@ namespace lmc {
 
 class BufferAssigner {
 public:
-  BufferAssigner(func::FuncOp function, const SymbolTable &symbols)
-      : function(function), symbols(symbols), result(new BufferAssignment) {}
+  BufferAssigner(func::FuncOp function, const SymbolTable &symbols, bool reuse)
+      : function(function), symbols(symbols), reuse(reuse), result(new BufferAssignment) {}
 
   LogicalResult run();
 
@@ -80,6 +80,7 @@ private:
 
   func::FuncOp function;
   const SymbolTable &symbols;
+  const bool reuse;
   std::unique_ptr<BufferAssignment> result;
   llvm::DenseMap<Operation *, int64_t> positions;
   std::vector<SmallVector<Value>> members; // values per buffer
@@ -416,7 +417,7 @@ LogicalResult BufferAssigner::assignViews() {
       unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
         return overlaps(operand, view, byteSize(type));
       }));
-      if (readers > 1 || view.pitch || usedAfter(view, byteSize(type), positions[&op], &op) ||
+      if (!reuse || readers > 1 || view.pitch || usedAfter(view, byteSize(type), positions[&op], &op) ||
           !mayOverwrite(result->buffers[view.buffer].variable, op.getResult(0))) {
         BufferView fresh{newBuffer(type), 0};
         result->copies[&op].push_back({view, fresh, type});
@@ -475,7 +476,7 @@ void BufferAssigner::placeStoresAndParts() {
       while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
           made.getDefiningOp()))
         made = made.getDefiningOp()->getOperand(0);
-      if (mayMakeInPlaceOf(made, place)) {
+      if (reuse && mayMakeInPlaceOf(made, place)) {
         merge(view.buffer, {place, 0});
         continue;
       }
@@ -500,7 +501,7 @@ void BufferAssigner::placeStoresAndParts() {
     BufferView region = *viewOfSlice(insert, wholeType, result->view(insert.getResult()));
     Operation *producer = part.getDefiningOp();
     // With a copy of the whole first, the part can only follow it.
-    bool inPlace = producer && !isView(producer) && isWholeTemporary(part) &&
+    bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                    result->view(part).buffer != region.buffer &&
                    result->copiesBefore(&op).empty() &&
                    mayMerge(result->view(part).buffer, region);
@@ -638,14 +639,15 @@ LogicalResult BufferAssigner::run() {
   if (failed(assignViews()))
     return failure();
   placeStoresAndParts();
-  shareDyingInputs();
+  if (reuse)
+    shareDyingInputs();
   computeLifetimes();
   return success();
 }
 
 FailureOr<std::unique_ptr<BufferAssignment>>
-BufferAssignment::compute(func::FuncOp function, const SymbolTable &symbols) {
-  BufferAssigner assigner(function, symbols);
+BufferAssignment::compute(func::FuncOp function, const SymbolTable &symbols, bool reuse) {
+  BufferAssigner assigner(function, symbols, reuse);
   if (failed(assigner.run()))
     return failure();
   return std::move(assigner.result);

@@ -52,8 +52,9 @@ public:
     mlir::RankedTensorType type;
   };
 
+  // Without `reuse` only slices and reshapes share bytes with what they are of.
   static mlir::FailureOr<std::unique_ptr<BufferAssignment>>
-  compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols);
+  compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols, bool reuse = true);
 
   BufferView view(mlir::Value value) const { return views.lookup(value); }
   const Buffer &buffer(unsigned id) const { return buffers[id]; }

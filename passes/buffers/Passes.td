@@ -15,6 +15,10 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     `@workspace` by liveness (compiler/algorithms/Packing.h). The functions run
     one after the other, so `@workspace` is as large as the largest needs.
 
+    The commands are then run beside the function, with symbols for values, by a
+    checker that knows nothing of how places were chosen (CheckAliasing.h): a
+    command that would read other bytes than its op is an error.
+
     ```mlir
     %y = kern.launch @mlp(%g, %u) : ...
     ```
@@ -25,6 +29,8 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     ```
     A one-way door.
   }];
+  let options = [Option<"reuse", "reuse", "bool", "true",
+                        "false: only views share bytes, for tests and comparisons">];
   let dependentDialects = ["::lmc::plan_ir::PlanDialect"];
 }
 

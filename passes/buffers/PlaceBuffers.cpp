@@ -46,8 +46,8 @@ namespace {
 // Turns one function's ops into commands on placed buffers.
 class Placer {
 public:
-  Placer(func::FuncOp function, SymbolTable &symbols)
-      : function(function), symbols(symbols), b(function.getContext()) {}
+  Placer(func::FuncOp function, SymbolTable &symbols, bool reuse)
+      : function(function), symbols(symbols), reuse(reuse), b(function.getContext()) {}
 
   // Appends the plan.function after `function`; returns its peak bytes of workspace, and
   // the bound that no packing can beat.
@@ -71,6 +71,7 @@ private:
 
   func::FuncOp function;
   SymbolTable &symbols;
+  const bool reuse;
   OpBuilder b;
   std::unique_ptr<BufferAssignment> assignment;
   SmallVector<uint64_t> offsets; // of temporaries, by buffer id
@@ -188,7 +189,7 @@ LogicalResult Placer::emit(Operation *op) {
 
 FailureOr<Placer::Peak> Placer::run() {
   FailureOr<std::unique_ptr<BufferAssignment>> assigned =
-      BufferAssignment::compute(function, symbols);
+      BufferAssignment::compute(function, symbols, reuse);
   if (failed(assigned))
     return failure();
   assignment = std::move(*assigned);
@@ -200,7 +201,7 @@ FailureOr<Placer::Peak> Placer::run() {
     const Buffer &buffer = assignment->buffer(id);
     if (!buffer.variable.empty() || buffer.first > buffer.last)
       continue;
-    problem.buffers.push_back({buffer.bytes, buffer.first, buffer.last});
+    problem.buffers.push_back({buffer.bytes, reuse ? buffer.first : 0, reuse ? buffer.last : 0});
     ids.push_back(id);
   }
   if (std::string fault = problem.check(); !fault.empty())
@@ -305,6 +306,7 @@ static LogicalResult checkStorageUse(func::FuncOp function, SymbolTable &symbols
 
 namespace {
 struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
+  using PlaceBuffersPassBase::PlaceBuffersPassBase;
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
@@ -321,7 +323,7 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     Placer::Peak workspace;
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
     for (func::FuncOp function : functions) {
-      FailureOr<Placer::Peak> peak = Placer(function, symbols).run();
+      FailureOr<Placer::Peak> peak = Placer(function, symbols, reuse).run();
       if (failed(peak))
         return signalPassFailure();
       workspace.bytes = std::max(workspace.bytes, peak->bytes);

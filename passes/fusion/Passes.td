@@ -120,7 +120,8 @@ def MergeLaunchesPass : Pass<"kern-merge-launches", "::mlir::ModuleOp"> {
     residual's sum at the end of a layer and the norm at the start of the next become one
     launch of a merged kernel. A merged kernel is made once for every pair of kernels and
     way of joining them, so that many layers take hardly longer than two; one that equals
-    a kernel of the module is that kernel. Kernels without a launch go.
+    a kernel of the module is that kernel. Kernels without a launch go. A merged launch
+    has the location of the second.
 
     ```mlir
     %y = kern.launch @add(%x, %h) : ...

@@ -137,6 +137,75 @@ def test_fusion_changes_no_bit(programs, compiled, tmp_path, compute_dtype):
         assert_same_final_checkpoint(runs[kinds], runs[""], STEPS)
 
 
+def random_job(seed: int) -> Job:
+    """A small model and batch of some shape that a job may have."""
+    chance = random.Random(seed)
+    kv_heads, groups = chance.choice([1, 2, 3]), chance.choice([1, 2, 4])
+    head_dim = chance.choice([8, 16, 24])
+    micro_batch_size, steps = chance.choice([1, 2, 3]), chance.choice([1, 2, 3])
+    window = chance.choice([0, 0, 5])
+    return Job(
+        model=Model(
+            architecture="mistral" if window else "llama",
+            vocab_size=chance.choice([97, 128, 200]),
+            hidden_size=kv_heads * groups * head_dim,
+            intermediate_size=chance.choice([40, 88, 176]),
+            num_hidden_layers=chance.choice([1, 2, 3]),
+            num_attention_heads=kv_heads * groups,
+            num_key_value_heads=kv_heads,
+            head_dim=head_dim,
+            tie_word_embeddings=chance.random() < 0.5,
+            sliding_window=window,
+        ),
+        sequence_length=chance.choice([8, 17, 32]),
+        batch_size=micro_batch_size * steps,
+        micro_batch_size=micro_batch_size,
+        train_iters=3,
+        optimizer=Optimizer(warmup_iters=1, decay_iters=3),
+        compute_dtype=chance.choice(["f32", "bf16"]),
+        seed=seed,
+        settings={"checkpoint": {"interval": 0}},
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_memory_planning_changes_no_bit(programs, compiled, tmp_path, seed):
+    """What is kept, what is computed again and which values share bytes are nothing to the
+    losses, the gradients and the state."""
+    job = random_job(seed)
+    print(job)
+
+    def plan(*options: str, **memory) -> Path:
+        return compiled(replace(job, settings={**job.settings, "memory": memory}), *options)
+
+    def report(path: Path) -> dict:
+        return json.loads(programs.run("lmc", "explain", path, "--json").ok().stdout)
+
+    plans = {mode: plan(recompute=mode) for mode in ("none", "keep-all", "full", "block")}
+    plans["own bytes"] = plan("--disable-reuse", recompute="none")
+    plans["own bytes, block"] = plan("--disable-reuse", recompute="block")
+    peaks = {name: report(path)["memory"]["peak_bytes"] for name, path in plans.items()}
+    # Between what the modes need at most and at least: auto may mix them.
+    plans["auto"] = plan(recompute="auto", budget=(min(peaks.values()) + peaks["none"]) // 2)
+    print(peaks, report(plans["auto"])["recompute"]["layers"])
+    assert peaks["own bytes"] > peaks["none"]
+    assert peaks["own bytes, block"] > peaks["block"]
+
+    runs, gradients = {}, {}
+    for name, path in plans.items():
+        runs[name] = run(programs, path, tmp_path / name)
+        dump = tmp_path / f"{name}.safetensors"
+        run(programs, path, tmp_path / f"{name}, one step", "--steps=1", f"--dump-gradients={dump}")
+        gradients[name] = load_file(dump)
+    for name in plans:
+        assert losses(runs[name]) == losses(runs["none"]), name
+        assert gradients[name].keys() == gradients["none"].keys()
+        for key, gradient in gradients["none"].items():
+            assert gradient.abs().max() > 0
+            assert gradients[name][key].equal(gradient), f"{key} with {name}"
+        assert_same_final_checkpoint(runs[name], runs["none"], job.train_iters)
+
+
 def test_one_and_two_threads_agree(programs, compiled, tmp_path):
     plan = compiled(JOB)
     history = [

@@ -67,6 +67,9 @@ cl::list<std::string> disableFusion("disable-fusion",
                                              "layers"),
                                     cl::value_desc("kind"), cl::CommaSeparated, cl::Hidden,
                                     cl::sub(compileCommand), cl::sub(explainCommand));
+cl::opt<bool> disableReuse("disable-reuse",
+                           cl::desc("give every value bytes of its own in the workspace"),
+                           cl::Hidden, cl::sub(compileCommand));
 cl::opt<bool> quiet("quiet", cl::desc("print errors only"), cl::sub(compileCommand));
 
 cl::opt<std::string> explainInput(cl::Positional, cl::desc("<job.plan | job.toml>"), cl::Required,
@@ -211,6 +214,7 @@ int runCompile() {
                   ": no such pass; docs/passes.md lists them");
   options.printIrAfter.assign(printIrAfter.begin(), printIrAfter.end());
   options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
+  options.reuseMemory = !disableReuse;
 
   Config config;
   if (!readConfig(compileInput, config))

@@ -156,7 +156,8 @@ private:
   std::map<size_t, Outcome> outcomes;
 };
 
-// What the issue promises of 40 budgets from the least that works to what needs no recompute.
+// 40 budgets from the least that works to what needs no recompute: a smaller budget never
+// takes more memory, and is never predicted to be faster.
 void sweepBudgets(const char *name) {
   Job job(name);
   BudgetSearch &budgets = job.budgets();
@@ -186,7 +187,8 @@ void sweepBudgets(const char *name) {
               double(least) / (1 << 30), double(most) / (1 << 30));
   EXPECT_GE(taken.size(), 20u) << "budgets in between are used";
 
-  // What was known before a rung was packed.
+  // What was known before a rung was packed. Layers merge kernels with their neighbours, and
+  // the outermost have one neighbour: sums over layers are right to a hundred-thousandth.
   for (const BudgetSearch::Attempt &attempt : budgets.attempts())
     EXPECT_LE(job.search->rungs()[attempt.rung].boundBytes, attempt.bytes)
         << "no bound: " << job.search->nameOf(job.search->rungs()[attempt.rung]);
@@ -217,7 +219,7 @@ void sweepBudgets(const char *name) {
 TEST(RecomputeSearch, FortyBudgetsOfLlama1b) { sweepBudgets("llama1b.toml"); }
 TEST(RecomputeSearch, FortyBudgetsOfMistral7b) { sweepBudgets("mistral-7b.toml"); }
 
-// Fewer layers than options, so that several probes are needed.
+// Fewer layers than a probe wants.
 TEST(RecomputeSearch, TwoLayers) {
   Job job("test-tiny.toml");
   ASSERT_EQ(job.search->options().layers.size(), 2u);

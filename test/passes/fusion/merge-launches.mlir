@@ -1,6 +1,7 @@
 // kern-merge-launches merges launches of kernels that inlining brought together, and makes each merged kernel once.
 // RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-outline-kernels --kern-inline-layers --kern-merge-launches | FileCheck %s
 // RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-outline-kernels --kern-inline-layers --kern-merge-launches=disable=layers | FileCheck %s --check-prefix=OFF
+// RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-outline-kernels --kern-inline-layers --kern-merge-launches --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s --check-prefix=PLACE
 // RUN: not lmc-opt %s -split-input-file --kern-merge-launches=disable=layer 2>&1 | FileCheck %s --check-prefix=KIND
 // KIND: error: has no kind of fusion 'layer'; choose producer, siblings, layers
 
@@ -23,19 +24,24 @@
 // CHECK:         kern.kernel @add_rms_norm row_reduction
 // CHECK-NOT:     kern.kernel
 // CHECK:         module
+// PLACE-LABEL: func.func @micro(
+// PLACE:         kern.launch @rms_norm(%{{.*}} loc("layers.0/norm")
+// PLACE:         kern.launch @add_rms_norm(%{{.*}} loc("layers.1/norm")
+// PLACE:         kern.launch @add_rms_norm(%{{.*}} loc("layers.2/norm")
+// PLACE:         kern.launch @add(%{{.*}} loc("layers.2/residual")
 // OFF-LABEL: func.func @micro(
 // OFF-COUNT-6: kern.launch
 // OFF-NEXT:  return
 func.func private @layer(%x: tensor<4x8xf32>, %g: tensor<8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
-  %n = lm.rms_norm %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %n = lm.rms_norm %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> loc("norm")
   %h = lm.linear %n, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %y = lm.add %x, %h : tensor<4x8xf32>
+  %y = lm.add %x, %h : tensor<4x8xf32> loc("residual")
   return %y : tensor<4x8xf32>
 }
 func.func @micro(%x: tensor<4x8xf32>, %g: tensor<8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
-  %0 = call @layer(%x, %g, %w) : (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %1 = call @layer(%0, %g, %w) : (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %2 = call @layer(%1, %g, %w) : (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %0 = call @layer(%x, %g, %w) : (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("layers.0")
+  %1 = call @layer(%0, %g, %w) : (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("layers.1")
+  %2 = call @layer(%1, %g, %w) : (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("layers.2")
   return %2 : tensor<4x8xf32>
 }
 

@@ -102,4 +102,45 @@ def bounds():
     assert of80 <= 1.5 * of32
 
 
-{"budgets": budgets, "micro-batch": micro_batch, "bounds": bounds}[check]()
+def tables():
+    """The tables of the recipe and of the diary that lmc set out from.
+
+    Mistral-7B, 8192 tokens: GiB held for the backward pass were 36,515 / 29,346 / 15,010 MiB
+    there. A Llama of 1B on 80 GB: 16 x 2048 took 73.6 GB, 64 x 2048 recomputed every layer,
+    which cost a fifth of the step and more.
+    """
+    def job(config, mode, mbs, budget):
+        report = explain(config, *ONE_H100, f"--set=memory.recompute={mode}",
+                         f"--set=training.micro_batch_size={mbs}",
+                         f"--set=training.batch_size={mbs}", f"--memory-budget={budget}")
+        assert report["memory"]["peak_bytes"] <= report["memory"]["budget_bytes"]
+        return report
+
+    held = lambda report: report["memory"]["activation_bytes"] / 2**20
+    seconds = lambda report: report["cost"]["step_seconds"]
+    named = {}
+    # 8192 tokens x 32 layers x (residual, qkv, attention's output, residual, gate and up) in
+    # bf16, softmax statistics, and the last layer's output and norm: exact.
+    for mode, limit, exact in (("none", 28000, 23712), ("activation", 24500, 23712),
+                               ("full", 10500, 9376)):
+        named[mode] = job("mistral-7b.toml", mode, 1, "200GiB")
+        assert held(named[mode]) == exact <= limit, (mode, held(named[mode]))
+        print(f"mistral-7b {mode}: {held(named[mode]):.0f} of {limit} MiB")
+    for mode, report in named.items():
+        budget = report["memory"]["peak_bytes"]
+        auto = job("mistral-7b.toml", "auto", 1, budget)
+        fits = [seconds(r) for r in named.values() if r["memory"]["peak_bytes"] <= budget]
+        assert seconds(auto) <= min(fits), (mode, seconds(auto), fits)
+        print(f"auto in the memory of {mode}: {seconds(auto) / min(fits):.4f} of its time")
+
+    small = job("llama1b.toml", "none", 16, "200GiB")
+    assert small["memory"]["peak_bytes"] <= 54e9
+    print(f"llama1b 16 x 2048: {small['memory']['peak_bytes'] / 1e9:.1f} GB")
+    large, free = job("llama1b.toml", "auto", 64, "80GB"), job("llama1b.toml", "none", 64, "400GiB")
+    overhead = 1 - seconds(free) / seconds(large)
+    assert large["memory"]["peak_bytes"] <= 80e9 and 0 < overhead < 0.15, overhead
+    print(f"llama1b 64 x 2048: {large['memory']['peak_bytes'] / 1e9:.1f} GB, "
+          f"{100 * overhead:.1f}% of the step recomputes")
+
+
+{"budgets": budgets, "tables": tables, "micro-batch": micro_batch, "bounds": bounds}[check]()

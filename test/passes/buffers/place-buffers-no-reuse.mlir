@@ -1,0 +1,43 @@
+// Without reuse every value but a view has bytes of its own: copies take the place of sharing.
+// RUN: lmc-opt %s --plan-place-buffers="reuse=false" | FileCheck %s --check-prefixes=CHECK,OWN
+// RUN: lmc-opt %s --plan-place-buffers | FileCheck %s --check-prefixes=CHECK,SHARED
+
+// OWN:          plan.arena @workspace bytes 768
+// SHARED:       plan.arena @workspace bytes 256
+// CHECK-LABEL:  plan.function @f
+
+// OWN:          %[[A:.*]] = plan.slice @workspace[
+// OWN:          plan.launch @negate(%{{.*}}, %[[A]])
+// OWN:          %[[B:.*]] = plan.slice @workspace[
+// OWN:          plan.launch @negate(%[[A]], %[[B]])
+// OWN:          plan.copy %[[R:.*]] into %[[SUM:.*]] :
+// OWN:          plan.gemm %{{.*}} into %[[SUM]] {{.*}} {accumulate}
+// OWN:          plan.copy %[[SUM]] into %[[R]]
+
+// SHARED:       %[[A:.*]] = plan.slice @workspace[
+// SHARED:       plan.launch @negate(%{{.*}}, %[[A]])
+// SHARED:       plan.launch @negate(%[[A]], %[[A]])
+// SHARED-NOT:   plan.copy
+#all = affine_map<(i, j) -> (i, j)>
+kern.kernel @negate elementwise {
+^bb0(%x: tensor<8x8xf32>):
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<8x8xf32>
+  kern.yield %y : tensor<8x8xf32>
+}
+lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+func.func @f() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %r = lm.load @r : tensor<8x8xf32>
+  %a = kern.launch @negate(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %b = kern.launch @negate(%a) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %c = kern.gemm %b, %x acc %r : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  lm.store %c, @r : tensor<8x8xf32>
+  return
+}
