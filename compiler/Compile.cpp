@@ -138,7 +138,7 @@ LogicalResult Driver::planNamedMode() {
 LogicalResult Driver::searchRecompute() {
   if (failed(requireSpec("memory.recompute")))
     return failure();
-  auto makeShorter = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
+  auto makeModel = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
     Config job = config;
     job.model.numHiddenLayers = layers;
     OwningOpRef<ModuleOp> module = buildModel(job, context);
@@ -147,7 +147,7 @@ LogicalResult Driver::searchRecompute() {
         return failure();
     return module;
   };
-  auto search = RecomputeSearch::create(*result.module, config, *spec, phases, makeShorter);
+  auto search = RecomputeSearch::create(*result.module, config, *spec, phases, makeModel);
   if (failed(search))
     return failure();
   BudgetSearch &budgets = (*search)->budgets();
