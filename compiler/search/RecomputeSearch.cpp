@@ -9,7 +9,6 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -21,31 +20,43 @@ using namespace lmc;
 // quarter of a percent of the step's time.
 static constexpr int kLadderSteps = 32;
 
-// The first and the last layer may keep and take a little less than the others, by how the
-// kernels beside them are fused: a norm's statistics, a launch. So a bound is lowered by this
-// part of the workspace, and choices whose times are nearer are not told apart.
-static constexpr uint64_t kEndsPart = 1024;
-static constexpr double kEndsSeconds = 1e-4; // of all layers'
-
 //===-- Rungs -------------------------------------------------------------------------------===//
 
-static RecomputeRung rungOf(const RecomputeChoiceProblem &problem,
-                            const std::vector<int> &options) {
+static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::vector<int> &options,
+                            const PositionCosts &positions) {
   RecomputeRung rung;
   rung.options.assign(options.begin(), options.end());
+  size_t count = options.size();
+  auto differs = [&](size_t layer, size_t other) {
+    return other < count && options[other] != options[layer];
+  };
   // Sums in one order for all choices with the same options.
   std::map<std::pair<int, int>, int64_t> counts;
+  std::map<std::pair<int, int>, int64_t> borders;
   uint64_t held = 0, most = 0;
-  for (auto [kind, option] : llvm::zip_equal(problem.layers, options)) {
-    ++counts[{kind, option}];
-    const LayerOption &of = problem.kinds[size_t(kind)][size_t(option)];
+  for (size_t layer = 0; layer < count; ++layer) {
+    size_t kind = size_t(problem.layers[layer]), option = size_t(options[layer]);
+    ++counts[{int(kind), int(option)}];
+    if (differs(layer, layer - 1) || differs(layer, layer + 1))
+      ++borders[{int(kind), int(option)}];
+    LayerOption of = problem.kinds[kind][option];
+    if (!positions.border.empty()) {
+      if (differs(layer, layer - 1) || differs(layer, layer + 1) || layer == 0)
+        of = positions.border[kind][option];
+      if (layer + 1 == count)
+        of = positions.last[kind][option];
+    }
     held += of.keptBytes;
     most = std::max(most, held + of.transientBytes);
   }
-  for (const auto &[of, count] : counts)
-    rung.seconds += double(count) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
-  uint64_t workspace = std::max(most, problem.turnBytes + held);
-  rung.boundBytes = problem.fixedBytes + workspace - workspace / kEndsPart;
+  for (const auto &[of, number] : counts)
+    rung.seconds += double(number) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
+  if (!positions.border.empty())
+    for (const auto &[of, number] : borders)
+      rung.seconds +=
+          double(number) * (positions.border[size_t(of.first)][size_t(of.second)].seconds -
+                            problem.kinds[size_t(of.first)][size_t(of.second)].seconds);
+  rung.boundBytes = problem.fixedBytes + std::max(most, problem.turnBytes + held);
   return rung;
 }
 
@@ -77,9 +88,9 @@ static int firstLike(const std::vector<LayerOption> &options, size_t option) {
              }) - options.begin());
 }
 
-static bool isUniform(const RecomputeRung &rung) { return llvm::all_equal(rung.options); }
-
-std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps) {
+std::vector<RecomputeRung>
+lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
+                    const PositionCosts &positions) {
   std::set<std::vector<int>> choices;
   for (RecomputeChoice &choice : recomputeLadder(scaled(problem), steps, {}))
     choices.insert(std::move(choice.options));
@@ -92,23 +103,12 @@ std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &pro
       uniform.push_back(firstLike(problem.kinds[size_t(kind)], option));
     choices.insert(std::move(uniform));
   }
-  std::vector<RecomputeRung> sorted;
-  for (const std::vector<int> &choice : choices)
-    sorted.push_back(rungOf(problem, choice));
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const RecomputeRung &a, const RecomputeRung &b) {
-                     return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
-                   });
-  // Of choices too near in time the uniform one stays.
   std::vector<RecomputeRung> rungs;
-  for (RecomputeRung &rung : sorted) {
-    bool isNear = !rungs.empty() && rung.seconds < rungs.back().seconds * (1 + kEndsSeconds);
-    if (isNear && !isUniform(rung))
-      continue;
-    if (isNear && !isUniform(rungs.back()))
-      rungs.pop_back();
-    rungs.push_back(std::move(rung));
-  }
+  for (const std::vector<int> &choice : choices)
+    rungs.push_back(rungOf(problem, choice, positions));
+  std::stable_sort(rungs.begin(), rungs.end(), [](const RecomputeRung &a, const RecomputeRung &b) {
+    return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
+  });
   return rungs;
 }
 
@@ -144,70 +144,71 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
   return distinct;
 }
 
-// Whether a layer of a probe stands for others of its kind; where all are ends, all do.
-static bool isInner(const RecomputeOptions &options, size_t layer) {
-  return options.layers.size() <= 2 || (layer > 0 && layer + 1 < options.layers.size());
-}
+// Layers in a row that take one option in a probe: those within have neighbours like
+// themselves, as most layers of a plan do.
+static constexpr size_t kRun = 3;
 
-// Choices in which, together, some layer of each kind takes each distinct option. The first
-// and the last layer do not count: what they share with the embedding and the head, others
-// share with their neighbours.
+// Choices in which, together, layers of each kind take each distinct option, kRun in a row.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
-  std::vector<size_t> taken(distinct.size(), 0);
+  std::vector<size_t> taken(distinct.size(), 0); // kRun for each option
   std::vector<std::vector<int64_t>> choices;
   auto unfinished = [&] {
     for (size_t kind = 0; kind < distinct.size(); ++kind)
-      if (taken[kind] < distinct[kind].size() &&
+      if (taken[kind] < kRun * distinct[kind].size() &&
           llvm::is_contained(options.layers, int64_t(kind)))
         return true;
     return false;
   };
   while (unfinished()) {
     std::vector<int64_t> &choice = choices.emplace_back();
-    for (auto [layer, kind] : llvm::enumerate(options.layers)) {
+    for (int64_t kind : options.layers) {
       const std::vector<size_t> &list = distinct[size_t(kind)];
-      size_t &next = taken[size_t(kind)];
-      choice.push_back(int64_t(list[next % list.size()]));
-      next += isInner(options, layer);
+      choice.push_back(int64_t(list[taken[size_t(kind)]++ / kRun % list.size()]));
     }
   }
   return choices;
 }
 
-// What a probe said, and of which layers.
-struct Probe {
-  std::vector<int64_t> choice;
-  PlanMeasures measures;
+namespace {
+
+// What probes say of an option. Layers of one kind and option differ by their neighbours, with
+// whose kernels theirs merge. Of bytes it is the least of what was seen in such a place, so
+// that sums stay lower bounds.
+struct OptionMeasure {
+  std::optional<LayerOption> between, anywhere, last;
+  double longest = 0; // seconds
+
+  void add(const LayerMeasure &layer, bool isBetween, bool isLast) {
+    auto take = [&](std::optional<LayerOption> &known) {
+      if (!known)
+        known = LayerOption{layer.keptBytes, layer.transientBytes, layer.seconds};
+      known->keptBytes = std::min(known->keptBytes, layer.keptBytes);
+      known->transientBytes = std::min(known->transientBytes, layer.transientBytes);
+    };
+    take(anywhere);
+    longest = std::max(longest, layer.seconds);
+    if (isBetween)
+      take(between);
+    if (isLast)
+      take(last);
+  }
+  // Between layers of its option; beside one of another, which may take longer; at the end.
+  LayerOption typical() const {
+    LayerOption option = between.value_or(anywhere.value_or(LayerOption()));
+    if (!between)
+      option.seconds = longest;
+    return option;
+  }
+  LayerOption border() const {
+    LayerOption option = anywhere.value_or(LayerOption());
+    option.seconds = longest;
+    return option;
+  }
+  LayerOption end() const { return last.value_or(border()); }
 };
 
-// An option's numbers are the least of the layers that took it, so that sums of them stay
-// lower bounds. What a layer needs is counted beyond what it and those before it keep.
-static void addProbes(const RecomputeOptions &options, const std::vector<Probe> &probes,
-                      RecomputeChoiceProblem &problem) {
-  std::vector<std::vector<LayerOption>> &kinds = problem.kinds;
-  auto of = [&](const Probe &probe, size_t layer) -> LayerOption & {
-    return kinds[size_t(options.layers[layer])][size_t(probe.choice[layer])];
-  };
-  for (const Probe &probe : probes)
-    for (auto [layer, measure] : llvm::enumerate(probe.measures.layers)) {
-      if (!isInner(options, layer))
-        continue;
-      of(probe, layer).keptBytes = std::min(of(probe, layer).keptBytes, measure.keptBytes);
-      of(probe, layer).seconds = std::min(of(probe, layer).seconds, measure.seconds);
-    }
-  auto beyond = [](uint64_t peak, uint64_t held) { return peak > held ? peak - held : 0; };
-  for (const Probe &probe : probes) {
-    uint64_t held = 0;
-    for (auto [layer, measure] : llvm::enumerate(probe.measures.layers)) {
-      held += of(probe, layer).keptBytes;
-      if (isInner(options, layer))
-        of(probe, layer).transientBytes = std::min(of(probe, layer).transientBytes,
-                                                   beyond(measure.peakBytes, held));
-    }
-    problem.turnBytes = std::min(problem.turnBytes, beyond(probe.measures.turnPeakBytes, held));
-  }
-}
+} // namespace
 
 // Only what depends on recompute: the micro-steps and the layers that they call.
 static void keepMicroSteps(ModuleOp module) {
@@ -223,10 +224,10 @@ static void keepMicroSteps(ModuleOp module) {
   }
 }
 
-// The options of a model with another number of layers, if they are those of the whole one:
-// then what they cost is the same too.
-std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp other) const {
-  FailureOr<RecomputeOptions> options = recomputeOptionsOf(other, config, &spec);
+// The options of a model with fewer layers, if they are those of the whole one: then what
+// they cost is the same too.
+std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
+  FailureOr<RecomputeOptions> options = recomputeOptionsOf(shorter, config, &spec);
   if (failed(options) || options->kinds.size() != found.kinds.size())
     return std::nullopt;
   for (auto [mine, theirs] : llvm::zip_equal(found.kinds, options->kinds)) {
@@ -256,48 +257,99 @@ static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions 
   return copy;
 }
 
-LogicalResult RecomputeSearch::probe(const MakeModel &makeModel) {
-  size_t wanted = 2; // the ends, and layers for one probe
-  for (const std::vector<size_t> &distinct : distinctOptions(found))
-    wanted += distinct.size();
-  ModuleOp probed = start;
-  RecomputeOptions options = found; // of the probed model
-  OwningOpRef<ModuleOp> other;
-  if (makeModel) {
-    FailureOr<OwningOpRef<ModuleOp>> made = makeModel(int64_t(wanted));
+// Plans the choice and measures its layers.
+FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
+                                                 ArrayRef<int64_t> choice) {
+  OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
+  if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
+    return failure();
+  keepMicroSteps(*module);
+  std::string bytes;
+  if (failed(plan(*module, Phase::Fusion)) ||
+      failed(emitPlan(*module, config, PlanDetails(), bytes)))
+    return failure();
+  PlanMeasures measures;
+  (void)phases.run(Phase::Memory, [&] {
+    measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+    return success();
+  });
+  measures.layers.resize(choice.size());
+  return measures;
+}
+
+// The model with so many layers, and its options; the whole one where a shorter one would
+// not be like it.
+FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(const MakeShorter &makeShorter,
+                                                           size_t layers) {
+  if (makeShorter && layers < found.layers.size()) {
+    FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(layers));
     if (failed(made))
       return failure();
     if (std::optional<RecomputeOptions> like = optionsLike(**made)) {
-      other = std::move(*made);
-      probed = *other;
-      options = std::move(*like);
+      ModuleOp module = **made;
+      return Probed{std::move(*made), module, std::move(*like)};
     }
   }
-  std::vector<Probe> probes;
-  for (const std::vector<int64_t> &choice : probeChoices(options)) {
-    OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
-    if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
-      return failure();
-    keepMicroSteps(*module);
-    std::string bytes;
-    if (failed(plan(*module, Phase::Fusion)) ||
-        failed(emitPlan(*module, config, PlanDetails(), bytes)))
-      return failure();
-    (void)phases.run(Phase::Memory, [&] {
-      probes.push_back({choice, measureLayers(*plan::GetPlan(bytes.data()), spec)});
-      return success();
-    });
-    probes.back().measures.layers.resize(choice.size());
+  return Probed{nullptr, start, found};
+}
+
+LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
+  size_t wanted = 0, most = 0; // layers for one probe, options of a kind
+  std::vector<std::vector<size_t>> distinct = distinctOptions(found);
+  for (const std::vector<size_t> &list : distinct) {
+    wanted += kRun * list.size();
+    most = std::max(most, list.size());
   }
+  std::vector<std::vector<OptionMeasure>> known;
+  for (const RecomputeKind &kind : found.kinds)
+    known.emplace_back(kind.options.size());
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
   problem.turnBytes = UINT64_MAX;
-  for (const RecomputeKind &kind : found.kinds)
-    problem.kinds.emplace_back(kind.options.size(), LayerOption{UINT64_MAX, UINT64_MAX, INFINITY});
-  addProbes(options, probes, problem);
-  for (auto [kind, measured] : llvm::enumerate(problem.kinds))
-    for (size_t option = 0; option < measured.size(); ++option)
-      measured[option] = measured[sameAs(found.kinds[kind], option)];
+  auto addProbe = [&](const Probed &model, ArrayRef<int64_t> choice) -> LogicalResult {
+    FailureOr<PlanMeasures> measures = measure(model.module, model.options, choice);
+    if (failed(measures))
+      return failure();
+    problem.turnBytes = std::min(problem.turnBytes, measures->turnBytes);
+    for (auto [layer, option] : llvm::enumerate(choice)) {
+      bool isBetween = layer > 0 && layer + 1 < choice.size() && choice[layer - 1] == option &&
+                       choice[layer + 1] == option;
+      known[size_t(model.options.layers[layer])][size_t(option)].add(
+          measures->layers[layer], isBetween, layer + 1 == choice.size());
+    }
+    return success();
+  };
+
+  FailureOr<Probed> model = probed(makeShorter, wanted);
+  if (failed(model))
+    return failure();
+  for (const std::vector<int64_t> &choice : probeChoices(model->options))
+    if (failed(addProbe(*model, choice)))
+      return failure();
+  // The last layer is where most is held, and its neighbour is no layer: every option there.
+  if (failed(model = probed(makeShorter, kRun)))
+    return failure();
+  for (size_t option = 0; option < most; ++option) {
+    std::vector<int64_t> choice;
+    for (int64_t kind : model->options.layers) {
+      const std::vector<size_t> &list = distinct[size_t(kind)];
+      choice.push_back(int64_t(list[std::min(option, list.size() - 1)]));
+    }
+    if (failed(addProbe(*model, choice)))
+      return failure();
+  }
+
+  for (auto [kind, measured] : llvm::enumerate(known)) {
+    problem.kinds.emplace_back();
+    positions.border.emplace_back();
+    positions.last.emplace_back();
+    for (size_t option = 0; option < measured.size(); ++option) {
+      const OptionMeasure &of = measured[sameAs(found.kinds[kind], option)];
+      problem.kinds.back().push_back(of.typical());
+      positions.border.back().push_back(of.border());
+      positions.last.back().push_back(of.end());
+    }
+  }
   if (std::string fault = scaled(problem).check(); !fault.empty())
     return start.emitError("gives an ill-formed choice of what to recompute: ") << fault;
   return success();
@@ -329,7 +381,7 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t rung) {
 
 FailureOr<std::unique_ptr<RecomputeSearch>>
 RecomputeSearch::create(ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
-                        PhaseRunner &phases, const MakeModel &makeModel) {
+                        PhaseRunner &phases, const MakeShorter &makeShorter) {
   std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, spec, phases));
   FailureOr<RecomputeOptions> options = failure();
   (void)phases.run(Phase::Memory, [&]() -> LogicalResult {
@@ -338,10 +390,10 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::Device
   if (failed(options))
     return failure();
   made->found = std::move(*options);
-  if (failed(made->probe(makeModel)))
+  if (failed(made->probe(makeShorter)))
     return failure();
   (void)phases.run(Phase::Memory, [&] {
-    made->choices = recomputeRungs(made->problem, kLadderSteps);
+    made->choices = recomputeRungs(made->problem, kLadderSteps, made->positions);
     return success();
   });
   std::vector<BudgetRung> rungs;

@@ -26,23 +26,29 @@ struct RecomputeRung {
   uint64_t boundBytes = 0;      // no plan of it takes less
 };
 
+// A layer's costs, per kind and option, where the problem's do not hold: first or beside a layer
+// of another option, and last. Empty: they hold everywhere.
+struct PositionCosts {
+  std::vector<std::vector<LayerOption>> border, last;
+};
+
 // Choices in order of seconds: about `steps` that the problem's budgets give between its
 // fastest and its smallest, and for each option the choice in which every layer takes it, as
-// far as its kind has that many. Choices that take as long to a ten-thousandth are one, as
-// the seconds of sums are no nearer to those of plans.
-std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps);
+// far as its kind has that many.
+std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
+                                          const PositionCosts &positions = {});
 
 class RecomputeSearch {
 public:
   // Makes the same model with so many layers, as it is after the distribute phase.
-  using MakeModel = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
+  using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
   // `start` is a module that went through the distribute phase, and must outlive the search,
-  // as must `config`, `spec` and `phases`. Probes are of a model with as many layers as they
-  // need, where it has the same kinds of layers: they do not grow with the job's.
+  // as must `config`, `spec` and `phases`. Probes are of the shorter model where it has the
+  // same kinds of layers, so that they do not grow with the model.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   create(mlir::ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
-         PhaseRunner &phases, const MakeModel &makeModel = nullptr);
+         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr);
 
   const RecomputeOptions &options() const { return found; }
   const RecomputeChoiceProblem &measured() const { return problem; }
@@ -63,8 +69,18 @@ private:
                   PhaseRunner &phases)
       : start(start), config(config), spec(spec), phases(phases) {}
 
-  mlir::LogicalResult probe(const MakeModel &makeModel);
-  std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp other) const;
+  // A model to measure options on: `module` is `owned`, or the start.
+  struct Probed {
+    mlir::OwningOpRef<mlir::ModuleOp> owned;
+    mlir::ModuleOp module;
+    RecomputeOptions options;
+  };
+
+  mlir::LogicalResult probe(const MakeShorter &makeShorter);
+  mlir::FailureOr<Probed> probed(const MakeShorter &makeShorter, size_t layers);
+  mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
+                                        mlir::ArrayRef<int64_t> choice);
+  std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
   mlir::LogicalResult plan(mlir::ModuleOp module, Phase from);
 
   mlir::ModuleOp start;
@@ -73,6 +89,7 @@ private:
   PhaseRunner &phases;
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
+  PositionCosts positions;
   std::vector<RecomputeRung> choices;
   std::unique_ptr<BudgetSearch> search;
   mlir::OwningOpRef<mlir::ModuleOp> last; // of the rung measured last
