@@ -1,5 +1,6 @@
 #include "compiler/Phases.h"
 
+#include "compiler/cost/DeviceSpec.h"
 #include "dialects/plan/Plan.h"
 #include "passes/autodiff/Passes.h"
 #include "passes/buffers/Passes.h"
@@ -52,10 +53,16 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   return "";
 }
 
+PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
+    : config(config), options(options) {
+  if (auto spec = cost::deviceSpecOf(config.target, config.directory))
+    prices = {spec->memoryBandwidth * spec->reachable, spec->launchSeconds};
+}
+
 // Why each pass stands where it does is said here; what it does, in its Passes.td.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
-                      PassManager &passes) {
-  ArrayRef<std::string> disableFusion = options.disableFusion;
+                      const FusionPrices &prices, PassManager &passes) {
+  SmallVector<std::string> without(options.disableFusion.begin(), options.disableFusion.end());
   switch (phase) {
   case Phase::Autodiff:
     // Before differentiation, so that gradients and state are of the merged weights too.
@@ -81,15 +88,14 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Fusion:
     passes.addPass(createConvertLmPass());
-    passes.addPass(createFormFusionsPass(
-        {SmallVector<std::string>(disableFusion)}));
+    passes.addPass(createFormFusionsPass({without, prices.bytesPerSecond, prices.launchSeconds}));
     // Before layers are inlined, so that a layer's kernels are compared once.
     passes.addPass(createOutlineKernelsPass());
     break;
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
     // A layer's end meets the next one's start only now.
-    passes.addPass(createMergeLaunchesPass({SmallVector<std::string>(disableFusion)}));
+    passes.addPass(createMergeLaunchesPass({without, prices.bytesPerSecond, prices.launchSeconds}));
     break;
   case Phase::Buffers:
     passes.addPass(createPlaceBuffersPass({options.reuseMemory}));
@@ -111,7 +117,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
             return llvm::is_contained(options.printIrAfter, pass->getArgument());
           },
           /*printModuleScope=*/true);
-    addPasses(phase, config, options, passes);
+    addPasses(phase, config, options, prices, passes);
     // The verifier closes the phase; after each pass of one it would take as long as they do.
     passes.enableVerifier(false);
     if (failed(passes.run(module)) || failed(verify(module)))

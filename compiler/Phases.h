@@ -36,12 +36,16 @@ struct PhaseTime {
   double seconds;
 };
 
+// What fusion saves is worth on the job's device; an H100's where there is no spec.
+struct FusionPrices {
+  double bytesPerSecond = 3.0e12, launchSeconds = 2e-6;
+};
+
 // Runs phases and adds up their times. A phase may run many times.
 class PhaseRunner {
 public:
   // Keeps references to `config` and `options`.
-  PhaseRunner(const Config &config, const CompileOptions &options)
-      : config(config), options(options) {}
+  PhaseRunner(const Config &config, const CompileOptions &options);
 
   // Runs the passes of a phase from Autodiff to Buffers. An attempt is not dumped or printed:
   // these show the plan that comes out.
@@ -58,6 +62,7 @@ public:
 private:
   const Config &config;
   const CompileOptions &options;
+  FusionPrices prices;
 };
 
 // Bytes of all arenas of a module that went through the buffers phase.

@@ -5,6 +5,8 @@
 #include "compiler/config/Suggest.h"
 #include "compiler/config/Values.h"
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -341,7 +343,14 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
         fmt::format("no device spec is known for '{}'; name one with target.spec: {}, or a "
                     "file",
                     target.device, fmt::join(deviceSpecNames(), ", "))};
-  return loadDeviceSpec(name, directory);
+  Result<DeviceSpec> spec = loadDeviceSpec(name, directory);
+  // The built-in CPU is one machine's, measured; how much memory this one has is known.
+  if (spec && target.spec.empty() && spec->arch == "cpu") {
+    int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && bytes > 0)
+      spec->memoryBytes = std::max(uint64_t(pages) * uint64_t(bytes), 2 * spec->reserveBytes);
+  }
+  return spec;
 }
 
 } // namespace lmc::cost

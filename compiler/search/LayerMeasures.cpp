@@ -89,26 +89,32 @@ void Measurer::addKept(int function) {
 
 void Measurer::addPeaks(int index, const FunctionMemory &memory) {
   const plan::Function &function = *plan.functions()->Get(unsigned(index));
+  std::vector<uint64_t> held; // by layers 0..l
+  uint64_t sum = 0;
+  for (const LayerMeasure &layer : measures.layers)
+    held.push_back(sum += layer.keptBytes);
+  auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
   unsigned turn = firstBackward(function), commands = function.commands()->size();
-  unsigned lastForward = 0, firstBackwardLayer = commands;
-  for (unsigned c = 0; c < commands; ++c) {
-    int at = layerOf(*function.commands()->Get(c));
-    if (at < 0)
-      continue;
-    if (c < turn) {
-      lastForward = c;
-      continue;
+  unsigned lastForward = 0, firstLayer = commands; // of the layers' commands
+  for (unsigned c = 0; c < commands; ++c)
+    if (layerOf(*function.commands()->Get(c)) >= 0) {
+      if (c < turn)
+        lastForward = c;
+      else
+        firstLayer = std::min(firstLayer, c);
     }
-    firstBackwardLayer = std::min(firstBackwardLayer, c);
-    uint64_t &most = measures.layers[size_t(at)].peakBytes;
-    most = std::max(most, total(memory.live[c]));
-  }
-  for (unsigned c = lastForward + 1; c < firstBackwardLayer; ++c)
-    measures.turnPeakBytes = std::max(measures.turnPeakBytes, total(memory.live[c]));
+  for (unsigned c = lastForward + 1; c < firstLayer; ++c)
+    measures.turnBytes = std::max(measures.turnBytes, beyond(total(memory.live[c]), sum));
+  for (unsigned c = turn; c < commands; ++c)
+    if (int at = layerOf(*function.commands()->Get(c)); at >= 0) {
+      uint64_t &most = measures.layers[size_t(at)].transientBytes;
+      most = std::max(most, beyond(total(memory.live[c]), held[size_t(at)]));
+    }
 }
 
 PlanMeasures Measurer::run() {
   addSeconds();
+  measures.fixedBytes = plan.arenas()->size() > 0 ? plan.arenas()->Get(0)->bytes() : 0;
   MemoryTimeline timeline = memoryTimeline(plan);
   if (int function = fullestMicroStep(timeline); function >= 0) {
     addKept(function);

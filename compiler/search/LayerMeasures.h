@@ -3,7 +3,8 @@
 //
 // Of the micro-step with the highest peak: the turn is the command with which its backward
 // pass begins. A layer keeps what commands of its own have made before the turn and is still
-// held then.
+// held then; in its backward pass it needs a transient on top of what it and the layers
+// before it keep (RecomputeChoice.h).
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -17,16 +18,18 @@ namespace lmc {
 
 struct LayerMeasure {
   uint64_t keptBytes = 0;
-  uint64_t peakBytes = 0; // the most workspace in use in its backward pass
-  double seconds = 0;     // of its commands in a step, predicted
+  uint64_t transientBytes = 0;
+  double seconds = 0; // of its commands in a step, predicted
 };
 
 struct PlanMeasures {
   std::vector<LayerMeasure> layers; // by the number in "layers.N/..."
-  uint64_t turnPeakBytes = 0;       // the most workspace between the layers' two passes
+  uint64_t fixedBytes = 0;          // state
+  uint64_t turnBytes = 0;           // outside of layers, while all that layers keep is held
 };
 
-// Bytes are those that must be held: no packing takes less.
+// Every number of bytes is a lower bound of what a packed plan takes, as bytes of different
+// buffers that are held at one moment never overlap.
 PlanMeasures measureLayers(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
 } // namespace lmc

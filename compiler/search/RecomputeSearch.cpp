@@ -20,6 +20,9 @@ using namespace lmc;
 // quarter of a percent of the step's time.
 static constexpr int kLadderSteps = 32;
 
+// By how much, and a 256th, what probes say of a rung's bytes is lowered to be a bound.
+static constexpr uint64_t kSlackBytes = 64 << 10;
+
 //===-- Rungs -------------------------------------------------------------------------------===//
 
 static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::vector<int> &options,
@@ -56,7 +59,10 @@ static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::ve
       rung.seconds +=
           double(number) * (positions.border[size_t(of.first)][size_t(of.second)].seconds -
                             problem.kinds[size_t(of.first)][size_t(of.second)].seconds);
-  rung.boundBytes = problem.fixedBytes + std::max(most, problem.turnBytes + held);
+  // A little less than what the measures say: alignment and the outermost layers may differ.
+  uint64_t workspace = std::max(most, problem.turnBytes + held);
+  workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
+  rung.boundBytes = problem.fixedBytes + workspace;
   return rung;
 }
 

@@ -90,11 +90,12 @@ lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::Variable
     member.setStorage(name);
     member.setStorageOffset(elements);
     int64_t own = cast<RankedTensorType>(member.getType()).getNumElements();
-    elements += llvm::alignTo(own, kAlignment);
+    elements += (own + kAlignment - 1) / kAlignment * kAlignment;
   }
   lm::VariableOp first = members.front();
   Type element = cast<RankedTensorType>(first.getType()).getElementType();
-  auto type = RankedTensorType::get({llvm::divideCeil(elements, kColumns), kColumns}, element);
+  int64_t rows = (elements + kColumns - 1) / kColumns;
+  auto type = RankedTensorType::get({rows, kColumns}, element);
   b.setInsertionPoint(first);
   auto none = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
   auto storage = lm::VariableOp::create(b, first.getLoc(), name, first.getKind(), type, none,

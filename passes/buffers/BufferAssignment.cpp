@@ -495,9 +495,12 @@ void BufferAssigner::placeStoresAndParts() {
     auto insert = dyn_cast<tensor::InsertSliceOp>(op);
     if (!insert)
       continue;
+    // Reshapes of the part are members of its buffer: look at what made it.
     Value part = insert.getSource();
+    while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(part.getDefiningOp()))
+      part = part.getDefiningOp()->getOperand(0);
     auto wholeType = cast<RankedTensorType>(insert.getDest().getType());
-    auto partType = cast<RankedTensorType>(part.getType());
+    auto partType = cast<RankedTensorType>(insert.getSource().getType());
     BufferView region = *viewOfSlice(insert, wholeType, result->view(insert.getResult()));
     Operation *producer = part.getDefiningOp();
     // With a copy of the whole first, the part can only follow it.
@@ -524,7 +527,7 @@ void BufferAssigner::placeStoresAndParts() {
     if (inPlace)
       merge(result->view(part).buffer, region);
     else
-      result->copies[&op].push_back({result->view(part), region, partType});
+      result->copies[&op].push_back({result->view(insert.getSource()), region, partType});
   }
 }
 
