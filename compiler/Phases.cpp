@@ -53,6 +53,9 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   return "";
 }
 
+// Kinds of fusion that are whole passes of the autodiff phase.
+static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
+
 PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
     : config(config), options(options) {
   if (auto spec = cost::deviceSpecOf(config.target, config.directory))
@@ -62,17 +65,23 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
 // Why each pass stands where it does is said here; what it does, in its Passes.td.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
                       const FusionPrices &prices, PassManager &passes) {
-  SmallVector<std::string> without(options.disableFusion.begin(), options.disableFusion.end());
+  auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
+  SmallVector<std::string> without; // of the kinds that fusion passes know
+  for (const std::string &kind : options.disableFusion)
+    if (kind != kMergedLinears && kind != kFlatState)
+      without.push_back(kind);
   switch (phase) {
   case Phase::Autodiff:
     // Before differentiation, so that gradients and state are of the merged weights too.
-    passes.addPass(createMergeLinearsPass());
+    if (isOn(kMergedLinears))
+      passes.addPass(createMergeLinearsPass());
     passes.addPass(createAutodiffPass());
     // After differentiation, because it is contributions to gradients that accumulate.
     passes.addPass(createAccumulateGradientsPass(
         AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
     passes.addPass(createInsertOptimizerPass());
-    passes.addPass(createFlattenStatePass());
+    if (isOn(kFlatState))
+      passes.addPass(createFlattenStatePass());
     // The last point at which equal values may be merged: from the memory phase on,
     // values computed twice are computed twice on purpose.
     passes.addPass(createCSEPass());

@@ -30,7 +30,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "models/configs/llama-124m.toml"
 PEERS = {"eager": "PyTorch eager", "compile": "torch.compile"}
-NAMES = {"lmc": "lmc", **PEERS}
+# lmc without some of its fusions: what --disable-fusion leaves out.
+KINDS = ["linears", "producer", "siblings", "layers", "state"]
+VARIANTS = {
+    "lmc": [],
+    **{f"no-{kind}": [kind] for kind in KINDS},
+    "no-fusion": KINDS,
+}
+NAMES = {
+    **{name: "lmc" + (f" without {', '.join(kinds)}" if kinds else "")
+       for name, kinds in VARIANTS.items()},
+    **PEERS,
+}
 
 
 class Skipped(Exception):
@@ -124,9 +135,9 @@ class Bench:
             raise SystemExit(f"{path} is not built: run ./dev build, or give --build")
         return path
 
-    def compile(self, dtype: str) -> None:
+    def compile(self, name: str, dtype: str) -> None:
         """The plan of this model in `dtype`, with the parameters counted."""
-        plan = self.folder / f"{dtype}.plan"
+        plan = self.folder / f"{name}.{dtype}.plan"
         settings = {
             "training.compute_dtype": dtype,
             "training.batch_size": self.args.mbs,
@@ -136,6 +147,8 @@ class Bench:
         command = [self.program("lmc"), "compile", CONFIG, "-o", plan]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
+        if VARIANTS[name]:
+            command.append("--disable-fusion=" + ",".join(VARIANTS[name]))
         subprocess.run(command, check=True)
         explained = json.loads(
             subprocess.run(
@@ -143,12 +156,12 @@ class Bench:
                 check=True, capture_output=True, text=True,
             ).stdout
         )
-        self.parameters["lmc"] = find_integer(explained, "parameters")
+        self.parameters[name] = find_integer(explained, "parameters")
 
-    def lmc(self, dtype: str, warmup: int, steps: int, limit: float) -> tuple[list[float], int]:
+    def lmc(self, name: str, dtype: str, warmup: int, steps: int, limit: float) -> tuple[list[float], int]:
         with tempfile.TemporaryDirectory(dir=self.folder) as out:
             child = run_child(
-                [self.program("lmc-run"), self.folder / f"{dtype}.plan", f"--out={out}/run",
+                [self.program("lmc-run"), self.folder / f"{name}.{dtype}.plan", f"--out={out}/run",
                  f"--steps={warmup + steps}", f"--threads={self.args.threads}", "--resume=none"],
                 limit, self.args.threads, Path(out) / "run/metrics.jsonl", warmup + steps,
             )
@@ -188,8 +201,8 @@ class Bench:
                 return
         began = time.monotonic()
         try:
-            if contender.name == "lmc":
-                seconds, peak = self.lmc(dtype, args.warmup, steps, left)
+            if contender.name in VARIANTS:
+                seconds, peak = self.lmc(contender.name, dtype, args.warmup, steps, left)
             else:
                 seconds, peak = self.peer(contender.name, dtype, args.warmup, steps, left)
         except Skipped as reason:
@@ -204,8 +217,9 @@ class Bench:
 
     def run(self, dtype: str) -> list[Contender]:
         contenders = [Contender(name) for name in self.args.only]
-        if "lmc" in self.args.only:
-            self.compile(dtype)
+        for name in self.args.only:
+            if name in VARIANTS:
+                self.compile(name, dtype)
         for repeat in range(self.args.repeats):
             turn = repeat % len(contenders)
             for contender in contenders[turn:] + contenders[:turn]:
@@ -333,7 +347,7 @@ def verdict(dtype: str, contenders: list[Contender]) -> list[str]:
     medians = {
         c.name: statistics.median(paired_ratios(ours, c))
         for c in contenders
-        if c is not ours and paired_ratios(ours, c)
+        if c.name in PEERS and paired_ratios(ours, c)
     }
     if not medians:
         return [f"{dtype}: no peer to compare with."]
@@ -355,7 +369,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=1500,
                         help="seconds for one program in one compute type, all repeats")
     parser.add_argument("--only", default="lmc,eager,compile",
-                        help="which of lmc, eager, compile to run")
+                        help="which of lmc, eager, compile to run, and of lmc without a kind of "
+                        f"fusion: {', '.join(name for name in VARIANTS if name != 'lmc')}")
     parser.add_argument("--build", type=Path,
                         default=Path(os.environ.get("LMC_BUILD", ROOT / "build")))
     parser.add_argument("--python", default=sys.executable, help="the Python that has torch")

@@ -63,8 +63,8 @@ cl::list<std::string> printIrAfter("mlir-print-ir-after",
                                    cl::value_desc("pass"), cl::CommaSeparated,
                                    cl::sub(compileCommand));
 cl::list<std::string> disableFusion("disable-fusion",
-                                    cl::desc("leave out kinds of fusion: producer, siblings, "
-                                             "layers"),
+                                    cl::desc("leave out kinds of fusion: linears, producer, "
+                                             "siblings, layers, state"),
                                     cl::value_desc("kind"), cl::CommaSeparated, cl::Hidden,
                                     cl::sub(compileCommand), cl::sub(explainCommand));
 cl::opt<bool> disableReuse("disable-reuse",
