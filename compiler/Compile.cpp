@@ -258,8 +258,10 @@ static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
                                                       MLIRContext &context) {
   const bool isShown = options.compileTo < Phase::Emit || !options.dumpDirectory.empty() ||
                        !options.printIrAfter.empty();
-  CompileOptions unseen;
-  unseen.withCode = options.withCode;
+  CompileOptions unseen = options; // an attempt is planned as the result will be
+  unseen.compileTo = Phase::Emit;
+  unseen.dumpDirectory.clear();
+  unseen.printIrAfter.clear();
   const int64_t devices = config.distributed.nodes * config.distributed.devicesPerNode;
   std::vector<std::unique_ptr<Driver>> drivers; // of the attempts
   auto attempt = [&](int64_t size) -> std::optional<MicroBatchAttempt> {

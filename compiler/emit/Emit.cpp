@@ -411,7 +411,7 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
   int index = int(plan.functions.size());
   slices.clear();
   // Equal views are one slice.
-  std::map<std::tuple<uint32_t, int64_t, int64_t, const void *>, uint32_t> known;
+  std::map<std::tuple<uint32_t, int64_t, int64_t, int64_t, const void *>, uint32_t> known;
   for (Operation &op : function.getBody().front()) {
     if (auto slice = dyn_cast<plan_ir::SliceOp>(op)) {
       auto type = cast<plan_ir::SliceType>(slice.getType()).getContent();
@@ -432,9 +432,10 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
       auto type = cast<plan_ir::SliceType>(ref.getType()).getContent();
       uint32_t whole = variableSlices.lookup(ref.getVariable());
       const fb::SliceT &base = *plan.slices[whole];
-      auto [it, inserted] = known.try_emplace({whole, int64_t(ref.getOffset()),
-                                               int64_t(ref.getPitch()), type.getAsOpaquePointer()},
-                                              0);
+      auto [it, inserted] =
+          known.try_emplace({whole, int64_t(ref.getOffset()), int64_t(ref.getRows()),
+                             int64_t(ref.getPitch()), type.getAsOpaquePointer()},
+                            0);
       if (inserted) {
         it->second = addSlice(ref.getVariable().str(), base.arena,
                               int64_t(base.offset + ref.getOffset()), type, base.category, -1);

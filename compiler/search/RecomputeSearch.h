@@ -23,7 +23,7 @@ namespace lmc {
 struct RecomputeRung {
   std::vector<int64_t> options; // per layer, an index into its kind's
   double seconds = 0;           // of all layers in a step, predicted
-  uint64_t boundBytes = 0;      // no plan of it takes less
+  uint64_t boundBytes = 0;      // as far as probes show, no plan of it takes less
 };
 
 // A layer's costs, per kind and option, where the problem's do not hold: first or beside a layer

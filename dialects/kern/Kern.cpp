@@ -142,7 +142,8 @@ SmallVector<ResultPart> lmc::kern::partsOfResult(Value value) {
   }
   if (inserts.empty()) {
     auto type = cast<RankedTensorType>(value.getType());
-    return {{value, AffineMap::getMultiDimIdentityMap(unsigned(type.getRank()), type.getContext())}};
+    return {{value,
+             AffineMap::getMultiDimIdentityMap(unsigned(type.getRank()), type.getContext())}};
   }
   SmallVector<ResultPart> parts;
   if (!value.getDefiningOp<tensor::EmptyOp>())

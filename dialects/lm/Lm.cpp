@@ -62,7 +62,7 @@ LogicalResult VariableOp::verify() {
   for (Attribute attribute : getPartsAttr()) {
     auto part = dyn_cast<DictionaryAttr>(attribute);
     if (!part || !part.getAs<StringAttr>("name") || !part.getAs<IntegerAttr>("rows") ||
-        !part.getAs<DictionaryAttr>("init"))
+        part.getAs<IntegerAttr>("rows").getInt() <= 0 || !part.getAs<DictionaryAttr>("init"))
       return emitOpError("has a part without a name, rows or an initialiser");
     rows += part.getAs<IntegerAttr>("rows").getInt();
   }

@@ -252,7 +252,8 @@ void Differentiator::declareGradient(lm::VariableOp parameter) {
 
 LogicalResult Differentiator::run() {
   auto forward = symbols.lookup<func::FuncOp>("forward");
-  if (!forward || forward.isExternal() || forward.getNumResults() != 1 || forward.getNumArguments() != 0)
+  if (!forward || forward.isExternal() || forward.getNumResults() != 1 ||
+      forward.getNumArguments() != 0)
     return module.emitOpError("needs a function @forward without arguments and with one result, "
                               "the loss");
   auto lossType = cast<RankedTensorType>(forward.getResultTypes()[0]);
@@ -345,7 +346,8 @@ LogicalResult Differentiator::run() {
     SmallVector<Value> contributions{gradient};
     for (size_t i = 0; i < contributions.size();) {
       auto sum = contributions[i].getDefiningOp<lm::AddOp>();
-      if (!sum || owners[gradient] > 1 || !sum->use_empty() || sum->isBeforeInBlock(scale.getDefiningOp())) {
+      if (!sum || owners[gradient] > 1 || !sum->use_empty() ||
+          sum->isBeforeInBlock(scale.getDefiningOp())) {
         ++i;
         continue;
       }

@@ -30,9 +30,11 @@ static constexpr int64_t kAlignment = 128;
 
 namespace {
 
-// What decides whether two parameters can go through one lm.adamw.
+// What decides whether two parameters can go through one lm.adamw: its scalars, and the
+// element types of what it reads and writes.
 struct GroupKey {
-  bool decay, copy;
+  SmallVector<Value> scalars;
+  SmallVector<Type> elements;
   bool operator==(const GroupKey &other) const = default;
 };
 
@@ -49,6 +51,7 @@ private:
   lm::VariableOp variableOf(Value loaded);
   lm::VariableOp variableStored(Value value);
   bool mayFlatten(lm::AdamWOp op);
+  bool normsTakeAllOrNone(const Group &group);
   lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> members);
   void flatten(unsigned index, Group &group);
   void replaceParts(Operation *user, ArrayRef<Value> old, Value whole);
@@ -192,20 +195,58 @@ void StateFlattener::flatten(unsigned index, Group &group) {
   }
 }
 
+static GroupKey keyOf(lm::AdamWOp op) {
+  GroupKey key;
+  for (Value operand : op->getOperands()) {
+    auto type = cast<RankedTensorType>(operand.getType());
+    bool isState = llvm::is_contained(
+        {op.getParameter(), op.getGradient(), op.getMoment1(), op.getMoment2()}, operand);
+    if (isState)
+      key.elements.push_back(type.getElementType());
+    else
+      key.scalars.push_back(operand);
+  }
+  if (op.getCompute())
+    key.elements.push_back(cast<RankedTensorType>(op.getCompute().getType()).getElementType());
+  return key;
+}
+
+// Whether each norm of the function is over all of the group or over nothing of it.
+bool StateFlattener::normsTakeAllOrNone(const Group &group) {
+  SmallVector<SmallVector<Value>, 3> parts(3);
+  for (lm::AdamWOp op : group) {
+    parts[0].push_back(op.getGradient());
+    parts[1].push_back(op.getUpdateSq());
+    parts[2].push_back(op.getParamSq());
+  }
+  return llvm::all_of(optimizer.getBody().front(), [&](Operation &op) {
+    if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
+      return true;
+    return llvm::all_of(parts, [&](ArrayRef<Value> values) {
+      int64_t taken = llvm::count_if(values, [&](Value value) {
+        return llvm::is_contained(op.getOperands(), value);
+      });
+      return taken == 0 || taken == int64_t(values.size());
+    });
+  });
+}
+
 unsigned StateFlattener::run() {
   SmallVector<std::pair<GroupKey, Group>> groups;
   for (auto op : optimizer.getBody().front().getOps<lm::AdamWOp>()) {
     if (!mayFlatten(op))
       continue;
-    GroupKey key{bool(op.getWeightDecay()), bool(op.getCompute())};
+    GroupKey key = keyOf(op);
     auto it = llvm::find_if(groups, [&](auto &entry) { return entry.first == key; });
     if (it == groups.end())
       it = groups.insert(groups.end(), {key, {}});
     it->second.push_back(op);
   }
-  for (auto [index, entry] : llvm::enumerate(groups))
-    flatten(unsigned(index), entry.second);
-  return unsigned(groups.size());
+  unsigned made = 0;
+  for (auto &[key, group] : groups)
+    if (normsTakeAllOrNone(group))
+      flatten(made++, group);
+  return made;
 }
 
 namespace {

@@ -417,7 +417,8 @@ LogicalResult BufferAssigner::assignViews() {
       unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
         return overlaps(operand, view, byteSize(type));
       }));
-      if (!reuse || readers > 1 || view.pitch || usedAfter(view, byteSize(type), positions[&op], &op) ||
+      if (!reuse || readers > 1 || view.pitch ||
+          usedAfter(view, byteSize(type), positions[&op], &op) ||
           !mayOverwrite(result->buffers[view.buffer].variable, op.getResult(0))) {
         BufferView fresh{newBuffer(type), 0};
         result->copies[&op].push_back({view, fresh, type});
@@ -575,7 +576,8 @@ void BufferAssigner::shareDyingInputs() {
         return producer == &op || (producer && isView(producer));
       });
       bool copiedTo = llvm::any_of(result->copies, [&](const auto &entry) {
-        return llvm::any_of(entry.second, [&](const Copy &copy) { return copy.to.buffer == buffer; });
+        return llvm::any_of(entry.second,
+                            [&](const Copy &copy) { return copy.to.buffer == buffer; });
       });
       if (!madeHere || copiedTo)
         continue;

@@ -301,8 +301,8 @@ void ByteMemory::insert(const Piece &piece) {
 }
 
 // Rows of pieces that are cut one by one where two pitches meet. Beyond, nothing of the piece
-// is kept: what is overwritten in another rhythm belongs to a buffer whose time is over, and
-// were it not, reading the rest would be reported.
+// is kept. That is right where its buffer's time is over, as in all plans that passes make so
+// far; where it is not, reading the rest is reported, although it may be as it should.
 static constexpr int64_t kExactRows = 1024;
 
 void ByteMemory::forget(const ByteRuns &at) {

@@ -722,7 +722,8 @@ LogicalResult AliasingChecker::checkSharing(const Command &command) {
         return fault(command) << "writes two results to the same bytes, "
                               << describe(places[result], places[result].runs);
     for (size_t read = 0; read < reads; ++read)
-      if (touches(result, command.reads[read]) && !mayShare(command, unsigned(read), unsigned(write)))
+      if (touches(result, command.reads[read]) &&
+          !mayShare(command, unsigned(read), unsigned(write)))
         return fault(command) << "writes " << command.names[reads + write] << " over "
                               << command.names[read] << ", number " << read
                               << ", which it may still have to read";

@@ -33,7 +33,9 @@ using namespace lmc::codegen;
 
 static constexpr uint64_t kAlignment = 64; // a cache line, and the widest vector
 
-static uint64_t roundUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
+static uint64_t roundUp(uint64_t value) {
+  return (value + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 static std::string nameOf(Location loc) {
   if (auto name = dyn_cast<NameLoc>(loc))
@@ -224,8 +226,10 @@ FailureOr<Placer::Peak> Placer::run() {
     Operation *before = commands.empty() ? nullptr : &commands.back();
     if (failed(emit(&op)))
       return failure();
-    for (Operation *made = before ? before->getNextNode() : commands.empty() ? nullptr : &commands.front();
-         made; made = made->getNextNode())
+    Operation *made = before             ? before->getNextNode()
+                      : commands.empty() ? nullptr
+                                         : &commands.front();
+    for (; made; made = made->getNextNode())
       if (!isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(made)) {
         ++emitted;
         if (op.hasAttr("lm.backward"))
@@ -316,9 +320,14 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     FailureOr<uint64_t> stateBytes = placeState(variables);
     if (failed(stateBytes))
       return signalPassFailure();
-    for (auto function : module.getOps<func::FuncOp>())
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isExternal()) {
+        function.emitError("has no body; a plan's functions are whole");
+        return signalPassFailure();
+      }
       if (failed(checkStorageUse(function, symbols)))
         return signalPassFailure();
+    }
 
     Placer::Peak workspace;
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());

@@ -496,9 +496,10 @@ void Analyzer::cost() {
   } else if (!isRow()) {
     bool dense = llvm::all_of(info.argPitches, [](int64_t pitch) { return pitch == 0; });
     bool whole = llvm::all_of(info.outputs, [&](const Output &o) { return o.place == o.point; });
-    shape.flat = n <= 1 || (dense && whole && !usesIndex && llvm::all_of(info.accesses, [&](const Access &a) {
-                   return a.point == info.identity || a.point.getNumResults() == 0;
-                 }));
+    bool alike = llvm::all_of(info.accesses, [&](const Access &a) {
+      return a.point == info.identity || a.point.getNumResults() == 0;
+    });
+    shape.flat = n <= 1 || (dense && whole && !usesIndex && alike);
     shape.items = shape.flat ? points : points / shape.inner;
     if (shape.flat)
       shape.inner = 1;
@@ -572,6 +573,17 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
     return fail("result " + Twine(number) + " is inserted in parts that do not make up a whole");
   if (parts.size() > 1 && (isRow() || isColumn()))
     return fail("a result in parts needs hero elementwise or gather");
+  // Vectors are stored along the innermost dimension of both, from its beginning.
+  for (const kern::ResultPart &part : parts) {
+    ArrayRef<AffineExpr> place = part.place.getResults();
+    unsigned lane = part.place.getNumDims() - 1;
+    if (parts.size() > 1 &&
+        (part.place.getNumDims() == 0 || place.back() != getAffineDimExpr(lane, context) ||
+         llvm::any_of(place.drop_back(),
+                      [&](AffineExpr expr) { return expr.isFunctionOfDim(lane); })))
+      return fail("the parts of result " + Twine(number) +
+                  " lie side by side in its innermost dimension");
+  }
   for (const kern::ResultPart &part : parts) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(part.value.getType()).getShape();
     ArrayRef<int64_t> domain = info.shape.domain;

@@ -6,9 +6,9 @@
 // what vectors run along. The hero fixes the rest:
 //
 //   elementwise       results, or the parts that they are put together of, cover the
-//                     domain; an item is an index of the outer
-//                     dimensions, or one element when every access is an identity
-//                     (the domain is then flat).
+//                     domain; an item is an index of the outer dimensions, or one
+//                     element when every access is an identity (the domain is then
+//                     flat).
 //   gather            the same, and bodies may load rows at indices from memory.
 //   row_reduction     the lane is reduced; an item is a row. A reduction that
 //                     depends on another needs a later pass over the row. Values

@@ -193,9 +193,9 @@ unsigned KernelEmitter::fullLanes() const {
 unsigned KernelEmitter::unrollOf(size_t reductions) const {
   if (info.hero == kern::Hero::ColumnReduction)
     return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
-  if (reductions == 0)
-    return 2;
-  return reductions <= 2 ? 4 : 2;
+  // The same for any number of sums over a row: their order must not depend on what else
+  // was fused with them.
+  return reductions == 0 ? 2 : 4;
 }
 
 //===--------------------------------------------------------------------===//
@@ -500,7 +500,8 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
     result.outer = false;
   OpBuilder::InsertionGuard guard(b);
   enter(scopeOf(result.lane, result.outer));
-  Value pointer = address(input.getArgNumber(), inputs[input.getArgNumber()], type, point, dynamic, result.outer);
+  Value pointer = address(input.getArgNumber(), inputs[input.getArgNumber()], type, point, dynamic,
+                          result.outer);
   Type element = type.getElementType();
   result.value = LLVM::LoadOp::create(b, loc, typeOf(element, result.lane), pointer,
                                       element.getIntOrFloatBitWidth() / 8);
@@ -670,7 +671,8 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
           combine(*reduction, loop.getRegionIterArg(r * unroll + copy), spread(term), true);
     }
     for (unsigned output : outputs)
-      stores.push_back({copy, output, eval(info.outputs[output].value, info.outputs[output].point)});
+      stores.push_back(
+          {copy, output, eval(info.outputs[output].value, info.outputs[output].point)});
     for (const BlockSum *block : blockSums) {
       Val term = eval(block->sum.term, block->loops);
       Value sum = loadResult(block->output, block->sum.point);

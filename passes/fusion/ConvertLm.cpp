@@ -188,16 +188,22 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
 
 // The divisor of `rows` by which a sum over rows is cut into blocks, one row of sums for each:
 // about 64, so that writing the sums is little beside reading the rows, and there are enough
-// blocks to share among processors.
+// blocks to share among processors. A count with no such divisor gets larger blocks while
+// there are 64 of them, else smaller ones: those write more, but run side by side.
 static int64_t rowsPerBlock(int64_t rows) {
   constexpr int64_t kWanted = 64, kFewest = 16;
-  for (int64_t r = std::min(rows, kWanted); r >= std::min(rows, kFewest); --r)
+  if (rows <= kWanted)
+    return rows;
+  for (int64_t r = kWanted; r >= kFewest; --r)
     if (rows % r == 0)
       return r;
-  for (int64_t r = kWanted + 1; r < rows; ++r)
+  for (int64_t r = kWanted + 1; r <= rows / kWanted; ++r)
     if (rows % r == 0)
       return r;
-  return rows;
+  for (int64_t r = kFewest - 1; r > 1; --r)
+    if (rows % r == 0)
+      return r;
+  return 1;
 }
 
 // One kernel over rows, which reads them once: dx, and the sums over blocks of rows that
@@ -664,7 +670,9 @@ namespace {
 struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
   void runOnOperation() override {
     OpBuilder b(&getContext());
-    for (auto function : getOperation().getOps<func::FuncOp>())
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
         if (!isa<lm::LmDialect>(op.getDialect()) ||
             isa<lm::LoadOp, lm::StoreOp>(op))
@@ -684,6 +692,7 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
         op.replaceAllUsesWith(results);
         op.erase();
       }
+    }
   }
 };
 } // namespace

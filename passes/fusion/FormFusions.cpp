@@ -95,10 +95,13 @@ struct FormFusionsPass : lmc::impl::FormFusionsPassBase<FormFusionsPass> {
       return signalPassFailure();
     llvm::StringMap<SmallVector<func::CallOp>> calls;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      mergeEqualViews(function.getBody().front());
+      if (!function.isExternal())
+        mergeEqualViews(function.getBody().front());
     getOperation().walk([&](func::CallOp call) { calls[call.getCallee()].push_back(call); });
     SmallVector<Attribute> report;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
       mergeEqualArguments(function, calls[function.getSymName()]);
       mergeEqualViews(function.getBody().front());
       FusionQueue queue(function, *options, {partOfFusion, createFusion});

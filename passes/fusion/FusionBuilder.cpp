@@ -50,7 +50,8 @@ Value FusionBuilder::generic(
         for (Value scalar : scalars.drop_back())
           wide.push_back(convertFloat(inside, at, scalar, arithmeticType(scalar.getType())));
         Value result = body(inside, at, wide, scalars.back());
-        linalg::YieldOp::create(inside, at, convertFloat(inside, at, result, type.getElementType()));
+        linalg::YieldOp::create(inside, at,
+                                convertFloat(inside, at, result, type.getElementType()));
       });
   return op.getResult(0);
 }

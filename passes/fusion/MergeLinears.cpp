@@ -16,6 +16,7 @@
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_MERGELINEARSPASS
@@ -44,6 +45,9 @@ static std::string joinedName(ArrayRef<StringRef> names) {
       suffix = suffix.drop_front();
   }
   prefix = prefix.take_front(prefix.rfind('.') + 1);
+  for (StringRef name : names) // the two may not overlap in any name
+    while (prefix.size() + suffix.size() > name.size())
+      suffix = suffix.drop_front();
   suffix = suffix.contains('.') ? suffix.drop_front(suffix.find('.')) : "";
   std::string joined = prefix.str();
   for (StringRef name : names) {
@@ -80,6 +84,7 @@ private:
   OpBuilder b;
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // of each layer
   llvm::StringMap<SmallVector<lm::LoadOp>> loads;               // of each variable
+  llvm::StringSet<> stored;                                     // variables
   llvm::SetVector<Operation *> replaced;                        // variables
 };
 
@@ -98,7 +103,9 @@ SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
     Group &group = byInput[linear.getX()];
     if (group.empty() || (bool(group.front().getBias()) == bool(bias) &&
                           group.front().getWeight().getType().getElementType() ==
-                              linear.getWeight().getType().getElementType()))
+                              linear.getWeight().getType().getElementType() &&
+                          group.front().getType().getElementType() ==
+                              linear.getType().getElementType()))
       group.push_back(linear);
   }
   SmallVector<Group> groups;
@@ -133,7 +140,8 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
           parameter.getKind() != lm::VariableKind::Parameter || parameter.getParts() ||
           parameter.getStorage() || variable.getKind() != first.getKind() ||
           parameter.getWeightDecay() != parameterOf(first).getWeightDecay() ||
-          (parameter != variable && !loads[parameter.getSymName()].empty()))
+          (parameter != variable && !loads[parameter.getSymName()].empty()) ||
+          stored.contains(variable.getSymName()) || stored.contains(parameter.getSymName()))
         return false;
     }
   }
@@ -211,8 +219,10 @@ Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) 
                                    whole.getSymName());
     call->insertOperands(place, load.getResult());
   }
-  return layer.getBody().front().insertArgument(
-      place, withRows(typeOf(arguments.front()), rows), arguments.front().getLoc());
+  if (failed(layer.insertArgument(place, withRows(typeOf(arguments.front()), rows), {},
+                                  arguments.front().getLoc())))
+    llvm_unreachable("a function with a body takes another argument");
+  return layer.getArgument(place);
 }
 
 void LinearMerger::eraseArguments(func::FuncOp layer, const Arguments &arguments) {
@@ -221,16 +231,17 @@ void LinearMerger::eraseArguments(func::FuncOp layer, const Arguments &arguments
   for (BlockArgument argument : arguments)
     gone.set(argument.getArgNumber());
   for (func::CallOp call : calls[layer]) {
-    for (BlockArgument argument : arguments) {
-      auto load = call.getOperand(argument.getArgNumber()).getDefiningOp<lm::LoadOp>();
+    SmallVector<lm::LoadOp> spent;
+    for (BlockArgument argument : arguments)
+      spent.push_back(call.getOperand(argument.getArgNumber()).getDefiningOp<lm::LoadOp>());
+    call->eraseOperands(gone);
+    for (lm::LoadOp load : spent) {
       llvm::erase(loads[load.getVariable()], load);
-      call->setOperand(argument.getArgNumber(), call.getOperand(0)); // goes with `gone`
       load.erase();
     }
-    call->eraseOperands(gone);
   }
-  body.eraseArguments(gone);
-  layer.setFunctionType(b.getFunctionType(body.getArgumentTypes(), layer.getResultTypes()));
+  if (failed(layer.eraseArguments(gone)))
+    llvm_unreachable("a function with a body loses arguments");
 }
 
 // Where an op stands for the ops that it replaces.
@@ -279,7 +290,8 @@ static lm::RopeOp ropeOf(Value part) {
 }
 
 static bool rotateAlike(lm::RopeOp x, lm::RopeOp y) {
-  return x.getCos() == y.getCos() && x.getSin() == y.getSin() &&
+  return isa<BlockArgument>(x.getCos()) && isa<BlockArgument>(x.getSin()) &&
+         x.getCos() == y.getCos() && x.getSin() == y.getSin() &&
          x.getHeadDim() == y.getHeadDim() && x.getInverse() == y.getInverse();
 }
 
@@ -320,7 +332,9 @@ static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
     coarse = lm::SplitOp::create(b, split.getLoc(), types, split.getX());
     source = coarse.getResult(begin);
   }
-  auto first = cast<lm::RopeOp>(ropes.front());
+  auto first = cast<lm::RopeOp>(*llvm::min_element(ropes, [](Operation *x, Operation *y) {
+    return x->isBeforeInBlock(y);
+  }));
   b.setInsertionPoint(first);
   Location loc = fusedName(b, ropes);
   auto rope = lm::RopeOp::create(b, loc, source.getType(), source, first.getCos(), first.getSin(),
@@ -332,7 +346,8 @@ static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
   }
   for (unsigned i = 0; i < count; ++i)
     if (i < begin || i >= end)
-      split.getResult(i).replaceAllUsesWith(coarse.getResult(i < begin ? i : i - (end - begin) + 1));
+      split.getResult(i).replaceAllUsesWith(
+          coarse.getResult(i < begin ? i : i - (end - begin) + 1));
   split.erase();
 }
 
@@ -344,6 +359,8 @@ unsigned LinearMerger::run() {
         calls[symbols.lookup(call.getCallee())].push_back(call);
       if (auto load = dyn_cast<lm::LoadOp>(op))
         loads[load.getVariable()].push_back(load);
+      if (auto store = dyn_cast<lm::StoreOp>(op))
+        stored.insert(store.getVariable());
     });
   unsigned merged = 0;
   for (func::FuncOp layer : functions) {

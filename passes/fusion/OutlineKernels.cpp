@@ -31,9 +31,9 @@ struct OutlineKernelsPass : lmc::impl::OutlineKernelsPassBase<OutlineKernelsPass
       kern::KernelOp &kernel = kernels[fingerprint(fusion.getHero(), fusion.getBody().front())];
       if (!kernel) {
         b.setInsertionPointToEnd(module.getBody());
-        kernel = kern::KernelOp::create(b, fusion.getLoc(), kernelName(fusion.getSourceOpsAttr()), fusion.getHero(),
-                                        fusion.getSourceOpsAttr(), DenseI64ArrayAttr(),
-                                        DenseI64ArrayAttr());
+        kernel = kern::KernelOp::create(b, fusion.getLoc(), kernelName(fusion.getSourceOpsAttr()),
+                                        fusion.getHero(), fusion.getSourceOpsAttr(),
+                                        DenseI64ArrayAttr(), DenseI64ArrayAttr());
         kernel.getBody().takeBody(fusion.getBody());
         symbols.insert(kernel); // makes the name unique
         ++numKernels;

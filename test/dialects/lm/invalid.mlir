@@ -401,3 +401,8 @@ lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{na
 
 // expected-error @+1 {{'lm.variable' op has a storage without an offset in it, or the reverse}}
 lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, storage = @s}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = -2 : i64, init = {kind = "zeros"}}, {name = "b", rows = 6 : i64, init = {kind = "zeros"}}]}

@@ -97,3 +97,8 @@ func.func @both() {
   lm.store %p, @a : tensor<8xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{has no body; a plan's functions are whole}}
+func.func private @external(tensor<4xf32>) -> tensor<4xf32>

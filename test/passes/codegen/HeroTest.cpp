@@ -281,6 +281,24 @@ kern.kernel @halves elementwise {
 }
 )";
 
+constexpr char kSideBySide[] = R"(
+#all = affine_map<(i, k) -> (i, k)>
+kern.kernel @halves elementwise {
+^bb0(%x: tensor<6x8xf32>):
+  %e = tensor.empty() : tensor<6x8xf32>
+  %p = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<6x8xf32>) outs(%e : tensor<6x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.negf %a : f32
+    linalg.yield %s : f32
+  } -> tensor<6x8xf32>
+  %w = tensor.empty() : tensor<6x16xf32>
+  %v = tensor.insert_slice %p into %w[0, 0] [6, 8] [1, 1] : tensor<6x8xf32> into tensor<6x16xf32>
+  %y = tensor.insert_slice %p into %v[0, 8] [6, 8] [1, 1] : tensor<6x8xf32> into tensor<6x16xf32>
+  kern.yield %y : tensor<6x16xf32>
+}
+)";
+
 TEST(Hero, aResultInPartsMayTakeThePlaceOfWhatItsPointReads) {
   Kernel halves(substitute(kHalves, {{"THERE", "i, 1, k"}, {"FIRST", "0"}}), {"x86-64"});
   ASSERT_EQ(halves.error(), "");
@@ -291,6 +309,8 @@ TEST(Hero, aResultInPartsMayTakeThePlaceOfWhatItsPointReads) {
   Kernel mirrored(substitute(kHalves, {{"THERE", "5 - i, 1, k"}, {"FIRST", "0"}}), {"x86-64"});
   ASSERT_EQ(mirrored.error(), "");
   EXPECT_FALSE(mirrored.mayShare(0, 0)) << "another item reads what this one writes";
+  EXPECT_EQ(refusal(kSideBySide), "the parts of result 0 lie side by side in its innermost "
+                                  "dimension");
   EXPECT_EQ(refusal(substitute(kHalves, {{"THERE", "i, 1, k"}, {"FIRST", "1"}})),
             "result 0 is inserted in parts that do not make up a whole");
 }
