@@ -27,7 +27,8 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   std::vector<std::string> lines = {source};
   if (const plan::Launch *launch = command.body_as_Launch()) {
     const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
-    lines[0] = kernel.name()->str();
+    // Without how its arguments lie, which its place in the graph says.
+    lines[0] = kernel.name()->str().substr(0, kernel.name()->string_view().find("_pitch_"));
     // Ops in order, equal neighbours counted: "lm.add, 2 x lm.cast".
     std::string ops;
     if (kernel.source_ops())
