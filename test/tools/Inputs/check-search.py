@@ -80,24 +80,28 @@ def bounds():
     """10 s of processor time and 2 GiB, and 80 layers take at most 1.5 times as long as 32."""
     auto = "--set=memory.recompute=auto"
 
-    def fastest(config, *options):
-        runs = [compiled(config, auto, *options) for _ in range(3)]
-        for code, said, seconds, memory, _ in runs:
-            assert code == 0, said
-            assert memory < 2048, f"{memory} MiB"
-        seconds = min(run[2] for run in runs)
-        assert seconds < 10, f"{seconds} s"
-        rung = runs[0][4]["recompute"]["attempts"][-1]["rung"]
-        assert "," in rung, f"no mix of options: {rung}"
-        print(f"{config} {options[-1]}: {seconds:.2f} s, {runs[0][3]:.0f} MiB, {rung}")
-        return seconds
+    def fastest(*jobs):
+        """The least seconds of each job, the jobs in turn: what disturbs one disturbs all."""
+        least = [float("inf")] * len(jobs)
+        for turn in range(5):
+            for index, (config, *options) in enumerate(jobs):
+                code, said, seconds, memory, report = compiled(config, auto, *options)
+                assert code == 0, said
+                assert memory < 2048, f"{memory} MiB"
+                least[index] = min(least[index], seconds)
+                rung = report["recompute"]["attempts"][-1]["rung"]
+                assert "," in rung, f"no mix of options: {rung}"
+                if turn == 4:
+                    assert least[index] < 10, f"{least[index]} s"
+                    print(f"{config} {options[-1]}: {least[index]:.2f} s, {memory:.0f} MiB, {rung}")
+        return least
 
     # Code for the CPU, planned as for an H100 so that there is much to choose from.
     cpu = ["--nodes=1", "--devices-per-node=1", "--spec=h100-sxm", "--set=target.cpu=x86-64-v3"]
-    fastest("llama1b.toml", *cpu)
-    of32 = fastest("llama3-8b.toml", *cpu, "--memory-budget=144GiB")
-    of80 = fastest("llama3-8b.toml", *cpu, "--memory-budget=360GiB",
-                   "--set=model.num_hidden_layers=80")
+    _, of32, of80 = fastest(
+        ("llama1b.toml", *cpu),
+        ("llama3-8b.toml", *cpu, "--memory-budget=144GiB"),
+        ("llama3-8b.toml", *cpu, "--memory-budget=360GiB", "--set=model.num_hidden_layers=80"))
     print(f"80 layers take {of80 / of32:.2f} times as long as 32")
     assert of80 <= 1.5 * of32
 
