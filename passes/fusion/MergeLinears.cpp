@@ -16,6 +16,7 @@
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace lmc {
@@ -72,6 +73,8 @@ private:
   using Arguments = SmallVector<BlockArgument>; // of a layer, to be laid together
 
   SmallVector<Group> groupsOf(func::FuncOp layer);
+  static Arguments weightsOf(const Group &group);
+  static Arguments biasesOf(const Group &group);
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments);
   lm::VariableOp parameterOf(lm::VariableOp variable);
   lm::VariableOp layTogether(ArrayRef<lm::VariableOp> variables);
@@ -113,6 +116,20 @@ SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
     if (group.size() > 1)
       groups.push_back(group);
   return groups;
+}
+
+LinearMerger::Arguments LinearMerger::weightsOf(const Group &group) {
+  return llvm::map_to_vector(
+      group, [](lm::LinearOp linear) { return cast<BlockArgument>(linear.getWeight()); });
+}
+
+// Of all linear layers of the group, or none.
+LinearMerger::Arguments LinearMerger::biasesOf(const Group &group) {
+  Arguments biases;
+  for (lm::LinearOp linear : group)
+    if (linear.getBias())
+      biases.push_back(cast<BlockArgument>(linear.getBias()));
+  return biases;
 }
 
 lm::VariableOp LinearMerger::parameterOf(lm::VariableOp variable) {
@@ -256,14 +273,11 @@ static Location fusedName(OpBuilder &b, ArrayRef<Operation *> ops) {
 }
 
 void LinearMerger::merge(func::FuncOp layer, const Group &group) {
-  Arguments weights, biases;
+  Arguments weights = weightsOf(group), biases = biasesOf(group);
   SmallVector<Type> types;
   SmallVector<Operation *> ops;
   int64_t columns = 0;
   for (lm::LinearOp linear : group) {
-    weights.push_back(cast<BlockArgument>(linear.getWeight()));
-    if (linear.getBias())
-      biases.push_back(cast<BlockArgument>(linear.getBias()));
     types.push_back(linear.getType());
     columns += typeOf(linear.getResult()).getDimSize(1);
     ops.push_back(linear);
@@ -367,13 +381,9 @@ unsigned LinearMerger::run() {
     if (layer.isExternal() || calls[layer].empty())
       continue;
     for (const Group &group : groupsOf(layer)) {
-      Arguments weights, biases;
-      for (lm::LinearOp linear : group) {
-        weights.push_back(cast<BlockArgument>(linear.getWeight()));
-        if (linear.getBias())
-          biases.push_back(cast<BlockArgument>(linear.getBias()));
-      }
-      if (!mayLayTogether(layer, weights) || (!biases.empty() && !mayLayTogether(layer, biases)))
+      Arguments biases = biasesOf(group);
+      if (!mayLayTogether(layer, weightsOf(group)) ||
+          (!biases.empty() && !mayLayTogether(layer, biases)))
         continue;
       merge(layer, group);
       merged += unsigned(group.size());
