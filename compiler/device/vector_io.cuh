@@ -1,0 +1,44 @@
+// N elements at a time from and to global memory, in words of up to 16 bytes.
+#pragma once
+
+#include "lmc/platform.cuh"
+
+namespace lmc {
+
+template <typename T, int N> struct Vec {
+  T at[N];
+};
+
+// p[0..N-1]. `p` is aligned to min(16, N * sizeof(T)) bytes, which divide N * sizeof(T).
+template <int N, typename T> __device__ inline Vec<T, N> load(const T *p) {
+  constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
+  static_assert(bytes % word == 0, "whole words");
+  union Words {
+    Bits<word> words[bytes / word];
+    Vec<T, N> elements;
+    __device__ Words() {}
+  } u;
+#pragma unroll
+  for (int i = 0; i < bytes / word; ++i)
+    u.words[i] = loadGlobal<word>(reinterpret_cast<const u8 *>(p) + i * word);
+  return u.elements;
+}
+
+template <int N, typename T> __device__ inline void store(T *p, const Vec<T, N> &v) {
+  constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
+  static_assert(bytes % word == 0, "whole words");
+  union Words {
+    Bits<word> words[bytes / word];
+    Vec<T, N> elements;
+    __device__ Words() {}
+  } u;
+  u.elements = v;
+#pragma unroll
+  for (int i = 0; i < bytes / word; ++i)
+    storeGlobal<word>(reinterpret_cast<u8 *>(p) + i * word, u.words[i]);
+}
+
+template <typename T> __device__ inline T loadOne(const T *p) { return load<1>(p).at[0]; }
+template <typename T> __device__ inline void storeOne(T *p, T value) { store<1>(p, Vec<T, 1>{{value}}); }
+
+} // namespace lmc

@@ -1,0 +1,40 @@
+// A kernel as CUDA C++ text, and how it is launched.
+#pragma once
+
+#include "dialects/kern/Kern.h"
+
+#include <array>
+#include <string>
+
+namespace lmc::codegen {
+
+// The source includes headers of compiler/device as "lmc/NAME.cuh", and defines
+// `extern "C" __global__ void NAME(...)`. Its parameters are pointers only, in the order of
+// the launch's arguments (inputs, then results); all shapes are constants of the text.
+struct CudaKernel {
+  std::string name;
+  std::string hero; // "row_reduction", or a template's name: "attention_forward"
+  std::string source;
+  std::array<uint32_t, 3> grid = {1, 1, 1}; // blocks
+  uint32_t threads = 1;                     // of a block, a multiple of 32
+  uint32_t sharedBytes = 0;                 // dynamic shared memory of a block
+};
+
+// What a kernel may count on. Numbers are per SM, from the CUDA C++ Programming Guide's table
+// of compute capabilities.
+struct CudaArch {
+  std::string name; // "sm_90a"
+  unsigned version; // 90
+  unsigned sharedBytesPerBlock;
+  unsigned sharedBytesPerSm;
+};
+
+// Errors: none for sm_80 up; null for older or unknown ones.
+const CudaArch *findCudaArch(llvm::StringRef name);
+
+// `kernel` as CUDA C++; the text says what it computes, its shapes and its source ops. Failure
+// with the reason for what the analysis of Hero.h refuses.
+mlir::FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, const CudaArch &arch,
+                                            std::string *reason);
+
+} // namespace lmc::codegen
