@@ -66,6 +66,8 @@ private:
   void addSettings();
   LogicalResult addVariables();
   void addKernels();
+  void addCudaKernels();
+  std::vector<std::unique_ptr<fb::LaunchT>> launchesOf(Operation &command);
   void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
   FailureOr<std::unique_ptr<fb::CommandT>> command(Operation &op);
@@ -280,7 +282,34 @@ LogicalResult Emitter::addVariables() {
   return success();
 }
 
+static std::string textOf(kern::KernelOp kernel) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  kernel->print(stream, OpPrintingFlags().useLocalScope());
+  return text;
+}
+
+// A kernel in module 0, without code and how to launch it.
+static std::unique_ptr<fb::KernelT> kernelOf(kern::KernelOp kernel) {
+  auto entry = std::make_unique<fb::KernelT>();
+  entry->name = entry->entry = kernel.getSymName().str();
+  entry->hero = kern::stringifyHero(kernel.getHero()).str();
+  if (ArrayAttr names = kernel.getSourceOpsAttr())
+    for (auto name : names.getAsRange<StringAttr>())
+      entry->source_ops.push_back(name.str());
+  if (auto shape = codegen::analyze(kernel, nullptr); succeeded(shape)) {
+    entry->bytes_per_item = shape->bytesPerItem;
+    entry->flops_per_item = shape->flopsPerItem;
+    entry->read_bytes = shape->readBytes;
+    entry->written_bytes = shape->writtenBytes;
+    entry->flops = shape->flops;
+  }
+  return entry;
+}
+
 void Emitter::addKernels() {
+  if (details.cuda)
+    return addCudaKernels();
   auto binary = std::make_unique<fb::ModuleT>();
   binary->target = plan.target;
   if (details.image) {
@@ -289,24 +318,65 @@ void Emitter::addKernels() {
   }
   plan.modules.push_back(std::move(binary));
   for (auto kernel : module.getOps<kern::KernelOp>()) {
-    auto entry = std::make_unique<fb::KernelT>();
-    entry->name = entry->entry = kernel.getSymName().str();
-    entry->hero = kern::stringifyHero(kernel.getHero()).str();
-    llvm::raw_string_ostream source(entry->source);
-    kernel->print(source, OpPrintingFlags().useLocalScope());
-    if (ArrayAttr names = kernel.getSourceOpsAttr())
-      for (auto name : names.getAsRange<StringAttr>())
-        entry->source_ops.push_back(name.str());
-    if (auto shape = codegen::analyze(kernel, nullptr); succeeded(shape)) {
-      entry->bytes_per_item = shape->bytesPerItem;
-      entry->flops_per_item = shape->flopsPerItem;
-      entry->read_bytes = shape->readBytes;
-      entry->written_bytes = shape->writtenBytes;
-      entry->flops = shape->flops;
-    }
     kernels[kernel.getSymName()] = uint32_t(plan.kernels.size());
+    plan.kernels.push_back(kernelOf(kernel));
+    plan.kernels.back()->source = textOf(kernel);
+  }
+}
+
+// In the program's order. Kernels with the same code share a module.
+void Emitter::addCudaKernels() {
+  std::map<std::vector<uint8_t>, uint32_t> modules;
+  for (const codegen::CudaProgram::Kernel &kernel : details.cuda->kernels) {
+    std::unique_ptr<fb::KernelT> entry;
+    if (kern::KernelOp op = kernel.op) {
+      kernels[op.getSymName()] = uint32_t(plan.kernels.size());
+      entry = kernelOf(op);
+      entry->region = textOf(op);
+    } else {
+      entry = std::make_unique<fb::KernelT>();
+      entry->source_ops = {kernel.sourceOp};
+    }
+    const codegen::CudaKernel &cuda = kernel.cuda;
+    entry->name = entry->entry = cuda.name;
+    entry->hero = cuda.hero;
+    entry->source = cuda.source;
+    entry->grid.assign(cuda.grid.begin(), cuda.grid.end());
+    entry->threads = cuda.threads;
+    entry->shared_bytes = cuda.sharedBytes;
+    entry->registers = kernel.cubin.resources.registers;
+    entry->spill_bytes = kernel.cubin.resources.spillBytes;
+    entry->stack_bytes = kernel.cubin.resources.stackBytes;
+    auto [known, isNew] =
+        modules.try_emplace(kernel.cubin.image, uint32_t(plan.modules.size()));
+    if (isNew) {
+      auto binary = std::make_unique<fb::ModuleT>();
+      binary->target = plan.target;
+      binary->image = kernel.cubin.image;
+      plan.modules.push_back(std::move(binary));
+    }
+    entry->module_ = known->second;
     plan.kernels.push_back(std::move(entry));
   }
+}
+
+std::vector<std::unique_ptr<fb::LaunchT>> Emitter::launchesOf(Operation &command) {
+  std::vector<std::unique_ptr<fb::LaunchT>> made;
+  if (!details.cuda)
+    return made;
+  auto found = details.cuda->launches.find(&command);
+  if (found == details.cuda->launches.end())
+    return made;
+  for (const codegen::CudaProgram::Launch &launch : found->second) {
+    auto entry = std::make_unique<fb::LaunchT>();
+    entry->kernel = uint32_t(launch.kernel);
+    for (Value arg : launch.args)
+      entry->args.push_back(sliceOf(arg));
+    entry->inputs = launch.inputs;
+    entry->items = entry->chunk = 1;
+    made.push_back(std::move(entry));
+  }
+  return made;
 }
 
 FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) {
@@ -365,6 +435,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
           .Case([&](plan_ir::AttentionOp op) {
             fb::AttentionT body;
             attention(op, body);
+            body.launches = launchesOf(operation);
             command->body.Set(std::move(body));
             return success();
           })
@@ -376,6 +447,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
             body.dk = sliceOf(op.getDk());
             body.dv = sliceOf(op.getDv());
             body.workspace = optional(op.getWorkspace());
+            body.launches = launchesOf(operation);
             command->body.Set(std::move(body));
             return success();
           })
@@ -388,6 +460,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
             body.columns = extent(op.getX(), 1);
             body.vocabulary = extent(op.getD(), 0);
             body.accumulate = op.getAccumulate();
+            body.launches = launchesOf(operation);
             command->body.Set(std::move(body));
             return success();
           })
