@@ -6,10 +6,8 @@ namespace lmc::codegen {
 // of a block (with the opt-in) and of an SM.
 const CudaArch *findCudaArch(llvm::StringRef name) {
   static const CudaArch archs[] = {
-      {"sm_80", 80, 163 << 10, 164 << 10},
-      {"sm_90", 90, 227 << 10, 228 << 10},
-      {"sm_90a", 90, 227 << 10, 228 << 10},
-      {"sm_100", 100, 227 << 10, 228 << 10},
+      {"sm_80", 80, 163 << 10, 164 << 10},    {"sm_90", 90, 227 << 10, 228 << 10},
+      {"sm_90a", 90, 227 << 10, 228 << 10},   {"sm_100", 100, 227 << 10, 228 << 10},
       {"sm_100a", 100, 227 << 10, 228 << 10},
   };
   for (const CudaArch &arch : archs)
