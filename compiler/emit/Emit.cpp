@@ -388,6 +388,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
             body.columns = extent(op.getX(), 1);
             body.vocabulary = extent(op.getD(), 0);
             body.accumulate = op.getAccumulate();
+            body.workspace = optional(op.getWorkspace());
             command->body.Set(std::move(body));
             return success();
           })

@@ -220,6 +220,9 @@ private:
       return fail("variable '{}' has an unknown initializer", name);
     if (misaligned(init->values()))
       return fail("variable '{}' has values at an odd place", name);
+    if (init->kernel() < -1 || init->kernel() >= int64_t(plan.kernels()->size()))
+      return fail("variable '{}' is initialised by kernel {}, which does not exist", name,
+                  init->kernel());
     if (!isFloat(slice.dtype()) && init->kind() != Kind::None && init->kind() != Kind::Zeros)
       return fail("variable '{}' holds integers and has an initializer for reals", name);
     switch (init->kind()) {
@@ -418,6 +421,8 @@ private:
     return {};
   }
 
+  bool isCuda() const { return plan.target()->string_view().starts_with("cuda:"); }
+
   template <typename Op> Result<void> attentionShape(const Op &op, DType type) {
     if (!isFloat(type))
       return fail("it attends to integers");
@@ -465,15 +470,17 @@ private:
           apart("dq, dk or dv", result, {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
     LMC_TRY(apart("dq", op.dq(), {op.dk(), op.dv()}));
     LMC_TRY(apart("dk", op.dk(), {op.dv()}));
-    if (type == DType::BF16) {
+    if (isCuda())
+      LMC_TRY(operand("workspace", op.workspace(), sumType(type), product({tokens, op.heads()})));
+    else if (type == DType::BF16)
       LMC_TRY(operand("workspace", op.workspace(), DType::F32, queries));
-      LMC_TRY(apart(
-          "workspace", uint32_t(op.workspace()),
-          {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(), op.dv()}));
-    } else if (op.workspace() != -1) {
+    else if (op.workspace() == -1)
+      return {};
+    else
       LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
-    }
-    return {};
+    return apart(
+        "workspace", uint32_t(op.workspace()),
+        {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(), op.dv()});
   }
 
   Result<void> scatterAdd(const plan::ScatterAdd &op) {
@@ -483,7 +490,15 @@ private:
     LMC_TRY(operand("ids", op.ids(), DType::I32, op.rows()));
     LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.columns()})));
     LMC_TRY(operand("d", op.d(), sumType(type), product({op.vocabulary(), op.columns()})));
-    return apart("d", op.d(), {op.ids(), op.x()});
+    LMC_TRY(apart("d", op.d(), {op.ids(), op.x()}));
+    // How much of it the kernels need is for the compiler to know: at least the sorted pairs.
+    if (isCuda())
+      LMC_TRY(operand("workspace", op.workspace(), DType::I8, product({op.rows(), 8})));
+    else if (op.workspace() != -1)
+      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
+    return op.workspace() == -1
+               ? Result<void>()
+               : apart("workspace", uint32_t(op.workspace()), {op.ids(), op.x(), op.d()});
   }
 
   Result<void> fill(const plan::Fill &op) {
