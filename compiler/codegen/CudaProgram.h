@@ -1,11 +1,13 @@
 // All CUDA kernels of a plan: those of its kern.kernel ops, and the templates' for its typed
-// commands.
+// commands and the first values of its variables.
 #pragma once
 
 #include "compiler/codegen/KernelCache.h"
 #include "passes/codegen/CudaKernel.h"
 
 #include "mlir/IR/BuiltinOps.h"
+
+#include "llvm/ADT/StringMap.h"
 
 #include <vector>
 
@@ -15,7 +17,7 @@ struct CudaProgram {
   struct Kernel {
     CudaKernel cuda;
     kern::KernelOp op;    // what it was printed from; null for a template's
-    std::string sourceOp; // of a template's: "lm.attention"
+    std::string sourceOp; // of a template's: "lm.attention"; "" for first values
     Cubin cubin;          // without an image until compileProgram ran
   };
   struct Launch {
@@ -26,6 +28,7 @@ struct CudaProgram {
 
   std::vector<Kernel> kernels; // the module's first, in its order; equal ones of templates once
   llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // of typed commands, in order
+  llvm::StringMap<size_t> initializers; // by name, as initializerKernelName has it
 };
 
 // The kernels that `module`, a plan with its kern.kernel ops, needs. Failure, with an error at

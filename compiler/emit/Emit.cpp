@@ -1,5 +1,6 @@
 #include "compiler/emit/Emit.h"
 
+#include "compiler/codegen/InitializerTemplates.h"
 #include "compiler/emit/FusionNotes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
@@ -65,6 +66,7 @@ private:
   void addHeader();
   void addSettings();
   LogicalResult addVariables();
+  FailureOr<int32_t> initializerKernel(DictionaryAttr init, Type type, Type source);
   void addKernels();
   void addCudaKernels();
   std::vector<std::unique_ptr<fb::LaunchT>> launchesOf(Operation &command);
@@ -243,10 +245,28 @@ static VariableKinds kindsOf(plan_ir::VariableOp variable) {
       .Default({fb::VariableKind::Input, fb::Category::Inputs});
 }
 
+// The kernel that makes the first values of `type`, whose copies are of elements `source`; -1
+// where none is needed.
+FailureOr<int32_t> Emitter::initializerKernel(DictionaryAttr init, Type type, Type source) {
+  if (!details.cuda)
+    return -1;
+  std::optional<codegen::InitializerShape> shape = codegen::initializerShape(init, type, source);
+  if (!shape)
+    return -1;
+  auto found = details.cuda->initializers.find(codegen::initializerKernelName(*shape));
+  if (found == details.cuda->initializers.end())
+    return failure();
+  return int32_t(found->second);
+}
+
 LogicalResult Emitter::addVariables() {
   llvm::StringMap<plan_ir::VariableOp> variables;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     variables[variable.getSymName()] = variable;
+  llvm::StringMap<Type> elementTypes; // by the name that initialisers use
+  for (auto variable : module.getOps<plan_ir::VariableOp>())
+    for (const NamedRows &part : namedRows(variable, variables))
+      elementTypes[part.name] = part.type.getElementType();
   for (auto variable : module.getOps<plan_ir::VariableOp>()) {
     VariableKinds kinds = kindsOf(variable);
     uint32_t arena = arenas.lookup(variable.getArena());
@@ -275,6 +295,11 @@ LogicalResult Emitter::addVariables() {
       auto initializer = initializerOf(variable, part.init);
       if (failed(initializer))
         return failure();
+      FailureOr<int32_t> kernel = initializerKernel(part.init, part.type.getElementType(),
+                                                    elementTypes.lookup((*initializer)->source));
+      if (failed(kernel))
+        return variable.emitOpError("has no kernel for its first values");
+      (*initializer)->kernel = *kernel;
       entry->initializer = std::move(*initializer);
       plan.variables.push_back(std::move(entry));
     }
@@ -460,6 +485,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
             body.columns = extent(op.getX(), 1);
             body.vocabulary = extent(op.getD(), 0);
             body.accumulate = op.getAccumulate();
+            body.workspace = optional(op.getWorkspace());
             body.launches = launchesOf(operation);
             command->body.Set(std::move(body));
             return success();

@@ -222,6 +222,9 @@ private:
       return fail("variable '{}' has an unknown initializer", name);
     if (misaligned(init->values()))
       return fail("variable '{}' has values at an odd place", name);
+    if (init->kernel() < -1 || init->kernel() >= int64_t(plan.kernels()->size()))
+      return fail("variable '{}' is initialised by kernel {}, which does not exist", name,
+                  init->kernel());
     if (!isFloat(slice.dtype()) && init->kind() != Kind::None && init->kind() != Kind::Zeros)
       return fail("variable '{}' holds integers and has an initializer for reals", name);
     switch (init->kind()) {
@@ -496,6 +499,8 @@ private:
     return {};
   }
 
+  bool isCuda() const { return plan.target()->string_view().starts_with("cuda:"); }
+
   template <typename Op> Result<void> attentionShape(const Op &op, DType type) {
     if (!isFloat(type))
       return fail("it attends to integers");
@@ -544,15 +549,16 @@ private:
           apart("dq, dk or dv", result, {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
     LMC_TRY(apart("dq", op.dq(), {op.dk(), op.dv()}));
     LMC_TRY(apart("dk", op.dk(), {op.dv()}));
-    if (isCuda() || type == DType::BF16) {
-      LMC_TRY(operand("workspace", op.workspace(), sumType(type),
-                      isCuda() ? product({tokens, op.heads()}) : queries));
+    if (isCuda())
+      LMC_TRY(operand("workspace", op.workspace(), sumType(type), product({tokens, op.heads()})));
+    else if (type == DType::BF16)
+      LMC_TRY(operand("workspace", op.workspace(), DType::F32, queries));
+    else if (op.workspace() != -1)
+      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
+    if (op.workspace() != -1)
       LMC_TRY(apart(
           "workspace", uint32_t(op.workspace()),
           {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(), op.dv()}));
-    } else if (op.workspace() != -1) {
-      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
-    }
     return launches(op.launches(),
                     {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.starts()},
                     {op.dq(), op.dk(), op.dv()}, op.workspace());
@@ -566,10 +572,13 @@ private:
     LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.columns()})));
     LMC_TRY(operand("d", op.d(), sumType(type), product({op.vocabulary(), op.columns()})));
     LMC_TRY(apart("d", op.d(), {op.ids(), op.x()}));
-    if (op.workspace() != -1) {
+    // How much of it the kernels need is for the compiler to know: at least the sorted pairs.
+    if (isCuda())
+      LMC_TRY(operand("workspace", op.workspace(), DType::I8, product({op.rows(), 8})));
+    else if (op.workspace() != -1)
       LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
+    if (op.workspace() != -1)
       LMC_TRY(apart("workspace", uint32_t(op.workspace()), {op.ids(), op.x(), op.d()}));
-    }
     return launches(op.launches(), {op.ids(), op.x()}, {op.d()}, op.workspace());
   }
 

@@ -318,6 +318,19 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[&](auto &p) { body(p, 4).AsAttentionGrad()->seq = 9; }, "operand q has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->vocabulary = 33; }, "operand d has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->ids = 0; }, "operand ids is F32"},
+      {[&](auto &p) { body(p, 5).AsScatterAdd()->workspace = 99; }, "workspace does not exist"},
+      {[&](auto &p) { body(p, 5).AsScatterAdd()->workspace = int(body(p, 5).AsScatterAdd()->x); },
+       "result workspace shares memory"},
+      {[&](auto &p) { body(p, 4).AsAttentionGrad()->workspace = int(body(p, 4).AsAttentionGrad()->q); },
+       "result workspace shares memory"},
+      // On a CUDA device both need scratch memory.
+      {[](auto &p) { p.target = "cuda:sm_90a"; }, "command 4: operand workspace does not exist"},
+      {[&](auto &p) {
+         p.target = "cuda:sm_90a";
+         body(p, 4).AsAttentionGrad()->workspace = 0;
+       },
+       "command 5: operand workspace does not exist"},
+      {[](auto &p) { p.variables[0]->initializer->kernel = 7; }, "initialised by kernel 7"},
       {[](auto &p) { p.functions[0]->segments[0]->last = 6; }, "segment of commands 0 to 6"},
       {[](auto &p) { p.settings[0]->value = "1.5"; }, "'training.seed' has the value '1.5'"},
       {[](auto &p) { p.settings[1]->value = "fast"; }, "is no Float"},
