@@ -257,8 +257,6 @@ private:
     return {};
   }
 
-  bool isCuda() const { return plan.target()->string_view().substr(0, 5) == "cuda:"; }
-
   Result<void> code() {
     for (const auto *module : *plan.modules()) {
       if (module->target()->size() == 0)
