@@ -106,7 +106,6 @@ void ColumnPrinter::printTotals(CudaText &body) {
   CudaChunks group;
   startLoads(group);
   startInner();
-  hoistedCache.clear();
   CudaText elements, chunk, all;
   innerText = &elements;
   for (const Reduction &r : info.reductions) {

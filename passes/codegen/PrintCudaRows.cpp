@@ -24,7 +24,8 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-constexpr int64_t kWarp = 32, kMaxThreads = 512;
+// A block that has the device to itself is as large as it can be.
+constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
 constexpr int64_t kChunks = 4;        // vectors of a row that a thread should take
 constexpr int64_t kWarpsPerBlock = 4; // where warps take rows side by side
 // Where blocks take several rows, to load once what does not vary with the row, this many
@@ -157,8 +158,8 @@ void RowPrinter::findMapping() {
   vectors = columns / width;
   byWarp = vectors <= kWarp * kChunks;
   if (!byWarp)
-    rowThreads =
-        std::min<int64_t>(kMaxThreads, llvm::alignTo(llvm::divideCeil(vectors, kChunks), kWarp));
+    rowThreads = std::min<int64_t>(rows == 1 ? kMaxThreadsAlone : kMaxThreads,
+                                   llvm::alignTo(llvm::divideCeil(vectors, kChunks), kWarp));
   chunksOfRow = llvm::divideCeil(vectors, rowThreads);
 
   SmallVector<unsigned> passes;
@@ -186,7 +187,10 @@ void RowPrinter::findMapping() {
   int64_t items = rows / info.shape.rowsPerItem;
   rowsAtOnce = byWarp ? std::min<int64_t>(kWarpsPerBlock, items) : 1;
   blockThreads = rowThreads * rowsAtOnce;
-  if (hoists && info.blockSums.empty())
+  bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
+    return access.point.getNumDims() > 1 && access.point.isConstant();
+  });
+  if ((hoists || readsScalars) && info.blockSums.empty())
     for (int64_t turn : {8, 4, 2})
       if (rowsInTurn == 1 && rows / (rowsAtOnce * turn) >= kEnoughBlocks)
         rowsInTurn = turn;
@@ -552,14 +556,13 @@ CudaKernel RowPrinter::print() {
 
   int64_t items = rows / info.shape.rowsPerItem;
   int64_t blocks = llvm::divideCeil(items, rowsAtOnce * rowsInTurn);
-  std::string note = (byWarp ? "A warp" : "A block") + std::string(" takes ") +
-                     (info.blockSums.empty() ? std::to_string(rowsInTurn) + " rows"
-                                             : std::to_string(info.shape.rowsPerItem) + " rows") +
-                     " one after the other; ";
-  note += kept ? "a thread keeps " + std::to_string(chunksOfRow) + " x " + std::to_string(width) +
-                     " columns of a row in registers."
-               : "a row is read in every pass, " + std::to_string(chunksAtOnce) + " x " +
-                     std::to_string(width) + " columns of a thread at a time.";
+  int64_t inTurn = info.blockSums.empty() ? rowsInTurn : info.shape.rowsPerItem;
+  std::string note =
+      std::string(byWarp ? "A warp" : "A block") + " takes " +
+      (inTurn == 1 ? "a row; " : std::to_string(inTurn) + " rows one after the other; ") +
+      (kept ? "a thread keeps " : "in every pass a thread reads ") +
+      (kept ? std::to_string(chunksOfRow) : std::to_string(chunksAtOnce)) + " x " +
+      std::to_string(width) + (kept ? " columns in registers." : " columns at a time.");
   return finish(uint32_t(blocks), uint32_t(blockThreads), uint32_t(offset), body, {note});
 }
 
