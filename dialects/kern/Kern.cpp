@@ -1,5 +1,7 @@
 #include "dialects/kern/Kern.h"
 
+#include "dialects/interfaces/Attention.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -10,6 +12,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace lmc;
 using namespace lmc::kern;
 
 #include "dialects/kern/KernDialect.cpp.inc"
@@ -118,6 +121,12 @@ LogicalResult GemmOp::verify() {
     return emitOpError("has a bias of type ") << getBias().getType();
   return success();
 }
+
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(*this, AttentionShape(*this, getResult()));
+}
+
+LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 
 // Where indices of the inserted tensor are in the whole.
 static AffineMap placeOf(tensor::InsertSliceOp insert) {
