@@ -96,17 +96,21 @@ template <int D> __device__ inline int chunkOffset(int row, int chunk) {
   return row * (2 * D) + ((chunk ^ swizzle<D>(row)) << 4);
 }
 
-// The address that this lane gives to ldmatrix for 16 x 16 elements of a tile. Registers 0 to 3
-// get rows 0-7 and 8-15 of columns 0-7, then of columns 8-15. As mma operands: plain it is `a`,
-// and with rows as columns of b (0, 2) and (1, 3) are b of rows 0-7 and 8-15; transposed (0, 1)
-// and (2, 3) are b of columns 0-7 and 8-15.
-template <int D> struct LaneOfTile {
+// The address that this lane gives to ldmatrix for 16 x 16 elements of a tile, such that the
+// registers are operands of mma:
+//   Operand::Rows     `a` of 16 rows; transposed, (0, 1) and (2, 3) are `b` of 16 rows and of
+//                     columns 0-7 and 8-15
+//   Operand::Columns  (0, 1) and (2, 3) are `b` whose columns are rows 0-7 and 8-15 of the tile
+// The two words of a `b` are neighbours in either, as the hardware wants them.
+enum class Operand { Rows, Columns };
+template <int D, Operand Kind> struct LaneOfTile {
   static constexpr int kSwizzled = D % 64 == 0 ? 7 : 3;
   int row, chunk;
   __device__ LaneOfTile() {
     int lane = int(threadIdx.x) % 32;
-    row = lane % 16 * (2 * D);
-    chunk = (lane / 16) ^ swizzle<D>(lane % 16);
+    int in = Kind == Operand::Rows ? lane % 16 : lane % 8 + lane / 16 * 8;
+    row = in * (2 * D);
+    chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
   // Bytes from the tile's start; rows from `firstRow`, a multiple of 16, columns from 16 `k`.
   __device__ int at(int firstRow, int k) const {
@@ -115,41 +119,75 @@ template <int D> struct LaneOfTile {
   }
 };
 
-// Starts to copy rows [first, first + Rows) of a sequence, D columns from `from`, to a tile;
-// zeros for rows from `seq` on. By all `Threads` of the block.
-template <int Rows, int D, int Threads>
-__device__ inline void copyTile(u8 *tile, const bf16 *from, int pitch, int first, int seq) {
+// Starts to copy tile `tile`, rows [tile Rows, (tile + 1) Rows) of a sequence of Seq rows that
+// are Pitch elements apart, D columns from `from`; zeros for rows from Seq on. By all Threads of
+// the block. Addresses are one sum and constants.
+template <int Rows, int D, int Threads, int Pitch, int Seq>
+__device__ inline void copyTile(u8 *to, const bf16 *from, int tile) {
   constexpr int across = D % 64 == 0 ? 8 : 4; // threads side by side on a row
   constexpr int down = Threads / across;
   const int column = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
+  const bf16 *source = from + i64(tile * Rows + row0) * Pitch + column * 8;
 #pragma unroll
   for (int i = 0; i < ceilDiv(Rows, down); ++i) {
-    int row = row0 + i * down;
-    if (Rows % down != 0 && row >= Rows)
+    if (Rows % down != 0 && row0 + i * down >= Rows)
       break;
-    const bf16 *source = from + i64(first + row) * pitch + column * 8;
+    bool valid = Seq % Rows == 0 || tile * Rows + row0 + i * down < Seq;
 #pragma unroll
     for (int c = 0; c < D / 8; c += across)
-      copyAsync16(tile + chunkOffset<D>(row, column + c), source + c * 8, first + row < seq);
+      copyAsync16(to + chunkOffset<D>(row0 + i * down, column + c),
+                  source + i64(i) * down * Pitch + c * 8, valid);
   }
 }
 
-// Rows [first, first + 16 M) of a tile to global memory, each warp its own: `tile` is the
-// warp's first row, whose number in the sequence `first` is; rows from `seq` on stay out.
-template <int M, int D>
-__device__ inline void storeRows(const u8 *tile, bf16 *to, int pitch, int first, int seq) {
+// The 16 M rows of a warp's band of a tile to global memory, from row `first` of a sequence of
+// Seq rows that are Pitch elements apart; rows from Seq on stay out.
+template <int M, int D, int Pitch, int Seq>
+__device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
-  const int lane = int(threadIdx.x) % 32, column = lane % across;
+  const int lane = int(threadIdx.x) % 32, column = lane % across, row0 = lane / across;
+  bf16 *target = to + i64(first + row0) * Pitch + column * 8;
 #pragma unroll
   for (int i = 0; i < 16 * M / down; ++i) {
-    int row = lane / across + i * down;
-    if (first + row >= seq)
-      continue;
-    bf16 *target = to + i64(first + row) * pitch + column * 8;
+    if (Seq % (16 * M) != 0 && first + row0 + i * down >= Seq)
+      break;
 #pragma unroll
     for (int c = 0; c < D / 8; c += across)
-      storeGlobal<16>(target + c * 8, *reinterpret_cast<const Bits<16> *>(
-                                          tile + chunkOffset<D>(row, column + c)));
+      storeGlobal<16>(target + i64(i) * down * Pitch + c * 8,
+                      *reinterpret_cast<const Bits<16> *>(
+                          band + chunkOffset<D>(row0 + i * down, column + c)));
+  }
+}
+
+// Where a lane reads all three kinds of operands.
+template <int D> struct Lane {
+  LaneOfTile<D, Operand::Rows> rows;
+  LaneOfTile<D, Operand::Columns> columns;
+};
+
+// 16 M rows of a tile as left operands.
+template <int M, int D>
+__device__ inline void loadRows(u32 (&a)[M][D / 16][4], const u8 *tile, const Lane<D> &lane) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k)
+      loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
+}
+
+// d[16 M rows, 8 N columns] += a b^T over 16 columns of D, from 16 k on: `b` is a tile.
+template <int M, int N, int D>
+__device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], const u8 *b, int k,
+                                     const Lane<D> &lane) {
+#pragma unroll
+  for (int n = 0; n < N; n += 2) {
+    u32 right[4];
+    loadMatrix4(right, b + lane.columns.at(8 * n, k));
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      multiplyAdd16x8x16(d[m][n], a[m], right[0], right[1]);
+      multiplyAdd16x8x16(d[m][n + 1], a[m], right[2], right[3]);
+    }
   }
 }
 
@@ -157,59 +195,74 @@ __device__ inline void storeRows(const u8 *tile, bf16 *to, int pitch, int first,
 // rows of `b` from the start of its tile.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], const u8 *a, const u8 *b,
-                                    const LaneOfTile<D> &lane) {
+                                    const Lane<D> &lane) {
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
     u32 left[M][4];
 #pragma unroll
     for (int m = 0; m < M; ++m)
-      loadMatrix4(left[m], a + lane.at(16 * m, k));
-#pragma unroll
-    for (int n = 0; n < N; n += 2) {
-      u32 right[4];
-      loadMatrix4(right, b + lane.at(8 * n, k));
-#pragma unroll
-      for (int m = 0; m < M; ++m) {
-        multiplyAdd16x8x16(d[m][n], left[m], right[0], right[2]);
-        multiplyAdd16x8x16(d[m][n + 1], left[m], right[1], right[3]);
-      }
-    }
+      loadMatrix4(left[m], a + lane.rows.at(16 * m, k));
+    multiplySlice<M, N, D>(d, left, b, k, lane);
   }
 }
 
-// The same with `a` in registers, as loadMatrix4 left it.
+// The same with `a` from loadRows.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], const u8 *b,
-                                    const LaneOfTile<D> &lane) {
+                                    const Lane<D> &lane) {
 #pragma unroll
-  for (int k = 0; k < D / 16; ++k)
+  for (int k = 0; k < D / 16; ++k) {
+    u32 left[M][4];
 #pragma unroll
-    for (int n = 0; n < N; n += 2) {
-      u32 right[4];
-      loadMatrix4(right, b + lane.at(8 * n, k));
+    for (int m = 0; m < M; ++m)
 #pragma unroll
-      for (int m = 0; m < M; ++m) {
-        multiplyAdd16x8x16(d[m][n], a[m][k], right[0], right[2]);
-        multiplyAdd16x8x16(d[m][n + 1], a[m][k], right[1], right[3]);
-      }
-    }
+      for (int i = 0; i < 4; ++i)
+        left[m][i] = a[m][k][i];
+    multiplySlice<M, N, D>(d, left, b, k, lane);
+  }
 }
 
 // d[16 M rows, D columns] += a b, with 16 K rows of `b` from the start of its tile.
 template <int M, int K, int D>
 __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M][K][4],
-                                       const u8 *b, const LaneOfTile<D> &lane) {
+                                       const u8 *b, const Lane<D> &lane) {
 #pragma unroll
   for (int k = 0; k < K; ++k)
 #pragma unroll
     for (int n = 0; n < D / 8; n += 2) {
       u32 right[4];
-      loadMatrix4Transposed(right, b + lane.at(16 * k, n / 2));
+      loadMatrix4Transposed(right, b + lane.rows.at(16 * k, n / 2));
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         multiplyAdd16x8x16(d[m][n], a[m][k], right[0], right[1]);
         multiplyAdd16x8x16(d[m][n + 1], a[m][k], right[2], right[3]);
       }
+    }
+}
+
+// Minus infinity for scores that the mask takes: rows are queries from `firstQuery`, columns
+// keys from `firstKey`. Rows past the end of the sequence get some mask or other.
+template <typename Shape, int M, int N>
+__device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firstQuery,
+                                int firstKey) {
+  const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      int i = firstQuery + 16 * m + 8 * half + lane / 4, lowest = 0;
+      if constexpr (hasFirstKey<Shape>())
+        lowest = firstKeyOf<Shape>(starts, lesser(i, Shape::seq - 1));
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          int j = firstKey + 8 * n + lane % 4 * 2 + e;
+          bool visible = j <= i;
+          if constexpr (hasFirstKey<Shape>())
+            visible = visible && j >= lowest;
+          s[m][n][2 * half + e] = visible ? s[m][n][2 * half + e] : -infinity();
+        }
     }
 }
 

@@ -153,14 +153,13 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   auto fetch = [&](int tile, int stage) {
     if (tile < endTile) {
       u8 *keys = stages + stage * (2 * Plan::keyBytes);
-      copyTile<Tile::keys, D, threads>(keys, k, Shape::kPitch, tile * Tile::keys, seq);
-      copyTile<Tile::keys, D, threads>(keys + Plan::keyBytes, v, Shape::vPitch, tile * Tile::keys,
-                                       seq);
+      copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(keys, k, tile);
+      copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(keys + Plan::keyBytes, v, tile);
     }
     copyAsyncCommit();
   };
-  copyTile<Tile::queries, D, threads>(queries, q, Shape::qPitch, first, seq);
-  copyTile<Tile::queries, D, threads>(gradients, dout, Shape::doutPitch, first, seq);
+  copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(queries, q, work.tile);
+  copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(gradients, dout, work.tile);
 
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   const int warpFirst = first + warp * 16 * M;
@@ -169,7 +168,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   float *sums = reinterpret_cast<float *>(stages) + warp * 16 * M;
   sumRows<Shape, M>(out, dout, delta, sums, warpFirst);
   float rowLse[M][2], rowDelta[M][2];
-  int lowest[M][2], warpLow = 0, warpLowLast = 0;
+  int warpLow = 0, warpLowLast = 0;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -177,8 +176,6 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
       int i = warpFirst + 16 * m + 8 * half + lane / 4;
       rowDelta[m][half] = sums[16 * m + 8 * half + lane / 4];
       rowLse[m][half] = i < seq ? loadOne(lse + i64(i) * Shape::heads) * kLog2E : infinity();
-      if constexpr (hasFirstKey<Shape>())
-        lowest[m][half] = firstKeyOf<Shape>(starts, lesser(i, seq - 1));
     }
   if constexpr (hasFirstKey<Shape>()) {
     warpLow = firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1));
@@ -189,7 +186,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   for (int i = 0; i < Tile::stages - 1; ++i)
     fetch(firstTile + i, i);
 
-  const LaneOfTile<D> place;
+  const Lane<D> place;
   u8 *queryBand = queries + warp * (16 * M) * (2 * D);
   const u8 *gradientBand = gradients + warp * (16 * M) * (2 * D);
   float sum[M][D / 8][4];
@@ -209,23 +206,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
     float s[M][N][4];
     clear(s);
     multiplyRows<M, N, D>(s, queryBand, keys, place);
-    const bool masked =
-        lastKey > warpFirst || (hasFirstKey<Shape>() && firstKey < warpLowLast);
-    if (masked) {
-#pragma unroll
-      for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int n = 0; n < N; ++n)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            int i = warpFirst + 16 * m + e / 2 * 8 + lane / 4;
-            int j = firstKey + 8 * n + lane % 4 * 2 + e % 2;
-            bool visible = j <= i;
-            if constexpr (hasFirstKey<Shape>())
-              visible = visible && j >= lowest[m][e / 2];
-            s[m][n][e] = visible ? s[m][n][e] : -infinity();
-          }
-    }
+    if (lastKey > warpFirst || (hasFirstKey<Shape>() && firstKey < warpLowLast))
+      maskRows<Shape>(s, starts, warpFirst, firstKey);
     float d[M][N][4];
     clear(d);
     multiplyRows<M, N, D>(d, gradientBand, values, place);
@@ -249,7 +231,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   __syncwarp();
   writeTile<M, D>(queryBand, sum);
   __syncwarp();
-  storeRows<M, D>(queryBand, dq, Shape::dqPitch, warpFirst, seq);
+  storeRows<M, D, Shape::dqPitch, seq>(queryBand, dq, warpFirst);
 }
 
 // dk, dv: bf16. `delta` as attentionGradQueries left it.
@@ -294,9 +276,9 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
 
   auto fetch = [&](int head, int tile, int stage) {
     u8 *to = stages + stage * Plan::stageBytes;
-    copyTile<Tile::queries, D, threads>(to, q + head * D, Shape::qPitch, tile * Tile::queries, seq);
-    copyTile<Tile::queries, D, threads>(to + Plan::queryBytes, dout + head * D, Shape::doutPitch,
-                                        tile * Tile::queries, seq);
+    copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(to, q + head * D, tile);
+    copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
+                                                               dout + head * D, tile);
   };
   // What is known of a query, by the thread of its row: lse / ln 2, delta and the first key.
   // Infinity for rows past the end makes their probabilities zero.
@@ -330,8 +312,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     }
   };
 
-  copyTile<Tile::keys, D, threads>(keys, k, Shape::kPitch, first, seq);
-  copyTile<Tile::keys, D, threads>(values, v, Shape::vPitch, first, seq);
+  copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(keys, k, work.tile);
+  copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(values, v, work.tile);
   fetch(0, firstTile, 0);
   copyAsyncCommit();
   writeRow(readRow(0, firstTile), 0);
@@ -339,7 +321,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
-  const LaneOfTile<D> place;
+  const Lane<D> place;
   u8 *keyBand = keys + warp * (16 * M) * (2 * D);
   u8 *valueBand = values + warp * (16 * M) * (2 * D);
   float keySum[M][D / 8][4], valueSum[M][D / 8][4];
@@ -374,6 +356,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
       float s[M][N][4];
       clear(s);
       multiplyRows<M, N, D>(s, keyBand, queries, place);
+      if (step + 1 < steps)
+        writeRow(next, 1 - stage);
       if (masked) {
 #pragma unroll
         for (int n = 0; n < N; ++n)
@@ -425,8 +409,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
         }
       toOperand(operand, s);
       multiplyColumns<M, N / 2, D>(keySum, operand, queries, place);
-    }
-    if (step + 1 < steps)
+    } else if (step + 1 < steps)
       writeRow(next, 1 - stage);
   }
   copyAsyncWait<0>();
@@ -438,8 +421,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   writeTile<M, D>(keyBand, keySum);
   writeTile<M, D>(valueBand, valueSum);
   __syncwarp();
-  storeRows<M, D>(keyBand, dk, Shape::dkPitch, warpFirst, seq);
-  storeRows<M, D>(valueBand, dv, Shape::dvPitch, warpFirst, seq);
+  storeRows<M, D, Shape::dkPitch, seq>(keyBand, dk, warpFirst);
+  storeRows<M, D, Shape::dvPitch, seq>(valueBand, dv, warpFirst);
 }
 
 } // namespace lmc

@@ -29,38 +29,58 @@ template <typename Shape, typename Tile> struct AttentionForward {
   static constexpr int sharedBytes = queryBytes + Tile::slots * slotBytes;
 };
 
-// The online softmax of one tile: scores become probabilities relative to the new maximum, and
-// what was summed before is rescaled to it. `sum` is of this lane's columns only.
+// The online softmax of one tile: scores become probabilities, and what was summed before is
+// rescaled to the new maximum. Not for less than a factor of 2^kHeadroom, though: any reference
+// that is not too far below the maximum gives the same quotient O / l, and once the first tiles
+// are done a warp seldom has to touch O. `sum` is of this lane's columns only.
+constexpr float kHeadroom = 8;
+
 template <int M, int N, int NO>
 __device__ inline void onlineSoftmax(float (&s)[M][N][4], float (&o)[M][NO][4],
                                      float (&largest)[M][2], float (&sum)[M][2],
                                      float scaleLog2) {
   using namespace attention;
+  float most[M][2];
+  bool grown = false;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float most = s[m][0][2 * half];
+      float tile = s[m][0][2 * half];
 #pragma unroll
       for (int n = 0; n < N; ++n)
-        most = fmaxf(most, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
-      most = fmaxf(rowMax(most), largest[m][half]);
-      float rescale = exp2Fast((largest[m][half] - most) * scaleLog2);
-      largest[m][half] = most;
-      float base = most * scaleLog2, total = sum[m][half] * rescale;
+        tile = fmaxf(tile, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+      most[m][half] = rowMax(tile);
+      grown = grown || (most[m][half] - largest[m][half]) * scaleLog2 > kHeadroom;
+    }
+  if (__ballot_sync(kFullWarp, grown) != 0) {
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float now = fmaxf(largest[m][half], most[m][half]);
+        float rescale = exp2Fast((largest[m][half] - now) * scaleLog2);
+        largest[m][half] = now;
+        sum[m][half] *= rescale;
+#pragma unroll
+        for (int n = 0; n < NO; ++n) {
+          o[m][n][2 * half] *= rescale;
+          o[m][n][2 * half + 1] *= rescale;
+        }
+      }
+  }
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float base = largest[m][half] * scaleLog2;
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
           s[m][n][e] = exp2Fast(fmaf(s[m][n][e], scaleLog2, -base));
-          total += s[m][n][e];
+          sum[m][half] += s[m][n][e];
         }
-      sum[m][half] = total;
-#pragma unroll
-      for (int n = 0; n < NO; ++n) {
-        o[m][n][2 * half] *= rescale;
-        o[m][n][2 * half + 1] *= rescale;
-      }
     }
 }
 
@@ -98,11 +118,11 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   const int steps = 2 * (endTile - firstTile);
   auto fetch = [&](int step, int slot) {
     if (step < steps) {
-      int row = (firstTile + step / 2) * Tile::keys;
+      u8 *to = ring + slot * Plan::slotBytes;
       if (step % 2 == 0)
-        copyTile<Tile::keys, D, threads>(ring + slot * Plan::slotBytes, k, Shape::kPitch, row, seq);
+        copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(to, k, firstTile + step / 2);
       else
-        copyTile<Tile::keys, D, threads>(ring + slot * Plan::slotBytes, v, Shape::vPitch, row, seq);
+        copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(to, v, firstTile + step / 2);
     }
     copyAsyncCommit();
   };
@@ -117,28 +137,22 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     slot = slot == Tile::slots - 1 ? 0 : slot + 1;
     return tile;
   };
-  copyTile<Tile::queries, D, threads>(queries, q, Shape::qPitch, first, seq);
+  copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(queries, q, work.tile);
 #pragma unroll
   for (int i = 0; i < Tile::slots - 1; ++i)
     fetch(i, i);
 
-  // This warp's rows, and the first keys that this lane's rows and the warp's last row see.
+  // This warp's rows, and the first keys that its first and its last row see.
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
-  int lowest[M][2], warpLow = 0, warpLowLast = 0;
+  int warpLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        lowest[m][half] =
-            firstKeyOf<Shape>(starts, lesser(warpFirst + 16 * m + 8 * half + lane / 4, seq - 1));
     warpLow = firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1));
     warpLowLast = firstKeyOf<Shape>(starts, warpLast);
   }
 
-  const LaneOfTile<D> place;
+  const Lane<D> place;
   u8 *band = queries + warp * (16 * M) * (2 * D);
   float o[M][D / 8][4], largest[M][2], sum[M][2];
   clear(o);
@@ -150,19 +164,16 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
       sum[m][half] = 0;
     }
   u32 held[M][D / 16][4];
+  if constexpr (Tile::queryRegisters) {
+    copyAsyncWait<Tile::slots - 2>();
+    __syncthreads();
+    loadRows(held, band, place);
+  }
 
   for (int tile = firstTile; tile < endTile; ++tile) {
     const u8 *keys = advance();
     const int firstKey = tile * Tile::keys, lastKey = firstKey + Tile::keys - 1;
     const bool seen = firstKey <= warpLast && lastKey >= warpLow && warpFirst < seq;
-    if constexpr (Tile::queryRegisters)
-      if (tile == firstTile)
-#pragma unroll
-        for (int m = 0; m < M; ++m)
-#pragma unroll
-          for (int kk = 0; kk < D / 16; ++kk)
-            loadMatrix4(held[m][kk], band + place.at(16 * m, kk));
-
     u32 p[M][N / 2][4];
     if (seen) {
       float s[M][N][4];
@@ -171,21 +182,8 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
         multiplyRows<M, N, D>(s, held, keys, place);
       else
         multiplyRows<M, N, D>(s, band, keys, place);
-      if (lastKey > warpFirst || (hasFirstKey<Shape>() && firstKey < warpLowLast)) {
-#pragma unroll
-        for (int m = 0; m < M; ++m)
-#pragma unroll
-          for (int n = 0; n < N; ++n)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              int i = warpFirst + 16 * m + e / 2 * 8 + lane / 4;
-              int j = firstKey + 8 * n + lane % 4 * 2 + e % 2;
-              bool visible = j <= i;
-              if constexpr (hasFirstKey<Shape>())
-                visible = visible && j >= lowest[m][e / 2];
-              s[m][n][e] = visible ? s[m][n][e] : -infinity();
-            }
-      }
+      if (lastKey > warpFirst || (hasFirstKey<Shape>() && firstKey < warpLowLast))
+        maskRows<Shape>(s, starts, warpFirst, firstKey);
       onlineSoftmax(s, o, largest, sum, scaleLog2);
       toOperand(p, s);
     }
@@ -213,7 +211,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   __syncwarp();
   writeTile<M, D>(band, o);
   __syncwarp();
-  storeRows<M, D>(band, out, Shape::outPitch, warpFirst, seq);
+  storeRows<M, D, Shape::outPitch, seq>(band, out, warpFirst);
 }
 
 } // namespace lmc
