@@ -27,7 +27,9 @@ template <typename Shape, typename Tile> struct AttentionGradQueries {
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
   static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
-  static constexpr int sharedBytes = 2 * queryBytes + 2 * Tile::stages * keyBytes;
+  // lse and delta of each query at the end
+  static constexpr int sharedBytes =
+      2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
 };
 template <typename Shape, typename Tile> struct AttentionGradKeys {
   static constexpr int tiles = (Shape::seq + Tile::keys - 1) / Tile::keys;
@@ -164,24 +166,21 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
-  // The sums pass through the place of the first keys on their way to the lanes of their rows.
-  float *sums = reinterpret_cast<float *>(stages) + warp * 16 * M;
-  sumRows<Shape, M>(out, dout, delta, sums, warpFirst);
-  float rowLse[M][2], rowDelta[M][2];
+  // lse / ln 2 of the warp's rows, then delta; infinity for rows past the end makes their
+  // probabilities zero.
+  float *rowLse = reinterpret_cast<float *>(stages + 2 * Tile::stages * Plan::keyBytes) +
+                  warp * (2 * 16 * M);
+  float *rowDelta = rowLse + 16 * M;
+  sumRows<Shape, M>(out, dout, delta, rowDelta, warpFirst);
+  if (lane < 16 * M)
+    rowLse[lane] = warpFirst + lane < seq
+                       ? loadOne(lse + i64(warpFirst + lane) * Shape::heads) * kLog2E
+                       : infinity();
   int warpLow = 0, warpLowLast = 0;
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      int i = warpFirst + 16 * m + 8 * half + lane / 4;
-      rowDelta[m][half] = sums[16 * m + 8 * half + lane / 4];
-      rowLse[m][half] = i < seq ? loadOne(lse + i64(i) * Shape::heads) * kLog2E : infinity();
-    }
   if constexpr (hasFirstKey<Shape>()) {
     warpLow = firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1));
     warpLowLast = firstKeyOf<Shape>(starts, warpLast);
   }
-  __syncthreads();
 #pragma unroll
   for (int i = 0; i < Tile::stages - 1; ++i)
     fetch(firstTile + i, i);
@@ -214,11 +213,16 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
-      for (int n = 0; n < N; ++n)
+      for (int half = 0; half < 2; ++half) {
+        float base = rowLse[16 * m + 8 * half + lane / 4];
+        float sumOfRow = rowDelta[16 * m + 8 * half + lane / 4];
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          d[m][n][e] = exp2Fast(fmaf(s[m][n][e], scaleLog2, -rowLse[m][e / 2])) *
-                       (d[m][n][e] - rowDelta[m][e / 2]);
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e)
+            d[m][n][e] =
+                exp2Fast(fmaf(s[m][n][e], scaleLog2, -base)) * (d[m][n][e] - sumOfRow);
+      }
     u32 operand[M][N / 2][4];
     toOperand(operand, d);
     multiplyColumns<M, N / 2, D>(sum, operand, keys, place);
