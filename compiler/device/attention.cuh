@@ -30,6 +30,10 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
+// `x`, which is the same in all lanes of the warp. By a shuffle, so that the compiler knows it
+// and keeps one copy for the warp.
+__device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
+
 // One block's part: tile `tile` of head `head` (of heads or kvHeads) of sequence `batch`.
 struct Work {
   int tile, batch, head;

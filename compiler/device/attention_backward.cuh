@@ -149,7 +149,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   u8 *stages = gradients + Plan::queryBytes;
   const int first = work.tile * Tile::queries;
   const int last = lesser(first + Tile::queries, seq) - 1;
-  const int firstTile = firstKeyOf<Shape>(starts, first) / Tile::keys;
+  const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
   const int endTile = last / Tile::keys + 1;
 
   auto fetch = [&](int tile, int stage) {
@@ -163,7 +163,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(queries, q, work.tile);
   copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(gradients, dout, work.tile);
 
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
   // lse / ln 2 of the warp's rows, then delta; infinity for rows past the end makes their
@@ -178,8 +178,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
                        : infinity();
   int warpLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
-    warpLow = firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1));
-    warpLowLast = firstKeyOf<Shape>(starts, warpLast);
+    warpLow = uniform(firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1)));
+    warpLowLast = uniform(firstKeyOf<Shape>(starts, warpLast));
   }
 #pragma unroll
   for (int i = 0; i < Tile::stages - 1; ++i)
@@ -190,6 +190,13 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   const u8 *gradientBand = gradients + warp * (16 * M) * (2 * D);
   float sum[M][D / 8][4];
   clear(sum);
+  u32 heldQueries[M][D / 16][4], heldGradients[M][D / 16][4];
+  if constexpr (Tile::queryRegisters) {
+    copyAsyncWait<Tile::stages - 2>();
+    __syncthreads();
+    loadRows(heldQueries, queryBand, place);
+    loadRows(heldGradients, gradientBand, place);
+  }
 
   int stage = 0;
   for (int tile = firstTile; tile < endTile; ++tile) {
@@ -204,12 +211,18 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
 
     float s[M][N][4];
     clear(s);
-    multiplyRows<M, N, D>(s, queryBand, keys, place);
+    if constexpr (Tile::queryRegisters)
+      multiplyRows<M, N, D>(s, heldQueries, keys, place);
+    else
+      multiplyRows<M, N, D>(s, queryBand, keys, place);
     if (lastKey > warpFirst || (hasFirstKey<Shape>() && firstKey < warpLowLast))
       maskRows<Shape>(s, starts, warpFirst, firstKey);
     float d[M][N][4];
     clear(d);
-    multiplyRows<M, N, D>(d, gradientBand, values, place);
+    if constexpr (Tile::queryRegisters)
+      multiplyRows<M, N, D>(d, heldGradients, values, place);
+    else
+      multiplyRows<M, N, D>(d, gradientBand, values, place);
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -274,7 +287,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const int first = work.tile * Tile::keys;
   const int last = lesser(first + Tile::keys, seq) - 1;
   const int firstTile = first / Tile::queries;
-  const int endTile = ceilDiv(endOfQueries<Shape>(starts, last), Tile::queries);
+  const int endTile = ceilDiv(uniform(endOfQueries<Shape>(starts, last)), Tile::queries);
   // All heads of the group, one after the other.
   const int tilesOfHead = endTile - firstTile, steps = group * tilesOfHead;
 
@@ -322,7 +335,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   copyAsyncCommit();
   writeRow(readRow(0, firstTile), 0);
 
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
   const Lane<D> place;

@@ -111,7 +111,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   u8 *queries = sharedMemory(), *ring = queries + Plan::queryBytes;
   const int first = work.tile * Tile::queries;
   const int last = lesser(first + Tile::queries, seq) - 1;
-  const int firstTile = firstKeyOf<Shape>(starts, first) / Tile::keys;
+  const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
   const int endTile = last / Tile::keys + 1;
 
   // Step 2 i is the keys of tile i, step 2 i + 1 its values.
@@ -143,13 +143,13 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     fetch(i, i);
 
   // This warp's rows, and the first keys that its first and its last row see.
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
   int warpLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
-    warpLow = firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1));
-    warpLowLast = firstKeyOf<Shape>(starts, warpLast);
+    warpLow = uniform(firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1)));
+    warpLowLast = uniform(firstKeyOf<Shape>(starts, warpLast));
   }
 
   const Lane<D> place;
