@@ -24,3 +24,7 @@ config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", config.lmc_source))
 config.substitutions.append(("%llvm_include", os.path.join(os.path.dirname(config.llvm_tools),
                                                            "include")))
+
+# CUDA's compiler: not for what the kernels need (NVRTC does that), but to look at all of them.
+if shutil.which("nvcc", path=config.environment["PATH"]):
+    config.available_features.add("nvcc")
