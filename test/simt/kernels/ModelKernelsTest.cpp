@@ -62,6 +62,8 @@ const Model kModels[] = {
     {"long_vocabulary", {"model.vocab_size=50257", "training.sequence_length=5"}},
 };
 
+void PrintTo(const Model &model, std::ostream *to) { *to << model.name; }
+
 class ModelKernels : public testing::TestWithParam<Model> {};
 
 } // namespace
