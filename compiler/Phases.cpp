@@ -107,7 +107,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     passes.addPass(createMergeLaunchesPass({without, prices.bytesPerSecond, prices.launchSeconds}));
     break;
   case Phase::Buffers:
-    passes.addPass(createPlaceBuffersPass({options.reuseMemory}));
+    passes.addPass(createPlaceBuffersPass(
+        {options.reuseMemory, StringRef(config.target.device).starts_with("cuda") ? "cuda" : "cpu"}));
     break;
   case Phase::Model: // the builder's work
   case Phase::Codegen:

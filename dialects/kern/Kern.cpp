@@ -119,6 +119,68 @@ LogicalResult GemmOp::verify() {
   return success();
 }
 
+// In what values of `type` are summed.
+static Type sumTypeOf(Type type) {
+  return type.isF64() ? type : Float32Type::get(type.getContext());
+}
+
+// q [tokens, heads * head_dim], k and v [tokens, kv_heads * head_dim], lse [tokens, heads].
+template <typename AttentionLike>
+static LogicalResult verifyAttention(AttentionLike op, Value lse) {
+  auto q = cast<RankedTensorType>(op.getQ().getType());
+  auto k = cast<RankedTensorType>(op.getK().getType());
+  int64_t headDim = op.getHeadDim(), seq = op.getSeq(), window = op.getWindow();
+  if (headDim <= 0 || seq <= 0 || window < 0)
+    return op.emitOpError("has head_dim ")
+           << headDim << ", seq " << seq << " and window " << window;
+  if (q.getRank() != 2 || k.getRank() != 2 || q.getDimSize(0) % seq != 0)
+    return op.emitOpError("does not have whole sequences of ") << seq << " tokens in " << q;
+  if (q.getDimSize(1) % headDim != 0 || k.getDimSize(1) % headDim != 0 || k.getDimSize(1) == 0 ||
+      q.getDimSize(1) % k.getDimSize(1) != 0)
+    return op.emitOpError("does not have heads of ") << headDim << " in " << q << " over " << k;
+  if (k.getDimSize(0) != q.getDimSize(0) || k.getElementType() != q.getElementType() ||
+      op.getV().getType() != k)
+    return op.emitOpError("has keys ") << k << " and values " << op.getV().getType() << " for " << q;
+  auto sums = RankedTensorType::get({q.getDimSize(0), q.getDimSize(1) / headDim},
+                                    sumTypeOf(q.getElementType()));
+  if (lse.getType() != sums)
+    return op.emitOpError("has log-sum-exps of type ") << lse.getType() << ", not " << sums;
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  if (getResult().getType() != getQ().getType())
+    return emitOpError("has a result of type ") << getResult().getType() << " for "
+                                                << getQ().getType();
+  return verifyAttention(*this, getLse());
+}
+
+LogicalResult AttentionGradOp::verify() {
+  for (Value like : {getDout(), getOut(), getDq()})
+    if (like.getType() != getQ().getType())
+      return emitOpError("has an output or a gradient of type ")
+             << like.getType() << " for " << getQ().getType();
+  for (Value like : {getDk(), getDv()})
+    if (like.getType() != getK().getType())
+      return emitOpError("has a gradient of type ") << like.getType() << " for "
+                                                    << getK().getType();
+  return verifyAttention(*this, getLse());
+}
+
+LogicalResult ScatterAddOp::verify() {
+  auto ids = cast<RankedTensorType>(getIds().getType());
+  auto x = cast<RankedTensorType>(getX().getType());
+  auto d = cast<RankedTensorType>(getResult().getType());
+  if (x.getRank() != 2 || d.getRank() != 2 || x.getDimSize(0) != ids.getDimSize(0) ||
+      x.getDimSize(1) != d.getDimSize(1))
+    return emitOpError("adds rows of ") << x << " by " << ids << " into " << d;
+  if (!isa<FloatType>(x.getElementType()) || d.getElementType() != sumTypeOf(x.getElementType()))
+    return emitOpError("sums ") << x.getElementType() << " in " << d.getElementType();
+  if (getAcc() && getAcc().getType() != d)
+    return emitOpError("has an accumulator of type ") << getAcc().getType();
+  return success();
+}
+
 // Where indices of the inserted tensor are in the whole.
 static AffineMap placeOf(tensor::InsertSliceOp insert) {
   MLIRContext *context = insert.getContext();

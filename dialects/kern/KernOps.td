@@ -104,16 +104,26 @@ def GemmOp : Kern_Op<"gemm", [Pure, AttrSizedOperandSegments]> {
 }
 def AttentionOp : Kern_Op<"attention", [Pure]> {
   let summary = "flash attention forward, a template call";
+  let description = [{
+    `q` and the result `[tokens, heads * head_dim]`, `k` and `v`
+    `[tokens, kv_heads * head_dim]`, `lse` `[tokens, heads]` in f32 (f64 for f64).
+    Tokens are whole sequences of `seq`; `heads` is a multiple of `kv_heads`.
+  }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v,
                        I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
   let results = (outs AnyRankedTensor:$result, AnyRankedTensor:$lse);
   let assemblyFormat = [{
     $q `,` $k `,` $v `:` functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def AttentionGradOp : Kern_Op<"attention_grad", [Pure]> {
   let summary = "flash attention backward, a template call";
+  let description = [{
+    Shapes as in kern.attention: `dout`, `out` and `dq` are like `q`, `dk` and `dv`
+    like `k`.
+  }];
   let arguments = (ins AnyRankedTensor:$dout, AnyRankedTensor:$q, AnyRankedTensor:$k,
                        AnyRankedTensor:$v, AnyRankedTensor:$out, AnyRankedTensor:$lse,
                        I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
@@ -121,16 +131,23 @@ def AttentionGradOp : Kern_Op<"attention_grad", [Pure]> {
   let assemblyFormat = [{
     $dout `,` $q `,` $k `,` $v `,` $out `,` $lse `:` functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def ScatterAddOp : Kern_Op<"scatter_add", [Pure]> {
   let summary = "result[ids[t], :] (+)= x[t, :], t ascending, a template call";
+  let description = [{
+    `ids` `[rows]`, `x` `[rows, columns]`, `acc` and the result
+    `[vocabulary, columns]` in f32 (f64 for f64). An id outside of the vocabulary
+    adds nothing.
+  }];
   let arguments = (ins 1DTensorOf<[I32]>:$ids, AnyRankedTensor:$x,
                        Optional<AnyRankedTensor>:$acc);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $ids `,` $x (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 #endif

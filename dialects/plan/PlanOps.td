@@ -121,8 +121,11 @@ def AttentionGradOp : Plan_Command<"attention_grad"> {
 
 def ScatterAddOp : Plan_Command<"scatter_add"> {
   let summary = "d[ids[t], :] (+)= x[t, :]";
-  let arguments = (ins SliceType:$ids, SliceType:$x, SliceType:$d, UnitAttr:$accumulate);
-  let assemblyFormat = "$ids `,` $x `into` $d `:` type(operands) attr-dict";
+  let arguments = (ins SliceType:$ids, SliceType:$x, SliceType:$d,
+                       Optional<SliceType>:$workspace, UnitAttr:$accumulate);
+  let assemblyFormat = [{
+    $ids `,` $x `into` $d (`workspace` $workspace^)? `:` type(operands) attr-dict
+  }];
 }
 
 def CopyOp : Plan_Command<"copy"> {

@@ -631,6 +631,7 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
             }
             command.writes = {scatter.getD()};
             command.names.push_back("d");
+            command.scratch = scatter.getWorkspace();
             return success();
           })
           .Case([&](plan_ir::CopyOp copy) {

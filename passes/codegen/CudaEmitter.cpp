@@ -3,7 +3,10 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/AffineExpr.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
+
+#include <set>
 
 using namespace mlir;
 
@@ -23,6 +26,32 @@ int64_t spanOf(const RegionInfo &info, unsigned argument, RankedTensorType type)
 }
 
 } // namespace
+
+// The words of `text` that could be names of variables.
+static void collectWords(StringRef text, std::set<std::string> &words) {
+  while (!text.empty()) {
+    text = text.drop_while([](char c) { return !llvm::isAlnum(c) && c != '_'; });
+    StringRef word = text.take_while([](char c) { return llvm::isAlnum(c) || c == '_'; });
+    words.insert(word.str());
+    text = text.drop_front(word.size());
+  }
+}
+
+void CudaIndex::print(CudaText &to, const CudaText &body, StringRef also) const {
+  std::set<std::string> words;
+  collectWords(also, words);
+  for (const std::string &line : body.lines)
+    collectWords(line, words);
+  CudaText kept;
+  for (const Variable &variable : llvm::reverse(variables)) {
+    if (!words.count(variable.name))
+      continue;
+    kept.line("const " + variable.type + " " + variable.name + " = " + variable.expr + ";");
+    collectWords(variable.expr, words);
+  }
+  std::reverse(kept.lines.begin(), kept.lines.end());
+  to.append(kept);
+}
 
 void CudaText::block(const Twine &head, const CudaText &body) {
   line(head + " {");
@@ -127,8 +156,9 @@ CudaEmitter::Cache &CudaEmitter::cacheOf(const CudaValue &value) {
 }
 
 CudaValue &CudaEmitter::remember(Value value, AffineMap point, CudaValue made) {
-  return cacheOf(made)[{value.getAsOpaquePointer(),
-                        const_cast<void *>(point.getAsOpaquePointer())}] = made;
+  return cacheOf(
+             made)[{value.getAsOpaquePointer(), const_cast<void *>(point.getAsOpaquePointer())}] =
+             made;
 }
 
 void CudaEmitter::startInner() {
@@ -153,8 +183,7 @@ static bool isSimple(const CudaExpr &expr) {
 }
 
 bool CudaEmitter::shouldName(Value value, const CudaValue &made) {
-  return !isSimple(made.expr) &&
-         (!value.hasOneUse() || made.expr.text.size() > kLongExpression);
+  return !isSimple(made.expr) && (!value.hasOneUse() || made.expr.text.size() > kLongExpression);
 }
 
 std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &type) {
@@ -214,8 +243,8 @@ CudaValue CudaEmitter::evalTensor(Value value, AffineMap point) {
   }
   auto generic = cast<linalg::GenericOp>(op);
   assert(generic.getNumReductionLoops() == 0 && "reductions are computed by their pass");
-  Value yielded = generic.getBody()->getTerminator()->getOperand(
-      cast<OpResult>(value).getResultNumber());
+  Value yielded =
+      generic.getBody()->getTerminator()->getOperand(cast<OpResult>(value).getResultNumber());
   CudaValue made = eval(yielded, point);
   return value.hasOneUse() ? made : name(yielded, point, made);
 }
@@ -256,8 +285,7 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
 // What comes from a scope further out is computed there, under a name.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
-  bool sameScope =
-      made.lane == user.lane && made.outer == user.outer && made.late == user.late;
+  bool sameScope = made.lane == user.lane && made.outer == user.outer && made.late == user.late;
   return sameScope || made.lane ? made.expr : name(value, point, made).expr;
 }
 
@@ -355,7 +383,8 @@ std::string CudaEmitter::indexText(AffineExpr expr) {
     auto times = dyn_cast<AffineBinaryOpExpr>(binary.getLHS());
     // c - i is written i * -1 + c.
     if (times && times.getKind() == AffineExprKind::Mul)
-      if (auto factor = dyn_cast<AffineConstantExpr>(times.getRHS()); factor && factor.getValue() == -1)
+      if (auto factor = dyn_cast<AffineConstantExpr>(times.getRHS());
+          factor && factor.getValue() == -1)
         return b + " - " + wrap(times.getLHS(), indexText(times.getLHS()));
     return a + " + " + b;
   }
@@ -395,8 +424,8 @@ std::string CudaEmitter::vectorType(Type element) {
   return "Vec<" + cudaType(element) + ", " + std::to_string(width) + ">";
 }
 
-std::string CudaEmitter::perChunk(CudaChunks &to, const std::string &type,
-                                  const std::string &name, const std::string &expr) {
+std::string CudaEmitter::perChunk(CudaChunks &to, const std::string &type, const std::string &name,
+                                  const std::string &expr) {
   if (to.alone()) {
     to.loads.line("const " + type + " " + name + " = " + expr + ";");
     return name;
@@ -454,8 +483,7 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
 //===--------------------------------------------------------------------===//
 // Reductions
 
-CudaExpr CudaEmitter::combine(const Reduction &reduction, const std::string &sum,
-                              AffineMap point) {
+CudaExpr CudaEmitter::combine(const Reduction &reduction, const std::string &sum, AffineMap point) {
   auto product = reduction.term.getDefiningOp<arith::MulFOp>();
   Operation *op = reduction.combiner;
   CudaValue inner;
@@ -472,20 +500,20 @@ static TypedAttr identityAttr(const Reduction &reduction) {
   Builder b(element.getContext());
   if (isa<FloatType>(element)) {
     double inf = std::numeric_limits<double>::infinity();
-    return b.getFloatAttr(
-        element, llvm::TypeSwitch<Operation *, double>(reduction.combiner)
-                     .Case([](arith::MulFOp) { return 1.0; })
-                     .Case<arith::MaximumFOp, arith::MaxNumFOp>([&](auto) { return -inf; })
-                     .Case<arith::MinimumFOp, arith::MinNumFOp>([&](auto) { return inf; })
-                     .Default([](Operation *) { return 0.0; }));
+    return b.getFloatAttr(element,
+                          llvm::TypeSwitch<Operation *, double>(reduction.combiner)
+                              .Case([](arith::MulFOp) { return 1.0; })
+                              .Case<arith::MaximumFOp, arith::MaxNumFOp>([&](auto) { return -inf; })
+                              .Case<arith::MinimumFOp, arith::MinNumFOp>([&](auto) { return inf; })
+                              .Default([](Operation *) { return 0.0; }));
   }
   unsigned bits = element.getIntOrFloatBitWidth();
-  return b.getIntegerAttr(
-      element, llvm::TypeSwitch<Operation *, APInt>(reduction.combiner)
-                   .Case([&](arith::MulIOp) { return APInt(bits, 1); })
-                   .Case([&](arith::MaxSIOp) { return APInt::getSignedMinValue(bits); })
-                   .Case([&](arith::MinSIOp) { return APInt::getSignedMaxValue(bits); })
-                   .Default([&](Operation *) { return APInt(bits, 0); }));
+  return b.getIntegerAttr(element,
+                          llvm::TypeSwitch<Operation *, APInt>(reduction.combiner)
+                              .Case([&](arith::MulIOp) { return APInt(bits, 1); })
+                              .Case([&](arith::MaxSIOp) { return APInt::getSignedMinValue(bits); })
+                              .Case([&](arith::MinSIOp) { return APInt::getSignedMaxValue(bits); })
+                              .Default([&](Operation *) { return APInt(bits, 0); }));
 }
 
 std::string CudaEmitter::identityOf(const Reduction &reduction) {
@@ -505,7 +533,10 @@ std::string CudaEmitter::withInit(const Reduction &reduction, const std::string 
 // Loops
 
 void CudaEmitter::loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body) {
-  CudaText inside = chunks.index;
+  if (body.lines.empty())
+    return;
+  CudaText inside;
+  chunks.index.print(inside, body, chunks.guard);
   if (chunks.guard.empty())
     inside.append(body);
   else
@@ -514,6 +545,10 @@ void CudaEmitter::loopOverChunks(CudaText &to, const CudaChunks &chunks, const C
     return to.append(inside);
   to.line("#pragma unroll");
   to.block("for (u32 k = 0; k < " + Twine(chunks.count) + "; ++k)", inside);
+}
+
+CudaIndex CudaEmitter::shareIndex(CudaChunks &chunks) {
+  return chunks.count == 1 ? std::exchange(chunks.index, {}) : CudaIndex();
 }
 
 void CudaEmitter::loopOverElements(CudaText &to, const CudaText &body) {
@@ -559,7 +594,8 @@ bool CudaEmitter::readsWhatOthersWrite() {
 CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes,
                                const CudaText &body, ArrayRef<std::string> notes) {
   CudaKernel result;
-  result.name = kernel.getSymName().str();
+  // CUDA has functions of its own that are called norm, add, ...
+  result.name = "lmc_" + kernel.getSymName().str();
   result.hero = kern::stringifyHero(info.hero).str();
   result.grid = {blocks, 1, 1};
   result.threads = threads;
@@ -570,7 +606,7 @@ CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t share
   if (auto attr = kernel.getSourceOps())
     for (Attribute op : *attr)
       ops += (ops.empty() ? " of " : ", ") + cast<StringAttr>(op).getValue().str();
-  head.line("// " + result.name + ": " + result.hero + ops);
+  head.line("// " + kernel.getSymName() + ": " + result.hero + ops);
   head.line("//");
   for (const std::string &formula : cudaFormulas(kernel))
     head.line("//   " + formula);
@@ -600,15 +636,16 @@ CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t share
   head.line("using namespace lmc;");
   head.line("");
 
-  std::string parameters;
-  for (unsigned i = 0; i < arguments; ++i)
-    parameters += (i ? ", " : "") + std::string(i < inputs ? "const " : "") +
-                  cudaType(typeOf(i).getElementType()) + " *" + nameOf(i);
+  head.line("extern \"C\" __global__ void __launch_bounds__(" + Twine(threads) + ")");
+  std::string signature = result.name + "(";
+  for (unsigned i = 0; i < arguments; ++i) {
+    std::string parameter =
+        (i < inputs ? "const " : "") + cudaType(typeOf(i).getElementType()) + " *" + nameOf(i);
+    signature += (i ? ", " : "") + parameter;
+  }
   CudaText function = kernelText;
   function.append(body);
-  head.block("extern \"C\" __global__ void __launch_bounds__(" + Twine(threads) + ") " +
-                 result.name + "(" + parameters + ")",
-             function);
+  head.block(signature + ")", function);
   result.source = head.str(0);
   return result;
 }

@@ -44,13 +44,27 @@ struct CudaValue {
   bool late = false;  // depends on a reduction
 };
 
+// Indices that are computed where a loop's body needs them.
+struct CudaIndex {
+  struct Variable {
+    std::string type, name, expr;
+  };
+  std::vector<Variable> variables;
+
+  void add(const llvm::Twine &type, const llvm::Twine &name, const llvm::Twine &expr) {
+    variables.push_back({type.str(), name.str(), expr.str()});
+  }
+  // Those that `body` or `also` mentions, and what they need in turn.
+  void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
+};
+
 // Chunks that a thread loads together, and how the text speaks about them. In a loop over chunks
 // `k` counts them; without a loop and a guard there is none.
 struct CudaChunks {
   unsigned count = 1;
-  std::string guard;       // a condition that the chunk is inside, or empty
-  CudaText index;          // computes the chunk's indices from `k`
-  CudaText declarations;   // of what `loads` sets for every chunk
+  std::string guard;     // a condition that the chunk is inside, or empty
+  CudaIndex index;       // of the chunk's first element, from `k`
+  CudaText declarations; // of what `loads` sets for every chunk
   CudaText loads;
   bool alone() const { return count == 1 && guard.empty(); }
 };
@@ -95,8 +109,11 @@ protected:
   std::string nameOf(unsigned argument);
   std::string vectorType(mlir::Type element);
 
-  // The loop over chunks, or what stands in its place.
+  // The loop over chunks, or what stands in its place; nothing for an empty body.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
+  // Without a loop the indices are computed once, in front of all that would be in one: takes
+  // them from `chunks`. With a loop every loop computes its own.
+  CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
   // Values of the outputs' elements are made in the loop over elements, vectors stored behind
   // it.
@@ -112,8 +129,8 @@ protected:
 
   unsigned rank() const { return info.shape.domain.size(); }
   int64_t laneExtent() const;
-  CudaKernel finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes,
-                    const CudaText &body, llvm::ArrayRef<std::string> notes);
+  CudaKernel finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes, const CudaText &body,
+                    llvm::ArrayRef<std::string> notes);
 
   kern::KernelOp kernel;
   const RegionInfo &info;

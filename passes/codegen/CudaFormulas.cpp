@@ -68,31 +68,30 @@ CudaExpr FormulaPrinter::tensor(Value value) {
   if (auto fill = dyn_cast<linalg::FillOp>(op))
     return scalar(fill.value());
   if (auto constant = dyn_cast<arith::ConstantOp>(op))
-    return {cudaConstant(cast<TypedAttr>(
-        cast<SplatElementsAttr>(constant.getValue()).getSplatValue<Attribute>()))};
+    return {cudaConstant(
+        cast<TypedAttr>(cast<SplatElementsAttr>(constant.getValue()).getSplatValue<Attribute>()))};
   auto generic = dyn_cast<linalg::GenericOp>(op);
   if (!generic)
     return {"?"};
   auto result = cast<OpResult>(value);
   if (generic.getNumReductionLoops() > 0)
     return reduction(result);
-  CudaExpr made =
-      scalar(generic.getBody()->getTerminator()->getOperand(result.getResultNumber()));
+  CudaExpr made = scalar(generic.getBody()->getTerminator()->getOperand(result.getResultNumber()));
   return value.hasOneUse() || made.text.size() < 12 ? made : named(value, "t", made);
 }
 
 CudaExpr FormulaPrinter::reduction(OpResult value) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   BlockArgument acc = generic.getRegionOutputArgs()[value.getResultNumber()];
-  Operation *combiner = generic.getBody()->getTerminator()->getOperand(value.getResultNumber()).getDefiningOp();
+  Operation *combiner =
+      generic.getBody()->getTerminator()->getOperand(value.getResultNumber()).getDefiningOp();
   Value term = combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
-  std::string name = llvm::TypeSwitch<Operation *, std::string>(combiner)
-                         .Case<arith::MulFOp, arith::MulIOp>([](auto) { return "product"; })
-                         .Case<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>(
-                             [](auto) { return "max"; })
-                         .Case<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>(
-                             [](auto) { return "min"; })
-                         .Default([](Operation *) { return "sum"; });
+  std::string name =
+      llvm::TypeSwitch<Operation *, std::string>(combiner)
+          .Case<arith::MulFOp, arith::MulIOp>([](auto) { return "product"; })
+          .Case<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>([](auto) { return "max"; })
+          .Case<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>([](auto) { return "min"; })
+          .Default([](Operation *) { return "sum"; });
   bool ofRows = generic.getNumLoops() == 3;
   if (ofRows)
     name += " of every " + std::to_string(generic.getStaticLoopRanges()[1]) + " rows";
@@ -144,9 +143,9 @@ CudaExpr FormulaPrinter::apply(Operation *op) {
   std::string text = cudaApply(op, operands).text;
   CudaExpr made = cudaApply(op, operands);
   // Functions without the suffix of their type.
-  for (StringRef function : {"expf(", "exp2f(", "expm1f(", "logf(", "log2f(", "log1pf(", "sqrtf(",
-                             "rsqrtf(", "fabsf(", "tanhf(", "sinf(", "cosf(", "erff(", "powf(",
-                             "fmaxf(", "fminf("})
+  for (StringRef function :
+       {"expf(", "exp2f(", "expm1f(", "logf(", "log2f(", "log1pf(", "sqrtf(", "rsqrtf(", "fabsf(",
+        "tanhf(", "sinf(", "cosf(", "erff(", "powf(", "fmaxf(", "fminf("})
     if (StringRef(made.text).starts_with(function) && made.binding == CudaExpr::Atom)
       made.text.erase(function.size() - 2, 1);
   if (StringRef(made.text).starts_with("toBf16("))

@@ -62,8 +62,8 @@ CudaExpr shift(Operation *op, ArrayRef<CudaExpr> operands) {
   if (isa<arith::ShRSIOp>(op))
     return infix(operands[0], ">>", operands[1], CudaExpr::Shift);
   CudaExpr bits = call(unsignedType(type), operands[0]);
-  return call(cudaType(type), infix(bits, isa<arith::ShLIOp>(op) ? "<<" : ">>", operands[1],
-                                    CudaExpr::Shift));
+  return call(cudaType(type),
+              infix(bits, isa<arith::ShLIOp>(op) ? "<<" : ">>", operands[1], CudaExpr::Shift));
 }
 
 CudaExpr compareIntegers(arith::CmpIOp op, ArrayRef<CudaExpr> operands) {
@@ -256,7 +256,9 @@ CudaExpr cudaFma(Type type, const CudaExpr &x, const CudaExpr &y, const CudaExpr
   return call("fma" + suffix(type), {x, y, z});
 }
 
-CudaExpr cudaNegate(const CudaExpr &x) { return {"-" + within(x, CudaExpr::Atom), CudaExpr::Prefix}; }
+CudaExpr cudaNegate(const CudaExpr &x) {
+  return {"-" + within(x, CudaExpr::Atom), CudaExpr::Prefix};
+}
 
 CudaExpr cudaApply(Operation *op, ArrayRef<CudaExpr> x) {
   Type type = op->getResult(0).getType();

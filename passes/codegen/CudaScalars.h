@@ -12,7 +12,21 @@ namespace lmc::codegen {
 // is put in parentheses.
 struct CudaExpr {
   // In the order of C++.
-  enum Binding { Atom, Prefix, Times, Plus, Shift, Order, Equal, BitAnd, BitXor, BitOr, And, Or, Choice };
+  enum Binding {
+    Atom,
+    Prefix,
+    Times,
+    Plus,
+    Shift,
+    Order,
+    Equal,
+    BitAnd,
+    BitXor,
+    BitOr,
+    And,
+    Or,
+    Choice
+  };
 
   std::string text;
   Binding binding = Atom;

@@ -47,14 +47,14 @@ void ColumnPrinter::findTile() {
       bytes += access.point.isFunctionOfDim(0) ? element * width : 0;
     }
   lanes = std::min<int64_t>(32, llvm::bit_ceil(uint64_t(vectors)));
-  while (lanes * width * widest > kTileBytes &&
-         llvm::divideCeil(vectors, lanes) < kWantedBlocks)
+  while (lanes * width * widest > kTileBytes && llvm::divideCeil(vectors, lanes) < kWantedBlocks)
     lanes /= 2;
   groups = std::min<int64_t>(kThreads / lanes, llvm::bit_ceil(uint64_t(rows)));
   groups = std::max<int64_t>(groups, 32 / lanes);
   rowsAtOnce = bytes ? llvm::bit_floor(uint64_t(kBytesInFlight / bytes)) : 1;
   rowsAtOnce = std::clamp<int64_t>(rowsAtOnce, 1, kMaxRows);
-  rowsAtOnce = std::min<int64_t>(rowsAtOnce, llvm::bit_ceil(uint64_t(llvm::divideCeil(rows, groups))));
+  rowsAtOnce =
+      std::min<int64_t>(rowsAtOnce, llvm::bit_ceil(uint64_t(llvm::divideCeil(rows, groups))));
 }
 
 void ColumnPrinter::printRows(CudaText &body) {
@@ -64,8 +64,7 @@ void ColumnPrinter::printRows(CudaText &body) {
   hoisted = &once;
   group.count = unsigned(rowsAtOnce);
   int64_t step = groups * rowsAtOnce;
-  group.index.line("const u32 row = " + Twine(rowsAtOnce == 1 ? "first" : "first + k * " +
-                                              std::to_string(groups)) + ";");
+  group.index.add("u32", "row", rowsAtOnce == 1 ? Twine("first") : "first + k * " + Twine(groups));
   bool wholeRows = rows % step == 0;
   group.guard = wholeRows ? "" : "row < " + std::to_string(rows);
   startLoads(group);
@@ -78,12 +77,14 @@ void ColumnPrinter::printRows(CudaText &body) {
   }
   loopOverElements(chunk, elements);
   body.append(once.declarations);
-  if (!once.loads.lines.empty())
-    loopOverChunks(body, once, once.loads);
-  loop.append(group.declarations);
-  if (!group.loads.lines.empty())
-    loopOverChunks(loop, group, group.loads);
-  loopOverChunks(loop, group, chunk);
+  loopOverChunks(body, once, once.loads);
+  CudaIndex shared = shareIndex(group);
+  CudaText inside;
+  inside.append(group.declarations);
+  loopOverChunks(inside, group, group.loads);
+  loopOverChunks(inside, group, chunk);
+  shared.print(loop, inside, "");
+  loop.append(inside);
   std::string until = std::to_string(rows);
   body.block("for (u32 first = group; first < " + until + (wholeTiles ? "" : " && inside") +
                  "; first += " + Twine(step) + ")",
@@ -105,7 +106,6 @@ void ColumnPrinter::printTotals(CudaText &body) {
   CudaChunks group;
   startLoads(group);
   startInner();
-  hoistedCache.clear();
   CudaText elements, chunk, all;
   innerText = &elements;
   for (const Reduction &r : info.reductions) {
@@ -116,8 +116,8 @@ void ColumnPrinter::printTotals(CudaText &body) {
     CudaValue value;
     value.expr = {sum};
     value.lane = true;
-    outerCache[{r.result.getAsOpaquePointer(),
-                const_cast<void *>(r.point.getAsOpaquePointer())}] = value;
+    outerCache[{r.result.getAsOpaquePointer(), const_cast<void *>(r.point.getAsOpaquePointer())}] =
+        value;
   }
   SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
   storeOutputs(chunk, elements, outputs);

@@ -26,7 +26,7 @@ public:
 
 private:
   int64_t chunksPerThread();
-  void printIndex(CudaText &to, const std::string &number);
+  void findIndex(CudaIndex &index, const std::string &number);
 
   int64_t vectors = 1, threads = kThreads;
 };
@@ -44,24 +44,20 @@ int64_t ElementPrinter::chunksPerThread() {
 }
 
 // The indices of the chunk's first element, from its number.
-void ElementPrinter::printIndex(CudaText &to, const std::string &number) {
+void ElementPrinter::findIndex(CudaIndex &index, const std::string &number) {
   ArrayRef<int64_t> domain = info.shape.domain;
-  int64_t elements = vectors * width;
-  to.line((elements >> 31 ? "const u64 " : "const u32 ") + Twine("v = ") + number + ";");
+  const char *type = vectors * width >> 31 ? "u64" : "u32";
+  index.add(type, "v", number);
   if (rank() == 0)
     return;
   std::string times = width == 1 ? "" : " * " + std::to_string(width);
-  if (info.shape.flat) {
-    to.line((elements >> 31 ? "const u64 " : "const u32 ") + Twine(column) + " = v" + times + ";");
-    return;
-  }
+  if (info.shape.flat)
+    return index.add(type, column, "v" + times);
   int64_t inner = domain.back() / width, below = inner;
-  to.line("const u32 " + Twine(column) + " = v % " + Twine(inner) + times + ";");
+  index.add("u32", column, "v % " + Twine(inner) + times);
   for (unsigned d = rank() - 1; d-- > 0;) {
-    std::string text = "v / " + std::to_string(below);
-    if (d > 0)
-      text += " % " + std::to_string(domain[d]);
-    to.line("const u32 " + Twine(outerDims[d]) + " = " + text + ";");
+    index.add("u32", outerDims[d],
+              "v / " + Twine(below) + (d > 0 ? " % " + Twine(domain[d]) : Twine()));
     below *= domain[d];
   }
 }
@@ -85,18 +81,10 @@ CudaKernel ElementPrinter::print() {
                        (count > 1 ? " + k * " + std::to_string(threads) : "") + " + threadIdx.x";
   if (vectors * width >> 31)
     number = "u64(blockIdx.x) * " + number.substr(number.find("* ") + 2);
-  CudaText body;
-  if (count == 1) {
-    printIndex(body, number);
-    if (!whole) {
-      std::string leave = "if (v >= " + std::to_string(vectors) + ")";
-      body.lines.insert(body.lines.begin() + 1, {leave, "  return;"});
-    }
-  } else {
-    printIndex(group.index, number);
-    if (!whole)
-      group.guard = "v < " + std::to_string(vectors);
-  }
+  findIndex(group.index, number);
+  CudaIndex alone = shareIndex(group);
+  if (count > 1 && !whole)
+    group.guard = "v < " + std::to_string(vectors);
 
   startLoads(group);
   startInner();
@@ -104,10 +92,22 @@ CudaKernel ElementPrinter::print() {
   innerText = &elements;
   SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
   storeOutputs(chunk, elements, outputs);
+  CudaText body;
   body.append(group.declarations);
-  if (!group.loads.lines.empty())
-    loopOverChunks(body, group, group.loads);
+  loopOverChunks(body, group, group.loads);
   loopOverChunks(body, group, chunk);
+
+  if (count == 1) {
+    CudaText whole;
+    std::string outside = "v >= " + std::to_string(vectors);
+    alone.print(whole, body, vectors % perBlock ? outside : "");
+    if (vectors % perBlock) {
+      whole.line("if (" + outside + ")");
+      whole.line("  return;");
+    }
+    whole.append(body);
+    body = whole;
+  }
 
   std::string note = "A thread takes " + std::to_string(count) + " x " + std::to_string(width) +
                      " elements" + (info.shape.flat ? "." : " along the last dimension.");

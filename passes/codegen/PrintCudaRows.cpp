@@ -24,19 +24,18 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-constexpr int64_t kWarp = 32, kMaxThreads = 1024;
-constexpr int64_t kChunks = 4;       // vectors of a row that a thread should take
+// A block that has the device to itself is as large as it can be.
+constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
+constexpr int64_t kChunks = 4;        // vectors of a row that a thread should take
 constexpr int64_t kWarpsPerBlock = 4; // where warps take rows side by side
 // Where blocks take several rows, to load once what does not vary with the row, this many
 // blocks are left: seven waves of two blocks on each of an H100's 132 SMs.
 constexpr int64_t kEnoughBlocks = 2048;
-constexpr int64_t kBytesInFlight = 128, kMaxStreamed = 32;
+constexpr int64_t kBytesInFlight = 64, kMaxStreamed = 16;
 
 // 32-bit registers that a thread may keep a row in, so that with the temporaries of the passes
 // it stays within its share of the SM's 65536, and within 255.
-int64_t registersFor(int64_t threads) {
-  return threads > 512 ? 36 : threads > 256 ? 80 : 144;
-}
+int64_t registersFor(int64_t threads) { return threads > 512 ? 36 : threads > 256 ? 80 : 144; }
 
 // Whether a at point p is computed just as b at point q.
 bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
@@ -54,8 +53,8 @@ bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
       auto generic = value.getDefiningOp<linalg::GenericOp>();
       if (!generic || generic.getNumReductionLoops() > 0)
         return;
-      value = generic.getBody()->getTerminator()->getOperand(
-          cast<OpResult>(value).getResultNumber());
+      value =
+          generic.getBody()->getTerminator()->getOperand(cast<OpResult>(value).getResultNumber());
     }
   };
   through(a, p);
@@ -63,7 +62,8 @@ bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
   if (a == b)
     return p == q || matchPattern(a, m_Constant());
   Operation *x = a.getDefiningOp(), *y = b.getDefiningOp();
-  if (!x || !y || x->getName() != y->getName() || x->getAttrDictionary() != y->getAttrDictionary() ||
+  if (!x || !y || x->getName() != y->getName() ||
+      x->getAttrDictionary() != y->getAttrDictionary() ||
       x->getNumOperands() != y->getNumOperands() || x->getResultTypes() != y->getResultTypes() ||
       isa<linalg::LinalgOp, linalg::IndexOp>(x))
     return false;
@@ -158,7 +158,7 @@ void RowPrinter::findMapping() {
   vectors = columns / width;
   byWarp = vectors <= kWarp * kChunks;
   if (!byWarp)
-    rowThreads = std::min<int64_t>(kMaxThreads,
+    rowThreads = std::min<int64_t>(rows == 1 ? kMaxThreadsAlone : kMaxThreads,
                                    llvm::alignTo(llvm::divideCeil(vectors, kChunks), kWarp));
   chunksOfRow = llvm::divideCeil(vectors, rowThreads);
 
@@ -187,7 +187,10 @@ void RowPrinter::findMapping() {
   int64_t items = rows / info.shape.rowsPerItem;
   rowsAtOnce = byWarp ? std::min<int64_t>(kWarpsPerBlock, items) : 1;
   blockThreads = rowThreads * rowsAtOnce;
-  if (hoists && info.blockSums.empty())
+  bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
+    return access.point.getNumDims() > 1 && access.point.isConstant();
+  });
+  if ((hoists || readsScalars) && info.blockSums.empty())
     for (int64_t turn : {8, 4, 2})
       if (rowsInTurn == 1 && rows / (rowsAtOnce * turn) >= kEnoughBlocks)
         rowsInTurn = turn;
@@ -245,8 +248,8 @@ void RowPrinter::printTotals(ArrayRef<const Reduction *> reductions) {
   for (const Reduction *r : reductions) {
     std::string name = nameOf(*r), op = cudaCombiner(r->combiner).str();
     rowBody.line(byWarp ? name + " = reduceWarp<" + op + ">(" + name + ");"
-                        : name + " = blockTotal<" + op + ", " +
-                              std::to_string(rowThreads / kWarp) + ">(" + totals(*r) + ");");
+                        : name + " = blockTotal<" + op + ", " + std::to_string(rowThreads / kWarp) +
+                              ">(" + totals(*r) + ");");
     if (std::string total = withInit(*r, name); total != name)
       rowBody.line(name + " = " + total + ";");
   }
@@ -277,8 +280,8 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
     chunkHead.block("else", again);
     chunkTail.line("store<" + Twine(width) + ">(" + at + ", " + vector + ");");
   }
-  elements.line(vector + element + " = " +
-                combine(sum.sum, vector + element, sum.loops).text + ";");
+  elements.line(vector + element + " = " + combine(sum.sum, vector + element, sum.loops).text +
+                ";");
 }
 
 // Two loops over the loaded vectors: first the maximum and other reductions, whose lines `chunk`
@@ -300,9 +303,8 @@ void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChun
 }
 
 // A walk over the row. `barrier`: other threads may read what this pass stores.
-void RowPrinter::printPass(ArrayRef<const Reduction *> reductions,
-                           ArrayRef<const BlockSum *> sums, ArrayRef<unsigned> outputs,
-                           const Online *online, bool barrierFirst) {
+void RowPrinter::printPass(ArrayRef<const Reduction *> reductions, ArrayRef<const BlockSum *> sums,
+                           ArrayRef<unsigned> outputs, const Online *online, bool barrierFirst) {
   CudaChunks streamed;
   CudaChunks &group = kept ? rowChunks : streamed;
   int64_t step = rowThreads * chunksAtOnce;
@@ -313,9 +315,8 @@ void RowPrinter::printPass(ArrayRef<const Reduction *> reductions,
                              ? at + threadOfRow()
                              : at + "k * " + std::to_string(rowThreads) + " + " + threadOfRow();
     streamed.count = unsigned(chunksAtOnce);
-    streamed.index.line("const u32 c = " + (width == 1 ? number : "(" + number + ") * " +
-                                                                      std::to_string(width)) +
-                        ";");
+    streamed.index.add("u32", "c",
+                       width == 1 ? Twine(number) : "(" + Twine(number) + ") * " + Twine(width));
     if (vectors % step)
       streamed.guard = "c < " + std::to_string(columns);
     startLoads(streamed);
@@ -339,19 +340,20 @@ void RowPrinter::printPass(ArrayRef<const Reduction *> reductions,
 
   if (kept)
     return loopOverChunks(rowBody, group, chunk);
-  CudaText loop, rest;
+  CudaIndex shared = shareIndex(group);
+  CudaText rest, loop, inside;
   if (online)
     printOnlinePass(rest, chunk, group, *online);
   else
     loopOverChunks(rest, group, chunk);
-  loop.append(group.declarations);
-  if (group.loads.lines.size())
-    loopOverChunks(loop, group, group.loads);
-  loop.append(rest);
+  inside.append(group.declarations);
+  loopOverChunks(inside, group, group.loads);
+  inside.append(rest);
+  shared.print(loop, inside, "");
+  loop.append(inside);
   if (loops)
-    rowBody.block("for (u32 start = 0; start < " + Twine(vectors) + "; start += " + Twine(step) +
-                      ")",
-                  loop);
+    rowBody.block(
+        "for (u32 start = 0; start < " + Twine(vectors) + "; start += " + Twine(step) + ")", loop);
   else
     rowBody.block("", loop);
 }
@@ -434,8 +436,8 @@ void RowPrinter::startRow() {
   if (vectors % rowThreads)
     rowChunks.guard = "c < " + std::to_string(columns);
   if (chunksOfRow > 1)
-    rowChunks.index.line("const u32 c = (k * " + Twine(rowThreads) + " + " + threadOfRow() + ")" +
-                         times + ";");
+    rowChunks.index.add("u32", "c",
+                        "(k * " + Twine(rowThreads) + " + " + threadOfRow() + ")" + times);
   sharedChunks = rowChunks;
   if (hoists)
     hoisted = &sharedChunks;
@@ -450,8 +452,7 @@ void RowPrinter::printRow(CudaText &to) {
     printLevel(level);
   to.append(rowTop);
   to.append(rowChunks.declarations);
-  if (!rowChunks.loads.lines.empty())
-    loopOverChunks(to, rowChunks, rowChunks.loads);
+  loopOverChunks(to, rowChunks, rowChunks.loads);
   to.append(rowBody);
 }
 
@@ -523,17 +524,18 @@ CudaKernel RowPrinter::print() {
       body.line(type + " *const totals" + Twine(i) + " = reinterpret_cast<" + type +
                 " *>(sharedMemory()" + (offset ? " + " + std::to_string(offset) : "") + ");");
       bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
-      int64_t bytes = (loop ? 2 : 1) * rowThreads / kWarp * elementOf(r).getIntOrFloatBitWidth() / 8;
+      int64_t bytes =
+          (loop ? 2 : 1) * rowThreads / kWarp * elementOf(r).getIntOrFloatBitWidth() / 8;
       offset += llvm::alignTo(bytes, 8);
     }
   if (kept && chunksOfRow == 1)
-    body.line("const u32 c = " + (width == 1 ? threadOfRow()
-                                  : byWarp   ? "(" + threadOfRow() + ") * " + std::to_string(width)
-                                             : threadOfRow() + " * " + std::to_string(width)) +
+    body.line("const u32 c = " +
+              (width == 1 ? threadOfRow()
+               : byWarp   ? "(" + threadOfRow() + ") * " + std::to_string(width)
+                          : threadOfRow() + " * " + std::to_string(width)) +
               ";");
   body.append(sharedChunks.declarations);
-  if (!sharedChunks.loads.lines.empty())
-    loopOverChunks(body, sharedChunks, sharedChunks.loads);
+  loopOverChunks(body, sharedChunks, sharedChunks.loads);
   if (sumsInRegisters && !info.blockSums.empty()) {
     CudaText chunk, elements;
     for (const BlockSum &sum : info.blockSums) {
@@ -546,7 +548,6 @@ CudaKernel RowPrinter::print() {
     loopOverElements(chunk, elements);
     CudaChunks all = rowChunks;
     all.guard.clear();
-    all.index.lines.clear();
     loopOverChunks(body, all, chunk);
   }
   printRowLoop(body, row);
@@ -555,14 +556,13 @@ CudaKernel RowPrinter::print() {
 
   int64_t items = rows / info.shape.rowsPerItem;
   int64_t blocks = llvm::divideCeil(items, rowsAtOnce * rowsInTurn);
-  std::string note = (byWarp ? "A warp" : "A block") + std::string(" takes ") +
-                     (info.blockSums.empty() ? std::to_string(rowsInTurn) + " rows"
-                                             : std::to_string(info.shape.rowsPerItem) + " rows") +
-                     " one after the other; ";
-  note += kept ? "a thread keeps " + std::to_string(chunksOfRow) + " x " + std::to_string(width) +
-                     " columns of a row in registers."
-               : "a row is read in every pass, " + std::to_string(chunksAtOnce) + " x " +
-                     std::to_string(width) + " columns of a thread at a time.";
+  int64_t inTurn = info.blockSums.empty() ? rowsInTurn : info.shape.rowsPerItem;
+  std::string note =
+      std::string(byWarp ? "A warp" : "A block") + " takes " +
+      (inTurn == 1 ? "a row; " : std::to_string(inTurn) + " rows one after the other; ") +
+      (kept ? "a thread keeps " : "in every pass a thread reads ") +
+      (kept ? std::to_string(chunksOfRow) : std::to_string(chunksAtOnce)) + " x " +
+      std::to_string(width) + (kept ? " columns in registers." : " columns at a time.");
   return finish(uint32_t(blocks), uint32_t(blockThreads), uint32_t(offset), body, {note});
 }
 

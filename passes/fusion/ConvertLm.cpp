@@ -186,26 +186,6 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
       .getResult(0);
 }
 
-// The divisor of `rows` by which a sum over rows is cut into blocks, one row of sums for each:
-// about 64, so that writing the sums is little beside reading the rows, and there are enough
-// blocks to share among processors. A count with no such divisor gets larger blocks while
-// there are 64 of them, else smaller ones: those write more, but run side by side.
-static int64_t rowsPerBlock(int64_t rows) {
-  constexpr int64_t kWanted = 64, kFewest = 16;
-  if (rows <= kWanted)
-    return rows;
-  for (int64_t r = kWanted; r >= kFewest; --r)
-    if (rows % r == 0)
-      return r;
-  for (int64_t r = kWanted + 1; r <= rows / kWanted; ++r)
-    if (rows % r == 0)
-      return r;
-  for (int64_t r = kFewest - 1; r > 1; --r)
-    if (rows % r == 0)
-      return r;
-  return 1;
-}
-
 // One kernel over rows, which reads them once: dx, and the sums over blocks of rows that
 // dweight is made of. A small one over columns adds the blocks.
 static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {

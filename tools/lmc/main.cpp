@@ -1,6 +1,7 @@
 // lmc: compiles a training job into a plan, and explains plans.
 #include "compiler/Compile.h"
 #include "compiler/Registration.h"
+#include "compiler/codegen/KernelCache.h"
 #include "compiler/config/Config.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/report/Explain.h"
@@ -70,6 +71,14 @@ cl::list<std::string> disableFusion("disable-fusion",
 cl::opt<bool> disableReuse("disable-reuse",
                            cl::desc("give every value bytes of its own in the workspace"),
                            cl::Hidden, cl::sub(compileCommand));
+cl::opt<bool> planOnly("plan-only",
+                       cl::desc("leave the kernels without code: to be explained, not run"),
+                       cl::sub(compileCommand));
+cl::opt<std::string>
+    kernelCache("kernel-cache",
+                cl::desc("where compiled CUDA kernels are kept (default: $LMC_CACHE_DIR, or "
+                         "~/.cache/lmc/kernels); off: nowhere"),
+                cl::value_desc("dir|off"), cl::sub(compileCommand), cl::sub(explainCommand));
 cl::opt<bool> quiet("quiet", cl::desc("print errors only"), cl::sub(compileCommand));
 
 cl::opt<std::string> explainInput(cl::Positional, cl::desc("<job.plan | job.toml>"), cl::Required,
@@ -146,6 +155,12 @@ bool readConfig(const std::string &path, Config &config) {
   return false;
 }
 
+std::string kernelCacheDirectory() {
+  if (!kernelCache.getNumOccurrences())
+    return codegen::KernelCache::defaultDirectory();
+  return kernelCache == "off" ? "" : kernelCache.getValue();
+}
+
 // Compiler diagnostics in the form of the configuration's: one line, the file first.
 mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
                                              mlir::MLIRContext &context) {
@@ -215,6 +230,8 @@ int runCompile() {
   options.printIrAfter.assign(printIrAfter.begin(), printIrAfter.end());
   options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
   options.reuseMemory = !disableReuse;
+  options.withCode = !planOnly;
+  options.kernelCache = kernelCacheDirectory();
 
   Config config;
   if (!readConfig(compileInput, config))
@@ -251,8 +268,7 @@ int runCompile() {
   for (const PhaseTime &time : result->times)
     llvm::outs() << llvm::formatv("  {0,-10} {1:f2} s\n", phaseName(time.phase), time.seconds);
   if (plan.modules()->Get(0)->image()->size() == 0)
-    llvm::outs() << "  the kernels have no code, as this build generates none for '"
-                 << config.target.device << "': the plan can be explained, not run\n";
+    llvm::outs() << "  the kernels have no code: the plan can be explained, not run\n";
   return 0;
 }
 
@@ -291,7 +307,9 @@ int runExplain() {
     if (!spec)
       return fail(spec.error().message, spec.error().code);
     CompileOptions options;
-    options.withCode = false; // reports are about the plan
+    // Other reports are about the plan, and the CPU's kernels have no resources to report.
+    options.withCode = kernelsOnly && config.target.device != "cpu";
+    options.kernelCache = kernelCacheDirectory();
     options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
     mlir::DialectRegistry registry;
     registerDialects(registry);

@@ -131,3 +131,107 @@ func.func @unknown() {
   lm.store %s, @r : tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @sequences(%q: tensor<5x8xf32>, %k: tensor<5x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op does not have whole sequences of 2 tokens in 'tensor<5x8xf32>'}}
+  %0:2 = kern.attention %q, %k, %k : (tensor<5x8xf32>, tensor<5x4xf32>, tensor<5x4xf32>) -> (tensor<5x8xf32>, tensor<5x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @headDim(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op has head_dim 0, seq 2 and window 0}}
+  %0:2 = kern.attention %q, %k, %k : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 0 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @heads(%q: tensor<4x8xf32>, %k: tensor<4x6xf32>) {
+  // expected-error @+1 {{'kern.attention' op does not have heads of 2 in 'tensor<4x8xf32>' over 'tensor<4x6xf32>'}}
+  %0:2 = kern.attention %q, %k, %k : (tensor<4x8xf32>, tensor<4x6xf32>, tensor<4x6xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @values(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x8xf32>) {
+  // expected-error @+1 {{'kern.attention' op has keys 'tensor<4x4xf32>' and values 'tensor<4x8xf32>' for 'tensor<4x8xf32>'}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionResult(%q: tensor<4x8xbf16>, %k: tensor<4x4xbf16>) {
+  // expected-error @+1 {{'kern.attention' op has a result of type 'tensor<4x8xf32>' for 'tensor<4x8xbf16>'}}
+  %0:2 = kern.attention %q, %k, %k : (tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @logSumExp(%q: tensor<4x8xbf16>, %k: tensor<4x4xbf16>) {
+  // expected-error @+1 {{'kern.attention' op has log-sum-exps of type 'tensor<4x4xbf16>', not 'tensor<4x4xf32>'}}
+  %0:2 = kern.attention %q, %k, %k : (tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>) -> (tensor<4x8xbf16>, tensor<4x4xbf16>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @gradientOfQueries(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %lse: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has an output or a gradient of type 'tensor<4x4xf32>' for 'tensor<4x8xf32>'}}
+  %0:3 = kern.attention_grad %k, %q, %k, %k, %q, %lse : (tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @gradientOfKeys(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %lse: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has a gradient of type 'tensor<4x8xf32>' for 'tensor<4x4xf32>'}}
+  %0:3 = kern.attention_grad %q, %q, %k, %k, %q, %lse : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @window(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %lse: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has head_dim 2, seq 2 and window -1}}
+  %0:3 = kern.attention_grad %q, %q, %k, %k, %q, %lse : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = -1 : i64}
+  return
+}
+
+// -----
+
+func.func @scatterRows(%ids: tensor<4xi32>, %x: tensor<5x8xf32>) {
+  // expected-error @+1 {{'kern.scatter_add' op adds rows of 'tensor<5x8xf32>' by 'tensor<4xi32>' into 'tensor<16x8xf32>'}}
+  %0 = kern.scatter_add %ids, %x : (tensor<4xi32>, tensor<5x8xf32>) -> tensor<16x8xf32>
+  return
+}
+
+// -----
+
+func.func @scatterColumns(%ids: tensor<4xi32>, %x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'kern.scatter_add' op adds rows of 'tensor<4x8xf32>' by 'tensor<4xi32>' into 'tensor<16x9xf32>'}}
+  %0 = kern.scatter_add %ids, %x : (tensor<4xi32>, tensor<4x8xf32>) -> tensor<16x9xf32>
+  return
+}
+
+// -----
+
+func.func @scatterSums(%ids: tensor<4xi32>, %x: tensor<4x8xbf16>) {
+  // expected-error @+1 {{'kern.scatter_add' op sums 'bf16' in 'bf16'}}
+  %0 = kern.scatter_add %ids, %x : (tensor<4xi32>, tensor<4x8xbf16>) -> tensor<16x8xbf16>
+  return
+}
+
+// -----
+
+func.func @scatterAccumulator(%ids: tensor<4xi32>, %x: tensor<4x8xf32>, %acc: tensor<15x8xf32>) {
+  // expected-error @+1 {{'kern.scatter_add' op has an accumulator of type 'tensor<15x8xf32>'}}
+  %0 = kern.scatter_add %ids, %x acc %acc : (tensor<4xi32>, tensor<4x8xf32>, tensor<15x8xf32>) -> tensor<16x8xf32>
+  return
+}

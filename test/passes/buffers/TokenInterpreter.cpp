@@ -878,10 +878,14 @@ void PlanRun::run(Operation &op) {
       })
       .Case([&](plan_ir::ScatterAddOp scatter) {
         Elements d = dense(scatter.getD());
+        if (scatter.getWorkspace())
+          scribble(dense(scatter.getWorkspace()));
         auto acc = sum(scatter.getAccumulate(), d);
         scribble(d);
         runWhole(kindOf({scatter.getAccumulate()}, "scatter_add"),
                  {dense(scatter.getIds()), dense(scatter.getX())}, d, pointer(acc));
+        if (scatter.getWorkspace())
+          scribble(dense(scatter.getWorkspace()));
         made = {d};
       })
       .Case([&](plan_ir::CopyOp copy) { runCopy(copy); });
