@@ -283,14 +283,17 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
   int64_t points = 1;
   for (int64_t extent : info.shape.domain)
     points *= extent;
-  for (Type type : kernel.getBody().front().getArgumentTypes()) {
+  Block &body = kernel.getBody().front();
+  checked.inputs = body.getNumArguments();
+  SmallVector<Type> types(body.getArgumentTypes());
+  llvm::append_range(types, body.getTerminator()->getOperandTypes());
+  for (Type type : types) {
     auto tensor = cast<RankedTensorType>(type);
-    checked.inputBytes.push_back(
-        uint64_t(tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8));
-    checked.coversDomain.push_back(tensor.getNumElements() >= points);
+    const int64_t width = tensor.getElementTypeBitWidth() / 8;
+    const int64_t lane = info.shape.domain.empty() ? 1 : info.shape.domain.back();
+    checked.arguments.push_back({uint64_t(tensor.getNumElements() * width),
+                                 tensor.getNumElements() >= points, lane * width % 32 == 0});
   }
-  for (const codegen::Access &access : info.accesses)
-    checked.gathers |= llvm::is_contained(access.dynamic, true);
 }
 
 } // namespace
