@@ -420,6 +420,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
     body.v = sliceOf(op.getV());
     body.out = sliceOf(op.getOut());
     body.lse = sliceOf(op.getLse());
+    body.starts = optional(op.getStarts());
     body.head_dim = uint32_t(op.getHeadDim());
     body.seq = uint32_t(op.getSeq());
     body.batch = uint32_t(extent(op.getQ(), 0)) / body.seq;

@@ -1,5 +1,7 @@
 #include "dialects/kern/Kern.h"
 
+#include "dialects/interfaces/Attention.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -10,6 +12,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace lmc;
 using namespace lmc::kern;
 
 #include "dialects/kern/KernDialect.cpp.inc"
@@ -119,52 +122,15 @@ LogicalResult GemmOp::verify() {
   return success();
 }
 
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(*this, AttentionShape(*this, getResult()));
+}
+
+LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
+
 // In what values of `type` are summed.
 static Type sumTypeOf(Type type) {
   return type.isF64() ? type : Float32Type::get(type.getContext());
-}
-
-// q [tokens, heads * head_dim], k and v [tokens, kv_heads * head_dim], lse [tokens, heads].
-template <typename AttentionLike>
-static LogicalResult verifyAttention(AttentionLike op, Value lse) {
-  auto q = cast<RankedTensorType>(op.getQ().getType());
-  auto k = cast<RankedTensorType>(op.getK().getType());
-  int64_t headDim = op.getHeadDim(), seq = op.getSeq(), window = op.getWindow();
-  if (headDim <= 0 || seq <= 0 || window < 0)
-    return op.emitOpError("has head_dim ")
-           << headDim << ", seq " << seq << " and window " << window;
-  if (q.getRank() != 2 || k.getRank() != 2 || q.getDimSize(0) % seq != 0)
-    return op.emitOpError("does not have whole sequences of ") << seq << " tokens in " << q;
-  if (q.getDimSize(1) % headDim != 0 || k.getDimSize(1) % headDim != 0 || k.getDimSize(1) == 0 ||
-      q.getDimSize(1) % k.getDimSize(1) != 0)
-    return op.emitOpError("does not have heads of ") << headDim << " in " << q << " over " << k;
-  if (k.getDimSize(0) != q.getDimSize(0) || k.getElementType() != q.getElementType() ||
-      op.getV().getType() != k)
-    return op.emitOpError("has keys ") << k << " and values " << op.getV().getType() << " for " << q;
-  auto sums = RankedTensorType::get({q.getDimSize(0), q.getDimSize(1) / headDim},
-                                    sumTypeOf(q.getElementType()));
-  if (lse.getType() != sums)
-    return op.emitOpError("has log-sum-exps of type ") << lse.getType() << ", not " << sums;
-  return success();
-}
-
-LogicalResult AttentionOp::verify() {
-  if (getResult().getType() != getQ().getType())
-    return emitOpError("has a result of type ") << getResult().getType() << " for "
-                                                << getQ().getType();
-  return verifyAttention(*this, getLse());
-}
-
-LogicalResult AttentionGradOp::verify() {
-  for (Value like : {getDout(), getOut(), getDq()})
-    if (like.getType() != getQ().getType())
-      return emitOpError("has an output or a gradient of type ")
-             << like.getType() << " for " << getQ().getType();
-  for (Value like : {getDk(), getDv()})
-    if (like.getType() != getK().getType())
-      return emitOpError("has a gradient of type ") << like.getType() << " for "
-                                                    << getK().getType();
-  return verifyAttention(*this, getLse());
 }
 
 LogicalResult ScatterAddOp::verify() {

@@ -239,8 +239,10 @@ bool BufferAssigner::isWholeTemporary(Value value) const {
 // Whether an op may read, or make, a value in spaced runs.
 static bool readsSpacedRuns(OpOperand &use) {
   Operation *op = use.getOwner();
-  if (isa<kern::LaunchOp, kern::AttentionOp>(op))
+  if (isa<kern::LaunchOp>(op))
     return true;
+  if (auto attention = dyn_cast<kern::AttentionOp>(op))
+    return use.get() != attention.getStarts();
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
     return llvm::is_contained({grad.getQ(), grad.getK(), grad.getV()}, use.get()) &&
            !llvm::is_contained({grad.getDout(), grad.getOut(), grad.getLse()}, use.get());

@@ -71,6 +71,7 @@ private:
     return workspace ? slice({workspace->buffer, 0}, workspace->type, nameOf(op->getLoc()))
                      : Value();
   }
+  Value optional(Value value) { return value ? slice(value) : Value(); }
   std::string sourceOf(Value value) {
     Operation *op = value.getDefiningOp();
     return op ? nameOf(op->getLoc()) : "";
@@ -164,24 +165,24 @@ LogicalResult Placer::emit(Operation *op) {
   if (auto gemm = dyn_cast<kern::GemmOp>(op)) {
     plan_ir::GemmOp::create(b, loc, slice(gemm.getA()), slice(gemm.getB()),
                             slice(gemm.getResult()),
-                            gemm.getBias() ? slice(gemm.getBias()) : Value(), Value(),
+                            optional(gemm.getBias()), Value(),
                             bool(gemm.getAcc()), gemm.getTransposeA(), gemm.getTransposeB());
     return success();
   }
   if (auto attention = dyn_cast<kern::AttentionOp>(op)) {
     plan_ir::AttentionOp::create(b, loc, slice(attention.getQ()), slice(attention.getK()),
                                  slice(attention.getV()), slice(attention.getResult()),
-                                 slice(attention.getLse()), attention.getHeadDimAttr(),
-                                 attention.getSeqAttr(), attention.getScaleAttr(),
-                                 attention.getWindowAttr());
+                                 slice(attention.getLse()), optional(attention.getStarts()),
+                                 attention.getHeadDimAttr(), attention.getSeqAttr(),
+                                 attention.getScaleAttr(), attention.getWindowAttr());
     return success();
   }
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op)) {
     plan_ir::AttentionGradOp::create(
         b, loc, slice(grad.getQ()), slice(grad.getK()), slice(grad.getV()), slice(grad.getOut()),
         slice(grad.getLse()), slice(grad.getDout()), slice(grad.getDq()), slice(grad.getDk()),
-        slice(grad.getDv()), workspaceOf(op), grad.getHeadDimAttr(), grad.getSeqAttr(),
-        grad.getScaleAttr(), grad.getWindowAttr());
+        slice(grad.getDv()), optional(grad.getStarts()), workspaceOf(op), grad.getHeadDimAttr(),
+        grad.getSeqAttr(), grad.getScaleAttr(), grad.getWindowAttr());
     return success();
   }
   if (auto scatter = dyn_cast<kern::ScatterAddOp>(op)) {

@@ -631,16 +631,18 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::AttentionOp op) {
         return SmallVector<Value>(
             kern::AttentionOp::create(b, loc, op.getResult().getType(), op.getLse().getType(),
-                                      op.getQ(), op.getK(), op.getV(), op.getHeadDimAttr(),
-                                      op.getSeqAttr(), op.getScaleAttr(), op.getWindowAttr())
+                                      op.getQ(), op.getK(), op.getV(), op.getStarts(),
+                                      op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
+                                      op.getWindowAttr())
                 ->getResults());
       })
       .Case([&](lm::AttentionGradOp op) {
         return SmallVector<Value>(
             kern::AttentionGradOp::create(b, loc, op.getDq().getType(), op.getDk().getType(),
                                           op.getDv().getType(), op.getDout(), op.getQ(), op.getK(),
-                                          op.getV(), op.getOut(), op.getLse(), op.getHeadDimAttr(),
-                                          op.getSeqAttr(), op.getScaleAttr(), op.getWindowAttr())
+                                          op.getV(), op.getOut(), op.getLse(), op.getStarts(),
+                                          op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
+                                          op.getWindowAttr())
                 ->getResults());
       })
       .Default([](Operation *) { return SmallVector<Value>(); });

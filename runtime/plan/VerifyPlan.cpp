@@ -519,6 +519,8 @@ private:
     LMC_TRY(matrix("k", op.k(), type, tokens, product({op.kv_heads(), op.head_dim()})));
     LMC_TRY(matrix("v", op.v(), type, tokens, product({op.kv_heads(), op.head_dim()})));
     LMC_TRY(operand("out", op.out(), type, queries));
+    if (op.starts() != -1)
+      LMC_TRY(operand("starts", op.starts(), DType::I32, tokens));
     return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
   }
 
@@ -527,6 +529,8 @@ private:
     for (uint32_t result : {op.out(), op.lse()})
       LMC_TRY(apart(result == op.out() ? "out" : "lse", result, {op.q(), op.k(), op.v()}));
     LMC_TRY(apart("lse", op.lse(), {op.out()}));
+    if (op.starts() != -1)
+      LMC_TRY(apart("out or lse", uint32_t(op.starts()), {op.out(), op.lse()}));
     if (op.workspace() != -1)
       LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
     return launches(op.launches(), {op.q(), op.k(), op.v(), op.starts()}, {op.out(), op.lse()},
@@ -547,6 +551,8 @@ private:
           apart("dq, dk or dv", result, {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
     LMC_TRY(apart("dq", op.dq(), {op.dk(), op.dv()}));
     LMC_TRY(apart("dk", op.dk(), {op.dv()}));
+    if (op.starts() != -1)
+      LMC_TRY(apart("dq, dk or dv", uint32_t(op.starts()), {op.dq(), op.dk(), op.dv()}));
     if (isCuda())
       LMC_TRY(operand("workspace", op.workspace(), sumType(type), product({tokens, op.heads()})));
     else if (type == DType::BF16)
@@ -557,6 +563,8 @@ private:
       LMC_TRY(apart(
           "workspace", uint32_t(op.workspace()),
           {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(), op.dv()}));
+    if (op.workspace() != -1 && op.starts() != -1)
+      LMC_TRY(apart("workspace", uint32_t(op.workspace()), {uint32_t(op.starts())}));
     return launches(op.launches(),
                     {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.starts()},
                     {op.dq(), op.dk(), op.dv()}, op.workspace());

@@ -423,7 +423,8 @@ TEST_F(AliasingFuzzTest, TiedF32) {
 
 TEST_F(AliasingFuzzTest, UntiedBF16WithBlockRecompute) {
   model.compile("test-mistral.toml", tiny({"training.compute_dtype=bf16",
-                                           "memory.recompute=block", "training.batch_size=6"}));
+                                           "memory.recompute=block", "training.batch_size=6",
+                                           "training.document_mask=true"}));
   fuzz(30, 2);
   report();
 }

@@ -61,6 +61,7 @@ static PlanBuilder completePlan() {
   attention.kv_heads = 1;
   attention.head_dim = 16;
   attention.scale = 0.25;
+  attention.starts = int(tokens);
   b.command(attention);
   plan::AttentionGradT grad;
   grad.q = q;
@@ -78,6 +79,7 @@ static PlanBuilder completePlan() {
   grad.kv_heads = 1;
   grad.head_dim = 16;
   grad.scale = 0.25;
+  grad.starts = int(tokens);
   b.command(grad);
   plan::ScatterAddT scatter;
   scatter.ids = tokens;
@@ -315,6 +317,22 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[&](auto &p) { body(p, 3).AsAttention()->kv_heads = 0; }, "make no attention"},
       {[&](auto &p) { body(p, 3).AsAttention()->out = body(p, 3).AsAttention()->q; },
        "shares memory"},
+      {[&](auto &p) { body(p, 3).AsAttention()->starts = 99; }, "operand starts does not exist"},
+      {[&](auto &p) { body(p, 3).AsAttention()->starts = -2; }, "operand starts does not exist"},
+      {[&](auto &p) { body(p, 3).AsAttention()->starts = 0; }, "operand starts is F32, not I32"},
+      {[&](auto &p) { body(p, 4).AsAttentionGrad()->starts = 0; },
+       "operand starts is F32, not I32"},
+      {[&](auto &p) {
+         p.slices[2]->shape = {15};
+         p.slices[2]->bytes = 60;
+       },
+       "operand starts has 15 elements, not 16"},
+      {[&](auto &p) {
+         p.slices[2]->arena = 1;
+         p.slices[2]->offset = p.slices[body(p, 3).AsAttention()->lse]->offset;
+         p.variables.erase(p.variables.begin() + 2);
+       },
+       "command 3: result out or lse shares memory"},
       {[&](auto &p) { body(p, 4).AsAttentionGrad()->seq = 9; }, "operand q has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->vocabulary = 33; }, "operand d has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->ids = 0; }, "operand ids is F32"},
