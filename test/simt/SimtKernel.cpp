@@ -133,8 +133,7 @@ std::string difference(const std::vector<std::string> &a, const std::vector<std:
 
 } // namespace
 
-Result<std::vector<Kernel>> compile(std::span<const Source> sources) {
-  LMC_TRY(makeFolders(LMC_SIMT_FOLDER));
+std::vector<Result<Kernel>> compile(std::span<const Source> sources) {
   std::vector<std::string> texts, objects, messages(sources.size());
   for (const Source &source : sources) {
     texts.push_back(hostText(source));
@@ -151,24 +150,16 @@ Result<std::vector<Kernel>> compile(std::span<const Source> sources) {
     worker = std::thread(work);
   for (std::thread &worker : workers)
     worker.join();
-  std::vector<Kernel> kernels;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (!messages[i].empty())
-      return Error{fmt::format("{}: {}", sources[i].name, messages[i])};
-    auto kernel = loadObject(sources[i], objects[i]);
-    if (!kernel)
-      return kernel.error();
-    kernels.push_back(*kernel);
-  }
+  std::vector<Result<Kernel>> kernels;
+  for (size_t i = 0; i < sources.size(); ++i)
+    if (messages[i].empty())
+      kernels.push_back(loadObject(sources[i], objects[i]));
+    else
+      kernels.push_back(Error{fmt::format("{}: {}", sources[i].name, messages[i])});
   return kernels;
 }
 
-Result<Kernel> compile(const Source &source) {
-  auto kernels = compile(std::span(&source, 1));
-  if (!kernels)
-    return kernels.error();
-  return kernels->front();
-}
+Result<Kernel> compile(const Source &source) { return compile(std::span(&source, 1)).front(); }
 
 RunResult run(const Kernel &kernel, const std::vector<Argument> &arguments, const Order &order,
               bool count) {

@@ -27,7 +27,7 @@ struct Kernel {
 
 // Compiles what is not in the cache, as many at a time as there are processors. Errors: the
 // compiler's messages.
-Result<std::vector<Kernel>> compile(std::span<const Source> sources);
+std::vector<Result<Kernel>> compile(std::span<const Source> sources);
 Result<Kernel> compile(const Source &source);
 
 struct RunResult {

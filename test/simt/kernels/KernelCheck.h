@@ -38,17 +38,23 @@ private:
   std::vector<char> storage;
 };
 
+// An argument as the kernel's loops see it.
+struct ArgumentFacts {
+  uint64_t bytes = 0;        // of all elements
+  bool coversDomain = false; // it has an element for every point of the domain
+  bool wholeSectors = false; // so do its runs along the lane: they are whole sectors of 32 bytes
+};
+
 // What a kernel's run on the executor came to.
 struct CheckedKernel {
   std::string name;
   kern::Hero hero;
   codegen::KernelShape shape;
   codegen::CudaKernel cuda;
-  std::vector<uint64_t> inputBytes;  // of each input
-  std::vector<bool> coversDomain;    // of each input: it has an element for every point
-  bool gathers = false;              // rows are read where indices from memory say
-  std::vector<Traffic> traffic;      // inputs, then results
-  std::string failure;               // "": it agrees with the CPU
+  size_t inputs = 0;
+  std::vector<ArgumentFacts> arguments; // inputs, then results
+  std::vector<Traffic> traffic;         // of the same
+  std::string failure;                  // "": it agrees with the CPU
 };
 
 // Prints every kern.kernel of `module` for `arch`, runs it twice on the executor and once on the

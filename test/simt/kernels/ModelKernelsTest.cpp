@@ -50,7 +50,9 @@ std::vector<CheckedKernel> kernelsOf(const Model &model) {
 
 const Model kModels[] = {
     {"f32", {}},
-    {"bf16", {"training.compute_dtype=bf16"}},
+    {"bf16_heads_of_64",
+     {"training.compute_dtype=bf16", "model.hidden_size=256", "training.sequence_length=16",
+      "training.micro_batch_size=1"}},
     {"odd_sizes",
      {"training.compute_dtype=bf16", "model.vocab_size=131", "model.hidden_size=60",
       "model.num_attention_heads=5", "model.num_key_value_heads=1", "model.intermediate_size=77",
@@ -59,35 +61,72 @@ const Model kModels[] = {
      {"model.tie_word_embeddings=false", "model.num_key_value_heads=4",
       "training.sequence_length=1", "training.micro_batch_size=1"}},
     {"recompute", {"training.compute_dtype=bf16", "memory.recompute=block"}},
-    {"long_vocabulary", {"model.vocab_size=50257", "training.sequence_length=5"}},
 };
+
+void PrintTo(const Model &model, std::ostream *to) { *to << model.name; }
+
+// Kernels that read or write otherwise than once, by a part of their name, and why.
+struct Exception {
+  const char *kernel, *reason;
+};
+const Exception kReadAgain[] = {
+    {"cross_entropy", "one lane of each row reads the target's logit once more, where the row was "
+                      "just read: from L1"},
+    {"embedding", "a row is read as often as its id comes"},
+};
+const Exception kReadInPart[] = {
+    {"embedding", "rows are read that ids name, and the table is not"},
+};
+
+bool isIn(llvm::ArrayRef<Exception> table, const std::string &kernel) {
+  return llvm::any_of(table, [&](const Exception &e) {
+    return kernel.find(e.kernel) != std::string::npos;
+  });
+}
+
+// Arguments with an element for every point of the kernel's domain are read once and written
+// once, in whole sectors where their rows are whole sectors. What has fewer elements (weights,
+// tables, scalars) is read by many blocks, and comes from the caches; of it every byte that the
+// compiler counts is read at least once.
+void expectBytes(const CheckedKernel &kernel) {
+  uint64_t touched = 0, stored = 0, written = 0;
+  for (size_t i = 0; i < kernel.arguments.size(); ++i) {
+    const ArgumentFacts &argument = kernel.arguments[i];
+    const Traffic &traffic = kernel.traffic[i];
+    touched += traffic.distinctLoaded;
+    stored += traffic.stored;
+    written += traffic.distinctStored;
+    if (!argument.coversDomain)
+      continue;
+    if (i < kernel.inputs && !isIn(kReadAgain, kernel.name)) {
+      EXPECT_EQ(traffic.loaded, argument.bytes) << kernel.name << " reads input " << i << " twice";
+    }
+    if (argument.wholeSectors && !isIn(kReadAgain, kernel.name)) {
+      EXPECT_EQ(traffic.loadSectors * 32, traffic.loaded)
+          << kernel.name << ", input " << i << ": loads are not coalesced\n" << kernel.cuda.source;
+      EXPECT_EQ(traffic.storeSectors * 32, traffic.stored)
+          << kernel.name << ", argument " << i << ": stores are not coalesced\n"
+          << kernel.cuda.source;
+    }
+  }
+  EXPECT_EQ(stored, kernel.shape.writtenBytes) << kernel.name;
+  EXPECT_EQ(written, kernel.shape.writtenBytes) << kernel.name << " writes a byte twice";
+  if (!isIn(kReadInPart, kernel.name)) {
+    EXPECT_EQ(touched, kernel.shape.readBytes) << kernel.name;
+  }
+}
 
 class ModelKernels : public testing::TestWithParam<Model> {};
 
 } // namespace
 
 TEST_P(ModelKernels, areRightAndMoveWhatTheyMust) {
-  for (const CheckedKernel &kernel : kernelsOf(GetParam())) {
+  std::vector<CheckedKernel> kernels = kernelsOf(GetParam());
+  EXPECT_GT(kernels.size(), 12u);
+  for (const CheckedKernel &kernel : kernels) {
     EXPECT_EQ(kernel.failure, "") << kernel.cuda.source;
-    if (!kernel.failure.empty())
-      continue;
-    uint64_t loaded = 0, stored = 0, distinct = 0;
-    for (size_t i = 0; i < kernel.traffic.size(); ++i) {
-      const Traffic &t = kernel.traffic[i];
-      loaded += t.loaded;
-      stored += t.stored;
-      distinct += t.distinctLoaded;
-      if (getenv("LMC_SIMT_TABLE"))
-        printf("%s %s arg %zu%s: loaded %lu distinct %lu sectors %lu stored %lu sectors %lu (%s)\n",
-               kernel.name.c_str(), kern::stringifyHero(kernel.hero).str().c_str(), i,
-               i < kernel.inputBytes.size() ? "" : " result", t.loaded, t.distinctLoaded,
-               t.loadSectors * 32, t.stored, t.storeSectors * 32,
-               i < kernel.inputBytes.size() && kernel.coversDomain[i] ? "covers" : "");
-    }
-    if (getenv("LMC_SIMT_TABLE"))
-      printf("%s: read %lu written %lu; loaded %lu distinct %lu stored %lu\n", kernel.name.c_str(),
-             kernel.shape.readBytes, kernel.shape.writtenBytes, loaded, distinct, stored);
-    EXPECT_EQ(stored, kernel.shape.writtenBytes) << kernel.cuda.source;
+    if (kernel.failure.empty())
+      expectBytes(kernel);
   }
 }
 
