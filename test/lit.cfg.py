@@ -15,16 +15,11 @@ config.environment["PATH"] = os.pathsep.join(
 # What some tests need and not every machine has: they are "unsupported" there.
 if config.lmc_nvrtc and not config.lmc_nvrtc.endswith("NOTFOUND"):
     config.available_features.add("nvrtc")
-nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
-if nvcc:
+config.environment["PATH"] += os.pathsep + "/usr/local/cuda/bin"
+if shutil.which("nvcc", path=config.environment["PATH"]):
     config.available_features.add("nvcc")
-    config.substitutions.append(("%nvcc", nvcc))
 config.substitutions.append(("%configs", config.lmc_source + "/models/configs"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", config.lmc_source))
 config.substitutions.append(("%llvm_include", os.path.join(os.path.dirname(config.llvm_tools),
                                                            "include")))
-
-# CUDA's compiler: not for what the kernels need (NVRTC does that), but to look at all of them.
-if shutil.which("nvcc", path=config.environment["PATH"]):
-    config.available_features.add("nvcc")
