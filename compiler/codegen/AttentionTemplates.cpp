@@ -1,5 +1,5 @@
 // The source of attention's kernels: constants and a call of a template of compiler/device.
-#include "compiler/codegen/Templates.h"
+#include "compiler/codegen/AttentionTemplates.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -81,16 +81,16 @@ static std::vector<Parameter> parametersOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
     return {{"T", "q", false},        {"T", "k", false},  {"T", "v", false},
-            {"i32", "starts", false}, {"T", "out", true}, {"float", "lse", true}};
+            {"lmc::i32", "starts", false}, {"T", "out", true}, {"float", "lse", true}};
   case AttentionPart::GradQueries:
     return {{"T", "q", false},       {"T", "k", false},         {"T", "v", false},
             {"T", "out", false},     {"float", "lse", false},   {"T", "dout", false},
-            {"i32", "starts", false}, {"float", "cos", false},  {"float", "sin", false},
+            {"lmc::i32", "starts", false}, {"float", "cos", false},  {"float", "sin", false},
             {"T", "dq", true},       {"float", "delta", true}};
   case AttentionPart::GradKeys:
     return {{"T", "q", false},        {"T", "k", false},         {"T", "v", false},
             {"float", "lse", false},  {"T", "dout", false},      {"float", "delta", false},
-            {"i32", "starts", false}, {"float", "cos", false},   {"float", "sin", false},
+            {"lmc::i32", "starts", false}, {"float", "cos", false},   {"float", "sin", false},
             {"T", "dk", true},        {"T", "dv", true}};
   }
   llvm_unreachable("a part of attention");
@@ -193,7 +193,7 @@ static std::string constants(AttentionPart part, const AttentionTile *tile,
   text += formatv("  static constexpr int {0} = {1}, together = {2};\n",
                   part == AttentionPart::Forward ? "slots" : "stages", tile->stages,
                   pairsTogether(part, shape, arch));
-  if (part == AttentionPart::Forward)
+  if (part != AttentionPart::GradKeys)
     text += formatv("  static constexpr bool queryRegisters = {0};\n",
                     boolean(tile->queryRegisters));
   return text + "};\n";
@@ -216,7 +216,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
       tile ? sharedBytesOf(*tile, shape)
            : 4 * (2 * 32 * (shape.headDim + 1) + 2 * plainWarps * shape.headDim));
 
-  const char *type = shape.type == AttentionType::BF16 ? "bf16" : "float";
+  const char *type = shape.type == AttentionType::BF16 ? "lmc::bf16" : "float";
   llvm::SmallVector<std::string> parameters, arguments;
   for (const Parameter &parameter : parametersOf(part)) {
     bool present = isPresent(parameter, part, shape);
@@ -230,11 +230,11 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
                        : part == AttentionPart::Forward ? "attention_forward"
                                                          : "attention_backward";
   kernel.source = comment(part, tile, shape, name);
-  kernel.source += formatv("#include \"lmc/{0}.cuh\"\n\nusing namespace lmc;\n\n", header);
+  kernel.source += formatv("#include \"lmc/{0}.cuh\"\n\n", header);
   kernel.source += constants(part, tile, shape, arch);
   kernel.source += formatv(
       "\nextern \"C\" __global__ void __launch_bounds__({0}, {1})\n{2}({3}) {{\n"
-      "  {4}{5}<Shape, Tile>({6});\n}\n",
+      "  lmc::{4}{5}<Shape, Tile>({6});\n}\n",
       kernel.threads, tile ? tile->blocks : 1, name, llvm::join(parameters, ", "),
       functionOf(part), tile ? "" : "Plain", llvm::join(arguments, ", "));
   return kernel;
@@ -249,7 +249,7 @@ llvm::Expected<std::vector<CudaKernel>> attentionKernels(const AttentionShape &s
                                                          const CudaArch &arch,
                                                          const std::string &name) {
   if (llvm::Error error = check(shape))
-    return std::move(error);
+    return error;
   return std::vector<CudaKernel>{chosenKernel(AttentionPart::Forward, shape, arch, name)};
 }
 
@@ -257,7 +257,7 @@ llvm::Expected<std::vector<CudaKernel>> attentionGradKernels(const AttentionShap
                                                              const CudaArch &arch,
                                                              const std::string &name) {
   if (llvm::Error error = check(shape))
-    return std::move(error);
+    return error;
   return std::vector<CudaKernel>{
       chosenKernel(AttentionPart::GradQueries, shape, arch, name + "_queries"),
       chosenKernel(AttentionPart::GradKeys, shape, arch, name + "_keys")};

@@ -11,7 +11,7 @@
 // A block takes steps x step clocks, times the blocks that share its SM, and blocks go in order
 // to the first free place of the device. That gives the clocks of the whole launch, with masked
 // waste, uneven lengths and the last wave in it.
-#include "compiler/codegen/Templates.h"
+#include "compiler/codegen/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -65,7 +65,19 @@ llvm::ArrayRef<AttentionTile> attentionTiles() {
   constexpr AttentionPart queries = AttentionPart::GradQueries;
   constexpr AttentionPart keys = AttentionPart::GradKeys;
   static const AttentionTile tiles[] = {
-@TABLE@
+      // part, headDim, queries, keys, warps, stages, queryRegisters, blocks, registers, wholeOnly
+      {forward, 64, 128, 64, 4, 4, true, 2, 255, false},
+      {forward, 64, 64, 64, 4, 4, true, 4, 128, false},
+      {forward, 96, 64, 64, 4, 4, true, 3, 168, false},
+      {forward, 128, 128, 64, 4, 2, false, 2, 255, true},
+      {forward, 128, 64, 64, 4, 4, false, 2, 255, false},
+      {queries, 64, 128, 32, 4, 2, false, 2, 255, false},
+      {queries, 64, 64, 64, 4, 2, false, 3, 168, false},
+      {queries, 96, 64, 64, 4, 2, false, 2, 255, false},
+      {queries, 128, 64, 64, 4, 2, false, 2, 255, false},
+      {keys, 64, 64, 64, 4, 2, false, 2, 255, false},
+      {keys, 96, 32, 64, 4, 2, false, 2, 255, false},
+      {keys, 128, 32, 64, 4, 2, false, 2, 255, false},
   };
   return tiles;
 }
@@ -183,6 +195,10 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
 
 static int64_t pitchOr(int64_t pitch, int64_t width) { return pitch ? pitch : width; }
 
+static bool isWhole(const AttentionTile &tile, const AttentionShape &shape) {
+  return !shape.documents && shape.seq % tile.queries == 0 && shape.seq % tile.keys == 0;
+}
+
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
                                          const CudaArch &arch) {
   if (shape.type != AttentionType::BF16)
@@ -198,7 +214,8 @@ const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShap
   const AttentionTile *best = nullptr;
   double fewest = 0;
   for (const AttentionTile &tile : attentionTiles()) {
-    if (tile.part != part || tile.headDim != shape.headDim)
+    if (tile.part != part || tile.headDim != shape.headDim ||
+        (tile.wholeOnly && !isWhole(tile, shape)))
       continue;
     AttentionEstimate cost = estimate(tile, shape, arch);
     if (cost.blocksPerSm > 0 && (!best || cost.clocks < fewest)) {

@@ -3,7 +3,7 @@
 #include "compiler/codegen/CudaCode.h"
 #include "compiler/codegen/InitializerTemplates.h"
 #include "compiler/codegen/ScatterAddTemplates.h"
-#include "compiler/codegen/Templates.h"
+#include "compiler/codegen/AttentionTemplates.h"
 #include "dialects/plan/Plan.h"
 
 #include "llvm/ADT/StringSet.h"

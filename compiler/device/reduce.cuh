@@ -107,4 +107,8 @@ __device__ inline float rescaleSum(float s, float from, float to) {
   return from == to ? s : s * expf(from - to);
 }
 
+// exp(x) of x <= 0 as a summand: to (3 + |x|) units in the last place, so the smaller the term
+// the less it matters; 0 below 2^-126.
+__device__ inline float expBelow(float x) { return exp2Fast(x * 1.44269504f); }
+
 } // namespace lmc

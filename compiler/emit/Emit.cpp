@@ -360,10 +360,11 @@ void Emitter::addCudaKernels() {
       entry->region = textOf(op);
     } else {
       entry = std::make_unique<fb::KernelT>();
+      entry->name = kernel.cuda.name;
       entry->source_ops = {kernel.sourceOp};
     }
     const codegen::CudaKernel &cuda = kernel.cuda;
-    entry->name = entry->entry = cuda.name;
+    entry->entry = cuda.name;
     entry->hero = cuda.hero;
     entry->source = cuda.source;
     entry->grid.assign(cuda.grid.begin(), cuda.grid.end());

@@ -125,6 +125,7 @@ private:
   std::string threadOfRow() const { return byWarp ? "threadIdx.x % 32" : "threadIdx.x"; }
 
   bool mayKeep, kept = false, byWarp = false, hoists = false, sumsInRegisters = false;
+  bool walkedBefore = false; // a pass of this row was printed
   bool guardStores = false; // a barrier must stand before a row's stores
   int64_t columns = 1, rows = 1, vectors = 1;
   int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1; // side by side
@@ -295,7 +296,7 @@ void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChun
   CudaText elements, second, grown;
   innerText = &elements;
   std::string value = eval(online.shifted, info.identity).expr.text;
-  elements.line(sum + " += expf(" + value + " - " + max + ");");
+  elements.line(sum + " += expBelow(" + value + " - " + max + ");");
   loopOverElements(second, elements);
   grown.line(sum + " = rescaleSum(" + sum + ", before, " + max + ");");
   loopOverChunks(grown, group, second);
@@ -309,8 +310,11 @@ void RowPrinter::printPass(ArrayRef<const Reduction *> reductions, ArrayRef<cons
   CudaChunks &group = kept ? rowChunks : streamed;
   int64_t step = rowThreads * chunksAtOnce;
   bool loops = !kept && chunksAtOnce < chunksOfRow;
+  // What the pass before read last is still in L2. Sums keep their order.
+  bool fromEnd = loops && walkedBefore && reductions.empty() && sums.empty();
+  walkedBefore = true;
   if (!kept) {
-    std::string at = loops ? "start + " : "";
+    std::string at = !loops ? "" : fromEnd ? "end - " + std::to_string(step) + " + " : "start + ";
     std::string number = chunksAtOnce == 1
                              ? at + threadOfRow()
                              : at + "k * " + std::to_string(rowThreads) + " + " + threadOfRow();
@@ -351,9 +355,13 @@ void RowPrinter::printPass(ArrayRef<const Reduction *> reductions, ArrayRef<cons
   inside.append(rest);
   shared.print(loop, inside, "");
   loop.append(inside);
-  if (loops)
-    rowBody.block(
-        "for (u32 start = 0; start < " + Twine(vectors) + "; start += " + Twine(step) + ")", loop);
+  int64_t end = llvm::alignTo(vectors, step);
+  if (fromEnd)
+    rowBody.block("for (u32 end = " + Twine(end) + "; end > 0; end -= " + Twine(step) + ")", loop);
+  else if (loops)
+    rowBody.block("for (u32 start = 0; start < " + Twine(vectors) + "; start += " + Twine(step) +
+                      ")",
+                  loop);
   else
     rowBody.block("", loop);
 }

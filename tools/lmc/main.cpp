@@ -5,6 +5,7 @@
 #include "compiler/config/Config.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/report/Explain.h"
+#include "compiler/report/ExtractKernel.h"
 #include "compiler/report/Html.h"
 #include "compiler/report/Trace.h"
 #include "runtime/plan/PlanFile.h"
@@ -32,8 +33,10 @@ cl::SubCommand referenceCommand("config-reference", "print the reference of the 
 
 cl::opt<std::string> compileInput(cl::Positional, cl::desc("<job.toml>"), cl::Required,
                                   cl::sub(compileCommand));
-cl::opt<std::string> output("o", cl::desc("plan file to write (default: beside the TOML)"),
-                            cl::value_desc("file"), cl::sub(compileCommand));
+cl::opt<std::string> output("o", cl::desc("file to write (a plan: default beside the TOML; an "
+                                          "extracted kernel: default standard output)"),
+                            cl::value_desc("file"), cl::sub(compileCommand),
+                            cl::sub(explainCommand));
 cl::list<std::string> settings("set", cl::desc("override a key of the TOML"),
                                cl::value_desc("section.key=value"), cl::sub(compileCommand),
                                cl::sub(explainCommand));
@@ -99,6 +102,10 @@ cl::opt<bool> costOnly("cost", cl::desc("predicted times and what bounds them"),
                        cl::sub(explainCommand));
 cl::opt<bool> commOnly("comm", cl::desc("communication between ranks"), cl::sub(explainCommand));
 cl::opt<bool> kernelsOnly("kernels", cl::desc("the generated kernels"), cl::sub(explainCommand));
+cl::opt<std::string>
+    kernelToExtract("extract-kernel",
+                    cl::desc("a CUDA kernel as a program of its own, with a check and a bench"),
+                    cl::value_desc("name"), cl::sub(explainCommand));
 cl::opt<bool> commandsOnly("commands", cl::desc("the functions and their commands"),
                            cl::sub(explainCommand));
 
@@ -285,6 +292,24 @@ Result<cost::DeviceSpec> specOf(const plan::Plan &plan) {
   return cost::deviceSpecOf(target, plan.config_directory() ? plan.config_directory()->str() : "");
 }
 
+// Writes the kernel that was asked for.
+int writeKernel(const plan::Plan &plan) {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  llvm::Expected<std::string> program = extractKernel(plan, kernelToExtract, context);
+  if (!program)
+    return fail("lmc explain: error: " + llvm::toString(program.takeError()));
+  if (output.empty()) {
+    llvm::outs() << *program;
+    return 0;
+  }
+  if (std::error_code error = writeAtomically(output, *program))
+    return fail("lmc explain: error: cannot write " + output + ": " + error.message(),
+                ExitCode::Failure);
+  return 0;
+}
+
 int runExplain() {
   // Read before compiling, as above.
   const std::string input = explainInput, html = htmlOutput, trace = traceOutput;
@@ -308,7 +333,8 @@ int runExplain() {
       return fail(spec.error().message, spec.error().code);
     CompileOptions options;
     // Other reports are about the plan, and the CPU's kernels have no resources to report.
-    options.withCode = kernelsOnly && config.target.device != "cpu";
+    options.withCode =
+        (kernelsOnly || !kernelToExtract.empty()) && config.target.device != "cpu";
     options.kernelCache = kernelCacheDirectory();
     options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
     mlir::DialectRegistry registry;
@@ -336,6 +362,8 @@ int runExplain() {
   }
   if (!spec)
     return fail(spec.error().message, spec.error().code);
+  if (!kernelToExtract.empty())
+    return writeKernel(**plan);
   nlohmann::json report = explainJson(**plan, *spec);
   if (!compileTimes.is_null())
     report.emplace("compile", compileTimes);

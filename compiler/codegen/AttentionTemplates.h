@@ -1,5 +1,5 @@
-// CUDA kernels that are not printed from a region but filled in from templates of
-// compiler/device: attention.
+// Attention on CUDA: kernels that are not printed from a region but filled in from templates of
+// compiler/device.
 //
 // The plan keeps attention as a typed command and hangs these kernels on it as launches, so
 // another implementation plugs in here and nowhere else: a kernel for one architecture (wgmma and
@@ -62,9 +62,11 @@ struct AttentionTile {
   int headDim;
   int queries, keys, warps;
   int stages;          // places in shared memory: tiles of keys or values, or pairs of tiles
-  bool queryRegisters; // Forward only
+  bool queryRegisters; // Forward and GradQueries
   int blocks;          // per SM, as the kernel's launch bounds ask for
-  int registers;       // of a thread, the most that any mask and architecture takes
+  int registers;       // of a thread, the most over masks and architectures
+  // Without documents, and where sequences are whole tiles only: more would spill.
+  bool wholeOnly;
 };
 
 // Every variant that may be chosen. None of them spills; a test compiles them all.
