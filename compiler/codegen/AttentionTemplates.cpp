@@ -118,6 +118,19 @@ static const char *functionOf(AttentionPart part) {
   llvm_unreachable("a part of attention");
 }
 
+// The struct that says how many blocks and how much shared memory the function wants.
+static const char *planOf(AttentionPart part) {
+  switch (part) {
+  case AttentionPart::Forward:
+    return "AttentionForward";
+  case AttentionPart::GradQueries:
+    return "AttentionGradQueries";
+  case AttentionPart::GradKeys:
+    return "AttentionGradKeys";
+  }
+  llvm_unreachable("a part of attention");
+}
+
 static const char *heroOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
@@ -232,6 +245,13 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.source = comment(part, tile, shape, name);
   kernel.source += formatv("#include \"lmc/{0}.cuh\"\n\n", header);
   kernel.source += constants(part, tile, shape, arch);
+  // The launch, checked by the compiler.
+  kernel.source += formatv("\nusing Launch = lmc::{0}<Shape, Tile>;\n"
+                           "static_assert(Launch::{1} == {2} && Launch::sharedBytes == {3}, "
+                           "\"as launched\");\n",
+                           tile ? planOf(part) : "AttentionPlain",
+                           tile ? "blocks" : byKeys ? "gradKeysBlocks" : "rowBlocks",
+                           kernel.grid[0], kernel.sharedBytes);
   kernel.source += formatv(
       "\nextern \"C\" __global__ void __launch_bounds__({0}, {1})\n{2}({3}) {{\n"
       "  lmc::{4}{5}<Shape, Tile>({6});\n}\n",

@@ -67,16 +67,19 @@ llvm::ArrayRef<AttentionTile> attentionTiles() {
   static const AttentionTile tiles[] = {
       // part, headDim, queries, keys, warps, stages, queryRegisters, blocks, registers, wholeOnly
       {forward, 64, 128, 64, 4, 4, true, 2, 255, false},
-      {forward, 64, 64, 64, 4, 4, true, 4, 128, false},
+      {forward, 64, 64, 64, 4, 4, true, 3, 168, false},
+      {forward, 96, 128, 64, 4, 2, false, 2, 255, true},
       {forward, 96, 64, 64, 4, 4, true, 3, 168, false},
       {forward, 128, 128, 64, 4, 2, false, 2, 255, true},
-      {forward, 128, 64, 64, 4, 4, false, 2, 255, false},
-      {queries, 64, 128, 32, 4, 2, false, 2, 255, false},
+      {forward, 128, 64, 64, 4, 2, false, 3, 168, false},
+      {queries, 64, 128, 64, 4, 2, false, 2, 255, true},
       {queries, 64, 64, 64, 4, 2, false, 3, 168, false},
+      {queries, 96, 128, 32, 4, 2, false, 2, 255, false},
       {queries, 96, 64, 64, 4, 2, false, 2, 255, false},
+      {queries, 128, 64, 64, 4, 2, true, 2, 255, true},
       {queries, 128, 64, 64, 4, 2, false, 2, 255, false},
       {keys, 64, 64, 64, 4, 2, false, 2, 255, false},
-      {keys, 96, 32, 64, 4, 2, false, 2, 255, false},
+      {keys, 96, 64, 64, 4, 2, false, 2, 255, false},
       {keys, 128, 32, 64, 4, 2, false, 2, 255, false},
   };
   return tiles;

@@ -11,10 +11,10 @@
 
 namespace lmc {
 
-// `Tile::warps` rows of a block, one each.
+// A block does `Tile::warps` rows, a warp each.
 template <typename Shape, typename Tile> struct AttentionPlain {
   static constexpr int tiles = (Shape::seq + Tile::warps - 1) / Tile::warps;
-  static constexpr int forwardBlocks = Shape::batch * Shape::heads * tiles;
+  static constexpr int rowBlocks = Shape::batch * Shape::heads * tiles;
   static constexpr int gradKeysBlocks = Shape::batch * Shape::kvHeads * tiles;
   // Two tiles, and two rows of every warp.
   static constexpr int sharedBytes =
@@ -109,7 +109,7 @@ __device__ inline void writeRow(T *to, int pitch, int row,
 
 } // namespace attention
 
-// Grid: AttentionPlain::forwardBlocks x 1 x 1, 32 Tile::warps threads.
+// Grid: AttentionPlain::rowBlocks x 1 x 1, 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v, const i32 *starts,
                                              T *out, float *lse) {
@@ -158,7 +158,7 @@ __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v,
     storeOne(lse + (token + i) * Shape::heads + work.head, largest * Shape::scale + logf(sum));
 }
 
-// Grid: AttentionPlain::forwardBlocks x 1 x 1, 32 Tile::warps threads.
+// Grid: AttentionPlain::rowBlocks x 1 x 1, 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T *v, const T *out,
                                                  const float *lse, const T *dout,
