@@ -31,7 +31,9 @@ constexpr int64_t kWarpsPerBlock = 4; // where warps take rows side by side
 // Where blocks take several rows, to load once what does not vary with the row, this many
 // blocks are left: seven waves of two blocks on each of an H100's 132 SMs.
 constexpr int64_t kEnoughBlocks = 2048;
-constexpr int64_t kBytesInFlight = 64, kMaxStreamed = 16;
+constexpr int64_t kBytesInFlight = 64; // of a thread
+// Vectors of a row under way: half as many where a thread has 64 registers only.
+constexpr int64_t kMaxStreamed = 16;
 
 // 32-bit registers that a thread may keep a row in, so that with the temporaries of the passes
 // it stays within its share of the SM's 65536, and within 255.
@@ -126,7 +128,7 @@ private:
 
   bool mayKeep, kept = false, byWarp = false, hoists = false, sumsInRegisters = false;
   bool walkedBefore = false; // a pass of this row was printed
-  bool guardStores = false; // a barrier must stand before a row's stores
+  bool guardStores = false;  // a barrier must stand before a row's stores
   int64_t columns = 1, rows = 1, vectors = 1;
   int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1; // side by side
   int64_t rowsInTurn = 1;                                           // one after the other
@@ -200,7 +202,9 @@ void RowPrinter::findMapping() {
   if (!kept) {
     int64_t bytes = bytesOfRow(true);
     int64_t fit = bytes ? llvm::bit_floor(uint64_t(kBytesInFlight / bytes)) : 1;
-    chunksAtOnce = std::min(std::clamp<int64_t>(fit, 1, kMaxStreamed), chunksOfRow);
+    chunksAtOnce =
+        std::min(std::clamp<int64_t>(fit, 1, rowThreads > 512 ? kMaxStreamed / 2 : kMaxStreamed),
+                 chunksOfRow);
   }
 }
 
@@ -359,9 +363,8 @@ void RowPrinter::printPass(ArrayRef<const Reduction *> reductions, ArrayRef<cons
   if (fromEnd)
     rowBody.block("for (u32 end = " + Twine(end) + "; end > 0; end -= " + Twine(step) + ")", loop);
   else if (loops)
-    rowBody.block("for (u32 start = 0; start < " + Twine(vectors) + "; start += " + Twine(step) +
-                      ")",
-                  loop);
+    rowBody.block(
+        "for (u32 start = 0; start < " + Twine(vectors) + "; start += " + Twine(step) + ")", loop);
   else
     rowBody.block("", loop);
 }
