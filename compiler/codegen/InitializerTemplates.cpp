@@ -90,13 +90,14 @@ static std::string bodyOf(const InitializerShape &shape) {
   case InitializerKind::RopeSin:
     break;
   }
-  std::string body = formatv("  static constexpr double frequencies[{0}] = {{\n",
-                             shape.frequencies.size());
+  std::string body;
+  llvm::raw_string_ostream out(body);
+  out << formatv("  static constexpr double frequencies[{0}] = {{\n", shape.frequencies.size());
   for (double frequency : shape.frequencies)
-    body += formatv("      {0},\n", llvm::format("%a", frequency));
-  body += formatv("  };\n  lmc::initializeRope<{0}, {1}, {2}>(how, frequencies, out);\n", type,
-                  shape.kind == InitializerKind::RopeSin ? "true" : "false",
-                  shape.frequencies.size());
+    out << "      " << llvm::format("%a", frequency) << ",\n";
+  out << formatv("  };\n  lmc::initializeRope<{0}, {1}, {2}>(how, frequencies, out);\n", type,
+                 shape.kind == InitializerKind::RopeSin ? "true" : "false",
+                 shape.frequencies.size());
   return body;
 }
 
