@@ -246,8 +246,7 @@ def test_megatrons_name_is_understood(programs, tmp_path):
     toml = job_of("llama").write(tmp_path)
     toml.write_text(toml.read_text().replace("document_mask", "reset_attention_mask"))
     programs.run("lmc", "compile", toml, "-o", tmp_path / "job.plan").ok()
-    dumped = programs.run("lmc", "explain", tmp_path / "job.plan", "--json").ok().stdout
-    assert "batch.starts" in dumped or b"batch.starts" in (tmp_path / "job.plan").read_bytes()
+    assert b"batch.starts" in (tmp_path / "job.plan").read_bytes()
 
 
 def test_files_that_do_not_tell_documents_apart(programs, compiled, tmp_path):
