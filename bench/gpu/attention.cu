@@ -260,6 +260,7 @@ int main() {
     bench.forwardWith<TileOf<128, 64, 4, 4, true, 2>>();
     bench.forwardWith<TileOf<64, 64, 4, 4, true, 3>>();
     bench.queriesWith<TileOf<128, 64, 4, 2, false, 2>>();
+    bench.queriesWith<TileOf<128, 32, 4, 2, false, 2>>();
     bench.queriesWith<TileOf<64, 64, 4, 2, false, 3>>();
     bench.keysWith<TileOf<64, 64, 4, 2, false, 2>>();
     good = good && bench.good;
@@ -269,8 +270,10 @@ int main() {
     Bench<ShapeOf<1, 8192, 128, 4096>> bench;
     bench.forwardWith<TileOf<128, 64, 4, 2, false, 2>>();
     bench.forwardWith<TileOf<64, 64, 4, 2, false, 3>>();
+    bench.forwardWith<TileOf<64, 64, 4, 2, false, 2>>();
     bench.queriesWith<TileOf<64, 64, 4, 2, true, 2>>();
     bench.queriesWith<TileOf<64, 64, 4, 2, false, 2>>();
+    bench.queriesWith<TileOf<64, 32, 4, 2, true, 2>>();
     bench.keysWith<TileOf<32, 64, 4, 2, false, 2>>();
     good = good && bench.good;
   }

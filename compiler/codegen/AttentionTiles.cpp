@@ -1,9 +1,10 @@
 // Which tile of a flash attention kernel suits a shape.
 //
-// The cost model. A step is one tile of queries against one tile of keys; each of four units of
+// The cost model. A step is one tile of queries against one tile of keys; each of five units of
 // an SM is busy for some clocks of it:
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
-//   shared memory  512 bytes per ldmatrix, 128 bytes per clock
+//   shared memory  512 bytes per ldmatrix and the two tiles that are copied, 128 bytes per clock
+//   L2 cache       the two tiles that are copied, 5120 bytes per clock for all SMs
 //   exponentials   queries keys / 16
 //   issue          instructions / 4
 // With w warps on each of the SM's four schedulers the busiest unit hides all but 1/w of the rest:
@@ -34,6 +35,8 @@ struct ArchModel {
   int sms;
   // FLOPs per clock and SM of mma.sync on bf16.
   double tensorFlops;
+  // Of all SMs, per clock: that of the A100 (its whitepaper), taken for the others too.
+  double cacheBytes = 5120;
 };
 } // namespace
 
@@ -67,19 +70,22 @@ llvm::ArrayRef<AttentionTile> attentionTiles() {
   static const AttentionTile tiles[] = {
       // part, headDim, queries, keys, warps, stages, queryRegisters, blocks, registers, wholeOnly
       {forward, 64, 128, 64, 4, 4, true, 2, 255, false},
-      {forward, 64, 64, 64, 4, 4, true, 3, 168, false},
-      {forward, 96, 128, 64, 4, 2, false, 2, 255, true},
+      {forward, 64, 64, 64, 4, 4, true, 3, 163, false},
+      {forward, 96, 128, 64, 4, 2, false, 2, 254, true},
       {forward, 96, 64, 64, 4, 4, true, 3, 168, false},
       {forward, 128, 128, 64, 4, 2, false, 2, 255, true},
-      {forward, 128, 64, 64, 4, 2, false, 3, 168, false},
+      {forward, 128, 64, 64, 4, 2, false, 3, 168, true},
+      {forward, 128, 64, 64, 4, 2, false, 2, 198, false},
       {queries, 64, 128, 64, 4, 2, false, 2, 255, true},
-      {queries, 64, 64, 64, 4, 2, false, 3, 168, false},
-      {queries, 96, 128, 32, 4, 2, false, 2, 255, false},
-      {queries, 96, 64, 64, 4, 2, false, 2, 255, false},
-      {queries, 128, 64, 64, 4, 2, true, 2, 255, true},
-      {queries, 128, 64, 64, 4, 2, false, 2, 255, false},
-      {keys, 64, 64, 64, 4, 2, false, 2, 255, false},
-      {keys, 96, 64, 64, 4, 2, false, 2, 255, false},
+      {queries, 64, 128, 32, 4, 2, false, 2, 232, false},
+      {queries, 64, 64, 64, 4, 2, false, 3, 166, true},
+      {queries, 96, 128, 32, 4, 2, false, 2, 248, false},
+      {queries, 96, 64, 64, 4, 2, false, 2, 205, false},
+      {queries, 128, 64, 64, 4, 2, true, 2, 250, true},
+      {queries, 128, 64, 64, 4, 2, false, 2, 222, false},
+      {queries, 128, 64, 32, 4, 2, true, 2, 232, false},
+      {keys, 64, 64, 64, 4, 2, false, 2, 229, false},
+      {keys, 96, 64, 64, 4, 2, false, 2, 254, false},
       {keys, 128, 32, 64, 4, 2, false, 2, 255, false},
   };
   return tiles;
@@ -130,13 +136,15 @@ static double clocksOfStep(const AttentionTile &tile, const ArchModel &arch, int
   double flops = 2 * model.products * scores * tile.headDim;
   bool byKeys = tile.part == AttentionPart::GradKeys;
   int own = byKeys ? tile.keys : tile.queries, other = byKeys ? tile.queries : tile.keys;
-  // ldmatrix of a warp: its own rows for every product but the last of the forward pass or
-  // the last two of the backward, the other side's for all.
+  // ldmatrix of a warp: the other side's rows for every product, its own for those that give
+  // scores, unless it holds them.
   int slices = tile.headDim / 16, bands = own / (16 * tile.warps);
-  int ownLoads = tile.part != AttentionPart::Forward ? 2 : tile.queryRegisters ? 0 : 1;
+  int ownLoads = tile.queryRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
   double loads = tile.warps * slices * (ownLoads * bands + model.products * (other / 16));
   double instructions = flops / 4096 + loads + model.instructions * scores / 32;
-  double busy[] = {flops / arch.tensorFlops, 512 * loads / 128, scores / 16, instructions / 4};
+  double copied = 2.0 * 2 * other * tile.headDim;
+  double busy[] = {flops / arch.tensorFlops, (512 * loads + copied) / 128,
+                   copied * arch.sms / arch.cacheBytes, scores / 16, instructions / 4};
   double sum = 0, most = 0;
   for (double clocks : busy) {
     sum += clocks;

@@ -348,7 +348,7 @@ std::string nameOf(const testing::TestParamInfo<AttentionTile> &info) {
                                                                : "GradKeys";
   return std::string(part) + "Of" + std::to_string(tile.headDim) + "With" +
          std::to_string(tile.queries) + "x" + std::to_string(tile.keys) +
-         (tile.queryRegisters ? "InRegisters" : "");
+         (tile.queryRegisters ? "InRegisters" : "") + "By" + std::to_string(tile.blocks);
 }
 
 } // namespace
