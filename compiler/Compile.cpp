@@ -4,6 +4,7 @@
 #include "compiler/search/RecomputeNotes.h"
 #include "compiler/search/RecomputeSearch.h"
 #include "compiler/codegen/CpuObject.h"
+#include "compiler/codegen/CudaProgram.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
 #include "dialects/kern/Kern.h"
@@ -47,10 +48,13 @@ private:
   LogicalResult searchRecompute();
   LogicalResult runUpTo(Phase from, Phase last);
   LogicalResult generateCode(codegen::CpuImage &image);
+  LogicalResult generateCode(codegen::CudaProgram &program);
+  FailureOr<const codegen::CudaArch *> cudaArch();
   LogicalResult nameTarget();
 
   Location loc() const { return UnknownLoc::get(&context); }
   bool isCpu() const { return config.target.device == "cpu"; }
+  bool wantsCode() const { return options.compileTo >= Phase::Codegen && options.withCode; }
 
   const Config config;
   const CompileOptions &options;
@@ -88,6 +92,8 @@ LogicalResult Driver::runUpTo(Phase from, Phase last) {
 }
 
 LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
+  if (wantsCode() && !isCpu() && failed(cudaArch())) // before the long part
+    return failure();
   result.module = std::move(module);
   if (from == Phase::Model) {
     LogicalResult built = phases.run(Phase::Model, [&] {
@@ -193,6 +199,34 @@ LogicalResult Driver::generateCode(codegen::CpuImage &image) {
   return success();
 }
 
+FailureOr<const codegen::CudaArch *> Driver::cudaArch() {
+  if (const codegen::CudaArch *arch =
+          codegen::findCudaArch(StringRef(config.target.device).split(':').second))
+    return arch;
+  auto error = emitError(loc()) << "no code can be generated for '" << config.target.device
+                                << "'; lmc knows";
+  StringRef separator = " ";
+  for (const codegen::CudaArch &arch : codegen::cudaArchs()) {
+    error << separator << arch.name;
+    separator = ", ";
+  }
+  return error;
+}
+
+LogicalResult Driver::generateCode(codegen::CudaProgram &program) {
+  FailureOr<const codegen::CudaArch *> arch = cudaArch();
+  if (failed(arch))
+    return failure();
+  FailureOr<codegen::CudaProgram> planned = codegen::planCudaProgram(*result.module, **arch);
+  if (failed(planned))
+    return failure();
+  program = std::move(*planned);
+  codegen::KernelCache cache(options.kernelCache);
+  if (llvm::Error error = codegen::compileProgram(program, **arch, cache))
+    return emitError(loc()) << llvm::toString(std::move(error));
+  return success();
+}
+
 // A plan is for the CPU that "native" stands for, with code or without.
 LogicalResult Driver::nameTarget() {
   if (!isCpu())
@@ -207,10 +241,15 @@ LogicalResult Driver::nameTarget() {
 
 LogicalResult Driver::finish() {
   codegen::CpuImage image;
-  if (options.compileTo >= Phase::Codegen && options.withCode && isCpu() && result.fits) {
-    if (failed(phases.run(Phase::Codegen, [&] { return generateCode(image); })))
+  codegen::CudaProgram program;
+  if (wantsCode() && result.fits) {
+    auto generate = [&] { return isCpu() ? generateCode(image) : generateCode(program); };
+    if (failed(phases.run(Phase::Codegen, generate)))
       return failure();
-    details.image = &image;
+    if (isCpu())
+      details.image = &image;
+    else
+      details.cuda = &program;
   }
   if (options.compileTo < Phase::Emit)
     return success();
@@ -219,6 +258,7 @@ LogicalResult Driver::finish() {
                    succeeded(emitPlan(*result.module, config, details, result.plan)));
   });
   details.image = nullptr;
+  details.cuda = nullptr;
   return emitted;
 }
 

@@ -66,6 +66,7 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
                       const FusionPrices &prices, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
+  const bool isCuda = StringRef(config.target.device).starts_with("cuda");
   SmallVector<std::string> without; // of the kinds that fusion passes know
   for (const std::string &kind : options.disableFusion)
     if (kind != kMergedLinears && kind != kFlatState)
@@ -98,6 +99,9 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
   case Phase::Fusion:
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass({without, prices.bytesPerSecond, prices.launchSeconds}));
+    // Behind fusion, which takes a sum over rows into another kernel where it can.
+    if (isCuda)
+      passes.addPass(createSplitColumnReductionsPass());
     // Before layers are inlined, so that a layer's kernels are compared once.
     passes.addPass(createOutlineKernelsPass());
     break;
@@ -107,7 +111,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     passes.addPass(createMergeLaunchesPass({without, prices.bytesPerSecond, prices.launchSeconds}));
     break;
   case Phase::Buffers:
-    passes.addPass(createPlaceBuffersPass({options.reuseMemory}));
+    passes.addPass(createPlaceBuffersPass({options.reuseMemory, isCuda ? "cuda" : "cpu"}));
     break;
   case Phase::Model: // the builder's work
   case Phase::Codegen:

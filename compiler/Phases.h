@@ -22,9 +22,10 @@ std::optional<Phase> parsePhase(llvm::StringRef name);
 
 struct CompileOptions {
   Phase compileTo = Phase::Emit;
-  // Without it the plan has no code: complete for reports, refused by lmc-run. A target that
-  // there is no code generator for never gets any.
+  // Without it the plan has no code: complete for reports, refused by lmc-run.
   bool withCode = true;
+  // Where compiled CUDA kernels are kept (KernelCache.h); "": nowhere.
+  std::string kernelCache;
   std::string dumpDirectory;               // a numbered .mlir file per phase; "": none
   std::vector<std::string> printIrAfter;   // pass arguments ("kern-form-fusions")
   std::vector<std::string> disableFusion;  // kinds to leave out ("siblings"), for developers

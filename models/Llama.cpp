@@ -93,6 +93,8 @@ private:
     auto ids = tensor({tokens}, b.getI32Type());
     declare("batch.tokens", lm::VariableKind::Input, ids, initializer("none"));
     declare("batch.targets", lm::VariableKind::Input, ids, initializer("none"));
+    if (config.training.documentMask)
+      declare("batch.starts", lm::VariableKind::Input, ids, initializer("none"));
 
     double attentionFactor = 1.0;
     std::vector<double> frequencies =
@@ -175,7 +177,8 @@ private:
 
   Location named(StringRef name) { return NameLoc::get(b.getStringAttr(name)); }
 
-  // @layer(x, cos, sin, weights in the order of describeLayer) -> x
+  // @layer(x, cos, sin, weights in the order of describeLayer, starts of documents if there is
+  // a document mask) -> x
   void buildLayer() {
     OpBuilder::InsertionGuard guard(b);
     auto activations = tensor({tokens, model.hiddenSize}, compute);
@@ -183,6 +186,8 @@ private:
     SmallVector<Type> inputs{activations, table, table};
     for (const LayerParameter &parameter : layerParameters)
       inputs.push_back(readType(parameter));
+    if (config.training.documentMask)
+      inputs.push_back(tensor({tokens}, b.getI32Type()));
     auto layer =
         func::FuncOp::create(b, loc, "layer", b.getFunctionType(inputs, {Type(activations)}));
     layer.setPrivate();
@@ -216,9 +221,10 @@ private:
     Value q = rope("q_rope", linear("self_attn.q_proj", h));
     Value k = rope("k_rope", linear("self_attn.k_proj", h));
     Value v = linear("self_attn.v_proj", h);
+    Value starts = config.training.documentMask ? body->getArguments().back() : Value();
     Type statistics = tensor({tokens, model.numAttentionHeads}, master);
     auto attention = lm::AttentionOp::create(
-        b, named("self_attn"), q.getType(), statistics, q, k, v,
+        b, named("self_attn"), q.getType(), statistics, q, k, v, starts,
         b.getI64IntegerAttr(model.headDim), b.getI64IntegerAttr(config.training.sequenceLength),
         b.getF64FloatAttr(1.0 / std::sqrt(double(model.headDim))),
         b.getI64IntegerAttr(effectiveWindow()));
@@ -258,13 +264,17 @@ private:
     auto activations = tensor({tokens, model.hiddenSize}, compute);
     auto table = tensor({config.training.sequenceLength, model.headDim / 2}, master);
     Value tokenIds = load("batch.tokens", ids), cos = load("rope.cos", table),
-          sin = load("rope.sin", table);
+          sin = load("rope.sin", table), starts;
+    if (config.training.documentMask)
+      starts = load("batch.starts", ids);
     Value embeddings = loadParameter("model.embed_tokens.weight", embedding);
     Value x = lm::EmbeddingOp::create(b, named("embed_tokens"), activations, tokenIds, embeddings);
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
       SmallVector<Value> operands{x, cos, sin};
       for (const LayerParameter &parameter : layerParameters)
         operands.push_back(loadParameter(layerName(layer, parameter), parameter));
+      if (starts)
+        operands.push_back(starts);
       x = func::CallOp::create(b, named("layers." + std::to_string(layer)), "layer",
                                TypeRange{activations}, operands)
               .getResult(0);

@@ -13,8 +13,12 @@ namespace lmc {
 // The forward graph of `config`'s model, with all its state declared:
 //
 //   func.func @forward() -> tensor<f32>   sum of token losses over batch.tokens
-//   func.func private @layer(x, cos, sin, weights...) -> x   called once per layer
+//   func.func private @layer(x, cos, sin, weights..., [starts]) -> x   called once per layer
 //   func.func @logits()                   only with monitoring.logits
+//
+// With training.document_mask attention reads batch.starts, i32 [mbs * seq]: the position
+// within its sequence at which the document of each token begins. RoPE's positions go on
+// across documents: attention sees their differences alone.
 //
 // Parameters carry Hugging Face's names. With a bf16 compute dtype every matrix
 // also has a NAME.compute copy, which the forward graph reads; vectors (norms and
@@ -34,7 +38,8 @@ struct FlopsPerToken {
 
 // Floating-point operations of forward and backward, recompute not counted:
 // 6 N_mm + 12 L h_attn s (full), and half the attention term (causal; with a
-// window, the keys a query really sees), as in the PaLM paper's appendix B.
+// window, the keys a query really sees), as in the PaLM paper's appendix B. A document mask
+// changes neither: what it hides depends on the data.
 FlopsPerToken modelFlopsPerToken(const ModelConfig &model, int64_t sequenceLength);
 
 } // namespace lmc

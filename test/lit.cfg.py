@@ -1,5 +1,6 @@
 # lit configuration: .mlir and .test files below test/, run with the programs just built.
 import os
+import shutil
 import sys
 
 import lit.formats
@@ -11,6 +12,12 @@ config.test_source_root = os.path.dirname(__file__)
 config.excludes = ["parity", "data", "Inputs"]
 config.environment["PATH"] = os.pathsep.join(
     [config.lmc_tools, config.llvm_tools, os.environ["PATH"]])
+# What some tests need and not every machine has: they are "unsupported" there.
+if config.lmc_nvrtc and not config.lmc_nvrtc.endswith("NOTFOUND"):
+    config.available_features.add("nvrtc")
+config.environment["PATH"] += os.pathsep + "/usr/local/cuda/bin"
+if shutil.which("nvcc", path=config.environment["PATH"]):
+    config.available_features.add("nvcc")
 config.substitutions.append(("%configs", config.lmc_source + "/models/configs"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", config.lmc_source))

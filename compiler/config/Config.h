@@ -61,6 +61,7 @@ struct TrainingConfig {
   int64_t gradientAccumulationSteps = 0; // GAS: derived
   int64_t trainIters = 0;
   DataType computeDType = DataType::BF16;
+  bool documentMask = false;          // attention stays within a document
   uint64_t seed = 0;
 };
 
@@ -93,6 +94,7 @@ struct DistributedConfig {
 
 struct DataConfig {
   std::vector<std::string> train, validation;
+  int64_t endOfDocument = -1;         // id, for files that don't say where documents end
   int64_t numWorkers = 2;
 };
 

@@ -250,6 +250,15 @@ std::vector<Key> makeKeys() {
        .doc = "Type of activations and of the weights that GEMMs read. Master weights, moments "
               "and main gradients are f32 with `bf16`. `f64` is for checks."},
       {.section = "training",
+       .name = "document_mask",
+       .alias = "reset_attention_mask",
+       .field = FIELD(training.documentMask),
+       .doc = "Attention stays within a document: a token sees no key before the start of its own, "
+              "which begins after the end-of-document token of the one before. As Megatron's "
+              "`reset_attention_mask`, which is another name for it: RoPE positions go on (only "
+              "differences count), an end-of-document token still learns to predict the next "
+              "document's first token, and MFU counts as without the mask."},
+      {.section = "training",
        .name = "seed",
        .field = FIELD(training.seed),
        .minimum = 0,
@@ -416,6 +425,16 @@ std::vector<Key> makeKeys() {
        .defaultText = "none",
        .runTime = true,
        .doc = "Token files or globs of the validation set."},
+      {.section = "data",
+       .name = "end_of_document",
+       .field = FIELD(data.endOfDocument),
+       .unit = "token id",
+       .minimum = -1,
+       .maximum = kMaxInt32,
+       .runTime = true,
+       .doc = "`document_mask`: the last token of every document, in token files that do not say "
+              "where documents start (llm.c's and nanoGPT's); -1: there are none. Files of "
+              "`lmc-data pack` say it themselves."},
       {.section = "data",
        .name = "num_workers",
        .field = FIELD(data.numWorkers),

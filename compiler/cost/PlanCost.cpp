@@ -76,6 +76,24 @@ uint64_t runsPerStep(std::string_view function, uint64_t gas) {
   return 0;
 }
 
+static void addLaunch(KernelCost &kernel, const Estimate &estimate, uint64_t runs) {
+  kernel.launches += runs;
+  kernel.seconds += double(runs) * estimate.seconds;
+  kernel.launch = estimate;
+}
+
+// The kernels that a typed command is done with on a CUDA device; null for none.
+static const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> *
+templateLaunches(const plan::Command &command) {
+  if (const plan::Attention *attention = command.body_as_Attention())
+    return attention->launches();
+  if (const plan::AttentionGrad *grad = command.body_as_AttentionGrad())
+    return grad->launches();
+  if (const plan::ScatterAdd *scatter = command.body_as_ScatterAdd())
+    return scatter->launches();
+  return nullptr;
+}
+
 PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec) {
   PlanCost cost;
   cost.kernels.resize(plan.kernels()->size());
@@ -88,11 +106,14 @@ PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec) {
       Estimate estimate = cost::estimate(workOf(plan, *command), spec);
       entry.seconds += estimate.seconds;
       entry.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
-      if (const plan::Launch *launch = command->body_as_Launch()) {
-        KernelCost &kernel = cost.kernels[launch->kernel()];
-        kernel.launches += entry.runsPerStep;
-        kernel.seconds += double(entry.runsPerStep) * estimate.seconds;
-        kernel.launch = estimate;
+      if (const plan::Launch *launch = command->body_as_Launch())
+        addLaunch(cost.kernels[launch->kernel()], estimate, entry.runsPerStep);
+      else if (const auto *launches = templateLaunches(*command)) {
+        Estimate share = estimate;
+        for (double *part : {&share.seconds, &share.flops, &share.bytes})
+          *part /= launches->size();
+        for (const plan::Launch *launch : *launches)
+          addLaunch(cost.kernels[launch->kernel()], share, entry.runsPerStep);
       }
       entry.commands.push_back(estimate);
     }

@@ -26,7 +26,7 @@ struct FunctionCost {
   std::array<double, 4> secondsByBound{}; // by Bound
 };
 
-// All launches of a kernel in a step.
+// All launches of a kernel in a step. What a command of several kernels costs is shared equally.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;

@@ -1,5 +1,6 @@
 #include "compiler/emit/Emit.h"
 
+#include "compiler/codegen/InitializerTemplates.h"
 #include "compiler/emit/FusionNotes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
@@ -65,7 +66,10 @@ private:
   void addHeader();
   void addSettings();
   LogicalResult addVariables();
+  FailureOr<int32_t> initializerKernel(DictionaryAttr init, Type type, Type source);
   void addKernels();
+  void addCudaKernels();
+  std::vector<std::unique_ptr<fb::LaunchT>> launchesOf(Operation &command);
   void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
   FailureOr<std::unique_ptr<fb::CommandT>> command(Operation &op);
@@ -241,10 +245,28 @@ static VariableKinds kindsOf(plan_ir::VariableOp variable) {
       .Default({fb::VariableKind::Input, fb::Category::Inputs});
 }
 
+// The kernel that makes the first values of `type`, whose copies are of elements `source`; -1
+// where none is needed.
+FailureOr<int32_t> Emitter::initializerKernel(DictionaryAttr init, Type type, Type source) {
+  if (!details.cuda)
+    return -1;
+  std::optional<codegen::InitializerShape> shape = codegen::initializerShape(init, type, source);
+  if (!shape)
+    return -1;
+  auto found = details.cuda->initializers.find(codegen::initializerKernelName(*shape));
+  if (found == details.cuda->initializers.end())
+    return failure();
+  return int32_t(found->second);
+}
+
 LogicalResult Emitter::addVariables() {
   llvm::StringMap<plan_ir::VariableOp> variables;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     variables[variable.getSymName()] = variable;
+  llvm::StringMap<Type> elementTypes; // by the name that initialisers use
+  for (auto variable : module.getOps<plan_ir::VariableOp>())
+    for (const NamedRows &part : namedRows(variable, variables))
+      elementTypes[part.name] = part.type.getElementType();
   for (auto variable : module.getOps<plan_ir::VariableOp>()) {
     VariableKinds kinds = kindsOf(variable);
     uint32_t arena = arenas.lookup(variable.getArena());
@@ -273,6 +295,11 @@ LogicalResult Emitter::addVariables() {
       auto initializer = initializerOf(variable, part.init);
       if (failed(initializer))
         return failure();
+      FailureOr<int32_t> kernel = initializerKernel(part.init, part.type.getElementType(),
+                                                    elementTypes.lookup((*initializer)->source));
+      if (failed(kernel))
+        return variable.emitOpError("has no kernel for its first values");
+      (*initializer)->kernel = *kernel;
       entry->initializer = std::move(*initializer);
       plan.variables.push_back(std::move(entry));
     }
@@ -280,7 +307,34 @@ LogicalResult Emitter::addVariables() {
   return success();
 }
 
+static std::string textOf(kern::KernelOp kernel) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  kernel->print(stream, OpPrintingFlags().useLocalScope());
+  return text;
+}
+
+// A kernel in module 0, without code and how to launch it.
+static std::unique_ptr<fb::KernelT> kernelOf(kern::KernelOp kernel) {
+  auto entry = std::make_unique<fb::KernelT>();
+  entry->name = entry->entry = kernel.getSymName().str();
+  entry->hero = kern::stringifyHero(kernel.getHero()).str();
+  if (ArrayAttr names = kernel.getSourceOpsAttr())
+    for (auto name : names.getAsRange<StringAttr>())
+      entry->source_ops.push_back(name.str());
+  if (auto shape = codegen::analyze(kernel, nullptr); succeeded(shape)) {
+    entry->bytes_per_item = shape->bytesPerItem;
+    entry->flops_per_item = shape->flopsPerItem;
+    entry->read_bytes = shape->readBytes;
+    entry->written_bytes = shape->writtenBytes;
+    entry->flops = shape->flops;
+  }
+  return entry;
+}
+
 void Emitter::addKernels() {
+  if (details.cuda)
+    return addCudaKernels();
   auto binary = std::make_unique<fb::ModuleT>();
   binary->target = plan.target;
   if (details.image) {
@@ -289,24 +343,66 @@ void Emitter::addKernels() {
   }
   plan.modules.push_back(std::move(binary));
   for (auto kernel : module.getOps<kern::KernelOp>()) {
-    auto entry = std::make_unique<fb::KernelT>();
-    entry->name = entry->entry = kernel.getSymName().str();
-    entry->hero = kern::stringifyHero(kernel.getHero()).str();
-    llvm::raw_string_ostream source(entry->source);
-    kernel->print(source, OpPrintingFlags().useLocalScope());
-    if (ArrayAttr names = kernel.getSourceOpsAttr())
-      for (auto name : names.getAsRange<StringAttr>())
-        entry->source_ops.push_back(name.str());
-    if (auto shape = codegen::analyze(kernel, nullptr); succeeded(shape)) {
-      entry->bytes_per_item = shape->bytesPerItem;
-      entry->flops_per_item = shape->flopsPerItem;
-      entry->read_bytes = shape->readBytes;
-      entry->written_bytes = shape->writtenBytes;
-      entry->flops = shape->flops;
-    }
     kernels[kernel.getSymName()] = uint32_t(plan.kernels.size());
+    plan.kernels.push_back(kernelOf(kernel));
+    plan.kernels.back()->source = textOf(kernel);
+  }
+}
+
+// In the program's order. Kernels with the same code share a module.
+void Emitter::addCudaKernels() {
+  std::map<std::vector<uint8_t>, uint32_t> modules;
+  for (const codegen::CudaProgram::Kernel &kernel : details.cuda->kernels) {
+    std::unique_ptr<fb::KernelT> entry;
+    if (kern::KernelOp op = kernel.op) {
+      kernels[op.getSymName()] = uint32_t(plan.kernels.size());
+      entry = kernelOf(op);
+      entry->region = textOf(op);
+    } else {
+      entry = std::make_unique<fb::KernelT>();
+      entry->name = kernel.cuda.name;
+      entry->source_ops = {kernel.sourceOp};
+    }
+    const codegen::CudaKernel &cuda = kernel.cuda;
+    entry->entry = cuda.name;
+    entry->hero = cuda.hero;
+    entry->source = cuda.source;
+    entry->grid.assign(cuda.grid.begin(), cuda.grid.end());
+    entry->threads = cuda.threads;
+    entry->shared_bytes = cuda.sharedBytes;
+    entry->registers = kernel.cubin.resources.registers;
+    entry->spill_bytes = kernel.cubin.resources.spillBytes;
+    entry->stack_bytes = kernel.cubin.resources.stackBytes;
+    auto [known, isNew] =
+        modules.try_emplace(kernel.cubin.image, uint32_t(plan.modules.size()));
+    if (isNew) {
+      auto binary = std::make_unique<fb::ModuleT>();
+      binary->target = plan.target;
+      binary->image = kernel.cubin.image;
+      plan.modules.push_back(std::move(binary));
+    }
+    entry->module_ = known->second;
     plan.kernels.push_back(std::move(entry));
   }
+}
+
+std::vector<std::unique_ptr<fb::LaunchT>> Emitter::launchesOf(Operation &command) {
+  std::vector<std::unique_ptr<fb::LaunchT>> made;
+  if (!details.cuda)
+    return made;
+  auto found = details.cuda->launches.find(&command);
+  if (found == details.cuda->launches.end())
+    return made;
+  for (const codegen::CudaProgram::Launch &launch : found->second) {
+    auto entry = std::make_unique<fb::LaunchT>();
+    entry->kernel = uint32_t(launch.kernel);
+    for (Value arg : launch.args)
+      entry->args.push_back(sliceOf(arg));
+    entry->inputs = launch.inputs;
+    entry->items = entry->chunk = 1;
+    made.push_back(std::move(entry));
+  }
+  return made;
 }
 
 FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) {
@@ -325,6 +421,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
     body.v = sliceOf(op.getV());
     body.out = sliceOf(op.getOut());
     body.lse = sliceOf(op.getLse());
+    body.starts = optional(op.getStarts());
     body.head_dim = uint32_t(op.getHeadDim());
     body.seq = uint32_t(op.getSeq());
     body.batch = uint32_t(extent(op.getQ(), 0)) / body.seq;
@@ -365,6 +462,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
           .Case([&](plan_ir::AttentionOp op) {
             fb::AttentionT body;
             attention(op, body);
+            body.launches = launchesOf(operation);
             command->body.Set(std::move(body));
             return success();
           })
@@ -376,6 +474,7 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
             body.dk = sliceOf(op.getDk());
             body.dv = sliceOf(op.getDv());
             body.workspace = optional(op.getWorkspace());
+            body.launches = launchesOf(operation);
             command->body.Set(std::move(body));
             return success();
           })
@@ -388,6 +487,8 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
             body.columns = extent(op.getX(), 1);
             body.vocabulary = extent(op.getD(), 0);
             body.accumulate = op.getAccumulate();
+            body.workspace = optional(op.getWorkspace());
+            body.launches = launchesOf(operation);
             command->body.Set(std::move(body));
             return success();
           })

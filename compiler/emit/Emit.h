@@ -1,7 +1,8 @@
-// The last phase: the plan dialect and the kernels' image become the plan file.
+// The last phase: the plan dialect and the kernels' code become the plan file.
 #pragma once
 
 #include "compiler/codegen/CpuObject.h"
+#include "compiler/codegen/CudaProgram.h"
 #include "compiler/config/Config.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -15,7 +16,9 @@ namespace lmc {
 // What a plan says beyond the module and the job.
 struct PlanDetails {
   std::string target = "cpu";               // "cpu:x86-64-v3", "cuda:sm_90a"
-  const codegen::CpuImage *image = nullptr; // null: kernels are planned, but have no code
+  // Without either, kernels are planned, but have no code.
+  const codegen::CpuImage *image = nullptr;
+  const codegen::CudaProgram *cuda = nullptr;
   std::string deviceSpec;                   // name or path (DeviceSpec.h); "": none
   uint64_t memoryBudget = 0;                // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // by name: "recompute"

@@ -170,12 +170,14 @@ Operands operandsOf(const plan::Command &command) {
   case plan::CommandBody::Attention: {
     const plan::Attention &body = *command.body_as_Attention();
     operands = {{body.q(), body.k(), body.v()}, {body.out(), body.lse()}};
+    optional(operands.reads, body.starts());
     break;
   }
   case plan::CommandBody::AttentionGrad: {
     const plan::AttentionGrad &body = *command.body_as_AttentionGrad();
     operands = {{body.q(), body.k(), body.v(), body.out(), body.lse(), body.dout()},
                 {body.dq(), body.dk(), body.dv()}};
+    optional(operands.reads, body.starts());
     break;
   }
   case plan::CommandBody::ScatterAdd: {

@@ -4,6 +4,7 @@
 #include "compiler/report/Fusion.h"
 #include "compiler/report/Memory.h"
 #include "compiler/report/Units.h"
+#include "passes/codegen/CudaKernel.h"
 
 #include <fmt/format.h>
 
@@ -269,11 +270,52 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   return functions;
 }
 
+// The kernels that a command launches, in order; a typed one launches none on the CPU.
+std::vector<const plan::Launch *> launchesOf(const plan::Command &command) {
+  std::vector<const plan::Launch *> made;
+  auto add = [&](const auto *launches) {
+    if (launches)
+      made.insert(made.end(), launches->begin(), launches->end());
+  };
+  if (const plan::Launch *launch = command.body_as_Launch())
+    made = {launch};
+  else if (const plan::Attention *attention = command.body_as_Attention())
+    add(attention->launches());
+  else if (const plan::AttentionGrad *grad = command.body_as_AttentionGrad())
+    add(grad->launches());
+  else if (const plan::ScatterAdd *scatter = command.body_as_ScatterAdd())
+    add(scatter->launches());
+  return made;
+}
+
+// What a CUDA kernel takes of its device; nothing for others and for those without code.
+json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
+  if (!kernel.grid())
+    return json::object();
+  std::string arch = plan.target()->str();
+  arch.erase(0, arch.find(':') + 1);
+  json report = {{"arch", arch},
+                 {"grid", {kernel.grid()->Get(0), kernel.grid()->Get(1), kernel.grid()->Get(2)}},
+                 {"threads", kernel.threads()},
+                 {"registers", kernel.registers()},
+                 {"shared_bytes", kernel.shared_bytes()},
+                 {"spill_bytes", kernel.spill_bytes()},
+                 {"stack_bytes", kernel.stack_bytes()},
+                 {"code_bytes", plan.modules()->Get(kernel.module_())->image()->size()}};
+  if (const codegen::CudaArch *known = codegen::findCudaArch(arch)) {
+    unsigned blocks = codegen::residentBlocks(*known, kernel.threads(), kernel.registers(),
+                                              kernel.shared_bytes());
+    report["blocks_per_sm"] = blocks;
+    report["occupancy"] = double(blocks * kernel.threads()) / known->threadsPerSm;
+  }
+  return report;
+}
+
 json kernelsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   std::vector<uint64_t> launches(plan.kernels()->size(), 0);
   for (const plan::Function *function : *plan.functions())
     for (const plan::Command *command : *function->commands())
-      if (const plan::Launch *launch = command->body_as_Launch())
+      for (const plan::Launch *launch : launchesOf(*command))
         ++launches[launch->kernel()];
   json kernels = json::array();
   for (unsigned i = 0; i < plan.kernels()->size(); ++i) {
@@ -283,18 +325,20 @@ json kernelsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
     if (kernel.source_ops())
       for (const flatbuffers::String *source : *kernel.source_ops())
         sources.push_back(source->str());
-    kernels.push_back({{"name", kernel.name()->str()},
-                       {"hero", text(kernel.hero())},
-                       {"source_ops", sources},
-                       {"launches", launches[i]},
-                       {"launches_per_step", spent.launches},
-                       {"bytes_per_item", kernel.bytes_per_item()},
-                       {"flops_per_item", kernel.flops_per_item()},
-                       {"read_bytes", kernel.read_bytes()},
-                       {"written_bytes", kernel.written_bytes()},
-                       {"seconds", spent.launch.seconds},
-                       {"seconds_per_step", spent.seconds},
-                       {"bound", cost::boundName(spent.launch.bound)}});
+    json entry = {{"name", kernel.name()->str()},
+                  {"hero", text(kernel.hero())},
+                  {"source_ops", sources},
+                  {"launches", launches[i]},
+                  {"launches_per_step", spent.launches},
+                  {"bytes_per_item", kernel.bytes_per_item()},
+                  {"flops_per_item", kernel.flops_per_item()},
+                  {"read_bytes", kernel.read_bytes()},
+                  {"written_bytes", kernel.written_bytes()},
+                  {"seconds", spent.launch.seconds},
+                  {"seconds_per_step", spent.seconds},
+                  {"bound", cost::boundName(spent.launch.bound)}};
+    entry.update(resourcesReport(plan, kernel));
+    kernels.push_back(std::move(entry));
   }
   return kernels;
 }

@@ -38,6 +38,7 @@ public:
   void cost();
   void comm();
   void kernels();
+  void resources(const std::vector<const json *> &kernels);
   void commands();
 
   const json &report;
@@ -236,6 +237,27 @@ void Text::kernels() {
          number((*kernel)["launches_per_step"]) > 0 ? readableSeconds(number((*kernel)["seconds"]))
                                                     : "-",
          readableSeconds(number((*kernel)["seconds_per_step"])), word(*kernel, "bound"));
+  resources(kernels);
+}
+
+// What CUDA kernels take, in the same order.
+void Text::resources(const std::vector<const json *> &kernels) {
+  if (kernels.empty() || !kernels[0]->contains("registers"))
+    return;
+  line("  for {}, of a thread and of a block:", word(*kernels[0], "arch"));
+  line("  name                                             blocks  threads  registers  spills"
+       "    shared  on an SM");
+  for (const json *kernel : kernels) {
+    const json &grid = (*kernel)["grid"];
+    line("  {:<45} {:>9} {:>8} {:>10} {:>7} {:>9}  {}", word(*kernel, "name"),
+         number(grid[0]) * number(grid[1]) * number(grid[2]), number((*kernel)["threads"]),
+         number((*kernel)["registers"]), number((*kernel)["spill_bytes"]),
+         number((*kernel)["shared_bytes"]),
+         kernel->contains("occupancy")
+             ? fmt::format("{} ({:.0f}%)", number((*kernel)["blocks_per_sm"]),
+                           number((*kernel)["occupancy"]) * 100)
+             : "");
+  }
 }
 
 void Text::commands() {

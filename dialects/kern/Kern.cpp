@@ -1,5 +1,7 @@
 #include "dialects/kern/Kern.h"
 
+#include "dialects/interfaces/Attention.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -10,6 +12,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace lmc;
 using namespace lmc::kern;
 
 #include "dialects/kern/KernDialect.cpp.inc"
@@ -116,6 +119,31 @@ LogicalResult GemmOp::verify() {
     return emitOpError("has an accumulator of type ") << getAcc().getType();
   if (getBias() && cast<RankedTensorType>(getBias().getType()).getDimSize(0) != n)
     return emitOpError("has a bias of type ") << getBias().getType();
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(*this, AttentionShape(*this, getResult()));
+}
+
+LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
+
+// In what values of `type` are summed.
+static Type sumTypeOf(Type type) {
+  return type.isF64() ? type : Float32Type::get(type.getContext());
+}
+
+LogicalResult ScatterAddOp::verify() {
+  auto ids = cast<RankedTensorType>(getIds().getType());
+  auto x = cast<RankedTensorType>(getX().getType());
+  auto d = cast<RankedTensorType>(getResult().getType());
+  if (x.getRank() != 2 || d.getRank() != 2 || x.getDimSize(0) != ids.getDimSize(0) ||
+      x.getDimSize(1) != d.getDimSize(1))
+    return emitOpError("adds rows of ") << x << " by " << ids << " into " << d;
+  if (!isa<FloatType>(x.getElementType()) || d.getElementType() != sumTypeOf(x.getElementType()))
+    return emitOpError("sums ") << x.getElementType() << " in " << d.getElementType();
+  if (getAcc() && getAcc().getType() != d)
+    return emitOpError("has an accumulator of type ") << getAcc().getType();
   return success();
 }
 

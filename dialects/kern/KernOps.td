@@ -102,35 +102,50 @@ def GemmOp : Kern_Op<"gemm", [Pure, AttrSizedOperandSegments]> {
   }];
   let hasVerifier = 1;
 }
+def Kern_Matrix : 2DTensorOf<[F32, BF16, F64]>;
+
 def AttentionOp : Kern_Op<"attention", [Pure]> {
   let summary = "flash attention forward, a template call";
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v,
-                       I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
-  let results = (outs AnyRankedTensor:$result, AnyRankedTensor:$lse);
+  let description = [{Operands and attributes are those of `lm.attention`.}];
+  let arguments = (ins Kern_Matrix:$q, Kern_Matrix:$k, Kern_Matrix:$v,
+                       Optional<1DTensorOf<[I32]>>:$starts, I64Attr:$head_dim, I64Attr:$seq,
+                       F64Attr:$scale, I64Attr:$window);
+  let results = (outs Kern_Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `:` functional-type(operands, results) attr-dict
+    $q `,` $k `,` $v (`starts` $starts^)? `:` functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def AttentionGradOp : Kern_Op<"attention_grad", [Pure]> {
   let summary = "flash attention backward, a template call";
-  let arguments = (ins AnyRankedTensor:$dout, AnyRankedTensor:$q, AnyRankedTensor:$k,
-                       AnyRankedTensor:$v, AnyRankedTensor:$out, AnyRankedTensor:$lse,
-                       I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
-  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let description = [{Operands and attributes are those of `lm.attention_grad`.}];
+  let arguments = (ins Kern_Matrix:$dout, Kern_Matrix:$q, Kern_Matrix:$k,
+                       Kern_Matrix:$v, Kern_Matrix:$out, 2DTensorOf<[F32, F64]>:$lse,
+                       Optional<1DTensorOf<[I32]>>:$starts, I64Attr:$head_dim, I64Attr:$seq,
+                       F64Attr:$scale, I64Attr:$window);
+  let results = (outs Kern_Matrix:$dq, Kern_Matrix:$dk, Kern_Matrix:$dv);
   let assemblyFormat = [{
-    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse `:` functional-type(operands, results) attr-dict
+    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? `:`
+    functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def ScatterAddOp : Kern_Op<"scatter_add", [Pure]> {
   let summary = "result[ids[t], :] (+)= x[t, :], t ascending, a template call";
+  let description = [{
+    `ids` `[rows]`, `x` `[rows, columns]`, `acc` and the result
+    `[vocabulary, columns]` in f32 (f64 for f64). An id outside of the vocabulary
+    adds nothing.
+  }];
   let arguments = (ins 1DTensorOf<[I32]>:$ids, AnyRankedTensor:$x,
                        Optional<AnyRankedTensor>:$acc);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $ids `,` $x (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 #endif

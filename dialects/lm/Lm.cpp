@@ -1,5 +1,7 @@
 #include "dialects/lm/Lm.h"
 
+#include "dialects/interfaces/Attention.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Transforms/InliningUtils.h"
@@ -7,6 +9,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace lmc;
 using namespace lmc::lm;
 
 #include "dialects/lm/LmDialect.cpp.inc"
@@ -184,24 +187,10 @@ LogicalResult RopeOp::verify() {
 }
 
 LogicalResult AttentionOp::verify() {
-  int64_t headDim = getHeadDim(), tokens = dim(getQ(), 0);
-  if (headDim <= 0 || dim(getQ(), 1) % headDim || dim(getK(), 1) % headDim)
-    return emitOpError("has features that are not a multiple of head_dim ") << headDim;
-  int64_t heads = dim(getQ(), 1) / headDim, kvHeads = dim(getK(), 1) / headDim;
-  if (kvHeads == 0 || heads % kvHeads)
-    return emitOpError("has ") << heads << " heads, not a multiple of " << kvHeads
-                               << " key-value heads";
-  if (getSeq() <= 0 || tokens % int64_t(getSeq()))
-    return emitOpError("has ") << tokens << " tokens, not a multiple of seq " << getSeq();
-  if (getK().getType() != getV().getType())
-    return emitOpError("needs k and v of one type");
-  if (getResult().getType() != getQ().getType())
-    return emitOpError("must keep the type of q");
-  if (failed(expectEqual(*this, dim(getK(), 0), tokens, "key rows")) ||
-      failed(expectEqual(*this, dim(getLse(), 0), tokens, "lse rows")))
-    return failure();
-  return expectEqual(*this, dim(getLse(), 1), heads, "lse columns");
+  return verifyAttention(*this, AttentionShape(*this, getResult()));
 }
+
+LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 
 LogicalResult LinearCrossEntropyOp::verify() {
   if (int64_t(getChunk()) <= 0)

@@ -257,15 +257,17 @@ def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
   let description = [{
     `q` `[tokens, heads * head_dim]`, `k` and `v` `[tokens, kv_heads * head_dim]`;
     sequences of `seq` tokens attend within themselves: query i sees keys
-    j <= i, and with `window > 0` only i - j < window. `lse` `[tokens, heads]`
-    is the log of each softmax's denominator, kept for the backward pass.
+    j <= i, and with `window > 0` only i - j < window, and with `starts`
+    `[tokens]` only j >= starts[i]: the position within its sequence at which
+    the document of token i begins. `lse` `[tokens, heads]` is the log of each
+    softmax's denominator, kept for the backward pass.
     Dao 2023, https://arxiv.org/abs/2307.08691.
   }];
-  let arguments = (ins Matrix:$q, Matrix:$k, Matrix:$v, I64Attr:$head_dim, I64Attr:$seq,
-                       F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
+  let arguments = (ins Matrix:$q, Matrix:$k, Matrix:$v, Optional<Ids>:$starts, I64Attr:$head_dim,
+                       I64Attr:$seq, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `:` functional-type(operands, results) attr-dict
+    $q `,` $k `,` $v (`starts` $starts^)? `:` functional-type(operands, results) attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -273,12 +275,14 @@ def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
 def AttentionGradOp : Lm_PureOp<"attention_grad"> {
   let summary = "gradients of attention for q, k and v";
   let arguments = (ins Matrix:$dout, Matrix:$q, Matrix:$k, Matrix:$v, Matrix:$out,
-                       2DTensorOf<[F32, F64]>:$lse, I64Attr:$head_dim, I64Attr:$seq,
-                       F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
+                       2DTensorOf<[F32, F64]>:$lse, Optional<Ids>:$starts, I64Attr:$head_dim,
+                       I64Attr:$seq, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Matrix:$dq, Matrix:$dk, Matrix:$dv);
   let assemblyFormat = [{
-    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse `:` functional-type(operands, results) attr-dict
+    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? `:`
+    functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def SwigluOp : Lm_PureOp<"swiglu", [Differentiable, SameOperandsAndResultType]> {

@@ -106,23 +106,32 @@ def GemmOp : Plan_Command<"gemm", [AttrSizedOperandSegments]> {
 def AttentionOp : Plan_Command<"attention"> {
   let summary = "flash attention forward";
   let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
-                       I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
-  let assemblyFormat = "operands `:` type(operands) attr-dict";
+                       Optional<SliceType>:$starts, I64Attr:$head_dim, I64Attr:$seq,
+                       F64Attr:$scale, I64Attr:$window);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? `:` type(operands) attr-dict
+  }];
 }
 
-def AttentionGradOp : Plan_Command<"attention_grad"> {
+def AttentionGradOp : Plan_Command<"attention_grad", [AttrSizedOperandSegments]> {
   let summary = "flash attention backward";
   let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
                        SliceType:$dout, SliceType:$dq, SliceType:$dk, SliceType:$dv,
-                       Optional<SliceType>:$workspace, I64Attr:$head_dim, I64Attr:$seq,
-                       F64Attr:$scale, I64Attr:$window);
-  let assemblyFormat = "operands `:` type(operands) attr-dict";
+                       Optional<SliceType>:$starts, Optional<SliceType>:$workspace,
+                       I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `,` $out `,` $lse `,` $dout `,` $dq `,` $dk `,` $dv (`starts` $starts^)?
+    (`workspace` $workspace^)? `:` type(operands) attr-dict
+  }];
 }
 
 def ScatterAddOp : Plan_Command<"scatter_add"> {
   let summary = "d[ids[t], :] (+)= x[t, :]";
-  let arguments = (ins SliceType:$ids, SliceType:$x, SliceType:$d, UnitAttr:$accumulate);
-  let assemblyFormat = "$ids `,` $x `into` $d `:` type(operands) attr-dict";
+  let arguments = (ins SliceType:$ids, SliceType:$x, SliceType:$d,
+                       Optional<SliceType>:$workspace, UnitAttr:$accumulate);
+  let assemblyFormat = [{
+    $ids `,` $x `into` $d (`workspace` $workspace^)? `:` type(operands) attr-dict
+  }];
 }
 
 def CopyOp : Plan_Command<"copy"> {

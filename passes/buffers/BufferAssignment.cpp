@@ -1,6 +1,7 @@
 #include "passes/buffers/BufferAssignment.h"
 
 #include "passes/codegen/Hero.h"
+#include "passes/codegen/ScatterAddLayout.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -31,19 +32,51 @@ ArrayRef<BufferAssignment::Copy> BufferAssignment::copiesBefore(Operation *op) c
   return it == copies.end() ? ArrayRef<Copy>() : ArrayRef<Copy>(it->second);
 }
 
-std::optional<BufferView> BufferAssignment::workspaceOf(Operation *op) const {
+std::optional<BufferAssignment::Workspace> BufferAssignment::workspaceOf(Operation *op) const {
   auto it = workspaces.find(op);
   if (it == workspaces.end())
     return std::nullopt;
-  return BufferView{it->second, 0};
+  return it->second;
+}
+
+// On the CPU dq is summed in f32, as large as q. On CUDA a first kernel leaves the row sums of
+// dout * out, one per query and head, for the second.
+static RankedTensorType workspaceTypeOf(kern::AttentionGradOp grad, BufferTarget target) {
+  auto type = cast<RankedTensorType>(grad.getQ().getType());
+  if (target == BufferTarget::Cuda)
+    return cast<RankedTensorType>(grad.getLse().getType());
+  return type.getElementTypeBitWidth() < 32 ? type.clone(Float32Type::get(grad.getContext()))
+                                            : RankedTensorType();
+}
+
+// The CPU adds one row after the other. On CUDA they are sorted by id first.
+static RankedTensorType workspaceTypeOf(kern::ScatterAddOp scatter, BufferTarget target) {
+  if (target == BufferTarget::Cpu)
+    return {};
+  auto x = cast<RankedTensorType>(scatter.getX().getType());
+  auto d = cast<RankedTensorType>(scatter.getType());
+  int64_t bytes = scatterAddWorkspaceBytes(x.getDimSize(0), x.getDimSize(1), d.getDimSize(0),
+                                           d.getElementTypeBitWidth() / 8);
+  return RankedTensorType::get(bytes, IntegerType::get(scatter.getContext(), 8));
+}
+
+// Null where `op` needs none.
+static RankedTensorType workspaceTypeOf(Operation *op, BufferTarget target) {
+  if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
+    return workspaceTypeOf(grad, target);
+  if (auto scatter = dyn_cast<kern::ScatterAddOp>(op))
+    return workspaceTypeOf(scatter, target);
+  return {};
 }
 
 namespace lmc {
 
 class BufferAssigner {
 public:
-  BufferAssigner(func::FuncOp function, const SymbolTable &symbols, bool reuse)
-      : function(function), symbols(symbols), reuse(reuse), result(new BufferAssignment) {}
+  BufferAssigner(func::FuncOp function, const SymbolTable &symbols, BufferTarget target,
+                 bool reuse)
+      : function(function), symbols(symbols), target(target), reuse(reuse),
+        result(new BufferAssignment) {}
 
   LogicalResult run();
 
@@ -80,6 +113,7 @@ private:
 
   func::FuncOp function;
   const SymbolTable &symbols;
+  const BufferTarget target;
   const bool reuse;
   std::unique_ptr<BufferAssignment> result;
   llvm::DenseMap<Operation *, int64_t> positions;
@@ -205,8 +239,10 @@ bool BufferAssigner::isWholeTemporary(Value value) const {
 // Whether an op may read, or make, a value in spaced runs.
 static bool readsSpacedRuns(OpOperand &use) {
   Operation *op = use.getOwner();
-  if (isa<kern::LaunchOp, kern::AttentionOp>(op))
+  if (isa<kern::LaunchOp>(op))
     return true;
+  if (auto attention = dyn_cast<kern::AttentionOp>(op))
+    return use.get() != attention.getStarts();
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
     return llvm::is_contained({grad.getQ(), grad.getK(), grad.getV()}, use.get()) &&
            !llvm::is_contained({grad.getDout(), grad.getOut(), grad.getLse()}, use.get());
@@ -618,15 +654,12 @@ void BufferAssigner::computeLifetimes() {
       touch(result->view(operand).buffer);
     for (Value value : op.getResults())
       touch(result->view(value).buffer);
-    // Scratch of library calls lives during the call.
-    if (auto grad = dyn_cast<kern::AttentionGradOp>(op)) {
-      auto type = cast<RankedTensorType>(grad.getQ().getType());
-      if (type.getElementTypeBitWidth() < 32) {
-        unsigned id = newBuffer(type.clone(Float32Type::get(op.getContext())));
-        result->buffers[id].category = Category::LibraryWorkspace;
-        result->workspaces[&op] = id;
-        touch(id);
-      }
+    // Scratch lives during the command.
+    if (RankedTensorType type = workspaceTypeOf(&op, target)) {
+      unsigned id = newBuffer(type);
+      result->buffers[id].category = Category::LibraryWorkspace;
+      result->workspaces[&op] = {id, type};
+      touch(id);
     }
   }
   for (unsigned id = 0; id < members.size(); ++id)
@@ -651,8 +684,9 @@ LogicalResult BufferAssigner::run() {
 }
 
 FailureOr<std::unique_ptr<BufferAssignment>>
-BufferAssignment::compute(func::FuncOp function, const SymbolTable &symbols, bool reuse) {
-  BufferAssigner assigner(function, symbols, reuse);
+BufferAssignment::compute(func::FuncOp function, const SymbolTable &symbols,
+                          BufferTarget target, bool reuse) {
+  BufferAssigner assigner(function, symbols, target, reuse);
   if (failed(assigner.run()))
     return failure();
   return std::move(assigner.result);

@@ -45,6 +45,9 @@ struct BufferView {
   friend bool operator==(const BufferView &, const BufferView &) = default;
 };
 
+// Whose kernels and libraries will run the commands: how much scratch memory they need.
+enum class BufferTarget { Cpu, Cuda };
+
 class BufferAssignment {
 public:
   struct Copy {
@@ -54,7 +57,8 @@ public:
 
   // Without `reuse` only slices and reshapes share bytes with what they are of.
   static mlir::FailureOr<std::unique_ptr<BufferAssignment>>
-  compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols, bool reuse = true);
+  compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols, BufferTarget target,
+          bool reuse = true);
 
   BufferView view(mlir::Value value) const { return views.lookup(value); }
   const Buffer &buffer(unsigned id) const { return buffers[id]; }
@@ -63,15 +67,19 @@ public:
   // Copies that must run before `op`'s command.
   llvm::ArrayRef<Copy> copiesBefore(mlir::Operation *op) const;
 
-  // Scratch that a library call needs; none for most.
-  std::optional<BufferView> workspaceOf(mlir::Operation *op) const;
+  // Scratch that a command needs on the target; none for most.
+  struct Workspace {
+    unsigned buffer;
+    mlir::RankedTensorType type;
+  };
+  std::optional<Workspace> workspaceOf(mlir::Operation *op) const;
 
 private:
   friend class BufferAssigner;
   std::vector<Buffer> buffers;
   llvm::DenseMap<mlir::Value, BufferView> views;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies;
-  llvm::DenseMap<mlir::Operation *, unsigned> workspaces;
+  llvm::DenseMap<mlir::Operation *, Workspace> workspaces;
 };
 
 } // namespace lmc

@@ -466,6 +466,15 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   return ByteRuns::spaced(offset, rows, pitch, rows * run);
 }
 
+// What an attention reads: `operands`, then the starts of documents where it has them.
+template <typename Op>
+static SmallVector<Value> withStarts(std::initializer_list<Value> operands, Op op) {
+  SmallVector<Value> reads(operands);
+  if (op.getStarts())
+    reads.push_back(op.getStarts());
+  return reads;
+}
+
 LogicalResult AliasingChecker::evaluate(Operation &op) {
   auto flag = [&](bool set) -> Attribute { return b.getBoolAttr(set); };
   // What both directions of attention are given.
@@ -527,11 +536,14 @@ LogicalResult AliasingChecker::evaluate(Operation &op) {
                        reads);
       })
       .Case([&](kern::AttentionOp op) {
-        return addStep(*op, "attention", attention(op), {op.getQ(), op.getK(), op.getV()});
+        return addStep(*op, "attention", attention(op),
+                       withStarts({op.getQ(), op.getK(), op.getV()}, op));
       })
       .Case([&](kern::AttentionGradOp op) {
         return addStep(*op, "attention_grad", attention(op),
-                       {op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(), op.getDout()});
+                       withStarts({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
+                                   op.getDout()},
+                                  op));
       })
       .Case([&](kern::ScatterAddOp scatter) {
         SmallVector<Value> reads{scatter.getIds(), scatter.getX()};
@@ -604,18 +616,25 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
           .Case([&](plan_ir::AttentionOp op) {
             kind = "attention";
             given = attention(op);
-            command.reads = {op.getQ(), op.getK(), op.getV()};
+            command.reads = withStarts({op.getQ(), op.getK(), op.getV()}, op);
             command.writes = {op.getOut(), op.getLse()};
-            command.names = {"q", "k", "v", "out", "lse"};
+            command.names = {"q", "k", "v"};
+            if (op.getStarts())
+              command.names.push_back("starts");
+            command.names.append({"out", "lse"});
             return success();
           })
           .Case([&](plan_ir::AttentionGradOp op) {
             kind = "attention_grad";
             given = attention(op);
-            command.reads = {op.getQ(),   op.getK(),   op.getV(),
-                             op.getOut(), op.getLse(), op.getDout()};
+            command.reads = withStarts({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
+                                        op.getDout()},
+                                       op);
             command.writes = {op.getDq(), op.getDk(), op.getDv()};
-            command.names = {"q", "k", "v", "out", "lse", "dout", "dq", "dk", "dv"};
+            command.names = {"q", "k", "v", "out", "lse", "dout"};
+            if (op.getStarts())
+              command.names.push_back("starts");
+            command.names.append({"dq", "dk", "dv"});
             command.scratch = op.getWorkspace();
             return success();
           })
@@ -631,6 +650,7 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
             }
             command.writes = {scatter.getD()};
             command.names.push_back("d");
+            command.scratch = scatter.getWorkspace();
             return success();
           })
           .Case([&](plan_ir::CopyOp copy) {
@@ -662,7 +682,7 @@ static bool takesSpacedRuns(const Command &command, unsigned number) {
   if (isa<plan_ir::AttentionOp>(command.op))
     return number < 3; // q, k, v
   if (isa<plan_ir::AttentionGradOp>(command.op))
-    return number < 3 || number >= 6; // and their gradients
+    return number < 3 || number >= command.reads.size(); // and their gradients
   return false;
 }
 

@@ -206,9 +206,9 @@ bool ReadsOfInput::isBefore(const Read &read, AffineMap written) const {
   bool computed = llvm::is_contained(read.computed, true);
   if (!computed && read.point == written)
     return true;
-  // Some element of the row that the item writes, the same along the row.
-  bool isRowOfItem = isRow() || loops >= 2;
-  if (isColumn() || !isRowOfItem || written != allLoops() || read.onLane ||
+  // Some element of the row that the item writes, the same along the row: only a row
+  // reduction reads it before any of the row is written.
+  if (!isRow() || written != allLoops() || read.onLane ||
       read.point.getNumResults() != loops || read.point.isFunctionOfDim(loops - 1))
     return false;
   for (unsigned loop = 0; loop + 1 < loops; ++loop)

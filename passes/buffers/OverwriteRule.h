@@ -3,9 +3,10 @@
 // What the code generators promise (passes/codegen/Hero.h, LowerKernels.cpp), and nothing
 // more, is taken for granted:
 //   * items run in any order and at the same time;
-//   * an item makes its passes over the row one after the other; what varies along the row is
-//     read element by element, before anything at the element is written; what does not is
-//     read before the pass;
+//   * what varies along a row is read element by element, before anything at the element is
+//     written;
+//   * a row reduction makes its passes over the row one after the other, and reads what does
+//     not vary along the row before the pass (other heroes may split a row between threads);
 //   * a pass that reduces comes before everything that needs its result.
 #pragma once
 

@@ -13,7 +13,8 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     bytes of what they alias, a kernel's result takes over an input that dies there
     when the kernel may write in place, and everything else is packed into
     `@workspace` by liveness (compiler/algorithms/Packing.h). The functions run
-    one after the other, so `@workspace` is as large as the largest needs.
+    one after the other, so `@workspace` is as large as the largest needs. Commands
+    that need scratch memory on the target get it there too.
 
     The commands are then run beside the function, with symbols for values, by a
     checker that knows nothing of how places were chosen (CheckAliasing.h): a
@@ -30,7 +31,9 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     A one-way door.
   }];
   let options = [Option<"reuse", "reuse", "bool", "true",
-                        "false: only views share bytes, for tests and comparisons">];
+                        "false: only views share bytes, for tests and comparisons">,
+                 Option<"target", "target", "std::string", "\"cpu\"",
+                        "whose kernels will need scratch memory: cpu | cuda">];
   let dependentDialects = ["::lmc::plan_ir::PlanDialect"];
 }
 

@@ -48,8 +48,9 @@ namespace {
 // Turns one function's ops into commands on placed buffers.
 class Placer {
 public:
-  Placer(func::FuncOp function, SymbolTable &symbols, bool reuse)
-      : function(function), symbols(symbols), reuse(reuse), b(function.getContext()) {}
+  Placer(func::FuncOp function, SymbolTable &symbols, BufferTarget target, bool reuse)
+      : function(function), symbols(symbols), target(target), reuse(reuse),
+        b(function.getContext()) {}
 
   // Appends the plan.function after `function`; returns its peak bytes of workspace, and
   // the bound that no packing can beat.
@@ -64,6 +65,13 @@ private:
     return slice(assignment->view(value), cast<RankedTensorType>(value.getType()),
                  sourceOf(value));
   }
+  // Null where the op needs no scratch memory.
+  Value workspaceOf(Operation *op) {
+    auto workspace = assignment->workspaceOf(op);
+    return workspace ? slice({workspace->buffer, 0}, workspace->type, nameOf(op->getLoc()))
+                     : Value();
+  }
+  Value optional(Value value) { return value ? slice(value) : Value(); }
   std::string sourceOf(Value value) {
     Operation *op = value.getDefiningOp();
     return op ? nameOf(op->getLoc()) : "";
@@ -73,6 +81,7 @@ private:
 
   func::FuncOp function;
   SymbolTable &symbols;
+  const BufferTarget target;
   const bool reuse;
   OpBuilder b;
   std::unique_ptr<BufferAssignment> assignment;
@@ -156,34 +165,30 @@ LogicalResult Placer::emit(Operation *op) {
   if (auto gemm = dyn_cast<kern::GemmOp>(op)) {
     plan_ir::GemmOp::create(b, loc, slice(gemm.getA()), slice(gemm.getB()),
                             slice(gemm.getResult()),
-                            gemm.getBias() ? slice(gemm.getBias()) : Value(), Value(),
+                            optional(gemm.getBias()), Value(),
                             bool(gemm.getAcc()), gemm.getTransposeA(), gemm.getTransposeB());
     return success();
   }
   if (auto attention = dyn_cast<kern::AttentionOp>(op)) {
     plan_ir::AttentionOp::create(b, loc, slice(attention.getQ()), slice(attention.getK()),
                                  slice(attention.getV()), slice(attention.getResult()),
-                                 slice(attention.getLse()), attention.getHeadDimAttr(),
-                                 attention.getSeqAttr(), attention.getScaleAttr(),
-                                 attention.getWindowAttr());
+                                 slice(attention.getLse()), optional(attention.getStarts()),
+                                 attention.getHeadDimAttr(), attention.getSeqAttr(),
+                                 attention.getScaleAttr(), attention.getWindowAttr());
     return success();
   }
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op)) {
-    Value scratch;
-    if (std::optional<BufferView> view = assignment->workspaceOf(op))
-      scratch = slice(*view,
-                      cast<RankedTensorType>(grad.getQ().getType()).clone(b.getF32Type()),
-                      nameOf(loc));
     plan_ir::AttentionGradOp::create(
         b, loc, slice(grad.getQ()), slice(grad.getK()), slice(grad.getV()), slice(grad.getOut()),
         slice(grad.getLse()), slice(grad.getDout()), slice(grad.getDq()), slice(grad.getDk()),
-        slice(grad.getDv()), scratch, grad.getHeadDimAttr(), grad.getSeqAttr(),
-        grad.getScaleAttr(), grad.getWindowAttr());
+        slice(grad.getDv()), optional(grad.getStarts()), workspaceOf(op), grad.getHeadDimAttr(),
+        grad.getSeqAttr(), grad.getScaleAttr(), grad.getWindowAttr());
     return success();
   }
   if (auto scatter = dyn_cast<kern::ScatterAddOp>(op)) {
     plan_ir::ScatterAddOp::create(b, loc, slice(scatter.getIds()), slice(scatter.getX()),
-                                  slice(scatter.getResult()), bool(scatter.getAcc()));
+                                  slice(scatter.getResult()), workspaceOf(op),
+                                  bool(scatter.getAcc()));
     return success();
   }
   return op->emitOpError("has no command in a plan");
@@ -191,7 +196,7 @@ LogicalResult Placer::emit(Operation *op) {
 
 FailureOr<Placer::Peak> Placer::run() {
   FailureOr<std::unique_ptr<BufferAssignment>> assigned =
-      BufferAssignment::compute(function, symbols, reuse);
+      BufferAssignment::compute(function, symbols, target, reuse);
   if (failed(assigned))
     return failure();
   assignment = std::move(*assigned);
@@ -315,6 +320,11 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
     OpBuilder b(module);
+    if (target != "cpu" && target != "cuda") {
+      module.emitError("there is no target '") << target << "': cpu or cuda";
+      return signalPassFailure();
+    }
+    BufferTarget bufferTarget = target == "cuda" ? BufferTarget::Cuda : BufferTarget::Cpu;
 
     SmallVector<lm::VariableOp> variables(module.getOps<lm::VariableOp>());
     FailureOr<uint64_t> stateBytes = placeState(variables);
@@ -332,7 +342,7 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     Placer::Peak workspace;
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
     for (func::FuncOp function : functions) {
-      FailureOr<Placer::Peak> peak = Placer(function, symbols, reuse).run();
+      FailureOr<Placer::Peak> peak = Placer(function, symbols, bufferTarget, reuse).run();
       if (failed(peak))
         return signalPassFailure();
       workspace.bytes = std::max(workspace.bytes, peak->bytes);

@@ -27,10 +27,20 @@ struct CudaArch {
   unsigned version; // 90
   unsigned sharedBytesPerBlock;
   unsigned sharedBytesPerSm;
+  unsigned threadsPerSm;
+  unsigned blocksPerSm;
 };
 
-// Errors: none for sm_80 up; null for older or unknown ones.
+// All that code is generated for, oldest first: sm_80 and later.
+llvm::ArrayRef<CudaArch> cudaArchs();
+
+// Null for others.
 const CudaArch *findCudaArch(llvm::StringRef name);
+
+// How many blocks of `threads` threads are on an SM at once, by registers of a thread and shared
+// memory of a block; 0: not even one.
+unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
+                        unsigned sharedBytes);
 
 // `kernel` as CUDA C++; the text says what it computes, its shapes and its source ops. Failure
 // with the reason for what the analysis of Hero.h refuses.

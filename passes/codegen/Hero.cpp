@@ -679,9 +679,10 @@ static bool readsBefore(const RegionInfo &info, const Access &access, const Outp
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;
   // Another element of the same row is safe when it is read before the pass that
-  // writes the row: what does not vary along the row is.
+  // writes the row: what does not vary along the row is, in a row reduction. Without a
+  // reduction threads that know nothing of each other share a row on a GPU.
   unsigned n = info.shape.domain.size();
-  if (output.place != output.point || info.shape.flat || !info.coversDomain(output) ||
+  if (info.hero != kern::Hero::RowReduction || output.place != output.point || !info.coversDomain(output) ||
       access.point.isFunctionOfDim(n - 1))
     return false;
   for (unsigned d = 0; d + 1 < n; ++d)

@@ -186,26 +186,6 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
       .getResult(0);
 }
 
-// The divisor of `rows` by which a sum over rows is cut into blocks, one row of sums for each:
-// about 64, so that writing the sums is little beside reading the rows, and there are enough
-// blocks to share among processors. A count with no such divisor gets larger blocks while
-// there are 64 of them, else smaller ones: those write more, but run side by side.
-static int64_t rowsPerBlock(int64_t rows) {
-  constexpr int64_t kWanted = 64, kFewest = 16;
-  if (rows <= kWanted)
-    return rows;
-  for (int64_t r = kWanted; r >= kFewest; --r)
-    if (rows % r == 0)
-      return r;
-  for (int64_t r = kWanted + 1; r <= rows / kWanted; ++r)
-    if (rows % r == 0)
-      return r;
-  for (int64_t r = kFewest - 1; r > 1; --r)
-    if (rows % r == 0)
-      return r;
-  return 1;
-}
-
 // One kernel over rows, which reads them once: dx, and the sums over blocks of rows that
 // dweight is made of. A small one over columns adds the blocks.
 static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
@@ -651,16 +631,18 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::AttentionOp op) {
         return SmallVector<Value>(
             kern::AttentionOp::create(b, loc, op.getResult().getType(), op.getLse().getType(),
-                                      op.getQ(), op.getK(), op.getV(), op.getHeadDimAttr(),
-                                      op.getSeqAttr(), op.getScaleAttr(), op.getWindowAttr())
+                                      op.getQ(), op.getK(), op.getV(), op.getStarts(),
+                                      op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
+                                      op.getWindowAttr())
                 ->getResults());
       })
       .Case([&](lm::AttentionGradOp op) {
         return SmallVector<Value>(
             kern::AttentionGradOp::create(b, loc, op.getDq().getType(), op.getDk().getType(),
                                           op.getDv().getType(), op.getDout(), op.getQ(), op.getK(),
-                                          op.getV(), op.getOut(), op.getLse(), op.getHeadDimAttr(),
-                                          op.getSeqAttr(), op.getScaleAttr(), op.getWindowAttr())
+                                          op.getV(), op.getOut(), op.getLse(), op.getStarts(),
+                                          op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
+                                          op.getWindowAttr())
                 ->getResults());
       })
       .Default([](Operation *) { return SmallVector<Value>(); });

@@ -15,6 +15,22 @@ Value lmc::convertFloat(OpBuilder &b, Location loc, Value value, Type type) {
   return arith::TruncFOp::create(b, loc, type, value);
 }
 
+int64_t lmc::rowsPerBlock(int64_t rows) {
+  constexpr int64_t kWanted = 64, kFewest = 16;
+  if (rows <= kWanted)
+    return rows;
+  for (int64_t r = kWanted; r >= kFewest; --r)
+    if (rows % r == 0)
+      return r;
+  for (int64_t r = kWanted + 1; r <= rows / kWanted; ++r)
+    if (rows % r == 0)
+      return r;
+  for (int64_t r = kFewest - 1; r > 1; --r)
+    if (rows % r == 0)
+      return r;
+  return 1;
+}
+
 FusionBuilder::FusionBuilder(OpBuilder &builder, Location loc, kern::Hero hero, ValueRange inputs,
                              StringRef sourceOp)
     : outside(builder), b(builder.getContext()), loc(loc), hero(hero), inputs(inputs),

@@ -17,6 +17,12 @@ mlir::Type arithmeticType(mlir::Type storage);
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                          mlir::Type type);
 
+// The divisor of `rows` by which a sum over rows is cut into blocks, one row of sums for each:
+// about 64, so that writing the sums is little beside reading the rows, and there are enough
+// blocks to share among processors. A count with no such divisor gets larger blocks while
+// there are 64 of them, else smaller ones: those write more, but run side by side.
+int64_t rowsPerBlock(int64_t rows);
+
 class FusionBuilder {
 public:
   // Scalars in, scalar out, all in the arithmetic type.

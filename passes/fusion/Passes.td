@@ -99,6 +99,36 @@ def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numFormed", "formed", "fusions merged">];
 }
 
+def SplitColumnReductionsPass : Pass<"kern-split-column-reductions", "::mlir::ModuleOp"> {
+  let summary = "reduces many rows in two stages: blocks of rows first, then the blocks";
+  let description = [{
+    A column reduction has only its columns to share among processors. One over at least
+    `min-rows` rows becomes a row reduction that makes the sums (or products, maxima, ...)
+    of each R rows, `[rows / R, columns]`, reading along the rows, and a column reduction
+    over those. The order is fixed, so the result is the same every time. For GPUs; a
+    reduction whose number of rows has no divisor R (rowsPerBlock in FusionBuilder.h) that
+    leaves at most a quarter of the rows stays as it is.
+
+    ```mlir
+    %s = kern.fusion column_reduction (%a = %x : tensor<65536x512xbf16>, %b = %c : tensor<512xf32>)
+        -> tensor<512xf32> { b + sum over the rows of a }
+    ```
+    becomes
+    ```mlir
+    %p = kern.fusion row_reduction (%a = %x : tensor<65536x512xbf16>) -> tensor<1024x512xf32> {
+      sums of each 64 rows of a
+    }
+    %s = kern.fusion column_reduction (%a = %p : tensor<1024x512xf32>, %b = %c : tensor<512xf32>)
+        -> tensor<512xf32> { b + sum over the rows of a }
+    ```
+  }];
+  let options = [Option<"minRows", "min-rows", "int64_t", /*default=*/"4096",
+                        "rows of a reduction from which on it is split">];
+  let dependentDialects = ["::lmc::kern::KernDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [Statistic<"numSplit", "split", "column reductions split">];
+}
+
 def OutlineKernelsPass : Pass<"kern-outline-kernels", "::mlir::ModuleOp"> {
   let summary = "moves every fusion's region into a kernel that equal fusions share";
   let description = [{

@@ -20,7 +20,10 @@ Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t samples,
   BatchLoader::Batch batch;
   batch.tokens.resize(samples * source.sequenceLength());
   batch.targets.resize(batch.tokens.size());
-  LMC_TRY(source.fill(number * samples, samples, batch.tokens.data(), batch.targets.data()));
+  if (source.hasDocumentMask())
+    batch.starts.resize(batch.tokens.size());
+  LMC_TRY(source.fill(number * samples, samples, batch.tokens.data(), batch.targets.data(),
+                      batch.starts.data()));
   batch.validTargets = std::count_if(batch.targets.begin(), batch.targets.end(),
                                      [](int32_t target) { return target >= 0; });
   return batch;

@@ -22,6 +22,7 @@ struct DataSource::State {
     uint64_t begin; // first of sequenceLength + 1 tokens
   };
   Window window(uint64_t index) const;
+  Result<void> fillStarts(const Window &window, const int32_t *tokens, int32_t *starts) const;
 };
 
 namespace {
@@ -53,6 +54,58 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   return paths;
 }
 
+// A token file with a table of documents; files of other formats have a table of one.
+bool knowsDocuments(const TokenFile &file) { return file.format() == TokenFormat::Lmc; }
+
+Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
+  if (knowsDocuments(file))
+    return {};
+  if (options.endOfDocument < 0)
+    return inKey(options,
+                 {fmt::format("{} does not say where its documents end, which "
+                              "training.document_mask needs; give the id of its end-of-document "
+                              "token (data.end_of_document), or make the file with: lmc-data pack",
+                              file.path())});
+  if (static_cast<uint32_t>(options.endOfDocument) >= options.vocabSize)
+    return Error{fmt::format("data.end_of_document is {}, beyond the vocabulary of {} "
+                             "(model.vocab_size)",
+                             options.endOfDocument, options.vocabSize)};
+  return {};
+}
+
+// Fills [from, to) of a row with the start of the document that begins at `from`.
+void startDocument(int32_t *starts, uint64_t from, uint64_t to) {
+  std::fill(starts + from, starts + to, static_cast<int32_t>(from));
+}
+
+// `starts` of the `length` tokens from `begin` on, by the file's table.
+Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
+                           int32_t *starts) {
+  std::span<const uint64_t> table = file.documentStarts();
+  auto next = std::upper_bound(table.begin(), table.end(), begin);
+  uint64_t from = 0;
+  for (; next != table.end() && *next < begin + length; ++next) {
+    if (*next <= begin + from) // only a sorted table was searched well
+      return Error{fmt::format("{}: document {} starts at token {}, before the one that it "
+                               "follows; the file is damaged, pack or copy it again",
+                               file.path(), next - table.begin(), *next)};
+    startDocument(starts, from, *next - begin);
+    from = *next - begin;
+  }
+  startDocument(starts, from, length);
+  return {};
+}
+
+void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument, int32_t *starts) {
+  uint64_t from = 0;
+  for (uint64_t t = 0; t < length; ++t)
+    if (tokens[t] == endOfDocument) {
+      startDocument(starts, from, t + 1);
+      from = t + 1;
+    }
+  startDocument(starts, from, length);
+}
+
 } // namespace
 
 DataSource::DataSource() : state(std::make_unique<State>()) {}
@@ -77,6 +130,8 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
     }
   }
   for (const auto &file : s.files) {
+    if (options.documentMask)
+      LMC_TRY(checkDocuments(options, *file));
     s.firstSample.push_back(s.samples);
     s.tokens += file->size();
     s.samples += (file->size() - 1) / options.sequenceLength;
@@ -97,6 +152,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
 uint64_t DataSource::samplesPerEpoch() const { return state->samples; }
 uint64_t DataSource::tokens() const { return state->tokens; }
 uint64_t DataSource::sequenceLength() const { return state->options.sequenceLength; }
+bool DataSource::hasDocumentMask() const { return state->options.documentMask; }
 
 DataSource::State::Window DataSource::State::window(uint64_t index) const {
   uint64_t place = index % samples;
@@ -109,8 +165,18 @@ DataSource::State::Window DataSource::State::window(uint64_t index) const {
   return {files[file].get(), (place - firstSample[file]) * options.sequenceLength};
 }
 
-Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens,
-                              int32_t *targets) const {
+Result<void> DataSource::State::fillStarts(const Window &window, const int32_t *tokens,
+                                           int32_t *starts) const {
+  if (!knowsDocuments(*window.file)) {
+    startsByEnds(tokens, options.sequenceLength, options.endOfDocument, starts);
+    return {};
+  }
+  auto filled = startsByTable(*window.file, window.begin, options.sequenceLength, starts);
+  return filled ? filled : inKey(options, filled.error());
+}
+
+Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens, int32_t *targets,
+                              int32_t *starts) const {
   const uint64_t length = state->options.sequenceLength;
   for (uint64_t row = 0; row < count; ++row) {
     State::Window window = state->window(first + row);
@@ -130,6 +196,8 @@ Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens,
                        window.file->path(), window.begin + offset,
                        static_cast<uint32_t>(offset ? rowTargets[offset - 1] : rowTokens[0]),
                        state->options.vocabSize)});
+    if (starts && state->options.documentMask)
+      LMC_TRY(state->fillStarts(window, rowTokens, starts + row * length));
   }
   return {};
 }

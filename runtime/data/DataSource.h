@@ -25,12 +25,16 @@ struct DataOptions {
   uint32_t vocabSize = 0;          // ids must be below
   uint64_t seed = 0;
   bool shuffle = true;             // false: in file order (validation)
+  bool documentMask = false;       // fill() also gives where documents start
+  int32_t endOfDocument = -1;      // for files without a table of documents: the last token of
+                                   // each; -1: there are no such files
 };
 
 class DataSource {
 public:
-  // Opens every file and checks that there is at least one sample. Token ids
-  // are checked as they are read.
+  // Opens every file and checks that there is at least one sample, and with a
+  // document mask that every file tells its documents apart. Token ids are checked
+  // as they are read.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 
@@ -42,9 +46,14 @@ public:
 
   // Fills rows of `tokens` and `targets` ([count, sequenceLength] int32,
   // row-major) with samples [first, first + count); targets[t] is the token
-  // after tokens[t]. A token beyond the vocabulary is an Error with file and
-  // position. Thread safe.
-  Result<void> fill(uint64_t first, uint64_t count, int32_t *tokens, int32_t *targets) const;
+  // after tokens[t], also where that begins another document. With a document mask,
+  // starts[t] of `starts` (as `tokens`, or null) is where in its row the document of token t
+  // begins: 0 where that was before the row. An end-of-document token belongs to the
+  // document that it ends. A token beyond the vocabulary, and a damaged table of
+  // documents, are Errors with file and position. Thread safe.
+  Result<void> fill(uint64_t first, uint64_t count, int32_t *tokens, int32_t *targets,
+                    int32_t *starts = nullptr) const;
+  bool hasDocumentMask() const;
 
   // The file and the token position that sample `index` starts at.
   std::pair<std::string, uint64_t> locate(uint64_t index) const;
@@ -61,6 +70,7 @@ public:
   struct Batch {
     std::vector<int32_t> tokens;   // [samples, sequenceLength]
     std::vector<int32_t> targets;  // [samples, sequenceLength]
+    std::vector<int32_t> starts;   // [samples, sequenceLength] with a document mask, else empty
     uint64_t validTargets = 0;     // targets that count in the loss
   };
   // Batch b holds samples [b * samples, (b + 1) * samples), from `firstBatch` on.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 namespace lmc {
 namespace {
@@ -220,6 +222,9 @@ private:
       return fail("variable '{}' has an unknown initializer", name);
     if (misaligned(init->values()))
       return fail("variable '{}' has values at an odd place", name);
+    if (init->kernel() < -1 || init->kernel() >= int64_t(plan.kernels()->size()))
+      return fail("variable '{}' is initialised by kernel {}, which does not exist", name,
+                  init->kernel());
     if (!isFloat(slice.dtype()) && init->kind() != Kind::None && init->kind() != Kind::Zeros)
       return fail("variable '{}' holds integers and has an initializer for reals", name);
     switch (init->kind()) {
@@ -253,16 +258,51 @@ private:
   }
 
   Result<void> code() {
-    for (const auto *module : *plan.modules())
+    for (const auto *module : *plan.modules()) {
       if (module->target()->size() == 0)
         return fail("a module has no target");
+      if (isCuda() && module->target()->string_view() != plan.target()->string_view())
+        return fail("a module is for '{}' in a plan for '{}'", module->target()->str(),
+                    plan.target()->str());
+    }
     for (const auto *kernel : *plan.kernels()) {
       if (kernel->module_() >= plan.modules()->size())
         return fail("kernel '{}' is in module {}, which does not exist", kernel->name()->str(),
                     kernel->module_());
       if (kernel->entry()->size() == 0)
         return fail("kernel '{}' has no entry", kernel->name()->str());
+      if (auto sound = launchShape(*kernel); !sound)
+        return fail("kernel '{}' {}", kernel->name()->str(), sound.error().message);
     }
+    return {};
+  }
+
+  // A CUDA kernel with code says how it is launched, within what every device since compute
+  // capability 8.0 allows (CUDA C++ Programming Guide, "Technical Specifications per Compute
+  // Capability").
+  Result<void> launchShape(const plan::Kernel &kernel) {
+    constexpr uint32_t kMostThreads = 1024, kWarp = 32, kMostRegisters = 255;
+    constexpr uint32_t kMostSharedBytes = 227 << 10, kMostLocalBytes = 512 << 10;
+    constexpr uint32_t kMostBlocks[] = {0x7fffffff, 0xffff, 0xffff};
+    if (!kernel.grid()) {
+      if (isCuda() && plan.modules()->Get(kernel.module_())->image()->size() > 0)
+        return fail("has code and no grid");
+      return {};
+    }
+    if (!isCuda())
+      return fail("has a grid, in a plan for '{}'", plan.target()->str());
+    if (kernel.grid()->size() != std::size(kMostBlocks))
+      return fail("has a grid of {} dimensions", kernel.grid()->size());
+    for (uint32_t i = 0; i < std::size(kMostBlocks); ++i)
+      if (kernel.grid()->Get(i) == 0 || kernel.grid()->Get(i) > kMostBlocks[i])
+        return fail("has a grid of {} blocks in dimension {}", kernel.grid()->Get(i), i);
+    if (kernel.threads() == 0 || kernel.threads() > kMostThreads || kernel.threads() % kWarp != 0)
+      return fail("has blocks of {} threads", kernel.threads());
+    if (kernel.shared_bytes() > kMostSharedBytes)
+      return fail("takes {} bytes of shared memory", kernel.shared_bytes());
+    if (kernel.registers() > kMostRegisters || kernel.stack_bytes() > kMostLocalBytes)
+      return fail("takes {} registers and {} bytes of stack", kernel.registers(),
+                  kernel.stack_bytes());
     return {};
   }
 
@@ -385,7 +425,46 @@ private:
     for (uint32_t slice : *launch.args())
       if (slice >= plan.slices()->size())
         return fail("argument slice {} does not exist", slice);
+    // A CUDA driver reads as many arguments as the kernel has, whatever it is given.
+    if (auto [count, isNew] = arguments.emplace(launch.kernel(), launch.args()->size());
+        !isNew && count->second != launch.args()->size())
+      return fail("kernel '{}' has {} arguments here and {} elsewhere",
+                  plan.kernels()->Get(launch.kernel())->name()->str(), launch.args()->size(),
+                  count->second);
     return {};
+  }
+
+  // The kernels that do a command on a CUDA device touch nothing but what the command names:
+  // they read `operands`, and write `results` and the workspace (-1: none).
+  Result<void> launches(const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> *launches,
+                        std::vector<int64_t> operands, std::vector<int64_t> results,
+                        int64_t workspace) {
+    if (!launches)
+      return {};
+    if (!isCuda())
+      return fail("it has launches, in a plan for '{}'", plan.target()->str());
+    operands.insert(operands.end(), results.begin(), results.end());
+    for (const auto *entry : *launches) {
+      LMC_TRY(launch(*entry));
+      if (entry->args()->size() == entry->inputs())
+        return fail("a launch of it has no result");
+      for (uint32_t i = 0; i < entry->args()->size(); ++i) {
+        const uint32_t arg = entry->args()->Get(i);
+        const std::vector<int64_t> &allowed = i < entry->inputs() ? operands : results;
+        if (std::find(allowed.begin(), allowed.end(), int64_t(arg)) == allowed.end() &&
+            (workspace < 0 || !inside(arg, uint32_t(workspace))))
+          return fail("argument {} of a launch is slice {}, which the command does not name", i,
+                      arg);
+      }
+    }
+    return {};
+  }
+
+  // Whether slice `x` lies in slice `whole`.
+  bool inside(uint32_t x, uint32_t whole) const {
+    const plan::Slice &a = *plan.slices()->Get(x), &b = *plan.slices()->Get(whole);
+    return a.arena() == b.arena() && a.offset() >= b.offset() &&
+           a.offset() + extent(a) <= b.offset() + extent(b);
   }
 
   Result<void> gemm(const plan::Gemm &gemm) {
@@ -418,6 +497,8 @@ private:
     return {};
   }
 
+  bool isCuda() const { return plan.target()->string_view().starts_with("cuda:"); }
+
   template <typename Op> Result<void> attentionShape(const Op &op, DType type) {
     if (!isFloat(type))
       return fail("it attends to integers");
@@ -438,6 +519,8 @@ private:
     LMC_TRY(matrix("k", op.k(), type, tokens, product({op.kv_heads(), op.head_dim()})));
     LMC_TRY(matrix("v", op.v(), type, tokens, product({op.kv_heads(), op.head_dim()})));
     LMC_TRY(operand("out", op.out(), type, queries));
+    if (op.starts() != -1)
+      LMC_TRY(operand("starts", op.starts(), DType::I32, tokens));
     return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
   }
 
@@ -446,9 +529,12 @@ private:
     for (uint32_t result : {op.out(), op.lse()})
       LMC_TRY(apart(result == op.out() ? "out" : "lse", result, {op.q(), op.k(), op.v()}));
     LMC_TRY(apart("lse", op.lse(), {op.out()}));
+    if (op.starts() != -1)
+      LMC_TRY(apart("out or lse", uint32_t(op.starts()), {op.out(), op.lse()}));
     if (op.workspace() != -1)
       LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
-    return {};
+    return launches(op.launches(), {op.q(), op.k(), op.v(), op.starts()}, {op.out(), op.lse()},
+                    op.workspace());
   }
 
   Result<void> attentionGrad(const plan::AttentionGrad &op) {
@@ -465,15 +551,23 @@ private:
           apart("dq, dk or dv", result, {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
     LMC_TRY(apart("dq", op.dq(), {op.dk(), op.dv()}));
     LMC_TRY(apart("dk", op.dk(), {op.dv()}));
-    if (type == DType::BF16) {
+    if (op.starts() != -1)
+      LMC_TRY(apart("dq, dk or dv", uint32_t(op.starts()), {op.dq(), op.dk(), op.dv()}));
+    if (isCuda())
+      LMC_TRY(operand("workspace", op.workspace(), sumType(type), product({tokens, op.heads()})));
+    else if (type == DType::BF16)
       LMC_TRY(operand("workspace", op.workspace(), DType::F32, queries));
+    else if (op.workspace() != -1)
+      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
+    if (op.workspace() != -1)
       LMC_TRY(apart(
           "workspace", uint32_t(op.workspace()),
           {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(), op.dv()}));
-    } else if (op.workspace() != -1) {
-      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
-    }
-    return {};
+    if (op.workspace() != -1 && op.starts() != -1)
+      LMC_TRY(apart("workspace", uint32_t(op.workspace()), {uint32_t(op.starts())}));
+    return launches(op.launches(),
+                    {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.starts()},
+                    {op.dq(), op.dk(), op.dv()}, op.workspace());
   }
 
   Result<void> scatterAdd(const plan::ScatterAdd &op) {
@@ -483,7 +577,15 @@ private:
     LMC_TRY(operand("ids", op.ids(), DType::I32, op.rows()));
     LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.columns()})));
     LMC_TRY(operand("d", op.d(), sumType(type), product({op.vocabulary(), op.columns()})));
-    return apart("d", op.d(), {op.ids(), op.x()});
+    LMC_TRY(apart("d", op.d(), {op.ids(), op.x()}));
+    // How much of it the kernels need is for the compiler to know: at least the sorted pairs.
+    if (isCuda())
+      LMC_TRY(operand("workspace", op.workspace(), DType::I8, product({op.rows(), 8})));
+    else if (op.workspace() != -1)
+      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
+    if (op.workspace() != -1)
+      LMC_TRY(apart("workspace", uint32_t(op.workspace()), {op.ids(), op.x(), op.d()}));
+    return launches(op.launches(), {op.ids(), op.x()}, {op.d()}, op.workspace());
   }
 
   Result<void> fill(const plan::Fill &op) {
@@ -552,6 +654,7 @@ private:
   }
 
   const plan::Plan &plan;
+  std::unordered_map<uint32_t, uint32_t> arguments; // of each kernel launched so far: how many
 };
 
 } // namespace

@@ -29,9 +29,9 @@ Result<void> dumpLogits(const std::string &path, Session &session, const DataSou
   if (slice.bytes() != rows * length * vocabulary * byteWidth(slice.dtype()))
     return Error{fmt::format("{}: variable 'debug.logits' is not [mbs * seq, vocab]", plan.path())};
 
-  std::vector<int32_t> tokens(rows * length), targets(rows * length);
-  LMC_TRY(data.fill(0, rows, tokens.data(), targets.data()));
-  LMC_TRY(copyInputs(plan, *session.device, tokens.data(), targets.data()));
+  std::vector<int32_t> tokens(rows * length), targets(rows * length), starts(rows * length);
+  LMC_TRY(data.fill(0, rows, tokens.data(), targets.data(), starts.data()));
+  LMC_TRY(copyInputs(plan, *session.device, tokens.data(), targets.data(), starts.data()));
   LMC_TRY(session.functions->run("logits"));
 
   uint64_t tokenBytes = tokens.size() * sizeof(int32_t);

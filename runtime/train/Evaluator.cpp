@@ -18,6 +18,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   uint64_t rows = plan->batch()->micro_batch_size();
   uint64_t rowTokens = plan->batch()->sequence_length();
   std::vector<int32_t> tokens(rows * rowTokens), targets(rows * rowTokens);
+  std::vector<int32_t> starts(data->hasDocumentMask() ? rows * rowTokens : 0);
   Evaluation evaluation;
   double sum = 0;
   for (uint64_t first = 0; first < samples; first += rows) {
@@ -26,11 +27,13 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
       return evaluation;
     }
     uint64_t count = std::min(rows, samples - first);
-    LMC_TRY(data->fill(first, count, tokens.data(), targets.data()));
+    LMC_TRY(data->fill(first, count, tokens.data(), targets.data(), starts.data()));
     auto padding = static_cast<std::ptrdiff_t>(count * rowTokens);
     std::fill(tokens.begin() + padding, tokens.end(), 0);
     std::fill(targets.begin() + padding, targets.end(), kIgnoredTarget);
-    LMC_TRY(copyInputs(plan, device, tokens.data(), targets.data()));
+    if (data->hasDocumentMask())
+      std::fill(starts.begin() + padding, starts.end(), 0);
+    LMC_TRY(copyInputs(plan, device, tokens.data(), targets.data(), starts.data()));
     LMC_TRY(functions.run("eval"));
     auto loss = scalars.get("run.eval_loss");
     LMC_TRY(loss);

@@ -17,9 +17,13 @@ static Result<void> copyInput(const PlanFile &plan, Device &device, const char *
   return device.copyIn(static_cast<int>(index), data, bytes);
 }
 
+bool hasDocumentMask(const PlanFile &plan) { return plan.findVariable("batch.starts") >= 0; }
+
 Result<void> copyInputs(const PlanFile &plan, Device &device, const int32_t *tokens,
-                        const int32_t *targets) {
+                        const int32_t *targets, const int32_t *starts) {
   LMC_TRY(copyInput(plan, device, "batch.tokens", tokens));
+  if (hasDocumentMask(plan))
+    LMC_TRY(copyInput(plan, device, "batch.starts", starts));
   return copyInput(plan, device, "batch.targets", targets);
 }
 

@@ -7,9 +7,12 @@
 
 namespace lmc {
 
-// Copies `tokens` and `targets` ([mbs, seq] int32 each) into batch.tokens and
-// batch.targets.
+// Whether attention of the plan reads batch.starts.
+bool hasDocumentMask(const PlanFile &plan);
+
+// Copies `tokens`, `targets` and, with a document mask, `starts` ([mbs, seq] int32
+// each) into batch.tokens, batch.targets and batch.starts.
 Result<void> copyInputs(const PlanFile &plan, Device &device, const int32_t *tokens,
-                        const int32_t *targets);
+                        const int32_t *targets, const int32_t *starts);
 
 } // namespace lmc

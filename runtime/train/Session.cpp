@@ -4,6 +4,7 @@
 #include "runtime/monitor/Console.h"
 #include "runtime/train/DeviceTensors.h"
 #include "runtime/train/Initializer.h"
+#include "runtime/train/Inputs.h"
 #include "runtime/train/RunDirectory.h"
 
 #include <fmt/format.h>
@@ -61,6 +62,8 @@ Session::openData(const char *key, const std::vector<std::string> &paths, bool s
   data.vocabSize = static_cast<uint32_t>((*plan)->model()->vocab_size());
   data.seed = settings.seed;
   data.shuffle = shuffle;
+  data.documentMask = hasDocumentMask(*plan);
+  data.endOfDocument = settings.endOfDocument;
   return DataSource::open(data);
 }
 

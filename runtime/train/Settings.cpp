@@ -272,6 +272,12 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   LMC_TRY(list("data.train", settings.trainData));
   LMC_TRY(list("data.validation", settings.validationData));
   LMC_TRY(count("data.num_workers", settings.numWorkers));
+  auto endOfDocument = table.integer("data.end_of_document");
+  LMC_TRY(endOfDocument);
+  if (*endOfDocument < -1 || *endOfDocument > INT32_MAX)
+    return Error{fmt::format("plan: setting 'data.end_of_document' is {}, no token id",
+                             *endOfDocument)};
+  settings.endOfDocument = static_cast<int32_t>(*endOfDocument);
 
   LMC_TRY(count("checkpoint.interval", settings.checkpointInterval));
   LMC_TRY(count("checkpoint.keep", settings.checkpointKeep));

@@ -62,6 +62,7 @@ struct TrainSettings {
   double beta1 = 0, beta2 = 0, eps = 0, weightDecay = 0, clipGrad = 0;
   LrSettings lr;
   std::vector<std::string> trainData, validationData;
+  int32_t endOfDocument = -1;     // of token files that don't tell documents apart; -1: none
   int64_t numWorkers = 0;
   int64_t checkpointInterval = 0; // steps; 0: only at the end
   int64_t checkpointKeep = 0;     // 0: all

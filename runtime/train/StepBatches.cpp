@@ -16,6 +16,7 @@ Result<BatchLoader::Batch> StepBatches::next() {
       return more;
     batch->tokens.insert(batch->tokens.end(), more->tokens.begin(), more->tokens.end());
     batch->targets.insert(batch->targets.end(), more->targets.begin(), more->targets.end());
+    batch->starts.insert(batch->starts.end(), more->starts.begin(), more->starts.end());
     batch->validTargets += more->validTargets;
   }
   return batch;

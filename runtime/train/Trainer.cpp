@@ -46,8 +46,10 @@ Result<void> Trainer::microSteps(const BatchLoader::Batch &batch, int64_t number
       "run.loss_scale",
       batch.validTargets == 0 ? 0.0 : 1.0 / static_cast<double>(batch.validTargets)));
   for (uint64_t micro = 0; micro < accumulation; ++micro) {
-    LMC_TRY(copyInputs(*session.plan, *session.device, batch.tokens.data() + micro * elements,
-                       batch.targets.data() + micro * elements));
+    uint64_t at = micro * elements;
+    LMC_TRY(copyInputs(*session.plan, *session.device, batch.tokens.data() + at,
+                       batch.targets.data() + at,
+                       batch.starts.empty() ? nullptr : batch.starts.data() + at));
     const char *function = micro == 0                  ? "micro_first"
                            : micro + 1 == accumulation ? "micro_last"
                                                        : "micro";

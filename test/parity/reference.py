@@ -161,8 +161,18 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
-def logits(model: Model, weights: Weights, tokens: torch.Tensor) -> torch.Tensor:
-    """[batch, seq] token ids -> [batch, seq, vocab], in the weights' dtype."""
+def documents(tokens: torch.Tensor, end_of_document: int) -> torch.Tensor:
+    """[batch, seq]: the number of the document in its row that a token belongs to. An
+    end-of-document token belongs to the document that it ends."""
+    ends = tokens == end_of_document
+    return ends.cumsum(1) - ends.long()
+
+
+def logits(
+    model: Model, weights: Weights, tokens: torch.Tensor, end_of_document: int | None = None
+) -> torch.Tensor:
+    """[batch, seq] token ids -> [batch, seq, vocab], in the weights' dtype. With an
+    `end_of_document` attention stays within a document."""
     batch, seq = tokens.shape
     heads, kv_heads, dim = model.num_attention_heads, model.num_key_value_heads, model.head_dim
     dtype = weights["model.embed_tokens.weight"].dtype
@@ -174,6 +184,10 @@ def logits(model: Model, weights: Weights, tokens: torch.Tensor) -> torch.Tensor
     visible = distance >= 0
     if model.sliding_window:
         visible &= distance < model.sliding_window
+    if end_of_document is not None:
+        document = documents(tokens, end_of_document)
+        same = document[:, :, None] == document[:, None, :]
+        visible = (visible & same)[:, None]  # [batch, heads, query, key]
 
     def linear(x: torch.Tensor, name: str) -> torch.Tensor:
         return F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
@@ -194,9 +208,8 @@ def logits(model: Model, weights: Weights, tokens: torch.Tensor) -> torch.Tensor
         v = split_heads(linear(h, prefix + "self_attn.v_proj"), kv_heads)
         k = k.repeat_interleave(heads // kv_heads, dim=1)
         v = v.repeat_interleave(heads // kv_heads, dim=1)
-        scores = q @ k.transpose(-1, -2) / math.sqrt(dim)
-        probabilities = scores.masked_fill(~visible, -math.inf).softmax(-1)
-        attended = (probabilities @ v).transpose(1, 2).reshape(batch, seq, heads * dim)
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+        attended = attended.transpose(1, 2).reshape(batch, seq, heads * dim)
         x = x + linear(attended, prefix + "self_attn.o_proj")
         h = rms_norm(x, prefix + "post_attention_layernorm")
         gated = F.silu(linear(h, prefix + "mlp.gate_proj")) * linear(h, prefix + "mlp.up_proj")
@@ -206,9 +219,12 @@ def logits(model: Model, weights: Weights, tokens: torch.Tensor) -> torch.Tensor
     return F.linear(x, weights[head])
 
 
-def loss(model: Model, weights: Weights, windows: torch.Tensor) -> torch.Tensor:
-    """Mean cross entropy of [batch, seq + 1] token windows: each token predicts the next."""
-    predicted = logits(model, weights, windows[:, :-1])
+def loss(
+    model: Model, weights: Weights, windows: torch.Tensor, end_of_document: int | None = None
+) -> torch.Tensor:
+    """Mean cross entropy of [batch, seq + 1] token windows: each token predicts the next, also
+    where that begins another document."""
+    predicted = logits(model, weights, windows[:, :-1], end_of_document)
     return F.cross_entropy(predicted.flatten(0, 1), windows[:, 1:].flatten())
 
 
@@ -217,10 +233,11 @@ def as_parameters(weights: Weights, dtype: torch.dtype) -> Weights:
 
 
 def gradients(
-    model: Model, weights: Weights, windows: torch.Tensor, dtype: torch.dtype = torch.float32
+    model: Model, weights: Weights, windows: torch.Tensor, dtype: torch.dtype = torch.float32,
+    end_of_document: int | None = None,
 ) -> Weights:
     parameters = as_parameters(weights, dtype)
-    loss(model, parameters, windows).backward()
+    loss(model, parameters, windows, end_of_document).backward()
     return {name: parameter.grad for name, parameter in parameters.items()}
 
 
@@ -238,6 +255,7 @@ def train(
     optimizer: Optimizer,
     steps: int,
     dtype: torch.dtype = torch.float32,
+    end_of_document: int | None = None,
 ) -> list[Step]:
     """`steps` AdamW steps, each on all of `windows`. Norm gains and biases are not decayed."""
     parameters = as_parameters(weights, dtype)
@@ -257,7 +275,7 @@ def train(
         for group in adamw.param_groups:
             group["lr"] = lr
         adamw.zero_grad()
-        value = loss(model, parameters, windows)
+        value = loss(model, parameters, windows, end_of_document)
         value.backward()
         norm = torch.nn.utils.clip_grad_norm_(parameters.values(), optimizer.clip_grad)
         adamw.step()

@@ -1,9 +1,11 @@
 // lmc: compiles a training job into a plan, and explains plans.
 #include "compiler/Compile.h"
 #include "compiler/Registration.h"
+#include "compiler/codegen/KernelCache.h"
 #include "compiler/config/Config.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/report/Explain.h"
+#include "compiler/report/ExtractKernel.h"
 #include "compiler/report/Html.h"
 #include "compiler/report/Trace.h"
 #include "runtime/plan/PlanFile.h"
@@ -31,8 +33,10 @@ cl::SubCommand referenceCommand("config-reference", "print the reference of the 
 
 cl::opt<std::string> compileInput(cl::Positional, cl::desc("<job.toml>"), cl::Required,
                                   cl::sub(compileCommand));
-cl::opt<std::string> output("o", cl::desc("plan file to write (default: beside the TOML)"),
-                            cl::value_desc("file"), cl::sub(compileCommand));
+cl::opt<std::string> output("o", cl::desc("file to write (a plan: default beside the TOML; an "
+                                          "extracted kernel: default standard output)"),
+                            cl::value_desc("file"), cl::sub(compileCommand),
+                            cl::sub(explainCommand));
 cl::list<std::string> settings("set", cl::desc("override a key of the TOML"),
                                cl::value_desc("section.key=value"), cl::sub(compileCommand),
                                cl::sub(explainCommand));
@@ -70,6 +74,14 @@ cl::list<std::string> disableFusion("disable-fusion",
 cl::opt<bool> disableReuse("disable-reuse",
                            cl::desc("give every value bytes of its own in the workspace"),
                            cl::Hidden, cl::sub(compileCommand));
+cl::opt<bool> planOnly("plan-only",
+                       cl::desc("leave the kernels without code: to be explained, not run"),
+                       cl::sub(compileCommand));
+cl::opt<std::string>
+    kernelCache("kernel-cache",
+                cl::desc("where compiled CUDA kernels are kept (default: $LMC_CACHE_DIR, or "
+                         "~/.cache/lmc/kernels); off: nowhere"),
+                cl::value_desc("dir|off"), cl::sub(compileCommand), cl::sub(explainCommand));
 cl::opt<bool> quiet("quiet", cl::desc("print errors only"), cl::sub(compileCommand));
 
 cl::opt<std::string> explainInput(cl::Positional, cl::desc("<job.plan | job.toml>"), cl::Required,
@@ -90,6 +102,10 @@ cl::opt<bool> costOnly("cost", cl::desc("predicted times and what bounds them"),
                        cl::sub(explainCommand));
 cl::opt<bool> commOnly("comm", cl::desc("communication between ranks"), cl::sub(explainCommand));
 cl::opt<bool> kernelsOnly("kernels", cl::desc("the generated kernels"), cl::sub(explainCommand));
+cl::opt<std::string>
+    kernelToExtract("extract-kernel",
+                    cl::desc("a CUDA kernel as a program of its own, with a check and a bench"),
+                    cl::value_desc("name"), cl::sub(explainCommand));
 cl::opt<bool> commandsOnly("commands", cl::desc("the functions and their commands"),
                            cl::sub(explainCommand));
 
@@ -144,6 +160,12 @@ bool readConfig(const std::string &path, Config &config) {
     return true;
   llvm::errs() << llvm::StringRef(error.message).rtrim() << "\n";
   return false;
+}
+
+std::string kernelCacheDirectory() {
+  if (!kernelCache.getNumOccurrences())
+    return codegen::KernelCache::defaultDirectory();
+  return kernelCache == "off" ? "" : kernelCache.getValue();
 }
 
 // Compiler diagnostics in the form of the configuration's: one line, the file first.
@@ -215,6 +237,8 @@ int runCompile() {
   options.printIrAfter.assign(printIrAfter.begin(), printIrAfter.end());
   options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
   options.reuseMemory = !disableReuse;
+  options.withCode = !planOnly;
+  options.kernelCache = kernelCacheDirectory();
 
   Config config;
   if (!readConfig(compileInput, config))
@@ -251,8 +275,7 @@ int runCompile() {
   for (const PhaseTime &time : result->times)
     llvm::outs() << llvm::formatv("  {0,-10} {1:f2} s\n", phaseName(time.phase), time.seconds);
   if (plan.modules()->Get(0)->image()->size() == 0)
-    llvm::outs() << "  the kernels have no code, as this build generates none for '"
-                 << config.target.device << "': the plan can be explained, not run\n";
+    llvm::outs() << "  the kernels have no code: the plan can be explained, not run\n";
   return 0;
 }
 
@@ -267,6 +290,24 @@ Result<cost::DeviceSpec> specOf(const plan::Plan &plan) {
   if (target.spec.empty())
     target.spec = cost::settingOf(plan, "target.spec");
   return cost::deviceSpecOf(target, plan.config_directory() ? plan.config_directory()->str() : "");
+}
+
+// Writes the kernel that was asked for.
+int writeKernel(const plan::Plan &plan) {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  llvm::Expected<std::string> program = extractKernel(plan, kernelToExtract, context);
+  if (!program)
+    return fail("lmc explain: error: " + llvm::toString(program.takeError()));
+  if (output.empty()) {
+    llvm::outs() << *program;
+    return 0;
+  }
+  if (std::error_code error = writeAtomically(output, *program))
+    return fail("lmc explain: error: cannot write " + output + ": " + error.message(),
+                ExitCode::Failure);
+  return 0;
 }
 
 int runExplain() {
@@ -291,7 +332,10 @@ int runExplain() {
     if (!spec)
       return fail(spec.error().message, spec.error().code);
     CompileOptions options;
-    options.withCode = false; // reports are about the plan
+    // Other reports are about the plan, and the CPU's kernels have no resources to report.
+    options.withCode =
+        (kernelsOnly || !kernelToExtract.empty()) && config.target.device != "cpu";
+    options.kernelCache = kernelCacheDirectory();
     options.disableFusion.assign(disableFusion.begin(), disableFusion.end());
     mlir::DialectRegistry registry;
     registerDialects(registry);
@@ -318,6 +362,8 @@ int runExplain() {
   }
   if (!spec)
     return fail(spec.error().message, spec.error().code);
+  if (!kernelToExtract.empty())
+    return writeKernel(**plan);
   nlohmann::json report = explainJson(**plan, *spec);
   if (!compileTimes.is_null())
     report.emplace("compile", compileTimes);

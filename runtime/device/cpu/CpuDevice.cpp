@@ -106,6 +106,9 @@ private:
     return arenas[at.arena()].data() + at.offset();
   }
   // Elements from one row of a matrix to the next; `columns` when they touch.
+  const int32_t *starts(int32_t slice) {
+    return slice < 0 ? nullptr : reinterpret_cast<const int32_t *>(address(uint32_t(slice)));
+  }
   int64_t pitch(uint32_t slice, int64_t columns) const {
     const plan::Slice &at = *plan->slices()->Get(slice);
     return at.pitch() ? int64_t(at.pitch() / byteWidth(at.dtype())) : columns;
@@ -281,8 +284,8 @@ Result<Command> CpuDevice::resolve(const plan::Command &command) {
                   keys = int64_t(op.kv_heads()) * op.head_dim();
     AttentionCommand resolved{{address(op.q()), address(op.k()), address(op.v()), address(op.out()),
                                address(op.lse()), op.batch(), op.seq(), op.heads(), op.kv_heads(),
-                               op.head_dim(), op.window(), op.scale(), pitch(op.q(), queries), pitch(op.k(), keys),
-                               pitch(op.v(), keys)},
+                               op.head_dim(), op.window(), op.scale(), pitch(op.q(), queries),
+                               pitch(op.k(), keys), pitch(op.v(), keys), starts(op.starts())},
                               storage(op.q())};
     needScratch(kernelSet().attention[int(resolved.storage)].scratchBytes(resolved.args));
     return Command(resolved);
@@ -296,7 +299,8 @@ Result<Command> CpuDevice::resolve(const plan::Command &command) {
          address(op.dout()), address(op.dq()), address(op.dk()), address(op.dv()),
          op.workspace() >= 0 ? address(uint32_t(op.workspace())) : nullptr, op.batch(), op.seq(),
          op.heads(), op.kv_heads(), op.head_dim(), op.window(), op.scale(), pitch(op.q(), queries),
-         pitch(op.k(), keys), pitch(op.v(), keys), pitch(op.dq(), queries), pitch(op.dk(), keys), pitch(op.dv(), keys)},
+         pitch(op.k(), keys), pitch(op.v(), keys), pitch(op.dq(), queries), pitch(op.dk(), keys),
+         pitch(op.dv(), keys), starts(op.starts())},
         storage(op.q())};
     needScratch(kernelSet().attention[int(resolved.storage)].gradScratchBytes(resolved.args));
     return Command(resolved);

@@ -275,6 +275,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "lr_schedule.wsd_decay_fraction",
                                                   "data.train",
                                                   "data.validation",
+                                                  "data.end_of_document",
                                                   "data.num_workers",
                                                   "checkpoint.interval",
                                                   "checkpoint.keep",

@@ -131,3 +131,259 @@ func.func @unknown() {
   lm.store %s, @r : tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @attentionFeatures(%q: tensor<4x8xf32>, %k: tensor<4x6xf32>, %v: tensor<4x6xf32>) {
+  // expected-error @+1 {{'kern.attention' op has features that are not a multiple of head_dim 4}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x6xf32>, tensor<4x6xf32>) -> (tensor<4x8xf32>, tensor<4x2xf32>) {head_dim = 4 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionHeads(%q: tensor<4x6xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op has 3 heads, not a multiple of 2 key-value heads}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x6xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x6xf32>, tensor<4x3xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionSequence(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op has 4 tokens, not a multiple of seq 3}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 3 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionKeyValue(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xbf16>) {
+  // expected-error @+1 {{'kern.attention' op needs k and v of one type}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xbf16>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionType(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op must keep the type of q}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xbf16>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionKeyRows(%q: tensor<4x8xf32>, %k: tensor<2x4xf32>, %v: tensor<2x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op has key rows 2, expected 4}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<2x4xf32>, tensor<2x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionLseRows(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op has lse rows 2, expected 4}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<2x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionLseColumns(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op has lse columns 8, expected 4}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionStarts(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'kern.attention' op has starts 3, expected 4}}
+  %0:2 = kern.attention %q, %k, %v starts %s : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<3xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionKeyElements(%q: tensor<4x8xf32>, %k: tensor<4x4xbf16>, %v: tensor<4x4xbf16>) {
+  // expected-error @+1 {{'kern.attention' op has queries of 'f32' but keys of 'bf16'}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x4xbf16>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionLseElements(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op has lse of 'f64' for queries of 'f32'}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf64>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionWindow(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention' op has window -1, expected at least 0}}
+  %0:2 = kern.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = -1 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradFeatures(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x6xf32>, %v: tensor<4x6xf32>, %o: tensor<4x8xf32>, %l: tensor<4x2xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has features that are not a multiple of head_dim 4}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x8xf32>, tensor<4x2xf32>) -> (tensor<4x8xf32>, tensor<4x6xf32>, tensor<4x6xf32>) {head_dim = 4 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradHeads(%g: tensor<4x6xf32>, %q: tensor<4x6xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x6xf32>, %l: tensor<4x3xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has 3 heads, not a multiple of 2 key-value heads}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x6xf32>, tensor<4x3xf32>) -> (tensor<4x6xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradSequence(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has 4 tokens, not a multiple of seq 3}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 3 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradKeyValue(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xbf16>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op needs k and v of one type}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xbf16>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradType(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xbf16>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op must keep the type of q}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xbf16>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradKeyRows(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<2x4xf32>, %v: tensor<2x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has key rows 2, expected 4}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<2x4xf32>, tensor<2x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradLseRows(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<2x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has lse rows 2, expected 4}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<2x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradLseColumns(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x8xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has lse columns 8, expected 4}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradStarts(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has starts 3, expected 4}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<3xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradKeyElements(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xbf16>, %v: tensor<4x4xbf16>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has queries of 'f32' but keys of 'bf16'}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x4xbf16>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x4xbf16>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradLseElements(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf64>) {
+  // expected-error @+1 {{'kern.attention_grad' op has lse of 'f64' for queries of 'f32'}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf64>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradWindow(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op has window -1, expected at least 0}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = -1 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradDout(%g: tensor<4x8xbf16>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op needs dout of the type of out}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xbf16>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradDq(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op must give dq, dk and dv the types of q, k and v}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xbf16>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradDk(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op must give dq, dk and dv the types of q, k and v}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradDv(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'kern.attention_grad' op must give dq, dk and dv the types of q, k and v}}
+  %0:3 = kern.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x8xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
+// -----
+
+func.func @scatterRows(%ids: tensor<4xi32>, %x: tensor<5x8xf32>) {
+  // expected-error @+1 {{'kern.scatter_add' op adds rows of 'tensor<5x8xf32>' by 'tensor<4xi32>' into 'tensor<16x8xf32>'}}
+  %0 = kern.scatter_add %ids, %x : (tensor<4xi32>, tensor<5x8xf32>) -> tensor<16x8xf32>
+  return
+}
+
+// -----
+
+func.func @scatterColumns(%ids: tensor<4xi32>, %x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'kern.scatter_add' op adds rows of 'tensor<4x8xf32>' by 'tensor<4xi32>' into 'tensor<16x9xf32>'}}
+  %0 = kern.scatter_add %ids, %x : (tensor<4xi32>, tensor<4x8xf32>) -> tensor<16x9xf32>
+  return
+}
+
+// -----
+
+func.func @scatterSums(%ids: tensor<4xi32>, %x: tensor<4x8xbf16>) {
+  // expected-error @+1 {{'kern.scatter_add' op sums 'bf16' in 'bf16'}}
+  %0 = kern.scatter_add %ids, %x : (tensor<4xi32>, tensor<4x8xbf16>) -> tensor<16x8xbf16>
+  return
+}
+
+// -----
+
+func.func @scatterAccumulator(%ids: tensor<4xi32>, %x: tensor<4x8xf32>, %acc: tensor<15x8xf32>) {
+  // expected-error @+1 {{'kern.scatter_add' op has an accumulator of type 'tensor<15x8xf32>'}}
+  %0 = kern.scatter_add %ids, %x acc %acc : (tensor<4xi32>, tensor<4x8xf32>, tensor<15x8xf32>) -> tensor<16x8xf32>
+  return
+}

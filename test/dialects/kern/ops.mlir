@@ -99,6 +99,16 @@ func.func @attention(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %lse: tensor<4x4x
   return
 }
 
+// CHECK-LABEL: func.func @documents(
+// CHECK-SAME:    %[[Q:.*]]: tensor<4x8xf32>, %[[K:.*]]: tensor<4x4xf32>, %[[S:.*]]: tensor<4xi32>)
+func.func @documents(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %s: tensor<4xi32>) {
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = kern.attention %[[Q]], %[[K]], %[[K]] starts %[[S]] : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64
+  %o, %lse = kern.attention %q, %k, %k starts %s : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  // CHECK: kern.attention_grad %[[Q]], %[[Q]], %[[K]], %[[K]], %[[O]], %[[LSE]] starts %[[S]] : ({{.*}}, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64
+  %0:3 = kern.attention_grad %q, %q, %k, %k, %o, %lse starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  return
+}
+
 // CHECK-LABEL: func.func @scatter(
 // CHECK-SAME:    %[[IDS:.*]]: tensor<4xi32>, %[[X:.*]]: tensor<4x8xf32>, %[[ACC:.*]]: tensor<16x8xf32>)
 func.func @scatter(%ids: tensor<4xi32>, %x: tensor<4x8xf32>, %acc: tensor<16x8xf32>) {

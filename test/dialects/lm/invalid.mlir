@@ -406,3 +406,163 @@ lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, storage = @s
 
 // expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
 lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = -2 : i64, init = {kind = "zeros"}}, {name = "b", rows = 6 : i64, init = {kind = "zeros"}}]}
+
+// -----
+
+func.func @attentionStarts(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'lm.attention' op has starts 3, expected 4}}
+  %0:2 = lm.attention %q, %k, %v starts %s : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<3xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionKeyElements(%q: tensor<4x8xf32>, %k: tensor<4x4xbf16>, %v: tensor<4x4xbf16>) {
+  // expected-error @+1 {{'lm.attention' op has queries of 'f32' but keys of 'bf16'}}
+  %0:2 = lm.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x4xbf16>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionLseElements(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention' op has lse of 'f64' for queries of 'f32'}}
+  %0:2 = lm.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf64>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionWindow(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention' op has window -1, expected at least 0}}
+  %0:2 = lm.attention %q, %k, %v : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = -1 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradFeatures(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x6xf32>, %v: tensor<4x6xf32>, %o: tensor<4x8xf32>, %l: tensor<4x2xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has features that are not a multiple of head_dim 4}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x8xf32>, tensor<4x2xf32>) -> (tensor<4x8xf32>, tensor<4x6xf32>, tensor<4x6xf32>) {head_dim = 4 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradHeads(%g: tensor<4x6xf32>, %q: tensor<4x6xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x6xf32>, %l: tensor<4x3xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has 3 heads, not a multiple of 2 key-value heads}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x6xf32>, tensor<4x3xf32>) -> (tensor<4x6xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradSequence(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has 4 tokens, not a multiple of seq 3}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 3 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradKeyValue(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xbf16>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op needs k and v of one type}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xbf16>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradType(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xbf16>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op must keep the type of q}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xbf16>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradKeyRows(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<2x4xf32>, %v: tensor<2x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has key rows 2, expected 4}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<2x4xf32>, tensor<2x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradLseRows(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<2x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has lse rows 2, expected 4}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<2x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradLseColumns(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x8xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has lse columns 8, expected 4}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradStarts(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has starts 3, expected 4}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<3xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradKeyElements(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xbf16>, %v: tensor<4x4xbf16>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has queries of 'f32' but keys of 'bf16'}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x4xbf16>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x4xbf16>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradLseElements(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf64>) {
+  // expected-error @+1 {{'lm.attention_grad' op has lse of 'f64' for queries of 'f32'}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf64>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradWindow(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has window -1, expected at least 0}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = -1 : i64}
+  return
+}
+
+// -----
+
+func.func @attentionGradDout(%g: tensor<4x8xbf16>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op needs dout of the type of out}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xbf16>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradDq(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op must give dq, dk and dv the types of q, k and v}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xbf16>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradDk(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op must give dq, dk and dv the types of q, k and v}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradDv(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op must give dq, dk and dv the types of q, k and v}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x8xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}

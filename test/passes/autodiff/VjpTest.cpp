@@ -27,6 +27,7 @@ struct Case {
   std::string op;                  // one op on them
   int classes = 0;                 // integer inputs are drawn from [0, classes); -1 now and then
   unsigned differentiatedResults = 1; // the first ones get a cotangent
+  std::vector<int32_t> ids = {};      // integer inputs are these, where there are any
 };
 
 // How test listings name a case.
@@ -222,6 +223,14 @@ std::vector<Case> cases() {
              std::to_string(window) + " : i64}",
          0,
          1});
+  add({"attention_documents",
+       {"tensor<10x16xf64>", "tensor<10x8xf64>", "tensor<10x8xf64>", "tensor<10xi32>"},
+       "%r, %lse = lm.attention %0, %1, %2 starts %3 : (tensor<10x16xf64>, tensor<10x8xf64>, "
+       "tensor<10x8xf64>, tensor<10xi32>) -> (tensor<10x16xf64>, tensor<10x4xf64>) {head_dim = 4 "
+       ": i64, seq = 5 : i64, scale = 0.5 : f64}",
+       0,
+       1,
+       {0, 0, 2, 2, 2, 0, 1, 1, 1, 4}});
   add({"swiglu",
        {"tensor<5x21xf64>", "tensor<5x21xf64>"},
        "%r = lm.swiglu %0, %1 : tensor<5x21xf64>"});
@@ -247,9 +256,12 @@ TEST_P(Vjp, AgreesWithCentralDifferences) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::string name = "in" + std::to_string(i);
     if (test.inputs[i].find("i32") != std::string::npos) {
-      std::vector<int32_t> ids(compiled.elements(name));
-      for (int32_t &id : ids)
-        id = int32_t(random() % uint32_t(std::abs(test.classes)));
+      std::vector<int32_t> ids = test.ids;
+      if (ids.empty()) {
+        ids.resize(compiled.elements(name));
+        for (int32_t &id : ids)
+          id = int32_t(random() % uint32_t(std::abs(test.classes)));
+      }
       if (test.classes < 0)
         ids[ids.size() / 2] = -100; // a position without a loss
       compiled.write(name, ids);

@@ -226,3 +226,32 @@ func.func @forward() -> tensor<f32> {
   %loss = lm.linear_cross_entropy %y, %head, %t chunk 4 : (tensor<4x6xf32>, tensor<16x6xf32>, tensor<4xi32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// Where documents start is an input of the layer: both halves read it, nobody keeps it or asks
+// for its gradient.
+// CHECK-LABEL: func.func private @attend.forward(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xf32>, %[[S:[^ ]*]]: tensor<4xi32>)
+// CHECK-NEXT:    %[[O:.*]], %[[LSE:.*]] = lm.attention %[[X]], %[[X]], %[[X]] starts %[[S]] :
+// CHECK-NEXT:    return %[[O]], %[[O]], %[[LSE]] :
+// CHECK-LABEL: func.func private @attend.backward(
+// CHECK-SAME:    %[[DY:[^ ]*]]: tensor<4x8xf32>, %[[O:[^ ]*]]: tensor<4x8xf32>, %[[LSE:[^ ]*]]: tensor<4x4xf32>, %[[X:[^ ]*]]: tensor<4x8xf32>, %[[S:[^ ]*]]: tensor<4xi32>)
+// CHECK:         lm.attention_grad %[[DY]], %[[X]], %[[X]], %[[X]], %[[O]], %[[LSE]] starts %[[S]] :
+lm.variable @x parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
+lm.variable @head parameter : tensor<16x8xf32> {init = {kind = "zeros"}}
+lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @starts input : tensor<4xi32> {init = {kind = "none"}}
+func.func private @attend(%x: tensor<4x8xf32>, %s: tensor<4xi32>) -> tensor<4x8xf32> {
+  %y:2 = lm.attention %x, %x, %x starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return %y#0 : tensor<4x8xf32>
+}
+func.func @forward() -> tensor<f32> {
+  %x = lm.load @x : tensor<4x8xf32>
+  %s = lm.load @starts : tensor<4xi32>
+  %y = call @attend(%x, %s) : (tensor<4x8xf32>, tensor<4xi32>) -> tensor<4x8xf32>
+  %head = lm.load @head : tensor<16x8xf32>
+  %t = lm.load @t : tensor<4xi32>
+  %loss = lm.linear_cross_entropy %y, %head, %t chunk 4 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

@@ -325,6 +325,21 @@ protected:
     }
   }
 
+  // The modules of a lit test of place-buffers, with seeds from `seed` + 1; how many they are.
+  int fuzzFile(const std::string &name, int seed) {
+    std::string path = LMC_SOURCE_DIR "/test/passes/buffers/" + name + ".mlir";
+    auto file = llvm::MemoryBuffer::getFile(path);
+    EXPECT_TRUE(bool(file)) << path;
+    SmallVector<StringRef> texts;
+    if (file)
+      (*file)->getBuffer().split(texts, "// -----");
+    for (StringRef text : texts) {
+      model.parse(text.str().c_str());
+      fuzz(100, uint64_t(++seed));
+    }
+    return int(texts.size());
+  }
+
   void attack(plan_ir::FunctionOp planned, const FunctionOutcome &expected, Random &random) {
     OpBuilder b(planned);
     b.setInsertionPointAfter(planned);
@@ -394,17 +409,8 @@ std::vector<std::string> tiny(std::vector<std::string> more) {
 // The modules that place-buffers is tested with: copies, columns, parts of wholes.
 TEST_F(AliasingFuzzTest, HandWrittenModules) {
   int modules = 0;
-  for (const char *name : {"place-buffers", "place-buffers-hazards", "place-buffers-columns"}) {
-    std::string path = std::string(LMC_SOURCE_DIR "/test/passes/buffers/") + name + ".mlir";
-    auto file = llvm::MemoryBuffer::getFile(path);
-    ASSERT_TRUE(bool(file)) << path;
-    SmallVector<StringRef> texts;
-    (*file)->getBuffer().split(texts, "// -----");
-    for (StringRef text : texts) {
-      model.parse(text.str().c_str());
-      fuzz(100, uint64_t(++modules));
-    }
-  }
+  for (const char *name : {"place-buffers", "place-buffers-hazards", "place-buffers-columns"})
+    modules += fuzzFile(name, modules);
   EXPECT_GE(modules, 20);
   report();
 }
@@ -417,7 +423,8 @@ TEST_F(AliasingFuzzTest, TiedF32) {
 
 TEST_F(AliasingFuzzTest, UntiedBF16WithBlockRecompute) {
   model.compile("test-mistral.toml", tiny({"training.compute_dtype=bf16",
-                                           "memory.recompute=block", "training.batch_size=6"}));
+                                           "memory.recompute=block", "training.batch_size=6",
+                                           "training.document_mask=true"}));
   fuzz(30, 2);
   report();
 }
@@ -426,5 +433,15 @@ TEST_F(AliasingFuzzTest, TiedBF16WithFullRecomputeInOneStep) {
   model.compile("test-tiny.toml", tiny({"training.compute_dtype=bf16", "memory.recompute=full",
                                         "training.batch_size=2"}));
   fuzz(30, 3);
+  report();
+}
+
+// The commands' scratch memory on a CUDA device: the attention gradient's and the sort's.
+TEST_F(AliasingFuzzTest, ScratchOfCudaCommands) {
+  model.target = "cuda";
+  fuzzFile("place-buffers-cuda", 100);
+  bool found = false;
+  model.plan->walk([&](plan_ir::ScatterAddOp scatter) { found |= bool(scatter.getWorkspace()); });
+  EXPECT_TRUE(found);
   report();
 }

@@ -363,3 +363,32 @@ func.func @f() {
     arena.setBytes(4096);
   EXPECT_THAT(check(), HasSubstr("has an operand or result in its scratch memory"));
 }
+
+TEST_F(CheckAliasingTest, FindsOtherStartsOfDocuments) {
+  place(R"(
+lm.variable @q input : tensor<4x8xf32> {init = {kind = "none"}}
+lm.variable @ids input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @starts input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @dq scalar : tensor<4x8xf32> {init = {kind = "none"}}
+func.func @f() {
+  %q = lm.load @q : tensor<4x8xf32>
+  %s = lm.load @starts : tensor<4xi32>
+  %o, %lse = kern.attention %q, %q, %q starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64} loc("attention")
+  %dq, %dk, %dv = kern.attention_grad %o, %q, %q, %q, %o, %lse starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64} loc("grad")
+  lm.store %dq, @dq : tensor<4x8xf32>
+  return
+}
+)");
+  auto attention = nth<plan_ir::AttentionOp>(0);
+  auto grad = nth<plan_ir::AttentionGradOp>(0);
+  auto starts = attention.getStarts().getDefiningOp<plan_ir::VariableRefOp>();
+  auto others = cast<plan_ir::VariableRefOp>(OpBuilder(starts).clone(*starts));
+  others.setVariable("ids");
+  attention.getStartsMutable().assign(others.getResult());
+  EXPECT_THAT(check(), HasSubstr("plan.attention (attention), reads starts, number 3"));
+  attention.getStartsMutable().assign(starts.getResult());
+  grad.getStartsMutable().assign(others.getResult());
+  EXPECT_THAT(check(), HasSubstr("plan.attention_grad (grad), reads starts, number 6"));
+  grad.getStartsMutable().clear();
+  EXPECT_THAT(check(), testing::Not(""));
+}

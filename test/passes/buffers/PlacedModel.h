@@ -46,7 +46,7 @@ struct PlacedModel {
     functions = std::move(module);
     plan = functions->clone();
     mlir::PassManager passes(&context);
-    passes.addPass(createPlaceBuffersPass());
+    passes.addPass(createPlaceBuffersPass({/*reuse=*/true, target}));
     ASSERT_TRUE(succeeded(passes.run(*plan)));
   }
 
@@ -58,6 +58,7 @@ struct PlacedModel {
   }
 
   mlir::MLIRContext context;
+  std::string target = "cpu"; // of plan-place-buffers
   mlir::OwningOpRef<mlir::ModuleOp> functions, plan;
 };
 

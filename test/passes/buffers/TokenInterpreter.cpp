@@ -525,6 +525,15 @@ template <typename Op> uint64_t attentionKind(Op op, StringRef name) {
   return kind;
 }
 
+// What an attention reads: `operands`, then the starts of documents where it has them.
+template <typename Op>
+SmallVector<Value> withStarts(std::initializer_list<Value> operands, Op op) {
+  SmallVector<Value> reads(operands);
+  if (op.getStarts())
+    reads.push_back(op.getStarts());
+  return reads;
+}
+
 llvm::StringMap<kern::KernelOp> kernelsOf(ModuleOp module) {
   llvm::StringMap<kern::KernelOp> kernels;
   for (auto kernel : module.getOps<kern::KernelOp>())
@@ -674,12 +683,14 @@ void FunctionRun::run(Operation &op) {
                 gemm.getTransposeB(), gemm.getType().getDimSize(0), gemm.getType().getDimSize(1));
       })
       .Case([&](kern::AttentionOp op) {
-        runWhole(attentionKind(op, "attention"), all({op.getQ(), op.getK(), op.getV()}),
-                 all(op.getResults()));
+        runWhole(attentionKind(op, "attention"),
+                 all(withStarts({op.getQ(), op.getK(), op.getV()}, op)), all(op.getResults()));
       })
       .Case([&](kern::AttentionGradOp op) {
         runWhole(attentionKind(op, "attention_grad"),
-                 all({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(), op.getDout()}),
+                 all(withStarts({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
+                                 op.getDout()},
+                                op)),
                  all(op.getResults()));
       })
       .Case([&](kern::ScatterAddOp scatter) {
@@ -865,23 +876,31 @@ void PlanRun::run(Operation &op) {
         made = {d};
       })
       .Case([&](plan_ir::AttentionOp op) {
-        runLibrary(attentionKind(op, "attention"),
-                   {asTokens(op.getQ()), asTokens(op.getK()), asTokens(op.getV())},
+        SmallVector<Elements> reads{asTokens(op.getQ()), asTokens(op.getK()), asTokens(op.getV())};
+        if (op.getStarts())
+          reads.push_back(dense(op.getStarts()));
+        runLibrary(attentionKind(op, "attention"), reads,
                    {dense(op.getOut()), dense(op.getLse())}, {});
       })
       .Case([&](plan_ir::AttentionGradOp op) {
-        runLibrary(attentionKind(op, "attention_grad"),
-                   {asTokens(op.getQ()), asTokens(op.getK()), asTokens(op.getV()),
-                    dense(op.getOut()), dense(op.getLse()), dense(op.getDout())},
+        SmallVector<Elements> reads{asTokens(op.getQ()), asTokens(op.getK()), asTokens(op.getV()),
+                                    dense(op.getOut()), dense(op.getLse()), dense(op.getDout())};
+        if (op.getStarts())
+          reads.push_back(dense(op.getStarts()));
+        runLibrary(attentionKind(op, "attention_grad"), reads,
                    {asTokens(op.getDq()), asTokens(op.getDk()), asTokens(op.getDv())},
                    op.getWorkspace());
       })
       .Case([&](plan_ir::ScatterAddOp scatter) {
         Elements d = dense(scatter.getD());
+        if (scatter.getWorkspace())
+          scribble(dense(scatter.getWorkspace()));
         auto acc = sum(scatter.getAccumulate(), d);
         scribble(d);
         runWhole(kindOf({scatter.getAccumulate()}, "scatter_add"),
                  {dense(scatter.getIds()), dense(scatter.getX())}, d, pointer(acc));
+        if (scatter.getWorkspace())
+          scribble(dense(scatter.getWorkspace()));
         made = {d};
       })
       .Case([&](plan_ir::CopyOp copy) { runCopy(copy); });

@@ -382,7 +382,7 @@ func.func @small() {
 // CHECK-LABEL: plan.function @attention
 // CHECK:         plan.attention %[[Q:.*]], %[[K:.*]], %[[K]], %[[O:.*]], %[[LSE:.*]] : {{.*}} {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64, window = 0 : i64}
 // CHECK:         %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] "library_workspace" "grad" live[1, 1] : <tensor<4x8xf32>>
-// CHECK:         plan.attention_grad %[[Q]], %[[K]], %[[K]], %[[O]], %[[LSE]], %[[O]], %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]], %[[SCRATCH]] :
+// CHECK:         plan.attention_grad %[[Q]], %[[K]], %[[K]], %[[O]], %[[LSE]], %[[O]], %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] workspace %[[SCRATCH]] :
 lm.variable @q input : tensor<4x8xbf16> {init = {kind = "none"}}
 lm.variable @k input : tensor<4x4xbf16> {init = {kind = "none"}}
 func.func @attention() {
@@ -390,6 +390,24 @@ func.func @attention() {
   %k = lm.load @k : tensor<4x4xbf16>
   %o, %lse = kern.attention %q, %k, %k : (tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>) -> (tensor<4x8xbf16>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
   %dq, %dk, %dv = kern.attention_grad %o, %q, %k, %k, %o, %lse : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>, tensor<4x8xbf16>, tensor<4x4xf32>) -> (tensor<4x8xbf16>, tensor<4x4xbf16>, tensor<4x4xbf16>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64} loc("grad")
+  return
+}
+
+// -----
+
+// With a document mask both directions read where documents start.
+// CHECK-LABEL: plan.function @documents
+// CHECK-DAG:     %[[Q:.*]] = plan.variable_ref @q :
+// CHECK-DAG:     %[[S:.*]] = plan.variable_ref @starts : <tensor<4xi32>>
+// CHECK:         plan.attention %[[Q]], %[[Q]], %[[Q]], %[[O:.*]], %[[LSE:.*]] starts %[[S]] :
+// CHECK:         plan.attention_grad %[[Q]], %[[Q]], %[[Q]], %[[O]], %[[LSE]], %[[O]], %{{.*}}, %{{.*}}, %{{.*}} starts %[[S]] workspace %{{.*}} :
+lm.variable @q input : tensor<4x8xbf16> {init = {kind = "none"}}
+lm.variable @starts input : tensor<4xi32> {init = {kind = "none"}}
+func.func @documents() {
+  %q = lm.load @q : tensor<4x8xbf16>
+  %s = lm.load @starts : tensor<4xi32>
+  %o, %lse = kern.attention %q, %q, %q starts %s : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4xi32>) -> (tensor<4x8xbf16>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  %dq, %dk, %dv = kern.attention_grad %o, %q, %q, %q, %o, %lse starts %s : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x8xbf16>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
   return
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <numeric>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -268,6 +269,120 @@ TEST_F(DataSourceTest, RefusesWhatGivesNoSample) {
   EXPECT_THAT(refusal(options({"a.bin"}, 4)),
               HasSubstr("a.bin has 4 tokens, too few for one sample of 5 (sequence_length 4 + 1)"));
   EXPECT_TRUE(open(options({"a.bin"}, 3)));
+}
+
+// Rows of `starts` of samples [first, first + count).
+std::vector<int32_t> startsOf(const DataSource &source, uint64_t first, uint64_t count) {
+  std::vector<int32_t> tokens(count * source.sequenceLength()), targets(tokens.size()),
+      starts(tokens.size());
+  auto filled = source.fill(first, count, tokens.data(), targets.data(), starts.data());
+  EXPECT_TRUE(filled) << filled.error().message;
+  return starts;
+}
+
+// Documents are tokens 0-3, 4, 5-12 and 13-18 (the end belongs to what it ends).
+TEST_F(DataSourceTest, GivesWhereDocumentsStart) {
+  const std::vector<uint64_t> tokens = {1, 2, 3, 0, 0, 4, 5, 6, 7, 8, 9, 1, 0, 2, 3, 4, 5, 6, 7};
+  write("table.bin", lmcBytes(tokens, 1, 10, {0, 4, 5, 13}));
+  write("ids.bin", nanoGptBytes(tokens));
+  for (const char *name : {"table.bin", "ids.bin"}) {
+    DataOptions wanted = options({name}, 6);
+    wanted.shuffle = false;
+    wanted.documentMask = true;
+    wanted.endOfDocument = 0;
+    auto source = open(wanted);
+    ASSERT_TRUE(source);
+    EXPECT_TRUE(source->hasDocumentMask());
+    EXPECT_THAT(startsOf(*source, 0, 3),
+                ElementsAre(0, 0, 0, 0, 4, 5, /**/ 0, 0, 0, 0, 0, 0, /**/ 0, 1, 1, 1, 1, 1))
+        << name;
+    EXPECT_THAT(fill(*source, 0, 1).targets, ElementsAre(2, 3, 0, 0, 4, 5))
+        << "also behind an end";
+  }
+}
+
+// A table needs no end-of-document tokens, and what is no document's end is not one.
+TEST_F(DataSourceTest, ATableOfDocumentsGoesBeforeTheId) {
+  write("a.bin", lmcBytes({1, 0, 2, 3, 4, 5, 6}, 1, 10, {0, 3}, uint32_t(-1)));
+  DataOptions wanted = options({"a.bin"}, 6);
+  wanted.documentMask = true;
+  auto source = open(wanted);
+  ASSERT_TRUE(source);
+  EXPECT_THAT(startsOf(*source, 0, 1), ElementsAre(0, 0, 0, 3, 3, 3));
+}
+
+TEST_F(DataSourceTest, StartsAreThoseOfTheWholeFile) {
+  std::mt19937 random(8);
+  std::vector<uint64_t> tokens(5000), table = {0};
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = random() % 17;
+    if (tokens[i] == 0 && i + 1 < tokens.size())
+      table.push_back(i + 1);
+  }
+  write("table.bin", lmcBytes(tokens, 2, 17, table));
+  write("ids.bin", nanoGptBytes(tokens));
+  for (const char *name : {"table.bin", "ids.bin"}) {
+    DataOptions wanted = options({name}, 37);
+    wanted.documentMask = true;
+    wanted.endOfDocument = 0;
+    auto source = open(wanted);
+    ASSERT_TRUE(source);
+    for (uint64_t index = 0; index < source->samplesPerEpoch(); ++index) {
+      uint64_t begin = source->locate(index).second;
+      std::vector<int32_t> starts = startsOf(*source, index, 1), expected;
+      for (uint64_t t = 0; t < 37; ++t) {
+        uint64_t document = *(std::upper_bound(table.begin(), table.end(), begin + t) - 1);
+        expected.push_back(document > begin ? int32_t(document - begin) : 0);
+      }
+      ASSERT_EQ(starts, expected) << name << " at " << begin;
+    }
+  }
+}
+
+TEST_F(DataSourceTest, LoadersGiveStartsToo) {
+  write("a.bin", lmcBytes({1, 0, 2, 3, 4, 0, 6, 7, 8}, 1, 10, {0, 2, 6}));
+  DataOptions wanted = options({"a.bin"}, 4);
+  wanted.documentMask = true;
+  auto masked = open(wanted);
+  wanted.documentMask = false;
+  auto plain = open(wanted);
+  for (int workers : {0, 2}) {
+    EXPECT_EQ(BatchLoader(*masked, 2, 1, workers).next()->starts, startsOf(*masked, 2, 2));
+    EXPECT_TRUE(BatchLoader(*plain, 2, 1, workers).next()->starts.empty());
+  }
+}
+
+TEST_F(DataSourceTest, RefusesFilesThatDoNotTellDocumentsApart) {
+  counting("a.bin", 0, 20);
+  write("b.bin", llmCBytes(20240520, 1, {1, 2, 3, 4, 5}, 2));
+  for (const char *name : {"a.bin", "b.bin"}) {
+    DataOptions wanted = options({name}, 4);
+    wanted.documentMask = true;
+    EXPECT_EQ(refusal(wanted), "data.train: " + path(name) +
+                                   " does not say where its documents end, which "
+                                   "training.document_mask needs; give the id of its "
+                                   "end-of-document token (data.end_of_document), or make the "
+                                   "file with: lmc-data pack");
+    wanted.endOfDocument = 65536;
+    EXPECT_EQ(refusal(wanted), "data.end_of_document is 65536, beyond the vocabulary of 65536 "
+                               "(model.vocab_size)");
+    wanted.endOfDocument = 3;
+    EXPECT_TRUE(open(wanted));
+  }
+}
+
+TEST_F(DataSourceTest, NamesADamagedTableOfDocuments) {
+  write("a.bin", lmcBytes({1, 2, 3, 4, 5, 6, 7, 8, 9}, 1, 10, {0, 5, 3, 7}));
+  DataOptions wanted = options({"a.bin"}, 8);
+  wanted.documentMask = true;
+  auto source = open(wanted);
+  ASSERT_TRUE(source);
+  std::vector<int32_t> tokens(8), targets(8), starts(8);
+  auto filled = source->fill(0, 1, tokens.data(), targets.data(), starts.data());
+  ASSERT_FALSE(filled);
+  EXPECT_EQ(filled.error().message, "data.train: " + path("a.bin") +
+                                        ": document 2 starts at token 3, before the one that it "
+                                        "follows; the file is damaged, pack or copy it again");
 }
 
 } // namespace

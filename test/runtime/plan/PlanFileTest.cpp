@@ -61,6 +61,7 @@ static PlanBuilder completePlan() {
   attention.kv_heads = 1;
   attention.head_dim = 16;
   attention.scale = 0.25;
+  attention.starts = int(tokens);
   b.command(attention);
   plan::AttentionGradT grad;
   grad.q = q;
@@ -78,6 +79,7 @@ static PlanBuilder completePlan() {
   grad.kv_heads = 1;
   grad.head_dim = 16;
   grad.scale = 0.25;
+  grad.starts = int(tokens);
   b.command(grad);
   plan::ScatterAddT scatter;
   scatter.ids = tokens;
@@ -93,6 +95,49 @@ static PlanBuilder completePlan() {
   auto segment = std::make_unique<plan::SegmentT>();
   segment->last = 5;
   b.plan.functions[0]->segments.push_back(std::move(segment));
+  return b;
+}
+
+// The same for a GPU: a kernel launched by itself, and the kernels of attention's gradient and
+// of the scattered sum.
+static PlanBuilder cudaPlan() {
+  PlanBuilder b = completePlan();
+  b.plan.target = "cuda:sm_90a";
+  auto module = std::make_unique<plan::ModuleT>();
+  module->target = b.plan.target;
+  module->image = {1, 2, 3};
+  b.plan.modules.push_back(std::move(module));
+  for (const char *name : {"norm", "attention_dq", "attention_dkdv", "sort"}) {
+    auto kernel = std::make_unique<plan::KernelT>();
+    kernel->name = kernel->entry = name;
+    kernel->grid = {4, 2, 1};
+    kernel->threads = 128;
+    kernel->shared_bytes = 100 << 10;
+    kernel->registers = 168;
+    b.plan.kernels.push_back(std::move(kernel));
+  }
+  auto launch = [](uint32_t kernel, std::vector<uint32_t> args, uint32_t inputs) {
+    auto made = std::make_unique<plan::LaunchT>();
+    made->kernel = kernel;
+    made->args = std::move(args);
+    made->inputs = inputs;
+    made->items = made->chunk = 1;
+    return made;
+  };
+  auto &commands = b.plan.functions[0]->commands;
+  plan::AttentionGradT &grad = *commands[4]->body.AsAttentionGrad();
+  uint32_t delta = b.slice(DType::F32, {16, 2}, 1);
+  grad.workspace = int(delta);
+  grad.launches.push_back(
+      launch(1, {grad.q, grad.k, grad.v, grad.out, grad.lse, grad.dout, grad.dq, delta}, 6));
+  grad.launches.push_back(
+      launch(2, {grad.q, grad.k, grad.v, grad.lse, grad.dout, delta, grad.dk, grad.dv}, 6));
+  plan::ScatterAddT &scatter = *commands[5]->body.AsScatterAdd();
+  scatter.workspace = int(b.slice(DType::I8, {256}, 1));
+  uint32_t part = b.slice(DType::I32, {16}, 1); // bytes 64 to 128 of the workspace
+  b.plan.slices[part]->offset = b.plan.slices[size_t(scatter.workspace)]->offset + 64;
+  scatter.launches.push_back(launch(3, {scatter.ids, part}, 1));
+  b.command(*launch(0, {0, 1}, 1));
   return b;
 }
 
@@ -116,6 +161,12 @@ TEST(PlanFile, OpensWhatIsSound) {
   EXPECT_EQ((*plan)->findFunction("micro_first"), 0);
   EXPECT_EQ((*plan)->findFunction("micro"), -1);
   use(**plan);
+}
+
+TEST(PlanFile, OpensWhatIsSoundForAGpu) {
+  auto plan = cudaPlan().open();
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ((**plan)->kernels()->Get(1)->threads(), 128u);
 }
 
 TEST(PlanFile, MapsFiles) {
@@ -184,6 +235,29 @@ TEST(PlanFile, SurvivesHostileBytes) {
   EXPECT_LT(accepted, 5000);
 }
 
+TEST(PlanFile, SurvivesHostileBytesForAGpu) {
+  std::string data = cudaPlan().bytes();
+  data.resize(data.size() - kPlanTrailerBytes);
+  std::mt19937_64 random(3);
+  int accepted = 0;
+  for (int run = 0; run < 5000; ++run) {
+    std::string hostile = data;
+    for (uint64_t flips = 1 + random() % 3; flips > 0; --flips)
+      hostile[random() % hostile.size()] = char(random());
+    appendPlanTrailer(hostile);
+    auto plan = PlanFile::fromBytes(hostile.data(), hostile.size(), "hostile");
+    accepted += bool(plan);
+    if (!plan || (**plan)->target()->str() != "cuda:sm_90a")
+      continue;
+    for (const auto *kernel : *(**plan)->kernels()) {
+      ASSERT_EQ(kernel->grid()->size(), 3u);
+      ASSERT_LE(kernel->threads(), 1024u);
+    }
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_LT(accepted, 5000);
+}
+
 TEST(PlanFile, NamesTheOtherSchemaVersion) {
   PlanBuilder b = completePlan();
   b.plan.schema_version = kSchemaVersion + 1;
@@ -243,9 +317,38 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[&](auto &p) { body(p, 3).AsAttention()->kv_heads = 0; }, "make no attention"},
       {[&](auto &p) { body(p, 3).AsAttention()->out = body(p, 3).AsAttention()->q; },
        "shares memory"},
+      {[&](auto &p) { body(p, 3).AsAttention()->starts = 99; }, "operand starts does not exist"},
+      {[&](auto &p) { body(p, 3).AsAttention()->starts = -2; }, "operand starts does not exist"},
+      {[&](auto &p) { body(p, 3).AsAttention()->starts = 0; }, "operand starts is F32, not I32"},
+      {[&](auto &p) { body(p, 4).AsAttentionGrad()->starts = 0; },
+       "operand starts is F32, not I32"},
+      {[&](auto &p) {
+         p.slices[2]->shape = {15};
+         p.slices[2]->bytes = 60;
+       },
+       "operand starts has 15 elements, not 16"},
+      {[&](auto &p) {
+         p.slices[2]->arena = 1;
+         p.slices[2]->offset = p.slices[body(p, 3).AsAttention()->lse]->offset;
+         p.variables.erase(p.variables.begin() + 2);
+       },
+       "command 3: result out or lse shares memory"},
       {[&](auto &p) { body(p, 4).AsAttentionGrad()->seq = 9; }, "operand q has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->vocabulary = 33; }, "operand d has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->ids = 0; }, "operand ids is F32"},
+      {[&](auto &p) { body(p, 5).AsScatterAdd()->workspace = 99; }, "workspace does not exist"},
+      {[&](auto &p) { body(p, 5).AsScatterAdd()->workspace = int(body(p, 5).AsScatterAdd()->x); },
+       "result workspace shares memory"},
+      {[&](auto &p) { body(p, 4).AsAttentionGrad()->workspace = int(body(p, 4).AsAttentionGrad()->q); },
+       "result workspace shares memory"},
+      // On a CUDA device both need scratch memory.
+      {[](auto &p) { p.target = "cuda:sm_90a"; }, "command 4: operand workspace does not exist"},
+      {[&](auto &p) {
+         p.target = "cuda:sm_90a";
+         body(p, 4).AsAttentionGrad()->workspace = 0;
+       },
+       "command 5: operand workspace does not exist"},
+      {[](auto &p) { p.variables[0]->initializer->kernel = 7; }, "initialised by kernel 7"},
       {[](auto &p) { p.functions[0]->segments[0]->last = 6; }, "segment of commands 0 to 6"},
       {[](auto &p) { p.settings[0]->value = "1.5"; }, "'training.seed' has the value '1.5'"},
       {[](auto &p) { p.settings[1]->value = "fast"; }, "is no Float"},
@@ -255,6 +358,69 @@ TEST(PlanFile, ChecksTheMeaning) {
   };
   for (const Case &c : cases) {
     PlanBuilder b = completePlan();
+    c.damage(b.plan);
+    auto plan = b.open();
+    ASSERT_FALSE(plan) << c.message;
+    EXPECT_NE(plan.error().message.find(c.message), std::string::npos)
+        << plan.error().message << "\n  should say: " << c.message;
+  }
+}
+
+TEST(PlanFile, ChecksTheKernelsOfAGpu) {
+  struct Case {
+    std::function<void(plan::PlanT &)> damage;
+    const char *message;
+  };
+  auto grad = [](plan::PlanT &p) -> plan::AttentionGradT & {
+    return *p.functions[0]->commands[4]->body.AsAttentionGrad();
+  };
+  auto scatter = [](plan::PlanT &p) -> plan::ScatterAddT & {
+    return *p.functions[0]->commands[5]->body.AsScatterAdd();
+  };
+  const Case cases[] = {
+      {[](auto &p) { p.kernels[0]->grid.clear(); }, "kernel 'norm' has code and no grid"},
+      {[](auto &p) { p.kernels[0]->grid = {1, 1}; }, "a grid of 2 dimensions"},
+      {[](auto &p) { p.kernels[0]->grid[0] = 0; }, "a grid of 0 blocks in dimension 0"},
+      {[](auto &p) { p.kernels[0]->grid[1] = 65536; }, "65536 blocks in dimension 1"},
+      {[](auto &p) { p.kernels[0]->threads = 0; }, "blocks of 0 threads"},
+      {[](auto &p) { p.kernels[0]->threads = 1025; }, "blocks of 1025 threads"},
+      {[](auto &p) { p.kernels[0]->threads = 100; }, "blocks of 100 threads"},
+      {[](auto &p) { p.kernels[0]->shared_bytes = 228 << 10; }, "bytes of shared memory"},
+      {[](auto &p) { p.kernels[0]->registers = 256; }, "takes 256 registers"},
+      {[](auto &p) { p.kernels[0]->stack_bytes = 1 << 20; }, "1048576 bytes of stack"},
+      {[](auto &p) { p.kernels[0]->module_ = 1; }, "in module 1, which does not exist"},
+      {[](auto &p) { p.modules[0]->target = "cuda:sm_80"; },
+       "a module is for 'cuda:sm_80' in a plan for 'cuda:sm_90a'"},
+      {[](auto &p) { p.target = p.modules[0]->target = "cpu"; }, "has a grid, in a plan for 'cpu'"},
+      {[&](auto &p) { grad(p).workspace = -1; }, "operand workspace does not exist"},
+      {[&](auto &p) { grad(p).workspace = int(grad(p).lse); }, "workspace shares memory"},
+      {[&](auto &p) { grad(p).launches[1]->kernel = 4; }, "kernel 4 does not exist"},
+      {[&](auto &p) { grad(p).launches[1]->args[0] = 999; }, "slice 999 does not exist"},
+      {[&](auto &p) { grad(p).launches[1]->args[0] = 0; },
+       "argument 0 of a launch is slice 0, which the command does not name"},
+      {[&](auto &p) { grad(p).launches[1]->args[6] = grad(p).q; },
+       "argument 6 of a launch is slice"},
+      {[&](auto &p) { grad(p).launches[0]->inputs = 5; }, "argument 5 of a launch is slice"},
+      {[&](auto &p) { grad(p).launches[0]->inputs = 8; }, "has no result"},
+      {[&](auto &p) { grad(p).launches[0]->inputs = 9; }, "9 inputs of 8 arguments"},
+      {[&](auto &p) { grad(p).launches[0]->items = 0; }, "0 items"},
+      {[&](auto &p) { scatter(p).workspace = int(scatter(p).x); }, "workspace shares memory"},
+      {[&](auto &p) { p.slices[scatter(p).launches[0]->args[1]]->offset += 192; },
+       "argument 1 of a launch is slice"},
+      {[&](auto &p) {
+         grad(p).launches[1]->kernel = 1;
+         grad(p).launches[1]->args.pop_back();
+       },
+       "kernel 'attention_dq' has 7 arguments here and 8 elsewhere"},
+      {[](auto &p) {
+         p.target = p.modules[0]->target = "cpu";
+         for (auto &kernel : p.kernels)
+           kernel->grid.clear();
+       },
+       "it has launches, in a plan for 'cpu'"},
+  };
+  for (const Case &c : cases) {
+    PlanBuilder b = cudaPlan();
     c.damage(b.plan);
     auto plan = b.open();
     ASSERT_FALSE(plan) << c.message;

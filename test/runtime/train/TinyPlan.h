@@ -207,6 +207,7 @@ private:
     addSetting("lr_schedule.wsd_decay_fraction", T::Float, "0.2", 0, 1);
     addSetting("data.train", T::StringList, "train.bin");
     addSetting("data.validation", T::StringList, "validation.bin");
+    addSetting("data.end_of_document", T::Integer, "-1", -1, 2147483647);
     addSetting("data.num_workers", T::Integer, "2", 1, 1024);
     addSetting("checkpoint.interval", T::Integer, "0", 0, 1e12);
     addSetting("checkpoint.keep", T::Integer, "5", 0, 1e9);

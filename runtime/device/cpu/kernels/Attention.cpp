@@ -32,6 +32,7 @@ template <typename R> struct ForwardScratch {
   R *keys, *values; // [kKeys][leading]
   R *scores;        // [kKeys][lanes], one panel
   R *largest, *sum; // [kQueries]
+  typename VectorOf<R>::Lane *firstKeys; // [kQueries]: the first that a query sees
   R *finished;      // [lanes][leading]
   int64_t leading;
 
@@ -46,6 +47,7 @@ template <typename R> struct ForwardScratch {
     scores = scratch.take<R>(kKeys * kTileColumns<R>);
     largest = scratch.take<R>(kQueries);
     sum = scratch.take<R>(kQueries);
+    firstKeys = scratch.take<typename VectorOf<R>::Lane>(kQueries);
     finished = scratch.take<R>(kTileColumns<R> * leading);
     bytes = scratch.at - static_cast<char *>(memory);
   }
@@ -66,7 +68,7 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
   using R = Arithmetic<T>;
   constexpr int kLanes = kTileColumns<R>;
   static_assert(kQueries % kLanes == 0);
-  const int64_t seq = args.seq, headDim = args.headDim, window = args.window;
+  const int64_t seq = args.seq, headDim = args.headDim;
   const int64_t pairs = args.batch * args.heads;
   // The longest tasks, those of the last queries, come first.
   const int64_t block = (seq + kQueries - 1) / kQueries - 1 - task / pairs;
@@ -93,10 +95,13 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       scratch.largest[panel * kLanes + lane] = R(kLowestScore);
       scratch.sum[panel * kLanes + lane] = 0;
+      // Lanes beyond the sequence do as its last query does.
+      scratch.firstKeys[panel * kLanes + lane] = typename VectorOf<R>::Lane(
+          firstVisibleKey(args, batch, lesser(at + lane, seq - 1)));
     }
   }
 
-  const int64_t firstKey = window ? greater(0, first - window + 1) / kKeys * kKeys : 0;
+  const int64_t firstKey = scratch.firstKeys[0] / kKeys * kKeys;
   for (int64_t key = firstKey; key < first + count; key += kKeys) {
     const int64_t keys = lesser(kKeys, seq - key);
     copyBlock(k + key * args.kPitch, args.kPitch, keys, headDim, headDim, scratch.keys,
@@ -109,7 +114,8 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
       const int64_t low = first + panel * kLanes;
       const int64_t high = lesser(low + kLanes, seq) - 1;
       const int64_t to = lesser(keys, high + 1 - key);
-      const int64_t from = window ? greater(0, low - window + 1 - key) : 0;
+      const auto *firstKeys = scratch.firstKeys + panel * kLanes;
+      const int64_t from = greater(0, firstKeys[0] - key);
       if (from >= to)
         continue;
       R *scores = scratch.scores;
@@ -120,15 +126,15 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
                                         return DepthRange{0, headDim};
                                       });
 
-      if (key + to - 1 > low || (window && high - (key + from) >= window))
+      if (key + to - 1 > low || firstKeys[high - low] > key + from)
         for (int64_t j = 0; j < to - from; ++j)
           for (int half = 0; half < 2; ++half) {
-            // i - j of every lane
             using Lane = typename VectorOf<R>::Lane;
-            VInt<R> distance = iota<R>() + Lane(low + half * kWidth<R> - (key + from + j));
-            VInt<R> visible = distance >= 0;
-            if (window)
-              visible &= distance < Lane(window);
+            const VInt<R> query = iota<R>() + Lane(low + half * kWidth<R>);
+            VInt<R> seenFrom;
+            memcpy(&seenFrom, firstKeys + half * kWidth<R>, sizeof(seenFrom));
+            const Lane at = Lane(key + from + j);
+            VInt<R> visible = (query >= at) & (seenFrom <= at);
             R *row = scores + j * kLanes + half * kWidth<R>;
             store(row, visible ? load(row) : splat(R(-__builtin_inf())));
           }

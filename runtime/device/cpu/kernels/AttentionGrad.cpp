@@ -32,6 +32,8 @@ template <typename R> struct BackwardScratch {
   R *weights, *scoreGrad;  // [kQueries][kKeyLeading]: P; dP, then dS
   R *queryGrad;            // [kQueries][leading]
   R *lse, *correction;     // [group][seq]: lse / ln 2, D
+  int32_t *firstKeys;      // [seq]: the first key that a query sees
+  int32_t *queryEnds;      // [seq]: behind the last query that sees a key
   int64_t bytes;
 
   BackwardScratch(void *memory, const AttentionGradArgs &args) {
@@ -50,6 +52,8 @@ template <typename R> struct BackwardScratch {
     int64_t rows = args.heads / args.kvHeads * args.seq;
     lse = scratch.take<R>(rows);
     correction = scratch.take<R>(rows);
+    firstKeys = scratch.take<int32_t>(args.seq);
+    queryEnds = scratch.take<int32_t>(args.seq);
     bytes = scratch.at - static_cast<char *>(memory);
   }
 };
@@ -75,6 +79,22 @@ void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, con
   }
 }
 
+// Which keys a query of sequence `batch` sees, and which queries see a key. Both ascend.
+void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKeys,
+                 int32_t *queryEnds) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < args.seq; ++i) {
+    largest = int32_t(greater(largest, firstVisibleKey(args, batch, i)));
+    firstKeys[i] = largest;
+  }
+  int64_t query = 0;
+  for (int64_t key = 0; key < args.seq; ++key) {
+    while (query < args.seq && firstKeys[query] <= key)
+      ++query;
+    queryEnds[key] = int32_t(query);
+  }
+}
+
 } // namespace
 
 int64_t attentionGradTasks(const AttentionGradArgs &args) { return args.batch * args.kvHeads; }
@@ -88,7 +108,7 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
   using R = Arithmetic<T>;
   using Lane = typename VectorOf<R>::Lane;
   constexpr bool kSeparateSum = sizeof(T) < sizeof(R);
-  const int64_t seq = args.seq, headDim = args.headDim, window = args.window;
+  const int64_t seq = args.seq, headDim = args.headDim;
   const int64_t group = args.heads / args.kvHeads;
   const int64_t batch = task / args.kvHeads, kvHead = task % args.kvHeads;
   const int64_t outLeading = args.heads * headDim;
@@ -114,6 +134,7 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
   const int64_t leading = scratch.leading;
   constexpr int64_t kKeyLeading = BackwardScratch<R>::kKeyLeading;
   const int64_t padded = roundUp(headDim, kWidth<R>);
+  findVisible(args, batch, scratch.firstKeys, scratch.queryEnds);
 
   for (int64_t member = 0; member < group; ++member)
     prepareRows<T, R>(args, out + member * headDim, dout + member * headDim, lse + member,
@@ -132,8 +153,9 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
     memset(static_cast<void *>(scratch.keyGrad), 0, size_t(keys * leading) * sizeof(R));
     memset(static_cast<void *>(scratch.valueGrad), 0, size_t(keys * leading) * sizeof(R));
 
-    // Queries before the block see none of its keys, nor do those a window later.
-    const int64_t lastQuery = window ? lesser(seq, key + keys - 1 + window) : seq;
+    // Queries before the block see none of its keys, nor do those behind the last that sees
+    // its last key.
+    const int64_t lastQuery = scratch.queryEnds[key + keys - 1];
     for (int64_t member = 0; member < group; ++member)
       for (int64_t query = key; query < lastQuery; query += kQueries) {
         const int64_t queries = lesser(kQueries, lastQuery - query);
@@ -141,16 +163,17 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
                   scratch.queries, leading);
         copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
                   padded, scratch.outputGrad, leading);
-        // Row r sees key column c when 0 <= r - c + ahead (< window).
+        // Row r sees key columns from firstColumn(r) to r + ahead.
         const int64_t ahead = query - key;
-        const bool masked =
-            ahead < keys - 1 || (window && ahead + queries - 1 >= window) || keys != paddedKeys;
+        auto firstColumn = [&](int64_t row) {
+          return greater(0, scratch.firstKeys[query + row] - key);
+        };
+        const bool masked = ahead < keys - 1 || firstColumn(queries - 1) > 0 || keys != paddedKeys;
 
         // P and dP, only in tiles that some query of the tile sees.
         auto seen = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
           bool causal = column <= row + rows - 1 + ahead;
-          bool inside = !window || column + columns - 1 > row + ahead - window;
-          return DepthRange{0, headDim, causal && inside};
+          return DepthRange{0, headDim, causal && column + columns > firstColumn(row)};
         };
         multiplyTiles<Layout::RowMajor>(queries, paddedKeys, scratch.queries, leading,
                                         scratch.keysAcross, kKeyLeading, scratch.weights,
@@ -172,7 +195,7 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
             continue;
           }
           // Columns [from, to) are seen; what lies outside becomes zero.
-          const int64_t from = window ? greater(0, row + ahead - window + 1) : 0;
+          const int64_t from = firstColumn(row);
           const int64_t to = lesser(keys, row + ahead + 1);
           for (int64_t column = 0; column < paddedKeys; column += kWidth<R>) {
             if (column >= to || column + kWidth<R> <= from) {
@@ -191,7 +214,7 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
 
         // dV += P^T dout and dK += dS^T Q: rows are keys, the depth is queries.
         auto queriesOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
-          int64_t to = window ? lesser(queries, row + rows - 1 + window - ahead) : queries;
+          int64_t to = lesser(queries, scratch.queryEnds[key + row + rows - 1] - query);
           return DepthRange{greater(0, row - ahead), to};
         };
         multiplyTiles<Layout::ColumnMajor>(keys, padded, scratch.weights, kKeyLeading,
@@ -202,8 +225,7 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
                                            queriesOf);
         // dQ = dS K: rows are queries, the depth is keys.
         auto keysOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
-          int64_t from = window ? greater(0, row + ahead - window + 1) : 0;
-          return DepthRange{from, lesser(keys, row + rows + ahead)};
+          return DepthRange{firstColumn(row), lesser(keys, row + rows + ahead)};
         };
         multiplyTiles<Layout::RowMajor>(queries, padded, scratch.scoreGrad, kKeyLeading,
                                         scratch.keys, leading, scratch.queryGrad, leading, false,

@@ -71,6 +71,16 @@ LMC_INLINE void storeBlock(const R *from, int64_t leading, int64_t rows, int64_t
   }
 }
 
+// The first key that query `i` of sequence `batch` sees, by its window and its document; the
+// last is its own. Whatever `starts` holds, it is a key of the sequence, and not behind `i`.
+template <typename Args>
+LMC_INLINE int64_t firstVisibleKey(const Args &args, int64_t batch, int64_t i) {
+  int64_t first = args.window ? greater(0, i - args.window + 1) : 0;
+  if (args.starts)
+    first = greater(first, args.starts[batch * args.seq + i]);
+  return lesser(first, i);
+}
+
 // A cursor over a thread's scratch: 64-byte aligned pieces, one after another.
 struct Scratch {
   char *at;

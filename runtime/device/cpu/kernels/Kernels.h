@@ -29,6 +29,9 @@ struct AttentionArgs {
   int64_t window; // 0: causal only
   double scale;
   int64_t qPitch, kPitch, vPitch;
+  // [batch * seq], or null: the position in its sequence where the document of a token
+  // begins; ascending within a sequence, and nowhere beyond the token itself.
+  const int32_t *starts = nullptr;
 };
 
 struct AttentionGradArgs {
@@ -39,6 +42,7 @@ struct AttentionGradArgs {
   int64_t window;
   double scale;
   int64_t qPitch, kPitch, vPitch, dqPitch, dkPitch, dvPitch;
+  const int32_t *starts = nullptr; // as AttentionArgs
 };
 
 // A block of a matrix to be packed: element (row, column) is at

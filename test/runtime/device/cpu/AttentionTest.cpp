@@ -15,13 +15,29 @@ namespace {
 
 struct Shape {
   int64_t batch, seq, heads, kvHeads, headDim, window;
+  int64_t document = 0; // mean length of documents; 0: no document mask
 };
+
+// Documents of random length, at least one token each, in every sequence.
+std::vector<int32_t> randomStarts(const Shape &shape, std::mt19937_64 &random) {
+  std::vector<int32_t> starts;
+  if (shape.document == 0)
+    return starts;
+  for (int64_t b = 0; b < shape.batch; ++b)
+    for (int64_t i = 0, start = 0; i < shape.seq; ++i) {
+      if (random() % uint64_t(shape.document) == 0)
+        start = i;
+      starts.push_back(int32_t(start));
+    }
+  return starts;
+}
 
 // Everything that attention and its gradient read and write.
 struct Problem {
   Shape shape;
   double scale;
   Values q, k, v, dout, out, lse, dq, dk, dv, workspace;
+  std::vector<int32_t> starts; // empty: no document mask
 
   Problem(Shape s, Storage storage, std::mt19937_64 &random)
       : shape(s), scale(1 / std::sqrt(double(s.headDim))),
@@ -30,7 +46,8 @@ struct Problem {
         v(Values::random(storage, k.size(), random)),
         dout(Values::random(storage, q.size(), random)), out(storage, q.size()),
         lse(sums(storage), s.batch * s.seq * s.heads), dq(storage, q.size()), dk(storage, k.size()),
-        dv(storage, k.size()), workspace(Storage::F32, storage == Storage::BF16 ? q.size() : 0) {}
+        dv(storage, k.size()), workspace(Storage::F32, storage == Storage::BF16 ? q.size() : 0),
+        starts(randomStarts(s, random)) {}
 
   static Storage sums(Storage storage) {
     return storage == Storage::F64 ? Storage::F64 : Storage::F32;
@@ -39,14 +56,15 @@ struct Problem {
   AttentionArgs forward() {
     return {q.data(),  k.data(),    v.data(),      out.data(),    lse.data(),   shape.batch,
             shape.seq, shape.heads, shape.kvHeads, shape.headDim, shape.window, scale,
-            queries(), keys(),      keys()};
+            queries(), keys(),      keys(),        mask()};
   }
   AttentionGradArgs backward() {
     return {q.data(),    k.data(),      v.data(),      out.data(),       lse.data(),  dout.data(),
             dq.data(),   dk.data(),     dv.data(),     workspace.data(), shape.batch, shape.seq,
             shape.heads, shape.kvHeads, shape.headDim, shape.window,     scale,       queries(),
-            keys(),      keys(),        queries(),     keys(),           keys()};
+            keys(),      keys(),        queries(),     keys(),           keys(),     mask()};
   }
+  const int32_t *mask() const { return starts.empty() ? nullptr : starts.data(); }
   // Elements of a row.
   int64_t queries() const { return shape.heads * shape.headDim; }
   int64_t keys() const { return shape.kvHeads * shape.headDim; }
@@ -86,7 +104,9 @@ struct Expected {
           auto keyRow = [&](int64_t j) {
             return ((b * s.seq + j) * s.kvHeads + kvHead) * s.headDim;
           };
-          const int64_t from = s.window ? std::max<int64_t>(0, i - s.window + 1) : 0;
+          int64_t from = s.window ? std::max<int64_t>(0, i - s.window + 1) : 0;
+          if (!p.starts.empty())
+            from = std::max<int64_t>(from, p.starts[size_t(b * s.seq + i)]);
           std::vector<double> weights(size_t(i + 1)), weightGrads(size_t(i + 1));
           double sum = 0;
           for (int64_t j = from; j <= i; ++j) {
@@ -122,6 +142,10 @@ const Shape kShapes[] = {
     {2, 130, 4, 1, 64, 0},  {1, 200, 8, 1, 48, 0},  {1, 129, 2, 2, 128, 0},  {1, 150, 2, 1, 64, 1},
     {1, 150, 4, 2, 64, 33}, {1, 260, 2, 1, 32, 64}, {1, 140, 2, 2, 96, 500}, {1, 90, 2, 1, 20, 0},
     {1, 70, 1, 1, 37, 11},
+    // With documents of about so many tokens: shorter and longer than a tile and than the window.
+    {2, 70, 2, 2, 64, 0, 1},    {2, 200, 4, 1, 64, 0, 9},   {1, 300, 4, 4, 48, 0, 40},
+    {2, 257, 8, 1, 64, 0, 100}, {1, 260, 2, 1, 32, 64, 30}, {1, 310, 4, 2, 96, 20, 70},
+    {3, 65, 2, 1, 37, 11, 16},  {1, 400, 2, 2, 128, 0, 150},
 };
 
 } // namespace
@@ -138,7 +162,7 @@ TEST(Attention, MatchesTheDefinition) {
         SCOPED_TRACE(testing::Message()
                      << all[set]->name << ", storage " << int(storage) << ", seq " << shape.seq
                      << ", heads " << shape.heads << "/" << shape.kvHeads << " of " << shape.headDim
-                     << ", window " << shape.window);
+                     << ", window " << shape.window << ", documents of " << shape.document);
         for (Values *result : {&problem.out, &problem.dq, &problem.dk, &problem.dv})
           std::fill(result->bytes.begin(), result->bytes.end(), char(0xff));
         problem.run(*all[set], 2);
@@ -147,12 +171,98 @@ TEST(Attention, MatchesTheDefinition) {
         EXPECT_LE(test::error(problem.lse, expected.lse), storage == Storage::F64 ? 1e-10 : 1e-5);
         EXPECT_LE(test::error(problem.dv, expected.dv), tolerance);
         // One visible key: the exact gradient is 0 and only rounding is left.
-        if (shape.seq > 1 && shape.window != 1) {
+        if (shape.seq > 1 && shape.window != 1 && shape.document != 1) {
           EXPECT_LE(test::error(problem.dq, expected.dq), 2 * tolerance);
           EXPECT_LE(test::error(problem.dk, expected.dk), 2 * tolerance);
         }
       }
     }
+}
+
+// Tokens [from, to) of `values`, a row of `columns` each.
+static Values rows(const Values &values, int64_t from, int64_t to, int64_t columns) {
+  Values part(values.storage, (to - from) * columns);
+  const size_t width = part.bytes.size() / size_t((to - from) * columns);
+  std::memcpy(part.bytes.data(), values.bytes.data() + size_t(from * columns) * width,
+              part.bytes.size());
+  return part;
+}
+
+static std::vector<double> numbers(const Values &values) {
+  std::vector<double> all;
+  for (int64_t i = 0; i < values.size(); ++i)
+    all.push_back(values[i]);
+  return all;
+}
+
+// What a document's tokens get and give is what they would if it stood alone.
+TEST(Attention, DocumentsOfASequenceAreEachAlone) {
+  for (Storage storage : {Storage::F32, Storage::BF16, Storage::F64})
+    for (int64_t window : {0, 33}) {
+      std::mt19937_64 random(9);
+      const int64_t ends[] = {0, 90, 91, 190};
+      Problem together({1, 190, 4, 2, 32, window}, storage, random);
+      for (int document = 0; document < 3; ++document)
+        for (int64_t i = ends[document]; i < ends[document + 1]; ++i)
+          together.starts.push_back(int32_t(ends[document]));
+      together.run(kernelSet(), 2);
+      for (int document = 0; document < 3; ++document) {
+        SCOPED_TRACE(testing::Message() << "storage " << int(storage) << ", window " << window
+                                        << ", document " << document);
+        const int64_t from = ends[document], to = ends[document + 1];
+        Problem alone({1, to - from, 4, 2, 32, window}, storage, random);
+        alone.q = rows(together.q, from, to, together.queries());
+        alone.k = rows(together.k, from, to, together.keys());
+        alone.v = rows(together.v, from, to, together.keys());
+        alone.dout = rows(together.dout, from, to, together.queries());
+        alone.run(kernelSet(), 2);
+        const double tolerance = test::tolerance(storage);
+        auto differ = [&](const Values &whole, const Values &part, int64_t columns) {
+          return test::error(rows(whole, from, to, columns), numbers(part));
+        };
+        EXPECT_LE(differ(together.out, alone.out, together.queries()), tolerance);
+        EXPECT_LE(differ(together.lse, alone.lse, 4), tolerance);
+        EXPECT_LE(differ(together.dv, alone.dv, together.keys()), tolerance);
+        if (to - from > 1) { // of one token they are rounding alone
+          EXPECT_LE(differ(together.dq, alone.dq, together.queries()), tolerance);
+          EXPECT_LE(differ(together.dk, alone.dk, together.keys()), tolerance);
+        }
+      }
+    }
+}
+
+// One document from the start on is no mask.
+TEST(Attention, OneDocumentIsNoMask) {
+  for (int64_t window : {0, 21}) {
+    std::mt19937_64 random(3);
+    Problem plain({2, 150, 4, 2, 32, window}, Storage::F32, random), masked = plain;
+    masked.starts.assign(300, 0);
+    plain.run(kernelSet(), 2);
+    masked.run(kernelSet(), 2);
+    EXPECT_EQ(plain.out.bytes, masked.out.bytes);
+    EXPECT_EQ(plain.dq.bytes, masked.dq.bytes);
+    EXPECT_EQ(plain.dk.bytes, masked.dk.bytes);
+    EXPECT_EQ(plain.dv.bytes, masked.dv.bytes);
+  }
+}
+
+// What is no start of a document spoils its own sequence at most.
+TEST(Attention, SenselessStartsStayInTheirSequence) {
+  std::mt19937_64 random(6);
+  Problem sound({3, 130, 4, 2, 32, 0, 20}, Storage::F32, random), damaged = sound;
+  for (int64_t i = 130; i < 260; ++i)
+    damaged.starts[size_t(i)] = int32_t(random());
+  sound.run(kernelSet(), 2);
+  damaged.run(kernelSet(), 2);
+  for (int64_t from : {0, 260}) {
+    auto same = [&](const Values &x, const Values &y, int64_t columns) {
+      return rows(x, from, from + 130, columns).bytes == rows(y, from, from + 130, columns).bytes;
+    };
+    EXPECT_TRUE(same(sound.out, damaged.out, sound.queries()));
+    EXPECT_TRUE(same(sound.dq, damaged.dq, sound.queries()));
+    EXPECT_TRUE(same(sound.dk, damaged.dk, sound.keys()));
+    EXPECT_TRUE(same(sound.dv, damaged.dv, sound.keys()));
+  }
 }
 
 // q, k and v, and their gradients, as columns of one matrix.
@@ -214,7 +324,7 @@ TEST(Attention, TakesRowsThatLieApart) {
 TEST(Attention, BitsDependOnNeitherThreadsNorRuns) {
   for (Storage storage : {Storage::F32, Storage::BF16}) {
     std::mt19937_64 random(4);
-    Problem problem({2, 200, 4, 2, 64, 0}, storage, random);
+    Problem problem({2, 200, 4, 2, 64, 0, 50}, storage, random);
     std::vector<std::vector<char>> first;
     for (int threads : {1, 2, 2, 5}) {
       problem.run(kernelSet(), threads);

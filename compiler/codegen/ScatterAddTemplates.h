@@ -1,0 +1,38 @@
+// The kernels of kern.scatter_add on a CUDA device, from compiler/device/scatter_add.cuh.
+#pragma once
+
+#include "compiler/config/Config.h"
+#include "passes/codegen/CudaKernel.h"
+#include "passes/codegen/ScatterAddLayout.h"
+
+#include <vector>
+
+namespace lmc::codegen {
+
+// ids i32 [rows], x [rows, columns], d f32 (f64 for f64) [vocabulary, columns].
+struct ScatterAddShape {
+  int64_t rows = 0, columns = 0, vocabulary = 0;
+  DataType x = DataType::BF16;
+  bool accumulate = false; // else every row of d is written, those without an id with zeros
+
+  ScatterAddLayout layout() const {
+    return scatterAddLayout(rows, columns, vocabulary, x == DataType::F64 ? 8 : 4);
+  }
+};
+
+enum class ScatterAddOperand { Ids, X, Workspace, D };
+
+// A launch of plan::ScatterAdd.launches: `args` are the kernel's arguments in order, of which
+// the first `inputs` are only read. The workspace is the command's, layout().bytes long,
+// aligned to 64, and may hold anything before.
+struct ScatterAddLaunch {
+  CudaKernel kernel;
+  std::vector<ScatterAddOperand> args;
+  uint32_t inputs = 0;
+};
+
+// In the order to run. Kernels that do not depend on all of the shape have the same name and
+// text in the launches of other shapes.
+std::vector<ScatterAddLaunch> scatterAddKernels(const ScatterAddShape &shape);
+
+} // namespace lmc::codegen

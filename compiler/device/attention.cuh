@@ -1,0 +1,319 @@
+// What the flash attention kernels share: which block does what, which keys a query sees, and
+// tiles of bf16 rows in shared memory as ldmatrix and mma take them.
+//
+// A `Shape` names the problem by constants:
+//   int batch, seq, heads, kvHeads, headDim;   heads is a multiple of kvHeads
+//   int window;         0: none
+//   bool documents;     an argument `starts`, i32 [batch * seq], non-decreasing in a sequence
+//   bool rope;          backward: dq and dk are rotated back, arguments `cos` and `sin`,
+//                       f32 [seq, headDim / 2]
+//   int qPitch, kPitch, vPitch, outPitch, doutPitch, dqPitch, dkPitch, dvPitch;
+//                       elements from one row (token) to the next
+//   float scale;        > 0
+// Query i of a sequence sees key j where j <= i, i - j < window if there is one, and
+// j >= starts[i] with documents.
+#pragma once
+
+#include "lmc/vector_io.cuh"
+
+namespace lmc::attention {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kLn2 = 0.6931471805599453f;
+// Below every score, and finite, so that differences of such never are NaN.
+constexpr float kLowest = -1e30f;
+constexpr u32 kFullWarp = 0xffffffffu;
+
+__device__ constexpr int lesser(int a, int b) { return a < b ? a : b; }
+__device__ constexpr int greater(int a, int b) { return a > b ? a : b; }
+__device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
+
+__device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
+
+// `x`, which is the same in all lanes of the warp. By a shuffle, so that the compiler knows it
+// and keeps one copy for the warp.
+__device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
+
+// One block's part: tile `tile` of head `head` (of heads or kvHeads) of sequence `batch`.
+struct Work {
+  int tile, batch, head;
+};
+
+// Blocks are handed out in order of their index. `Together` pairs of (sequence, head) are
+// worked on at a time, so that their keys and values stay in the L2 cache; among those the
+// longest tiles come first, so that short ones fill the gaps at the end. The first tiles are
+// the longest unless `LastFirst`. A pair's neighbours share its keys and values.
+template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
+__device__ inline Work workOf(int block) {
+  constexpr int pairs = Batch * Heads;
+  constexpr int together = Together < pairs ? Together : pairs;
+  int section = block / (together * Tiles);
+  int rest = block - section * (together * Tiles);
+  int count = lesser(together, pairs - section * together);
+  int order = rest / count;
+  int pair = section * together + (rest - order * count);
+  return {LastFirst ? Tiles - 1 - order : order, pair / Heads, pair % Heads};
+}
+
+// The first key that query `i` of a sequence sees; `starts` is the sequence's.
+template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, int i) {
+  int first = 0;
+  if constexpr (Shape::window > 0)
+    first = greater(first, i - Shape::window + 1);
+  if constexpr (Shape::documents)
+    first = greater(first, loadOne(starts + i));
+  return first;
+}
+
+// Whether some query may not see all keys up to itself.
+template <typename Shape> __device__ constexpr bool hasFirstKey() {
+  return Shape::window > 0 || Shape::documents;
+}
+
+// One past the last query of a sequence that sees key `key`. By a whole warp: `starts` is
+// searched 32 places at a time.
+template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, int key) {
+  int high = Shape::seq;
+  if constexpr (Shape::window > 0)
+    high = lesser(high, key + Shape::window);
+  if constexpr (Shape::documents) {
+    int low = key + 1; // the answer is in [low, high]
+    while (low < high) {
+      int step = ceilDiv(high - low, 32), at = low + int(threadIdx.x % 32) * step;
+      u32 beyond = __ballot_sync(kFullWarp, at >= high || loadOne(starts + at) > key);
+      int first = beyond == 0 ? 32 : __ffs(int(beyond)) - 1;
+      high = lesser(high, low + first * step);
+      if (first > 0)
+        low += (first - 1) * step + 1;
+    }
+  }
+  return high;
+}
+
+// Tiles of rows of D bf16 lie dense in shared memory, but the 16-byte chunks of a row are
+// exchanged among each other, so that the same chunk of eight rows on end, and eight chunks
+// on end of a row, lie in different banks. D is a multiple of 32.
+template <int D> __device__ inline int swizzle(int row) {
+  return D % 64 == 0 ? row & 7 : (row >> 1) & 3;
+}
+template <int D> __device__ inline int chunkOffset(int row, int chunk) {
+  return row * (2 * D) + ((chunk ^ swizzle<D>(row)) << 4);
+}
+
+// The address that this lane gives to ldmatrix for 16 x 16 elements of a tile, such that the
+// registers are operands of mma:
+//   Operand::Rows     `a` of 16 rows; transposed, (0, 1) and (2, 3) are `b` of 16 rows and of
+//                     columns 0-7 and 8-15
+//   Operand::Columns  (0, 1) and (2, 3) are `b` whose columns are rows 0-7 and 8-15 of the tile
+// The two words of a `b` are neighbours in either, as the hardware wants them.
+enum class Operand { Rows, Columns };
+template <int D, Operand Kind> struct LaneOfTile {
+  static constexpr int kSwizzled = D % 64 == 0 ? 7 : 3;
+  int row, chunk;
+  __device__ LaneOfTile() {
+    int lane = int(threadIdx.x) % 32;
+    int in = Kind == Operand::Rows ? lane % 16 : lane % 8 + lane / 16 * 8;
+    row = in * (2 * D);
+    chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
+  }
+  // Bytes from the tile's start; rows from `firstRow`, a multiple of 16, columns from 16 `k`.
+  __device__ int at(int firstRow, int k) const {
+    return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
+           (2 * k & ~kSwizzled) * 16;
+  }
+};
+
+// Starts to copy tile `tile`, rows [tile Rows, (tile + 1) Rows) of a sequence of Seq rows that
+// are Pitch elements apart, D columns from `from`; zeros for rows from Seq on. By all Threads of
+// the block. Addresses are one sum and constants.
+template <int Rows, int D, int Threads, int Pitch, int Seq>
+__device__ inline void copyTile(u8 *to, const bf16 *from, int tile) {
+  constexpr int across = D % 64 == 0 ? 8 : 4; // threads side by side on a row
+  constexpr int down = Threads / across;
+  const int column = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
+  const bf16 *source = from + i64(tile * Rows + row0) * Pitch + column * 8;
+#pragma unroll
+  for (int i = 0; i < ceilDiv(Rows, down); ++i) {
+    if (Rows % down != 0 && row0 + i * down >= Rows)
+      break;
+    bool valid = Seq % Rows == 0 || tile * Rows + row0 + i * down < Seq;
+#pragma unroll
+    for (int c = 0; c < D / 8; c += across)
+      copyAsync16(to + chunkOffset<D>(row0 + i * down, column + c),
+                  source + i64(i) * down * Pitch + c * 8, valid);
+  }
+}
+
+// The 16 M rows of a warp's band of a tile to global memory, from row `first` of a sequence of
+// Seq rows that are Pitch elements apart; rows from Seq on stay out.
+template <int M, int D, int Pitch, int Seq>
+__device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
+  constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
+  const int lane = int(threadIdx.x) % 32, column = lane % across, row0 = lane / across;
+  bf16 *target = to + i64(first + row0) * Pitch + column * 8;
+#pragma unroll
+  for (int i = 0; i < 16 * M / down; ++i) {
+    if (Seq % (16 * M) != 0 && first + row0 + i * down >= Seq)
+      break;
+#pragma unroll
+    for (int c = 0; c < D / 8; c += across)
+      storeGlobal<16>(target + i64(i) * down * Pitch + c * 8,
+                      *reinterpret_cast<const Bits<16> *>(
+                          band + chunkOffset<D>(row0 + i * down, column + c)));
+  }
+}
+
+// Where a lane reads all three kinds of operands.
+template <int D> struct Lane {
+  LaneOfTile<D, Operand::Rows> rows;
+  LaneOfTile<D, Operand::Columns> columns;
+};
+
+// 16 M rows of a tile as left operands.
+template <int M, int D>
+__device__ inline void loadRows(u32 (&a)[M][D / 16][4], const u8 *tile, const Lane<D> &lane) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k)
+      loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
+}
+
+// d[16 M rows, 8 N columns] += a b^T over 16 columns of D, from 16 k on: `b` is a tile.
+template <int M, int N, int D>
+__device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], const u8 *b, int k,
+                                     const Lane<D> &lane) {
+#pragma unroll
+  for (int n = 0; n < N; n += 2) {
+    u32 right[4];
+    loadMatrix4(right, b + lane.columns.at(8 * n, k));
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      multiplyAdd16x8x16(d[m][n], a[m], right[0], right[1]);
+      multiplyAdd16x8x16(d[m][n + 1], a[m], right[2], right[3]);
+    }
+  }
+}
+
+// d[16 M rows, 8 N columns] += a b^T over D: rows of `a` from the warp's place in its tile,
+// rows of `b` from the start of its tile.
+template <int M, int N, int D>
+__device__ inline void multiplyRows(float (&d)[M][N][4], const u8 *a, const u8 *b,
+                                    const Lane<D> &lane) {
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    u32 left[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+      loadMatrix4(left[m], a + lane.rows.at(16 * m, k));
+    multiplySlice<M, N, D>(d, left, b, k, lane);
+  }
+}
+
+// The same with `a` from loadRows.
+template <int M, int N, int D>
+__device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], const u8 *b,
+                                    const Lane<D> &lane) {
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    u32 left[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        left[m][i] = a[m][k][i];
+    multiplySlice<M, N, D>(d, left, b, k, lane);
+  }
+}
+
+// d[16 M rows, D columns] += a b, with 16 K rows of `b` from the start of its tile.
+template <int M, int K, int D>
+__device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M][K][4],
+                                       const u8 *b, const Lane<D> &lane) {
+#pragma unroll
+  for (int k = 0; k < K; ++k)
+#pragma unroll
+    for (int n = 0; n < D / 8; n += 2) {
+      u32 right[4];
+      loadMatrix4Transposed(right, b + lane.rows.at(16 * k, n / 2));
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        multiplyAdd16x8x16(d[m][n], a[m][k], right[0], right[1]);
+        multiplyAdd16x8x16(d[m][n + 1], a[m][k], right[2], right[3]);
+      }
+    }
+}
+
+// Minus infinity for scores that the mask takes: rows are queries from `firstQuery`, columns
+// keys from `firstKey`. Rows past the end of the sequence get some mask or other.
+template <typename Shape, int M, int N>
+__device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firstQuery,
+                                int firstKey) {
+  const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      int i = firstQuery + 16 * m + 8 * half + lane / 4, lowest = 0;
+      if constexpr (hasFirstKey<Shape>())
+        lowest = firstKeyOf<Shape>(starts, lesser(i, Shape::seq - 1));
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          int j = firstKey + 8 * n + lane % 4 * 2 + e;
+          bool visible = j <= i;
+          if constexpr (hasFirstKey<Shape>())
+            visible = visible && j >= lowest;
+          s[m][n][2 * half + e] = visible ? s[m][n][2 * half + e] : -infinity();
+        }
+    }
+}
+
+// Results of mma as the next mma's left operand, rounded to bf16.
+template <int M, int N>
+__device__ inline void toOperand(u32 (&a)[M][N / 2][4], const float (&d)[M][N][4]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      a[m][n / 2][n % 2 * 2] = packBf16(d[m][n][0], d[m][n][1]);
+      a[m][n / 2][n % 2 * 2 + 1] = packBf16(d[m][n][2], d[m][n][3]);
+    }
+}
+
+template <int M, int N> __device__ inline void clear(float (&d)[M][N][4]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        d[m][n][e] = 0;
+}
+
+// The sum over the four lanes that hold a row of an mma's result.
+__device__ inline float rowSum(float x) {
+  x += __shfl_xor_sync(kFullWarp, x, 1);
+  return x + __shfl_xor_sync(kFullWarp, x, 2);
+}
+__device__ inline float rowMax(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kFullWarp, x, 2));
+}
+
+// Results of mma as bf16 to the warp's rows of a tile.
+template <int M, int D> __device__ inline void writeTile(u8 *tile, const float (&d)[M][D / 8][4]) {
+  const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n)
+        *reinterpret_cast<u32 *>(tile + chunkOffset<D>(16 * m + 8 * half + lane / 4, n) +
+                                 lane % 4 * 4) =
+            packBf16(d[m][n][2 * half], d[m][n][2 * half + 1]);
+}
+
+} // namespace lmc::attention

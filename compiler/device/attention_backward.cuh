@@ -1,0 +1,445 @@
+// The gradients of flash attention on tensor cores, recomputing the probabilities tile by tile
+// from the saved log-sum-exp (Dao, FlashAttention-2, arXiv:2307.08691, algorithm 2). With
+// P_ij = exp(scale q_i.k_j - lse_i) and delta_i = sum_d dout_id out_id:
+//   dV = P^T dout    dP = dout V^T    dS = P * (dP - delta)    dQ = scale dS K    dK = scale dS^T Q
+//
+// Two kernels, so that every sum belongs to one warp, which adds in a fixed order and without
+// atomics. attentionGradQueries walks over the keys of a tile of queries, and also writes delta;
+// attentionGradKeys walks over the query heads that share a key head and over their queries.
+// The second works on transposed scores, S^T = K Q^T: then P^T and dS^T leave one mma just as
+// the next takes them, in registers, as P and dS do in the first. S and dP are computed twice for
+// this, 7 products of tiles instead of 5.
+//
+// With Shape::rope the gradients are rotated back before they are stored: for x = dq or dk of
+// a token at position t, j < headDim / 2, c = cos[t, j] and s = sin[t, j]
+//   y_j = x_j c + x_{j + d/2} s        y_{j + d/2} = x_{j + d/2} c - x_j s
+#pragma once
+
+#include "lmc/attention.cuh"
+
+namespace lmc {
+
+// A `Tile` names the variant: int queries, keys, warps, stages (tiles in shared memory; 2 or
+// more, and 2 in attentionGradKeys), together (pairs of (sequence, head) at a time). A warp of attentionGradQueries holds
+// queries / warps rows, one of attentionGradKeys keys / warps: 16 or 32.
+template <typename Shape, typename Tile> struct AttentionGradQueries {
+  static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
+  static constexpr int blocks = Shape::batch * Shape::heads * tiles;
+  static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
+  static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
+  // lse and delta of each query at the end
+  static constexpr int sharedBytes =
+      2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
+};
+template <typename Shape, typename Tile> struct AttentionGradKeys {
+  static constexpr int tiles = (Shape::seq + Tile::keys - 1) / Tile::keys;
+  static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
+  static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
+  static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
+  // lse, delta and, where there is one, the first key of each query
+  static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
+  static constexpr int stageBytes = 2 * queryBytes + rowWords * 4 * Tile::queries;
+  static constexpr int sharedBytes = 2 * keyBytes + Tile::stages * stageBytes;
+};
+
+namespace attention {
+
+// Rotates back 16 M rows from row `first` of a sequence, which an mma left in `x`.
+template <typename Shape, int M, int N>
+__device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const float *sin,
+                                  int first) {
+  const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      int row = first + 16 * m + 8 * half + lane / 4;
+      if (row >= Shape::seq)
+        continue;
+      i64 at = i64(row) * (Shape::headDim / 2) + lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < N / 2; ++n) {
+        Vec<float, 2> c = load<2>(cos + at + 8 * n), s = load<2>(sin + at + 8 * n);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float low = x[m][n][2 * half + e], high = x[m][n + N / 2][2 * half + e];
+          x[m][n][2 * half + e] = low * c.at[e] + high * s.at[e];
+          x[m][n + N / 2][2 * half + e] = high * c.at[e] - low * s.at[e];
+        }
+      }
+    }
+}
+
+template <int M, int N> __device__ inline void multiply(float (&d)[M][N][4], float factor) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        d[m][n][e] *= factor;
+}
+
+// The sum over D of dout * out for 16 M rows from row `first` of a sequence, by a warp: to
+// `shared`, f32 [16 M], zero for rows from Shape::seq on, and to `delta`, heads apart.
+template <typename Shape, int M>
+__device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, float *shared,
+                               int first) {
+  constexpr int D = Shape::headDim, across = D % 64 == 0 ? 8 : 4, down = 32 / across;
+  const int lane = int(threadIdx.x) % 32, column = lane % across * 8;
+#pragma unroll
+  for (int i = 0; i < 16 * M / down; ++i) {
+    int band = lane / across + i * down, row = first + band;
+    float sum = 0;
+    if (row < Shape::seq) {
+#pragma unroll
+      for (int c = 0; c < D; c += across * 8) {
+        Vec<bf16, 8> o = load<8>(out + i64(row) * Shape::outPitch + column + c);
+        Vec<bf16, 8> g = load<8>(dout + i64(row) * Shape::doutPitch + column + c);
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+          sum = fmaf(toFloat(o.at[e]), toFloat(g.at[e]), sum);
+      }
+    }
+#pragma unroll
+    for (int other = 1; other < across; other *= 2)
+      sum += __shfl_xor_sync(kFullWarp, sum, other);
+    if (lane % across == 0) {
+      shared[band] = sum;
+      if (row < Shape::seq)
+        storeOne(delta + i64(row) * Shape::heads, sum);
+    }
+  }
+  __syncwarp();
+}
+
+} // namespace attention
+
+// dq: bf16, delta: f32 [batch * seq, heads]; the rest as attentionForward has it. `starts` is
+// null without documents, `cos` and `sin` without rope.
+// Grid: AttentionGradQueries::blocks x 1 x 1, 32 Tile::warps threads.
+template <typename Shape, typename Tile>
+__device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const bf16 *v,
+                                            const bf16 *out, const float *lse, const bf16 *dout,
+                                            const i32 *starts, const float *cos, const float *sin,
+                                            bf16 *dq, float *delta) {
+  using namespace attention;
+  using Plan = AttentionGradQueries<Shape, Tile>;
+  constexpr int D = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
+  constexpr int M = Tile::queries / (16 * Tile::warps), N = Tile::keys / 8;
+  constexpr float scaleLog2 = Shape::scale * kLog2E;
+  static_assert(M * 16 * Tile::warps == Tile::queries, "bands of 16 rows");
+  static_assert(D % 32 == 0 && Tile::keys % 16 == 0 && Tile::stages >= 2, "whole tiles");
+
+  const Work work = workOf<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>(
+      int(blockIdx.x));
+  const i64 token = i64(work.batch) * seq;
+  const int kvHead = work.head / (Shape::heads / Shape::kvHeads);
+  q += token * Shape::qPitch + work.head * D;
+  k += token * Shape::kPitch + kvHead * D;
+  v += token * Shape::vPitch + kvHead * D;
+  out += token * Shape::outPitch + work.head * D;
+  dout += token * Shape::doutPitch + work.head * D;
+  dq += token * Shape::dqPitch + work.head * D;
+  lse += token * Shape::heads + work.head;
+  delta += token * Shape::heads + work.head;
+  starts += Shape::documents ? token : 0;
+
+  u8 *queries = sharedMemory(), *gradients = queries + Plan::queryBytes;
+  u8 *stages = gradients + Plan::queryBytes;
+  const int first = work.tile * Tile::queries;
+  const int last = lesser(first + Tile::queries, seq) - 1;
+  const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
+  const int endTile = last / Tile::keys + 1;
+
+  auto fetch = [&](int tile, int stage) {
+    if (tile < endTile) {
+      u8 *keys = stages + stage * (2 * Plan::keyBytes);
+      copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(keys, k, tile);
+      copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(keys + Plan::keyBytes, v, tile);
+    }
+    copyAsyncCommit();
+  };
+  copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(queries, q, work.tile);
+  copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(gradients, dout, work.tile);
+
+  const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
+  const int warpFirst = first + warp * 16 * M;
+  const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
+  // lse / ln 2 of the warp's rows, then delta; infinity for rows past the end makes their
+  // probabilities zero.
+  float *rowLse = reinterpret_cast<float *>(stages + 2 * Tile::stages * Plan::keyBytes) +
+                  warp * (2 * 16 * M);
+  float *rowDelta = rowLse + 16 * M;
+  sumRows<Shape, M>(out, dout, delta, rowDelta, warpFirst);
+  if (lane < 16 * M)
+    rowLse[lane] = warpFirst + lane < seq
+                       ? loadOne(lse + i64(warpFirst + lane) * Shape::heads) * kLog2E
+                       : infinity();
+  int warpLow = 0, warpLowLast = 0;
+  if constexpr (hasFirstKey<Shape>()) {
+    warpLow = uniform(firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1)));
+    warpLowLast = uniform(firstKeyOf<Shape>(starts, warpLast));
+  }
+#pragma unroll
+  for (int i = 0; i < Tile::stages - 1; ++i)
+    fetch(firstTile + i, i);
+
+  const Lane<D> place;
+  u8 *queryBand = queries + warp * (16 * M) * (2 * D);
+  const u8 *gradientBand = gradients + warp * (16 * M) * (2 * D);
+  float sum[M][D / 8][4];
+  clear(sum);
+  u32 heldQueries[M][D / 16][4], heldGradients[M][D / 16][4];
+  if constexpr (Tile::queryRegisters) {
+    copyAsyncWait<Tile::stages - 2>();
+    __syncthreads();
+    loadRows(heldQueries, queryBand, place);
+    loadRows(heldGradients, gradientBand, place);
+  }
+
+  int stage = 0;
+  for (int tile = firstTile; tile < endTile; ++tile) {
+    copyAsyncWait<Tile::stages - 2>();
+    __syncthreads();
+    fetch(tile + Tile::stages - 1, stage == 0 ? Tile::stages - 1 : stage - 1);
+    const u8 *keys = stages + stage * (2 * Plan::keyBytes), *values = keys + Plan::keyBytes;
+    stage = stage == Tile::stages - 1 ? 0 : stage + 1;
+    const int firstKey = tile * Tile::keys, lastKey = firstKey + Tile::keys - 1;
+    if (firstKey > warpLast || lastKey < warpLow || warpFirst >= seq)
+      continue;
+
+    float s[M][N][4];
+    clear(s);
+    if constexpr (Tile::queryRegisters)
+      multiplyRows<M, N, D>(s, heldQueries, keys, place);
+    else
+      multiplyRows<M, N, D>(s, queryBand, keys, place);
+    if (lastKey > warpFirst || (hasFirstKey<Shape>() && firstKey < warpLowLast))
+      maskRows<Shape>(s, starts, warpFirst, firstKey);
+    float d[M][N][4];
+    clear(d);
+    if constexpr (Tile::queryRegisters)
+      multiplyRows<M, N, D>(d, heldGradients, values, place);
+    else
+      multiplyRows<M, N, D>(d, gradientBand, values, place);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float base = rowLse[16 * m + 8 * half + lane / 4];
+        float sumOfRow = rowDelta[16 * m + 8 * half + lane / 4];
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e)
+            d[m][n][e] =
+                exp2Fast(fmaf(s[m][n][e], scaleLog2, -base)) * (d[m][n][e] - sumOfRow);
+      }
+    u32 operand[M][N / 2][4];
+    toOperand(operand, d);
+    multiplyColumns<M, N / 2, D>(sum, operand, keys, place);
+  }
+  copyAsyncWait<0>();
+
+  multiply(sum, Shape::scale);
+  if constexpr (Shape::rope)
+    rotateBack<Shape>(sum, cos, sin, warpFirst);
+  __syncwarp();
+  writeTile<M, D>(queryBand, sum);
+  __syncwarp();
+  storeRows<M, D, Shape::dqPitch, seq>(queryBand, dq, warpFirst);
+}
+
+// dk, dv: bf16. `delta` as attentionGradQueries left it.
+// Grid: AttentionGradKeys::blocks x 1 x 1, 32 Tile::warps threads.
+template <typename Shape, typename Tile>
+__device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf16 *v,
+                                         const float *lse, const bf16 *dout, const float *delta,
+                                         const i32 *starts, const float *cos, const float *sin,
+                                         bf16 *dk, bf16 *dv) {
+  using namespace attention;
+  using Plan = AttentionGradKeys<Shape, Tile>;
+  constexpr int D = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
+  constexpr int M = Tile::keys / (16 * Tile::warps), N = Tile::queries / 8;
+  constexpr int group = Shape::heads / Shape::kvHeads;
+  constexpr float scaleLog2 = Shape::scale * kLog2E;
+  static_assert(M * 16 * Tile::warps == Tile::keys, "bands of 16 rows");
+  static_assert(D % 32 == 0 && Tile::queries % 16 == 0, "whole tiles");
+  static_assert(Tile::queries <= threads, "a thread per row of lse");
+  static_assert(Tile::stages == 2, "two stages");
+
+  const Work work = workOf<Shape::batch, Shape::kvHeads, Plan::tiles, Tile::together, false>(
+      int(blockIdx.x));
+  const i64 token = i64(work.batch) * seq;
+  q += token * Shape::qPitch + work.head * group * D;
+  k += token * Shape::kPitch + work.head * D;
+  v += token * Shape::vPitch + work.head * D;
+  dout += token * Shape::doutPitch + work.head * group * D;
+  dk += token * Shape::dkPitch + work.head * D;
+  dv += token * Shape::dvPitch + work.head * D;
+  lse += token * Shape::heads + work.head * group;
+  delta += token * Shape::heads + work.head * group;
+  starts += Shape::documents ? token : 0;
+
+  u8 *keys = sharedMemory(), *values = keys + Plan::keyBytes;
+  u8 *stages = values + Plan::keyBytes;
+  const int first = work.tile * Tile::keys;
+  const int last = lesser(first + Tile::keys, seq) - 1;
+  const int firstTile = first / Tile::queries;
+  const int endTile = ceilDiv(uniform(endOfQueries<Shape>(starts, last)), Tile::queries);
+  // All heads of the group, one after the other.
+  const int tilesOfHead = endTile - firstTile, steps = group * tilesOfHead;
+
+  auto fetch = [&](int head, int tile, int stage) {
+    u8 *to = stages + stage * Plan::stageBytes;
+    copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(to, q + head * D, tile);
+    copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
+                                                               dout + head * D, tile);
+  };
+  // What is known of a query, by the thread of its row: lse / ln 2, delta and the first key.
+  // Infinity for rows past the end makes their probabilities zero.
+  struct Row {
+    float lse, delta;
+    int firstKey;
+  };
+  auto readRow = [&](int head, int tile) {
+    Row row = {infinity(), 0, 0};
+    int i = tile * Tile::queries + int(threadIdx.x);
+    if (int(threadIdx.x) < Tile::queries) {
+      if (i < seq) {
+        row.lse = loadOne(lse + i64(i) * Shape::heads + head) * kLog2E;
+        row.delta = loadOne(delta + i64(i) * Shape::heads + head);
+      }
+      if constexpr (hasFirstKey<Shape>())
+        row.firstKey = firstKeyOf<Shape>(starts, lesser(i, seq - 1));
+    }
+    return row;
+  };
+  auto rowsOf = [&](int stage) {
+    return reinterpret_cast<float *>(stages + stage * Plan::stageBytes + 2 * Plan::queryBytes);
+  };
+  auto writeRow = [&](Row row, int stage) {
+    if (int(threadIdx.x) < Tile::queries) {
+      float *rows = rowsOf(stage) + int(threadIdx.x);
+      rows[0] = row.lse;
+      rows[Tile::queries] = row.delta;
+      if constexpr (hasFirstKey<Shape>())
+        rows[2 * Tile::queries] = __int_as_float(row.firstKey);
+    }
+  };
+
+  copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(keys, k, work.tile);
+  copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(values, v, work.tile);
+  fetch(0, firstTile, 0);
+  copyAsyncCommit();
+  writeRow(readRow(0, firstTile), 0);
+
+  const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
+  const int warpFirst = first + warp * 16 * M;
+  const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
+  const Lane<D> place;
+  u8 *keyBand = keys + warp * (16 * M) * (2 * D);
+  u8 *valueBand = values + warp * (16 * M) * (2 * D);
+  float keySum[M][D / 8][4], valueSum[M][D / 8][4];
+  clear(keySum);
+  clear(valueSum);
+
+  int head = 0, tile = firstTile;
+  for (int step = 0; step < steps; ++step) {
+    const int stage = step % 2, query = tile * Tile::queries;
+    if (++tile == endTile) {
+      tile = firstTile;
+      ++head;
+    }
+    copyAsyncWait<0>();
+    __syncthreads();
+    Row next;
+    if (step + 1 < steps) {
+      fetch(head, tile, 1 - stage);
+      next = readRow(head, tile);
+    }
+    copyAsyncCommit();
+
+    const u8 *queries = stages + stage * Plan::stageBytes, *gradients = queries + Plan::queryBytes;
+    const float *rows = rowsOf(stage);
+    const int queryLast = lesser(query + Tile::queries, seq) - 1;
+    bool seen = warpFirst < seq && warpFirst <= queryLast, masked = warpFirst + 16 * M - 1 > query;
+    if constexpr (hasFirstKey<Shape>()) {
+      seen = seen && __float_as_int(rows[2 * Tile::queries]) <= warpLast;
+      masked = masked || __float_as_int(rows[3 * Tile::queries - 1]) > warpFirst;
+    }
+    if (seen) {
+      float s[M][N][4];
+      clear(s);
+      multiplyRows<M, N, D>(s, keyBand, queries, place);
+      if (step + 1 < steps)
+        writeRow(next, 1 - stage);
+      if (masked) {
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            int column = 8 * n + lane % 4 * 2 + e, i = query + column, lowest = 0;
+            if constexpr (hasFirstKey<Shape>())
+              lowest = __float_as_int(rows[2 * Tile::queries + column]);
+#pragma unroll
+            for (int m = 0; m < M; ++m)
+#pragma unroll
+              for (int half = 0; half < 2; ++half) {
+                int j = warpFirst + 16 * m + 8 * half + lane / 4;
+                bool visible = j <= i;
+                if constexpr (hasFirstKey<Shape>())
+                  visible = visible && j >= lowest;
+                s[m][n][2 * half + e] = visible ? s[m][n][2 * half + e] : -infinity();
+              }
+          }
+      }
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float rowLse = rows[8 * n + lane % 4 * 2 + e];
+#pragma unroll
+          for (int m = 0; m < M; ++m)
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+              s[m][n][2 * half + e] = exp2Fast(fmaf(s[m][n][2 * half + e], scaleLog2, -rowLse));
+        }
+      u32 operand[M][N / 2][4];
+      toOperand(operand, s);
+      multiplyColumns<M, N / 2, D>(valueSum, operand, gradients, place);
+
+      float d[M][N][4];
+      clear(d);
+      multiplyRows<M, N, D>(d, valueBand, gradients, place);
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float rowDelta = rows[Tile::queries + 8 * n + lane % 4 * 2 + e];
+#pragma unroll
+          for (int m = 0; m < M; ++m)
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+              s[m][n][2 * half + e] *= d[m][n][2 * half + e] - rowDelta;
+        }
+      toOperand(operand, s);
+      multiplyColumns<M, N / 2, D>(keySum, operand, queries, place);
+    } else if (step + 1 < steps)
+      writeRow(next, 1 - stage);
+  }
+  copyAsyncWait<0>();
+
+  multiply(keySum, Shape::scale);
+  if constexpr (Shape::rope)
+    rotateBack<Shape>(keySum, cos, sin, warpFirst);
+  __syncwarp();
+  writeTile<M, D>(keyBand, keySum);
+  writeTile<M, D>(valueBand, valueSum);
+  __syncwarp();
+  storeRows<M, D, Shape::dkPitch, seq>(keyBand, dk, warpFirst);
+  storeRows<M, D, Shape::dvPitch, seq>(valueBand, dv, warpFirst);
+}
+
+} // namespace lmc

@@ -1,0 +1,217 @@
+// Flash attention forward on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691; the online
+// softmax is Milakov and Gimelshein, arXiv:1805.02867).
+//
+// A block does `Tile::queries` queries of one head, each warp a band of 16 or 32 rows, and walks
+// over tiles of `Tile::keys` keys. Per row it keeps the largest score m, the sum l of
+// exponentials and the unnormalised output O:
+//   s_j = q.k_j    m' = max(m, max_j s_j)    a = exp(scale (m - m'))
+//   l' = a l + sum_j exp(scale (s_j - m'))   O' = a O + sum_j exp(scale (s_j - m')) v_j
+// and at the end out = O / l, lse = scale m + log l. Exponentials are powers of two, with
+// scale / ln 2 folded into one multiply-add.
+//
+// Tiles of keys and of values follow each other through a ring of `Tile::slots` places in shared
+// memory, so that slots - 1 copies are under way while one tile is worked on. A tile that no
+// row of a warp sees costs it nothing; only tiles at the edge of what is seen are masked.
+#pragma once
+
+#include "lmc/attention.cuh"
+
+namespace lmc {
+
+// A `Tile` names the variant: int queries (16 or 32 per warp), keys (a multiple of 16), warps,
+// slots (2 or more), together (pairs of (sequence, head) at a time), and bool queryRegisters,
+// whether a warp holds its rows of q in registers.
+template <typename Shape, typename Tile> struct AttentionForward {
+  static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
+  static constexpr int blocks = Shape::batch * Shape::heads * tiles;
+  static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
+  static constexpr int slotBytes = Tile::keys * Shape::headDim * 2;
+  static constexpr int sharedBytes = queryBytes + Tile::slots * slotBytes;
+};
+
+// The online softmax of one tile: scores become probabilities, and what was summed before is
+// rescaled to the new maximum. Not for less than a factor of 2^kHeadroom, though: any reference
+// that is not too far below the maximum gives the same quotient O / l, and once the first tiles
+// are done a warp seldom has to touch O. `sum` is of this lane's columns only.
+constexpr float kHeadroom = 8;
+
+template <int M, int N, int NO>
+__device__ inline void onlineSoftmax(float (&s)[M][N][4], float (&o)[M][NO][4],
+                                     float (&largest)[M][2], float (&sum)[M][2],
+                                     float scaleLog2) {
+  using namespace attention;
+  float most[M][2];
+  bool grown = false;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float tile = s[m][0][2 * half];
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+        tile = fmaxf(tile, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+      most[m][half] = rowMax(tile);
+      grown = grown || (most[m][half] - largest[m][half]) * scaleLog2 > kHeadroom;
+    }
+  if (__ballot_sync(kFullWarp, grown) != 0) {
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float now = fmaxf(largest[m][half], most[m][half]);
+        float rescale = exp2Fast((largest[m][half] - now) * scaleLog2);
+        largest[m][half] = now;
+        sum[m][half] *= rescale;
+#pragma unroll
+        for (int n = 0; n < NO; ++n) {
+          o[m][n][2 * half] *= rescale;
+          o[m][n][2 * half + 1] *= rescale;
+        }
+      }
+  }
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float base = largest[m][half] * scaleLog2;
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          s[m][n][e] = exp2Fast(fmaf(s[m][n][e], scaleLog2, -base));
+          sum[m][half] += s[m][n][e];
+        }
+    }
+}
+
+// q, k, v: bf16 rows, `starts` null without documents. out: bf16, lse: f32 [batch * seq, heads].
+// Grid: AttentionForward::blocks x 1 x 1, 32 Tile::warps threads.
+template <typename Shape, typename Tile>
+__device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
+                                        const i32 *starts, bf16 *out, float *lse) {
+  using namespace attention;
+  using Plan = AttentionForward<Shape, Tile>;
+  constexpr int D = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
+  constexpr int M = Tile::queries / (16 * Tile::warps), N = Tile::keys / 8;
+  constexpr float scaleLog2 = Shape::scale * kLog2E;
+  static_assert(M * 16 * Tile::warps == Tile::queries, "bands of 16 rows");
+  static_assert(D % 32 == 0 && Tile::keys % 16 == 0, "whole tiles");
+
+  const Work work = workOf<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>(
+      int(blockIdx.x));
+  const i64 token = i64(work.batch) * seq;
+  const int kvHead = work.head / (Shape::heads / Shape::kvHeads);
+  q += token * Shape::qPitch + work.head * D;
+  k += token * Shape::kPitch + kvHead * D;
+  v += token * Shape::vPitch + kvHead * D;
+  out += token * Shape::outPitch + work.head * D;
+  lse += token * Shape::heads + work.head;
+  starts += Shape::documents ? token : 0;
+
+  u8 *queries = sharedMemory(), *ring = queries + Plan::queryBytes;
+  const int first = work.tile * Tile::queries;
+  const int last = lesser(first + Tile::queries, seq) - 1;
+  const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
+  const int endTile = last / Tile::keys + 1;
+
+  // Step 2 i is the keys of tile i, step 2 i + 1 its values.
+  const int steps = 2 * (endTile - firstTile);
+  auto fetch = [&](int step, int slot) {
+    if (step < steps) {
+      u8 *to = ring + slot * Plan::slotBytes;
+      if (step % 2 == 0)
+        copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(to, k, firstTile + step / 2);
+      else
+        copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(to, v, firstTile + step / 2);
+    }
+    copyAsyncCommit();
+  };
+  int step = 0, slot = 0;
+  // Waits for the tile of `step`, and starts the copy to the place that the step before left.
+  auto advance = [&]() -> const u8 * {
+    copyAsyncWait<Tile::slots - 2>();
+    __syncthreads();
+    fetch(step + Tile::slots - 1, slot == 0 ? Tile::slots - 1 : slot - 1);
+    const u8 *tile = ring + slot * Plan::slotBytes;
+    ++step;
+    slot = slot == Tile::slots - 1 ? 0 : slot + 1;
+    return tile;
+  };
+  copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(queries, q, work.tile);
+#pragma unroll
+  for (int i = 0; i < Tile::slots - 1; ++i)
+    fetch(i, i);
+
+  // This warp's rows, and the first keys that its first and its last row see.
+  const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
+  const int warpFirst = first + warp * 16 * M;
+  const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
+  int warpLow = 0, warpLowLast = 0;
+  if constexpr (hasFirstKey<Shape>()) {
+    warpLow = uniform(firstKeyOf<Shape>(starts, lesser(warpFirst, seq - 1)));
+    warpLowLast = uniform(firstKeyOf<Shape>(starts, warpLast));
+  }
+
+  const Lane<D> place;
+  u8 *band = queries + warp * (16 * M) * (2 * D);
+  float o[M][D / 8][4], largest[M][2], sum[M][2];
+  clear(o);
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      largest[m][half] = kLowest;
+      sum[m][half] = 0;
+    }
+  u32 held[M][D / 16][4];
+  if constexpr (Tile::queryRegisters) {
+    copyAsyncWait<Tile::slots - 2>();
+    __syncthreads();
+    loadRows(held, band, place);
+  }
+
+  for (int tile = firstTile; tile < endTile; ++tile) {
+    const u8 *keys = advance();
+    const int firstKey = tile * Tile::keys, lastKey = firstKey + Tile::keys - 1;
+    const bool seen = firstKey <= warpLast && lastKey >= warpLow && warpFirst < seq;
+    u32 p[M][N / 2][4];
+    if (seen) {
+      float s[M][N][4];
+      clear(s);
+      if constexpr (Tile::queryRegisters)
+        multiplyRows<M, N, D>(s, held, keys, place);
+      else
+        multiplyRows<M, N, D>(s, band, keys, place);
+      if (lastKey > warpFirst || (hasFirstKey<Shape>() && firstKey < warpLowLast))
+        maskRows<Shape>(s, starts, warpFirst, firstKey);
+      onlineSoftmax(s, o, largest, sum, scaleLog2);
+      toOperand(p, s);
+    }
+    const u8 *values = advance();
+    if (seen)
+      multiplyColumns<M, N / 2, D>(o, p, values, place);
+  }
+
+  // The warp's own rows of q have served; the output takes their place.
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float total = rowSum(sum[m][half]);
+      float inverse = total > 0 ? 1 / total : 0;
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) {
+        o[m][n][2 * half] *= inverse;
+        o[m][n][2 * half + 1] *= inverse;
+      }
+      int i = warpFirst + 16 * m + 8 * half + lane / 4;
+      if (lane % 4 == 0 && i < seq)
+        storeOne(lse + i64(i) * Shape::heads, largest[m][half] * Shape::scale + logf(total));
+    }
+  __syncwarp();
+  writeTile<M, D>(band, o);
+  __syncwarp();
+  storeRows<M, D, Shape::outPitch, seq>(band, out, warpFirst);
+}
+
+} // namespace lmc

@@ -1,0 +1,274 @@
+// Attention and its gradients in f32 arithmetic without tensor cores, for f32 and bf16 in memory
+// and any head size: what the kernels of attention_forward.cuh and attention_backward.cuh, which
+// say the maths, cannot take. Same masks, arguments and results, and as deterministic.
+//
+// A warp does one row: a query, or a key in attentionGradKeysPlain. It walks over tiles of 32
+// rows of the other side, which the block's warps share. A lane takes one row of the tile to
+// find its score, and every 32nd column of the result.
+#pragma once
+
+#include "lmc/attention.cuh"
+
+namespace lmc {
+
+// A block does `Tile::warps` rows, a warp each.
+template <typename Shape, typename Tile> struct AttentionPlain {
+  static constexpr int tiles = (Shape::seq + Tile::warps - 1) / Tile::warps;
+  static constexpr int rowBlocks = Shape::batch * Shape::heads * tiles;
+  static constexpr int gradKeysBlocks = Shape::batch * Shape::kvHeads * tiles;
+  // Two tiles, and two rows of every warp.
+  static constexpr int sharedBytes =
+      4 * (2 * 32 * (Shape::headDim + 1) + 2 * Tile::warps * Shape::headDim);
+};
+
+namespace attention {
+
+__device__ inline float toReal(float x) { return x; }
+__device__ inline float toReal(bf16 x) { return toFloat(x); }
+template <typename T> __device__ inline T fromReal(float x);
+template <> __device__ inline float fromReal<float>(float x) { return x; }
+template <> __device__ inline bf16 fromReal<bf16>(float x) { return toBf16(x); }
+
+__device__ inline float warpSum(float x) {
+#pragma unroll
+  for (int other = 16; other > 0; other /= 2)
+    x += __shfl_xor_sync(kFullWarp, x, other);
+  return x;
+}
+__device__ inline float warpMax(float x) {
+#pragma unroll
+  for (int other = 16; other > 0; other /= 2)
+    x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, other));
+  return x;
+}
+
+// Row `row` of a sequence to shared memory as f32, by a warp; zeros from `seq` on.
+template <int D, typename T>
+__device__ inline void readRow(float *to, const T *from, int pitch, int row, int seq) {
+  for (int c = int(threadIdx.x) % 32; c < D; c += 32)
+    to[c] = row < seq ? toReal(loadOne(from + i64(row) * pitch + c)) : 0;
+}
+
+// 32 rows from row `first`, D + 1 words from one to the next, so that a column lies in
+// 32 banks; by the block.
+template <int D, int Warps, typename T>
+__device__ inline void readTile(float *to, const T *from, int pitch, int first, int seq) {
+  for (int row = int(threadIdx.x) / 32; row < 32; row += Warps)
+    readRow<D>(to + row * (D + 1), from, pitch, first + row, seq);
+}
+
+template <int D> __device__ inline float dot(const float *a, const float *b) {
+  float sum = 0;
+#pragma unroll 8
+  for (int c = 0; c < D; ++c)
+    sum = fmaf(a[c], b[c], sum);
+  return sum;
+}
+
+// x[c] += sum_j weight_j tile[j][lane + 32 c], where lane j holds weight_j.
+template <int D>
+__device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const float *tile) {
+  for (int j = 0; j < 32; ++j) {
+    float w = __shfl_sync(kFullWarp, weight, j);
+#pragma unroll
+    for (int c = 0; c < (D + 31) / 32; ++c) {
+      int column = int(threadIdx.x) % 32 + 32 * c;
+      if (column < D)
+        x[c] = fmaf(w, tile[j * (D + 1) + column], x[c]);
+    }
+  }
+}
+
+// A finished row: `factor` x to global memory, rotated back first with `Rotate`. `passing` is
+// shared memory of the warp for D words.
+template <typename Shape, bool Rotate, typename T>
+__device__ inline void writeRow(T *to, int pitch, int row,
+                                const float (&x)[(Shape::headDim + 31) / 32], float factor,
+                                const float *cos, const float *sin, float *passing) {
+  constexpr int D = Shape::headDim;
+  const int lane = int(threadIdx.x) % 32;
+  __syncwarp();
+#pragma unroll
+  for (int c = 0; c < (D + 31) / 32; ++c)
+    if (lane + 32 * c < D)
+      passing[lane + 32 * c] = x[c] * factor;
+  __syncwarp();
+  if (row >= Shape::seq)
+    return;
+  for (int c = lane; c < D; c += 32) {
+    float y = passing[c];
+    if constexpr (Rotate) {
+      int pair = c % (D / 2);
+      i64 at = i64(row) * (D / 2) + pair;
+      float turn = loadOne(sin + at) * passing[c < D / 2 ? c + D / 2 : pair];
+      y = fmaf(y, loadOne(cos + at), c < D / 2 ? turn : -turn);
+    }
+    storeOne(to + i64(row) * pitch + c, fromReal<T>(y));
+  }
+}
+
+} // namespace attention
+
+// Grid: AttentionPlain::rowBlocks x 1 x 1, 32 Tile::warps threads.
+template <typename Shape, typename Tile, typename T>
+__device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v, const i32 *starts,
+                                             T *out, float *lse) {
+  using namespace attention;
+  using Plan = AttentionPlain<Shape, Tile>;
+  constexpr int D = Shape::headDim, seq = Shape::seq;
+  constexpr float scaleLog2 = Shape::scale * kLog2E;
+  const Work work =
+      workOf<Shape::batch, Shape::heads, Plan::tiles, Shape::batch * Shape::heads, true>(
+          int(blockIdx.x));
+  const i64 token = i64(work.batch) * seq;
+  const int kvHead = work.head / (Shape::heads / Shape::kvHeads);
+  q += token * Shape::qPitch + work.head * D;
+  k += token * Shape::kPitch + kvHead * D;
+  v += token * Shape::vPitch + kvHead * D;
+  out += token * Shape::outPitch + work.head * D;
+  starts += Shape::documents ? token : 0;
+
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  float *keys = reinterpret_cast<float *>(sharedMemory()), *values = keys + 32 * (D + 1);
+  float *query = values + 32 * (D + 1) + warp * D;
+  const int first = work.tile * Tile::warps, i = first + warp;
+  const int last = lesser(first + Tile::warps, seq) - 1;
+  const int lowest = firstKeyOf<Shape>(starts, lesser(i, seq - 1));
+  readRow<D>(query, q, Shape::qPitch, i, seq);
+
+  float o[(D + 31) / 32] = {}, largest = kLowest, sum = 0;
+  for (int key = firstKeyOf<Shape>(starts, first) / 32 * 32; key <= last; key += 32) {
+    __syncthreads();
+    readTile<D, Tile::warps>(keys, k, Shape::kPitch, key, seq);
+    readTile<D, Tile::warps>(values, v, Shape::vPitch, key, seq);
+    __syncthreads();
+    const int j = key + lane;
+    float s = j <= i && j >= lowest ? dot<D>(query, keys + lane * (D + 1)) : -infinity();
+    float most = fmaxf(largest, warpMax(s)), rescale = exp2Fast((largest - most) * scaleLog2);
+    largest = most;
+    float p = exp2Fast(fmaf(s, scaleLog2, -most * scaleLog2));
+    sum = fmaf(sum, rescale, warpSum(p));
+#pragma unroll
+    for (int c = 0; c < (D + 31) / 32; ++c)
+      o[c] *= rescale;
+    addRows<D>(o, p, values);
+  }
+  writeRow<Shape, false>(out, Shape::outPitch, i, o, sum > 0 ? 1 / sum : 0, nullptr, nullptr, query);
+  if (lane == 0 && i < seq)
+    storeOne(lse + (token + i) * Shape::heads + work.head, largest * Shape::scale + logf(sum));
+}
+
+// Grid: AttentionPlain::rowBlocks x 1 x 1, 32 Tile::warps threads.
+template <typename Shape, typename Tile, typename T>
+__device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T *v, const T *out,
+                                                 const float *lse, const T *dout,
+                                                 const i32 *starts, const float *cos,
+                                                 const float *sin, T *dq, float *delta) {
+  using namespace attention;
+  using Plan = AttentionPlain<Shape, Tile>;
+  constexpr int D = Shape::headDim, seq = Shape::seq;
+  constexpr float scaleLog2 = Shape::scale * kLog2E;
+  const Work work =
+      workOf<Shape::batch, Shape::heads, Plan::tiles, Shape::batch * Shape::heads, true>(
+          int(blockIdx.x));
+  const i64 token = i64(work.batch) * seq;
+  const int kvHead = work.head / (Shape::heads / Shape::kvHeads);
+  q += token * Shape::qPitch + work.head * D;
+  k += token * Shape::kPitch + kvHead * D;
+  v += token * Shape::vPitch + kvHead * D;
+  out += token * Shape::outPitch + work.head * D;
+  dout += token * Shape::doutPitch + work.head * D;
+  dq += token * Shape::dqPitch + work.head * D;
+  starts += Shape::documents ? token : 0;
+
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  float *keys = reinterpret_cast<float *>(sharedMemory()), *values = keys + 32 * (D + 1);
+  float *query = values + 32 * (D + 1) + 2 * warp * D, *gradient = query + D;
+  const int first = work.tile * Tile::warps, i = first + warp;
+  const int last = lesser(first + Tile::warps, seq) - 1;
+  const int lowest = firstKeyOf<Shape>(starts, lesser(i, seq - 1));
+  readRow<D>(query, q, Shape::qPitch, i, seq);
+  readRow<D>(gradient, dout, Shape::doutPitch, i, seq);
+
+  float rowDelta = 0, rowLse = infinity();
+  const i64 row = (token + i) * Shape::heads + work.head;
+  if (i < seq) {
+    for (int c = lane; c < D; c += 32)
+      rowDelta = fmaf(toReal(loadOne(out + i64(i) * Shape::outPitch + c)), gradient[c], rowDelta);
+    rowLse = loadOne(lse + row) * kLog2E;
+  }
+  rowDelta = warpSum(rowDelta);
+  if (lane == 0 && i < seq)
+    storeOne(delta + row, rowDelta);
+
+  float sum[(D + 31) / 32] = {};
+  for (int key = firstKeyOf<Shape>(starts, first) / 32 * 32; key <= last; key += 32) {
+    __syncthreads();
+    readTile<D, Tile::warps>(keys, k, Shape::kPitch, key, seq);
+    readTile<D, Tile::warps>(values, v, Shape::vPitch, key, seq);
+    __syncthreads();
+    const int j = key + lane;
+    float d = 0;
+    if (j <= i && j >= lowest) {
+      float s = dot<D>(query, keys + lane * (D + 1));
+      d = exp2Fast(fmaf(s, scaleLog2, -rowLse)) *
+          (dot<D>(gradient, values + lane * (D + 1)) - rowDelta);
+    }
+    addRows<D>(sum, d, keys);
+  }
+  writeRow<Shape, Shape::rope>(dq, Shape::dqPitch, i, sum, Shape::scale, cos, sin, query);
+}
+
+// Grid: AttentionPlain::gradKeysBlocks x 1 x 1, 32 Tile::warps threads.
+template <typename Shape, typename Tile, typename T>
+__device__ inline void attentionGradKeysPlain(const T *q, const T *k, const T *v, const float *lse,
+                                              const T *dout, const float *delta, const i32 *starts,
+                                              const float *cos, const float *sin, T *dk, T *dv) {
+  using namespace attention;
+  using Plan = AttentionPlain<Shape, Tile>;
+  constexpr int D = Shape::headDim, seq = Shape::seq, group = Shape::heads / Shape::kvHeads;
+  constexpr float scaleLog2 = Shape::scale * kLog2E;
+  const Work work =
+      workOf<Shape::batch, Shape::kvHeads, Plan::tiles, Shape::batch * Shape::kvHeads, false>(
+          int(blockIdx.x));
+  const i64 token = i64(work.batch) * seq;
+  k += token * Shape::kPitch + work.head * D;
+  v += token * Shape::vPitch + work.head * D;
+  dk += token * Shape::dkPitch + work.head * D;
+  dv += token * Shape::dvPitch + work.head * D;
+  starts += Shape::documents ? token : 0;
+
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  float *queries = reinterpret_cast<float *>(sharedMemory()), *gradients = queries + 32 * (D + 1);
+  float *key = gradients + 32 * (D + 1) + 2 * warp * D, *value = key + D;
+  const int first = work.tile * Tile::warps, j = first + warp;
+  const int last = lesser(first + Tile::warps, seq) - 1;
+  readRow<D>(key, k, Shape::kPitch, j, seq);
+  readRow<D>(value, v, Shape::vPitch, j, seq);
+
+  const int end = endOfQueries<Shape>(starts, last);
+  float keySum[(D + 31) / 32] = {}, valueSum[(D + 31) / 32] = {};
+  for (int head = work.head * group; head < (work.head + 1) * group; ++head)
+    for (int query = first / 32 * 32; query < end; query += 32) {
+      __syncthreads();
+      readTile<D, Tile::warps>(queries, q + token * Shape::qPitch + head * D, Shape::qPitch, query,
+                               seq);
+      readTile<D, Tile::warps>(gradients, dout + token * Shape::doutPitch + head * D,
+                               Shape::doutPitch, query, seq);
+      __syncthreads();
+      const int i = query + lane;
+      float p = 0, d = 0;
+      if (i < seq && j <= i && j >= firstKeyOf<Shape>(starts, i)) {
+        const i64 row = (token + i) * Shape::heads + head;
+        float s = dot<D>(key, queries + lane * (D + 1));
+        p = exp2Fast(fmaf(s, scaleLog2, -loadOne(lse + row) * kLog2E));
+        d = p * (dot<D>(value, gradients + lane * (D + 1)) - loadOne(delta + row));
+      }
+      addRows<D>(valueSum, p, gradients);
+      addRows<D>(keySum, d, queries);
+    }
+  writeRow<Shape, Shape::rope>(dk, Shape::dkPitch, j, keySum, Shape::scale, cos, sin, key);
+  writeRow<Shape, false>(dv, Shape::dvPitch, j, valueSum, 1, nullptr, nullptr, value);
+}
+
+} // namespace lmc

@@ -1,0 +1,131 @@
+// First values of variables, as runtime/train/Initializer.cpp makes them on the CPU: the same
+// bits but for rope tables, where cos and sin are each library's (within 2 ulp of f64).
+//
+// What is known only when a job starts lies in device memory, an InitializerRecord for each
+// variable, so that one kernel serves all variables of a kind and type. Any grid will do.
+#pragma once
+
+#include "lmc/random.cuh"
+#include "lmc/vector_io.cuh"
+
+namespace lmc {
+
+struct InitializerRecord {
+  u64 first, elements; // elements [first, first + elements) of the variable are made
+  u64 seed, stream;    // of the job; of the variable, from its name
+  double value;        // standard deviation of normals, else the scale
+};
+
+__device__ inline InitializerRecord loadRecord(const InitializerRecord *record) {
+  return {loadOne(&record->first), loadOne(&record->elements), loadOne(&record->seed),
+          loadOne(&record->stream), loadOne(&record->value)};
+}
+
+template <typename T> __device__ inline T rounded(double x);
+template <> __device__ inline double rounded<double>(double x) { return x; }
+template <> __device__ inline float rounded<float>(double x) { return float(x); }
+template <> __device__ inline bf16 rounded<bf16>(double x) { return toBf16(float(x)); }
+
+// out[j] = value of element first + j, for j in [0, elements): a word of 16 bytes at a time,
+// single elements at the ends where those are no whole words. `fill(j, values)` sets the
+// values of elements first + j and on; where some lie outside, they are not used.
+template <typename T, typename Fill>
+__device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
+  constexpr int width = 16 / int(sizeof(T));
+  i64 elements = i64(record.elements);
+  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // of `out` in its word
+  i64 words = (offset + elements + width - 1) / width, threads = i64(gridDim.x) * blockDim.x;
+  for (i64 word = i64(blockIdx.x) * blockDim.x + threadIdx.x; word < words; word += threads) {
+    i64 begin = word * width - offset;
+    Vec<T, width> values;
+    fill(begin, values);
+    if (begin >= 0 && begin + width <= elements) {
+      store(out + begin, values);
+      continue;
+    }
+#pragma unroll
+    for (int i = 0; i < width; ++i)
+      if (begin + i >= 0 && begin + i < elements)
+        storeOne(out + begin + i, values.at[i]);
+  }
+}
+
+// value * z(i), z standard normal: see random.cuh.
+template <typename T>
+__device__ inline void initializeNormal(const InitializerRecord *how, T *out) {
+  InitializerRecord record = loadRecord(how);
+  fillWords(record, out, [&](i64 begin, auto &values) {
+    constexpr int width = sizeof(values.at) / sizeof(T);
+    i64 first = i64(record.first) + begin;
+    double z[4];
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      int place = int((first + i) & 3);
+      if (i == 0 || place == 0)
+        normals(record.seed, record.stream, u64(first + i) / 4, z);
+      // Selected, not indexed: an index would put z into local memory.
+      double chosen = place == 0 ? z[0] : place == 1 ? z[1] : place == 2 ? z[2] : z[3];
+      values.at[i] = rounded<T>(multiplyExactly(record.value, chosen));
+    }
+  });
+}
+
+// Every element is `value`.
+template <typename T>
+__device__ inline void initializeConstant(const InitializerRecord *how, T *out) {
+  InitializerRecord record = loadRecord(how);
+  T value = rounded<T>(record.value);
+  fillWords(record, out, [&](i64, auto &values) {
+#pragma unroll
+    for (int i = 0; i < int(sizeof(values.at) / sizeof(T)); ++i)
+      values.at[i] = value;
+  });
+}
+
+// Rotary tables [positions, Columns]: cos or sin of position * frequencies[column], times
+// `value`. Computed in f64.
+template <typename T, bool Sine, int Columns>
+__device__ inline void initializeRope(const InitializerRecord *how,
+                                      const double (&frequencies)[Columns], T *out) {
+  InitializerRecord record = loadRecord(how);
+  fillWords(record, out, [&](i64 begin, auto &values) {
+#pragma unroll
+    for (int i = 0; i < int(sizeof(values.at) / sizeof(T)); ++i) {
+      i64 element = i64(record.first) + begin + i;
+      if (element < 0)
+        continue; // in front of the table: not stored
+      double angle = multiplyExactly(double(element / Columns), frequencies[element % Columns]);
+      values.at[i] = rounded<T>(multiplyExactly(Sine ? sin(angle) : cos(angle), record.value));
+    }
+  });
+}
+
+__device__ inline double toDouble(double x) { return x; }
+__device__ inline double toDouble(float x) { return x; }
+__device__ inline double toDouble(bf16 x) { return toFloat(x); }
+
+// out[j] = source[j], rounded.
+template <typename S, typename T>
+__device__ inline void initializeCopy(const InitializerRecord *how, const S *source, T *out) {
+  InitializerRecord record = loadRecord(how);
+  constexpr int width = 16 / int(sizeof(T));
+  // Whether the source's elements for a word of `out` begin where they can be loaded together.
+  constexpr int bytes = width * int(sizeof(S));
+  u64 offset = reinterpret_cast<u64>(out) % 16 / sizeof(T);
+  bool wide = (reinterpret_cast<u64>(source) - offset * sizeof(S)) % (bytes < 16 ? bytes : 16) == 0;
+  fillWords(record, out, [&](i64 begin, auto &values) {
+    if (wide && begin >= 0 && begin + width <= i64(record.elements)) {
+      Vec<S, width> from = load<width>(source + begin);
+#pragma unroll
+      for (int i = 0; i < width; ++i)
+        values.at[i] = rounded<T>(toDouble(from.at[i]));
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < width; ++i)
+      if (begin + i >= 0 && begin + i < i64(record.elements))
+        values.at[i] = rounded<T>(toDouble(loadOne(source + begin + i)));
+  });
+}
+
+} // namespace lmc

@@ -1,0 +1,211 @@
+// Attention by plain kernels, a thread for each row of a head, and the comparison with them.
+
+namespace plain {
+
+struct View {
+  const void *data;
+  int64_t pitch; // elements from row to row
+  bool isBf16;
+  __device__ float at(int64_t row, int64_t column) const {
+    const int64_t i = row * pitch + column;
+    return isBf16 ? __uint_as_float(uint32_t(static_cast<const uint16_t *>(data)[i]) << 16)
+                  : static_cast<const float *>(data)[i];
+  }
+};
+
+__device__ inline bool sees(int i, int j, const int *starts) {
+  return j <= i && (kWindow == 0 || i - j < kWindow) && (!starts || j >= starts[i]);
+}
+
+__device__ inline float score(View q, View k, int64_t base, int i, int j, int head) {
+  float sum = 0;
+  for (int c = 0; c < kHeadDim; ++c)
+    sum += q.at(base + i, head * kHeadDim + c) * k.at(base + j, head / kGroup * kHeadDim + c);
+  return sum * kScale;
+}
+
+// out f32 [tokens, heads * head_dim], lse f32 [tokens, heads].
+__global__ void forward(View q, View k, View v, const int *starts, float *out, float *lse) {
+  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (thread >= int64_t(kBatch) * kSeq * kHeads)
+    return;
+  const int head = int(thread % kHeads), i = int(thread / kHeads % kSeq);
+  const int64_t base = thread / kHeads / kSeq * kSeq;
+  const int *mine = starts ? starts + base : nullptr;
+  float most = -INFINITY, total = 0;
+  for (int j = 0; j <= i; ++j)
+    if (sees(i, j, mine))
+      most = fmaxf(most, score(q, k, base, i, j, head));
+  float *row = out + ((base + i) * kHeads + head) * kHeadDim;
+  for (int c = 0; c < kHeadDim; ++c)
+    row[c] = 0;
+  for (int j = 0; j <= i; ++j)
+    if (sees(i, j, mine)) {
+      const float p = expf(score(q, k, base, i, j, head) - most);
+      total += p;
+      for (int c = 0; c < kHeadDim; ++c)
+        row[c] += p * v.at(base + j, head / kGroup * kHeadDim + c);
+    }
+  for (int c = 0; c < kHeadDim; ++c)
+    row[c] /= total;
+  lse[(base + i) * kHeads + head] = most + logf(total);
+}
+
+// dout . out of a row of a head.
+__device__ inline float delta(View out, View dout, int64_t row, int head) {
+  float sum = 0;
+  for (int c = head * kHeadDim; c < (head + 1) * kHeadDim; ++c)
+    sum += out.at(row, c) * dout.at(row, c);
+  return sum;
+}
+
+__device__ inline float scoreGradient(View q, View k, View v, View out, View dout,
+                                      const float *lse, int64_t base, int i, int j, int head,
+                                      float &p) {
+  p = expf(score(q, k, base, i, j, head) - lse[(base + i) * kHeads + head]);
+  float dp = 0;
+  for (int c = 0; c < kHeadDim; ++c)
+    dp += dout.at(base + i, head * kHeadDim + c) * v.at(base + j, head / kGroup * kHeadDim + c);
+  return p * (dp - delta(out, dout, base + i, head)) * kScale;
+}
+
+// dq f32 [tokens, heads * head_dim].
+__global__ void gradQueries(View q, View k, View v, View out, View dout, const int *starts,
+                            const float *lse, float *dq) {
+  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (thread >= int64_t(kBatch) * kSeq * kHeads)
+    return;
+  const int head = int(thread % kHeads), i = int(thread / kHeads % kSeq);
+  const int64_t base = thread / kHeads / kSeq * kSeq;
+  float *row = dq + ((base + i) * kHeads + head) * kHeadDim;
+  for (int c = 0; c < kHeadDim; ++c)
+    row[c] = 0;
+  for (int j = 0; j <= i; ++j)
+    if (sees(i, j, starts ? starts + base : nullptr)) {
+      float p;
+      const float ds = scoreGradient(q, k, v, out, dout, lse, base, i, j, head, p);
+      for (int c = 0; c < kHeadDim; ++c)
+        row[c] += ds * k.at(base + j, head / kGroup * kHeadDim + c);
+    }
+}
+
+// dk and dv f32 [tokens, kv_heads * head_dim].
+__global__ void gradKeys(View q, View k, View v, View out, View dout, const int *starts,
+                         const float *lse, float *dk, float *dv) {
+  constexpr int kvHeads = kHeads / kGroup;
+  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (thread >= int64_t(kBatch) * kSeq * kvHeads)
+    return;
+  const int kvHead = int(thread % kvHeads), j = int(thread / kvHeads % kSeq);
+  const int64_t base = thread / kvHeads / kSeq * kSeq;
+  float *keys = dk + ((base + j) * kvHeads + kvHead) * kHeadDim;
+  float *values = dv + ((base + j) * kvHeads + kvHead) * kHeadDim;
+  for (int c = 0; c < kHeadDim; ++c)
+    keys[c] = values[c] = 0;
+  for (int head = kvHead * kGroup; head < (kvHead + 1) * kGroup; ++head)
+    for (int i = j; i < kSeq; ++i)
+      if (sees(i, j, starts ? starts + base : nullptr)) {
+        float p;
+        const float ds = scoreGradient(q, k, v, out, dout, lse, base, i, j, head, p);
+        for (int c = 0; c < kHeadDim; ++c) {
+          keys[c] += ds * q.at(base + i, head * kHeadDim + c);
+          values[c] += p * dout.at(base + i, head * kHeadDim + c);
+        }
+      }
+}
+
+} // namespace plain
+
+plain::View viewOf(int index) {
+  const host::Array &array = arrays[size_t(index)];
+  return {array.device, array.pitch ? array.pitch : array.shape[1], array.type == host::Type::BF16};
+}
+
+float *deviceFloats(int64_t count) {
+  void *memory = nullptr;
+  host::check(cudaMalloc(&memory, size_t(count) * sizeof(float)), "reference");
+  return static_cast<float *>(memory);
+}
+
+std::vector<float> fetched(const float *from, int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  host::check(cudaMemcpy(values.data(), from, values.size() * sizeof(float),
+                         cudaMemcpyDeviceToHost),
+              "reference");
+  return values;
+}
+
+// Compares all of a result. bf16 rounds scores and probabilities on the way to the tensor cores,
+// so that the error is one of the largest element's.
+void compare(host::Difference &difference, int index, const float *expected) {
+  host::Array &array = arrays[size_t(index)];
+  array.fetch();
+  std::vector<float> reference = fetched(expected, array.size());
+  double largest = 0;
+  for (float x : reference)
+    largest = std::max(largest, std::fabs(double(x)));
+  const bool isBf16 = arrays[kQ].type == host::Type::BF16;
+  difference.relative = isBf16 ? 0.02 : 1e-4;
+  difference.absolute = (isBf16 ? 0.02 : 1e-4) * largest;
+  for (int64_t i = 0; i < array.size(); ++i)
+    difference.compare(array.name, i, array.at(i), reference[size_t(i)]);
+}
+
+int main() {
+  const int64_t tokens = int64_t(kBatch) * kSeq, width = int64_t(kHeads) * kHeadDim;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    host::Array &array = arrays[i];
+    array.allocate();
+    if (array.isInput)
+      array.randomise(unsigned(i + 1), false);
+    if (int(i) == kStarts) // documents of up to 1000 tokens
+      for (int64_t t = 0, start = 0; t < tokens; ++t) {
+        if (t % kSeq == 0)
+          start = 0;
+        else if (array.at(t) < 1 || t % kSeq - start >= 1000)
+          start = t % kSeq;
+        array.set(t, double(start));
+      }
+    array.send();
+  }
+  const int *starts = kStarts < 0 ? nullptr : static_cast<const int *>(arrays[size_t(kStarts)].device);
+  const unsigned threads = 128, blocks = unsigned((tokens * kHeads + threads - 1) / threads);
+  float *out = deviceFloats(tokens * width), *lse = deviceFloats(tokens * kHeads);
+  plain::forward<<<blocks, threads>>>(viewOf(kQ), viewOf(kK), viewOf(kV), starts, out, lse);
+  host::check(cudaDeviceSynchronize(), "reference");
+
+  host::Difference difference{0, 0};
+  if (!kIsGradient) {
+    launchAll();
+    host::check(cudaDeviceSynchronize(), "kernels");
+    compare(difference, kOut, out);
+    compare(difference, kLse, lse);
+  } else {
+    // What the forward pass saved.
+    std::vector<float> saved = fetched(out, tokens * width), sums = fetched(lse, tokens * kHeads);
+    for (int64_t i = 0; i < tokens * width; ++i)
+      arrays[kOut].set(i, saved[size_t(i)]);
+    for (int64_t i = 0; i < tokens * kHeads; ++i)
+      arrays[kLse].set(i, sums[size_t(i)]);
+    arrays[kOut].send();
+    arrays[kLse].send();
+    launchAll();
+    host::check(cudaDeviceSynchronize(), "kernels");
+    float *dq = deviceFloats(tokens * width);
+    float *dk = deviceFloats(tokens * width / kGroup), *dv = deviceFloats(tokens * width / kGroup);
+    plain::gradQueries<<<blocks, threads>>>(viewOf(kQ), viewOf(kK), viewOf(kV), viewOf(kOut),
+                                            viewOf(kDout), starts, lse, dq);
+    plain::gradKeys<<<blocks, threads>>>(viewOf(kQ), viewOf(kK), viewOf(kV), viewOf(kOut),
+                                         viewOf(kDout), starts, lse, dk, dv);
+    host::check(cudaDeviceSynchronize(), "reference");
+    compare(difference, kDq, dq);
+    compare(difference, kDk, dk);
+    compare(difference, kDv, dv);
+  }
+  const int code = difference.report();
+  const double time = host::milliseconds(launchAll);
+  std::printf("bench: %.4f ms, %.1f TFLOP/s of what the mask leaves\n", time, kFlops / time * 1e-9);
+  for (size_t i = 0; i < kLaunches; ++i)
+    std::printf("  %-24s %.4f ms\n", launchNames[i], host::milliseconds([&] { launch(i); }));
+  return code;
+}

@@ -1,0 +1,185 @@
+// What stands around an extracted kernel: tensors on both sides, first values, comparison, time.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <unordered_map>
+#include <vector>
+
+namespace host {
+
+void check(cudaError_t result, const char *what) {
+  if (result == cudaSuccess)
+    return;
+  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(result));
+  std::exit(2);
+}
+
+enum class Type { F32, BF16, F64, I8, I32, I64 };
+
+inline int widthOf(Type type) {
+  return type == Type::F64 || type == Type::I64 ? 8 : type == Type::BF16 ? 2 : type == Type::I8 ? 1 : 4;
+}
+
+inline double roundBf16(double x) {
+  float f = float(x);
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  if (f != f)
+    return x;
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+
+inline int64_t bitsOf(double x) {
+  float f = float(x);
+  int32_t bits;
+  std::memcpy(&bits, &f, 4);
+  return bits;
+}
+
+inline double fromBits(int64_t x) {
+  int32_t bits = int32_t(x);
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+
+inline int64_t clampIndex(int64_t i, int64_t extent) {
+  return std::max<int64_t>(0, std::min(i, extent - 1));
+}
+
+// A tensor. With a pitch it is `rows` equal runs of elements that begin `pitch` elements apart.
+struct Array {
+  const char *name;
+  Type type;
+  std::vector<int64_t> shape;
+  int64_t rows, pitch; // pitch 0: dense
+  bool isInput;
+  int64_t bound; // integers that are inputs are 0 or more and less than this
+  std::vector<unsigned char> bytes;
+  void *device = nullptr;
+
+  int64_t size() const {
+    int64_t n = 1;
+    for (int64_t extent : shape)
+      n *= extent;
+    return n;
+  }
+  int64_t place(int64_t element) const {
+    if (pitch == 0)
+      return element;
+    const int64_t run = size() / rows;
+    return element / run * pitch + element % run;
+  }
+  double at(int64_t element) const {
+    const unsigned char *p = bytes.data() + place(element) * widthOf(type);
+    auto as = [&](auto value) {
+      std::memcpy(&value, p, sizeof(value));
+      return double(value);
+    };
+    switch (type) {
+    case Type::F32: return as(float());
+    case Type::F64: return as(double());
+    case Type::I8: return as(int8_t());
+    case Type::I32: return as(int32_t());
+    case Type::I64: return as(int64_t());
+    case Type::BF16: break;
+    }
+    uint16_t half;
+    std::memcpy(&half, p, 2);
+    uint32_t bits = uint32_t(half) << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+  }
+  void set(int64_t element, double x) {
+    unsigned char *p = bytes.data() + place(element) * widthOf(type);
+    auto as = [&](auto value) { std::memcpy(p, &value, sizeof(value)); };
+    switch (type) {
+    case Type::F32: return as(float(x));
+    case Type::F64: return as(x);
+    case Type::I8: return as(int8_t(x));
+    case Type::I32: return as(int32_t(x));
+    case Type::I64: return as(int64_t(x));
+    case Type::BF16: return as(uint16_t(uint32_t(bitsOf(roundBf16(x))) >> 16));
+    }
+  }
+  void allocate() {
+    bytes.assign(size_t(pitch ? rows * pitch : size()) * size_t(widthOf(type)), 0);
+    check(cudaMalloc(&device, std::max<size_t>(bytes.size(), 256)), name);
+  }
+  void send() { check(cudaMemcpy(device, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), name); }
+  void fetch() { check(cudaMemcpy(bytes.data(), device, bytes.size(), cudaMemcpyDeviceToHost), name); }
+
+  // Reals from [-1, 1), or [0.1, 1) where functions may need positive ones.
+  void randomise(unsigned seed, bool positive) {
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<double> real(positive ? 0.1 : -1.0, 1.0);
+    const bool integers = type == Type::I8 || type == Type::I32 || type == Type::I64;
+    for (int64_t i = 0; i < size(); ++i)
+      set(i, integers ? double(random() % uint64_t(bound)) : real(random));
+  }
+};
+
+// What is wrong between a kernel and its reference.
+struct Difference {
+  double relative, absolute; // allowed: |a - b| <= relative |b| + absolute
+  int64_t compared = 0, wrong = 0, nans = 0;
+  double worst = 0;
+  void compare(const char *name, int64_t element, double a, double b) {
+    ++compared;
+    nans += b != b;
+    if (a == b || (a != a && b != b))
+      return;
+    const double off = std::fabs(a - b);
+    worst = std::max(worst, off);
+    if (off <= relative * std::fabs(b) + absolute)
+      return;
+    if (wrong++ < 5)
+      std::printf("  %s[%lld] is %.9g, not %.9g\n", name, (long long)element, a, b);
+  }
+  // The exit code.
+  int report() const {
+    std::printf("check: %lld of %lld elements wrong, largest difference %.3g%s\n", (long long)wrong,
+                (long long)compared, worst, nans ? " (some are NaN in both)" : "");
+    return wrong == 0 && compared > 0 ? 0 : 1;
+  }
+};
+
+// Indices below `size` that are to be compared: all of few, else evenly spread ones and the last.
+inline std::vector<int64_t> sample(int64_t size, int64_t most) {
+  std::vector<int64_t> chosen;
+  const int64_t step = std::max<int64_t>(1, size / most);
+  for (int64_t i = 0; i < size; i += step)
+    chosen.push_back(i);
+  if (!chosen.empty() && chosen.back() != size - 1)
+    chosen.push_back(size - 1);
+  return chosen;
+}
+
+// Milliseconds of one run: the median of 50, behind 5 that are not counted.
+template <typename Run> double milliseconds(Run run) {
+  cudaEvent_t start, stop;
+  check(cudaEventCreate(&start), "event");
+  check(cudaEventCreate(&stop), "event");
+  std::vector<float> times;
+  for (int i = 0; i < 55; ++i) {
+    check(cudaEventRecord(start), "event");
+    run();
+    check(cudaEventRecord(stop), "event");
+    check(cudaEventSynchronize(stop), "run");
+    float time = 0;
+    check(cudaEventElapsedTime(&time, start, stop), "event");
+    if (i >= 5)
+      times.push_back(time);
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+} // namespace host

@@ -1,0 +1,41 @@
+// Runs a kernel that was printed from a region, and compares with the region's own maths.
+
+int main() {
+  host::Difference difference{kRelative, kAbsolute};
+  for (bool positive : {false, true}) {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      if (!arrays[i].device)
+        arrays[i].allocate();
+      if (arrays[i].isInput)
+        arrays[i].randomise(unsigned(i + 1), positive);
+      arrays[i].send();
+    }
+    launchAll();
+    host::check(cudaDeviceSynchronize(), "kernel");
+    difference = {kRelative, kAbsolute};
+    Reference reference;
+    int result = 0;
+    for (host::Array &array : arrays) {
+      if (array.isInput)
+        continue;
+      array.fetch();
+      // Few rows, because a row may take a reduction over it.
+      const int64_t columns = array.shape.size() > 1 ? array.shape.back() : 1;
+      const int64_t rows = array.size() / columns;
+      for (int64_t row : host::sample(rows, columns > 1 ? 256 : 4096))
+        for (int64_t column : host::sample(columns, 512)) {
+          const int64_t element = row * columns + column;
+          difference.compare(array.name, element, array.at(element),
+                             reference.result(result, element));
+        }
+      ++result;
+    }
+    if (difference.nans == 0)
+      break; // else once more, with inputs that have logarithms and roots
+  }
+  const int code = difference.report();
+  const double time = host::milliseconds(launchAll);
+  std::printf("bench: %.4f ms, %.1f GB/s, %.2f GFLOP/s\n", time, kBytes / time * 1e-6,
+              kFlops / time * 1e-6);
+  return code;
+}

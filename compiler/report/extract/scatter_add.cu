@@ -1,0 +1,35 @@
+// Runs the kernels of an embedding's gradient, and compares sampled columns with a plain sum.
+
+int main() {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    arrays[i].allocate();
+    if (arrays[i].isInput || kAccumulate)
+      arrays[i].randomise(unsigned(i + 1), false);
+    arrays[i].send();
+  }
+  const host::Array &ids = arrays[kIds], &x = arrays[kX];
+  host::Array &d = arrays[kD];
+  const std::vector<int64_t> columns = host::sample(kColumns, 32);
+  std::vector<double> sums(size_t(kVocabulary) * columns.size());
+  for (int64_t id = 0; id < kVocabulary; ++id)
+    for (size_t c = 0; c < columns.size(); ++c)
+      sums[size_t(id) * columns.size() + c] = kAccumulate ? d.at(id * kColumns + columns[c]) : 0;
+  for (int64_t t = 0; t < kRows; ++t)
+    for (size_t c = 0; c < columns.size(); ++c)
+      sums[size_t(ids.at(t)) * columns.size() + c] += x.at(t * kColumns + columns[c]);
+
+  launchAll();
+  host::check(cudaDeviceSynchronize(), "kernels");
+  d.fetch();
+  host::Difference difference{1e-5, 1e-5};
+  for (int64_t id = 0; id < kVocabulary; ++id)
+    for (size_t c = 0; c < columns.size(); ++c)
+      difference.compare(d.name, id * kColumns + columns[c], d.at(id * kColumns + columns[c]),
+                         sums[size_t(id) * columns.size() + c]);
+  const int code = difference.report();
+  const double time = host::milliseconds(launchAll);
+  std::printf("bench: %.4f ms, %.1f GB/s of x and d\n", time, kBytes / time * 1e-6);
+  for (size_t i = 0; i < kLaunches; ++i)
+    std::printf("  %-24s %.4f ms\n", launchNames[i], host::milliseconds([&] { launch(i); }));
+  return code;
+}

@@ -1,0 +1,38 @@
+// The shapes of causal grouped-query attention, which ops of several levels share.
+#pragma once
+
+#include "mlir/IR/Operation.h"
+
+namespace lmc {
+
+// The operands and results of an attention op; see lm.attention for what they are.
+struct AttentionShape {
+  mlir::Value q, k, v;    // [tokens, heads * headDim], k and v [tokens, kvHeads * headDim]
+  mlir::Value starts;     // [tokens], or null
+  mlir::Value out;        // as q
+  mlir::Value lse;        // [tokens, heads], f32; f64 where q is f64
+  int64_t headDim, seq, window;
+
+  template <typename Op>
+  AttentionShape(Op op, mlir::Value out)
+      : q(op.getQ()), k(op.getK()), v(op.getV()), starts(op.getStarts()), out(out),
+        lse(op.getLse()), headDim(int64_t(op.getHeadDim())), seq(int64_t(op.getSeq())),
+        window(int64_t(op.getWindow())) {}
+};
+
+// Emits an error on `op` where the types (ranked, of rank 2; starts of rank 1) do not fit.
+mlir::LogicalResult verifyAttention(mlir::Operation *op, const AttentionShape &shape);
+
+// The same for the gradients: each has the type of what it is the gradient of.
+template <typename Op> mlir::LogicalResult verifyAttentionGrad(Op op) {
+  if (mlir::failed(verifyAttention(op, AttentionShape(op, op.getOut()))))
+    return mlir::failure();
+  if (op.getDout().getType() != op.getOut().getType())
+    return op.emitOpError("needs dout of the type of out");
+  if (op.getDq().getType() != op.getQ().getType() || op.getDk().getType() != op.getK().getType() ||
+      op.getDv().getType() != op.getV().getType())
+    return op.emitOpError("must give dq, dk and dv the types of q, k and v");
+  return mlir::success();
+}
+
+} // namespace lmc

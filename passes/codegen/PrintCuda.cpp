@@ -1,0 +1,26 @@
+// kern.kernel -> CUDA C++. What is printed where is told in CudaEmitter.h; the loops of each hero
+// are in PrintCudaElements.cpp, PrintCudaRows.cpp and PrintCudaColumns.cpp.
+#include "passes/codegen/CudaEmitter.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+
+FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, const CudaArch &arch,
+                                      std::string *reason) {
+  FailureOr<RegionInfo> info = analyzeKernel(kernel, reason);
+  if (failed(info))
+    return failure();
+  switch (info->hero) {
+  case kern::Hero::Elementwise:
+  case kern::Hero::Gather:
+    return printCudaElements(kernel, *info, arch);
+  case kern::Hero::RowReduction:
+    return printCudaRows(kernel, *info, arch);
+  case kern::Hero::ColumnReduction:
+    return printCudaColumns(kernel, *info, arch);
+  }
+  llvm_unreachable("a hero");
+}
+
+} // namespace lmc::codegen

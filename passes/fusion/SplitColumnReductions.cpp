@@ -1,0 +1,236 @@
+// kern-split-column-reductions: sums over many rows in two stages.
+//
+//   %s = column_reduction: sum over r of f(x)[r, c]     =>
+//   %p = row_reduction:    sum over the rows r of block b of f(x)[r, c]
+//   %s = column_reduction: sum over b of %p[b, c]
+#include "passes/fusion/FusionBuilder.h"
+#include "passes/fusion/Passes.h"
+
+#include "passes/codegen/Hero.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_SPLITCOLUMNREDUCTIONSPASS
+#include "passes/fusion/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// Blocks may be this part of the rows at most: what they cost to write and read again is then
+// little beside the rows.
+constexpr int64_t kLeastRowsPerBlock = 4;
+
+bool reduces(Operation &op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  return generic && generic.getNumReductionLoops() > 0;
+}
+
+// Removes ops without users, last first, then inputs without users.
+void eraseUnused(kern::FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  SmallVector<Operation *> ops;
+  for (Operation &op : body.without_terminator())
+    ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops))
+    if (op->use_empty())
+      op->erase();
+  for (unsigned i = body.getNumArguments(); i-- > 0;)
+    if (body.getArgument(i).use_empty()) {
+      body.eraseArgument(i);
+      fusion->eraseOperand(i);
+    }
+}
+
+class Splitter {
+public:
+  Splitter(kern::FusionOp fusion, int64_t rowsPerBlock)
+      : fusion(fusion), rowsPerBlock(rowsPerBlock), b(fusion) {}
+
+  // Whether some hero emits both stages; then they stand in the place of the fusion.
+  bool split();
+
+private:
+  kern::FusionOp emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange results,
+                           IRMapping &mapping);
+  kern::FusionOp buildBlocks();
+  kern::FusionOp buildRest(ValueRange blocks);
+  SmallVector<Value> sumBlocks(OpBuilder &inside, linalg::GenericOp reduction);
+  SmallVector<Value> sumRest(OpBuilder &inside, linalg::GenericOp reduction, ValueRange blocks);
+
+  kern::FusionOp fusion;
+  int64_t rowsPerBlock;
+  OpBuilder b;
+};
+
+// A fusion whose region has arguments for `inputs`, the first of them mapped to the original's.
+kern::FusionOp Splitter::emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange results,
+                                   IRMapping &mapping) {
+  auto copy =
+      kern::FusionOp::create(b, fusion.getLoc(), results, hero, inputs, fusion.getSourceOpsAttr());
+  copy->setDiscardableAttrs(fusion->getDiscardableAttrDictionary());
+  Block &body = copy.getBody().emplaceBlock();
+  for (Value input : inputs)
+    body.addArgument(input.getType(), input.getLoc());
+  Block &original = fusion.getBody().front();
+  mapping.map(original.getArguments(), body.getArguments().take_front(original.getNumArguments()));
+  return copy;
+}
+
+// The same reduction over loops (block, row of the block, column), for each block.
+SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp reduction) {
+  Location loc = reduction.getLoc();
+  AffineExpr block, row, column;
+  bindDims(inside.getContext(), block, row, column);
+  AffineMap toRows =
+      AffineMap::get(3, 0, {block * rowsPerBlock + row, column}, inside.getContext());
+  SmallVector<Value> inputs, inits;
+  SmallVector<AffineMap> maps;
+  for (OpOperand *input : reduction.getDpsInputOperands()) {
+    inputs.push_back(input->get());
+    maps.push_back(reduction.getMatchingIndexingMap(input).compose(toRows));
+  }
+  // No input's indices say how long a block is.
+  inputs.push_back(
+      tensor::EmptyOp::create(inside, loc, ArrayRef<int64_t>{rowsPerBlock}, inside.getF32Type()));
+  maps.push_back(AffineMap::get(3, 0, row));
+  SmallVector<int64_t> rows = reduction.getStaticLoopRanges();
+  for (OpOperand &init : reduction.getDpsInitsMutable()) {
+    unsigned number = init.getOperandNumber() - reduction.getNumDpsInputs();
+    Operation *combiner = reduction.getBody()->getTerminator()->getOperand(number).getDefiningOp();
+    Value neutral = arith::ConstantOp::create(inside, loc, *arith::getNeutralElement(combiner));
+    Value empty = tensor::EmptyOp::create(
+        inside, loc, ArrayRef<int64_t>{rows[0] / rowsPerBlock, rows[1]}, neutral.getType());
+    inits.push_back(linalg::FillOp::create(inside, loc, neutral, empty).getResult(0));
+    maps.push_back(AffineMap::get(3, 0, {block, column}, inside.getContext()));
+  }
+  utils::IteratorType parallel = utils::IteratorType::parallel;
+  auto blocks = linalg::GenericOp::create(
+      inside, loc, ValueRange(inits).getTypes(), inputs, inits, maps,
+      ArrayRef<utils::IteratorType>{parallel, utils::IteratorType::reduction, parallel});
+  IRMapping mapping;
+  reduction.getRegion().cloneInto(&blocks.getRegion(), mapping);
+  blocks.getBody()->insertArgument(reduction.getNumDpsInputs(), inside.getF32Type(), loc);
+  return blocks.getResults();
+}
+
+// The same reduction of the blocks' results, from what it started from.
+SmallVector<Value> Splitter::sumRest(OpBuilder &inside, linalg::GenericOp reduction,
+                                     ValueRange blocks) {
+  SmallVector<AffineMap> maps(blocks.size(), inside.getMultiDimIdentityMap(2));
+  SmallVector<Value> inits(reduction.getOutputs());
+  for (OpOperand &init : reduction.getDpsInitsMutable())
+    maps.push_back(reduction.getMatchingIndexingMap(&init));
+  auto rest = linalg::GenericOp::create(
+      inside, reduction.getLoc(), reduction.getResultTypes(), blocks, inits, maps,
+      reduction.getIteratorTypesArray(), [&](OpBuilder &in, Location at, ValueRange scalars) {
+        SmallVector<Value> sums;
+        for (size_t i = 0; i < blocks.size(); ++i) {
+          Value yielded = reduction.getBody()->getTerminator()->getOperand(i);
+          Operation *combiner = in.clone(*yielded.getDefiningOp());
+          combiner->setOperands({scalars[blocks.size() + i], scalars[i]});
+          sums.push_back(combiner->getResult(0));
+        }
+        linalg::YieldOp::create(in, at, sums);
+      });
+  return rest.getResults();
+}
+
+kern::FusionOp Splitter::buildBlocks() {
+  Block &original = fusion.getBody().front();
+  SmallVector<Type> types;
+  for (Operation &op : original)
+    if (reduces(op)) {
+      int64_t rows = cast<linalg::GenericOp>(op).getStaticLoopRanges()[0];
+      for (Type type : op.getResultTypes()) {
+        auto tensor = cast<RankedTensorType>(type);
+        types.push_back(RankedTensorType::get({rows / rowsPerBlock, tensor.getDimSize(0)},
+                                              tensor.getElementType()));
+      }
+    }
+  IRMapping mapping;
+  kern::FusionOp blocks = emptyCopy(kern::Hero::RowReduction, fusion.getInputs(), types, mapping);
+  OpBuilder inside = OpBuilder::atBlockEnd(&blocks.getBody().front());
+  SmallVector<Value> results;
+  for (Operation &op : original.without_terminator()) {
+    Operation *copy = inside.clone(op, mapping);
+    if (reduces(op))
+      llvm::append_range(results, sumBlocks(inside, cast<linalg::GenericOp>(copy)));
+  }
+  kern::YieldOp::create(inside, fusion.getLoc(), results);
+  eraseUnused(blocks);
+  return blocks;
+}
+
+kern::FusionOp Splitter::buildRest(ValueRange blocks) {
+  Block &original = fusion.getBody().front();
+  SmallVector<Value> inputs(fusion.getInputs());
+  llvm::append_range(inputs, blocks);
+  IRMapping mapping;
+  kern::FusionOp rest =
+      emptyCopy(kern::Hero::ColumnReduction, inputs, fusion.getResultTypes(), mapping);
+  Block &body = rest.getBody().front();
+  OpBuilder inside = OpBuilder::atBlockEnd(&body);
+  unsigned next = original.getNumArguments();
+  for (Operation &op : original) {
+    Operation *copy = inside.clone(op, mapping);
+    if (!reduces(op))
+      continue;
+    ValueRange mine = body.getArguments().slice(next, op.getNumResults());
+    next += op.getNumResults();
+    mapping.map(op.getResults(), sumRest(inside, cast<linalg::GenericOp>(copy), mine));
+  }
+  eraseUnused(rest);
+  return rest;
+}
+
+bool Splitter::split() {
+  kern::FusionOp blocks = buildBlocks();
+  kern::FusionOp rest = buildRest(blocks.getResults());
+  bool both = codegen::canEmit(kern::Hero::RowReduction, blocks.getBody().front(), nullptr) &&
+              codegen::canEmit(kern::Hero::ColumnReduction, rest.getBody().front(), nullptr);
+  if (both)
+    fusion.replaceAllUsesWith(rest);
+  else
+    rest.erase();
+  (both ? fusion : blocks).erase();
+  return both;
+}
+
+struct SplitColumnReductionsPass
+    : lmc::impl::SplitColumnReductionsPassBase<SplitColumnReductionsPass> {
+  using SplitColumnReductionsPassBase::SplitColumnReductionsPassBase;
+
+  // Rows of a block, or 0 where the fusion stays as it is.
+  int64_t blockOf(kern::FusionOp fusion) {
+    if (fusion.getHero() != kern::Hero::ColumnReduction)
+      return 0;
+    int64_t rows = 0;
+    for (Operation &op : fusion.getBody().front()) {
+      if (!reduces(op))
+        continue;
+      rows = cast<linalg::GenericOp>(op).getStaticLoopRanges()[0];
+      // An index would be that of a row in its block.
+      if (op.walk([](linalg::IndexOp) { return WalkResult::interrupt(); }).wasInterrupted())
+        return 0;
+      for (Value yielded : cast<linalg::GenericOp>(op).getBody()->getTerminator()->getOperands())
+        if (!yielded.getDefiningOp() || !arith::getNeutralElement(yielded.getDefiningOp()))
+          return 0;
+    }
+    int64_t block = rowsPerBlock(rows);
+    return rows >= minRows && block >= kLeastRowsPerBlock ? block : 0;
+  }
+
+  void runOnOperation() override {
+    SmallVector<kern::FusionOp> fusions;
+    getOperation().walk([&](kern::FusionOp fusion) { fusions.push_back(fusion); });
+    for (kern::FusionOp fusion : fusions)
+      if (int64_t block = blockOf(fusion))
+        numSplit += Splitter(fusion, block).split();
+  }
+};
+
+} // namespace

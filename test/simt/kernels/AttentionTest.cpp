@@ -1,0 +1,464 @@
+// The attention kernels' source on the executor, beside a reference in f64 and the CPU's kernels.
+#include "compiler/codegen/AttentionTemplates.h"
+#include "runtime/device/cpu/kernels/Kernels.h"
+#include "test/simt/kernels/KernelCheck.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+
+using namespace lmc;
+using namespace lmc::simt;
+using codegen::AttentionPart;
+using codegen::AttentionShape;
+using codegen::AttentionTile;
+using codegen::AttentionType;
+
+namespace {
+
+// Elements of the compute dtype in memory, rows `pitch` elements apart.
+struct Matrix {
+  AttentionType type;
+  int64_t rows, width, pitch;
+  std::vector<char> bytes;
+  int64_t offset = 0; // elements, of the first row
+
+  Matrix(AttentionType type, int64_t rows, int64_t width, int64_t pitch)
+      : type(type), rows(rows), width(width), pitch(pitch),
+        bytes(size_t(rows * pitch * elementBytes(type))) {}
+
+  static int64_t elementBytes(AttentionType type) { return type == AttentionType::BF16 ? 2 : 4; }
+  char *address(int64_t row, int64_t column) {
+    return bytes.data() + (offset + row * pitch + column) * elementBytes(type);
+  }
+  double at(int64_t row, int64_t column) {
+    uint32_t word = 0;
+    if (type == AttentionType::BF16) {
+      std::memcpy(reinterpret_cast<char *>(&word) + 2, address(row, column), 2);
+      return std::bit_cast<float>(word);
+    }
+    float value;
+    std::memcpy(&value, address(row, column), 4);
+    return value;
+  }
+  void set(int64_t row, int64_t column, float value) {
+    if (type == AttentionType::BF16) {
+      uint32_t word = std::bit_cast<uint32_t>(value);
+      word += 0x7fff + (word >> 16 & 1);
+      std::memcpy(address(row, column), reinterpret_cast<char *>(&word) + 2, 2);
+    } else {
+      std::memcpy(address(row, column), &value, 4);
+    }
+  }
+  // Columns [first, first + columns) as an argument of a launch.
+  Argument columns(int64_t first, int64_t columns, Access access) {
+    uint64_t element = uint64_t(elementBytes(type));
+    Argument argument;
+    argument.data = address(0, first);
+    argument.bytes = uint64_t(rows * columns) * element;
+    argument.access = access;
+    argument.rows = uint64_t(rows);
+    argument.pitch = uint64_t(pitch) * element;
+    return argument;
+  }
+  void fillRandom(unsigned seed) {
+    std::mt19937 generator(seed);
+    std::normal_distribution<float> normal;
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < pitch; ++column)
+        set(row, column, normal(generator));
+  }
+};
+
+// Inputs and results of both directions: q, k and v are columns of one tensor, as merged linears
+// leave them, and so are their gradients.
+struct Problem {
+  AttentionShape shape;
+  int64_t tokens, width, kvWidth;
+  Matrix qkv, out, dout, dqkv;
+  std::vector<float> lse, delta, cos, sin;
+  std::vector<int32_t> starts;
+
+  explicit Problem(AttentionShape given, unsigned seed = 1)
+      : shape(given), tokens(shape.batch * shape.seq), width(shape.heads * shape.headDim),
+        kvWidth(shape.kvHeads * shape.headDim),
+        qkv(shape.type, tokens, width + 2 * kvWidth, width + 2 * kvWidth + 8),
+        out(shape.type, tokens, width, width), dout(out), dqkv(qkv),
+        lse(size_t(tokens * shape.heads)), delta(lse),
+        cos(size_t(shape.seq * shape.headDim / 2)), sin(cos), starts(size_t(tokens)) {
+    shape.qPitch = shape.kPitch = shape.vPitch = qkv.pitch;
+    shape.dqPitch = shape.dkPitch = shape.dvPitch = dqkv.pitch;
+    qkv.fillRandom(seed);
+    dout.fillRandom(seed + 1);
+    std::mt19937 generator(seed + 2);
+    for (int64_t token = 0, start = 0; token < tokens; ++token) {
+      int64_t position = token % shape.seq;
+      if (position == 0 || generator() % 41 == 0)
+        start = position;
+      starts[size_t(token)] = int32_t(start);
+    }
+    for (int64_t i = 0; i < int64_t(cos.size()); ++i) {
+      int64_t position = i / (shape.headDim / 2), pair = i % (shape.headDim / 2);
+      double angle = double(position) * std::pow(1e4, -2.0 * double(pair) / double(shape.headDim));
+      cos[size_t(i)] = float(std::cos(angle));
+      sin[size_t(i)] = float(std::sin(angle));
+    }
+  }
+
+  template <typename T> static Argument all(std::vector<T> &values, Access access) {
+    return {values.data(), values.size() * sizeof(T), access};
+  }
+  Argument q() { return qkv.columns(0, width, Access::Read); }
+  Argument k() { return qkv.columns(width, kvWidth, Access::Read); }
+  Argument v() { return qkv.columns(width + kvWidth, kvWidth, Access::Read); }
+  void addOptional(std::vector<Argument> &arguments, bool gradient) {
+    if (shape.documents)
+      arguments.push_back(all(starts, Access::Read));
+    if (gradient && shape.rope) {
+      arguments.push_back(all(cos, Access::Read));
+      arguments.push_back(all(sin, Access::Read));
+    }
+  }
+  std::vector<Argument> arguments(AttentionPart part) {
+    std::vector<Argument> list{q(), k(), v()};
+    if (part == AttentionPart::Forward) {
+      addOptional(list, false);
+      list.push_back(out.columns(0, width, Access::Write));
+      list.push_back(all(lse, Access::Write));
+      return list;
+    }
+    if (part == AttentionPart::GradQueries)
+      list.push_back(out.columns(0, width, Access::Read));
+    list.push_back(all(lse, Access::Read));
+    list.push_back(dout.columns(0, width, Access::Read));
+    if (part == AttentionPart::GradKeys)
+      list.push_back(all(delta, Access::Read));
+    addOptional(list, true);
+    if (part == AttentionPart::GradQueries) {
+      list.push_back(dqkv.columns(0, width, Access::Write));
+      list.push_back(all(delta, Access::Write));
+    } else {
+      list.push_back(dqkv.columns(width, kvWidth, Access::Write));
+      list.push_back(dqkv.columns(width + kvWidth, kvWidth, Access::Write));
+    }
+    return list;
+  }
+
+  // The first key that query `i` of sequence `b` sees.
+  int64_t firstKey(int64_t b, int64_t i) const {
+    int64_t first = shape.window ? std::max<int64_t>(0, i - shape.window + 1) : 0;
+    return shape.documents ? std::max<int64_t>(first, starts[size_t(b * shape.seq + i)]) : first;
+  }
+};
+
+// out, lse, dq, dk, dv in f64, straight from the definition.
+struct Reference {
+  std::vector<double> out, lse, dq, dk, dv;
+
+  explicit Reference(Problem &p) {
+    const AttentionShape &shape = p.shape;
+    out.resize(size_t(p.tokens * p.width));
+    dq = out;
+    dk.resize(size_t(p.tokens * p.kvWidth));
+    dv = dk;
+    lse.resize(p.lse.size());
+    for (int64_t b = 0; b < shape.batch; ++b)
+      for (int64_t h = 0; h < shape.heads; ++h)
+        for (int64_t i = 0; i < shape.seq; ++i)
+          addQuery(p, b, h, i);
+    if (shape.rope) {
+      rotateBack(p, dq, shape.heads);
+      rotateBack(p, dk, shape.kvHeads);
+    }
+  }
+
+private:
+  void addQuery(Problem &p, int64_t b, int64_t h, int64_t i) {
+    const AttentionShape &shape = p.shape;
+    int64_t d = shape.headDim, token = b * shape.seq + i, column = h * d;
+    int64_t kvHead = h / (shape.heads / shape.kvHeads);
+    int64_t kColumn = p.width + kvHead * d, vColumn = kColumn + p.kvWidth;
+    int64_t first = p.firstKey(b, i), count = i + 1 - first;
+    std::vector<double> weights(size_t(count), 0.0);
+    double most = -1e300, sum = 0;
+    for (int64_t j = 0; j < count; ++j) {
+      int64_t key = b * shape.seq + first + j;
+      double score = 0;
+      for (int64_t c = 0; c < d; ++c)
+        score += p.qkv.at(token, column + c) * p.qkv.at(key, kColumn + c);
+      weights[size_t(j)] = score * shape.scale;
+      most = std::max(most, weights[size_t(j)]);
+    }
+    for (double &weight : weights) {
+      weight = std::exp(weight - most);
+      sum += weight;
+    }
+    for (double &weight : weights)
+      weight /= sum;
+    lse[size_t(token * shape.heads + h)] = most + std::log(sum);
+    double *o = &out[size_t(token * p.width + column)];
+    for (int64_t j = 0; j < count; ++j)
+      for (int64_t c = 0; c < d; ++c)
+        o[c] += weights[size_t(j)] * p.qkv.at(b * shape.seq + first + j, vColumn + c);
+    double delta = 0;
+    for (int64_t c = 0; c < d; ++c)
+      delta += o[c] * p.dout.at(token, column + c);
+    for (int64_t j = 0; j < count; ++j) {
+      int64_t key = b * shape.seq + first + j;
+      size_t keyAt = size_t(key * p.kvWidth + kvHead * d);
+      double gradient = -delta;
+      for (int64_t c = 0; c < d; ++c) {
+        gradient += p.dout.at(token, column + c) * p.qkv.at(key, vColumn + c);
+        dv[keyAt + size_t(c)] += weights[size_t(j)] * p.dout.at(token, column + c);
+      }
+      gradient *= weights[size_t(j)] * shape.scale;
+      for (int64_t c = 0; c < d; ++c) {
+        dq[size_t(token * p.width + column + c)] += gradient * p.qkv.at(key, kColumn + c);
+        dk[keyAt + size_t(c)] += gradient * p.qkv.at(token, column + c);
+      }
+    }
+  }
+
+  static void rotateBack(const Problem &p, std::vector<double> &x, int64_t heads) {
+    int64_t half = p.shape.headDim / 2;
+    for (int64_t row = 0; row < p.tokens * heads; ++row)
+      for (int64_t c = 0; c < half; ++c) {
+        size_t at = size_t(row / heads % p.shape.seq * half + c);
+        double &low = x[size_t(row * 2 * half + c)], &high = x[size_t(row * 2 * half + half + c)];
+        double turned = low * p.cos[at] + high * p.sin[at];
+        high = high * p.cos[at] - low * p.sin[at];
+        low = turned;
+      }
+  }
+};
+
+// Every row of `width` elements is within `tolerance` of the reference, by L2 norms and relative
+// to the larger of the row and a row on average.
+void expectRows(const char *what, const std::vector<double> &expected, int64_t width,
+                double tolerance, const std::function<double(int64_t row, int64_t column)> &at) {
+  double squares = 0;
+  for (double value : expected)
+    squares += value * value;
+  int64_t rows = int64_t(expected.size()) / width;
+  double average = squares / double(rows);
+  for (int64_t row = 0; row < rows; ++row) {
+    double error = 0, norm = 0;
+    for (int64_t column = 0; column < width; ++column) {
+      double value = expected[size_t(row * width + column)], got = at(row, column);
+      norm += value * value;
+      error += (got - value) * (got - value);
+    }
+    // Written so that NaN fails.
+    if (!(std::sqrt(error) <= tolerance * std::sqrt(std::max(norm, average)) + 1e-5)) {
+      ADD_FAILURE() << what << ", row " << row << ": error " << std::sqrt(error) << " of "
+                    << std::sqrt(norm);
+      return;
+    }
+  }
+}
+
+const codegen::CudaArch &arch() { return *codegen::findCudaArch("sm_90a"); }
+
+// Runs a kernel twice in different orders; they must agree bit for bit.
+void launch(Problem &p, AttentionPart part, const AttentionTile *tile) {
+  codegen::CudaKernel kernel = attentionKernel(part, tile, p.shape, arch(), "attention");
+  auto compiled = compile(sourceOf(kernel));
+  ASSERT_TRUE(bool(compiled)) << compiled.error().message;
+  EXPECT_EQ(runTwice(*compiled, p.arguments(part)).failure, "");
+}
+
+double toleranceOf(AttentionType type) { return type == AttentionType::BF16 ? 0.02 : 2e-6; }
+
+void expectForward(Problem &p, const std::vector<double> &out, const std::vector<double> &lse) {
+  double tolerance = toleranceOf(p.shape.type);
+  expectRows("out", out, p.shape.headDim, tolerance, [&](int64_t row, int64_t column) {
+    int64_t at = row * p.shape.headDim + column;
+    return p.out.at(at / p.width, at % p.width);
+  });
+  expectRows("lse", lse, 1, 2e-6, [&](int64_t row, int64_t) { return p.lse[size_t(row)]; });
+}
+
+void expectGradient(Problem &p, const char *what, const std::vector<double> &expected,
+                    int64_t first, int64_t width) {
+  expectRows(what, expected, p.shape.headDim, toleranceOf(p.shape.type),
+             [&](int64_t row, int64_t column) {
+               int64_t at = row * p.shape.headDim + column;
+               return p.dqkv.at(at / width, first + at % width);
+             });
+}
+
+// All three parts by these variants (null: the plain kernels), against the reference.
+void check(const AttentionShape &shape, const AttentionTile *forward, const AttentionTile *queries,
+           const AttentionTile *keys) {
+  Problem p(shape);
+  Reference r(p);
+  launch(p, AttentionPart::Forward, forward);
+  expectForward(p, r.out, r.lse);
+  launch(p, AttentionPart::GradQueries, queries);
+  launch(p, AttentionPart::GradKeys, keys);
+  expectGradient(p, "dq", r.dq, 0, p.width);
+  expectGradient(p, "dk", r.dk, p.width, p.kvWidth);
+  expectGradient(p, "dv", r.dv, p.width + p.kvWidth, p.kvWidth);
+}
+
+AttentionShape shapeOf(int64_t batch, int64_t seq, int64_t heads, int64_t kvHeads, int64_t headDim,
+                       int64_t window = 0, bool documents = false, bool rope = false,
+                       AttentionType type = AttentionType::BF16) {
+  AttentionShape shape;
+  shape.type = type;
+  shape.batch = batch;
+  shape.seq = seq;
+  shape.heads = heads;
+  shape.kvHeads = kvHeads;
+  shape.headDim = headDim;
+  shape.window = window;
+  shape.documents = documents;
+  shape.rope = rope;
+  shape.scale = 1 / std::sqrt(double(headDim));
+  return shape;
+}
+
+// By the variants that are chosen for the shape.
+void checkChosen(const AttentionShape &shape) {
+  Problem p(shape); // sets the pitches
+  auto chosen = [&](AttentionPart part) {
+    const AttentionTile *tile = chooseAttentionTile(part, p.shape, arch());
+    EXPECT_NE(tile, nullptr);
+    return tile;
+  };
+  check(shape, chosen(AttentionPart::Forward), chosen(AttentionPart::GradQueries),
+        chosen(AttentionPart::GradKeys));
+}
+
+// Each variant by itself, on a shape with every kind of mask, and the number of rows of its
+// own to fill some tiles, one of them in part.
+class EveryTile : public testing::TestWithParam<AttentionTile> {};
+
+std::string nameOf(const testing::TestParamInfo<AttentionTile> &info) {
+  const AttentionTile &tile = info.param;
+  const char *part = tile.part == AttentionPart::Forward       ? "Forward"
+                     : tile.part == AttentionPart::GradQueries ? "GradQueries"
+                                                               : "GradKeys";
+  return std::string(part) + "Of" + std::to_string(tile.headDim) + "With" +
+         std::to_string(tile.queries) + "x" + std::to_string(tile.keys) +
+         (tile.queryRegisters ? "InRegisters" : "") + "By" + std::to_string(tile.blocks);
+}
+
+} // namespace
+
+TEST_P(EveryTile, GivesTheReferencesResults) {
+  const AttentionTile &tile = GetParam();
+  // What a variant is not for may spill, but is no less right.
+  for (AttentionShape shape : {shapeOf(1, 203, 2, 1, tile.headDim),
+                               shapeOf(2, 149, 2, 1, tile.headDim, 70, true, true)}) {
+    Problem p(shape);
+    Reference r(p);
+    if (tile.part == AttentionPart::Forward) {
+      launch(p, tile.part, &tile);
+      expectForward(p, r.out, r.lse);
+      continue;
+    }
+    launch(p, AttentionPart::Forward, nullptr);
+    launch(p, AttentionPart::GradQueries,
+           tile.part == AttentionPart::GradQueries ? &tile : nullptr);
+    if (tile.part == AttentionPart::GradQueries) {
+      expectGradient(p, "dq", r.dq, 0, p.width);
+      continue;
+    }
+    launch(p, tile.part, &tile);
+    expectGradient(p, "dk", r.dk, p.width, p.kvWidth);
+    expectGradient(p, "dv", r.dv, p.width + p.kvWidth, p.kvWidth);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Attention, EveryTile, testing::ValuesIn(codegen::attentionTiles().begin(),
+                                                                codegen::attentionTiles().end()),
+                         nameOf);
+
+TEST(Attention, SharesKeysAmongQueryHeads) {
+  checkChosen(shapeOf(1, 97, 4, 4, 64));
+  checkChosen(shapeOf(2, 97, 4, 1, 64));
+  checkChosen(shapeOf(1, 65, 16, 2, 64));
+}
+
+TEST(Attention, OfOneToken) { checkChosen(shapeOf(3, 1, 2, 1, 128, 0, false, true)); }
+
+TEST(Attention, OfWholeTiles) { checkChosen(shapeOf(1, 256, 2, 1, 128)); }
+
+TEST(Attention, SeesAWindow) {
+  checkChosen(shapeOf(1, 300, 1, 1, 64, 1));
+  checkChosen(shapeOf(1, 300, 1, 1, 64, 64));
+  checkChosen(shapeOf(1, 128, 2, 1, 96, 500));
+}
+
+TEST(Attention, SeesOneDocument) {
+  checkChosen(shapeOf(2, 260, 2, 1, 64, 0, true));
+  checkChosen(shapeOf(1, 192, 2, 2, 128, 33, true, true));
+}
+
+TEST(Attention, InF32AndOfAnyHeadSize) {
+  for (int64_t headDim : {2, 6, 64, 96})
+    check(shapeOf(1, 70, 4, 1, headDim, 0, false, true, AttentionType::F32), nullptr, nullptr,
+          nullptr);
+  check(shapeOf(2, 50, 2, 1, 256, 20, true, true, AttentionType::F32), nullptr, nullptr, nullptr);
+  check(shapeOf(1, 90, 2, 1, 80, 33, true, false, AttentionType::BF16), nullptr, nullptr, nullptr);
+}
+
+// The CPU's kernels, on the same inputs.
+TEST(Attention, AgreesWithTheCpu) {
+  for (AttentionShape shape : {shapeOf(2, 131, 4, 2, 64), shapeOf(1, 200, 2, 1, 128, 50),
+                               shapeOf(1, 77, 2, 1, 24, 9, false, false, AttentionType::F32)}) {
+    Problem p(shape);
+    bool half = shape.type == AttentionType::BF16;
+    for (AttentionPart part :
+         {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
+      launch(p, part, chooseAttentionTile(part, p.shape, arch()));
+
+    Problem onCpu(shape);
+    const auto &kernels =
+        cpu::kernelSet().attention[size_t(half ? cpu::Storage::BF16 : cpu::Storage::F32)];
+    cpu::AttentionArgs args{onCpu.q().data, onCpu.k().data, onCpu.v().data,
+                            onCpu.out.bytes.data(), onCpu.lse.data(), shape.batch, shape.seq,
+                            shape.heads, shape.kvHeads, shape.headDim, shape.window, shape.scale,
+                            onCpu.qkv.pitch, onCpu.qkv.pitch, onCpu.qkv.pitch};
+    auto scratch = [](size_t bytes) {
+      return std::unique_ptr<void, decltype(&std::free)>(
+          std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
+    };
+    auto forwardScratch = scratch(kernels.scratchBytes(args));
+    for (int64_t task = 0; task < kernels.tasks(args); ++task)
+      kernels.run(args, task, forwardScratch.get());
+    std::vector<float> sums(size_t(p.tokens * p.width));
+    auto column = [&](int64_t first) { return onCpu.dqkv.address(0, first); };
+    cpu::AttentionGradArgs grad{args.q, args.k, args.v, args.out, args.lse,
+                                onCpu.dout.bytes.data(), column(0), column(p.width),
+                                column(p.width + p.kvWidth), sums.data(), shape.batch, shape.seq,
+                                shape.heads, shape.kvHeads, shape.headDim, shape.window,
+                                shape.scale, onCpu.qkv.pitch, onCpu.qkv.pitch, onCpu.qkv.pitch,
+                                onCpu.dqkv.pitch, onCpu.dqkv.pitch, onCpu.dqkv.pitch};
+    auto gradScratch = scratch(kernels.gradScratchBytes(grad));
+    for (int64_t task = 0; task < kernels.gradTasks(grad); ++task)
+      kernels.gradRun(grad, task, gradScratch.get());
+
+    auto values = [](Matrix &matrix, int64_t first, int64_t width) {
+      std::vector<double> all;
+      for (int64_t row = 0; row < matrix.rows; ++row)
+        for (int64_t c = 0; c < width; ++c)
+          all.push_back(matrix.at(row, first + c));
+      return all;
+    };
+    expectForward(p, values(onCpu.out, 0, p.width),
+                  std::vector<double>(onCpu.lse.begin(), onCpu.lse.end()));
+    expectGradient(p, "dq", values(onCpu.dqkv, 0, p.width), 0, p.width);
+    expectGradient(p, "dk", values(onCpu.dqkv, p.width, p.kvWidth), p.width, p.kvWidth);
+    expectGradient(p, "dv", values(onCpu.dqkv, p.width + p.kvWidth, p.kvWidth),
+                   p.width + p.kvWidth, p.kvWidth);
+  }
+}

@@ -1,0 +1,41 @@
+// lmc-translate: mlir-translate with lmc's dialects, for tests and for looking around.
+//
+//   lmc-translate --kern-to-cuda [--arch=sm_90a] kernels.mlir
+//
+// prints every kern.kernel of a module as CUDA C++.
+#include "compiler/Registration.h"
+#include "passes/codegen/CudaKernel.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
+#include "mlir/Tools/mlir-translate/Translation.h"
+
+#include "llvm/Support/CommandLine.h"
+
+using namespace mlir;
+
+static llvm::cl::opt<std::string> archName("arch", llvm::cl::desc("sm_80, sm_90a or sm_100"),
+                                           llvm::cl::init("sm_90a"));
+
+static LogicalResult printKernels(ModuleOp module, llvm::raw_ostream &os) {
+  const lmc::codegen::CudaArch *arch = lmc::codegen::findCudaArch(archName);
+  if (!arch)
+    return module.emitError("kern-to-cuda: no CUDA architecture '") << archName.getValue() << "'";
+  for (auto kernel : module.getOps<lmc::kern::KernelOp>()) {
+    std::string reason;
+    FailureOr<lmc::codegen::CudaKernel> cuda =
+        lmc::codegen::printCudaKernel(kernel, *arch, &reason);
+    if (failed(cuda))
+      return kernel.emitOpError("cannot be printed as CUDA C++: ") << reason;
+    os << cuda->source << "\n";
+  }
+  return success();
+}
+
+int main(int argc, char **argv) {
+  TranslateFromMLIRRegistration registration(
+      "kern-to-cuda", "every kern.kernel as CUDA C++",
+      [](ModuleOp module, llvm::raw_ostream &os) { return printKernels(module, os); },
+      [](DialectRegistry &registry) { lmc::registerDialects(registry); });
+  return failed(mlirTranslateMain(argc, argv, "lmc translation driver"));
+}
