@@ -260,8 +260,11 @@ std::vector<Key> makeKeys() {
       {.section = "optimizer",
        .name = "type",
        .field = FIELD(optimizer.type),
-       .choices = {{"adamw"}},
-       .doc = "AdamW: decay is decoupled from the gradient."},
+       .choices = {{"adamw"}, {"adamw8bit"}},
+       .doc = "AdamW: decay is decoupled from the gradient. `adamw8bit` keeps the moments of "
+              "matrices in 8 bits each, with an f32 scale for each 256 elements: 2.03 bytes per "
+              "parameter in place of 8. Norms, biases and matrices whose elements are no multiple "
+              "of 256 keep f32 moments."},
       {.section = "optimizer",
        .name = "weight_decay",
        .field = FIELD(optimizer.weightDecay),

@@ -17,6 +17,16 @@ mlir::Type arithmeticType(mlir::Type storage);
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                          mlir::Type type);
 
+// A float of `type`.
+mlir::Value constant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, double value);
+
+// A view of all elements of `value` in another shape.
+mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
+                    llvm::ArrayRef<int64_t> shape);
+
+// A vector as one row; a matrix as it is.
+mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
+
 class FusionBuilder {
 public:
   // Scalars in, scalar out, all in the arithmetic type.
