@@ -401,8 +401,8 @@ def AdamW8bitOp : Lm_PureOp<"adamw8bit"> {
     moment above zero never gets code 0. Where `norm` is not finite, codes and scales stay
     too. `update_sq` and `param_sq` hold sums per block.
 
-    Rounding changes moment1 by at most 1.6% next to the largest of a block, 6% at a
-    hundredth of it and 19% at a ten-thousandth; sqrt(moment2) by half as much. Block-wise
+    Rounding changes moment1 by at most 1.6% next to the largest of a block, 5% at a
+    hundredth of it and 16% at a ten-thousandth; sqrt(moment2) by half as much. Block-wise
     scales are those of Dettmers et al. 2022, https://arxiv.org/abs/2110.02861; why the codes
     are not theirs is said in passes/fusion/MomentCode.h.
   }];

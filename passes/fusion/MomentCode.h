@@ -13,8 +13,8 @@
 // over decades, as the elements of a block differ by that much and each is divided by its own
 // root. A linear code loses the small ones; floats of 8 bits spend as much on a ten-thousandth
 // of the largest element as on the largest. (|c| / 127)^4 has a relative step of 4 / |c|, so
-// precision falls off slowly: for moment1 rounding is at most 1.6% near the largest, 6% at a
-// hundredth and 19% at a ten-thousandth of it; of sqrt(moment2) = sqrt(s) (c / 255)^4 half of
+// precision falls off slowly: for moment1 rounding is at most 1.6% near the largest, 5% at a
+// hundredth and 16% at a ten-thousandth of it; of sqrt(moment2) = sqrt(s) (c / 255)^4 half of
 // that. It takes square roots one way and products the other, no table.
 //
 // The dynamic tree code of Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861) is a table
