@@ -81,11 +81,6 @@ void run(const Kernel &kernel, State &from, State &to, Scalars s, int64_t begin,
              begin, end);
 }
 
-const Kernel &kernel() {
-  static const Kernel *compiled = new Kernel(stepText());
-  return *compiled;
-}
-
 void expectSameState(const State &a, const State &b) {
   EXPECT_EQ(a.p, b.p);
   EXPECT_EQ(a.m, b.m);
@@ -94,13 +89,18 @@ void expectSameState(const State &a, const State &b) {
   EXPECT_EQ(a.vScale, b.vScale);
 }
 
-TEST(ConvertAdamW8bit, StepIsThatOfItsFormulas) {
-  ASSERT_EQ(kernel().error(), "");
-  EXPECT_EQ(kernel().shape().items, kBlocks);
-  EXPECT_EQ(kernel().shape().passes, 2u);
+class ConvertAdamW8bit : public testing::Test {
+protected:
+  void SetUp() override { ASSERT_EQ(kernel.error(), ""); }
+  Kernel kernel{stepText()};
+};
+
+TEST_F(ConvertAdamW8bit, StepIsThatOfItsFormulas) {
+  EXPECT_EQ(kernel.shape().items, kBlocks);
+  EXPECT_EQ(kernel.shape().passes, 2u);
   State from(1), to(2);
   Scalars s;
-  run(kernel(), from, to, s, 0, kBlocks);
+  run(kernel, from, to, s, 0, kBlocks);
   int farther = 0; // codes that are not the double's: it lies at the boundary between two
   for (size_t block = 0; block < size_t(kBlocks); ++block) {
     double topM = 0, topV = 0, updateSq = 0, paramSq = 0;
@@ -135,18 +135,18 @@ TEST(ConvertAdamW8bit, StepIsThatOfItsFormulas) {
   EXPECT_LE(farther, 2);
 }
 
-TEST(ConvertAdamW8bit, WritesInPlaceAndInAnyPieces) {
+TEST_F(ConvertAdamW8bit, WritesInPlaceAndInAnyPieces) {
   for (auto [result, input] : {std::pair{0u, 0u}, {1u, 2u}, {2u, 3u}, {3u, 4u}, {4u, 5u}})
-    EXPECT_TRUE(const_cast<Kernel &>(kernel()).mayShare(result, input)) << result;
+    EXPECT_TRUE(kernel.mayShare(result, input)) << result;
   State from(3), apart(4), inPlace(3);
-  run(kernel(), from, apart, {}, 0, kBlocks);
+  run(kernel, from, apart, {}, 0, kBlocks);
   for (auto [begin, end] : {std::pair{3, 7}, {0, 1}, {1, 3}})
-    run(kernel(), inPlace, inPlace, {}, begin, end);
+    run(kernel, inPlace, inPlace, {}, begin, end);
   expectSameState(apart, inPlace);
   EXPECT_EQ(apart.updateSq, inPlace.updateSq);
 }
 
-TEST(ConvertAdamW8bit, ANonFiniteNormLeavesEverything) {
+TEST_F(ConvertAdamW8bit, ANonFiniteNormLeavesEverything) {
   for (float norm : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     State from(5), to(5), fresh(6);
     fresh.m.assign(kElements, 0); // as they start: no scale yet
@@ -156,18 +156,18 @@ TEST(ConvertAdamW8bit, ANonFiniteNormLeavesEverything) {
     from.g[300] = norm;
     Scalars s;
     s.norm = norm;
-    run(kernel(), from, to, s, 0, kBlocks);
+    run(kernel, from, to, s, 0, kBlocks);
     expectSameState(from, to);
     EXPECT_EQ(to.updateSq, std::vector<float>(kBlocks, 0.0f));
     State kept = fresh;
-    run(kernel(), kept, kept, s, 0, kBlocks);
+    run(kernel, kept, kept, s, 0, kBlocks);
     expectSameState(fresh, kept);
   }
 }
 
 // Gradients of zero, of numbers whose squares are subnormal, and next to much larger ones: no
 // update is larger than AdamW's largest, and what has no gradient does not move.
-TEST(ConvertAdamW8bit, SmallSecondMomentsNeverBlowUpAnUpdate) {
+TEST_F(ConvertAdamW8bit, SmallSecondMomentsNeverBlowUpAnUpdate) {
   State state(7);
   state.m.assign(kElements, 0);
   state.v.assign(kElements, 0);
@@ -184,7 +184,7 @@ TEST(ConvertAdamW8bit, SmallSecondMomentsNeverBlowUpAnUpdate) {
     for (size_t i = 0; i < size_t(kElements); ++i)
       state.g[i] = i < 256 ? 0 : float(sizes[i % 5] * (step <= 20 ? 1 : 1e-6));
     std::vector<float> before = state.p;
-    run(kernel(), state, state, s, 0, kBlocks);
+    run(kernel, state, state, s, 0, kBlocks);
     for (size_t i = 0; i < size_t(kElements); ++i) {
       // With |g| growing never, |m| / sqrt(v) stays below (1 - beta1) / sqrt(1 - beta2) over
       // sqrt(1 - beta1^2 / beta2), 1.2, before rounding.
