@@ -444,8 +444,28 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// sqrt of the sum of all elements of `parts`, laid side by side in one vector.
-static Value normOfParts(OpBuilder &b, Location loc, ValueRange parts) {
+// A vector with the same sum of elements, shorter where `sums` is long: what is left is added
+// in one item of a kernel, which a processor does alone.
+static Value foldSums(OpBuilder &b, Location loc, Value sums) {
+  constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
+  RankedTensorType type = typeOf(sums);
+  int64_t count = type.getDimSize(0), width = std::min(kWidest, count & -count);
+  if (count < kLong || width < kNarrowest)
+    return sums;
+  Value rows = reshape(b, loc, sums, {count / width, width});
+  FusionBuilder f(b, loc, Hero::RowReduction, rows, "lm.fold_sums");
+  return f
+      .finish(f.reduce(typeOf(rows).getShape(), 1, type.getElementType(), {{f.arg(0), f.all(2)}},
+                       Combine::Add,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
+      .getResult(0);
+}
+
+// sqrt of the sum of all elements of `vectors`, laid side by side in one.
+static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
+  SmallVector<Value> parts;
+  for (Value vector : vectors)
+    parts.push_back(foldSums(b, loc, vector));
   int64_t total = 0;
   for (Value part : parts)
     total += typeOf(part).getDimSize(0);

@@ -297,3 +297,16 @@ func.func @adamw8bit(%p: tensor<16x64xf32>, %c: tensor<16x64xi8>, %x: tensor<1x4
   %0:7 = lm.adamw8bit %p, %p, %c scale %x, %c scale %x norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<16x64xf32>, tensor<16x64xf32>, tensor<16x64xi8>, tensor<1x4xf32>, tensor<16x64xi8>, tensor<1x4xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<16x64xf32>, tensor<16x64xi8>, tensor<1x4xf32>, tensor<16x64xi8>, tensor<1x4xf32>, tensor<4xf32>, tensor<4xf32>)
   return %0#0, %0#2 : tensor<16x64xf32>, tensor<1x4xf32>
 }
+
+// So many sums are added in rows first; few, or of an odd count, are not.
+// CHECK-LABEL: func.func @manySums(
+// CHECK:         %[[ROWS:.*]] = tensor.expand_shape %arg0 {{.*}} : tensor<66560xf32> into tensor<65x1024xf32>
+// CHECK:         kern.fusion row_reduction (%{{.*}} = %[[ROWS]] : tensor<65x1024xf32>) -> tensor<65xf32> {
+// CHECK:         } {source_ops = ["lm.fold_sums"]}
+// CHECK-NOT:     lm.fold_sums
+// CHECK:         kern.fusion row_reduction (%{{.*}} = %{{.*}} : tensor<65602xf32>) -> tensor<f32> {
+// CHECK:         } {source_ops = ["lm.norm"]}
+func.func @manySums(%many: tensor<66560xf32>, %odd: tensor<65537xf32>) -> tensor<f32> {
+  %0 = lm.norm_of_parts %many, %odd : (tensor<66560xf32>, tensor<65537xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
