@@ -247,8 +247,9 @@ std::vector<Key> makeKeys() {
                    {"f64", of(DataType::F64)},
                    {"float64", of(DataType::F64)},
                    {"fp64", of(DataType::F64)}},
-       .doc = "Type of activations and of the weights that GEMMs read. Master weights, moments "
-              "and main gradients are f32 with `bf16`. `f64` is for checks."},
+       .doc = "Type of activations and of the weights that GEMMs read. Master weights, main "
+              "gradients and moments (see optimizer.type) are f32 with `bf16`. `f64` is for "
+              "checks."},
       {.section = "training",
        .name = "seed",
        .field = FIELD(training.seed),

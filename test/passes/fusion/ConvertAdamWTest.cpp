@@ -33,8 +33,8 @@ std::string stepText() {
   ValueRange a = scope.arguments(types);
   auto op = lm::AdamW8bitOp::create(b, scope.loc(), f32, i8, perBlock, i8, perBlock, perBlock,
                                     perBlock, f32.clone(b.getBF16Type()), a[0], a[1], a[2], a[3],
-                                    a[4], a[5], a[6], a[7], a[8], a[9], a[10], /*weight_decay=*/a[14],
-                                    a[11], a[12], a[13]);
+                                    a[4], a[5], a[6], a[7], a[8], a[9], a[10],
+                                    /*weight_decay=*/a[14], a[11], a[12], a[13]);
   EXPECT_TRUE(succeeded(op.verify()));
   convertAdamW8bit(b, op);
   kern::FusionOp fusion;
