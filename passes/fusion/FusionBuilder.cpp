@@ -3,18 +3,6 @@
 using namespace mlir;
 using namespace lmc;
 
-Type lmc::arithmeticType(Type storage) {
-  return storage.isBF16() ? Float32Type::get(storage.getContext()) : storage;
-}
-
-Value lmc::convertFloat(OpBuilder &b, Location loc, Value value, Type type) {
-  if (value.getType() == type || !isa<FloatType>(type) || !isa<FloatType>(value.getType()))
-    return value;
-  if (value.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(b, loc, type, value);
-  return arith::TruncFOp::create(b, loc, type, value);
-}
-
 Value lmc::constant(OpBuilder &b, Location loc, Type type, double value) {
   return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
 }
@@ -39,6 +27,18 @@ Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> sh
 Value lmc::asRows(OpBuilder &b, Location loc, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return type.getRank() == 1 ? reshape(b, loc, value, {1, type.getDimSize(0)}) : value;
+}
+
+Type lmc::arithmeticType(Type storage) {
+  return storage.isBF16() ? Float32Type::get(storage.getContext()) : storage;
+}
+
+Value lmc::convertFloat(OpBuilder &b, Location loc, Value value, Type type) {
+  if (value.getType() == type || !isa<FloatType>(type) || !isa<FloatType>(value.getType()))
+    return value;
+  if (value.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, loc, type, value);
+  return arith::TruncFOp::create(b, loc, type, value);
 }
 
 FusionBuilder::FusionBuilder(OpBuilder &builder, Location loc, kern::Hero hero, ValueRange inputs,

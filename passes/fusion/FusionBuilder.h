@@ -10,13 +10,6 @@
 
 namespace lmc {
 
-// Arithmetic happens in f32, or f64 for f64 storage; integers stay as they are.
-mlir::Type arithmeticType(mlir::Type storage);
-
-// Rounds or widens between float types; leaves values of other types alone.
-mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
-                         mlir::Type type);
-
 // A float of `type`.
 mlir::Value constant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, double value);
 
@@ -26,6 +19,13 @@ mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
 
 // A vector as one row; a matrix as it is.
 mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
+
+// Arithmetic happens in f32, or f64 for f64 storage; integers stay as they are.
+mlir::Type arithmeticType(mlir::Type storage);
+
+// Rounds or widens between float types; leaves values of other types alone.
+mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
+                         mlir::Type type);
 
 class FusionBuilder {
 public:

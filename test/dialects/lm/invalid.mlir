@@ -389,26 +389,6 @@ func.func @joinTypes(%x: tensor<4x8xf32>, %y: tensor<4x8xbf16>) {
 
 // -----
 
-// expected-error @+1 {{'lm.variable' op has parts of 3 rows in all, but is a 'tensor<4x8xf32>'}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 3 : i64, init = {kind = "zeros"}}]}
-
-// -----
-
-// expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 4 : i64}]}
-
-// -----
-
-// expected-error @+1 {{'lm.variable' op has a storage without an offset in it, or the reverse}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, storage = @s}
-
-// -----
-
-// expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = -2 : i64, init = {kind = "zeros"}}, {name = "b", rows = 6 : i64, init = {kind = "zeros"}}]}
-
-// -----
-
 func.func @codedOddSize(%p: tensor<10x30xf32>, %g: tensor<10x30xf32>, %c: tensor<10x30xi8>, %x: tensor<2xf32>, %v: tensor<10x30xi8>, %y: tensor<2xf32>, %s: tensor<f32>) {
   // expected-error @+1 {{'lm.adamw8bit' op needs f32 parameters in whole blocks of 256 elements, has a 'tensor<10x30xf32>'}}
   %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<10x30xf32>, tensor<10x30xf32>, tensor<10x30xi8>, tensor<2xf32>, tensor<10x30xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<10x30xf32>, tensor<10x30xi8>, tensor<2xf32>, tensor<10x30xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
@@ -462,3 +442,23 @@ func.func @codedSums(%p: tensor<8x64xf32>, %g: tensor<8x64xf32>, %c: tensor<8x64
   %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8xf32>, tensor<8xf32>)
   return
 }
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has parts of 3 rows in all, but is a 'tensor<4x8xf32>'}}
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 3 : i64, init = {kind = "zeros"}}]}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 4 : i64}]}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has a storage without an offset in it, or the reverse}}
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, storage = @s}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
+lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = -2 : i64, init = {kind = "zeros"}}, {name = "b", rows = 6 : i64, init = {kind = "zeros"}}]}
