@@ -80,7 +80,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     // After differentiation, because it is contributions to gradients that accumulate.
     passes.addPass(createAccumulateGradientsPass(
         AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
-    passes.addPass(createInsertOptimizerPass());
+    passes.addPass(
+        createInsertOptimizerPass(InsertOptimizerPassOptions{config.optimizer.type}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
     // The last point at which equal values may be merged: from the memory phase on,

@@ -51,6 +51,7 @@ public:
     schedule();
     validation();
     device();
+    optimizer();
   }
 
 private:
@@ -192,6 +193,13 @@ private:
       error("monitoring.validation_interval",
             "validation_interval = {} needs data: give 'validation' in [data], or set it to 0",
             config.monitoring.validationInterval);
+  }
+
+  void optimizer() {
+    if (sound({"optimizer.type", "training.compute_dtype"}) &&
+        config.optimizer.type == "adamw8bit" && config.training.computeDType == DataType::F64)
+      error("optimizer.type",
+            "adamw8bit computes in f32, not in compute_dtype = \"f64\"; use adamw, or f32 or bf16");
   }
 
   void device() {

@@ -247,8 +247,9 @@ std::vector<Key> makeKeys() {
                    {"f64", of(DataType::F64)},
                    {"float64", of(DataType::F64)},
                    {"fp64", of(DataType::F64)}},
-       .doc = "Type of activations and of the weights that GEMMs read. Master weights, moments "
-              "and main gradients are f32 with `bf16`. `f64` is for checks."},
+       .doc = "Type of activations and of the weights that GEMMs read. Master weights, main "
+              "gradients and moments (see optimizer.type) are f32 with `bf16`. `f64` is for "
+              "checks."},
       {.section = "training",
        .name = "document_mask",
        .alias = "reset_attention_mask",
@@ -269,8 +270,11 @@ std::vector<Key> makeKeys() {
       {.section = "optimizer",
        .name = "type",
        .field = FIELD(optimizer.type),
-       .choices = {{"adamw"}},
-       .doc = "AdamW: decay is decoupled from the gradient."},
+       .choices = {{"adamw"}, {"adamw8bit"}},
+       .doc = "AdamW: decay is decoupled from the gradient. `adamw8bit` keeps the moments of "
+              "matrices in 8 bits each, with an f32 scale for each 256 elements: 2.03 bytes per "
+              "parameter in place of 8. Norms, biases and matrices whose elements are no multiple "
+              "of 256 keep f32 moments."},
       {.section = "optimizer",
        .name = "weight_decay",
        .field = FIELD(optimizer.weightDecay),

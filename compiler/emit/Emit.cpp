@@ -180,13 +180,15 @@ static SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
     return {{name.str(), variable.getParameter().value_or("").str(), type, 0,
              variable.getInit()}};
   bool own = owner == variable;
+  // Scales of blocks are fewer than the parameter's rows, or more, in one proportion.
+  int64_t ownerRows = cast<RankedTensorType>(owner.getType()).getDimSize(0);
   std::string suffix = own ? "" : name.drop_front(owner.getSymName().size()).str();
   SmallVector<NamedRows> parts;
   int64_t first = 0;
   for (auto part : owner.getPartsAttr().getAsRange<DictionaryAttr>()) {
     std::string parameter = part.getAs<StringAttr>("name").str();
     SmallVector<int64_t> shape(type.getShape());
-    shape[0] = part.getAs<IntegerAttr>("rows").getInt();
+    shape[0] = part.getAs<IntegerAttr>("rows").getInt() * type.getDimSize(0) / ownerRows;
     DictionaryAttr init = own ? part.getAs<DictionaryAttr>("init") : variable.getInit();
     if (init.get("source")) // a copy's part is a copy of the parameter's part
       init = DictionaryAttr::get(
@@ -240,6 +242,8 @@ static VariableKinds kindsOf(plan_ir::VariableOp variable) {
       .Case("gradient", {fb::VariableKind::Gradient, fb::Category::Gradients})
       .Case("moment1", {fb::VariableKind::Moment1, fb::Category::OptimizerState})
       .Case("moment2", {fb::VariableKind::Moment2, fb::Category::OptimizerState})
+      .Case("moment1_scale", {fb::VariableKind::Moment1Scale, fb::Category::OptimizerState})
+      .Case("moment2_scale", {fb::VariableKind::Moment2Scale, fb::Category::OptimizerState})
       .Case("table", {fb::VariableKind::Table, fb::Category::Tables})
       .Case("scalar", {fb::VariableKind::Scalar, fb::Category::Scalars})
       .Default({fb::VariableKind::Input, fb::Category::Inputs});
@@ -616,8 +620,7 @@ std::string lmc::modelFingerprint(ModuleOp module, const Config &config) {
   // By the names of checkpoints, sorted: how the graph holds them does not matter.
   std::vector<std::string> lines;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
-    if (variable.getKind() == "parameter" || variable.getKind() == "moment1" ||
-        variable.getKind() == "moment2")
+    if (variable.getKind() == "parameter" || variable.getKind().starts_with("moment"))
       if (!variable.getAnonymous())
         for (const NamedRows &part : namedRows(variable, variables))
           lines.push_back(llvm::formatv("{0} {1}", part.name, part.type).str());

@@ -199,3 +199,29 @@ LogicalResult LinearCrossEntropyOp::verify() {
     return failure();
   return expectEqual(*this, dim(getTargets(), 0), dim(getX(), 0), "targets");
 }
+
+LogicalResult AdamW8bitOp::verify() {
+  auto parameter = cast<RankedTensorType>(getParameter().getType());
+  auto float32 = Float32Type::get(getContext());
+  int64_t elements = parameter.getNumElements();
+  if (parameter.getElementType() != float32 || elements % kBlock)
+    return emitOpError("needs f32 parameters in whole blocks of ")
+           << kBlock << " elements, has a " << parameter;
+  auto scale = cast<RankedTensorType>(getMoment1Scale().getType());
+  if (scale.getElementType() != float32 || scale.getNumElements() != elements / kBlock)
+    return emitOpError("has scales in a ")
+           << scale << " where " << elements / kBlock << " blocks need one f32 each";
+  Type codes = parameter.clone(IntegerType::get(getContext(), 8));
+  for (Value value : {getMoment1(), getMoment2(), getNewMoment1(), getNewMoment2()})
+    if (value.getType() != codes)
+      return emitOpError("has moments in a ") << value.getType() << ", expected " << codes;
+  for (Value value : {getMoment2Scale(), getNewMoment1Scale(), getNewMoment2Scale()})
+    if (value.getType() != scale)
+      return emitOpError("has scales of types ") << scale << " and " << value.getType();
+  if (getGradient().getType() != parameter || getNewParameter().getType() != parameter)
+    return emitOpError("needs parameter and gradient of one type");
+  for (Value sums : {getUpdateSq(), getParamSq()})
+    if (failed(expectEqual(*this, dim(sums, 0), elements / kBlock, "sums of squares")))
+      return failure();
+  return success();
+}

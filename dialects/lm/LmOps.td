@@ -47,6 +47,7 @@ def FloatTensor : RankedTensorOf<[F32, BF16, F64]>;
 def Matrix : 2DTensorOf<[F32, BF16, F64]>;
 def Vector : 1DTensorOf<[F32, BF16, F64]>;
 def Ids : 1DTensorOf<[I32]>;
+def Codes : RankedTensorOf<[I8]>;
 
 //===-- State -------------------------------------------------------------------------------===//
 
@@ -58,7 +59,9 @@ def VariableKind : I32EnumAttr<"VariableKind", "what a variable is", [
   I32EnumAttrCase<"Moment2", 4, "moment2">,
   I32EnumAttrCase<"Table", 5, "table">,
   I32EnumAttrCase<"Scalar", 6, "scalar">,
-  I32EnumAttrCase<"Input", 7, "input">
+  I32EnumAttrCase<"Input", 7, "input">,
+  I32EnumAttrCase<"Moment1Scale", 8, "moment1_scale">,
+  I32EnumAttrCase<"Moment2Scale", 9, "moment2_scale">
 ]> { let cppNamespace = "::lmc::lm"; }
 
 def VariableOp : Lm_Op<"variable", [Symbol]> {
@@ -74,7 +77,8 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
     `parts` of a parameter, `[{name = "q_proj.weight", rows = 8, init = {...}}, ...]`, are
     what its rows are called outside of the graph (in checkpoints, dumps and
     initialisation), in order and all of them; its gradient, moments and copy have
-    parts of the same rows, with their own suffix.
+    parts of the same rows, with their own suffix. Scales of its moments have rows in
+    proportion.
 
     A variable with a `storage` is elements [`storage_offset`, ...) of that variable,
     which is `anonymous`: only its members have names outside of the graph. A function
@@ -353,6 +357,12 @@ def GlobalNormOp : Lm_PureOp<"global_norm"> {
   let assemblyFormat = "$inputs `:` functional-type(operands, results) attr-dict";
 }
 
+// What the host writes before each step, and the gradient's norm.
+defvar AdamWScalars = (ins Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$beta1, Tensor0D:$beta2,
+                           Tensor0D:$eps, Optional<Tensor0D>:$weight_decay,
+                           Tensor0D:$bias_correction1, Tensor0D:$bias_correction2,
+                           Tensor0D:$clip_grad);
+
 def AdamWOp : Lm_PureOp<"adamw"> {
   let summary = "one AdamW step with decoupled weight decay";
   let description = [{
@@ -366,11 +376,8 @@ def AdamWOp : Lm_PureOp<"adamw"> {
     operations is that of torch.optim.AdamW. Loshchilov and Hutter 2019,
     https://arxiv.org/abs/1711.05101.
   }];
-  let arguments = (ins FloatTensor:$parameter, FloatTensor:$gradient, FloatTensor:$moment1,
-                       FloatTensor:$moment2, Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$beta1,
-                       Tensor0D:$beta2, Tensor0D:$eps, Optional<Tensor0D>:$weight_decay,
-                       Tensor0D:$bias_correction1, Tensor0D:$bias_correction2,
-                       Tensor0D:$clip_grad);
+  let arguments = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, FloatTensor:$moment1,
+                            FloatTensor:$moment2), AdamWScalars);
   let results = (outs FloatTensor:$new_parameter, FloatTensor:$new_moment1,
                       FloatTensor:$new_moment2, Vector:$update_sq, Vector:$param_sq,
                       Optional<FloatTensor>:$compute);
@@ -380,6 +387,46 @@ def AdamWOp : Lm_PureOp<"adamw"> {
     `bias_corrections` $bias_correction1 $bias_correction2 `clip_grad` $clip_grad
     `:` functional-type(operands, results) attr-dict
   }];
+}
+
+def AdamW8bitOp : Lm_PureOp<"adamw8bit"> {
+  let summary = "one AdamW step whose moments are kept in 8 bits";
+  let description = [{
+    The formulas of `lm.adamw` in f32, on moments that lie in memory as codes of 8 bits:
+    each 256 elements in a row, a block, share an f32 scale per moment, their largest
+    magnitude. `moment1` and `moment2` have the shape of `parameter`, whose elements are a
+    multiple of 256; a scale has one element per block. With c a code (`moment2`'s without
+    a sign) and s its block's scale:
+
+    moment1 = s sign(c) (|c| / 127)^4, moment2 = s (c / 255)^8.
+
+    A step decodes both, updates them, and changes the parameter by the new moments before
+    they are rounded, to the nearest |moment1 / s|^(1/4) and (moment2 / s)^(1/8). A second
+    moment above zero never gets code 0. Where `norm` is not finite, codes and scales stay
+    too. `update_sq` and `param_sq` hold sums per block.
+
+    Rounding changes moment1 by at most 1.6% next to the largest of a block, 5% at a
+    hundredth of it and 16% at a ten-thousandth; sqrt(moment2) by half as much. Block-wise
+    scales are those of Dettmers et al. 2022, https://arxiv.org/abs/2110.02861; why the codes
+    are not theirs is said in passes/fusion/MomentCode.h.
+  }];
+  let arguments = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, Codes:$moment1,
+                            FloatTensor:$moment1_scale, Codes:$moment2,
+                            FloatTensor:$moment2_scale), AdamWScalars);
+  let results = (outs FloatTensor:$new_parameter, Codes:$new_moment1,
+                      FloatTensor:$new_moment1_scale, Codes:$new_moment2,
+                      FloatTensor:$new_moment2_scale, Vector:$update_sq, Vector:$param_sq,
+                      Optional<FloatTensor>:$compute);
+  let assemblyFormat = [{
+    $parameter `,` $gradient `,` $moment1 `scale` $moment1_scale `,` $moment2
+    `scale` $moment2_scale `norm` $norm `lr` $lr `betas` $beta1 $beta2 `eps` $eps
+    (`weight_decay` $weight_decay^)? `bias_corrections` $bias_correction1 $bias_correction2
+    `clip_grad` $clip_grad `:` functional-type(operands, results) attr-dict
+  }];
+  let extraClassDeclaration = [{
+    static constexpr int64_t kBlock = 256; // elements that share a scale
+  }];
+  let hasVerifier = 1;
 }
 
 def NormOfPartsOp : Lm_PureOp<"norm_of_parts"> {

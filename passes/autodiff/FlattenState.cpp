@@ -6,14 +6,20 @@
 //
 // so that the optimizer is one pass over memory in a handful of kernels, however many
 // parameters there are. The parameters lie in the matrices under their own names.
+//
+// Moments in 8 bits have a scale for each block of elements. Such parameters are whole blocks,
+// and so lie at multiples of a block: a block is of one parameter, which can be told by its
+// name in a checkpoint, and has the same elements as without this pass.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
 
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_FLATTENSTATEPASS
@@ -30,7 +36,14 @@ static constexpr int64_t kAlignment = 128;
 
 namespace {
 
-// What decides whether two parameters can go through one lm.adamw: its scalars, and the
+// What an AdamW step keeps of a parameter: read through `operand` and written as `result`,
+// null where it is only written or only read.
+struct State {
+  StringRef suffix;
+  Value operand, result;
+};
+
+// What decides whether two parameters can go through one AdamW: its scalars, and the
 // element types of what it reads and writes.
 struct GroupKey {
   SmallVector<Value> scalars;
@@ -46,14 +59,21 @@ public:
   unsigned run();
 
 private:
-  using Group = SmallVector<lm::AdamWOp>;
+  using Group = SmallVector<Operation *>;
 
   lm::VariableOp variableOf(Value loaded);
   lm::VariableOp variableStored(Value value);
-  bool mayFlatten(lm::AdamWOp op);
+  lm::VariableOp variableOf(const State &state) {
+    return state.operand ? variableOf(state.operand) : variableStored(state.result);
+  }
+  bool mayFlatten(Operation *op);
   bool normsTakeAllOrNone(const Group &group);
-  lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> members);
+  lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
+                             ArrayRef<lm::VariableOp> members);
+  SmallVector<lm::VariableOp> makeStorages(StringRef name, const Group &group);
   void flatten(unsigned index, Group &group);
+  void takeNormsOf(const Group &group, Operation *flat);
+  void erase(Operation *op);
   void replaceParts(Operation *user, ArrayRef<Value> old, Value whole);
 
   SymbolTable symbols;
@@ -62,6 +82,38 @@ private:
 };
 
 } // namespace
+
+static bool isAdamW(Operation *op) { return isa<lm::AdamWOp, lm::AdamW8bitOp>(op); }
+
+// The parameter first.
+static SmallVector<State> statesOf(Operation *op) {
+  SmallVector<State> states;
+  llvm::TypeSwitch<Operation *>(op).Case<lm::AdamWOp, lm::AdamW8bitOp>([&](auto adamw) {
+    states = {{"", adamw.getParameter(), adamw.getNewParameter()},
+              {".grad", adamw.getGradient(), Value()},
+              {".moment1", adamw.getMoment1(), adamw.getNewMoment1()},
+              {".moment2", adamw.getMoment2(), adamw.getNewMoment2()}};
+    if (Value copy = adamw.getCompute())
+      states.push_back({".compute", Value(), copy});
+  });
+  if (auto coded = dyn_cast<lm::AdamW8bitOp>(op)) {
+    states.push_back({".moment1_scale", coded.getMoment1Scale(), coded.getNewMoment1Scale()});
+    states.push_back({".moment2_scale", coded.getMoment2Scale(), coded.getNewMoment2Scale()});
+  }
+  return states;
+}
+
+// What norms are taken of: the gradient, and the sums of squares.
+static SmallVector<Value> partsOf(Operation *op) {
+  return llvm::TypeSwitch<Operation *, SmallVector<Value>>(op)
+      .Case<lm::AdamWOp, lm::AdamW8bitOp>([](auto adamw) {
+        return SmallVector<Value>{adamw.getGradient(), adamw.getUpdateSq(), adamw.getParamSq()};
+      });
+}
+
+static int64_t elementsOf(lm::VariableOp variable) {
+  return cast<RankedTensorType>(variable.getType()).getNumElements();
+}
 
 lm::VariableOp StateFlattener::variableOf(Value loaded) {
   auto load = loaded.getDefiningOp<lm::LoadOp>();
@@ -76,29 +128,30 @@ lm::VariableOp StateFlattener::variableStored(Value value) {
 }
 
 // Whether the op reads and writes all of some variables that lie in no storage yet.
-bool StateFlattener::mayFlatten(lm::AdamWOp op) {
-  for (Value operand : {op.getParameter(), op.getGradient(), op.getMoment1(), op.getMoment2()})
-    if (lm::VariableOp variable = variableOf(operand); !variable || variable.getStorage())
-      return false;
-  return variableStored(op.getNewParameter()) == variableOf(op.getParameter()) &&
-         variableStored(op.getNewMoment1()) == variableOf(op.getMoment1()) &&
-         variableStored(op.getNewMoment2()) == variableOf(op.getMoment2()) &&
-         (!op.getCompute() || variableStored(op.getCompute()));
+bool StateFlattener::mayFlatten(Operation *op) {
+  return llvm::all_of(statesOf(op), [&](const State &state) {
+    lm::VariableOp variable = variableOf(state);
+    return variable && !variable.getStorage() &&
+           (!state.result || variableStored(state.result) == variable);
+  });
 }
 
-// The matrix that holds `members`, in order, each at a multiple of kAlignment elements.
-lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::VariableOp> members) {
-  int64_t elements = 0;
-  for (lm::VariableOp member : members) {
-    member.setStorage(name);
-    member.setStorageOffset(elements);
-    int64_t own = cast<RankedTensorType>(member.getType()).getNumElements();
-    elements += (own + kAlignment - 1) / kAlignment * kAlignment;
-  }
+// The matrix that holds `members`, in order, one for each of `parameters` and each where its
+// parameter is. A member has an element for each of its parameter's, or for so many of them.
+lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
+                                           ArrayRef<lm::VariableOp> members) {
   lm::VariableOp first = members.front();
+  int64_t share = elementsOf(parameters.front()) / elementsOf(first), elements = 0;
+  for (auto [parameter, place] : llvm::zip(parameters, members)) {
+    lm::VariableOp member = place;
+    assert(elements % share == 0 && elementsOf(parameter) == elementsOf(member) * share);
+    member.setStorage(name);
+    member.setStorageOffset(elements / share);
+    elements += llvm::alignTo(elementsOf(parameter), kAlignment);
+  }
   Type element = cast<RankedTensorType>(first.getType()).getElementType();
-  int64_t rows = (elements + kColumns - 1) / kColumns;
-  auto type = RankedTensorType::get({rows, kColumns}, element);
+  int64_t rows = llvm::divideCeil(elements, kColumns);
+  auto type = RankedTensorType::get({rows, kColumns / share}, element);
   b.setInsertionPoint(first);
   auto none = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
   auto storage = lm::VariableOp::create(b, first.getLoc(), name, first.getKind(), type, none,
@@ -106,6 +159,20 @@ lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::Variable
   storage.setAnonymous(true);
   symbols.insert(storage);
   return storage;
+}
+
+// In the order of statesOf.
+SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const Group &group) {
+  SmallVector<SmallVector<lm::VariableOp>> members;
+  for (Operation *op : group)
+    for (auto [kind, state] : llvm::enumerate(statesOf(op))) {
+      members.resize(std::max(members.size(), kind + 1));
+      members[kind].push_back(variableOf(state));
+    }
+  SmallVector<lm::VariableOp> storages;
+  for (auto [state, variables] : llvm::zip(statesOf(group.front()), members))
+    storages.push_back(makeStorage((name + state.suffix).str(), members.front(), variables));
+  return storages;
 }
 
 // `whole` takes the place of `old` among the operands of a sum over all elements.
@@ -120,105 +187,85 @@ void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value wh
   user->setOperands(operands);
 }
 
-void StateFlattener::flatten(unsigned index, Group &group) {
-  lm::AdamWOp first = group.front();
-  std::string name = "flat." + std::to_string(index);
-  auto storageOf = [&](StringRef suffix, llvm::function_ref<lm::VariableOp(lm::AdamWOp)> member) {
-    SmallVector<lm::VariableOp> members;
-    for (lm::AdamWOp op : group)
-      members.push_back(member(op));
-    return makeStorage((name + suffix).str(), members);
-  };
-  lm::VariableOp parameter =
-      storageOf("", [&](lm::AdamWOp op) { return variableOf(op.getParameter()); });
-  lm::VariableOp gradient =
-      storageOf(".grad", [&](lm::AdamWOp op) { return variableOf(op.getGradient()); });
-  lm::VariableOp moment1 =
-      storageOf(".moment1", [&](lm::AdamWOp op) { return variableOf(op.getMoment1()); });
-  lm::VariableOp moment2 =
-      storageOf(".moment2", [&](lm::AdamWOp op) { return variableOf(op.getMoment2()); });
-  lm::VariableOp copy;
-  if (first.getCompute())
-    copy = storageOf(".compute",
-                     [&](lm::AdamWOp op) { return variableStored(op.getCompute()); });
-
-  Location loc = NameLoc::get(b.getStringAttr("adamw/" + name));
-  auto load = [&](lm::VariableOp variable) -> Value {
-    return lm::LoadOp::create(b, loc, variable.getType(), variable.getSymName());
-  };
-  Block &body = optimizer.getBody().front();
-  b.setInsertionPointToStart(&body); // the norm reads it first
-  Value g = load(gradient);
-  b.setInsertionPoint(first);
-  Value p = load(parameter), m = load(moment1), v = load(moment2);
-  auto type = cast<RankedTensorType>(parameter.getType());
-  auto rows = RankedTensorType::get({type.getDimSize(0)}, type.getElementType());
-  auto flat = lm::AdamWOp::create(
-      b, loc, type, type, type, rows, rows, copy ? copy.getType() : Type(), p, g, m, v,
-      first.getNorm(), first.getLr(), first.getBeta1(), first.getBeta2(), first.getEps(),
-      first.getWeightDecay(), first.getBiasCorrection1(), first.getBiasCorrection2(),
-      first.getClipGrad());
-  auto store = [&](Value value, lm::VariableOp variable) {
-    lm::StoreOp::create(b, loc, value, variable.getSymName());
-  };
-  store(flat.getNewParameter(), parameter);
-  store(flat.getNewMoment1(), moment1);
-  store(flat.getNewMoment2(), moment2);
-  if (copy)
-    store(flat.getCompute(), copy);
-
-  SmallVector<Value> gradients, updates, parameters;
-  for (lm::AdamWOp op : group) {
-    gradients.push_back(op.getGradient());
-    updates.push_back(op.getUpdateSq());
-    parameters.push_back(op.getParamSq());
-  }
-  for (Operation &op : body) {
-    if (isa<lm::GlobalNormOp>(op))
-      replaceParts(&op, gradients, g);
-    if (isa<lm::NormOfPartsOp>(op)) {
-      replaceParts(&op, updates, flat.getUpdateSq());
-      replaceParts(&op, parameters, flat.getParamSq());
-    }
-  }
-  for (lm::AdamWOp op : group) {
-    SmallVector<Operation *> loads;
-    for (Value operand : {op.getParameter(), op.getGradient(), op.getMoment1(), op.getMoment2()})
-      loads.push_back(operand.getDefiningOp());
-    for (Value result : op->getResults())
-      for (Operation *user : llvm::make_early_inc_range(result.getUsers()))
-        user->erase(); // stores: nothing else reads a result
-    op.erase();
-    for (Operation *load : loads)
-      if (load->use_empty())
-        load->erase();
-  }
+void StateFlattener::takeNormsOf(const Group &group, Operation *flat) {
+  SmallVector<SmallVector<Value>, 3> parts(3);
+  for (Operation *op : group)
+    for (auto [kind, value] : llvm::enumerate(partsOf(op)))
+      parts[kind].push_back(value);
+  for (Operation &op : optimizer.getBody().front())
+    if (isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
+      for (auto [old, whole] : llvm::zip(parts, partsOf(flat)))
+        replaceParts(&op, old, whole);
 }
 
-static GroupKey keyOf(lm::AdamWOp op) {
-  GroupKey key;
-  for (Value operand : op->getOperands()) {
-    auto type = cast<RankedTensorType>(operand.getType());
-    bool isState = llvm::is_contained(
-        {op.getParameter(), op.getGradient(), op.getMoment1(), op.getMoment2()}, operand);
-    if (isState)
-      key.elements.push_back(type.getElementType());
+// An AdamW op with its loads and stores.
+void StateFlattener::erase(Operation *op) {
+  SmallVector<Operation *> loads;
+  for (const State &state : statesOf(op))
+    if (state.operand)
+      loads.push_back(state.operand.getDefiningOp());
+  for (Value result : op->getResults())
+    for (Operation *user : llvm::make_early_inc_range(result.getUsers()))
+      user->erase(); // stores: nothing else reads a result
+  op->erase();
+  for (Operation *load : loads)
+    if (load->use_empty())
+      load->erase();
+}
+
+void StateFlattener::flatten(unsigned index, Group &group) {
+  Operation *first = group.front();
+  std::string name = "flat." + std::to_string(index);
+  SmallVector<lm::VariableOp> storages = makeStorages(name, group);
+  SmallVector<State> states = statesOf(first);
+
+  Location loc = NameLoc::get(b.getStringAttr("adamw/" + name));
+  IRMapping mapping;
+  for (auto [state, storage] : llvm::zip(states, storages)) {
+    if (!state.operand)
+      continue;
+    if (state.result)
+      b.setInsertionPoint(first);
     else
-      key.scalars.push_back(operand);
+      b.setInsertionPointToStart(&optimizer.getBody().front()); // the norm reads it first
+    mapping.map(state.operand, lm::LoadOp::create(b, loc, storage.getType(), storage.getSymName()));
   }
-  if (op.getCompute())
-    key.elements.push_back(cast<RankedTensorType>(op.getCompute().getType()).getElementType());
+  b.setInsertionPoint(first);
+  Operation *flat = b.clone(*first, mapping);
+  flat->setLoc(loc);
+  for (auto [state, storage] : llvm::zip(statesOf(flat), storages)) {
+    if (!state.result)
+      continue;
+    state.result.setType(cast<RankedTensorType>(storage.getType()));
+    lm::StoreOp::create(b, loc, state.result, storage.getSymName());
+  }
+  int64_t sums = isa<lm::AdamW8bitOp>(flat) ? elementsOf(storages[0]) / lm::AdamW8bitOp::kBlock
+                                            : elementsOf(storages[0]) / kColumns;
+  for (Value part : ArrayRef<Value>(partsOf(flat)).drop_front())
+    part.setType(cast<RankedTensorType>(part.getType()).clone(sums));
+
+  takeNormsOf(group, flat);
+  for (Operation *op : group)
+    erase(op);
+}
+
+static GroupKey keyOf(Operation *op) {
+  GroupKey key;
+  SmallVector<State> states = statesOf(op);
+  for (Value operand : op->getOperands())
+    if (llvm::none_of(states, [&](const State &state) { return state.operand == operand; }))
+      key.scalars.push_back(operand);
+  for (const State &state : states)
+    key.elements.push_back(getElementTypeOrSelf(state.operand ? state.operand : state.result));
   return key;
 }
 
 // Whether each norm of the function is over all of the group or over nothing of it.
 bool StateFlattener::normsTakeAllOrNone(const Group &group) {
   SmallVector<SmallVector<Value>, 3> parts(3);
-  for (lm::AdamWOp op : group) {
-    parts[0].push_back(op.getGradient());
-    parts[1].push_back(op.getUpdateSq());
-    parts[2].push_back(op.getParamSq());
-  }
+  for (Operation *op : group)
+    for (auto [kind, value] : llvm::enumerate(partsOf(op)))
+      parts[kind].push_back(value);
   return llvm::all_of(optimizer.getBody().front(), [&](Operation &op) {
     if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
       return true;
@@ -233,14 +280,14 @@ bool StateFlattener::normsTakeAllOrNone(const Group &group) {
 
 unsigned StateFlattener::run() {
   SmallVector<std::pair<GroupKey, Group>> groups;
-  for (auto op : optimizer.getBody().front().getOps<lm::AdamWOp>()) {
-    if (!mayFlatten(op))
+  for (Operation &op : optimizer.getBody().front()) {
+    if (!isAdamW(&op) || !mayFlatten(&op))
       continue;
-    GroupKey key = keyOf(op);
+    GroupKey key = keyOf(&op);
     auto it = llvm::find_if(groups, [&](auto &entry) { return entry.first == key; });
     if (it == groups.end())
       it = groups.insert(groups.end(), {key, {}});
-    it->second.push_back(op);
+    it->second.push_back(&op);
   }
   unsigned made = 0;
   for (auto &[key, group] : groups)

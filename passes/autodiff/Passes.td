@@ -70,7 +70,15 @@ def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
     Declares the moments and the step's scalars, and builds `@optimizer` from
     `lm.global_norm`, one `lm.adamw` per parameter (with `run.weight_decay` only
     where the parameter has `weight_decay`) and the norms of update and parameters.
+
+    With type `adamw8bit` it is `lm.adamw8bit` for f32 matrices whose named parts are
+    multiples of 256 elements: `NAME.moment1` and `NAME.moment2` are i8 then, with scales
+    `NAME.moment1_scale` and `NAME.moment2_scale`, f32 per 256 elements. All other parameters
+    (norms, biases, matrices of odd sizes) keep f32 moments.
   }];
+  let options = [
+    Option<"type", "type", "std::string", "\"adamw\"", "adamw or adamw8bit">
+  ];
   let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
 }
 
@@ -79,9 +87,11 @@ def FlattenStatePass : Pass<"lm-flatten-state", "::mlir::ModuleOp"> {
   let description = [{
     Parameters with the same decay and the same kinds of copies share a storage
     `[rows, 4096]` for each of parameter, main gradient, moments and compute copy, and
-    `@optimizer` has one `lm.adamw` and one term of the gradient norm for each storage.
+    `@optimizer` has one `lm.adamw` (or `lm.adamw8bit`, with a storage `[rows, 16]` for the
+    scales of each moment) and one term of the gradient norm for each storage.
     All other functions go on using the parameters under their own names. Elements that
-    pad members to 128 start as zeros and stay zeros.
+    pad members to 128 start as zeros and stay zeros; a block of 8-bit moments is of one
+    member.
 
     ```mlir
     lm.variable @w parameter : tensor<64x64xf32> {...}

@@ -21,7 +21,8 @@ constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
 
 bool isStorage(Type type) {
-  return type.isF32() || type.isBF16() || type.isF64() || type.isInteger(32) || type.isInteger(64);
+  return type.isF32() || type.isBF16() || type.isF64() || type.isInteger(8) ||
+         type.isInteger(32) || type.isInteger(64);
 }
 
 bool isCombiner(Operation *op) {
@@ -149,12 +150,12 @@ LogicalResult Analyzer::findDomain() {
   for (Type type : body.getArgumentTypes()) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || !tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
-      return fail("an input is not a static tensor of f32, bf16, f64, i32 or i64");
+      return fail("an input is not a static tensor of f32, bf16, f64, i8, i32 or i64");
   }
   for (Value value : yield.getValues()) {
     auto tensor = cast<RankedTensorType>(value.getType());
     if (!tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
-      return fail("a result is not a static tensor of f32, bf16, f64, i32 or i64");
+      return fail("a result is not a static tensor of f32, bf16, f64, i8, i32 or i64");
   }
   linalg::GenericOp reduction, blockSum;
   for (Operation &op : body)

@@ -6,6 +6,7 @@
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
+#include "passes/fusion/ConvertAdamW.h"
 #include "passes/fusion/FusionBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,10 +26,6 @@ using kern::Hero;
 using Combine = FusionBuilder::Combine;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
-static Value constant(OpBuilder &b, Location loc, Type type, double value) {
-  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
-}
 
 // 1 / (1 + exp(-x))
 static Value sigmoid(OpBuilder &b, Location loc, Value x) {
@@ -427,24 +424,28 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// A vector as one row; a matrix as it is.
-static Value asRows(OpBuilder &b, Location loc, Value value) {
-  RankedTensorType type = typeOf(value);
-  if (type.getRank() != 1)
-    return value;
-  return tensor::ExpandShapeOp::create(b, loc, type.clone({1, type.getDimSize(0)}), value,
-                                       SmallVector<ReassociationIndices>{{0, 1}});
+// A vector with the same sum of elements, shorter where `sums` is long: what is left is added
+// in one item of a kernel, which a processor does alone.
+static Value foldSums(OpBuilder &b, Location loc, Value sums) {
+  constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
+  RankedTensorType type = typeOf(sums);
+  int64_t count = type.getDimSize(0), width = std::min(kWidest, count & -count);
+  if (count < kLong || width < kNarrowest)
+    return sums;
+  Value rows = reshape(b, loc, sums, {count / width, width});
+  FusionBuilder f(b, loc, Hero::RowReduction, rows, "lm.fold_sums");
+  return f
+      .finish(f.reduce(typeOf(rows).getShape(), 1, type.getElementType(), {{f.arg(0), f.all(2)}},
+                       Combine::Add,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
+      .getResult(0);
 }
 
-static Value fromRows(OpBuilder &b, Location loc, Value value, Type type) {
-  if (value.getType() == type)
-    return value;
-  return tensor::CollapseShapeOp::create(b, loc, type, value,
-                                         SmallVector<ReassociationIndices>{{0, 1}});
-}
-
-// sqrt of the sum of all elements of `parts`, laid side by side in one vector.
-static Value normOfParts(OpBuilder &b, Location loc, ValueRange parts) {
+// sqrt of the sum of all elements of `vectors`, laid side by side in one.
+static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
+  SmallVector<Value> parts;
+  for (Value vector : vectors)
+    parts.push_back(foldSums(b, loc, vector));
   int64_t total = 0;
   for (Value part : parts)
     total += typeOf(part).getDimSize(0);
@@ -481,110 +482,6 @@ static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
   return {normOfParts(b, op.getLoc(), parts)};
 }
 
-// The formulas of lm.adamw. Scalars are broadcast into the element bodies; the code
-// generator's optimiser moves what depends on them alone out of the loops.
-static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
-  Location loc = op.getLoc();
-  SmallVector<Value> inputs;
-  for (Value tensor : {op.getParameter(), op.getGradient(), op.getMoment1(), op.getMoment2()})
-    inputs.push_back(asRows(b, loc, tensor));
-  enum { Norm = 4, Lr, Beta1, Beta2, Eps, Correction1, Correction2, Clip, Decay };
-  inputs.append({op.getNorm(), op.getLr(), op.getBeta1(), op.getBeta2(), op.getEps(),
-                 op.getBiasCorrection1(), op.getBiasCorrection2(), op.getClipGrad()});
-  if (op.getWeightDecay())
-    inputs.push_back(op.getWeightDecay());
-
-  FusionBuilder f(b, loc, Hero::RowReduction, inputs,
-                  op.getWeightDecay() ? "lm.adamw" : "lm.adamw_no_decay");
-  auto type = cast<RankedTensorType>(inputs[0].getType());
-  AffineMap all = f.all(2), none = f.none(2);
-  auto tensor = [&](unsigned i) { return FusionBuilder::Read{f.arg(i), all}; };
-  auto scalar = [&](unsigned i) { return FusionBuilder::Read{f.arg(i), none}; };
-
-  // Whether the step counts: a gradient norm that is NaN or infinite leaves all as it was.
-  auto keepUnlessFinite = [](OpBuilder &b, Location loc, Value norm, Value fresh, Value old) {
-    Value infinity =
-        constant(b, loc, norm.getType(), std::numeric_limits<double>::infinity());
-    Value finite =
-        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, norm, infinity);
-    return arith::SelectOp::create(b, loc, finite, fresh, old).getResult();
-  };
-  // g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1)
-  auto clipped = [](OpBuilder &b, Location loc, Value g, Value norm, Value clip) -> Value {
-    Type t = g.getType();
-    Value one = constant(b, loc, t, 1.0);
-    Value ratio = arith::DivFOp::create(
-        b, loc, clip, arith::AddFOp::create(b, loc, norm, constant(b, loc, t, 1e-6)));
-    Value scale = arith::MinimumFOp::create(b, loc, one, ratio);
-    Value on = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, clip,
-                                     constant(b, loc, t, 0.0));
-    return arith::MulFOp::create(b, loc, g, arith::SelectOp::create(b, loc, on, scale, one));
-  };
-
-  Value m = f.map(type, {tensor(1), tensor(2), scalar(Norm), scalar(Beta1), scalar(Clip)},
-                  [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                    Value g = clipped(b, loc, s[0], s[2], s[4]);
-                    Value weight = arith::SubFOp::create(
-                        b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
-                    Value step = arith::MulFOp::create(b, loc, weight,
-                                                       arith::SubFOp::create(b, loc, g, s[1]));
-                    return keepUnlessFinite(b, loc, s[2],
-                                            arith::AddFOp::create(b, loc, s[1], step), s[1]);
-                  });
-  Value v = f.map(type, {tensor(1), tensor(3), scalar(Norm), scalar(Beta2), scalar(Clip)},
-                  [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                    Value g = clipped(b, loc, s[0], s[2], s[4]);
-                    Value weight = arith::SubFOp::create(
-                        b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
-                    Value square = arith::MulFOp::create(
-                        b, loc, arith::MulFOp::create(b, loc, weight, g), g);
-                    Value fresh = arith::AddFOp::create(
-                        b, loc, arith::MulFOp::create(b, loc, s[3], s[1]), square);
-                    return keepUnlessFinite(b, loc, s[2], fresh, s[1]);
-                  });
-  SmallVector<FusionBuilder::Read> reads{tensor(0),    {m, all},     {v, all},
-                                         scalar(Norm), scalar(Lr),   scalar(Eps),
-                                         scalar(Correction1), scalar(Correction2)};
-  if (op.getWeightDecay())
-    reads.push_back(scalar(Decay));
-  Value p = f.map(type, reads, [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    Value decayed = s[0];
-    if (s.size() > 8) {
-      Value factor = arith::SubFOp::create(b, loc, constant(b, loc, s[0].getType(), 1.0),
-                                           arith::MulFOp::create(b, loc, s[4], s[8]));
-      decayed = arith::MulFOp::create(b, loc, s[0], factor);
-    }
-    Value root = arith::DivFOp::create(b, loc, math::SqrtOp::create(b, loc, s[2]),
-                                       math::SqrtOp::create(b, loc, s[7]));
-    Value denominator = arith::AddFOp::create(b, loc, root, s[5]);
-    Value rate = arith::DivFOp::create(b, loc, s[4], s[6]);
-    Value update = arith::MulFOp::create(b, loc, rate,
-                                         arith::DivFOp::create(b, loc, s[1], denominator));
-    return keepUnlessFinite(b, loc, s[3], arith::SubFOp::create(b, loc, decayed, update), s[0]);
-  });
-  Type element = type.getElementType();
-  Value updateSq = f.reduce(type.getShape(), 1, element, {{p, all}, tensor(0)}, Combine::Add,
-                            [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                              Value d = arith::SubFOp::create(b, loc, s[0], s[1]);
-                              return arith::MulFOp::create(b, loc, d, d);
-                            });
-  Value paramSq = f.reduce(type.getShape(), 1, element, {{p, all}}, Combine::Add,
-                           [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                             return arith::MulFOp::create(b, loc, s[0], s[0]);
-                           });
-  SmallVector<Value> results{p, m, v, updateSq, paramSq};
-  if (op.getCompute()) {
-    auto computeType = type.clone(typeOf(op.getCompute()).getElementType());
-    results.push_back(f.map(computeType, {{p, all}},
-                            [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }));
-  }
-  kern::FusionOp kernel = f.finish(results);
-  SmallVector<Value> converted;
-  for (auto [result, original] : llvm::zip(kernel.getResults(), op.getResults()))
-    converted.push_back(fromRows(b, loc, result, original.getType()));
-  return converted;
-}
-
 //===-- Pass --------------------------------------------------------------------------------===//
 
 static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
@@ -606,6 +503,7 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
         return SmallVector<Value>{normOfParts(b, loc, op.getParts())};
       })
       .Case([&](lm::AdamWOp op) { return convertAdamW(b, op); })
+      .Case([&](lm::AdamW8bitOp op) { return convertAdamW8bit(b, op); })
       .Case([&](lm::LinearCrossEntropyOp op) {
         return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
                            Value(), Value(), Type());

@@ -3,6 +3,32 @@
 using namespace mlir;
 using namespace lmc;
 
+Value lmc::constant(OpBuilder &b, Location loc, Type type, double value) {
+  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+}
+
+// Through one dimension, where neither shape is.
+Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getShape() == shape)
+    return value;
+  auto all = [](size_t rank) {
+    return SmallVector<ReassociationIndices>{
+        llvm::to_vector<2>(llvm::seq<int64_t>(0, int64_t(rank)))};
+  };
+  if (type.getRank() > 1)
+    value = tensor::CollapseShapeOp::create(b, loc, type.clone({type.getNumElements()}), value,
+                                            all(size_t(type.getRank())));
+  if (shape.size() > 1)
+    value = tensor::ExpandShapeOp::create(b, loc, type.clone(shape), value, all(shape.size()));
+  return value;
+}
+
+Value lmc::asRows(OpBuilder &b, Location loc, Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return type.getRank() == 1 ? reshape(b, loc, value, {1, type.getDimSize(0)}) : value;
+}
+
 Type lmc::arithmeticType(Type storage) {
   return storage.isBF16() ? Float32Type::get(storage.getContext()) : storage;
 }

@@ -10,6 +10,16 @@
 
 namespace lmc {
 
+// A float of `type`.
+mlir::Value constant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, double value);
+
+// A view of all elements of `value` in another shape.
+mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
+                    llvm::ArrayRef<int64_t> shape);
+
+// A vector as one row; a matrix as it is.
+mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
+
 // Arithmetic happens in f32, or f64 for f64 storage; integers stay as they are.
 mlir::Type arithmeticType(mlir::Type storage);
 

@@ -3,7 +3,8 @@
 //
 // A folder holds `state.json` (what follows) and one safetensors file per kind
 // of state: model.safetensors (fp32 master weights under their logical names),
-// moment1.safetensors, moment2.safetensors. It is written as
+// moment1.safetensors, moment2.safetensors, and for moments in 8 bits
+// moment1_scale.safetensors and moment2_scale.safetensors. It is written as
 // `.STEP.partial`, every file is fsynced, `state.json` with the xxh64 and size of
 // each file comes last, then one rename makes it visible. A crash at any moment
 // leaves the earlier checkpoints whole and at worst a `.partial` folder, which

@@ -22,6 +22,9 @@ using plan::DType;
 // and casts to int64_t are safe.
 constexpr uint64_t kLimit = uint64_t(1) << 60;
 
+// Elements of a moment in 8 bits that share a scale.
+constexpr uint64_t kMomentBlock = 256;
+
 template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
   return Error{fmt::format(format, std::forward<Args>(args)...)};
 }
@@ -166,6 +169,10 @@ private:
     return slice.bytes() / byteWidth(slice.dtype());
   }
 
+  static bool isScale(plan::VariableKind kind) {
+    return kind == plan::VariableKind::Moment1Scale || kind == plan::VariableKind::Moment2Scale;
+  }
+
   Result<void> variables() {
     std::unordered_map<std::string_view, const plan::Variable *> byName;
     for (const auto *variable : *plan.variables()) {
@@ -192,13 +199,16 @@ private:
       case plan::VariableKind::ComputeCopy:
       case plan::VariableKind::Gradient:
       case plan::VariableKind::Moment1:
-      case plan::VariableKind::Moment2: {
+      case plan::VariableKind::Moment2:
+      case plan::VariableKind::Moment1Scale:
+      case plan::VariableKind::Moment2Scale: {
         auto of = variable->parameter() ? byName.find(variable->parameter()->string_view())
                                         : byName.end();
         if (of == byName.end() || of->second->kind() != plan::VariableKind::Parameter)
           return fail("variable '{}' belongs to no parameter", variable->name()->str());
+        const uint64_t share = isScale(variable->kind()) ? kMomentBlock : 1;
         if (elements(*plan.slices()->Get(of->second->slice())) !=
-            elements(*plan.slices()->Get(variable->slice())))
+            product({share, elements(*plan.slices()->Get(variable->slice()))}))
           return fail("variable '{}' and its parameter differ in size", variable->name()->str());
         break;
       }

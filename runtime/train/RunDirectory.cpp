@@ -19,12 +19,26 @@ namespace lmc {
 
 using plan::VariableKind;
 
-// The state that a checkpoint holds, a file each.
-static constexpr std::array<std::pair<const char *, VariableKind>, 3> kStateFiles = {{
+static constexpr const char *kScaleFile = "moment1_scale.safetensors";
+
+// The state that a checkpoint holds, a file for each kind. Those of scales are only there
+// where moments are kept in 8 bits.
+static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFiles = {{
     {"model.safetensors", VariableKind::Parameter},
     {"moment1.safetensors", VariableKind::Moment1},
     {"moment2.safetensors", VariableKind::Moment2},
+    {kScaleFile, VariableKind::Moment1Scale},
+    {"moment2_scale.safetensors", VariableKind::Moment2Scale},
 }};
+
+static bool isOptional(VariableKind kind) {
+  return kind == VariableKind::Moment1Scale || kind == VariableKind::Moment2Scale;
+}
+
+static bool hasCodedMoments(const PlanFile &plan) {
+  return std::any_of(plan->variables()->begin(), plan->variables()->end(),
+                     [](const plan::Variable *variable) { return isOptional(variable->kind()); });
+}
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path) {
   LMC_TRY(makeFolders(path));
@@ -108,7 +122,8 @@ Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Devi
   std::vector<CheckpointFile> files;
   for (auto [name, kind] : kStateFiles) {
     DeviceTensors tensors = tensorsOfKind(plan, device, kind);
-    files.push_back({name, std::move(tensors.tensors), std::move(tensors.fetch)});
+    if (!tensors.tensors.empty() || !isOptional(kind))
+      files.push_back({name, std::move(tensors.tensors), std::move(tensors.fetch)});
   }
   return saveCheckpoint(runDirectory, state, files, keep);
 }
@@ -116,19 +131,26 @@ Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Devi
 Result<CheckpointState> readRunState(const std::string &checkpoint, const PlanFile &plan) {
   auto state = readCheckpointState(checkpoint, /*verifyChecksums=*/true);
   LMC_TRY(state);
-  if (state->fingerprint != plan->fingerprint()->str())
-    return Error{fmt::format("{}: checkpoint of another model (fingerprint {}) than {} "
-                             "(fingerprint {}); give --out another folder, or the plan it was "
-                             "made with",
-                             checkpoint, state->fingerprint, plan.path(),
-                             plan->fingerprint()->str())};
-  return state;
+  if (state->fingerprint == plan->fingerprint()->str())
+    return state;
+  bool coded = hasCodedMoments(plan);
+  if (exists(checkpoint + "/" + kScaleFile) != coded)
+    return Error{fmt::format("{}: the optimizer's moments are kept in {} there and in {} by {}; "
+                             "compile with optimizer.type = \"{}\" to resume from it",
+                             checkpoint, coded ? "32 bits" : "8 bits", coded ? "8 bits" : "32 bits",
+                             plan.path(), coded ? "adamw" : "adamw8bit")};
+  return Error{fmt::format("{}: checkpoint of another model (fingerprint {}) than {} "
+                           "(fingerprint {}); give --out another folder, or the plan it was "
+                           "made with",
+                           checkpoint, state->fingerprint, plan.path(),
+                           plan->fingerprint()->str())};
 }
 
 Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device) {
   for (auto [name, kind] : kStateFiles) {
     DeviceTensors tensors = tensorsOfKind(plan, device, kind);
-    LMC_TRY(readCheckpointFile(checkpoint, name, tensors.tensors, tensors.store));
+    if (!tensors.tensors.empty() || !isOptional(kind))
+      LMC_TRY(readCheckpointFile(checkpoint, name, tensors.tensors, tensors.store));
   }
   return {};
 }

@@ -94,6 +94,8 @@ Result<void> Session::setState(const std::string &init) {
       return !loaded && init.empty();
     case VariableKind::Moment1:
     case VariableKind::Moment2:
+    case VariableKind::Moment1Scale:
+    case VariableKind::Moment2Scale:
       return !loaded;
     default:
       return true;

@@ -117,6 +117,7 @@ def checkpoints(out: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
+# Of every checkpoint; one with moments in 8 bits has their scales too.
 STATE_FILES = ("model.safetensors", "moment1.safetensors", "moment2.safetensors")
 
 
@@ -127,9 +128,9 @@ def checkpoint_state(folder: Path) -> dict:
 def checkpoint_digest(folder: Path) -> dict[str, str]:
     """What must be equal for two checkpoints to be the same: all state, byte for byte, and where
     training goes on."""
-    digest = {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in STATE_FILES
-    }
+    files = sorted(folder.glob("*.safetensors"))
+    assert {file.name for file in files} >= set(STATE_FILES)
+    digest = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     state = checkpoint_state(folder)
     for key in ("step", "samples", "tokens", "fingerprint"):
         digest[key] = str(state[key])

@@ -24,6 +24,16 @@ TEST_F(ChecksTest, HeadsDivideHidden) {
   EXPECT_EQ(errorsOf(with("num_attention_heads", "5\nhead_dim = 16")), "");
 }
 
+TEST_F(ChecksTest, Adamw8bitComputesInF32) {
+  const std::string base = kModel + kTraining + "compute_dtype = \"f64\"\n[optimizer]\n";
+  EXPECT_EQ(errorsOf(base + "type = \"adamw\"\n"), "");
+  const std::string errors = errorsOf(base + "type = \"adamw8bit\"\n");
+  EXPECT_NE(errors.find(": error: adamw8bit computes in f32, not in compute_dtype = \"f64\"; use "
+                        "adamw, or f32 or bf16\n"),
+            std::string::npos)
+      << errors;
+}
+
 TEST_F(ChecksTest, KeyValueHeadsDivideHeads) {
   EXPECT_EQ(errorsOf(with("num_attention_heads", "4\nnum_key_value_heads = 3")),
             "job.toml:7:23: error: num_key_value_heads = 3 does not divide num_attention_heads = "

@@ -389,6 +389,62 @@ func.func @joinTypes(%x: tensor<4x8xf32>, %y: tensor<4x8xbf16>) {
 
 // -----
 
+func.func @codedOddSize(%p: tensor<10x30xf32>, %g: tensor<10x30xf32>, %c: tensor<10x30xi8>, %x: tensor<2xf32>, %v: tensor<10x30xi8>, %y: tensor<2xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw8bit' op needs f32 parameters in whole blocks of 256 elements, has a 'tensor<10x30xf32>'}}
+  %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<10x30xf32>, tensor<10x30xf32>, tensor<10x30xi8>, tensor<2xf32>, tensor<10x30xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<10x30xf32>, tensor<10x30xi8>, tensor<2xf32>, tensor<10x30xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @codedF64(%p: tensor<8x64xf64>, %g: tensor<8x64xf64>, %c: tensor<8x64xi8>, %x: tensor<2xf32>, %v: tensor<8x64xi8>, %y: tensor<2xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw8bit' op needs f32 parameters in whole blocks of 256 elements, has a 'tensor<8x64xf64>'}}
+  %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf64>, tensor<8x64xf64>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf64>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @codedScales(%p: tensor<8x64xf32>, %g: tensor<8x64xf32>, %c: tensor<8x64xi8>, %x: tensor<4xf32>, %v: tensor<8x64xi8>, %y: tensor<4xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw8bit' op has scales in a 'tensor<4xf32>' where 2 blocks need one f32 each}}
+  %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8x64xi8>, tensor<4xf32>, tensor<8x64xi8>, tensor<4xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<4xf32>, tensor<8x64xi8>, tensor<4xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @codedMoment(%p: tensor<8x64xf32>, %g: tensor<8x64xf32>, %c: tensor<8x64xi8>, %x: tensor<2xf32>, %v: tensor<64x8xi8>, %y: tensor<2xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw8bit' op has moments in a 'tensor<64x8xi8>', expected 'tensor<8x64xi8>'}}
+  %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<64x8xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @codedOtherScales(%p: tensor<8x64xf32>, %g: tensor<8x64xf32>, %c: tensor<8x64xi8>, %x: tensor<2xf32>, %v: tensor<8x64xi8>, %y: tensor<1x2xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw8bit' op has scales of types 'tensor<2xf32>' and 'tensor<1x2xf32>'}}
+  %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<1x2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @codedGradient(%p: tensor<8x64xf32>, %g: tensor<8x64xbf16>, %c: tensor<8x64xi8>, %x: tensor<2xf32>, %v: tensor<8x64xi8>, %y: tensor<2xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw8bit' op needs parameter and gradient of one type}}
+  %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf32>, tensor<8x64xbf16>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @codedSums(%p: tensor<8x64xf32>, %g: tensor<8x64xf32>, %c: tensor<8x64xi8>, %x: tensor<2xf32>, %v: tensor<8x64xi8>, %y: tensor<2xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw8bit' op has sums of squares 8, expected 2}}
+  %0:7 = lm.adamw8bit %p, %g, %c scale %x, %v scale %y norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
 // expected-error @+1 {{'lm.variable' op has parts of 3 rows in all, but is a 'tensor<4x8xf32>'}}
 lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 3 : i64, init = {kind = "zeros"}}]}
 

@@ -130,6 +130,16 @@ func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
   return
 }
 
+// CHECK-LABEL: func.func @codedMoments(
+// CHECK-SAME:    %[[P:.*]]: tensor<8x64xf32>, %[[C:.*]]: tensor<8x64xi8>, %[[X:.*]]: tensor<2xf32>, %[[S:.*]]: tensor<f32>)
+func.func @codedMoments(%p: tensor<8x64xf32>, %c: tensor<8x64xi8>, %x: tensor<2xf32>, %s: tensor<f32>) {
+  // CHECK: lm.adamw8bit %[[P]], %[[P]], %[[C]] scale %[[X]], %[[C]] scale %[[X]] norm %[[S]] lr %[[S]] betas %[[S]] %[[S]] eps %[[S]] weight_decay %[[S]] bias_corrections %[[S]] %[[S]] clip_grad %[[S]] : ({{.*}}) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<8x64xbf16>)
+  %0:8 = lm.adamw8bit %p, %p, %c scale %x, %c scale %x norm %s lr %s betas %s %s eps %s weight_decay %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<8x64xbf16>)
+  // CHECK: lm.adamw8bit {{.*}} eps %[[S]] bias_corrections {{.*}} -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>){{$}}
+  %1:7 = lm.adamw8bit %p, %p, %c scale %x, %c scale %x norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x64xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<8x64xi8>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
 // CHECK-LABEL: func.func @columns(
 // CHECK-SAME:    %[[X:.*]]: tensor<4x8xf32>)
 func.func @columns(%x: tensor<4x8xf32>) {

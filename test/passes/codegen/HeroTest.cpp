@@ -132,7 +132,7 @@ std::vector<Case> cases() {
        "no code for 'math.atan' in a kernel"},
       {"storageType",
        oneGeneric("elementwise", "#rc", "4x8xf16", "%z = arith.negf %a : f16", "f16"),
-       "an input is not a static tensor of f32, bf16, f64, i32 or i64"},
+       "an input is not a static tensor of f32, bf16, f64, i8, i32 or i64"},
       {"columnHeroWithoutReduction", oneGeneric("column_reduction", "#rc", "4x8xf32", kCopy),
        "hero column_reduction has no reduction over the rows"},
       {"reductionUnderElementwise",

@@ -289,3 +289,34 @@ func.func @adamw(%p: tensor<8xf32>, %s: tensor<f32>) -> (tensor<8xf32>, tensor<8
   %1:5 = lm.adamw %p, %p, %p, %p norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<1xf32>, tensor<1xf32>)
   return %0#0, %0#5 : tensor<8xf32>, tensor<8xbf16>
 }
+
+// Moments in 8 bits: the rows are blocks of 256 elements, whatever the parameter's shape. The largest of a block is found in a first pass, codes are written in a second; nothing is a table.
+// CHECK-LABEL: func.func @adamw8bit(
+// CHECK:         %[[LINE:.*]] = tensor.collapse_shape %arg0 {{.*}} : tensor<16x64xf32> into tensor<1024xf32>
+// CHECK:         %[[BLOCKS:.*]] = tensor.expand_shape %[[LINE]] {{.*}} : tensor<1024xf32> into tensor<4x256xf32>
+// CHECK:         %[[SCALES:.*]] = tensor.collapse_shape %arg2 {{.*}} : tensor<1x4xf32> into tensor<4xf32>
+// CHECK:         %[[R:.*]]:7 = kern.fusion row_reduction (%{{.*}} = %[[BLOCKS]] : tensor<4x256xf32>, {{.*}}) -> (tensor<4x256xf32>, tensor<4x256xi8>, tensor<4xf32>, tensor<4x256xi8>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+// CHECK:           arith.extsi %{{.*}} : i8 to i32
+// CHECK:           arith.extui %{{.*}} : i8 to i32
+// CHECK:           arith.maximumf
+// CHECK:           arith.trunci %{{.*}} : i32 to i8
+// CHECK-NOT:       tensor.extract
+// CHECK:         } {source_ops = ["lm.adamw8bit_no_decay"]}
+// CHECK:         tensor.expand_shape %[[R]]#2 {{.*}} : tensor<4xf32> into tensor<1x4xf32>
+func.func @adamw8bit(%p: tensor<16x64xf32>, %c: tensor<16x64xi8>, %x: tensor<1x4xf32>, %s: tensor<f32>) -> (tensor<16x64xf32>, tensor<1x4xf32>) {
+  %0:7 = lm.adamw8bit %p, %p, %c scale %x, %c scale %x norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<16x64xf32>, tensor<16x64xf32>, tensor<16x64xi8>, tensor<1x4xf32>, tensor<16x64xi8>, tensor<1x4xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<16x64xf32>, tensor<16x64xi8>, tensor<1x4xf32>, tensor<16x64xi8>, tensor<1x4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return %0#0, %0#2 : tensor<16x64xf32>, tensor<1x4xf32>
+}
+
+// So many sums are added in rows first; few, or of an odd count, are not.
+// CHECK-LABEL: func.func @manySums(
+// CHECK:         %[[ROWS:.*]] = tensor.expand_shape %arg0 {{.*}} : tensor<66560xf32> into tensor<65x1024xf32>
+// CHECK:         kern.fusion row_reduction (%{{.*}} = %[[ROWS]] : tensor<65x1024xf32>) -> tensor<65xf32> {
+// CHECK:         } {source_ops = ["lm.fold_sums"]}
+// CHECK-NOT:     lm.fold_sums
+// CHECK:         kern.fusion row_reduction (%{{.*}} = %{{.*}} : tensor<65602xf32>) -> tensor<f32> {
+// CHECK:         } {source_ops = ["lm.norm"]}
+func.func @manySums(%many: tensor<66560xf32>, %odd: tensor<65537xf32>) -> tensor<f32> {
+  %0 = lm.norm_of_parts %many, %odd : (tensor<66560xf32>, tensor<65537xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}

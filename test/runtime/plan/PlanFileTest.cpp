@@ -89,6 +89,9 @@ static PlanBuilder completePlan() {
   scatter.columns = 16;
   scatter.vocabulary = 32;
   b.command(scatter);
+  uint32_t codes = b.slice(DType::I8, {32, 16}), scales = b.slice(DType::F32, {2});
+  b.variable("w.moment1", plan::VariableKind::Moment1, codes).parameter = "w";
+  b.variable("w.moment1_scale", plan::VariableKind::Moment1Scale, scales).parameter = "w";
   b.setting("training.seed", plan::SettingType::Integer, "1");
   b.setting("lr_schedule.lr", plan::SettingType::Float, "1e-3");
   b.setting("model.tie", plan::SettingType::Boolean, "true");
@@ -300,6 +303,13 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[](auto &p) { p.arenas[0]->alignment = 48; }, "alignment 48"},
       {[](auto &p) { p.variables[1]->name = "w"; }, "two variables are named 'w'"},
       {[](auto &p) { p.variables[1]->parameter = "v"; }, "belongs to no parameter"},
+      {[](auto &p) { p.variables[5]->parameter = ""; }, "'w.moment1_scale' belongs to no"},
+      {[](auto &p) {
+         plan::SliceT &scales = *p.slices[p.variables[5]->slice];
+         scales.shape = {1};
+         scales.bytes = 4;
+       },
+       "'w.moment1_scale' and its parameter differ in size"},
       {[](auto &p) { p.variables[0]->slice = 99; }, "no slice"},
       {[](auto &p) { p.variables[0]->slice = 4; }, "not in the arena of the state"},
       {[](auto &p) { p.variables[0]->initializer->stddev = -1; }, "standard deviation"},

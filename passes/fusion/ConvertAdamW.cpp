@@ -1,0 +1,285 @@
+#include "passes/fusion/ConvertAdamW.h"
+
+#include "passes/fusion/FusionBuilder.h"
+#include "passes/fusion/MomentCode.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace lmc;
+using kern::Hero;
+using Combine = FusionBuilder::Combine;
+using Read = FusionBuilder::Read;
+
+// The smallest scale of a block of moments: its inverse is finite.
+static constexpr double kSmallestScale = std::numeric_limits<float>::min();
+
+//===-- Formulas ----------------------------------------------------------------------------===//
+
+// Whether the step counts: a gradient norm that is NaN or infinite leaves all as it was.
+static Value keepUnlessFinite(OpBuilder &b, Location loc, Value norm, Value fresh, Value old) {
+  Value infinity = constant(b, loc, norm.getType(), std::numeric_limits<double>::infinity());
+  Value finite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, norm, infinity);
+  return arith::SelectOp::create(b, loc, finite, fresh, old).getResult();
+}
+
+// g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1)
+static Value clipped(OpBuilder &b, Location loc, Value g, Value norm, Value clip) {
+  Type t = g.getType();
+  Value one = constant(b, loc, t, 1.0);
+  Value ratio = arith::DivFOp::create(
+      b, loc, clip, arith::AddFOp::create(b, loc, norm, constant(b, loc, t, 1e-6)));
+  Value scale = arith::MinimumFOp::create(b, loc, one, ratio);
+  Value on = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, clip,
+                                   constant(b, loc, t, 0.0));
+  return arith::MulFOp::create(b, loc, g, arith::SelectOp::create(b, loc, on, scale, one));
+}
+
+namespace {
+
+// The region of one step: its scalars are the inputs from number `first` on. They are broadcast
+// into the element bodies; the code generators move what depends on them alone out of the loops.
+class AdamWStep {
+public:
+  AdamWStep(FusionBuilder &f, RankedTensorType type, unsigned first, bool decays)
+      : f(f), type(type), first(first), decays(decays) {}
+
+  // In the order of the fusion's inputs.
+  enum Scalar { Norm, Lr, Beta1, Beta2, Eps, Correction1, Correction2, Clip, Decay };
+  template <typename Op> static void appendScalars(Op op, SmallVectorImpl<Value> &inputs) {
+    inputs.append({op.getNorm(), op.getLr(), op.getBeta1(), op.getBeta2(), op.getEps(),
+                   op.getBiasCorrection1(), op.getBiasCorrection2(), op.getClipGrad()});
+    if (op.getWeightDecay())
+      inputs.push_back(op.getWeightDecay());
+  }
+
+  Read each(Value tensor) { return {tensor, f.all(2)}; }
+  Read scalar(Scalar which, unsigned rank = 2) {
+    return {f.arg(first + which), f.none(rank)};
+  }
+
+  Value moment1(Value gradient, Value old);
+  Value moment2(Value gradient, Value old);
+  Value parameter(Value old, Value moment1, Value moment2);
+  // Sums over each row of the squares of the change and of the new parameter.
+  Value updateSq(Value old, Value fresh);
+  Value paramSq(Value fresh);
+  Value copyIn(Type element, Value fresh);
+
+private:
+  FusionBuilder &f;
+  RankedTensorType type;
+  unsigned first;
+  bool decays;
+};
+
+} // namespace
+
+Value AdamWStep::moment1(Value gradient, Value old) {
+  return f.map(type,
+               {each(gradient), each(old), scalar(Norm), scalar(Beta1), scalar(Clip)},
+               [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                 Value g = clipped(b, loc, s[0], s[2], s[4]);
+                 Value weight = arith::SubFOp::create(
+                     b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
+                 Value step = arith::MulFOp::create(b, loc, weight,
+                                                    arith::SubFOp::create(b, loc, g, s[1]));
+                 return keepUnlessFinite(b, loc, s[2], arith::AddFOp::create(b, loc, s[1], step),
+                                         s[1]);
+               });
+}
+
+Value AdamWStep::moment2(Value gradient, Value old) {
+  return f.map(type,
+               {each(gradient), each(old), scalar(Norm), scalar(Beta2), scalar(Clip)},
+               [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                 Value g = clipped(b, loc, s[0], s[2], s[4]);
+                 Value weight = arith::SubFOp::create(
+                     b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
+                 Value square = arith::MulFOp::create(
+                     b, loc, arith::MulFOp::create(b, loc, weight, g), g);
+                 Value fresh = arith::AddFOp::create(
+                     b, loc, arith::MulFOp::create(b, loc, s[3], s[1]), square);
+                 return keepUnlessFinite(b, loc, s[2], fresh, s[1]);
+               });
+}
+
+Value AdamWStep::parameter(Value old, Value moment1, Value moment2) {
+  SmallVector<Read> reads{each(old),    each(moment1), each(moment2),
+                          scalar(Norm), scalar(Lr),    scalar(Eps),
+                          scalar(Correction1), scalar(Correction2)};
+  if (decays)
+    reads.push_back(scalar(Decay));
+  return f.map(type, reads, [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+    Value decayed = s[0];
+    if (decays) {
+      Value factor = arith::SubFOp::create(b, loc, constant(b, loc, s[0].getType(), 1.0),
+                                           arith::MulFOp::create(b, loc, s[4], s[8]));
+      decayed = arith::MulFOp::create(b, loc, s[0], factor);
+    }
+    Value root = arith::DivFOp::create(b, loc, math::SqrtOp::create(b, loc, s[2]),
+                                       math::SqrtOp::create(b, loc, s[7]));
+    Value denominator = arith::AddFOp::create(b, loc, root, s[5]);
+    Value rate = arith::DivFOp::create(b, loc, s[4], s[6]);
+    Value update = arith::MulFOp::create(b, loc, rate,
+                                         arith::DivFOp::create(b, loc, s[1], denominator));
+    return keepUnlessFinite(b, loc, s[3], arith::SubFOp::create(b, loc, decayed, update), s[0]);
+  });
+}
+
+Value AdamWStep::updateSq(Value old, Value fresh) {
+  return f.reduce(type.getShape(), 1, type.getElementType(), {each(fresh), each(old)}, Combine::Add,
+                  [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                    Value d = arith::SubFOp::create(b, loc, s[0], s[1]);
+                    return arith::MulFOp::create(b, loc, d, d);
+                  });
+}
+
+Value AdamWStep::paramSq(Value fresh) {
+  return f.reduce(type.getShape(), 1, type.getElementType(), {each(fresh)}, Combine::Add,
+                  [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                    return arith::MulFOp::create(b, loc, s[0], s[0]);
+                  });
+}
+
+Value AdamWStep::copyIn(Type element, Value fresh) {
+  return f.map(type.clone(element), {each(fresh)},
+               [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+}
+
+// The fusion's results in the shapes of the op's.
+static SmallVector<Value> inShapesOf(OpBuilder &b, Operation *op, kern::FusionOp kernel) {
+  SmallVector<Value> converted;
+  for (auto [result, original] : llvm::zip(kernel.getResults(), op->getResults()))
+    converted.push_back(reshape(b, op->getLoc(), result,
+                                cast<RankedTensorType>(original.getType()).getShape()));
+  return converted;
+}
+
+static Type elementOf(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getElementType();
+}
+
+//===-- lm.adamw ----------------------------------------------------------------------------===//
+
+SmallVector<Value> lmc::convertAdamW(OpBuilder &b, lm::AdamWOp op) {
+  SmallVector<Value> inputs;
+  for (Value tensor : {op.getParameter(), op.getGradient(), op.getMoment1(), op.getMoment2()})
+    inputs.push_back(asRows(b, op.getLoc(), tensor));
+  AdamWStep::appendScalars(op, inputs);
+  bool decays = bool(op.getWeightDecay());
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, inputs,
+                  decays ? "lm.adamw" : "lm.adamw_no_decay");
+  AdamWStep step(f, cast<RankedTensorType>(inputs[0].getType()), 4, decays);
+  Value m = step.moment1(f.arg(1), f.arg(2)), v = step.moment2(f.arg(1), f.arg(3));
+  Value p = step.parameter(f.arg(0), m, v);
+  SmallVector<Value> results{p, m, v, step.updateSq(f.arg(0), p), step.paramSq(p)};
+  if (op.getCompute())
+    results.push_back(step.copyIn(elementOf(op.getCompute()), p));
+  return inShapesOf(b, op, f.finish(results));
+}
+
+//===-- lm.adamw8bit ------------------------------------------------------------------------===//
+
+namespace {
+
+// One of the two moments: where it lies, and its code.
+struct CodedMoment {
+  unsigned codes, scale; // numbers of inputs
+  Value (*decode)(OpBuilder &, Location, Value code, Value scale);
+  Value (*encode)(OpBuilder &, Location, Value moment, Value inverse);
+};
+
+constexpr CodedMoment kMoment1{2, 3, decodeMoment1, encodeMoment1};
+constexpr CodedMoment kMoment2{4, 5, decodeMoment2, encodeMoment2};
+
+// The rows of the region are blocks of elements with a scale each.
+class CodedMoments {
+public:
+  CodedMoments(FusionBuilder &f, AdamWStep &step, RankedTensorType type)
+      : f(f), step(step), type(type) {}
+
+  Value decode(const CodedMoment &moment) {
+    return f.map(type, {step.each(f.arg(moment.codes)), {f.arg(moment.scale), f.outer(2)}},
+                 [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                   return moment.decode(b, loc, s[0], s[1]);
+                 });
+  }
+
+  struct Coded {
+    Value codes, scale;
+  };
+  Coded encode(const CodedMoment &moment, Value fresh);
+
+private:
+  FusionBuilder &f;
+  AdamWStep &step;
+  RankedTensorType type;
+};
+
+} // namespace
+
+// Codes and scales are kept by themselves when the step does not count: rounding what was
+// decoded once more must not decide whether all stays as it was.
+CodedMoments::Coded CodedMoments::encode(const CodedMoment &moment, Value fresh) {
+  auto scales = RankedTensorType::get({type.getDimSize(0)}, type.getElementType());
+  Value top = f.reduce(type.getShape(), 1, type.getElementType(), {step.each(fresh)}, Combine::Max,
+                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         return math::AbsFOp::create(b, loc, s[0]);
+                       });
+  Value largest = f.map(scales, {{top, f.all(1)}},
+                        [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                          return arith::MaximumFOp::create(
+                              b, loc, s[0], constant(b, loc, s[0].getType(), kSmallestScale));
+                        });
+  Value inverse = f.map(scales, {{largest, f.all(1)}},
+                        [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                          return arith::DivFOp::create(b, loc,
+                                                       constant(b, loc, s[0].getType(), 1.0), s[0]);
+                        });
+  Value scale = f.map(
+      scales,
+      {{largest, f.all(1)}, {f.arg(moment.scale), f.all(1)}, step.scalar(AdamWStep::Norm, 1)},
+      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        return keepUnlessFinite(b, loc, s[2], s[0], s[1]);
+      });
+  Value codes = f.map(
+      type.clone(IntegerType::get(type.getContext(), 8)),
+      {step.each(fresh), {inverse, f.outer(2)}, step.each(f.arg(moment.codes)),
+       step.scalar(AdamWStep::Norm)},
+      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        return keepUnlessFinite(b, loc, s[3], moment.encode(b, loc, s[0], s[1]), s[2]);
+      });
+  return {codes, scale};
+}
+
+SmallVector<Value> lmc::convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
+  Location loc = op.getLoc();
+  int64_t elements = cast<RankedTensorType>(op.getParameter().getType()).getNumElements();
+  int64_t blocks = elements / lm::AdamW8bitOp::kBlock;
+  auto inBlocks = [&](Value tensor) {
+    return reshape(b, loc, tensor, {blocks, lm::AdamW8bitOp::kBlock});
+  };
+  auto perBlock = [&](Value scale) { return reshape(b, loc, scale, {blocks}); };
+  SmallVector<Value> inputs{inBlocks(op.getParameter()),       inBlocks(op.getGradient()),
+                            inBlocks(op.getMoment1()),         perBlock(op.getMoment1Scale()),
+                            inBlocks(op.getMoment2()),         perBlock(op.getMoment2Scale())};
+  AdamWStep::appendScalars(op, inputs);
+  bool decays = bool(op.getWeightDecay());
+  FusionBuilder f(b, loc, Hero::RowReduction, inputs,
+                  decays ? "lm.adamw8bit" : "lm.adamw8bit_no_decay");
+  auto type = cast<RankedTensorType>(inputs[0].getType());
+  AdamWStep step(f, type, 6, decays);
+  CodedMoments coded(f, step, type);
+  Value m = step.moment1(f.arg(1), coded.decode(kMoment1));
+  Value v = step.moment2(f.arg(1), coded.decode(kMoment2));
+  Value p = step.parameter(f.arg(0), m, v);
+  CodedMoments::Coded m8 = coded.encode(kMoment1, m), v8 = coded.encode(kMoment2, v);
+  SmallVector<Value> results{p,        m8.codes, m8.scale, v8.codes,
+                             v8.scale, step.updateSq(f.arg(0), p), step.paramSq(p)};
+  if (op.getCompute())
+    results.push_back(step.copyIn(elementOf(op.getCompute()), p));
+  return inShapesOf(b, op, f.finish(results));
+}
