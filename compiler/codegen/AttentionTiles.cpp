@@ -83,9 +83,9 @@ llvm::ArrayRef<AttentionTile> attentionTiles() {
       {queries, 96, 64, 64, 4, 2, false, 2, 205, false},
       {queries, 128, 64, 64, 4, 2, true, 2, 250, true},
       {queries, 128, 64, 64, 4, 2, false, 2, 222, false},
-      {queries, 128, 64, 32, 4, 2, true, 2, 232, false},
+      {queries, 128, 64, 32, 4, 2, true, 2, 244, false},
       {keys, 64, 64, 64, 4, 2, false, 2, 229, false},
-      {keys, 96, 64, 64, 4, 2, false, 2, 254, false},
+      {keys, 96, 64, 64, 4, 2, false, 2, 255, false},
       {keys, 128, 32, 64, 4, 2, false, 2, 255, false},
   };
   return tiles;

@@ -31,19 +31,19 @@ static void fill(Unit &unit, const Nvrtc &nvrtc, StringRef arch, const KernelCac
   unit.cubin = std::move(*made);
 }
 
-Expected<std::vector<Cubin>> compileCuda(ArrayRef<const CudaKernel *> kernels, StringRef arch,
-                                         const KernelCache &cache) {
+Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, StringRef arch,
+                                            const KernelCache &cache) {
   Expected<const Nvrtc *> nvrtc = Nvrtc::get();
   if (!nvrtc)
     return nvrtc.takeError();
   std::vector<Unit> units;
   std::vector<size_t> unitOf; // by kernel: equal ones share one
   StringMap<size_t> known;
-  for (const CudaKernel *kernel : kernels) {
-    std::string key = KernelCache::key(*kernel, arch, (*nvrtc)->version());
+  for (const CudaKernel &kernel : kernels) {
+    std::string key = KernelCache::key(kernel, arch, (*nvrtc)->version());
     auto [it, isNew] = known.try_emplace(key, units.size());
     if (isNew)
-      units.push_back({kernel, std::move(key), {}, {}});
+      units.push_back({&kernel, std::move(key), {}, {}});
     unitOf.push_back(it->second);
   }
   {
@@ -55,10 +55,10 @@ Expected<std::vector<Cubin>> compileCuda(ArrayRef<const CudaKernel *> kernels, S
   for (const Unit &unit : units)
     if (!unit.complaint.empty())
       return createStringError(unit.complaint);
-  std::vector<Cubin> cubins;
-  for (size_t unit : unitOf)
-    cubins.push_back(units[unit].cubin);
-  return cubins;
+  std::vector<CudaCode> code;
+  for (auto [kernel, unit] : zip(kernels, unitOf))
+    code.push_back({std::move(kernel), units[unit].cubin});
+  return code;
 }
 
 } // namespace lmc::codegen

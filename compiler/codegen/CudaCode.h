@@ -6,9 +6,15 @@
 
 namespace lmc::codegen {
 
-// The cubin of each of `kernels`; equal ones are compiled once. Errors: no NVRTC, or a kernel
-// that does not compile (the first of them in `kernels`).
-llvm::Expected<std::vector<Cubin>> compileCuda(llvm::ArrayRef<const CudaKernel *> kernels,
-                                               llvm::StringRef arch, const KernelCache &cache);
+// A kernel with its code.
+struct CudaCode {
+  CudaKernel kernel;
+  Cubin cubin;
+};
+
+// In the order of `kernels`; equal ones are compiled once. Errors: no NVRTC, or a kernel that
+// does not compile (the first of them in `kernels`).
+llvm::Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels,
+                                                  llvm::StringRef arch, const KernelCache &cache);
 
 } // namespace lmc::codegen

@@ -232,14 +232,14 @@ FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch) {
 }
 
 llvm::Error compileProgram(CudaProgram &program, const CudaArch &arch, const KernelCache &cache) {
-  std::vector<const CudaKernel *> kernels;
+  std::vector<CudaKernel> kernels;
   for (const CudaProgram::Kernel &kernel : program.kernels)
-    kernels.push_back(&kernel.cuda);
-  llvm::Expected<std::vector<Cubin>> cubins = compileCuda(kernels, arch.name, cache);
-  if (!cubins)
-    return cubins.takeError();
-  for (auto [kernel, cubin] : llvm::zip(program.kernels, *cubins))
-    kernel.cubin = std::move(cubin);
+    kernels.push_back(kernel.cuda);
+  llvm::Expected<std::vector<CudaCode>> code = compileCuda(std::move(kernels), arch.name, cache);
+  if (!code)
+    return code.takeError();
+  for (auto [kernel, compiled] : llvm::zip(program.kernels, *code))
+    kernel.cubin = std::move(compiled.cubin);
   return llvm::Error::success();
 }
 

@@ -47,27 +47,53 @@ std::string refusal(AttentionShape shape) {
 } // namespace
 
 TEST(AttentionTemplates, TellTheMathsAndTheShape) {
-  AttentionShape shape = llama1b();
-  shape.documents = true;
-  auto kernels = attentionKernels(shape, *findCudaArch("sm_90a"), "attention_7");
+  auto kernels = attentionKernels(llama1b(), *findCudaArch("sm_90a"), "attention_7");
   ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
   ASSERT_EQ(kernels->size(), 1u);
   const CudaKernel &kernel = kernels->front();
   EXPECT_EQ(kernel.name, "attention_7");
   EXPECT_EQ(kernel.hero, "attention_forward");
-  EXPECT_THAT(
-      kernel.source,
-      testing::StartsWith(
-          "// attention_7: attention_forward\n"
-          "//   s[i, j] = 0.125f q[i].k[j] for j <= i, j >= starts[i]\n"
-          "//   lse[i] = log sum_j exp(s[i, j])    out[i] = sum_j exp(s[i, j] - lse[i]) v[j]\n"
-          "// bf16 [16 * 2048, heads * 64], 32 query and 8 key heads; lse and delta f32 "
-          "[16 * 2048, 32]\n"));
-  EXPECT_THAT(kernel.source,
-              HasSubstr("attention_7(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, "
-                        "const lmc::i32 *starts, lmc::bf16 *out, float *lse) {\n"));
-  EXPECT_THAT(kernel.source, HasSubstr("qPitch = 3072, kPitch = 3072, vPitch = 3072, outPitch = "
-                                       "2048;"));
+  EXPECT_EQ(kernel.threads, 128u);
+  EXPECT_EQ(kernel.source,
+            R"(// attention_7: attention_forward
+//   s[i, j] = 0.125f q[i].k[j] for j <= i
+//   lse[i] = log sum_j exp(s[i, j])    out[i] = sum_j exp(s[i, j] - lse[i]) v[j]
+// bf16 [16 * 2048, heads * 64], 32 query and 8 key heads; lse and delta f32 [16 * 2048, 32]
+// 128 queries x 64 keys at a time by 4 warps, 4 tiles in flight
+#include "lmc/attention_forward.cuh"
+
+struct Shape {
+  static constexpr int batch = 16, seq = 2048, heads = 32, kvHeads = 8, headDim = 64;
+  static constexpr int window = 0;
+  static constexpr bool documents = false, rope = false;
+  static constexpr int qPitch = 3072, kPitch = 3072, vPitch = 3072, outPitch = 2048;
+  static constexpr float scale = 0.125f;
+};
+struct Tile {
+  static constexpr int queries = 128, keys = 64, warps = 4;
+  static constexpr int slots = 4, together = 188;
+  static constexpr bool queryRegisters = true;
+};
+
+using Launch = lmc::AttentionForward<Shape, Tile>;
+static_assert(Launch::blocks == 8192 && Launch::sharedBytes == 49152, "as launched");
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+attention_7(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, lmc::bf16 *out, float *lse) {
+  lmc::attentionForward<Shape, Tile>(q, k, v, nullptr, out, lse);
+}
+)");
+}
+
+TEST(AttentionTemplates, TellTheMask) {
+  AttentionShape shape = mistral7b();
+  shape.documents = true;
+  auto kernels = attentionKernels(shape, *findCudaArch("sm_90a"));
+  ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
+  const std::string &source = kernels->front().source;
+  EXPECT_THAT(source, HasSubstr("for j <= i, i - j < 4096, j >= starts[i]\n"));
+  EXPECT_THAT(source, HasSubstr("(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, "
+                                "const lmc::i32 *starts, lmc::bf16 *out, float *lse) {\n"));
 }
 
 TEST(AttentionTemplates, GradientsAreTwoKernelsThatPassDeltaOn) {

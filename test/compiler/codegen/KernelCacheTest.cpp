@@ -195,22 +195,21 @@ TEST_F(KernelCacheTest, CompilesThroughIt) {
   LMC_REQUIRE_NVRTC();
   std::vector<CudaKernel> kernels = {scaleKernel("twice", 2), scaleKernel("thrice", 3),
                                      scaleKernel("twice", 2)};
-  std::vector<const CudaKernel *> asked = {&kernels[0], &kernels[1], &kernels[2]};
   KernelCache cache(folder);
-  auto made = compileCuda(asked, "sm_90a", cache);
+  auto made = compileCuda(kernels, "sm_90a", cache);
   ASSERT_TRUE(bool(made)) << llvm::toString(made.takeError());
   ASSERT_EQ(made->size(), 3u);
-  EXPECT_EQ((*made)[0].image, (*made)[2].image);
-  EXPECT_NE((*made)[0].image, (*made)[1].image);
+  EXPECT_EQ((*made)[1].kernel.name, "thrice");
+  EXPECT_EQ((*made)[0].cubin.image, (*made)[2].cubin.image);
   EXPECT_EQ(entries().size(), 2u);
 
   // What the cache holds is used as it is.
   std::string key = KernelCache::key(kernels[1], "sm_90a", (*Nvrtc::get())->version());
   cache.keep(key, sample());
-  auto again = compileCuda(asked, "sm_90a", cache);
+  auto again = compileCuda(kernels, "sm_90a", cache);
   ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
-  EXPECT_EQ((*again)[0].image, (*made)[0].image);
-  EXPECT_EQ((*again)[1].image, sample().image);
+  EXPECT_EQ((*again)[0].cubin.image, (*made)[0].cubin.image);
+  EXPECT_EQ((*again)[1].cubin.image, sample().image);
 }
 
 TEST_F(KernelCacheTest, OfManyErrorsTheFirstKernelsIsTold) {
@@ -219,7 +218,7 @@ TEST_F(KernelCacheTest, OfManyErrorsTheFirstKernelsIsTold) {
                                      scaleKernel("worse", 4)};
   kernels[1].source += "int x = nothing;\n";
   kernels[2].source += "int x = nothing;\n";
-  auto made = compileCuda({&kernels[0], &kernels[1], &kernels[2]}, "sm_90a", KernelCache(folder));
+  auto made = compileCuda(kernels, "sm_90a", KernelCache(folder));
   ASSERT_FALSE(bool(made));
   std::string message = llvm::toString(made.takeError());
   EXPECT_TRUE(llvm::StringRef(message).starts_with("kernel 'bad' does not compile")) << message;
