@@ -108,8 +108,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Buffers:
     passes.addPass(createPlaceBuffersPass(
-        {options.reuseMemory,
-         StringRef(config.target.device).starts_with("cuda") ? "cuda" : "cpu"}));
+        {options.reuseMemory, StringRef(config.target.device).starts_with("cuda") ? "cuda" : "cpu"}));
     break;
   case Phase::Model: // the builder's work
   case Phase::Codegen:

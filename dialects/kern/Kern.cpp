@@ -140,8 +140,7 @@ static LogicalResult verifyAttention(AttentionLike op, Value lse) {
     return op.emitOpError("does not have heads of ") << headDim << " in " << q << " over " << k;
   if (k.getDimSize(0) != q.getDimSize(0) || k.getElementType() != q.getElementType() ||
       op.getV().getType() != k)
-    return op.emitOpError("has keys ")
-           << k << " and values " << op.getV().getType() << " for " << q;
+    return op.emitOpError("has keys ") << k << " and values " << op.getV().getType() << " for " << q;
   auto sums = RankedTensorType::get({q.getDimSize(0), q.getDimSize(1) / headDim},
                                     sumTypeOf(q.getElementType()));
   if (lse.getType() != sums)
