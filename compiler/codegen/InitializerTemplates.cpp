@@ -108,13 +108,12 @@ CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape) {
   CudaKernel kernel;
   kernel.name = initializerKernelName(shape);
   kernel.hero = "initializer";
-  kernel.source =
-      formatv("// First values of a variable: {0}.\n"
-              "#include \"lmc/initialize.cuh\"\n\n"
-              "extern \"C\" __global__ void __launch_bounds__({1}, 1) {2}(\n"
-              "    const lmc::InitializerRecord *how, {3}{4} *out) {{\n{5}}\n",
-              commentOf(shape), kThreads, kernel.name, source, cudaName(shape.destination),
-              bodyOf(shape));
+  kernel.source = formatv("// First values of a variable: {0}.\n"
+                          "#include \"lmc/initialize.cuh\"\n\n"
+                          "extern \"C\" __global__ void __launch_bounds__({1}, 1) {2}(\n"
+                          "    const lmc::InitializerRecord *how, {3}{4} *out) {{\n{5}}\n",
+                          commentOf(shape), kThreads, kernel.name, source,
+                          cudaName(shape.destination), bodyOf(shape));
   kernel.grid = {kBlocks, 1, 1};
   kernel.threads = kThreads;
   return kernel;

@@ -33,8 +33,8 @@ CudaKernel initializerKernel(const InitializerShape &shape);
 // The shape for an initialiser of a plan.variable or of a part of one, `init`, that makes
 // elements of type `destination`, for copies from `source`. None where no kernel is needed:
 // values that the runtime writes, and zeros.
-std::optional<InitializerShape> initializerShape(mlir::DictionaryAttr init,
-                                                 mlir::Type destination, mlir::Type source);
+std::optional<InitializerShape> initializerShape(mlir::DictionaryAttr init, mlir::Type destination,
+                                                 mlir::Type source);
 
 // All that the variables of a plan need, each once.
 std::vector<CudaKernel> initializerKernels(mlir::ModuleOp plan);

@@ -9,8 +9,8 @@ using llvm::formatv;
 
 namespace {
 
-constexpr int64_t kWarps = 8; // of a block of scatter_add.cuh
-constexpr int64_t kZeroRows = 8;  // RowSums::kZeroRows
+constexpr int64_t kWarps = 8;    // of a block of scatter_add.cuh
+constexpr int64_t kZeroRows = 8; // RowSums::kZeroRows
 
 // The widest vector of at most 16 bytes that rows of `columns` elements can be read in.
 int64_t vectorWidth(int64_t columns, int64_t elementBytes) {
@@ -96,10 +96,10 @@ void Printer::addPass(int64_t pass) {
                              layout.tile, layout.digitBits);
   std::string base = formatv("token_sort_{0}_{1}", shape.rows, shape.vocabulary);
   std::string keys = first ? "ids" : words(layout.keys[from]);
-  std::string what = formatv("of the ids of {0} tokens, vocabulary {1}, pass {2} of {3}: bits {4} to "
-                             "{5} of the key.",
-                             shape.rows, shape.vocabulary, pass + 1, layout.passes, shift,
-                             shift + layout.digitBits - 1);
+  std::string what = formatv(
+      "of the ids of {0} tokens, vocabulary {1}, pass {2} of {3}: bits {4} to "
+      "{5} of the key.",
+      shape.rows, shape.vocabulary, pass + 1, layout.passes, shift, shift + layout.digitBits - 1);
   std::vector<Operand> args{Operand::Workspace};
   if (first)
     args.insert(args.begin(), Operand::Ids);
@@ -111,9 +111,10 @@ void Printer::addPass(int64_t pass) {
       formatv("  {0}::count<{1}>({2}, {3});\n", sort, shift, keys, words(layout.counts)),
       layout.tiles, counters, args, first);
   add(formatv("{0}_move{1}", base, pass),
-      formatv("Stable sort {0}\n// Each (key, token) goes behind those of smaller digits, and those "
-              "of its digit before it.",
-              what),
+      formatv(
+          "Stable sort {0}\n// Each (key, token) goes behind those of smaller digits, and those "
+          "of its digit before it.",
+          what),
       formatv("  {0}::move<{1}>({2}, {3}, {4},\n      {5},\n      {6});\n", sort, shift, keys,
               first ? "nullptr" : words(layout.tokens[from]), words(layout.counts),
               words(layout.keys[to]), words(layout.tokens[to])),
@@ -122,32 +123,30 @@ void Printer::addPass(int64_t pass) {
 
 void Printer::addSums() {
   const char *type = elementName();
+  const char *sumName = shape.x == DataType::F64 ? "f64" : "f32";
+  const char *xName = shape.x == DataType::BF16 ? "bf16" : sumName;
   int64_t sorted = (layout.passes - 1) % 2;
-  std::string rows = formatv("lmc::RowSums<{0}, {1}, {2}, {3}, {4}, {5}>", type, shape.rows,
-                             shape.columns, shape.vocabulary, layout.range,
-                             shape.accumulate ? "true" : "false");
+  std::string rows =
+      formatv("lmc::RowSums<{0}, {1}, {2}, {3}, {4}, {5}>", type, shape.rows, shape.columns,
+              shape.vocabulary, layout.range, shape.accumulate ? "true" : "false");
   std::string what =
       formatv("d[ids[t], :] {0} x[t, :], t ascending; x {1} [{2}, {3}], d {4} [{5}, {3}]",
-              shape.accumulate ? "+=" : "= sum of", shape.x == DataType::BF16 ? "bf16" : type,
-              shape.rows, shape.columns, shape.x == DataType::F64 ? "double" : "float",
+              shape.accumulate ? "+=" : "= sum of", xName, shape.rows, shape.columns, sumName,
               shape.vocabulary);
-  std::string name =
-      formatv("scatter_add_{0}x{1}_{2}_{3}{4}", shape.rows, shape.columns, shape.vocabulary,
-              shape.x == DataType::BF16 ? "bf16" : shape.x == DataType::F64 ? "f64" : "f32",
-              shape.accumulate ? "_acc" : "");
+  std::string name = formatv("scatter_add_{0}x{1}_{2}_{3}{4}", shape.rows, shape.columns,
+                             shape.vocabulary, xName, shape.accumulate ? "_acc" : "");
   std::string keys = words(layout.keys[sorted]), tokens = words(layout.tokens[sorted]);
   std::string partials = sums(layout.partials);
   int64_t sumBytes = shape.x == DataType::F64 ? 8 : 4;
   int64_t xBytes = shape.x == DataType::F64 ? 8 : shape.x == DataType::F32 ? 4 : 2;
-  int64_t stretches =
-      llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, xBytes));
-  int64_t sumStretches =
-      llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, sumBytes));
+  int64_t stretches = llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, xBytes));
+  int64_t sumStretches = llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, sumBytes));
 
   add(name + "_ranges",
-      formatv("{0}.\n// Over sorted tokens, {1} at a time: sums of their runs of equal ids. The end "
-              "of a run that began before\n// goes to partials [{2}, {3}].",
-              what, layout.range, layout.ranges, shape.columns),
+      formatv(
+          "{0}.\n// Over sorted tokens, {1} at a time: sums of their runs of equal ids. The end "
+          "of a run that began before\n// goes to partials [{2}, {3}].",
+          what, layout.range, layout.ranges, shape.columns),
       formatv("  {0}::addRanges(x, {1}, {2},\n      {3}, d);\n", rows, keys, tokens, partials),
       blocksOf(layout.ranges * stretches), 0, {Operand::X, Operand::Workspace, Operand::D}, 1);
   if (layout.ranges > 1)

@@ -179,24 +179,19 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
 };
 
-template <typename T> struct SumOf {
-  using Type = float;
-};
-template <> struct SumOf<double> {
-  using Type = double;
-};
+template <typename T> struct SumOf { using Type = float; };
+template <> struct SumOf<double> { using Type = double; };
 __device__ inline float widened(bf16 x) { return toFloat(x); }
 __device__ inline float widened(float x) { return x; }
 __device__ inline double widened(double x) { return x; }
 
 // The largest power of two that divides `Columns`, so that rows stay aligned, up to `Most`.
 template <int Columns, int Most> struct VectorWidth {
-  static constexpr int value =
-      Most == 1 || Columns % Most == 0 ? Most : VectorWidth<Columns, (Most > 1 ? Most / 2 : 1)>::value;
+  static constexpr int value = Most == 1 || Columns % Most == 0
+                                   ? Most
+                                   : VectorWidth<Columns, (Most > 1 ? Most / 2 : 1)>::value;
 };
-template <int Columns> struct VectorWidth<Columns, 1> {
-  static constexpr int value = 1;
-};
+template <int Columns> struct VectorWidth<Columns, 1> { static constexpr int value = 1; };
 
 // A warp's stretch of 32 * Width columns of a row of sums, from `column` on: lane l holds
 // elements Width * l up. Where these are 32 bytes, two lanes exchange halves, so that each

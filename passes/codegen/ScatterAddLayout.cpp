@@ -11,13 +11,12 @@ using namespace lmc::codegen;
 static constexpr int64_t kMostDigitBits = 10, kFewestDigitBits = 5;
 static constexpr int64_t kMostItems = 16; // per thread: registers
 
-ScatterAddLayout lmc::codegen::scatterAddLayout(int64_t rows, int64_t columns,
-                                                int64_t vocabulary, int64_t sumBytes) {
+ScatterAddLayout lmc::codegen::scatterAddLayout(int64_t rows, int64_t columns, int64_t vocabulary,
+                                                int64_t sumBytes) {
   ScatterAddLayout layout;
   int64_t keyBits = llvm::Log2_64(uint64_t(std::max<int64_t>(vocabulary, 1))) + 1;
   layout.passes = llvm::divideCeil(keyBits, kMostDigitBits);
-  layout.digitBits =
-      std::max<int64_t>(kFewestDigitBits, llvm::divideCeil(keyBits, layout.passes));
+  layout.digitBits = std::max<int64_t>(kFewestDigitBits, llvm::divideCeil(keyBits, layout.passes));
   // Every tile reads the counts of all tiles: about 32 of them fill their part of the device
   // and keep that small.
   int64_t items = 1;

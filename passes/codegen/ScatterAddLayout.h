@@ -15,18 +15,18 @@
 namespace lmc::codegen {
 
 struct ScatterAddLayout {
-  int64_t threads = 256;    // of a block of the sort
-  int64_t tile = 0;         // positions that a block of the sort takes: a multiple of `threads`
-  int64_t tiles = 0;        // blocks of the sort
-  int64_t digitBits = 0;    // 5 to 10
-  int64_t passes = 0;       // digitBits * passes bits hold `vocabulary`, which ids of no row get
-  int64_t range = 64;       // sorted positions that a warp sums
+  int64_t threads = 256; // of a block of the sort
+  int64_t tile = 0;      // positions that a block of the sort takes: a multiple of `threads`
+  int64_t tiles = 0;     // blocks of the sort
+  int64_t digitBits = 0; // 5 to 10
+  int64_t passes = 0;    // digitBits * passes bits hold `vocabulary`, which ids of no row get
+  int64_t range = 64;    // sorted positions that a warp sums
   int64_t ranges = 0;
   // Offsets in bytes, multiples of 64. Pass p writes (keys, tokens)[p % 2], u32 [rows] each.
   int64_t keys[2] = {0, 0}, tokens[2] = {0, 0};
-  int64_t counts = 0;       // u32 [tiles, 2^digitBits]
-  int64_t partials = 0;     // f32 or f64 [ranges, columns]; row 0 is not used
-  int64_t bytes = 0;        // of the whole workspace
+  int64_t counts = 0;   // u32 [tiles, 2^digitBits]
+  int64_t partials = 0; // f32 or f64 [ranges, columns]; row 0 is not used
+  int64_t bytes = 0;    // of the whole workspace
 };
 
 // For ids i32 [rows] into [vocabulary, columns]; sums have `sumBytes` bytes, 4 or 8.

@@ -349,7 +349,9 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[&](auto &p) { body(p, 5).AsScatterAdd()->workspace = 99; }, "workspace does not exist"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->workspace = int(body(p, 5).AsScatterAdd()->x); },
        "result workspace shares memory"},
-      {[&](auto &p) { body(p, 4).AsAttentionGrad()->workspace = int(body(p, 4).AsAttentionGrad()->q); },
+      {[&](auto &p) {
+         body(p, 4).AsAttentionGrad()->workspace = int(body(p, 4).AsAttentionGrad()->q);
+       },
        "result workspace shares memory"},
       // On a CUDA device both need scratch memory.
       {[](auto &p) { p.target = "cuda:sm_90a"; }, "command 4: operand workspace does not exist"},
