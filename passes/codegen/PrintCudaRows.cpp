@@ -499,6 +499,10 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
     body.line("const u32 item = " + item + ";");
     leave("item", items);
     body.line("const u32 first = item * " + count + ";");
+    // Without a reduction of the row no barrier keeps the loads of several rows from being under
+    // way together.
+    if (info.reductions.empty() && info.outputs.size() == info.blockSums.size())
+      body.line("#pragma unroll 4");
     body.block("for (u32 row = first; row < first + " + count + "; ++row)", row);
     return;
   }
