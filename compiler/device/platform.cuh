@@ -83,11 +83,16 @@ template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) 
     return *static_cast<const Bits<Bytes> *>(from);
   }
 }
+// As PTX, since the compiler takes a store of a struct apart and puts it together again only now
+// and then.
 template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v) {
   if constexpr (Bytes == 16)
-    *static_cast<uint4 *>(to) = make_uint4(v.words[0], v.words[1], v.words[2], v.words[3]);
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.words[0]),
+                 "r"(v.words[1]), "r"(v.words[2]), "r"(v.words[3])
+                 : "memory");
   else if constexpr (Bytes == 8)
-    *static_cast<uint2 *>(to) = make_uint2(v.words[0], v.words[1]);
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(v.words[0]), "r"(v.words[1])
+                 : "memory");
   else
     *static_cast<Bits<Bytes> *>(to) = v;
 }

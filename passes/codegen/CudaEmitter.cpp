@@ -351,11 +351,9 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
     // Where the row is loaded for every chunk, the index is part of the load's address.
-    value.expr = {dynamic.back()};
     if (value.outer && !outerPerChunk) {
-      dynamic.back() = fresh("row");
-      (late ? *lateText : *outerText)
-          .line("const u32 " + dynamic.back() + " = " + value.expr.text + ";");
+      std::string index = std::exchange(dynamic.back(), fresh("row"));
+      (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");
     }
   }
   return load(cast<BlockArgument>(op.getTensor()), AffineMap::get(rank(), 0, exprs, context),

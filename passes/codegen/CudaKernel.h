@@ -11,6 +11,8 @@ namespace lmc::codegen {
 // The source includes headers of compiler/device as "lmc/NAME.cuh", and defines
 // `extern "C" __global__ void NAME(...)`. Its parameters are pointers only, in the order of
 // the launch's arguments (inputs, then results); all shapes are constants of the text.
+// What is one fused multiply-add is written as fmaf: a compiler that contracts others on its own
+// (NVRTC without --fmad=false) makes rounding depend on what was fused.
 struct CudaKernel {
   std::string name;
   std::string hero; // "row_reduction", or a template's name: "attention_forward"

@@ -90,17 +90,34 @@ private:
     Value shifted; // the sum's term is exp(shifted - maximum)
   };
 
+  // What a walk over the row makes.
+  struct Level {
+    SmallVector<const Reduction *> reductions;
+    SmallVector<const BlockSum *> sums;
+    SmallVector<unsigned> outputs;
+    const Online *online = nullptr;
+    // Results of which a row has one element, and the element.
+    SmallVector<std::pair<unsigned, std::string>> stores;
+
+    bool walks() const { return !reductions.empty() || !sums.empty() || !outputs.empty(); }
+    bool writes() const { return !outputs.empty() || !stores.empty(); }
+  };
+
   void findMapping();
+  bool hasOnePass();
   void findOnline();
+  Level collect(unsigned level);
   int64_t bytesOfRow(bool alsoShared);
   void startRow();
   void printRow(CudaText &to);
   void printLevel(unsigned level);
-  void printPass(ArrayRef<const Reduction *> reductions, ArrayRef<const BlockSum *> sums,
-                 ArrayRef<unsigned> outputs, const Online *online, bool barrier);
+  void printPass(const Level &level);
+  CudaText chunkOf(const Level &level);
+  void walkStreamed(const Level &level);
   void printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
                        const Online &online);
   void printTotals(ArrayRef<const Reduction *> reductions);
+  void printLevelTotals(const Level &level);
   void publish(const Reduction &reduction, const std::string &name);
   void addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
                    CudaText &chunkTail);
@@ -154,6 +171,19 @@ int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   return bytes;
 }
 
+bool RowPrinter::hasOnePass() {
+  SmallVector<unsigned> passes;
+  for (const Reduction &r : info.reductions)
+    passes.push_back(r.pass);
+  for (const BlockSum &b : info.blockSums)
+    passes.push_back(b.sum.pass);
+  for (const Output &output : info.outputs)
+    if (info.coversDomain(output))
+      passes.push_back(output.level);
+  llvm::sort(passes);
+  return passes.empty() || passes.front() == passes.back();
+}
+
 void RowPrinter::findMapping() {
   columns = info.shape.domain.back();
   for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).drop_back())
@@ -165,24 +195,13 @@ void RowPrinter::findMapping() {
                                    llvm::alignTo(llvm::divideCeil(vectors, kChunks), kWarp));
   chunksOfRow = llvm::divideCeil(vectors, rowThreads);
 
-  SmallVector<unsigned> passes;
-  for (const Reduction &r : info.reductions)
-    passes.push_back(r.pass);
-  for (const BlockSum &b : info.blockSums)
-    passes.push_back(b.sum.pass);
-  for (const Output &output : info.outputs)
-    if (info.coversDomain(output))
-      passes.push_back(output.level);
-  llvm::sort(passes);
-  bool onePass = passes.empty() || passes.front() == passes.back();
-
   int64_t sums = 0;
   for (const BlockSum &b : info.blockSums)
     sums += elementOf(b.sum).getIntOrFloatBitWidth() / 8 * width * chunksOfRow / 4;
   int64_t own = bytesOfRow(false) * chunksOfRow / 4, all = bytesOfRow(true) * chunksOfRow / 4;
   int64_t registers = registersFor(rowThreads);
   bool fewInFlight = bytesOfRow(true) * chunksOfRow <= kBytesInFlight;
-  kept = mayKeep && own + sums <= registers && (!onePass || fewInFlight || sums > 0);
+  kept = mayKeep && own + sums <= registers && (!hasOnePass() || fewInFlight || sums > 0);
   sumsInRegisters = kept;
   bool severalRows = rows > 1 && (info.shape.rowsPerItem > 1 || all > own);
   hoists = kept && severalRows && all > own && all + sums <= registers;
@@ -220,7 +239,8 @@ void RowPrinter::findOnline() {
     for (const Reduction &maximum : info.reductions)
       if (isa<arith::MaximumFOp>(maximum.combiner) && maximum.pass + 1 == sum.pass &&
           sameValue(difference.getRhs(), info.identity, maximum.result, maximum.point) &&
-          sameValue(difference.getLhs(), info.identity, maximum.term, info.identity))
+          sameValue(difference.getLhs(), info.identity, maximum.term, info.identity) &&
+          llvm::none_of(onlines, [&](const Online &o) { return o.maximum->pass == maximum.pass; }))
         onlines.push_back({&maximum, &sum, difference.getLhs()});
   }
 }
@@ -307,121 +327,131 @@ void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChun
   loop.block("if (" + max + " != " + identityOf(*online.maximum) + ")", grown);
 }
 
-// A walk over the row. `barrier`: other threads may read what this pass stores.
-void RowPrinter::printPass(ArrayRef<const Reduction *> reductions, ArrayRef<const BlockSum *> sums,
-                           ArrayRef<unsigned> outputs, const Online *online, bool barrierFirst) {
-  CudaChunks streamed;
-  CudaChunks &group = kept ? rowChunks : streamed;
-  int64_t step = rowThreads * chunksAtOnce;
-  bool loops = !kept && chunksAtOnce < chunksOfRow;
-  // What the pass before read last is still in L2. Sums keep their order.
-  bool fromEnd = loops && walkedBefore && reductions.empty() && sums.empty();
-  walkedBefore = true;
-  if (!kept) {
-    std::string at = !loops ? "" : fromEnd ? "end - " + std::to_string(step) + " + " : "start + ";
-    std::string number = chunksAtOnce == 1
-                             ? at + threadOfRow()
-                             : at + "k * " + std::to_string(rowThreads) + " + " + threadOfRow();
-    streamed.count = unsigned(chunksAtOnce);
-    streamed.index.add("u32", "c",
-                       width == 1 ? Twine(number) : "(" + Twine(number) + ") * " + Twine(width));
-    if (vectors % step)
-      streamed.guard = "c < " + std::to_string(columns);
-    startLoads(streamed);
-  }
+// What is done with a chunk, once it is loaded.
+CudaText RowPrinter::chunkOf(const Level &level) {
   startInner();
   CudaText elements, head, tail, chunk;
   innerText = &elements;
-  for (const Reduction *r : reductions)
-    rowBody.line(cudaType(elementOf(*r)) + " " + nameOf(*r) + " = " + identityOf(*r) + ";");
-  if (online)
-    rowBody.line("float " + nameOf(*online->sum) + " = 0.0f;");
-  for (const Reduction *r : reductions)
+  for (const Reduction *r : level.reductions)
     elements.line(nameOf(*r) + " = " + combine(*r, nameOf(*r), info.identity).text + ";");
-  for (const BlockSum *sum : sums)
+  for (const BlockSum *sum : level.sums)
     addBlockSum(*sum, elements, head, tail);
   chunk.append(head);
-  storeOutputs(chunk, elements, outputs);
+  storeOutputs(chunk, elements, level.outputs);
   chunk.append(tail);
-  if (barrierFirst)
-    rowBody.line(barrier());
-
-  if (kept)
-    return loopOverChunks(rowBody, group, chunk);
-  CudaIndex shared = shareIndex(group);
-  CudaText rest, loop, inside;
-  if (online)
-    printOnlinePass(rest, chunk, group, *online);
-  else
-    loopOverChunks(rest, group, chunk);
-  inside.append(group.declarations);
-  loopOverChunks(inside, group, group.loads);
-  inside.append(rest);
-  shared.print(loop, inside, "");
-  loop.append(inside);
-  int64_t end = llvm::alignTo(vectors, step);
-  if (fromEnd)
-    rowBody.block("for (u32 end = " + Twine(end) + "; end > 0; end -= " + Twine(step) + ")", loop);
-  else if (loops)
-    rowBody.block(
-        "for (u32 start = 0; start < " + Twine(vectors) + "; start += " + Twine(step) + ")", loop);
-  else
-    rowBody.block("", loop);
+  return chunk;
 }
 
-void RowPrinter::printLevel(unsigned level) {
-  SmallVector<const Reduction *> reductions;
-  const Online *online = nullptr;
-  auto isSumOf = [](const Online &o, const Reduction &r) { return o.sum == &r; };
-  for (const Reduction &r : info.reductions)
-    if (r.pass == level && llvm::none_of(onlines, [&](auto &o) { return isSumOf(o, r); }))
-      reductions.push_back(&r);
+void RowPrinter::printPass(const Level &level) {
+  for (const Reduction *r : level.reductions)
+    rowBody.line(cudaType(elementOf(*r)) + " " + nameOf(*r) + " = " + identityOf(*r) + ";");
+  if (level.online)
+    rowBody.line("float " + nameOf(*level.online->sum) + " = 0.0f;");
+  if (!kept)
+    return walkStreamed(level);
+  CudaText chunk = chunkOf(level);
+  if (guardStores && level.writes())
+    rowBody.line(barrier());
+  loopOverChunks(rowBody, rowChunks, chunk);
+}
+
+// Loads a few chunks, works on them, and goes on.
+void RowPrinter::walkStreamed(const Level &level) {
+  int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
+  bool loops = chunksAtOnce < chunksOfRow;
+  // What the pass before read last is still in L2. Sums keep their order.
+  bool fromEnd = loops && walkedBefore && level.reductions.empty() && level.sums.empty();
+  walkedBefore = true;
+
+  CudaChunks group;
+  std::string number = threadOfRow();
+  if (chunksAtOnce > 1)
+    number = "k * " + std::to_string(rowThreads) + " + " + number;
+  if (loops)
+    number = (fromEnd ? "end - " + std::to_string(step) : "start") + " + " + number;
+  group.count = unsigned(chunksAtOnce);
+  group.index.add("u32", "c",
+                  width == 1 ? Twine(number) : "(" + Twine(number) + ") * " + Twine(width));
+  if (vectors % step)
+    group.guard = "c < " + std::to_string(columns);
+
+  startLoads(group);
+  CudaText chunk = chunkOf(level), work, inside, loop;
+  if (guardStores && level.writes())
+    rowBody.line(barrier());
+  CudaIndex shared = shareIndex(group);
+  if (level.online)
+    printOnlinePass(work, chunk, group, *level.online);
+  else
+    loopOverChunks(work, group, chunk);
+  inside.append(group.declarations);
+  loopOverChunks(inside, group, group.loads);
+  inside.append(work);
+  shared.print(loop, inside, "");
+  loop.append(inside);
+  std::string head;
+  if (fromEnd)
+    head =
+        "for (u32 end = " + std::to_string(end) + "; end > 0; end -= " + std::to_string(step) + ")";
+  else if (loops)
+    head = "for (u32 start = 0; start < " + std::to_string(vectors) +
+           "; start += " + std::to_string(step) + ")";
+  rowBody.block(head, loop);
+}
+
+RowPrinter::Level RowPrinter::collect(unsigned number) {
+  Level level;
   for (const Online &candidate : onlines)
-    if (candidate.maximum->pass == level)
-      online = &candidate;
-  SmallVector<const BlockSum *> sums;
+    if (candidate.maximum->pass == number)
+      level.online = &candidate;
+  for (const Reduction &r : info.reductions)
+    if (r.pass == number && llvm::none_of(onlines, [&](auto &o) { return o.sum == &r; }))
+      level.reductions.push_back(&r);
   for (const BlockSum &b : info.blockSums)
-    if (b.sum.pass == level)
-      sums.push_back(&b);
-  SmallVector<unsigned> outputs;
-  SmallVector<std::pair<unsigned, std::string>> stores; // results that a row has one element of
+    if (b.sum.pass == number)
+      level.sums.push_back(&b);
   for (auto [i, output] : llvm::enumerate(info.outputs)) {
-    if (output.level != level || info.isBlockSum(output))
+    if (output.level != number || info.isBlockSum(output))
       continue;
     if (info.coversDomain(output))
-      outputs.push_back(i);
+      level.outputs.push_back(i);
     else
-      stores.push_back({unsigned(i), eval(output.value, output.point).expr.text});
+      level.stores.push_back({unsigned(i), eval(output.value, output.point).expr.text});
   }
-  bool barrierFirst = guardStores && (!outputs.empty() || !stores.empty());
-  if (!reductions.empty() || !sums.empty() || !outputs.empty())
-    printPass(reductions, sums, outputs, online, barrierFirst);
-  else if (barrierFirst)
-    rowBody.line(barrier());
+  return level;
+}
 
-  std::string own;
-  if (online) {
-    own = nameOf(*online->maximum) + "Own";
-    rowBody.line("const float " + own + " = " + nameOf(*online->maximum) + ";");
+void RowPrinter::printLevelTotals(const Level &level) {
+  std::string max, sum, own;
+  if (level.online) {
+    max = nameOf(*level.online->maximum);
+    sum = nameOf(*level.online->sum);
+    own = max + "Own";
+    rowBody.line("const float " + own + " = " + max + ";");
   }
-  printTotals(reductions);
-  if (online) {
-    std::string max = nameOf(*online->maximum), sum = nameOf(*online->sum);
-    rowBody.line(sum + " = rescaleSum(" + sum + ", " + own + ", " + max + ");");
-    printTotals({online->sum});
-    rowBody.line(sum + " += " + max + " - " + max + "; // NaN where the maximum is infinite");
-  }
-  for (const Reduction *r : reductions)
+  printTotals(level.reductions);
+  for (const Reduction *r : level.reductions)
     publish(*r, nameOf(*r));
-  if (online)
-    publish(*online->sum, nameOf(*online->sum));
-  for (auto &[number, value] : stores) {
-    const Output &output = info.outputs[number];
-    CudaText store;
-    unsigned argument = argumentOf(output);
+  if (!level.online)
+    return;
+  rowBody.line(sum + " = rescaleSum(" + sum + ", " + own + ", " + max + ");");
+  printTotals({level.online->sum});
+  rowBody.line(sum + " += " + max + " - " + max + "; // NaN where the maximum is infinite");
+  publish(*level.online->sum, sum);
+}
+
+void RowPrinter::printLevel(unsigned number) {
+  Level level = collect(number);
+  if (level.walks())
+    printPass(level);
+  else if (guardStores && level.writes())
+    rowBody.line(barrier());
+  printLevelTotals(level);
+  for (auto &[output, value] : level.stores) {
+    unsigned argument = argumentOf(info.outputs[output]);
     rowBody.line("if (" + threadOfRow() + " == 0)");
-    rowBody.line("  storeOne(" + address(argument, typeOf(argument), output.place) + ", " + value +
-                 ");");
+    rowBody.line("  storeOne(" + address(argument, typeOf(argument), info.outputs[output].place) +
+                 ", " + value + ");");
   }
 }
 
@@ -499,6 +529,10 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
     body.line("const u32 item = " + item + ";");
     leave("item", items);
     body.line("const u32 first = item * " + count + ";");
+    // Without a reduction of the row no barrier keeps the loads of several rows from being under
+    // way together.
+    if (info.reductions.empty() && info.outputs.size() == info.blockSums.size())
+      body.line("#pragma unroll 4");
     body.block("for (u32 row = first; row < first + " + count + "; ++row)", row);
     return;
   }

@@ -257,6 +257,22 @@ TEST(Hero, sharesNoBufferOfAnotherLayout) {
   EXPECT_FALSE(kernel.mayShare(0, 2)) << "there is no such input";
 }
 
+// y[r, c] = x[r, c] + x[r, ids[r]].
+constexpr char kAddOfRow[] = R"(
+    %row = linalg.index 0 : index
+    %i = arith.index_cast %id : i32 to index
+    %q = tensor.extract %x[%row, %i] : tensor<4x8xf32>
+    %z = arith.addf %a, %q : f32)";
+
+TEST(Hero, anElementThatARowSharesIsReadBeforeTheRowIsWrittenInARowReductionOnly) {
+  Kernel row(oneGeneric("row_reduction", "#rc", "4x8xf32", kAddOfRow), {"x86-64"});
+  ASSERT_EQ(row.error(), "");
+  EXPECT_TRUE(row.mayShare(0, 0));
+  Kernel gather(oneGeneric("gather", "#rc", "4x8xf32", kAddOfRow), {"x86-64"});
+  ASSERT_EQ(gather.error(), "");
+  EXPECT_FALSE(gather.mayShare(0, 0)) << "a GPU's threads that share the row don't wait";
+}
+
 // y = (x[.., HERE] - x[.., THERE], x[.., THERE] + x[.., HERE]), put together of two parts.
 constexpr char kHalves[] = R"(
 #here = affine_map<(i, k) -> (i, 0, k)>

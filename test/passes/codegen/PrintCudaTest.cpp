@@ -1,0 +1,100 @@
+// What printCudaKernel decides of a kernel: widths of vectors, and an order of sums that does not
+// depend on what was fused.
+#include "passes/codegen/CudaKernel.h"
+#include "test/passes/codegen/KernelRunner.h"
+#include "test/passes/codegen/KernelTexts.h"
+
+#include "gtest/gtest.h"
+
+#include <regex>
+
+using namespace lmc;
+using namespace lmc::codegen;
+using namespace lmc::codegen::test;
+
+namespace {
+
+CudaKernel print(const std::string &text) {
+  std::string error;
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(text, error);
+  if (!module) {
+    ADD_FAILURE() << error;
+    return {};
+  }
+  kern::KernelOp kernel = *module->getOps<kern::KernelOp>().begin();
+  mlir::FailureOr<CudaKernel> printed = printCudaKernel(kernel, *findCudaArch("sm_90a"), &error);
+  EXPECT_TRUE(succeeded(printed)) << error;
+  return *printed;
+}
+
+// y = x of $T [$R, $C], whose rows begin $PX and $PY elements apart (0: dense).
+constexpr char kCopy[] = R"(
+#rc = affine_map<(r, c) -> (r, c)>
+kern.kernel @kernel elementwise attributes {arg_pitches = array<i64: $PX, $PY>,
+                                            arg_rows = array<i64: $R, $R>} {
+^bb0(%x: tensor<$Rx$Cx$T>):
+  %e = tensor.empty() : tensor<$Rx$Cx$T>
+  %y = linalg.generic {indexing_maps = [#rc, #rc], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<$Rx$Cx$T>) outs(%e : tensor<$Rx$Cx$T>) {
+  ^bb0(%a: $T, %o: $T):
+    linalg.yield %a : $T
+  } -> tensor<$Rx$Cx$T>
+  kern.yield %y : tensor<$Rx$Cx$T>
+}
+)";
+
+// Elements of the vectors that a copy of [6, columns] loads.
+int widthOf(const char *type, int64_t columns, int64_t pitch = 0, int64_t resultPitch = 0) {
+  CudaKernel kernel = print(substitute(kCopy, {{"T", type},
+                                               {"R", "6"},
+                                               {"C", std::to_string(columns)},
+                                               {"PX", std::to_string(pitch)},
+                                               {"PY", std::to_string(resultPitch)}}));
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(kernel.source, found, std::regex("load<(\\d+)>"))) << kernel.source;
+  return std::stoi(found[1]);
+}
+
+// The columns of a row that thread t takes, and how the block's sums meet: what decides the
+// order of a sum over the row.
+std::vector<std::string> orderOfSums(const CudaKernel &kernel) {
+  std::vector<std::string> lines;
+  std::regex order("(const u32 c = .*|reduceWarp<[^(]*|blockTotal<[^(]*)");
+  for (std::sregex_iterator it(kernel.source.begin(), kernel.source.end(), order), end; it != end;
+       ++it)
+    if (!llvm::is_contained(lines, it->str()))
+      lines.push_back(it->str());
+  return lines;
+}
+
+TEST(PrintCuda, vectorsAreAsWideAsTypesExtentsAndPitchesAllow) {
+  EXPECT_EQ(widthOf("bf16", 16), 8);
+  EXPECT_EQ(widthOf("f32", 16), 4);
+  EXPECT_EQ(widthOf("f64", 16), 2);
+  EXPECT_EQ(widthOf("i32", 4), 4);
+  EXPECT_EQ(widthOf("f32", 5), 2) << "dense: 30 elements in a row";
+  EXPECT_EQ(widthOf("bf16", 12, 24), 4) << "columns begin at multiples of 12";
+  EXPECT_EQ(widthOf("bf16", 16, 24), 8);
+  EXPECT_EQ(widthOf("bf16", 16, 0, 20), 4) << "rows begin at multiples of 20";
+  EXPECT_EQ(widthOf("f32", 7, 21), 1);
+}
+
+TEST(PrintCuda, theOrderOfSumsDependsOnTheRowAlone) {
+  for (const char *columns : {"96", "1000", "2048", "5120", "12288"}) {
+    auto orderOf = [&](const char *text) {
+      return orderOfSums(print(substitute(text, {{"R", "64"}, {"C", columns}, {"T", "f32"}})));
+    };
+    std::vector<std::string> fused = orderOf(kResidualRmsNorm);
+    EXPECT_GE(fused.size(), 2u);
+    std::vector<std::string> gradient = orderOf(kRmsNormGrad);
+    EXPECT_EQ(fused, gradient) << columns << " columns";
+  }
+}
+
+TEST(PrintCuda, knowsArchitecturesFromAmpereUp) {
+  EXPECT_EQ(findCudaArch("sm_90a")->version, 90u);
+  EXPECT_EQ(findCudaArch("sm_100")->version, 100u);
+  EXPECT_EQ(findCudaArch("sm_75"), nullptr);
+}
+
+} // namespace
