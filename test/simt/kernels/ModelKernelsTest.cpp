@@ -51,7 +51,8 @@ std::vector<CheckedKernel> kernelsOf(const Model &model) {
 const Model kModels[] = {
     {"f32", {}},
     {"bf16_heads_of_64",
-     {"training.compute_dtype=bf16", "model.hidden_size=256", "training.sequence_length=16",
+     {"training.compute_dtype=bf16", "model.hidden_size=256", "model.vocab_size=64",
+      "model.intermediate_size=96", "model.num_hidden_layers=1", "training.sequence_length=16",
       "training.micro_batch_size=1"}},
     {"odd_sizes",
      {"training.compute_dtype=bf16", "model.vocab_size=131", "model.hidden_size=60",

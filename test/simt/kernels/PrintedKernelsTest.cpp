@@ -35,9 +35,11 @@ public:
     kernel.setSymName(name);
     module->push_back(kernel);
   }
-  void expectRight() {
-    for (const CheckedKernel &kernel : checkKernels(*module))
+  std::vector<CheckedKernel> expectRight() {
+    std::vector<CheckedKernel> kernels = checkKernels(*module);
+    for (const CheckedKernel &kernel : kernels)
       EXPECT_EQ(kernel.failure, "") << kernel.cuda.source;
+    return kernels;
   }
 
 private:
@@ -89,4 +91,22 @@ TEST(PrintedKernels, sumsOfBlocksOfRows) {
                       "x" + std::to_string(e.columns));
     }
   kernels.expectRight();
+}
+
+// The exceptions to "each input once": a row that no block can hold is read again. The cross
+// entropy finds maximum and sum in one pass, and writes the gradient in a second.
+TEST(PrintedKernels, aRowTooLongToKeepIsReadTwice) {
+  Collection kernels;
+  for (const char *columns : {"4096", "40000"})
+    kernels.add(substitute(kCrossEntropy, {{"R", "2"}, {"C", columns}, {"T", "f32"}}),
+                std::string("cross_entropy_2x") + columns);
+  std::vector<CheckedKernel> run = kernels.expectRight();
+  // And the target's logit, by one lane of each row.
+  EXPECT_EQ(run[0].traffic[0].loaded, 2 * 4096 * 4 + 2 * 4u);
+  EXPECT_EQ(run[1].traffic[0].loaded, 2 * (2 * 40000 * 4) + 2 * 4u);
+  for (const CheckedKernel &kernel : run) {
+    EXPECT_EQ(kernel.traffic[0].distinctLoaded, kernel.arguments[0].bytes);
+    EXPECT_EQ(kernel.traffic[3].stored, kernel.arguments[3].bytes);
+    EXPECT_EQ(kernel.traffic[3].storeSectors * 32, kernel.traffic[3].stored);
+  }
 }

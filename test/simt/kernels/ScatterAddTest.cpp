@@ -37,11 +37,11 @@ public:
     std::vector<Source> sources;
     for (const ScatterAddLaunch &launch : launches)
       sources.push_back(sourceOf(launch.kernel));
-    auto compiled = compile(sources);
-    if (!compiled)
-      ADD_FAILURE() << compiled.error().message;
-    else
-      kernels = *compiled;
+    for (const Result<Kernel> &kernel : compile(sources))
+      if (kernel)
+        kernels.push_back(*kernel);
+      else
+        ADD_FAILURE() << kernel.error().message;
   }
 
   // Runs the kernels twice each, and compares with the CPU.
