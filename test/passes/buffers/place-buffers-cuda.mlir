@@ -8,7 +8,7 @@
 // CHECK-LABEL: plan.function @attention
 // CUDA:          %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] "library_workspace" "grad" live[1, 1] : <tensor<4x4xf32>>
 // CPU:           %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] "library_workspace" "grad" live[1, 1] : <tensor<4x8xf32>>
-// CHECK:         plan.attention_grad {{.*}}, %[[SCRATCH]] :
+// CHECK:         plan.attention_grad {{.*}} workspace %[[SCRATCH]] :
 lm.variable @q input : tensor<4x8xbf16> {init = {kind = "none"}}
 lm.variable @k input : tensor<4x4xbf16> {init = {kind = "none"}}
 lm.variable @dq gradient : tensor<4x8xbf16> {init = {kind = "none"}}
@@ -30,7 +30,7 @@ func.func @attention() {
 // In f32 too, where the CPU needs none.
 // CHECK-LABEL: plan.function @attentionF32
 // CUDA:          %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] "library_workspace" "grad" live[1, 1] : <tensor<4x4xf32>>
-// CUDA:          plan.attention_grad {{.*}}, %[[SCRATCH]] :
+// CUDA:          plan.attention_grad {{.*}} workspace %[[SCRATCH]] :
 // CPU-NOT:       library_workspace
 // CHECK:       }
 lm.variable @q input : tensor<4x8xf32> {init = {kind = "none"}}

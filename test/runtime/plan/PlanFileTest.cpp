@@ -416,7 +416,8 @@ TEST(PlanFile, ChecksTheKernelsOfAGpu) {
       {[&](auto &p) { grad(p).launches[0]->inputs = 8; }, "has no result"},
       {[&](auto &p) { grad(p).launches[0]->inputs = 9; }, "9 inputs of 8 arguments"},
       {[&](auto &p) { grad(p).launches[0]->items = 0; }, "0 items"},
-      {[&](auto &p) { scatter(p).workspace = int(scatter(p).x); }, "workspace shares memory"},
+      {[&](auto &p) { scatter(p).workspace = int(scatter(p).x); },
+       "operand workspace is F32, not I8"},
       {[&](auto &p) { p.slices[scatter(p).launches[0]->args[1]]->offset += 192; },
        "argument 1 of a launch is slice"},
       {[&](auto &p) {

@@ -34,13 +34,15 @@ def kernels():
     mask = "--set=training.document_mask=true"
     jobs = [("demo",), ("llama1b",), ("mistral-7b",), ("llama3-8b",), ("test-tiny",), ("test-tiny", bf16),
             ("test-tiny", "--set=memory.recompute=block"), ("test-mistral",), ("test-mistral", bf16, mask)]
+    faults = []
     for config, *options in jobs:
         for arch in ("sm_80", "sm_90a", "sm_100"):
             # One description of a GPU, so that all architectures get the same plan.
             plan, *_ = compile(config, arch, "--spec=h100-sxm", "--memory-budget=150GiB", *options)
             report = json.loads(subprocess.check_output(["lmc", "explain", plan, "--json", "--spec=h100-sxm"]))
             spilled = {k["name"]: k["spill_bytes"] for k in report["kernels"] if k["spill_bytes"]}
-            assert not spilled, (config, arch, spilled)
+            if spilled:
+                faults.append((config, arch, spilled))
             for kernel in report["kernels"]:
                 assert kernel["arch"] == arch and kernel["registers"] > 0 and kernel["code_bytes"] > 0
                 assert kernel["blocks_per_sm"] > 0, kernel
@@ -50,6 +52,7 @@ def kernels():
             registers = max(k["registers"] for k in report["kernels"])
             print(f"{config} {arch}: {len(report['kernels'])} kernels, at most {registers} registers, "
                   f"{sum(k['spill_bytes'] for k in report['kernels'])} bytes spilled", flush=True)
+    assert not faults, faults
 
 
 def times():
