@@ -65,7 +65,7 @@ struct AttentionTile {
   bool queryRegisters; // Forward and GradQueries
   int blocks;          // per SM, as the kernel's launch bounds ask for
   int registers;       // of a thread, the most over masks and architectures
-  // Without documents, and where sequences are whole tiles only: more would spill.
+  // Without window and documents, and where sequences are whole tiles only: more would spill.
   bool wholeOnly;
 };
 

@@ -203,7 +203,8 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
 static int64_t pitchOr(int64_t pitch, int64_t width) { return pitch ? pitch : width; }
 
 static bool isWhole(const AttentionTile &tile, const AttentionShape &shape) {
-  return !shape.documents && shape.seq % tile.queries == 0 && shape.seq % tile.keys == 0;
+  return shape.window == 0 && !shape.documents && shape.seq % tile.queries == 0 &&
+         shape.seq % tile.keys == 0;
 }
 
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,

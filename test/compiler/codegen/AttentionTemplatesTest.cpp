@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include <map>
+#include <tuple>
 
 using namespace lmc::codegen;
 using testing::HasSubstr;
@@ -159,7 +159,7 @@ TEST(AttentionTemplates, TensorCoresTakeWhatTheyCan) {
   EXPECT_EQ(chosen(shape), nullptr);
 }
 
-TEST(AttentionTemplates, SomeTilesAreForWholeSequencesWithoutDocuments) {
+TEST(AttentionTemplates, SomeTilesAreForWholeSequencesUnderTheCausalMaskAlone) {
   for (const char *name : kArchs)
     for (AttentionPart part :
          {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
@@ -167,8 +167,10 @@ TEST(AttentionTemplates, SomeTilesAreForWholeSequencesWithoutDocuments) {
         AttentionShape shape = mistral7b();
         shape.headDim = headDim;
         shape.qPitch = shape.kPitch = shape.vPitch = 0;
-        for (auto [seq, documents] : {std::pair(8191, false), std::pair(8192, true)}) {
+        for (auto [seq, window, documents] :
+             {std::tuple(8191, 0, false), std::tuple(8192, 0, true), std::tuple(8192, 4096, false)}) {
           shape.seq = seq;
+          shape.window = window;
           shape.documents = documents;
           const AttentionTile *tile = chooseAttentionTile(part, shape, *findCudaArch(name));
           ASSERT_NE(tile, nullptr);
