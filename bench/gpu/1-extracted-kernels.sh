@@ -13,7 +13,7 @@ failed=()
 for name in $names; do
   echo "-- $name"
   "$lmc" explain "$out/llama1b.plan" "--extract-kernel=$name" -o "$out/$name.cu"
-  nvcc -std=c++17 -O2 "-arch=$arch" "$out/$name.cu" -o "$out/$name"
+  nvcc -std=c++17 -O2 -fmad=false "-arch=$arch" "$out/$name.cu" -o "$out/$name"
   "$out/$name" || failed+=("$name")
 done
 [ ${#failed[@]} -eq 0 ] || { echo "gpu: error: wrong: ${failed[*]}" >&2; exit 1; }

@@ -220,6 +220,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = heroOf(part);
+  kernel.contract = true; // the same kernel wherever it runs
   kernel.threads = 32 * (tile ? tile->warps : plainWarps);
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t rows = !tile ? plainWarps : byKeys ? tile->keys : tile->queries;

@@ -64,7 +64,7 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
   for (StringRef text : {StringRef(kForm), nvrtc, arch, StringRef(kernel.name),
                          StringRef(kernel.source)})
     add(text);
-  for (const char *option : Nvrtc::options())
+  for (const char *option : Nvrtc::options(kernel))
     add(option);
   for (const DeviceHeader &header : deviceHeaders()) {
     add(header.name);

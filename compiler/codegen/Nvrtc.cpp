@@ -99,10 +99,9 @@ Expected<const Nvrtc *> Nvrtc::get() {
 
 //===-- A compile ---------------------------------------------------------------------------===//
 
-ArrayRef<const char *> Nvrtc::options() {
-  static const char *const options[] = {"-std=c++17", "-default-device", "-lineinfo",
-                                        "--ptxas-options=-v"};
-  return options;
+SmallVector<const char *> Nvrtc::options(const CudaKernel &kernel) {
+  return {"-std=c++17", "-default-device", "-lineinfo", "--ptxas-options=-v",
+          kernel.contract ? "--fmad=true" : "--fmad=false"};
 }
 
 // The line that a user should see first.
@@ -156,7 +155,7 @@ Expected<Cubin> Nvrtc::compile(const CudaKernel &kernel, StringRef arch) const {
     return refuse(api->errorString(result));
   auto destroy = scope_exit([&] { api->destroyProgram(&program); });
 
-  SmallVector<const char *> arguments(options());
+  SmallVector<const char *> arguments = options(kernel);
   std::string architecture = ("--gpu-architecture=" + arch).str();
   arguments.push_back(architecture.c_str());
   result = api->compileProgram(program, int(arguments.size()), arguments.data());

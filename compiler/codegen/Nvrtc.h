@@ -45,8 +45,8 @@ public:
 
   llvm::StringRef version() const { return versionText; } // "13.0"
 
-  // The options of every compile but the architecture's.
-  static llvm::ArrayRef<const char *> options();
+  // The options of a kernel's compile but the architecture's.
+  static llvm::SmallVector<const char *> options(const CudaKernel &kernel);
 
   // Compiles for `arch` ("sm_90a"). May be called by several threads at once. An error names the
   // kernel and the first complaint; the source and all that was said of it are then in a file

@@ -17,7 +17,7 @@ static Error leftOut() {
 
 Expected<const Nvrtc *> Nvrtc::get() { return leftOut(); }
 Expected<std::unique_ptr<Nvrtc>> Nvrtc::open(const std::string &) { return leftOut(); }
-ArrayRef<const char *> Nvrtc::options() { return {}; }
+SmallVector<const char *> Nvrtc::options(const CudaKernel &) { return {}; }
 Expected<Cubin> Nvrtc::compile(const CudaKernel &, StringRef) const { return leftOut(); }
 
 } // namespace lmc::codegen

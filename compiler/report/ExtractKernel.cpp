@@ -134,7 +134,7 @@ std::string Program::print(const plan::Plan &plan, StringRef name) const {
   std::string arch = plan.target()->str();
   arch.erase(0, arch.find(':') + 1);
   return formatv("// {0}, out of a plan for {1}, with a check and a bench.\n"
-                 "//   nvcc -std=c++17 -O2 -arch={1} {0}.cu -o {0} && ./{0}\n\n",
+                 "//   nvcc -std=c++17 -O2 -fmad=false -arch={1} {0}.cu -o {0} && ./{0}\n\n",
                  name, arch)
              .str() +
          kernels() + textOf("harness") + "\n" + tables() + constants + reference + "\n" +

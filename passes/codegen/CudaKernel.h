@@ -11,8 +11,6 @@ namespace lmc::codegen {
 // The source includes headers of compiler/device as "lmc/NAME.cuh", and defines
 // `extern "C" __global__ void NAME(...)`. Its parameters are pointers only, in the order of
 // the launch's arguments (inputs, then results); all shapes are constants of the text.
-// What is one fused multiply-add is written as fmaf: a compiler that contracts others on its own
-// (NVRTC without --fmad=false) makes rounding depend on what was fused.
 struct CudaKernel {
   std::string name;
   std::string hero; // "row_reduction", or a template's name: "attention_forward"
@@ -20,6 +18,9 @@ struct CudaKernel {
   std::array<uint32_t, 3> grid = {1, 1, 1}; // blocks
   uint32_t threads = 1;                     // of a block, a multiple of 32
   uint32_t sharedBytes = 0;                 // dynamic shared memory of a block
+  // Whether the compiler may fuse multiply-adds other than those the text has as fmaf. Not in
+  // printed kernels: rounding would depend on what was fused with what.
+  bool contract = false;
 };
 
 // What a kernel may count on. Numbers are per SM, from the CUDA C++ Programming Guide's table
