@@ -71,8 +71,8 @@ struct Exception {
   const char *kernel, *reason;
 };
 const Exception kReadAgain[] = {
-    {"cross_entropy", "one lane of each row reads the target's logit once more, where the row was "
-                      "just read: from L1"},
+    {"cross_entropy", "each warp of a row reads the target's logit once more, which the block has "
+                      "just read: from L1 or L2"},
     {"embedding", "a row is read as often as its id comes"},
 };
 const Exception kReadInPart[] = {

@@ -28,7 +28,8 @@ struct Job {
   const char *name;
   std::vector<std::string> settings;
   // Relative, in the L2 norm of a tensor: of the first step's gradients, and of what two steps of
-  // AdamW changed. The second step's come from other parameters already.
+  // AdamW changed: it goes by the signs of gradients at first, also of those that are nearly zero,
+  // which bf16 does not settle.
   double gradients, updates;
 };
 
@@ -201,7 +202,7 @@ const Job kJobs[] = {
      {"training.compute_dtype=bf16", "model.architecture=mistral", "model.sliding_window=9",
       "model.hidden_size=256", "model.vocab_size=77", "training.sequence_length=37"},
      3e-2,
-     0.15},
+     0.25},
     {"documents",
      {"training.document_mask=true", "model.num_attention_heads=8", "model.num_key_value_heads=1"},
      2e-5,
