@@ -81,7 +81,6 @@ llvm::ArrayRef<AttentionTile> attentionTiles() {
       {queries, 128, 64, 32, 4, 2, true, 2, 249, false},
       {keys, 64, 64, 64, 4, 2, false, 2, 246, false},
       {keys, 96, 32, 64, 4, 2, false, 2, 255, false},
-      {keys, 128, 32, 64, 4, 2, false, 2, 255, true},
       {keys, 128, 16, 64, 4, 2, false, 2, 255, false},
   };
   return tiles;
