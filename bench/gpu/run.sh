@@ -9,7 +9,9 @@ if [ ${#scripts[@]} -eq 0 ]; then
   exit 0
 fi
 command -v nvidia-smi >/dev/null || { echo "gpu: error: no NVIDIA GPU on this machine" >&2; exit 1; }
+failed=()
 for script in "${scripts[@]}"; do
   echo "== $script"
-  bash "$script"
+  bash "$script" || failed+=("$script")
 done
+[ ${#failed[@]} -eq 0 ] || { echo "gpu: error: failing: ${failed[*]}" >&2; exit 1; }
