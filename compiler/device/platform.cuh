@@ -5,7 +5,7 @@
 // host as they are, and puts a file of its own in this one's place. For that to work, all
 // device code keeps to these rules:
 //
-//  * Global memory is touched through loadGlobal, storeGlobal and copyAsync only (vector_io.cuh
+//  * Global memory is touched through loadGlobal, storeGlobal and copyAsync16 only (vector_io.cuh
 //    has the typed forms), never by dereferencing a pointer argument.
 //  * Shared memory comes from sharedMemory() only. It holds garbage when a block starts.
 //  * Warps synchronise by __syncwarp, __shfl_*_sync and __ballot_sync with the full mask, blocks

@@ -105,10 +105,11 @@ private:
     const plan::Slice &at = *plan->slices()->Get(slice);
     return arenas[at.arena()].data() + at.offset();
   }
-  // Elements from one row of a matrix to the next; `columns` when they touch.
+  // Null without a document mask.
   const int32_t *starts(int32_t slice) {
     return slice < 0 ? nullptr : reinterpret_cast<const int32_t *>(address(uint32_t(slice)));
   }
+  // Elements from one row of a matrix to the next; `columns` when they touch.
   int64_t pitch(uint32_t slice, int64_t columns) const {
     const plan::Slice &at = *plan->slices()->Get(slice);
     return at.pitch() ? int64_t(at.pitch() / byteWidth(at.dtype())) : columns;

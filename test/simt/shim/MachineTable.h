@@ -1,4 +1,4 @@
-// What a kernel that was compiled for the host asks of the executor (test/simt/Machine.cpp).
+// What a kernel that was compiled for the host asks of the executor (test/simt/Executor.cpp).
 // The kernel's object has one pointer to such a table, `lmcMachine`, which the executor sets.
 #pragma once
 
