@@ -36,7 +36,7 @@ static llvm::Error check(const AttentionShape &shape) {
   return llvm::Error::success();
 }
 
-// All pitches set.
+// All pitches set, and no window that hides nothing.
 static AttentionShape resolved(AttentionShape shape) {
   int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
   for (int64_t *pitch : {&shape.qPitch, &shape.outPitch, &shape.doutPitch, &shape.dqPitch})
@@ -45,6 +45,8 @@ static AttentionShape resolved(AttentionShape shape) {
   for (int64_t *pitch : {&shape.kPitch, &shape.vPitch, &shape.dkPitch, &shape.dvPitch})
     if (*pitch == 0)
       *pitch = kvWidth;
+  if (shape.window >= shape.seq)
+    shape.window = 0;
   return shape;
 }
 

@@ -174,7 +174,9 @@ Expected<Cubin> Nvrtc::compile(const CudaKernel &kernel, StringRef arch) const {
   if (api->cubinSize(program, &size) != NVRTC_SUCCESS || size == 0)
     return refuse("NVRTC made no code");
   cubin.image.resize(size);
-  api->cubin(program, reinterpret_cast<char *>(cubin.image.data()));
+  result = api->cubin(program, reinterpret_cast<char *>(cubin.image.data()));
+  if (result != NVRTC_SUCCESS)
+    return refuse(api->errorString(result));
   std::optional<KernelResources> resources = parsePtxasLog(log);
   if (!resources)
     return refuse("NVRTC did not say what it takes");

@@ -40,7 +40,7 @@ struct MinimumNumber {
 template <typename Op, int Width = 32, typename T> __device__ inline T reduceWarp(T value) {
 #pragma unroll
   for (int distance = Width / 2; distance > 0; distance /= 2)
-    value = Op::combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    value = Op::combine(value, T(__shfl_xor_sync(0xffffffffu, value, distance)));
   return value;
 }
 

@@ -365,7 +365,8 @@ void Emitter::addCudaKernels() {
     } else {
       entry = std::make_unique<fb::KernelT>();
       entry->name = kernel.cuda.name;
-      entry->source_ops = {kernel.sourceOp};
+      if (!kernel.sourceOp.empty())
+        entry->source_ops = {kernel.sourceOp};
     }
     const codegen::CudaKernel &cuda = kernel.cuda;
     entry->entry = cuda.name;

@@ -134,8 +134,8 @@ std::string Program::print(const plan::Plan &plan, StringRef name) const {
   std::string arch = plan.target()->str();
   arch.erase(0, arch.find(':') + 1);
   return formatv("// {0}, out of a plan for {1}, with a check and a bench.\n"
-                 "//   nvcc -std=c++17 -O2 -fmad=false -arch={1} {0}.cu -o {0} && ./{0}\n\n",
-                 name, arch)
+                 "//   nvcc -std=c++17 -O2 -fmad={2} -arch={1} {0}.cu -o {0} && ./{0}\n\n",
+                 name, arch, main == "attention" ? "true" : "false") // as CudaKernel::contract
              .str() +
          kernels() + textOf("harness") + "\n" + tables() + constants + reference + "\n" +
          textOf(main);

@@ -109,7 +109,7 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
     if (run % width || info.argPitches[argument] % width)
       return false;
   }
-  if (info.shape.flat)
+  if (info.shape.flat && point == info.identity)
     return true;
   for (unsigned i = 0; i + 1 < point.getNumResults(); ++i) {
     auto constant = dyn_cast<AffineConstantExpr>(point.getResult(i));

@@ -541,8 +541,13 @@ private:
     LMC_TRY(apart("lse", op.lse(), {op.out()}));
     if (op.starts() != -1)
       LMC_TRY(apart("out or lse", uint32_t(op.starts()), {op.out(), op.lse()}));
-    if (op.workspace() != -1)
+    if (op.workspace() != -1) {
       LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
+      LMC_TRY(apart("workspace", uint32_t(op.workspace()),
+                    {op.q(), op.k(), op.v(), op.out(), op.lse()}));
+      if (op.starts() != -1)
+        LMC_TRY(apart("workspace", uint32_t(op.workspace()), {uint32_t(op.starts())}));
+    }
     return launches(op.launches(), {op.q(), op.k(), op.v(), op.starts()}, {op.out(), op.lse()},
                     op.workspace());
   }

@@ -696,7 +696,7 @@ constexpr unsigned char kCanaryByte = 0xc5;
 // Bytes around shared memory that lie before the faulting pages.
 void Executor::checkCanaries() {
   auto *last = reinterpret_cast<unsigned char *>(shared.end());
-  for (unsigned char *p = table.shared - kCanary; p < last; ++p) {
+  for (auto *p = reinterpret_cast<unsigned char *>(shared.start); p < last; ++p) {
     if (p == table.shared)
       p += launch.sharedBytes;
     if (p == last || *p == kCanaryByte)

@@ -82,6 +82,9 @@ TEST_F(KernelCacheTest, AKeyTellsEverythingThatCodeDependsOn) {
   EXPECT_EQ(kKey.size(), 64u);
   EXPECT_NE(KernelCache::key(kernel, "sm_90", "13.0"), kKey);
   EXPECT_NE(KernelCache::key(kernel, "sm_90a", "13.1"), kKey);
+  kernel.contract = true;
+  EXPECT_NE(KernelCache::key(kernel, "sm_90a", "13.0"), kKey);
+  kernel.contract = false;
   kernel.source += " ";
   EXPECT_NE(KernelCache::key(kernel, "sm_90a", "13.0"), kKey);
 }

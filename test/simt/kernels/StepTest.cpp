@@ -98,7 +98,8 @@ private:
         LMC_TRY(read(outcome.gradients, VariableKind::Gradient));
     }
     for (VariableKind kind :
-         {VariableKind::Parameter, VariableKind::Moment1, VariableKind::Moment2})
+         {VariableKind::Parameter, VariableKind::Moment1, VariableKind::Moment2,
+          VariableKind::Moment1Scale, VariableKind::Moment2Scale})
       LMC_TRY(read(outcome.after, kind));
     return {};
   }
@@ -207,6 +208,12 @@ const Job kJobs[] = {
      {"training.document_mask=true", "model.num_attention_heads=8", "model.num_key_value_heads=1"},
      2e-5,
      2e-3},
+    {"bf16_documents_and_heads_of_64",
+     {"training.compute_dtype=bf16", "training.document_mask=true", "model.hidden_size=256",
+      "model.vocab_size=77", "training.sequence_length=70"},
+     3e-2,
+     0.25},
+    {"adamw8bit", {"optimizer.type=adamw8bit"}, 2e-5, 2e-2},
     {"odd_sizes",
      {"model.vocab_size=131", "model.hidden_size=60", "model.num_attention_heads=5",
       "model.num_key_value_heads=5", "model.intermediate_size=77", "training.sequence_length=19",
@@ -232,7 +239,9 @@ TEST_P(SimtStep, isTheCpus) {
   double worst = 0, worstUpdate = 0;
   for (size_t step = 0; step < want.losses.size(); ++step) {
     const double tolerance = step == 0 ? job.gradients : job.updates;
-    EXPECT_NEAR(got.losses[step], want.losses[step], tolerance * want.losses[step]);
+    // An untrained model's loss hardly moves, whatever is wrong with its gradients.
+    EXPECT_NEAR(got.losses[step], want.losses[step],
+                std::min(tolerance, 3e-3) * want.losses[step]);
     EXPECT_NEAR(got.gradientNorms[step], want.gradientNorms[step],
                 tolerance * want.gradientNorms[step]);
   }
