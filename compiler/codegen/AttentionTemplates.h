@@ -65,12 +65,12 @@ struct AttentionTile {
   bool queryRegisters; // Forward and GradQueries
   int blocks;          // per SM, as the kernel's launch bounds ask for
   int registers;       // of a thread, the most over masks and architectures
-  // Without window and documents, and where sequences are whole tiles only: more would spill.
+  // Without documents, and where sequences are whole tiles only: more would spill.
   bool wholeOnly;
 };
 
-// Every variant that may be chosen. None of them spills as NVRTC compiles it, which holds more in
-// registers than nvcc does; a test compiles them all.
+// Every variant that may be chosen. None of them spills as NVRTC compiles it; a test compiles
+// them all.
 llvm::ArrayRef<AttentionTile> attentionTiles();
 
 // Dynamic shared memory of a block, bytes.

@@ -72,16 +72,21 @@ llvm::ArrayRef<AttentionTile> attentionTiles() {
       {forward, 64, 128, 64, 4, 4, true, 2, 255, false},
       {forward, 64, 64, 64, 4, 4, true, 3, 168, false},
       {forward, 96, 128, 64, 4, 2, false, 2, 255, true},
-      {forward, 96, 64, 64, 4, 4, true, 2, 255, false},
-      {forward, 128, 64, 64, 4, 2, false, 2, 244, false},
-      {queries, 64, 128, 32, 4, 2, false, 2, 246, false},
-      {queries, 96, 128, 32, 4, 2, false, 2, 255, true},
-      {queries, 96, 64, 64, 4, 2, false, 2, 238, false},
-      {queries, 128, 64, 64, 4, 2, false, 2, 255, true},
+      {forward, 96, 64, 64, 4, 2, false, 3, 168, false},
+      {forward, 128, 128, 64, 4, 2, false, 2, 255, true},
+      {forward, 128, 128, 64, 8, 3, true, 1, 232, false},
+      {forward, 128, 64, 64, 4, 2, false, 2, 208, false},
+      {queries, 64, 128, 32, 4, 2, false, 2, 240, false},
+      {queries, 64, 64, 64, 4, 2, true, 2, 208, false},
+      {queries, 96, 128, 32, 4, 2, false, 2, 250, false},
+      {queries, 96, 64, 64, 4, 2, false, 2, 208, false},
+      {queries, 128, 64, 64, 4, 2, false, 2, 240, false},
       {queries, 128, 64, 32, 4, 2, true, 2, 249, false},
-      {keys, 64, 64, 64, 4, 2, false, 2, 246, false},
-      {keys, 96, 32, 64, 4, 2, false, 2, 255, false},
-      {keys, 128, 16, 64, 4, 2, false, 2, 255, false},
+      {keys, 64, 64, 64, 4, 2, false, 2, 232, false},
+      {keys, 64, 64, 128, 8, 2, false, 1, 232, false},
+      {keys, 96, 64, 64, 4, 2, false, 2, 255, false},
+      {keys, 128, 32, 64, 4, 2, false, 2, 255, false},
+      {keys, 128, 32, 128, 8, 2, false, 1, 255, false},
   };
   return tiles;
 }
@@ -98,17 +103,6 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
     return 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries);
   }
   llvm_unreachable("a part of attention");
-}
-
-static int64_t blocksPerSm(const AttentionTile &tile, const AttentionShape &shape,
-                           const CudaArch &arch) {
-  int64_t shared = sharedBytesOf(tile, shape);
-  if (shared > arch.sharedBytesPerBlock)
-    return 0;
-  // 1 KiB of every block is the system's; registers go by 8 per thread, 65536 to an SM.
-  int64_t bySharedMemory = arch.sharedBytesPerSm / (shared + 1024);
-  int64_t byRegisters = 65536 / (32 * tile.warps * int64_t(llvm::alignTo(tile.registers, 8)));
-  return std::min({bySharedMemory, byRegisters, int64_t(64 / tile.warps)});
 }
 
 // Steps of tile `t`: the tiles of the other side that it visits.
@@ -173,7 +167,8 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
   int64_t pairs = shape.batch * (byKeys ? shape.kvHeads : shape.heads);
   AttentionEstimate result;
   result.blocks = tiles * pairs;
-  result.blocksPerSm = blocksPerSm(tile, shape, arch);
+  result.blocksPerSm = residentBlocks(arch, 32 * unsigned(tile.warps), unsigned(tile.registers),
+                                      unsigned(sharedBytesOf(tile, shape)));
   if (result.blocksPerSm == 0)
     return result;
 
@@ -191,7 +186,8 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
   result.blockFlops =
       2.0 * modelOf(tile.part).products * stepScores * tile.headDim * double(longest);
   int64_t window = shape.window ? std::min(shape.window, shape.seq) : shape.seq;
-  double visible = double(window) * double(window + 1) / 2 + double(shape.seq - window) * double(window);
+  double visible =
+      double(window) * double(window + 1) / 2 + double(shape.seq - window) * double(window);
   if (byKeys)
     visible *= double(shape.heads / shape.kvHeads);
   result.visited = double(steps) * stepScores / visible;
@@ -202,7 +198,7 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
 static int64_t pitchOr(int64_t pitch, int64_t width) { return pitch ? pitch : width; }
 
 static bool isWhole(const AttentionTile &tile, const AttentionShape &shape) {
-  return shape.window == 0 && !shape.documents && shape.seq % tile.queries == 0 &&
+  return !shape.documents && shape.seq % tile.queries == 0 &&
          shape.seq % tile.keys == 0;
 }
 

@@ -127,7 +127,7 @@ template <int D, Operand Kind> struct LaneOfTile {
 // are Pitch elements apart, D columns from `from`; zeros for rows from Seq on. By all Threads of
 // the block. Addresses are one sum and constants.
 template <int Rows, int D, int Threads, int Pitch, int Seq>
-__device__ inline void copyTile(u8 *to, const bf16 *from, int tile) {
+__device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   constexpr int across = D % 64 == 0 ? 8 : 4; // threads side by side on a row
   constexpr int down = Threads / across;
   const int column = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
@@ -144,16 +144,16 @@ __device__ inline void copyTile(u8 *to, const bf16 *from, int tile) {
   }
 }
 
-// The 16 M rows of a warp's band of a tile to global memory, from row `first` of a sequence of
-// Seq rows that are Pitch elements apart; rows from Seq on stay out.
-template <int M, int D, int Pitch, int Seq>
+// The 16 M rows of a warp's band of a tile of Rows to global memory, from row `first` of a
+// sequence of Seq rows that are Pitch elements apart; rows from Seq on stay out.
+template <int Rows, int M, int D, int Pitch, int Seq>
 __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
   const int lane = int(threadIdx.x) % 32, column = lane % across, row0 = lane / across;
   bf16 *target = to + i64(first + row0) * Pitch + column * 8;
 #pragma unroll
   for (int i = 0; i < 16 * M / down; ++i) {
-    if (Seq % (16 * M) != 0 && first + row0 + i * down >= Seq)
+    if (Seq % Rows != 0 && first + row0 + i * down >= Seq)
       break;
 #pragma unroll
     for (int c = 0; c < D / 8; c += across)
@@ -171,7 +171,7 @@ template <int D> struct Lane {
 
 // 16 M rows of a tile as left operands.
 template <int M, int D>
-__device__ inline void loadRows(u32 (&a)[M][D / 16][4], const u8 *tile, const Lane<D> &lane) {
+__device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> &lane) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -181,7 +181,7 @@ __device__ inline void loadRows(u32 (&a)[M][D / 16][4], const u8 *tile, const La
 
 // d[16 M rows, 8 N columns] += a b^T over 16 columns of D, from 16 k on: `b` is a tile.
 template <int M, int N, int D>
-__device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], const u8 *b, int k,
+__device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], u32 b, int k,
                                      const Lane<D> &lane) {
 #pragma unroll
   for (int n = 0; n < N; n += 2) {
@@ -198,7 +198,7 @@ __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], 
 // d[16 M rows, 8 N columns] += a b^T over D: rows of `a` from the warp's place in its tile,
 // rows of `b` from the start of its tile.
 template <int M, int N, int D>
-__device__ inline void multiplyRows(float (&d)[M][N][4], const u8 *a, const u8 *b,
+__device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
                                     const Lane<D> &lane) {
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
@@ -212,7 +212,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], const u8 *a, const u8 *
 
 // The same with `a` from loadRows.
 template <int M, int N, int D>
-__device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], const u8 *b,
+__device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], u32 b,
                                     const Lane<D> &lane) {
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
@@ -229,7 +229,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 1
 // d[16 M rows, D columns] += a b, with 16 K rows of `b` from the start of its tile.
 template <int M, int K, int D>
 __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M][K][4],
-                                       const u8 *b, const Lane<D> &lane) {
+                                       u32 b, const Lane<D> &lane) {
 #pragma unroll
   for (int k = 0; k < K; ++k)
 #pragma unroll

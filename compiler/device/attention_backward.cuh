@@ -145,8 +145,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   delta += token * Shape::heads + work.head;
   starts += Shape::documents ? token : 0;
 
-  u8 *queries = sharedMemory(), *gradients = queries + Plan::queryBytes;
-  u8 *stages = gradients + Plan::queryBytes;
+  const u32 queries = sharedAddress(sharedMemory()), gradients = queries + Plan::queryBytes;
+  const u32 stages = gradients + Plan::queryBytes;
   const int first = work.tile * Tile::queries;
   const int last = lesser(first + Tile::queries, seq) - 1;
   const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
@@ -154,7 +154,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
 
   auto fetch = [&](int tile, int stage) {
     if (tile < endTile) {
-      u8 *keys = stages + stage * (2 * Plan::keyBytes);
+      u32 keys = stages + stage * (2 * Plan::keyBytes);
       copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(keys, k, tile);
       copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(keys + Plan::keyBytes, v, tile);
     }
@@ -168,7 +168,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
   // lse / ln 2 of the warp's rows, then delta; infinity for rows past the end makes their
   // probabilities zero.
-  float *rowLse = reinterpret_cast<float *>(stages + 2 * Tile::stages * Plan::keyBytes) +
+  float *rowLse = reinterpret_cast<float *>(sharedMemory() + 2 * Plan::queryBytes +
+                                            2 * Tile::stages * Plan::keyBytes) +
                   warp * (2 * 16 * M);
   float *rowDelta = rowLse + 16 * M;
   sumRows<Shape, M>(out, dout, delta, rowDelta, warpFirst);
@@ -186,8 +187,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
     fetch(firstTile + i, i);
 
   const Lane<D> place;
-  u8 *queryBand = queries + warp * (16 * M) * (2 * D);
-  const u8 *gradientBand = gradients + warp * (16 * M) * (2 * D);
+  const u32 queryBand = queries + warp * (16 * M) * (2 * D);
+  const u32 gradientBand = gradients + warp * (16 * M) * (2 * D);
   float sum[M][D / 8][4];
   clear(sum);
   u32 heldQueries[M][D / 16][4], heldGradients[M][D / 16][4];
@@ -203,7 +204,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
     copyAsyncWait<Tile::stages - 2>();
     __syncthreads();
     fetch(tile + Tile::stages - 1, stage == 0 ? Tile::stages - 1 : stage - 1);
-    const u8 *keys = stages + stage * (2 * Plan::keyBytes), *values = keys + Plan::keyBytes;
+    const u32 keys = stages + stage * (2 * Plan::keyBytes), values = keys + Plan::keyBytes;
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
     const int firstKey = tile * Tile::keys, lastKey = firstKey + Tile::keys - 1;
     if (firstKey > warpLast || lastKey < warpLow || warpFirst >= seq)
@@ -245,10 +246,11 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   multiply(sum, Shape::scale);
   if constexpr (Shape::rope)
     rotateBack<Shape>(sum, cos, sin, warpFirst);
+  u8 *rows = sharedMemory() + (queryBand - queries);
   __syncwarp();
-  writeTile<M, D>(queryBand, sum);
+  writeTile<M, D>(rows, sum);
   __syncwarp();
-  storeRows<M, D, Shape::dqPitch, seq>(queryBand, dq, warpFirst);
+  storeRows<Tile::queries, M, D, Shape::dqPitch, seq>(rows, dq, warpFirst);
 }
 
 // dk, dv: bf16. `delta` as attentionGradQueries left it.
@@ -282,8 +284,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   delta += token * Shape::heads + work.head * group;
   starts += Shape::documents ? token : 0;
 
-  u8 *keys = sharedMemory(), *values = keys + Plan::keyBytes;
-  u8 *stages = values + Plan::keyBytes;
+  const u32 keys = sharedAddress(sharedMemory()), values = keys + Plan::keyBytes;
+  const u32 stages = values + Plan::keyBytes;
   const int first = work.tile * Tile::keys;
   const int last = lesser(first + Tile::keys, seq) - 1;
   const int firstTile = first / Tile::queries;
@@ -292,7 +294,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const int tilesOfHead = endTile - firstTile, steps = group * tilesOfHead;
 
   auto fetch = [&](int head, int tile, int stage) {
-    u8 *to = stages + stage * Plan::stageBytes;
+    u32 to = stages + stage * Plan::stageBytes;
     copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(to, q + head * D, tile);
     copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
                                                                dout + head * D, tile);
@@ -317,7 +319,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     return row;
   };
   auto rowsOf = [&](int stage) {
-    return reinterpret_cast<float *>(stages + stage * Plan::stageBytes + 2 * Plan::queryBytes);
+    return reinterpret_cast<float *>(sharedMemory() + 2 * Plan::keyBytes +
+                                     stage * Plan::stageBytes + 2 * Plan::queryBytes);
   };
   auto writeRow = [&](Row row, int stage) {
     if (int(threadIdx.x) < Tile::queries) {
@@ -339,8 +342,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
   const Lane<D> place;
-  u8 *keyBand = keys + warp * (16 * M) * (2 * D);
-  u8 *valueBand = values + warp * (16 * M) * (2 * D);
+  const u32 keyBand = keys + warp * (16 * M) * (2 * D);
+  const u32 valueBand = values + warp * (16 * M) * (2 * D);
   float keySum[M][D / 8][4], valueSum[M][D / 8][4];
   clear(keySum);
   clear(valueSum);
@@ -361,7 +364,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     }
     copyAsyncCommit();
 
-    const u8 *queries = stages + stage * Plan::stageBytes, *gradients = queries + Plan::queryBytes;
+    const u32 queries = stages + stage * Plan::stageBytes;
+    const u32 gradients = queries + Plan::queryBytes;
     const float *rows = rowsOf(stage);
     const int queryLast = lesser(query + Tile::queries, seq) - 1;
     bool seen = warpFirst < seq && warpFirst <= queryLast, masked = warpFirst + 16 * M - 1 > query;
@@ -434,12 +438,13 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   multiply(keySum, Shape::scale);
   if constexpr (Shape::rope)
     rotateBack<Shape>(keySum, cos, sin, warpFirst);
+  u8 *keyRows = sharedMemory() + (keyBand - keys), *valueRows = keyRows + Plan::keyBytes;
   __syncwarp();
-  writeTile<M, D>(keyBand, keySum);
-  writeTile<M, D>(valueBand, valueSum);
+  writeTile<M, D>(keyRows, keySum);
+  writeTile<M, D>(valueRows, valueSum);
   __syncwarp();
-  storeRows<M, D, Shape::dkPitch, seq>(keyBand, dk, warpFirst);
-  storeRows<M, D, Shape::dvPitch, seq>(valueBand, dv, warpFirst);
+  storeRows<Tile::keys, M, D, Shape::dkPitch, seq>(keyRows, dk, warpFirst);
+  storeRows<Tile::keys, M, D, Shape::dvPitch, seq>(valueRows, dv, warpFirst);
 }
 
 } // namespace lmc

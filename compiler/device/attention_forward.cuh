@@ -108,7 +108,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   lse += token * Shape::heads + work.head;
   starts += Shape::documents ? token : 0;
 
-  u8 *queries = sharedMemory(), *ring = queries + Plan::queryBytes;
+  const u32 queries = sharedAddress(sharedMemory()), ring = queries + Plan::queryBytes;
   const int first = work.tile * Tile::queries;
   const int last = lesser(first + Tile::queries, seq) - 1;
   const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
@@ -118,7 +118,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   const int steps = 2 * (endTile - firstTile);
   auto fetch = [&](int step, int slot) {
     if (step < steps) {
-      u8 *to = ring + slot * Plan::slotBytes;
+      u32 to = ring + slot * Plan::slotBytes;
       if (step % 2 == 0)
         copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(to, k, firstTile + step / 2);
       else
@@ -128,11 +128,11 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   };
   int step = 0, slot = 0;
   // Waits for the tile of `step`, and starts the copy to the place that the step before left.
-  auto advance = [&]() -> const u8 * {
+  auto advance = [&] {
     copyAsyncWait<Tile::slots - 2>();
     __syncthreads();
     fetch(step + Tile::slots - 1, slot == 0 ? Tile::slots - 1 : slot - 1);
-    const u8 *tile = ring + slot * Plan::slotBytes;
+    u32 tile = ring + slot * Plan::slotBytes;
     ++step;
     slot = slot == Tile::slots - 1 ? 0 : slot + 1;
     return tile;
@@ -153,7 +153,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   }
 
   const Lane<D> place;
-  u8 *band = queries + warp * (16 * M) * (2 * D);
+  const u32 band = queries + warp * (16 * M) * (2 * D);
   float o[M][D / 8][4], largest[M][2], sum[M][2];
   clear(o);
 #pragma unroll
@@ -171,7 +171,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   }
 
   for (int tile = firstTile; tile < endTile; ++tile) {
-    const u8 *keys = advance();
+    const u32 keys = advance();
     const int firstKey = tile * Tile::keys, lastKey = firstKey + Tile::keys - 1;
     const bool seen = firstKey <= warpLast && lastKey >= warpLow && warpFirst < seq;
     u32 p[M][N / 2][4];
@@ -187,7 +187,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
       onlineSoftmax(s, o, largest, sum, scaleLog2);
       toOperand(p, s);
     }
-    const u8 *values = advance();
+    const u32 values = advance();
     if (seen)
       multiplyColumns<M, N / 2, D>(o, p, values, place);
   }
@@ -208,10 +208,11 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
       if (lane % 4 == 0 && i < seq)
         storeOne(lse + i64(i) * Shape::heads, largest[m][half] * Shape::scale + logf(total));
     }
+  u8 *rows = sharedMemory() + (band - queries);
   __syncwarp();
-  writeTile<M, D>(band, o);
+  writeTile<M, D>(rows, o);
   __syncwarp();
-  storeRows<M, D, Shape::outPitch, seq>(band, out, warpFirst);
+  storeRows<Tile::queries, M, D, Shape::outPitch, seq>(rows, out, warpFirst);
 }
 
 } // namespace lmc

@@ -103,17 +103,19 @@ __device__ inline u8 *sharedMemory() {
   return lmcSharedMemory;
 }
 
+// Where `shared` lies in the block's shared memory, in bytes. Instructions that take it so are
+// given it so: a pointer would hold two registers.
 __device__ inline u32 sharedAddress(const void *shared) {
   return u32(__cvta_generic_to_shared(shared));
 }
 
-// 16 bytes from global to shared memory, past the registers and L1; zeros where not `valid`
+// 16 bytes from global to shared memory, to address `to`, past the registers and L1; zeros where not `valid`
 // (then `from` is not read). Arrives no later than copyAsyncWait<N>() returns, called by the
 // same thread, where N is the number of later copyAsyncCommit() of this thread that may still
 // be under way; other threads see it after a barrier behind that.
-__device__ inline void copyAsync16(void *shared, const void *from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAddress(shared)),
-               "l"(from), "r"(valid ? 16 : 0)
+__device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(valid ? 16 : 0)
                : "memory");
 }
 __device__ inline void copyAsyncCommit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -122,19 +124,19 @@ template <int Pending> __device__ inline void copyAsyncWait() {
 }
 
 // Four 8 x 8 matrices of 16-bit elements from shared memory, by a whole warp. Lane l gives
-// the address of 16 bytes: row l % 8 of matrix l / 8. Register i of lane l gets elements
+// the shared address of 16 bytes: row l % 8 of matrix l / 8. Register i of lane l gets elements
 // (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix i; transposed: (2 (l % 4), l / 4) and
 // (2 (l % 4) + 1, l / 4). (PTX ISA, ldmatrix.)
-__device__ inline void loadMatrix4(u32 (&to)[4], const void *shared) {
+__device__ inline void loadMatrix4(u32 (&to)[4], u32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(sharedAddress(shared))
+               : "r"(from)
                : "memory");
 }
-__device__ inline void loadMatrix4Transposed(u32 (&to)[4], const void *shared) {
+__device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(sharedAddress(shared))
+               : "r"(from)
                : "memory");
 }
 

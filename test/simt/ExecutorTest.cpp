@@ -126,7 +126,7 @@ TEST(Executor, asynchronousCopiesInTwoStages) {
     auto fetch = [&](int tile) {
       int at = tile * 64 + 4 * t;
       if (t < 16)
-        copyAsync16(tiles + tile % 2 * 64 + 4 * t, x + at, at < n);
+        copyAsync16(sharedAddress(tiles + tile % 2 * 64 + 4 * t), x + at, at < n);
       copyAsyncCommit();
     };
     fetch(0);

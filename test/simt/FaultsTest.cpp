@@ -198,7 +198,7 @@ TEST(Faults, aReductionInNoFixedOrder) {
 TEST(Faults, aMissingWaitForCopies) {
   const char *const body = R"(
     float *s = reinterpret_cast<float *>(sharedMemory());
-    copyAsync16(s + 4 * threadIdx.x, x + 4 * threadIdx.x, true);
+    copyAsync16(sharedAddress(s + 4 * threadIdx.x), x + 4 * threadIdx.x, true);
     copyAsyncCommit();
     copyAsyncWait<0>();
     __syncthreads();
@@ -258,7 +258,7 @@ TEST(Faults, aMatrixLoadedFromWhereItIsNot) {
   auto failureOf = [&](const std::string &row) {
     return runTwice(build("u32 *y", "u32 words[4];\nu8 *s = sharedMemory();\n"
                                     "for (int i = threadIdx.x; i < 512; i += 32)\ns[i] = 0;\n"
-                                    "__syncwarp();\nloadMatrix4(words, s + " +
+                                    "__syncwarp();\nloadMatrix4(words, sharedAddress(s) + " +
                                         row + ");\nstoreOne(y + threadIdx.x, words[0]);",
                           1, 32, 512),
                     {result(y)})

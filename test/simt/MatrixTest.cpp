@@ -20,7 +20,7 @@ TEST(Matrix, loadMatrix4) {
       __syncwarp();
       u32 words[4];
       )") + (transposed ? "loadMatrix4Transposed" : "loadMatrix4") +
-                              R"((words, shared + 16 * ((threadIdx.x * 5) % 32));
+                              R"((words, sharedAddress(shared) + 16 * ((threadIdx.x * 5) % 32));
       for (int i = 0; i < 4; ++i)
         storeOne(y + 4 * threadIdx.x + i, words[i]);
     )",

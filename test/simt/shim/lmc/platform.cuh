@@ -65,20 +65,24 @@ __device__ inline u8 *sharedMemory() {
   return static_cast<u8 *>(__builtin_assume_aligned(lmcMachine->shared, 128));
 }
 
-__device__ inline void copyAsync16(void *shared, const void *from, bool valid) {
-  lmcMachine->copyAsync(shared, from, valid);
+__device__ inline u32 sharedAddress(const void *shared) {
+  return u32(static_cast<const u8 *>(shared) - lmcMachine->shared);
+}
+
+__device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
+  lmcMachine->copyAsync(lmcMachine->shared + i32(to), from, valid);
 }
 __device__ inline void copyAsyncCommit() { lmcMachine->copyAsyncCommit(); }
 template <int Pending> __device__ inline void copyAsyncWait() {
   lmcMachine->copyAsyncWait(Pending);
 }
 
-__device__ inline void loadMatrix4(u32 (&to)[4], const void *shared, LMC_PLACE) {
-  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]), u64(shared), false,
+__device__ inline void loadMatrix4(u32 (&to)[4], u32 from, LMC_PLACE) {
+  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]), u64(lmcMachine->shared + i32(from)), false,
                          {file, line});
 }
-__device__ inline void loadMatrix4Transposed(u32 (&to)[4], const void *shared, LMC_PLACE) {
-  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]), u64(shared), true,
+__device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from, LMC_PLACE) {
+  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]), u64(lmcMachine->shared + i32(from)), true,
                          {file, line});
 }
 
