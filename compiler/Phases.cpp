@@ -53,8 +53,9 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   return "";
 }
 
-// Kinds of fusion that are whole passes of the autodiff phase.
-static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
+// Kinds of fusion that are whole passes.
+static constexpr StringRef kMergedLinears = "linears", kFlatState = "state",
+                           kFoldedRope = "rope";
 
 PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
     : config(config), options(options) {
@@ -69,7 +70,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
   const bool isCuda = StringRef(config.target.device).starts_with("cuda");
   SmallVector<std::string> without; // of the kinds that fusion passes know
   for (const std::string &kind : options.disableFusion)
-    if (kind != kMergedLinears && kind != kFlatState)
+    if (kind != kMergedLinears && kind != kFlatState && kind != kFoldedRope)
       without.push_back(kind);
   switch (phase) {
   case Phase::Autodiff:
@@ -98,6 +99,9 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         recomputeModeName(config.memory.recompute).str(), config.memory.recomputeStride}));
     break;
   case Phase::Fusion:
+    // Behind recomputation, which is told by ops of the model what to run again.
+    if (isCuda && isOn(kFoldedRope))
+      passes.addPass(createFoldRopePass());
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass({without, prices.bytesPerSecond, prices.launchSeconds}));
     // Behind fusion, which takes a sum over rows into another kernel where it can.

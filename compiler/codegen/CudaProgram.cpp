@@ -196,14 +196,15 @@ LogicalResult Planner::addAttentionGrad(plan_ir::AttentionGradOp op) {
   shape.dqPitch = pitchOf(op.getDq());
   shape.dkPitch = pitchOf(op.getDk());
   shape.dvPitch = pitchOf(op.getDv());
+  shape.rope = bool(op.getCos());
   auto make = [&](const std::string &name) { return attentionGradKernels(shape, arch, name); };
   Value delta = op.getWorkspace();
   return addTemplates(op, "lm.attention_grad", "attention_grad", make,
                       {launchOf(0, {op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
-                                    op.getDout(), op.getStarts()},
+                                    op.getDout(), op.getStarts(), op.getCos(), op.getSin()},
                                 {op.getDq(), delta}),
                        launchOf(1, {op.getQ(), op.getK(), op.getV(), op.getLse(), op.getDout(),
-                                    delta, op.getStarts()},
+                                    delta, op.getStarts(), op.getCos(), op.getSin()},
                                 {op.getDk(), op.getDv()})});
 }
 

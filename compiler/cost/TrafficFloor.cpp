@@ -11,7 +11,8 @@ namespace lmc::cost {
 //   residual add + RMSNorm  reads x and the branch, writes the sum and the norm: 4h,
 //                           twice a layer (attention's, the MLP's)
 //   its gradient            reads dy, x and the residual's dx, writes dx: 4h, twice
-//   RoPE                    reads and writes q and k: 2r, each way
+//   RoPE                    reads and writes q and k: 2r; backward it is part of attention's
+//                           gradients
 //   SwiGLU                  reads gate and up, writes the product: 3f
 //   its gradient            reads dout, gate and up, writes dgate and dup: 5f, and f more
 //                           because the product is made again there, not kept
@@ -30,7 +31,7 @@ TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
          r = double((model.numAttentionHeads + model.numKeyValueHeads) * model.headDim);
   double width = double(elementWidth(compute));
   double gradientWidth = compute == DataType::F64 ? 8 : 4;
-  double layer = 2 * 4 * h + 2 * 4 * h + 2 * 2 * r + 3 * f + 5 * f + f;
+  double layer = 2 * 4 * h + 2 * 4 * h + 2 * r + 3 * f + 5 * f + f;
   double head = 2 * h + h + 2 * h + 3 * h + 2 * V;
   return {double(model.numHiddenLayers) * layer * width, head * width + 2 * h * gradientWidth};
 }

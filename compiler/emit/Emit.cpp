@@ -478,6 +478,8 @@ FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) 
             body.dq = sliceOf(op.getDq());
             body.dk = sliceOf(op.getDk());
             body.dv = sliceOf(op.getDv());
+            body.cos = optional(op.getCos());
+            body.sin = optional(op.getSin());
             body.workspace = optional(op.getWorkspace());
             body.launches = launchesOf(operation);
             command->body.Set(std::move(body));

@@ -177,7 +177,8 @@ Operands operandsOf(const plan::Command &command) {
     const plan::AttentionGrad &body = *command.body_as_AttentionGrad();
     operands = {{body.q(), body.k(), body.v(), body.out(), body.lse(), body.dout()},
                 {body.dq(), body.dk(), body.dv()}};
-    optional(operands.reads, body.starts());
+    for (int32_t maybe : {body.starts(), body.cos(), body.sin()})
+      optional(operands.reads, maybe);
     break;
   }
   case plan::CommandBody::ScatterAdd: {

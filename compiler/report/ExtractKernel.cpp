@@ -299,7 +299,7 @@ static void addAttention(CommandProgram &to, const Op &op, bool isGradient, doub
 
 static Program programOf(const plan::Plan &plan, const plan::Attention &op) {
   CommandProgram made(plan);
-  for (const char *name : {"dout", "dq", "dk", "dv"})
+  for (const char *name : {"dout", "dq", "dk", "dv", "cos", "sin"})
     made.add(name, -1, false);
   addAttention(made, op, /*isGradient=*/false, 2);
   return std::move(made.program);
@@ -312,6 +312,8 @@ static Program programOf(const plan::Plan &plan, const plan::AttentionGrad &op) 
   made.add("dk", op.dk(), false);
   made.add("dv", op.dv(), false);
   made.add("delta", op.workspace(), false);
+  made.add("cos", op.cos(), true);
+  made.add("sin", op.sin(), true);
   addAttention(made, op, /*isGradient=*/true, 5);
   return std::move(made.program);
 }

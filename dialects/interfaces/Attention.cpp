@@ -44,3 +44,18 @@ LogicalResult lmc::verifyAttention(Operation *op, const AttentionShape &shape) {
   return expectEqual(op, cast<RankedTensorType>(shape.starts.getType()).getDimSize(0), tokens,
                      "starts");
 }
+
+LogicalResult lmc::verifyRotation(Operation *op, Value cos, Value sin, int64_t seq,
+                                  int64_t headDim) {
+  if (!cos && !sin)
+    return success();
+  if (!cos || !sin)
+    return op->emitOpError("needs cos and sin, or neither");
+  auto table = RankedTensorType::get({seq, headDim / 2}, Float32Type::get(op->getContext()));
+  for (Value given : {cos, sin})
+    if (given.getType() != table)
+      return op->emitOpError("has rotation tables of ") << given.getType() << ", not " << table;
+  if (headDim % 2)
+    return op->emitOpError("rotates heads of an odd head_dim ") << headDim;
+  return success();
+}

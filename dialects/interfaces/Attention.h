@@ -23,6 +23,10 @@ struct AttentionShape {
 // Emits an error on `op` where the types (ranked, of rank 2; starts of rank 1) do not fit.
 mlir::LogicalResult verifyAttention(mlir::Operation *op, const AttentionShape &shape);
 
+// The tables of lm.attention_grad's rotation: both or neither, f32 [seq, headDim / 2].
+mlir::LogicalResult verifyRotation(mlir::Operation *op, mlir::Value cos, mlir::Value sin,
+                                   int64_t seq, int64_t headDim);
+
 // The same for the gradients: each has the type of what it is the gradient of.
 template <typename Op> mlir::LogicalResult verifyAttentionGrad(Op op) {
   if (mlir::failed(verifyAttention(op, AttentionShape(op, op.getOut()))))
@@ -32,7 +36,8 @@ template <typename Op> mlir::LogicalResult verifyAttentionGrad(Op op) {
   if (op.getDq().getType() != op.getQ().getType() || op.getDk().getType() != op.getK().getType() ||
       op.getDv().getType() != op.getV().getType())
     return op.emitOpError("must give dq, dk and dv the types of q, k and v");
-  return mlir::success();
+  return verifyRotation(op, op.getCos(), op.getSin(), int64_t(op.getSeq()),
+                        int64_t(op.getHeadDim()));
 }
 
 } // namespace lmc

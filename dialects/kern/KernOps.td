@@ -117,17 +117,18 @@ def AttentionOp : Kern_Op<"attention", [Pure]> {
   let hasVerifier = 1;
 }
 
-def AttentionGradOp : Kern_Op<"attention_grad", [Pure]> {
+def AttentionGradOp : Kern_Op<"attention_grad", [Pure, AttrSizedOperandSegments]> {
   let summary = "flash attention backward, a template call";
   let description = [{Operands and attributes are those of `lm.attention_grad`.}];
   let arguments = (ins Kern_Matrix:$dout, Kern_Matrix:$q, Kern_Matrix:$k,
                        Kern_Matrix:$v, Kern_Matrix:$out, 2DTensorOf<[F32, F64]>:$lse,
-                       Optional<1DTensorOf<[I32]>>:$starts, I64Attr:$head_dim, I64Attr:$seq,
+                       Optional<1DTensorOf<[I32]>>:$starts, Optional<Kern_Matrix>:$cos,
+                       Optional<Kern_Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq,
                        F64Attr:$scale, I64Attr:$window);
   let results = (outs Kern_Matrix:$dq, Kern_Matrix:$dk, Kern_Matrix:$dv);
   let assemblyFormat = [{
-    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? `:`
-    functional-type(operands, results) attr-dict
+    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)?
+    (`rope` $cos^ `,` $sin)? `:` functional-type(operands, results) attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -276,15 +276,22 @@ def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
   let hasVerifier = 1;
 }
 
-def AttentionGradOp : Lm_PureOp<"attention_grad"> {
+def AttentionGradOp : Lm_PureOp<"attention_grad", [AttrSizedOperandSegments]> {
   let summary = "gradients of attention for q, k and v";
+  let description = [{
+    Operands are those of `lm.attention`, its results and the gradient of its
+    output. With `rope`, q and k came from `lm.rope` with these tables (f32),
+    and dq and dk are the gradients of what it rotated: they are rotated back
+    before they are rounded.
+  }];
   let arguments = (ins Matrix:$dout, Matrix:$q, Matrix:$k, Matrix:$v, Matrix:$out,
-                       2DTensorOf<[F32, F64]>:$lse, Optional<Ids>:$starts, I64Attr:$head_dim,
-                       I64Attr:$seq, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
+                       2DTensorOf<[F32, F64]>:$lse, Optional<Ids>:$starts, Optional<Matrix>:$cos,
+                       Optional<Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Matrix:$dq, Matrix:$dk, Matrix:$dv);
   let assemblyFormat = [{
-    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? `:`
-    functional-type(operands, results) attr-dict
+    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)?
+    (`rope` $cos^ `,` $sin)? `:` functional-type(operands, results) attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -113,8 +113,8 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &b, ValueRange cotangents,
     return emitOpError("can be differentiated through its output only, not through lse");
   auto grad = AttentionGradOp::create(
       b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), cotangents[0], getQ(),
-      getK(), getV(), getResult(), getLse(), getStarts(), getHeadDimAttr(), getSeqAttr(),
-      getScaleAttr(), getWindowAttr());
+      getK(), getV(), getResult(), getLse(), getStarts(), /*cos=*/Value(), /*sin=*/Value(),
+      getHeadDimAttr(), getSeqAttr(), getScaleAttr(), getWindowAttr());
   gradients.append({grad.getDq(), grad.getDk(), grad.getDv()});
   if (getStarts())
     gradients.push_back(Value());

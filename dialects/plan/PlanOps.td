@@ -117,11 +117,12 @@ def AttentionGradOp : Plan_Command<"attention_grad", [AttrSizedOperandSegments]>
   let summary = "flash attention backward";
   let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
                        SliceType:$dout, SliceType:$dq, SliceType:$dk, SliceType:$dv,
-                       Optional<SliceType>:$starts, Optional<SliceType>:$workspace,
+                       Optional<SliceType>:$starts, Optional<SliceType>:$cos,
+                       Optional<SliceType>:$sin, Optional<SliceType>:$workspace,
                        I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
   let assemblyFormat = [{
     $q `,` $k `,` $v `,` $out `,` $lse `,` $dout `,` $dq `,` $dk `,` $dv (`starts` $starts^)?
-    (`workspace` $workspace^)? `:` type(operands) attr-dict
+    (`rope` $cos^ `,` $sin)? (`workspace` $workspace^)? `:` type(operands) attr-dict
   }];
 }
 

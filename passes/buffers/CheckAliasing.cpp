@@ -466,12 +466,16 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   return ByteRuns::spaced(offset, rows, pitch, rows * run);
 }
 
-// What an attention reads: `operands`, then the starts of documents where it has them.
+// What an attention reads: `operands`, then the starts of documents and the tables of its
+// rotation where it has them.
 template <typename Op>
-static SmallVector<Value> withStarts(std::initializer_list<Value> operands, Op op) {
+static SmallVector<Value> withOptional(std::initializer_list<Value> operands, Op op) {
   SmallVector<Value> reads(operands);
   if (op.getStarts())
     reads.push_back(op.getStarts());
+  if constexpr (requires { op.getCos(); })
+    if (op.getCos())
+      reads.append({op.getCos(), op.getSin()});
   return reads;
 }
 
@@ -537,13 +541,13 @@ LogicalResult AliasingChecker::evaluate(Operation &op) {
       })
       .Case([&](kern::AttentionOp op) {
         return addStep(*op, "attention", attention(op),
-                       withStarts({op.getQ(), op.getK(), op.getV()}, op));
+                       withOptional({op.getQ(), op.getK(), op.getV()}, op));
       })
       .Case([&](kern::AttentionGradOp op) {
         return addStep(*op, "attention_grad", attention(op),
-                       withStarts({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
-                                   op.getDout()},
-                                  op));
+                       withOptional({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
+                                     op.getDout()},
+                                    op));
       })
       .Case([&](kern::ScatterAddOp scatter) {
         SmallVector<Value> reads{scatter.getIds(), scatter.getX()};
@@ -616,7 +620,7 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
           .Case([&](plan_ir::AttentionOp op) {
             kind = "attention";
             given = attention(op);
-            command.reads = withStarts({op.getQ(), op.getK(), op.getV()}, op);
+            command.reads = withOptional({op.getQ(), op.getK(), op.getV()}, op);
             command.writes = {op.getOut(), op.getLse()};
             command.names = {"q", "k", "v"};
             if (op.getStarts())
@@ -627,13 +631,15 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
           .Case([&](plan_ir::AttentionGradOp op) {
             kind = "attention_grad";
             given = attention(op);
-            command.reads = withStarts({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
-                                        op.getDout()},
-                                       op);
+            command.reads = withOptional({op.getQ(), op.getK(), op.getV(), op.getOut(),
+                                          op.getLse(), op.getDout()},
+                                         op);
             command.writes = {op.getDq(), op.getDk(), op.getDv()};
             command.names = {"q", "k", "v", "out", "lse", "dout"};
             if (op.getStarts())
               command.names.push_back("starts");
+            if (op.getCos())
+              command.names.append({"cos", "sin"});
             command.names.append({"dq", "dk", "dv"});
             command.scratch = op.getWorkspace();
             return success();

@@ -181,8 +181,9 @@ LogicalResult Placer::emit(Operation *op) {
     plan_ir::AttentionGradOp::create(
         b, loc, slice(grad.getQ()), slice(grad.getK()), slice(grad.getV()), slice(grad.getOut()),
         slice(grad.getLse()), slice(grad.getDout()), slice(grad.getDq()), slice(grad.getDk()),
-        slice(grad.getDv()), optional(grad.getStarts()), workspaceOf(op), grad.getHeadDimAttr(),
-        grad.getSeqAttr(), grad.getScaleAttr(), grad.getWindowAttr());
+        slice(grad.getDv()), optional(grad.getStarts()), optional(grad.getCos()),
+        optional(grad.getSin()), workspaceOf(op), grad.getHeadDimAttr(), grad.getSeqAttr(),
+        grad.getScaleAttr(), grad.getWindowAttr());
     return success();
   }
   if (auto scatter = dyn_cast<kern::ScatterAddOp>(op)) {

@@ -539,8 +539,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
             kern::AttentionGradOp::create(b, loc, op.getDq().getType(), op.getDk().getType(),
                                           op.getDv().getType(), op.getDout(), op.getQ(), op.getK(),
                                           op.getV(), op.getOut(), op.getLse(), op.getStarts(),
-                                          op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
-                                          op.getWindowAttr())
+                                          op.getCos(), op.getSin(), op.getHeadDimAttr(),
+                                          op.getSeqAttr(), op.getScaleAttr(), op.getWindowAttr())
                 ->getResults());
       })
       .Default([](Operation *) { return SmallVector<Value>(); });

@@ -26,6 +26,30 @@ def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numMerged", "merged", "linear layers merged into others">];
 }
 
+def FoldRopePass : Pass<"lm-fold-rope", "::mlir::ModuleOp"> {
+  let summary = "rotates attention's gradients for q and k back within their own kernels";
+  let description = [{
+    Where the gradients for q and k are read by the inverse `lm.rope` only, its tables
+    become operands of `lm.attention_grad`. A pass over both matrices less, and one
+    rounding; so bf16 results differ in their last bits. For CUDA targets: on a CPU the
+    rotation finds them in the cache.
+
+    ```mlir
+    %dq, %dk, %dv = lm.attention_grad %dout, %q, %k, %v, %out, %lse : ...
+    %x = lm.join %dq, %dk : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x16xf32>
+    %y = lm.rope %x, %cos, %sin head_dim 4 : ... {inverse}
+    %z = lm.join %y, %dv : (tensor<8x16xf32>, tensor<8x8xf32>) -> tensor<8x24xf32>
+    ```
+    becomes
+    ```mlir
+    %dq, %dk, %dv = lm.attention_grad %dout, %q, %k, %v, %out, %lse rope %cos, %sin : ...
+    %z = lm.join %dq, %dk, %dv : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x24xf32>
+    ```
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numFolded", "folded", "gradients of attention that rotate back">];
+}
+
 def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
   let summary = "turns every lm op into library calls and single-op fusions";
   let description = [{

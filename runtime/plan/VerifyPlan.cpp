@@ -568,6 +568,16 @@ private:
     LMC_TRY(apart("dk", op.dk(), {op.dv()}));
     if (op.starts() != -1)
       LMC_TRY(apart("dq, dk or dv", uint32_t(op.starts()), {op.dq(), op.dk(), op.dv()}));
+    if ((op.cos() != -1 || op.sin() != -1) && op.head_dim() % 2 != 0)
+      return fail("it rotates heads of {}", op.head_dim());
+    for (auto [name, table] : {std::pair("cos", op.cos()), std::pair("sin", op.sin())}) {
+      if (op.cos() == -1 && op.sin() == -1)
+        continue;
+      LMC_TRY(operand(name, table, DType::F32, product({op.seq(), op.head_dim() / 2})));
+      LMC_TRY(apart("dq, dk or dv", uint32_t(table), {op.dq(), op.dk(), op.dv()}));
+      if (op.workspace() != -1)
+        LMC_TRY(apart("workspace", uint32_t(op.workspace()), {uint32_t(table)}));
+    }
     if (isCuda())
       LMC_TRY(operand("workspace", op.workspace(), sumType(type), product({tokens, op.heads()})));
     else if (type == DType::BF16)
@@ -581,7 +591,8 @@ private:
     if (op.workspace() != -1 && op.starts() != -1)
       LMC_TRY(apart("workspace", uint32_t(op.workspace()), {uint32_t(op.starts())}));
     return launches(op.launches(),
-                    {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.starts()},
+                    {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.starts(), op.cos(),
+                     op.sin()},
                     {op.dq(), op.dk(), op.dv()}, op.workspace());
   }
 

@@ -68,7 +68,7 @@ cl::list<std::string> printIrAfter("mlir-print-ir-after",
                                    cl::sub(compileCommand));
 cl::list<std::string> disableFusion("disable-fusion",
                                     cl::desc("leave out kinds of fusion: linears, producer, "
-                                             "siblings, layers, state"),
+                                             "siblings, layers, state, rope"),
                                     cl::value_desc("kind"), cl::CommaSeparated, cl::Hidden,
                                     cl::sub(compileCommand), cl::sub(explainCommand));
 cl::opt<bool> disableReuse("disable-reuse",

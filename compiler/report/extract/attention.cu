@@ -114,6 +114,21 @@ __global__ void gradKeys(View q, View k, View v, View out, View dout, const int 
       }
 }
 
+// Rotates a head of a row back in place: a thread each. x f32 [tokens, heads * head_dim], cos and
+// sin f32 [seq, head_dim / 2].
+__global__ void rotateBack(float *x, int heads, const float *cos, const float *sin) {
+  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (thread >= int64_t(kBatch) * kSeq * heads)
+    return;
+  const int64_t table = thread / heads % kSeq * (kHeadDim / 2);
+  float *low = x + thread * kHeadDim, *high = low + kHeadDim / 2;
+  for (int c = 0; c < kHeadDim / 2; ++c) {
+    const float a = low[c], b = high[c];
+    low[c] = a * cos[table + c] + b * sin[table + c];
+    high[c] = b * cos[table + c] - a * sin[table + c];
+  }
+}
+
 } // namespace plain
 
 plain::View viewOf(int index) {
@@ -197,6 +212,12 @@ int main() {
                                             viewOf(kDout), starts, lse, dq);
     plain::gradKeys<<<blocks, threads>>>(viewOf(kQ), viewOf(kK), viewOf(kV), viewOf(kOut),
                                          viewOf(kDout), starts, lse, dk, dv);
+    if (kCos >= 0) {
+      const auto *cos = static_cast<const float *>(arrays[size_t(kCos)].device);
+      const auto *sin = static_cast<const float *>(arrays[size_t(kSin)].device);
+      plain::rotateBack<<<blocks, threads>>>(dq, kHeads, cos, sin);
+      plain::rotateBack<<<blocks, threads>>>(dk, kHeads / kGroup, cos, sin);
+    }
     host::check(cudaDeviceSynchronize(), "reference");
     compare(difference, kDq, dq);
     compare(difference, kDk, dk);

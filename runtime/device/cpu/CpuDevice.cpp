@@ -109,6 +109,10 @@ private:
   const int32_t *starts(int32_t slice) {
     return slice < 0 ? nullptr : reinterpret_cast<const int32_t *>(address(uint32_t(slice)));
   }
+  // Null where an attention's gradients are not rotated back.
+  const float *table(int32_t slice) {
+    return slice < 0 ? nullptr : reinterpret_cast<const float *>(address(uint32_t(slice)));
+  }
   // Elements from one row of a matrix to the next; `columns` when they touch.
   int64_t pitch(uint32_t slice, int64_t columns) const {
     const plan::Slice &at = *plan->slices()->Get(slice);
@@ -301,7 +305,7 @@ Result<Command> CpuDevice::resolve(const plan::Command &command) {
          op.workspace() >= 0 ? address(uint32_t(op.workspace())) : nullptr, op.batch(), op.seq(),
          op.heads(), op.kv_heads(), op.head_dim(), op.window(), op.scale(), pitch(op.q(), queries),
          pitch(op.k(), keys), pitch(op.v(), keys), pitch(op.dq(), queries), pitch(op.dk(), keys),
-         pitch(op.dv(), keys), starts(op.starts())},
+         pitch(op.dv(), keys), starts(op.starts()), table(op.cos()), table(op.sin())},
         storage(op.q())};
     needScratch(kernelSet().attention[int(resolved.storage)].gradScratchBytes(resolved.args));
     return Command(resolved);

@@ -100,12 +100,14 @@ func.func @attention(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %lse: tensor<4x4x
 }
 
 // CHECK-LABEL: func.func @documents(
-// CHECK-SAME:    %[[Q:.*]]: tensor<4x8xf32>, %[[K:.*]]: tensor<4x4xf32>, %[[S:.*]]: tensor<4xi32>)
-func.func @documents(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %s: tensor<4xi32>) {
+// CHECK-SAME:    %[[Q:.*]]: tensor<4x8xf32>, %[[K:.*]]: tensor<4x4xf32>, %[[S:.*]]: tensor<4xi32>, %[[T:.*]]: tensor<2x1xf32>)
+func.func @documents(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %s: tensor<4xi32>, %t: tensor<2x1xf32>) {
   // CHECK: %[[O:.*]], %[[LSE:.*]] = kern.attention %[[Q]], %[[K]], %[[K]] starts %[[S]] : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64
   %o, %lse = kern.attention %q, %k, %k starts %s : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
   // CHECK: kern.attention_grad %[[Q]], %[[Q]], %[[K]], %[[K]], %[[O]], %[[LSE]] starts %[[S]] : ({{.*}}, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64
   %0:3 = kern.attention_grad %q, %q, %k, %k, %o, %lse starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
+  // CHECK: kern.attention_grad %[[Q]], %[[Q]], %[[K]], %[[K]], %[[O]], %[[LSE]] starts %[[S]] rope %[[T]], %[[T]] : ({{.*}}, tensor<4xi32>, tensor<2x1xf32>, tensor<2x1xf32>) ->
+  %1:3 = kern.attention_grad %q, %q, %k, %k, %o, %lse starts %s rope %t, %t : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4xi32>, tensor<2x1xf32>, tensor<2x1xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64, window = 0 : i64}
   return
 }
 

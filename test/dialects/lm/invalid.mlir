@@ -569,6 +569,14 @@ func.func @attentionGradStarts(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: ten
 
 // -----
 
+func.func @attentionGradTables(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>, %c: tensor<4x1xf32>, %s: tensor<2x1xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has rotation tables of 'tensor<4x1xf32>', not 'tensor<2x1xf32>'}}
+  %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l rope %c, %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x1xf32>, tensor<2x1xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
 func.func @attentionGradKeyElements(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xbf16>, %v: tensor<4x4xbf16>, %o: tensor<4x8xf32>, %l: tensor<4x4xf32>) {
   // expected-error @+1 {{'lm.attention_grad' op has queries of 'f32' but keys of 'bf16'}}
   %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x4xbf16>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x4xbf16>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}

@@ -527,10 +527,13 @@ template <typename Op> uint64_t attentionKind(Op op, StringRef name) {
 
 // What an attention reads: `operands`, then the starts of documents where it has them.
 template <typename Op>
-SmallVector<Value> withStarts(std::initializer_list<Value> operands, Op op) {
+SmallVector<Value> withOptional(std::initializer_list<Value> operands, Op op) {
   SmallVector<Value> reads(operands);
   if (op.getStarts())
     reads.push_back(op.getStarts());
+  if constexpr (requires { op.getCos(); })
+    if (op.getCos())
+      reads.append({op.getCos(), op.getSin()});
   return reads;
 }
 
@@ -684,11 +687,11 @@ void FunctionRun::run(Operation &op) {
       })
       .Case([&](kern::AttentionOp op) {
         runWhole(attentionKind(op, "attention"),
-                 all(withStarts({op.getQ(), op.getK(), op.getV()}, op)), all(op.getResults()));
+                 all(withOptional({op.getQ(), op.getK(), op.getV()}, op)), all(op.getResults()));
       })
       .Case([&](kern::AttentionGradOp op) {
         runWhole(attentionKind(op, "attention_grad"),
-                 all(withStarts({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
+                 all(withOptional({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
                                  op.getDout()},
                                 op)),
                  all(op.getResults()));
@@ -885,8 +888,9 @@ void PlanRun::run(Operation &op) {
       .Case([&](plan_ir::AttentionGradOp op) {
         SmallVector<Elements> reads{asTokens(op.getQ()), asTokens(op.getK()), asTokens(op.getV()),
                                     dense(op.getOut()), dense(op.getLse()), dense(op.getDout())};
-        if (op.getStarts())
-          reads.push_back(dense(op.getStarts()));
+        for (Value optional : {op.getStarts(), op.getCos(), op.getSin()})
+          if (optional)
+            reads.push_back(dense(optional));
         runLibrary(attentionKind(op, "attention_grad"), reads,
                    {asTokens(op.getDq()), asTokens(op.getDk()), asTokens(op.getDv())},
                    op.getWorkspace());

@@ -33,12 +33,12 @@ func.func @templates(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %ids: tensor<4xi3
 }
 
 // CHECK-LABEL: func.func @documents(
-// CHECK-SAME:    %[[Q:[^ ]*]]: tensor<4x8xf32>, %[[S:[^ ]*]]: tensor<4xi32>)
+// CHECK-SAME:    %[[Q:[^ ]*]]: tensor<4x8xf32>, %[[S:[^ ]*]]: tensor<4xi32>, %[[T:[^ ]*]]: tensor<2x1xf32>)
 // CHECK-NEXT:    %[[O:.*]], %[[LSE:.*]] = kern.attention %[[Q]], %[[Q]], %[[Q]] starts %[[S]] :
-// CHECK-NEXT:    %[[DQ:.*]], %{{.*}}, %{{.*}} = kern.attention_grad %[[Q]], %[[Q]], %[[Q]], %[[Q]], %[[O]], %[[LSE]] starts %[[S]] :
-func.func @documents(%q: tensor<4x8xf32>, %s: tensor<4xi32>) -> tensor<4x8xf32> {
+// CHECK-NEXT:    %[[DQ:.*]], %{{.*}}, %{{.*}} = kern.attention_grad %[[Q]], %[[Q]], %[[Q]], %[[Q]], %[[O]], %[[LSE]] starts %[[S]] rope %[[T]], %[[T]] :
+func.func @documents(%q: tensor<4x8xf32>, %s: tensor<4xi32>, %t: tensor<2x1xf32>) -> tensor<4x8xf32> {
   %o, %lse = lm.attention %q, %q, %q starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
-  %dq, %dk, %dv = lm.attention_grad %q, %q, %q, %q, %o, %lse starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  %dq, %dk, %dv = lm.attention_grad %q, %q, %q, %q, %o, %lse starts %s rope %t, %t : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4xi32>, tensor<2x1xf32>, tensor<2x1xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
   return %dq : tensor<4x8xf32>
 }
 

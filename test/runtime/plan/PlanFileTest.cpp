@@ -343,6 +343,18 @@ TEST(PlanFile, ChecksTheMeaning) {
          p.variables.erase(p.variables.begin() + 2);
        },
        "command 3: result out or lse shares memory"},
+      {[&](auto &p) { body(p, 4).AsAttentionGrad()->cos = 99; }, "operand cos does not exist"},
+      {[&](auto &p) { body(p, 4).AsAttentionGrad()->cos = 0; }, "operand sin does not exist"},
+      {[&](auto &p) {
+         body(p, 4).AsAttentionGrad()->cos = 0;
+         body(p, 4).AsAttentionGrad()->sin = 2;
+       },
+       "operand sin is I32, not F32"},
+      {[&](auto &p) {
+         auto &grad = *body(p, 4).AsAttentionGrad();
+         grad.cos = grad.sin = int(grad.dq);
+       },
+       "dq, dk or dv shares memory"},
       {[&](auto &p) { body(p, 4).AsAttentionGrad()->seq = 9; }, "operand q has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->vocabulary = 33; }, "operand d has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->ids = 0; }, "operand ids is F32"},

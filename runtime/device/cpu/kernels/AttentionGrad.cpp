@@ -95,6 +95,25 @@ void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKey
   }
 }
 
+// Rotates heads of `rows` rows back in place, which lie `leading` apart, from position `first`.
+template <typename R>
+void rotateBack(const AttentionGradArgs &args, R *x, int64_t leading, int64_t rows, int64_t heads,
+                int64_t first) {
+  const int64_t half = args.headDim / 2;
+  for (int64_t row = 0; row < rows; ++row) {
+    const float *cosines = args.cos + (first + row) * half;
+    const float *sines = args.sin + (first + row) * half;
+    for (int64_t head = 0; head < heads; ++head) {
+      R *low = x + row * leading + head * args.headDim, *high = low + half;
+      for (int64_t i = 0; i < half; ++i) {
+        const R a = low[i], b = high[i];
+        low[i] = a * R(cosines[i]) + b * R(sines[i]);
+        high[i] = b * R(cosines[i]) - a * R(sines[i]);
+      }
+    }
+  }
+}
+
 } // namespace
 
 int64_t attentionGradTasks(const AttentionGradArgs &args) { return args.batch * args.kvHeads; }
@@ -240,11 +259,15 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
             sum[d] += part[d] * scale;
         }
       }
+    if (args.cos)
+      rotateBack(args, scratch.keyGrad, leading, keys, 1, key);
     storeBlock(scratch.keyGrad, leading, keys, headDim, scale, dk + key * args.dkPitch,
                args.dkPitch);
     storeBlock(scratch.valueGrad, leading, keys, headDim, R(1), dv + key * args.dvPitch,
                args.dvPitch);
   }
+  if (args.cos)
+    rotateBack(args, dqSum, sumLeading, seq, group, 0);
   if constexpr (kSeparateSum)
     storeBlock(dqSum, sumLeading, seq, group * headDim, R(1), dq, args.dqPitch);
 }

@@ -43,6 +43,8 @@ struct AttentionGradArgs {
   double scale;
   int64_t qPitch, kPitch, vPitch, dqPitch, dkPitch, dvPitch;
   const int32_t *starts = nullptr; // as AttentionArgs
+  // [seq, headDim / 2], both or neither: dq and dk are rotated back by them.
+  const float *cos = nullptr, *sin = nullptr;
 };
 
 // A block of a matrix to be packed: element (row, column) is at

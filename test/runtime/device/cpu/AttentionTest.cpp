@@ -38,6 +38,7 @@ struct Problem {
   double scale;
   Values q, k, v, dout, out, lse, dq, dk, dv, workspace;
   std::vector<int32_t> starts; // empty: no document mask
+  std::vector<float> cos, sin; // empty: dq and dk are not rotated back
 
   Problem(Shape s, Storage storage, std::mt19937_64 &random)
       : shape(s), scale(1 / std::sqrt(double(s.headDim))),
@@ -62,7 +63,11 @@ struct Problem {
     return {q.data(),    k.data(),      v.data(),      out.data(),       lse.data(),  dout.data(),
             dq.data(),   dk.data(),     dv.data(),     workspace.data(), shape.batch, shape.seq,
             shape.heads, shape.kvHeads, shape.headDim, shape.window,     scale,       queries(),
-            keys(),      keys(),        queries(),     keys(),           keys(),     mask()};
+            keys(),      keys(),        queries(),     keys(),           keys(),      mask(),
+            table(cos),  table(sin)};
+  }
+  static const float *table(const std::vector<float> &values) {
+    return values.empty() ? nullptr : values.data();
   }
   const int32_t *mask() const { return starts.empty() ? nullptr : starts.data(); }
   // Elements of a row.
@@ -193,6 +198,38 @@ static std::vector<double> numbers(const Values &values) {
   for (int64_t i = 0; i < values.size(); ++i)
     all.push_back(values[i]);
   return all;
+}
+
+// The gradients of what rope rotated are those of its results, rotated back.
+TEST(Attention, RotatesGradientsBack) {
+  for (Storage storage : {Storage::F32, Storage::BF16, Storage::F64}) {
+    std::mt19937_64 random(12);
+    Problem plain({2, 150, 4, 2, 24, 40, 30}, storage, random), rotated = plain;
+    const int64_t seq = 150, half = 12;
+    std::uniform_real_distribution<double> angles(-3, 3);
+    for (int64_t i = 0; i < seq * half; ++i) {
+      double angle = angles(random);
+      rotated.cos.push_back(float(std::cos(angle)));
+      rotated.sin.push_back(float(std::sin(angle)));
+    }
+    plain.run(kernelSet(), 2);
+    rotated.run(kernelSet(), 2);
+    auto back = [&](const Values &x, int64_t columns) {
+      std::vector<double> y = numbers(x);
+      for (int64_t i = 0; i < x.size(); ++i) {
+        const int64_t table = i / columns % seq * half + i % half;
+        const double c = rotated.cos[size_t(table)], s = rotated.sin[size_t(table)];
+        const bool low = i % (2 * half) < half;
+        y[size_t(i)] = low ? x[i] * c + x[i + half] * s : x[i] * c - x[i - half] * s;
+      }
+      return y;
+    };
+    const double tolerance = test::tolerance(storage);
+    EXPECT_LE(test::error(rotated.dq, back(plain.dq, plain.queries())), tolerance);
+    EXPECT_LE(test::error(rotated.dk, back(plain.dk, plain.keys())), tolerance);
+    EXPECT_GT(test::error(rotated.dk, numbers(plain.dk)), 0.1);
+    EXPECT_EQ(rotated.dv.bytes, plain.dv.bytes);
+  }
 }
 
 // What a document's tokens get and give is what they would if it stood alone.
