@@ -300,10 +300,14 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
       return text;
     }());
     chunkHead.block("if (row == first)", fill);
-    CudaText again;
-    again.line(vector + " = load<" + Twine(width) + ">(" + at + ");");
-    chunkHead.block("else", again);
+    CudaText later;
+    later.line(vector + " = load<" + Twine(width) + ">(" + at + ");");
+    chunkHead.block("else", later);
     chunkTail.line("store<" + Twine(width) + ">(" + at + ", " + vector + ");");
+    int64_t bytes = (rows - rows / info.shape.rowsPerItem) * columns *
+                    (elementOf(sum.sum).getIntOrFloatBitWidth() / 8);
+    again.read += uint64_t(bytes);
+    again.written += uint64_t(bytes);
   }
   elements.line(vector + element + " = " + combine(sum.sum, vector + element, sum.loops).text +
                 ";");
@@ -561,6 +565,8 @@ CudaKernel RowPrinter::print() {
   startRow();
   CudaText row, body, sums;
   printRow(row);
+  if (!kept)
+    again.read += uint64_t((rowBytesLoaded - bytesOfRow(false)) * vectors * rows);
 
   int64_t offset = 0;
   if (!byWarp)

@@ -294,8 +294,17 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
     auto tensor = cast<RankedTensorType>(type);
     const int64_t width = tensor.getElementTypeBitWidth() / 8;
     const int64_t lane = info.shape.domain.empty() ? 1 : info.shape.domain.back();
-    checked.arguments.push_back({uint64_t(tensor.getNumElements() * width),
+    checked.arguments.push_back({uint64_t(tensor.getNumElements() * width), uint64_t(width),
                                  tensor.getNumElements() >= points, lane * width % 32 == 0});
+  }
+  const unsigned rank = unsigned(info.shape.domain.size());
+  for (const codegen::Access &access : info.accesses) {
+    ArgumentFacts &argument = checked.arguments[access.input];
+    ++argument.places;
+    argument.alongLane |= rank > 0 && access.point.isFunctionOfDim(rank - 1);
+    argument.alongRows |= llvm::is_contained(access.dynamic, true);
+    for (unsigned d = 0; d + 1 < rank; ++d)
+      argument.alongRows |= access.point.isFunctionOfDim(d);
   }
 }
 

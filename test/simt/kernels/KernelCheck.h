@@ -41,8 +41,13 @@ private:
 // An argument as the kernel's loops see it.
 struct ArgumentFacts {
   uint64_t bytes = 0;        // of all elements
+  uint64_t elementBytes = 0; // of one
   bool coversDomain = false; // it has an element for every point of the domain
-  bool wholeSectors = false; // so do its runs along the lane: they are whole sectors of 32 bytes
+  bool wholeSectors = false; // its runs along the lane are whole sectors of 32 bytes
+  // Of an input: places that the kernel reads it at, in terms of a point of the domain, and
+  // whether one of them changes along the lane, and with the outer dimensions.
+  unsigned places = 0;
+  bool alongLane = false, alongRows = false;
 };
 
 // What a kernel's run on the executor came to.
