@@ -169,7 +169,8 @@ void Printer::addSums() {
     add(name + "_zeros", formatv("{0}.\n// Zeros to the rows of d whose id no token has.", what),
         formatv("  {0}::zeroOthers({1}, d);\n", rows, keys),
         blocksOf(llvm::divideCeil(shape.vocabulary, kZeroRows)), 0,
-        {pairs / 2, (uint64_t(shape.vocabulary) - ids) * dRow}, {Operand::Workspace, Operand::D}, 0);
+        {pairs / 2, (uint64_t(shape.vocabulary) - ids) * dRow}, {Operand::Workspace, Operand::D},
+        0);
 }
 
 std::vector<ScatterAddLaunch> Printer::print() {

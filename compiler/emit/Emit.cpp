@@ -307,8 +307,8 @@ LogicalResult Emitter::addVariables() {
       auto initializer = initializerOf(variable, part.init);
       if (failed(initializer))
         return failure();
-      FailureOr<int32_t> kernel = initializerKernel(part.init, part.type,
-                                                    elementTypes.lookup((*initializer)->source));
+      FailureOr<int32_t> kernel =
+          initializerKernel(part.init, part.type, elementTypes.lookup((*initializer)->source));
       if (failed(kernel))
         return variable.emitOpError("has no kernel for its first values");
       (*initializer)->kernel = *kernel;

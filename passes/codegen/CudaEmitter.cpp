@@ -649,10 +649,10 @@ CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t share
   auto more = [](uint64_t bytes) {
     return bytes ? " (and " + std::to_string(bytes) + " again)" : "";
   };
-  head.line("// Reads " + Twine(result.bytes.read) + " bytes" + more(again.read) +
-            " and writes " + Twine(result.bytes.written) + more(again.written) +
-            ". Launch: " + Twine(blocks) + " blocks of " + Twine(threads) + " threads, " +
-            Twine(sharedBytes) + " bytes of shared memory.");
+  head.line("// Reads " + Twine(result.bytes.read) + " bytes" + more(again.read) + " and writes " +
+            Twine(result.bytes.written) + more(again.written) + ". Launch: " + Twine(blocks) +
+            " blocks of " + Twine(threads) + " threads, " + Twine(sharedBytes) +
+            " bytes of shared memory.");
   bool reduces = isColumn || info.hero == kern::Hero::RowReduction;
   head.line(reduces ? "#include \"lmc/reduce.cuh\"" : "#include \"lmc/math.cuh\"");
   head.line("#include \"lmc/vector_io.cuh\"");

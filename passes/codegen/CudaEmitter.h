@@ -151,6 +151,7 @@ protected:
   // Of a chunk, by all loads so far that differ between rows.
   int64_t rowBytesLoaded = 0;
   GlobalBytes again; // as in CudaKernel
+
   std::vector<std::string> outerDims; // names of the outer indices
   std::string column = "c";           // of the chunk's first element
 

@@ -31,9 +31,7 @@ template <typename T> struct SectorAllocator {
   static constexpr std::align_val_t kSector{32};
   SectorAllocator() = default;
   template <typename U> SectorAllocator(const SectorAllocator<U> &) {}
-  T *allocate(size_t count) {
-    return static_cast<T *>(::operator new(count * sizeof(T), kSector));
-  }
+  T *allocate(size_t count) { return static_cast<T *>(::operator new(count * sizeof(T), kSector)); }
   void deallocate(T *p, size_t) { ::operator delete(p, kSector); }
   bool operator==(const SectorAllocator &) const { return true; }
 };
@@ -108,8 +106,8 @@ struct Problem {
         kvWidth(shape.kvHeads * shape.headDim),
         qkv(shape.type, tokens, width + 2 * kvWidth, width + 2 * kvWidth + gap),
         out(shape.type, tokens, width, width), dout(out), dqkv(qkv),
-        lse(size_t(tokens * shape.heads)), delta(lse),
-        cos(size_t(shape.seq * shape.headDim / 2)), sin(cos), starts(size_t(tokens)) {
+        lse(size_t(tokens * shape.heads)), delta(lse), cos(size_t(shape.seq * shape.headDim / 2)),
+        sin(cos), starts(size_t(tokens)) {
     shape.qPitch = shape.kPitch = shape.vPitch = qkv.pitch;
     shape.dqPitch = shape.dkPitch = shape.dvPitch = dqkv.pitch;
     qkv.fillRandom(seed);
@@ -317,14 +315,15 @@ struct Moved {
 std::vector<Moved> movedBy(const Problem &p, const AttentionTile &tile) {
   const AttentionShape &shape = p.shape;
   const bool byKeys = tile.part == AttentionPart::GradKeys;
+  const int64_t own = byKeys ? tile.keys : tile.queries, step = byKeys ? tile.queries : tile.keys;
   uint64_t walked = 0; // rows of heads
   for (int64_t b = 0; b < shape.batch; ++b)
-    for (int64_t first = 0; first < shape.seq; first += byKeys ? tile.keys : tile.queries) {
-      int64_t end = std::min<int64_t>(first + (byKeys ? tile.keys : tile.queries), shape.seq);
-      int64_t from = byKeys ? first : p.firstKey(b, first), step = byKeys ? tile.queries : tile.keys;
-      for (int64_t last = end - 1; byKeys && end < shape.seq && p.firstKey(b, end) <= last;)
+    for (int64_t first = 0; first < shape.seq; first += own) {
+      const int64_t last = std::min(first + own, shape.seq) - 1;
+      int64_t begin = byKeys ? first : p.firstKey(b, first), end = last + 1;
+      while (byKeys && end < shape.seq && p.firstKey(b, end) <= last)
         ++end;
-      walked += uint64_t(std::min((end + step - 1) / step * step, shape.seq) - from / step * step);
+      walked += uint64_t(std::min((end + step - 1) / step * step, shape.seq) - begin / step * step);
     }
   walked *= uint64_t(shape.heads);
   const uint64_t row = uint64_t(shape.headDim) * 2; // bytes of a head's row
@@ -333,8 +332,12 @@ std::vector<Moved> movedBy(const Problem &p, const AttentionTile &tile) {
   std::vector<Moved> moved;
   auto add = [&](std::vector<Moved> some) { moved.insert(moved.end(), some.begin(), some.end()); };
   if (byKeys)
-    add({{"q", walked * row}, {"k", keys * row}, {"v", keys * row}, {"lse", walked * 4, 0, true},
-         {"dout", walked * row}, {"delta", walked * 4, 0, true}});
+    add({{"q", walked * row},
+         {"k", keys * row},
+         {"v", keys * row},
+         {"lse", walked * 4, 0, true},
+         {"dout", walked * row},
+         {"delta", walked * 4, 0, true}});
   else
     add({{"q", queries * row}, {"k", walked * row}, {"v", walked * row}});
   if (tile.part == AttentionPart::GradQueries) // dout once more, for delta

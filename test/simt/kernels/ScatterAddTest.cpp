@@ -321,9 +321,9 @@ TEST(ScatterAddKernels, MovesEachByteOnce) {
 
 // With ids as different as can be.
 TEST(ScatterAddKernels, CountWhatTheyMove) {
-  for (const ScatterAddShape &shape :
-       {ScatterAddShape{512, 264, 600, DataType::BF16, false}, {512, 40, 256, DataType::F32, true},
-        {9000, 8, 40000, DataType::BF16, false}}) {
+  for (const ScatterAddShape &shape : {ScatterAddShape{512, 264, 600, DataType::BF16, false},
+                                       {512, 40, 256, DataType::F32, true},
+                                       {9000, 8, 40000, DataType::BF16, false}}) {
     ScatterAdd scatter(shape);
     std::vector<int32_t> ids(size_t(shape.rows));
     for (int64_t row = 0; row < shape.rows; ++row)
