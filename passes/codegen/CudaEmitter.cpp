@@ -130,9 +130,9 @@ bool CudaEmitter::coversDomain(AffineMap point) {
 }
 
 // What has an element for every point of the domain is nearly all that a kernel moves: the
-// widest type of these moves in words of 16 bytes. Of two, one narrower (bf16 beside f32), the
-// narrower moves in 8 bytes a lane, which are 256 a warp and as many whole sectors; with twice
-// the elements the lanes' words of the wider would lie 32 bytes apart, and each instruction ask
+// widest type of these moves in words of 16 bytes. A narrower one beside it (bf16 or i8 beside
+// f32) moves in 8 or 4 bytes a lane, which are 256 or 128 a warp, all whole sectors. With more
+// elements the lanes' words of the wider type would lie 32 bytes apart, and each instruction ask
 // for every sector to move half of it. What all rows share (weights, sums of rows) takes several
 // words a lane: it is little, or comes from the caches.
 unsigned CudaEmitter::findWidth() {
