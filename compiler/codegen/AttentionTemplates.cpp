@@ -108,6 +108,20 @@ static bool isPresent(const Parameter &parameter, AttentionPart part,
   return true;
 }
 
+// Elements, without what lies between rows.
+static int64_t elementsOf(const Parameter &parameter, const AttentionShape &shape) {
+  llvm::StringRef name = parameter.name;
+  int64_t tokens = shape.batch * shape.seq;
+  if (name == "starts")
+    return tokens;
+  if (name == "cos" || name == "sin")
+    return shape.seq * shape.headDim / 2;
+  if (name == "lse" || name == "delta")
+    return tokens * shape.heads;
+  bool byKeys = name == "k" || name == "v" || name == "dk" || name == "dv";
+  return tokens * (byKeys ? shape.kvHeads : shape.heads) * shape.headDim;
+}
+
 static const char *functionOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
@@ -237,10 +251,14 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   for (const Parameter &parameter : parametersOf(part)) {
     bool present = isPresent(parameter, part, shape);
     arguments.push_back(present ? parameter.name : "nullptr");
-    if (present)
-      parameters.push_back(formatv("{0}{1} *{2}", parameter.result ? "" : "const ",
-                                   llvm::StringRef(parameter.type) == "T" ? type : parameter.type,
-                                   parameter.name));
+    if (!present)
+      continue;
+    bool half = llvm::StringRef(parameter.type) == "T" && shape.type == AttentionType::BF16;
+    (parameter.result ? kernel.bytes.written : kernel.bytes.read) +=
+        uint64_t(elementsOf(parameter, shape)) * (half ? 2 : 4);
+    parameters.push_back(formatv("{0}{1} *{2}", parameter.result ? "" : "const ",
+                                 llvm::StringRef(parameter.type) == "T" ? type : parameter.type,
+                                 parameter.name));
   }
   const char *header = !tile                             ? "attention_plain"
                        : part == AttentionPart::Forward ? "attention_forward"

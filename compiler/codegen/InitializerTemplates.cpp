@@ -119,6 +119,15 @@ CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape) {
   return kernel;
 }
 
+GlobalBytes lmc::codegen::initializerBytes(const InitializerShape &shape, int64_t elements) {
+  constexpr uint64_t recordBytes = 40; // InitializerRecord of initialize.cuh
+  auto bytes = [&](DataType type) {
+    return uint64_t(elements) * (type == DataType::F64 ? 8 : type == DataType::F32 ? 4 : 2);
+  };
+  bool copies = shape.kind == InitializerKind::Copy;
+  return {recordBytes + (copies ? bytes(shape.source) : 0), bytes(shape.destination)};
+}
+
 static std::optional<DataType> dataTypeOf(Type type) {
   if (!type)
     return std::nullopt;

@@ -30,6 +30,10 @@ std::string initializerKernelName(const InitializerShape &shape);
 // Its arguments are the record, the source (Copy only) and the result.
 CudaKernel initializerKernel(const InitializerShape &shape);
 
+// What a launch moves for a variable of `elements`: the record and the source are read, the
+// values written. CudaKernel::bytes is empty, for a kernel serves variables of every size.
+GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
+
 // The shape for an initialiser of a plan.variable or of a part of one, `init`, that makes
 // elements of type `destination`, for copies from `source`. None where no kernel is needed:
 // values that the runtime writes, and zeros.

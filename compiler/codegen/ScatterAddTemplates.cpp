@@ -32,7 +32,7 @@ private:
   void addPass(int64_t pass);
   void addSums();
   void add(std::string name, std::string comment, std::string body, int64_t blocks,
-           int64_t sharedBytes, std::vector<Operand> args, uint32_t inputs);
+           int64_t sharedBytes, GlobalBytes bytes, std::vector<Operand> args, uint32_t inputs);
 
   std::string at(int64_t offset, const char *type) const {
     return formatv("reinterpret_cast<{0} *>(workspace + {1})", type, offset);
@@ -70,7 +70,8 @@ const char *Printer::parameter(Operand operand) const {
 }
 
 void Printer::add(std::string name, std::string comment, std::string body, int64_t blocks,
-                  int64_t sharedBytes, std::vector<Operand> args, uint32_t inputs) {
+                  int64_t sharedBytes, GlobalBytes bytes, std::vector<Operand> args,
+                  uint32_t inputs) {
   std::string parameters;
   for (Operand operand : args)
     parameters += (parameters.empty() ? "" : ", ") + std::string(parameter(operand));
@@ -85,6 +86,7 @@ void Printer::add(std::string name, std::string comment, std::string body, int64
   kernel.grid = {uint32_t(blocks), 1, 1};
   kernel.threads = uint32_t(layout.threads);
   kernel.sharedBytes = uint32_t(sharedBytes);
+  kernel.bytes = bytes;
   launches.push_back({std::move(kernel), std::move(args), inputs});
 }
 
@@ -103,13 +105,14 @@ void Printer::addPass(int64_t pass) {
   std::vector<Operand> args{Operand::Workspace};
   if (first)
     args.insert(args.begin(), Operand::Ids);
+  uint64_t array = uint64_t(shape.rows) * 4, counts = uint64_t(layout.tiles * digits) * 4;
 
   add(formatv("{0}_count{1}", base, pass),
       formatv("Stable sort {0}\n// counts[tile, digit] = how many keys of a tile of {1} positions "
               "have the digit: u32 [{2}, {3}].",
               what, layout.tile, layout.tiles, digits),
       formatv("  {0}::count<{1}>({2}, {3});\n", sort, shift, keys, words(layout.counts)),
-      layout.tiles, counters, args, first);
+      layout.tiles, counters, {array, counts}, args, first);
   add(formatv("{0}_move{1}", base, pass),
       formatv(
           "Stable sort {0}\n// Each (key, token) goes behind those of smaller digits, and those "
@@ -118,7 +121,8 @@ void Printer::addPass(int64_t pass) {
       formatv("  {0}::move<{1}>({2}, {3}, {4},\n      {5},\n      {6});\n", sort, shift, keys,
               first ? "nullptr" : words(layout.tokens[from]), words(layout.counts),
               words(layout.keys[to]), words(layout.tokens[to])),
-      layout.tiles, counters + kWarps * 4, args, first);
+      layout.tiles, counters + kWarps * 4, {(first ? 1 : 2) * array + counts, 2 * array}, args,
+      first);
 }
 
 void Printer::addSums() {
@@ -141,6 +145,8 @@ void Printer::addSums() {
   int64_t xBytes = shape.x == DataType::F64 ? 8 : shape.x == DataType::F32 ? 4 : 2;
   int64_t stretches = llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, xBytes));
   int64_t sumStretches = llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, sumBytes));
+  uint64_t ids = uint64_t(std::min(shape.rows, shape.vocabulary)), pairs = uint64_t(shape.rows) * 8;
+  uint64_t xRow = uint64_t(shape.columns * xBytes), dRow = uint64_t(shape.columns * sumBytes);
 
   add(name + "_ranges",
       formatv(
@@ -148,19 +154,23 @@ void Printer::addSums() {
           "of a run that began before\n// goes to partials [{2}, {3}].",
           what, layout.range, layout.ranges, shape.columns),
       formatv("  {0}::addRanges(x, {1}, {2},\n      {3}, d);\n", rows, keys, tokens, partials),
-      blocksOf(layout.ranges * stretches), 0, {Operand::X, Operand::Workspace, Operand::D}, 1);
+      blocksOf(layout.ranges * stretches), 0,
+      {pairs + uint64_t(shape.rows) * xRow + (shape.accumulate ? ids * dRow : 0), ids * dRow},
+      {Operand::X, Operand::Workspace, Operand::D}, 1);
   if (layout.ranges > 1)
     add(name + "_partials",
         formatv("{0}.\n// To the rows of runs that lie in several ranges of {1} tokens: their "
                 "partial sums, in order.",
                 what, layout.range),
         formatv("  {0}::addPartials({1}, {2}, d);\n", rows, keys, partials),
-        blocksOf((layout.ranges - 1) * sumStretches), 0, {Operand::Workspace, Operand::D}, 0);
+        blocksOf((layout.ranges - 1) * sumStretches), 0, {uint64_t(layout.ranges - 1) * 8, 0},
+        {Operand::Workspace, Operand::D}, 0);
   if (!shape.accumulate)
     add(name + "_zeros", formatv("{0}.\n// Zeros to the rows of d whose id no token has.", what),
         formatv("  {0}::zeroOthers({1}, d);\n", rows, keys),
         blocksOf(llvm::divideCeil(shape.vocabulary, kZeroRows)), 0,
-        {Operand::Workspace, Operand::D}, 0);
+        {pairs / 2, (uint64_t(shape.vocabulary) - ids) * dRow}, {Operand::Workspace, Operand::D},
+        0);
 }
 
 std::vector<ScatterAddLaunch> Printer::print() {

@@ -31,7 +31,16 @@ struct ScatterAddLaunch {
   uint32_t inputs = 0;
 };
 
-// In the order to run. Kernels that do not depend on all of the shape have the same name and
+// In the order to run. What they move depends on the ids; CudaKernel::bytes is that of ids that
+// are all in the vocabulary and as different as can be, with no run of equal ones in two ranges
+// of the sorted tokens: each row of x read once, each row of d written once, by the sums or as
+// zeros; in each pass of the sort the keys read once by either kernel, and every pair written.
+// A run in several ranges takes a row of partial sums and its row of d once more for each
+// further range. From the caches come the digits' counts, which every block of a pass reads; the
+// sorted keys, which the warps of all stretches of columns read; and what the search for absent
+// ids reads again.
+//
+// Kernels that do not depend on all of the shape have the same name and
 // text in the launches of other shapes.
 std::vector<ScatterAddLaunch> scatterAddKernels(const ScatterAddShape &shape);
 

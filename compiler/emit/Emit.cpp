@@ -66,7 +66,7 @@ private:
   void addHeader();
   void addSettings();
   LogicalResult addVariables();
-  FailureOr<int32_t> initializerKernel(DictionaryAttr init, Type type, Type source);
+  FailureOr<int32_t> initializerKernel(DictionaryAttr init, RankedTensorType type, Type source);
   void addKernels();
   void addCudaKernels();
   std::vector<std::unique_ptr<fb::LaunchT>> launchesOf(Operation &command);
@@ -85,6 +85,8 @@ private:
   llvm::StringMap<uint32_t> arenas, kernels;
   llvm::StringMap<uint32_t> variableSlices;
   llvm::DenseMap<Value, uint32_t> slices; // of the current function
+  // By kernel: what it moves to make the first values of all its variables.
+  std::map<size_t, codegen::GlobalBytes> initializerBytes;
 };
 
 } // namespace
@@ -251,15 +253,21 @@ static VariableKinds kindsOf(plan_ir::VariableOp variable) {
 
 // The kernel that makes the first values of `type`, whose copies are of elements `source`; -1
 // where none is needed.
-FailureOr<int32_t> Emitter::initializerKernel(DictionaryAttr init, Type type, Type source) {
+FailureOr<int32_t> Emitter::initializerKernel(DictionaryAttr init, RankedTensorType type,
+                                              Type source) {
   if (!details.cuda)
     return -1;
-  std::optional<codegen::InitializerShape> shape = codegen::initializerShape(init, type, source);
+  std::optional<codegen::InitializerShape> shape =
+      codegen::initializerShape(init, type.getElementType(), source);
   if (!shape)
     return -1;
   auto found = details.cuda->initializers.find(codegen::initializerKernelName(*shape));
   if (found == details.cuda->initializers.end())
     return failure();
+  codegen::GlobalBytes bytes = codegen::initializerBytes(*shape, type.getNumElements());
+  codegen::GlobalBytes &all = initializerBytes[found->second];
+  all.read += bytes.read;
+  all.written += bytes.written;
   return int32_t(found->second);
 }
 
@@ -299,8 +307,8 @@ LogicalResult Emitter::addVariables() {
       auto initializer = initializerOf(variable, part.init);
       if (failed(initializer))
         return failure();
-      FailureOr<int32_t> kernel = initializerKernel(part.init, part.type.getElementType(),
-                                                    elementTypes.lookup((*initializer)->source));
+      FailureOr<int32_t> kernel =
+          initializerKernel(part.init, part.type, elementTypes.lookup((*initializer)->source));
       if (failed(kernel))
         return variable.emitOpError("has no kernel for its first values");
       (*initializer)->kernel = *kernel;
@@ -365,6 +373,11 @@ void Emitter::addCudaKernels() {
     } else {
       entry = std::make_unique<fb::KernelT>();
       entry->name = kernel.cuda.name;
+      codegen::GlobalBytes bytes = kernel.cuda.bytes;
+      if (auto found = initializerBytes.find(plan.kernels.size()); found != initializerBytes.end())
+        bytes = found->second;
+      entry->read_bytes = bytes.read;
+      entry->written_bytes = bytes.written;
       if (!kernel.sourceOp.empty())
         entry->source_ops = {kernel.sourceOp};
     }

@@ -54,9 +54,10 @@ void CudaIndex::print(CudaText &to, const CudaText &body, StringRef also) const 
 }
 
 void CudaText::block(const Twine &head, const CudaText &body) {
-  line(head + " {");
-  for (const std::string &text : body.lines)
-    line(text.empty() || text[0] == '#' ? text : "  " + text);
+  std::string text = head.str();
+  line(text.empty() ? "{" : text + " {");
+  for (const std::string &inner : body.lines)
+    line(inner.empty() || inner[0] == '#' ? inner : "  " + inner);
   line("}");
 }
 
@@ -121,22 +122,39 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
   return true;
 }
 
+// Whether all dimensions of the domain longer than 1 are in `point`.
+bool CudaEmitter::coversDomain(AffineMap point) {
+  return llvm::all_of(llvm::enumerate(info.shape.domain), [&](auto dim) {
+    return dim.value() == 1 || point.isFunctionOfDim(unsigned(dim.index()));
+  });
+}
+
+// What has an element for every point of the domain is nearly all that a kernel moves: the
+// widest type of these moves in words of 16 bytes. A narrower one beside it (bf16 or i8 beside
+// f32) moves in 8 or 4 bytes a lane, which are 256 or 128 a warp, all whole sectors. With more
+// elements the lanes' words of the wider type would lie 32 bytes apart, and each instruction ask
+// for every sector to move half of it. What all rows share (weights, sums of rows) takes several
+// words a lane: it is little, or comes from the caches.
 unsigned CudaEmitter::findWidth() {
   struct Place {
     unsigned argument;
     AffineMap point;
   };
   SmallVector<Place> places;
+  unsigned widest = 0, widestShared = 1;
+  auto add = [&](unsigned argument, AffineMap point, bool covers) {
+    if (!isLane(point))
+      return;
+    places.push_back({argument, point});
+    unsigned &most = covers ? widest : widestShared;
+    most = std::max(most, typeOf(argument).getElementTypeBitWidth() / 8);
+  };
   for (const Access &access : info.accesses)
-    if (isLane(access.point))
-      places.push_back({access.input, access.point});
+    add(access.input, access.point,
+        coversDomain(access.point) || llvm::is_contained(access.dynamic, true));
   for (const Output &output : info.outputs)
-    if (isLane(output.place))
-      places.push_back({argumentOf(output), output.place});
-  unsigned widest = 1;
-  for (const Place &place : places)
-    widest = std::max(widest, typeOf(place.argument).getElementTypeBitWidth() / 8);
-  for (unsigned width = 16 / widest; width > 1; width /= 2)
+    add(argumentOf(output), output.place, info.coversDomain(output));
+  for (unsigned width = 16 / (widest ? widest : widestShared); width > 1; width /= 2)
     if (laneExtent() % width == 0 && llvm::all_of(places, [&](const Place &place) {
           return widthFits(place.argument, place.point, width);
         }))
@@ -455,6 +473,8 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
   if (made.lane) {
     bool isHoisted = hoisted && !made.outer;
     lateLoad |= late;
+    if (made.outer || rank() == 1)
+      rowBytesLoaded += width * type.getElementTypeBitWidth() / 8;
     CudaChunks &to = isHoisted ? *hoisted : *chunks;
     std::string vector = perChunk(to, vectorType(type.getElementType()), name,
                                   "load<" + std::to_string(width) + ">(" + from + ")");
@@ -598,6 +618,8 @@ CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t share
   result.grid = {blocks, 1, 1};
   result.threads = threads;
   result.sharedBytes = sharedBytes;
+  result.bytes = {info.shape.readBytes, info.shape.writtenBytes};
+  result.again = again;
 
   CudaText head;
   std::string ops;
@@ -624,9 +646,13 @@ CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t share
   head.line("//");
   for (const std::string &note : notes)
     head.line("// " + note);
-  head.line("// Reads " + Twine(info.shape.readBytes) + " bytes and writes " +
-            Twine(info.shape.writtenBytes) + ". Launch: " + Twine(blocks) + " blocks of " +
-            Twine(threads) + " threads, " + Twine(sharedBytes) + " bytes of shared memory.");
+  auto more = [](uint64_t bytes) {
+    return bytes ? " (and " + std::to_string(bytes) + " again)" : "";
+  };
+  head.line("// Reads " + Twine(result.bytes.read) + " bytes" + more(again.read) + " and writes " +
+            Twine(result.bytes.written) + more(again.written) + ". Launch: " + Twine(blocks) +
+            " blocks of " + Twine(threads) + " threads, " + Twine(sharedBytes) +
+            " bytes of shared memory.");
   bool reduces = isColumn || info.hero == kern::Hero::RowReduction;
   head.line(reduces ? "#include \"lmc/reduce.cuh\"" : "#include \"lmc/math.cuh\"");
   head.line("#include \"lmc/vector_io.cuh\"");

@@ -32,7 +32,7 @@ struct CudaText {
   void append(const CudaText &text) {
     lines.insert(lines.end(), text.lines.begin(), text.lines.end());
   }
-  // `head { body }`; without braces where `head` is empty.
+  // `head { body }`; a block of its own where `head` is empty.
   void block(const llvm::Twine &head, const CudaText &body);
   std::string str(unsigned indent) const;
 };
@@ -119,9 +119,10 @@ protected:
   // it.
   void storeOutputs(CudaText &chunk, CudaText &elements, llvm::ArrayRef<unsigned> outputs);
 
-  // What the widest element, the extents, the pitches and the offsets allow: elements of a
-  // vector.
+  // Elements of a vector: what the widest type that covers the domain, the extents, the pitches
+  // and the offsets allow.
   unsigned findWidth();
+  bool coversDomain(mlir::AffineMap point);
   bool widthFits(unsigned argument, mlir::AffineMap point, unsigned width);
   bool isLane(mlir::AffineMap point);
   // Whether a thread may read what another thread of its row overwrites.
@@ -147,6 +148,10 @@ protected:
   bool outerPerChunk = false;
   // A load had to be made for each chunk at an index that only a reduction gives.
   bool lateLoad = false;
+  // Of a chunk, by all loads so far that differ between rows.
+  int64_t rowBytesLoaded = 0;
+  GlobalBytes again; // as in CudaKernel
+
   std::vector<std::string> outerDims; // names of the outer indices
   std::string column = "c";           // of the chunk's first element
 

@@ -8,6 +8,11 @@
 
 namespace lmc::codegen {
 
+// Bytes of global memory.
+struct GlobalBytes {
+  uint64_t read = 0, written = 0;
+};
+
 // The source includes headers of compiler/device as "lmc/NAME.cuh", and defines
 // `extern "C" __global__ void NAME(...)`. Its parameters are pointers only, in the order of
 // the launch's arguments (inputs, then results); all shapes are constants of the text.
@@ -18,6 +23,11 @@ struct CudaKernel {
   std::array<uint32_t, 3> grid = {1, 1, 1}; // blocks
   uint32_t threads = 1;                     // of a block, a multiple of 32
   uint32_t sharedBytes = 0;                 // dynamic shared memory of a block
+  // Of a launch, in which every byte that is touched counts once, as in KernelShape.
+  GlobalBytes bytes;
+  // What goes on top where a row is longer than registers hold: later passes read it again, and
+  // sums of rows are read and written in their place in memory.
+  GlobalBytes again;
   // Whether the compiler may fuse multiply-adds other than those the text has as fmaf. Not in
   // printed kernels: rounding would depend on what was fused with what.
   bool contract = false;

@@ -41,10 +41,10 @@ void ColumnPrinter::findTile() {
   columns = info.shape.domain[1];
   int64_t vectors = columns / width, bytes = 0, widest = 1;
   for (const Access &access : info.accesses)
-    if (isLane(access.point)) {
+    if (isLane(access.point) && coversDomain(access.point)) {
       int64_t element = typeOf(access.input).getElementTypeBitWidth() / 8;
       widest = std::max(widest, element);
-      bytes += access.point.isFunctionOfDim(0) ? element * width : 0;
+      bytes += element * width;
     }
   lanes = std::min<int64_t>(32, llvm::bit_ceil(uint64_t(vectors)));
   while (lanes * width * widest > kTileBytes && llvm::divideCeil(vectors, lanes) < kWantedBlocks)

@@ -26,7 +26,6 @@ namespace {
 
 // A block that has the device to itself is as large as it can be.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-constexpr int64_t kChunks = 4;        // vectors of a row that a thread should take
 constexpr int64_t kWarpsPerBlock = 4; // where warps take rows side by side
 // Where blocks take several rows, to load once what does not vary with the row, this many
 // blocks are left: seven waves of two blocks on each of an H100's 132 SMs.
@@ -34,6 +33,10 @@ constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kBytesInFlight = 64; // of a thread
 // Vectors of a row under way: half as many where a thread has 64 registers only.
 constexpr int64_t kMaxStreamed = 16;
+
+// Vectors of a row that a thread should take. 16 elements leave room for several inputs, a weight
+// and sums of rows, all as f32, and for enough warps to cover the barriers of a row.
+int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
 
 // 32-bit registers that a thread may keep a row in, so that with the temporaries of the passes
 // it stays within its share of the SM's 65536, and within 255.
@@ -189,10 +192,11 @@ void RowPrinter::findMapping() {
   for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).drop_back())
     rows *= outer;
   vectors = columns / width;
-  byWarp = vectors <= kWarp * kChunks;
+  byWarp = vectors <= kWarp * chunksFor(width);
   if (!byWarp)
-    rowThreads = std::min<int64_t>(rows == 1 ? kMaxThreadsAlone : kMaxThreads,
-                                   llvm::alignTo(llvm::divideCeil(vectors, kChunks), kWarp));
+    rowThreads =
+        std::min<int64_t>(rows == 1 ? kMaxThreadsAlone : kMaxThreads,
+                          llvm::alignTo(llvm::divideCeil(vectors, chunksFor(width)), kWarp));
   chunksOfRow = llvm::divideCeil(vectors, rowThreads);
 
   int64_t sums = 0;
@@ -300,10 +304,14 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
       return text;
     }());
     chunkHead.block("if (row == first)", fill);
-    CudaText again;
-    again.line(vector + " = load<" + Twine(width) + ">(" + at + ");");
-    chunkHead.block("else", again);
+    CudaText later;
+    later.line(vector + " = load<" + Twine(width) + ">(" + at + ");");
+    chunkHead.block("else", later);
     chunkTail.line("store<" + Twine(width) + ">(" + at + ", " + vector + ");");
+    int64_t bytes = (rows - rows / info.shape.rowsPerItem) * columns *
+                    (elementOf(sum.sum).getIntOrFloatBitWidth() / 8);
+    again.read += uint64_t(bytes);
+    again.written += uint64_t(bytes);
   }
   elements.line(vector + element + " = " + combine(sum.sum, vector + element, sum.loops).text +
                 ";");
@@ -561,6 +569,8 @@ CudaKernel RowPrinter::print() {
   startRow();
   CudaText row, body, sums;
   printRow(row);
+  if (!kept)
+    again.read += uint64_t((rowBytesLoaded - bytesOfRow(false)) * vectors * rows);
 
   int64_t offset = 0;
   if (!byWarp)

@@ -43,16 +43,39 @@ kern.kernel @kernel elementwise attributes {arg_pitches = array<i64: $PX, $PY>,
 }
 )";
 
-// Elements of the vectors that a copy of [6, columns] loads.
-int widthOf(const char *type, int64_t columns, int64_t pitch = 0, int64_t resultPitch = 0) {
-  CudaKernel kernel = print(substitute(kCopy, {{"T", type},
-                                               {"R", "6"},
-                                               {"C", std::to_string(columns)},
-                                               {"PX", std::to_string(pitch)},
-                                               {"PY", std::to_string(resultPitch)}}));
+// y = x w of bf16 [6, 64], w f32 [$S] at ($I).
+constexpr char kScale[] = R"(
+#rc = affine_map<(r, c) -> (r, c)>
+#w = affine_map<(r, c) -> ($I)>
+kern.kernel @kernel elementwise {
+^bb0(%x: tensor<6x64xbf16>, %w: tensor<$Sxf32>):
+  %e = tensor.empty() : tensor<6x64xbf16>
+  %y = linalg.generic {indexing_maps = [#rc, #w, #rc], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %w : tensor<6x64xbf16>, tensor<$Sxf32>) outs(%e : tensor<6x64xbf16>) {
+  ^bb0(%a: bf16, %b: f32, %o: bf16):
+    %s = arith.extf %a : bf16 to f32
+    %t = arith.mulf %s, %b : f32
+    %u = arith.truncf %t : f32 to bf16
+    linalg.yield %u : bf16
+  } -> tensor<6x64xbf16>
+  kern.yield %y : tensor<6x64xbf16>
+}
+)";
+
+// Elements of the vectors that a kernel loads.
+int widthOf(const CudaKernel &kernel) {
   std::smatch found;
   EXPECT_TRUE(std::regex_search(kernel.source, found, std::regex("load<(\\d+)>"))) << kernel.source;
   return std::stoi(found[1]);
+}
+
+// The same of a copy of [6, columns].
+int widthOf(const char *type, int64_t columns, int64_t pitch = 0, int64_t resultPitch = 0) {
+  return widthOf(print(substitute(kCopy, {{"T", type},
+                                          {"R", "6"},
+                                          {"C", std::to_string(columns)},
+                                          {"PX", std::to_string(pitch)},
+                                          {"PY", std::to_string(resultPitch)}})));
 }
 
 // The columns of a row that thread t takes, and how the block's sums meet: what decides the
@@ -77,6 +100,12 @@ TEST(PrintCuda, vectorsAreAsWideAsTypesExtentsAndPitchesAllow) {
   EXPECT_EQ(widthOf("bf16", 16, 24), 8);
   EXPECT_EQ(widthOf("bf16", 16, 0, 20), 4) << "rows begin at multiples of 20";
   EXPECT_EQ(widthOf("f32", 7, 21), 1);
+}
+
+// A weight that all rows share takes two words; a tensor of the domain's shape takes one.
+TEST(PrintCuda, theWidestTypeThatCoversTheDomainMovesInWordsOf16Bytes) {
+  EXPECT_EQ(widthOf(print(substitute(kScale, {{"S", "64"}, {"I", "c"}}))), 8);
+  EXPECT_EQ(widthOf(print(substitute(kScale, {{"S", "6x64"}, {"I", "r, c"}}))), 4);
 }
 
 TEST(PrintCuda, theOrderOfSumsDependsOnTheRowAlone) {

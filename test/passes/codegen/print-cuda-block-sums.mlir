@@ -27,7 +27,7 @@
 //CHECK-NEXT:// y0: float [2048, 2048]
 //CHECK-NEXT:// y1: bf16 [131072, 2048]
 //CHECK-NEXT://
-//CHECK-NEXT:// A block takes 64 rows one after the other; a thread keeps 4 x 4 columns in registers.
+//CHECK-NEXT:// A block takes 64 rows one after the other; a thread keeps 2 x 8 columns in registers.
 //CHECK-NEXT:// Reads 1610620928 bytes and writes 553648128. Launch: 2048 blocks of 128 threads, 64 bytes of shared memory.
 //CHECK-NEXT:#include "lmc/reduce.cuh"
 //CHECK-NEXT:#include "lmc/vector_io.cuh"
@@ -38,39 +38,39 @@
 //CHECK-NEXT:lmc_rms_norm_grad_add(const bf16 *x0, const bf16 *x1, const float *x2, const bf16 *x3, float *y0, bf16 *y1) {
 //CHECK-NEXT:  float *const totals0 = reinterpret_cast<float *>(sharedMemory());
 //CHECK-NEXT:  float *const totals1 = reinterpret_cast<float *>(sharedMemory() + 32);
-//CHECK-NEXT:  Vec<float, 4> x2v0[4];
+//CHECK-NEXT:  Vec<float, 8> x2v0[2];
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:  for (u32 k = 0; k < 4; ++k) {
-//CHECK-NEXT:    const u32 c = (k * 128 + threadIdx.x) * 4;
-//CHECK-NEXT:    x2v0[k] = load<4>(x2 + c);
+//CHECK-NEXT:  for (u32 k = 0; k < 2; ++k) {
+//CHECK-NEXT:    const u32 c = (k * 128 + threadIdx.x) * 8;
+//CHECK-NEXT:    x2v0[k] = load<8>(x2 + c);
 //CHECK-NEXT:  }
-//CHECK-NEXT:  Vec<float, 4> rows0[4];
+//CHECK-NEXT:  Vec<float, 8> rows0[2];
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:  for (u32 k = 0; k < 4; ++k) {
+//CHECK-NEXT:  for (u32 k = 0; k < 2; ++k) {
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:    for (u32 e = 0; e < 4; ++e) {
+//CHECK-NEXT:    for (u32 e = 0; e < 8; ++e) {
 //CHECK-NEXT:      rows0[k].at[e] = 0.0f;
 //CHECK-NEXT:    }
 //CHECK-NEXT:  }
 //CHECK-NEXT:  const u32 item = blockIdx.x;
 //CHECK-NEXT:  const u32 first = item * 64;
 //CHECK-NEXT:  for (u32 row = first; row < first + 64; ++row) {
-//CHECK-NEXT:    Vec<bf16, 4> x1v0[4];
-//CHECK-NEXT:    Vec<bf16, 4> x0v0[4];
-//CHECK-NEXT:    Vec<bf16, 4> x3v0[4];
+//CHECK-NEXT:    Vec<bf16, 8> x1v0[2];
+//CHECK-NEXT:    Vec<bf16, 8> x0v0[2];
+//CHECK-NEXT:    Vec<bf16, 8> x3v0[2];
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:    for (u32 k = 0; k < 4; ++k) {
-//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 4;
-//CHECK-NEXT:      x1v0[k] = load<4>(x1 + row * 2048 + c);
-//CHECK-NEXT:      x0v0[k] = load<4>(x0 + row * 2048 + c);
-//CHECK-NEXT:      x3v0[k] = load<4>(x3 + row * 2048 + c);
+//CHECK-NEXT:    for (u32 k = 0; k < 2; ++k) {
+//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 8;
+//CHECK-NEXT:      x1v0[k] = load<8>(x1 + row * 2048 + c);
+//CHECK-NEXT:      x0v0[k] = load<8>(x0 + row * 2048 + c);
+//CHECK-NEXT:      x3v0[k] = load<8>(x3 + row * 2048 + c);
 //CHECK-NEXT:    }
 //CHECK-NEXT:    float sum0 = 0.0f;
 //CHECK-NEXT:    float sum1 = 0.0f;
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:    for (u32 k = 0; k < 4; ++k) {
+//CHECK-NEXT:    for (u32 k = 0; k < 2; ++k) {
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:      for (u32 e = 0; e < 4; ++e) {
+//CHECK-NEXT:      for (u32 e = 0; e < 8; ++e) {
 //CHECK-NEXT:        const float t0 = toFloat(x1v0[k].at[e]);
 //CHECK-NEXT:        sum0 = fmaf(t0, t0, sum0);
 //CHECK-NEXT:        sum1 = fmaf(toFloat(x0v0[k].at[e]) * x2v0[k].at[e], t0, sum1);
@@ -84,22 +84,22 @@
 //CHECK-NEXT:    const float r0 = 1.0f / sqrtf(fmaf(sum0, 0.00048828125f, 1e-05f));
 //CHECK-NEXT:    const float r1 = r0 * (r0 * r0) * (sum1 * 0.00048828125f);
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:    for (u32 k = 0; k < 4; ++k) {
-//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 4;
-//CHECK-NEXT:      Vec<bf16, 4> y1v;
+//CHECK-NEXT:    for (u32 k = 0; k < 2; ++k) {
+//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 8;
+//CHECK-NEXT:      Vec<bf16, 8> y1v;
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:      for (u32 e = 0; e < 4; ++e) {
+//CHECK-NEXT:      for (u32 e = 0; e < 8; ++e) {
 //CHECK-NEXT:        rows0[k].at[e] = fmaf(toFloat(x0v0[k].at[e]), toFloat(x1v0[k].at[e]) * r0, rows0[k].at[e]);
 //CHECK-NEXT:        const float t0 = fmaf(r0, toFloat(x0v0[k].at[e]) * x2v0[k].at[e], -(r1 * toFloat(x1v0[k].at[e])));
 //CHECK-NEXT:        y1v.at[e] = toBf16(toFloat(x3v0[k].at[e]) + toFloat(toBf16(t0)));
 //CHECK-NEXT:      }
-//CHECK-NEXT:      store<4>(y1 + row * 2048 + c, y1v);
+//CHECK-NEXT:      store<8>(y1 + row * 2048 + c, y1v);
 //CHECK-NEXT:    }
 //CHECK-NEXT:  }
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:  for (u32 k = 0; k < 4; ++k) {
-//CHECK-NEXT:    const u32 c = (k * 128 + threadIdx.x) * 4;
-//CHECK-NEXT:    store<4>(y0 + item * 2048 + c, rows0[k]);
+//CHECK-NEXT:  for (u32 k = 0; k < 2; ++k) {
+//CHECK-NEXT:    const u32 c = (k * 128 + threadIdx.x) * 8;
+//CHECK-NEXT:    store<8>(y0 + item * 2048 + c, rows0[k]);
 //CHECK-NEXT:  }
 //CHECK-NEXT:}
 kern.kernel @rms_norm_grad_add row_reduction attributes {source_ops = ["lm.rms_norm_grad", "lm.add"]} {

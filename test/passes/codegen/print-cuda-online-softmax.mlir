@@ -23,7 +23,7 @@
 //CHECK-NEXT:// y1: bf16 [1024, 131072]
 //CHECK-NEXT://
 //CHECK-NEXT:// A block takes a row; in every pass a thread reads 4 x 8 columns at a time.
-//CHECK-NEXT:// Reads 268439556 bytes and writes 268439552. Launch: 1024 blocks of 512 threads, 128 bytes of shared memory.
+//CHECK-NEXT:// Reads 268439556 bytes (and 268435456 again) and writes 268439552. Launch: 1024 blocks of 512 threads, 128 bytes of shared memory.
 //CHECK-NEXT:#include "lmc/reduce.cuh"
 //CHECK-NEXT:#include "lmc/vector_io.cuh"
 //CHECK-EMPTY:

@@ -17,7 +17,7 @@
 //CHECK-NEXT:// x2: float [2048, 32]
 //CHECK-NEXT:// y0: bf16 [64, 2048, 40, 2, 32], rows of 2560 elements begin 3072 apart
 //CHECK-NEXT://
-//CHECK-NEXT:// A thread takes 2 x 4 elements along the last dimension.
+//CHECK-NEXT:// A thread takes 1 x 8 elements along the last dimension.
 //CHECK-NEXT:// Reads 671612928 bytes and writes 671088640. Launch: 81920 blocks of 256 threads, 0 bytes of shared memory.
 //CHECK-NEXT:#include "lmc/math.cuh"
 //CHECK-NEXT:#include "lmc/vector_io.cuh"
@@ -26,41 +26,26 @@
 //CHECK-EMPTY:
 //CHECK-NEXT:extern "C" __global__ void __launch_bounds__(256)
 //CHECK-NEXT:lmc_rope(const bf16 *x0, const float *x1, const float *x2, bf16 *y0) {
-//CHECK-NEXT:  Vec<bf16, 4> x0v0[2];
-//CHECK-NEXT:  Vec<float, 4> x1v0[2];
-//CHECK-NEXT:  Vec<bf16, 4> x0v1[2];
-//CHECK-NEXT:  Vec<float, 4> x2v0[2];
+//CHECK-NEXT:  const u32 v = blockIdx.x * 256 + threadIdx.x;
+//CHECK-NEXT:  const u32 c = v % 4 * 8;
+//CHECK-NEXT:  const u32 i2 = v / 4 % 40;
+//CHECK-NEXT:  const u32 i1 = v / 160 % 2048;
+//CHECK-NEXT:  const u32 i0 = v / 327680;
+//CHECK-NEXT:  const Vec<bf16, 8> x0v0 = load<8>(x0 + i0 * 6291456 + i1 * 3072 + i2 * 64 + c);
+//CHECK-NEXT:  const Vec<float, 8> x1v0 = load<8>(x1 + i1 * 32 + c);
+//CHECK-NEXT:  const Vec<bf16, 8> x0v1 = load<8>(x0 + i0 * 6291456 + i1 * 3072 + i2 * 64 + 32 + c);
+//CHECK-NEXT:  const Vec<float, 8> x2v0 = load<8>(x2 + i1 * 32 + c);
+//CHECK-NEXT:  Vec<bf16, 8> y0v0;
+//CHECK-NEXT:  Vec<bf16, 8> y0v1;
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:  for (u32 k = 0; k < 2; ++k) {
-//CHECK-NEXT:    const u32 v = blockIdx.x * 512 + k * 256 + threadIdx.x;
-//CHECK-NEXT:    const u32 c = v % 8 * 4;
-//CHECK-NEXT:    const u32 i2 = v / 8 % 40;
-//CHECK-NEXT:    const u32 i1 = v / 320 % 2048;
-//CHECK-NEXT:    const u32 i0 = v / 655360;
-//CHECK-NEXT:    x0v0[k] = load<4>(x0 + i0 * 6291456 + i1 * 3072 + i2 * 64 + c);
-//CHECK-NEXT:    x1v0[k] = load<4>(x1 + i1 * 32 + c);
-//CHECK-NEXT:    x0v1[k] = load<4>(x0 + i0 * 6291456 + i1 * 3072 + i2 * 64 + 32 + c);
-//CHECK-NEXT:    x2v0[k] = load<4>(x2 + i1 * 32 + c);
+//CHECK-NEXT:  for (u32 e = 0; e < 8; ++e) {
+//CHECK-NEXT:    const float t0 = fmaf(toFloat(x0v0.at[e]), x1v0.at[e], toFloat(x0v1.at[e]) * x2v0.at[e] * -1.0f);
+//CHECK-NEXT:    y0v0.at[e] = toBf16(t0);
+//CHECK-NEXT:    const float t1 = fmaf(toFloat(x0v1.at[e]), x1v0.at[e], toFloat(x0v0.at[e]) * x2v0.at[e] * 1.0f);
+//CHECK-NEXT:    y0v1.at[e] = toBf16(t1);
 //CHECK-NEXT:  }
-//CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:  for (u32 k = 0; k < 2; ++k) {
-//CHECK-NEXT:    const u32 v = blockIdx.x * 512 + k * 256 + threadIdx.x;
-//CHECK-NEXT:    const u32 c = v % 8 * 4;
-//CHECK-NEXT:    const u32 i2 = v / 8 % 40;
-//CHECK-NEXT:    const u32 i1 = v / 320 % 2048;
-//CHECK-NEXT:    const u32 i0 = v / 655360;
-//CHECK-NEXT:    Vec<bf16, 4> y0v0;
-//CHECK-NEXT:    Vec<bf16, 4> y0v1;
-//CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:    for (u32 e = 0; e < 4; ++e) {
-//CHECK-NEXT:      const float t0 = fmaf(toFloat(x0v0[k].at[e]), x1v0[k].at[e], toFloat(x0v1[k].at[e]) * x2v0[k].at[e] * -1.0f);
-//CHECK-NEXT:      y0v0.at[e] = toBf16(t0);
-//CHECK-NEXT:      const float t1 = fmaf(toFloat(x0v1[k].at[e]), x1v0[k].at[e], toFloat(x0v0[k].at[e]) * x2v0[k].at[e] * 1.0f);
-//CHECK-NEXT:      y0v1.at[e] = toBf16(t1);
-//CHECK-NEXT:    }
-//CHECK-NEXT:    store<4>(y0 + i0 * 6291456 + i1 * 3072 + i2 * 64 + c, y0v0);
-//CHECK-NEXT:    store<4>(y0 + i0 * 6291456 + i1 * 3072 + i2 * 64 + 32 + c, y0v1);
-//CHECK-NEXT:  }
+//CHECK-NEXT:  store<8>(y0 + i0 * 6291456 + i1 * 3072 + i2 * 64 + c, y0v0);
+//CHECK-NEXT:  store<8>(y0 + i0 * 6291456 + i1 * 3072 + i2 * 64 + 32 + c, y0v1);
 //CHECK-NEXT:}
 kern.kernel @rope elementwise attributes {arg_pitches = array<i64: 3072, 0, 0, 3072>, arg_rows = array<i64: 131072, 1, 1, 131072>, source_ops = ["lm.rope"]} {
 ^bb0(%arg0: tensor<64x2048x40x2x32xbf16>, %arg1: tensor<2048x32xf32>, %arg2: tensor<2048x32xf32>):

@@ -20,7 +20,7 @@
 //CHECK-NEXT:// y0: bf16 [131072, 2048]
 //CHECK-NEXT:// y1: bf16 [131072, 2048]
 //CHECK-NEXT://
-//CHECK-NEXT:// A block takes 8 rows one after the other; a thread keeps 4 x 4 columns in registers.
+//CHECK-NEXT:// A block takes 8 rows one after the other; a thread keeps 2 x 8 columns in registers.
 //CHECK-NEXT:// Reads 1073750016 bytes and writes 1073741824. Launch: 16384 blocks of 128 threads, 32 bytes of shared memory.
 //CHECK-NEXT:#include "lmc/reduce.cuh"
 //CHECK-NEXT:#include "lmc/vector_io.cuh"
@@ -30,51 +30,51 @@
 //CHECK-NEXT:extern "C" __global__ void __launch_bounds__(128)
 //CHECK-NEXT:lmc_add_rms_norm(const bf16 *x0, const bf16 *x1, const float *x2, bf16 *y0, bf16 *y1) {
 //CHECK-NEXT:  float *const totals0 = reinterpret_cast<float *>(sharedMemory());
-//CHECK-NEXT:  Vec<float, 4> x2v0[4];
+//CHECK-NEXT:  Vec<float, 8> x2v0[2];
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:  for (u32 k = 0; k < 4; ++k) {
-//CHECK-NEXT:    const u32 c = (k * 128 + threadIdx.x) * 4;
-//CHECK-NEXT:    x2v0[k] = load<4>(x2 + c);
+//CHECK-NEXT:  for (u32 k = 0; k < 2; ++k) {
+//CHECK-NEXT:    const u32 c = (k * 128 + threadIdx.x) * 8;
+//CHECK-NEXT:    x2v0[k] = load<8>(x2 + c);
 //CHECK-NEXT:  }
 //CHECK-NEXT:  const u32 first = blockIdx.x * 8;
 //CHECK-NEXT:  const u32 last = first + 8;
 //CHECK-NEXT:  for (u32 row = first; row < last; ++row) {
-//CHECK-NEXT:    Vec<bf16, 4> x0v0[4];
-//CHECK-NEXT:    Vec<bf16, 4> x1v0[4];
+//CHECK-NEXT:    Vec<bf16, 8> x0v0[2];
+//CHECK-NEXT:    Vec<bf16, 8> x1v0[2];
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:    for (u32 k = 0; k < 4; ++k) {
-//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 4;
-//CHECK-NEXT:      x0v0[k] = load<4>(x0 + row * 2048 + c);
-//CHECK-NEXT:      x1v0[k] = load<4>(x1 + row * 2048 + c);
+//CHECK-NEXT:    for (u32 k = 0; k < 2; ++k) {
+//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 8;
+//CHECK-NEXT:      x0v0[k] = load<8>(x0 + row * 2048 + c);
+//CHECK-NEXT:      x1v0[k] = load<8>(x1 + row * 2048 + c);
 //CHECK-NEXT:    }
 //CHECK-NEXT:    float sum0 = 0.0f;
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:    for (u32 k = 0; k < 4; ++k) {
-//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 4;
-//CHECK-NEXT:      Vec<bf16, 4> y0v;
+//CHECK-NEXT:    for (u32 k = 0; k < 2; ++k) {
+//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 8;
+//CHECK-NEXT:      Vec<bf16, 8> y0v;
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:      for (u32 e = 0; e < 4; ++e) {
+//CHECK-NEXT:      for (u32 e = 0; e < 8; ++e) {
 //CHECK-NEXT:        const bf16 t0 = toBf16(toFloat(x0v0[k].at[e]) + toFloat(x1v0[k].at[e]));
 //CHECK-NEXT:        const float t1 = toFloat(t0);
 //CHECK-NEXT:        sum0 = fmaf(t1, t1, sum0);
 //CHECK-NEXT:        y0v.at[e] = t0;
 //CHECK-NEXT:      }
-//CHECK-NEXT:      store<4>(y0 + row * 2048 + c, y0v);
+//CHECK-NEXT:      store<8>(y0 + row * 2048 + c, y0v);
 //CHECK-NEXT:    }
 //CHECK-NEXT:    putWarpTotal<Add>(totals0 + row % 2 * 4, sum0);
 //CHECK-NEXT:    __syncthreads();
 //CHECK-NEXT:    sum0 = blockTotal<Add, 4>(totals0 + row % 2 * 4);
 //CHECK-NEXT:    const float r0 = 1.0f / sqrtf(fmaf(sum0, 0.00048828125f, 1e-05f));
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:    for (u32 k = 0; k < 4; ++k) {
-//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 4;
-//CHECK-NEXT:      Vec<bf16, 4> y1v;
+//CHECK-NEXT:    for (u32 k = 0; k < 2; ++k) {
+//CHECK-NEXT:      const u32 c = (k * 128 + threadIdx.x) * 8;
+//CHECK-NEXT:      Vec<bf16, 8> y1v;
 //CHECK-NEXT:#pragma unroll
-//CHECK-NEXT:      for (u32 e = 0; e < 4; ++e) {
+//CHECK-NEXT:      for (u32 e = 0; e < 8; ++e) {
 //CHECK-NEXT:        const bf16 t0 = toBf16(toFloat(x0v0[k].at[e]) + toFloat(x1v0[k].at[e]));
 //CHECK-NEXT:        y1v.at[e] = toBf16(toFloat(t0) * r0 * x2v0[k].at[e]);
 //CHECK-NEXT:      }
-//CHECK-NEXT:      store<4>(y1 + row * 2048 + c, y1v);
+//CHECK-NEXT:      store<8>(y1 + row * 2048 + c, y1v);
 //CHECK-NEXT:    }
 //CHECK-NEXT:  }
 //CHECK-NEXT:}

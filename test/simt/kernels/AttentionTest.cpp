@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <new>
 #include <random>
 
 using namespace lmc;
@@ -20,14 +21,27 @@ using codegen::AttentionPart;
 using codegen::AttentionShape;
 using codegen::AttentionTile;
 using codegen::AttentionType;
+using codegen::GlobalBytes;
 
 namespace {
+
+// Memory that begins at whole sectors, as a device's does.
+template <typename T> struct SectorAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kSector{32};
+  SectorAllocator() = default;
+  template <typename U> SectorAllocator(const SectorAllocator<U> &) {}
+  T *allocate(size_t count) { return static_cast<T *>(::operator new(count * sizeof(T), kSector)); }
+  void deallocate(T *p, size_t) { ::operator delete(p, kSector); }
+  bool operator==(const SectorAllocator &) const { return true; }
+};
+template <typename T> using DeviceVector = std::vector<T, SectorAllocator<T>>;
 
 // Elements of the compute dtype in memory, rows `pitch` elements apart.
 struct Matrix {
   AttentionType type;
   int64_t rows, width, pitch;
-  std::vector<char> bytes;
+  DeviceVector<char> bytes;
   int64_t offset = 0; // elements, of the first row
 
   Matrix(AttentionType type, int64_t rows, int64_t width, int64_t pitch)
@@ -83,16 +97,17 @@ struct Problem {
   AttentionShape shape;
   int64_t tokens, width, kvWidth;
   Matrix qkv, out, dout, dqkv;
-  std::vector<float> lse, delta, cos, sin;
-  std::vector<int32_t> starts;
+  DeviceVector<float> lse, delta, cos, sin;
+  DeviceVector<int32_t> starts;
 
-  explicit Problem(AttentionShape given, unsigned seed = 1)
+  // Rows of q, k and v together lie `gap` elements apart: a multiple of 8, for words of 16 bytes.
+  explicit Problem(AttentionShape given, unsigned seed = 1, int64_t gap = 8)
       : shape(given), tokens(shape.batch * shape.seq), width(shape.heads * shape.headDim),
         kvWidth(shape.kvHeads * shape.headDim),
-        qkv(shape.type, tokens, width + 2 * kvWidth, width + 2 * kvWidth + 8),
+        qkv(shape.type, tokens, width + 2 * kvWidth, width + 2 * kvWidth + gap),
         out(shape.type, tokens, width, width), dout(out), dqkv(qkv),
-        lse(size_t(tokens * shape.heads)), delta(lse),
-        cos(size_t(shape.seq * shape.headDim / 2)), sin(cos), starts(size_t(tokens)) {
+        lse(size_t(tokens * shape.heads)), delta(lse), cos(size_t(shape.seq * shape.headDim / 2)),
+        sin(cos), starts(size_t(tokens)) {
     shape.qPitch = shape.kPitch = shape.vPitch = qkv.pitch;
     shape.dqPitch = shape.dkPitch = shape.dvPitch = dqkv.pitch;
     qkv.fillRandom(seed);
@@ -112,7 +127,7 @@ struct Problem {
     }
   }
 
-  template <typename T> static Argument all(std::vector<T> &values, Access access) {
+  template <typename T> static Argument all(DeviceVector<T> &values, Access access) {
     return {values.data(), values.size() * sizeof(T), access};
   }
   Argument q() { return qkv.columns(0, width, Access::Read); }
@@ -267,11 +282,100 @@ void expectRows(const char *what, const std::vector<double> &expected, int64_t w
 const codegen::CudaArch &arch() { return *codegen::findCudaArch("sm_90a"); }
 
 // Runs a kernel twice in different orders; they must agree bit for bit.
-void launch(Problem &p, AttentionPart part, const AttentionTile *tile) {
+void launch(Problem &p, AttentionPart part, const AttentionTile *tile,
+            std::vector<Traffic> *traffic = nullptr) {
   codegen::CudaKernel kernel = attentionKernel(part, tile, p.shape, arch(), "attention");
   auto compiled = compile(sourceOf(kernel));
   ASSERT_TRUE(bool(compiled)) << compiled.error().message;
-  EXPECT_EQ(runTwice(*compiled, p.arguments(part)).failure, "");
+  RunResult result = runTwice(*compiled, p.arguments(part), 1, traffic != nullptr);
+  EXPECT_EQ(result.failure, "");
+  if (!traffic)
+    return;
+  *traffic = result.traffic;
+  GlobalBytes distinct;
+  for (const Traffic &argument : result.traffic) {
+    distinct.read += argument.distinctLoaded;
+    distinct.written += argument.distinctStored;
+  }
+  EXPECT_EQ(distinct.read, kernel.bytes.read);
+  EXPECT_EQ(distinct.written, kernel.bytes.written);
+}
+
+// What a kernel moves of an argument, in bytes. `stray`: words of 4 bytes, each in a sector of its
+// own, because a token's values of all heads lie together.
+struct Moved {
+  std::string name;
+  uint64_t loaded = 0, stored = 0;
+  bool stray = false;
+};
+
+// Of each argument, in their order, by the algorithm: a block has its rows of q and of the
+// gradients, or of k and v, for itself; of what it walks over, it reads the tiles of which its
+// rows see something (k and v, or q, dout, lse and delta of all heads that share a key).
+std::vector<Moved> movedBy(const Problem &p, const AttentionTile &tile) {
+  const AttentionShape &shape = p.shape;
+  const bool byKeys = tile.part == AttentionPart::GradKeys;
+  const int64_t own = byKeys ? tile.keys : tile.queries, step = byKeys ? tile.queries : tile.keys;
+  uint64_t walked = 0; // rows of heads
+  for (int64_t b = 0; b < shape.batch; ++b)
+    for (int64_t first = 0; first < shape.seq; first += own) {
+      const int64_t last = std::min(first + own, shape.seq) - 1;
+      int64_t begin = byKeys ? first : p.firstKey(b, first), end = last + 1;
+      while (byKeys && end < shape.seq && p.firstKey(b, end) <= last)
+        ++end;
+      walked += uint64_t(std::min((end + step - 1) / step * step, shape.seq) - begin / step * step);
+    }
+  walked *= uint64_t(shape.heads);
+  const uint64_t row = uint64_t(shape.headDim) * 2; // bytes of a head's row
+  const uint64_t queries = uint64_t(p.tokens * shape.heads);
+  const uint64_t keys = uint64_t(p.tokens * shape.kvHeads);
+  std::vector<Moved> moved;
+  auto add = [&](std::vector<Moved> some) { moved.insert(moved.end(), some.begin(), some.end()); };
+  if (byKeys)
+    add({{"q", walked * row},
+         {"k", keys * row},
+         {"v", keys * row},
+         {"lse", walked * 4, 0, true},
+         {"dout", walked * row},
+         {"delta", walked * 4, 0, true}});
+  else
+    add({{"q", queries * row}, {"k", walked * row}, {"v", walked * row}});
+  if (tile.part == AttentionPart::GradQueries) // dout once more, for delta
+    add({{"out", queries * row}, {"lse", queries * 4, 0, true}, {"dout", 2 * queries * row}});
+  if (shape.documents)
+    add({{"starts"}});
+  if (shape.rope && tile.part != AttentionPart::Forward)
+    for (const char *table : {"cos", "sin"}) // half as many columns, of f32
+      add({{table, (byKeys ? keys : queries) * row}});
+  if (tile.part == AttentionPart::Forward)
+    add({{"out", 0, queries * row}, {"lse", 0, queries * 4, true}});
+  else if (byKeys)
+    add({{"dk", 0, keys * row}, {"dv", 0, keys * row}});
+  else
+    add({{"dq", 0, queries * row}, {"delta", 0, queries * 4, true}});
+  return moved;
+}
+
+void expectMoved(Problem &p, AttentionPart part) {
+  const AttentionTile *tile = chooseAttentionTile(part, p.shape, arch());
+  ASSERT_NE(tile, nullptr);
+  std::vector<Traffic> traffic;
+  launch(p, part, tile, &traffic);
+  std::vector<Moved> moved = movedBy(p, *tile);
+  ASSERT_EQ(moved.size(), traffic.size());
+  for (size_t i = 0; i < moved.size(); ++i) {
+    const Moved &want = moved[i];
+    const Traffic &got = traffic[i];
+    SCOPED_TRACE("part " + std::to_string(int(part)) + ", " + want.name);
+    EXPECT_EQ(got.stored, want.stored);
+    EXPECT_EQ(got.distinctStored, want.stored);
+    EXPECT_EQ(got.storeSectors * (want.stray ? 4 : 32), got.stored);
+    // Of `starts` a mask's tiles take single words, again and again, from the caches.
+    if (want.name == "starts")
+      continue;
+    EXPECT_EQ(got.loaded, want.loaded);
+    EXPECT_EQ(got.loadSectors * (want.stray ? 4 : 32), got.loaded);
+  }
 }
 
 double toleranceOf(AttentionType type) { return type == AttentionType::BF16 ? 0.02 : 2e-6; }
@@ -399,6 +503,18 @@ TEST(Attention, SharesKeysAmongQueryHeads) {
   checkChosen(shapeOf(1, 97, 4, 4, 64));
   checkChosen(shapeOf(2, 97, 4, 1, 64));
   checkChosen(shapeOf(1, 65, 16, 2, 64));
+}
+
+TEST(Attention, MovesWhatTheAlgorithmMust) {
+  for (const AttentionShape &shape :
+       {shapeOf(1, 256, 8, 8, 64), shapeOf(2, 203, 16, 2, 64, 0, false, true),
+        shapeOf(1, 300, 8, 2, 128, 70), shapeOf(2, 260, 8, 2, 64, 90, true, true),
+        shapeOf(1, 150, 8, 4, 96, 0, true)}) {
+    Problem p(shape, 1, /*gap=*/16);
+    for (AttentionPart part :
+         {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
+      expectMoved(p, part);
+  }
 }
 
 TEST(Attention, OfOneToken) { checkChosen(shapeOf(3, 1, 2, 1, 128, 0, false, true)); }

@@ -77,8 +77,21 @@ protected:
       arguments.push_back({from.data, elements * sourceWidth, Access::Read});
     }
     arguments.push_back({out.data, elements * width, Access::Write});
-    RunResult result = runTwice(*kernel, arguments);
+    RunResult result = runTwice(*kernel, arguments, 1, /*count=*/true);
     EXPECT_EQ(result.failure, "");
+    codegen::GlobalBytes bytes = codegen::initializerBytes(shape, int64_t(elements)), distinct;
+    uint64_t stored = 0;
+    for (const Traffic &traffic : result.traffic) {
+      distinct.read += traffic.distinctLoaded;
+      distinct.written += traffic.distinctStored;
+      stored += traffic.stored;
+    }
+    EXPECT_EQ(distinct.read, bytes.read);
+    EXPECT_EQ(distinct.written, bytes.written);
+    EXPECT_EQ(stored, bytes.written) << "once";
+    if (source) {
+      EXPECT_EQ(result.traffic[1].loaded, result.traffic[1].distinctLoaded) << "once";
+    }
     return std::string(out.data, elements * width);
   }
 

@@ -154,7 +154,9 @@ int64_t indexBoundOf(kern::KernelOp kernel) {
 }
 
 // "" or where `got` is too far from `want`. Sums in another order differ by a few units of the
-// last place of their largest terms, which are of the size of the result's elements.
+// last place of their largest terms, which are of the size of the result's elements. In bf16 an
+// element in a thousand may differ by a unit of the last place of such a term instead of its own:
+// where a term is rounded itself, and the sum behind it takes it to the other side of a tie.
 std::string compare(const Buffer &got, const Buffer &want) {
   const bool half = want.elementType().isBF16();
   double squares = 0;
@@ -166,6 +168,7 @@ std::string compare(const Buffer &got, const Buffer &want) {
     }
   const double rms = std::sqrt(squares / double(std::max<int64_t>(finite, 1)));
   const bool exact = !isa<FloatType>(want.elementType());
+  int64_t tiesLeft = half ? 1 + want.size() / 1000 : 0;
   for (int64_t e = 0; e < want.size(); ++e) {
     const double a = got.at(e), b = want.at(e);
     if ((std::isnan(a) && std::isnan(b)) || a == b)
@@ -174,6 +177,10 @@ std::string compare(const Buffer &got, const Buffer &want) {
       return "element " + std::to_string(e) + " is " + std::to_string(a) + " and on the CPU " +
              std::to_string(b);
     const double allowed = exact ? 0 : (half ? 1.0 / 128 : 1e-5) * std::abs(b) + 2e-5 * rms;
+    if (tiesLeft > 0 && std::abs(a - b) > allowed && std::abs(a - b) <= allowed + rms / 128) {
+      --tiesLeft;
+      continue;
+    }
     if (!(std::abs(a - b) <= allowed))
       return "element " + std::to_string(e) + " is " + std::to_string(a) + " and on the CPU " +
              std::to_string(b);
@@ -294,8 +301,17 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
     auto tensor = cast<RankedTensorType>(type);
     const int64_t width = tensor.getElementTypeBitWidth() / 8;
     const int64_t lane = info.shape.domain.empty() ? 1 : info.shape.domain.back();
-    checked.arguments.push_back({uint64_t(tensor.getNumElements() * width),
+    checked.arguments.push_back({uint64_t(tensor.getNumElements() * width), uint64_t(width),
                                  tensor.getNumElements() >= points, lane * width % 32 == 0});
+  }
+  const unsigned rank = unsigned(info.shape.domain.size());
+  for (const codegen::Access &access : info.accesses) {
+    ArgumentFacts &argument = checked.arguments[access.input];
+    ++argument.places;
+    argument.alongLane |= rank > 0 && access.point.isFunctionOfDim(rank - 1);
+    argument.alongRows |= llvm::is_contained(access.dynamic, true);
+    for (unsigned d = 0; d + 1 < rank; ++d)
+      argument.alongRows |= access.point.isFunctionOfDim(d);
   }
 }
 

@@ -41,8 +41,13 @@ private:
 // An argument as the kernel's loops see it.
 struct ArgumentFacts {
   uint64_t bytes = 0;        // of all elements
+  uint64_t elementBytes = 0; // of one
   bool coversDomain = false; // it has an element for every point of the domain
-  bool wholeSectors = false; // so do its runs along the lane: they are whole sectors of 32 bytes
+  bool wholeSectors = false; // its runs along the lane are whole sectors of 32 bytes
+  // Of an input: places that the kernel reads it at, in terms of a point of the domain, and
+  // whether one of them changes along the lane, and with the outer dimensions.
+  unsigned places = 0;
+  bool alongLane = false, alongRows = false;
 };
 
 // What a kernel's run on the executor came to.
@@ -60,7 +65,7 @@ struct CheckedKernel {
 // Prints every kern.kernel of `module` for `arch`, runs it twice on the executor and once on the
 // CPU from the same random inputs (with only positive numbers and with all), and again with each
 // result over each input that it may share memory with. bf16 results agree within one unit of
-// the last place, others within the error of sums of f32.
+// the last place, but for a few that hang on a tie, others within the error of sums of f32.
 std::vector<CheckedKernel> checkKernels(mlir::ModuleOp module, llvm::StringRef arch = "sm_90a",
                                         uint64_t seed = 1);
 

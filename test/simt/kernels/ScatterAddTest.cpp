@@ -84,6 +84,28 @@ public:
     return all;
   }
 
+  // What each launch touched is what its kernel says, and is moved once but for what comes from
+  // the caches.
+  void expectCounted() const {
+    const int64_t counts = layout.tiles << (layout.digitBits + 2);
+    for (size_t i = 0; i < launches.size(); ++i) {
+      const codegen::CudaKernel &kernel = launches[i].kernel;
+      SCOPED_TRACE(kernel.name);
+      Traffic all;
+      for (const Traffic &one : traffic[i]) {
+        all.loaded += one.loaded, all.stored += one.stored;
+        all.distinctLoaded += one.distinctLoaded, all.distinctStored += one.distinctStored;
+      }
+      EXPECT_EQ(all.distinctLoaded, kernel.bytes.read);
+      EXPECT_EQ(all.distinctStored, kernel.bytes.written);
+      EXPECT_EQ(all.stored, kernel.bytes.written);
+      if (int64_t(i) < 2 * layout.passes) { // every block that moves pairs reads all counts
+        const bool moves = i % 2;
+        EXPECT_EQ(all.loaded, kernel.bytes.read + uint64_t(moves * (layout.tiles - 1) * counts));
+      }
+    }
+  }
+
   // Positions of tokens of each id, ascending; ids outside of the vocabulary are left out.
   std::map<int32_t, std::vector<int64_t>> tokensOfIds() const {
     std::map<int32_t, std::vector<int64_t>> tokens;
@@ -295,6 +317,21 @@ TEST(ScatterAddKernels, MovesEachByteOnce) {
   EXPECT_EQ(d.stored, uint64_t((kVocabulary + again) * 256 * 4));
   EXPECT_EQ(d.storeSectors * 32, d.stored);
   EXPECT_EQ(d.loaded, uint64_t(again * 256 * 4));
+}
+
+// With ids as different as can be.
+TEST(ScatterAddKernels, CountWhatTheyMove) {
+  for (const ScatterAddShape &shape : {ScatterAddShape{512, 264, 600, DataType::BF16, false},
+                                       {512, 40, 256, DataType::F32, true},
+                                       {9000, 8, 40000, DataType::BF16, false}}) {
+    ScatterAdd scatter(shape);
+    std::vector<int32_t> ids(size_t(shape.rows));
+    for (int64_t row = 0; row < shape.rows; ++row)
+      ids[size_t(row)] = int32_t(row % shape.vocabulary);
+    std::shuffle(ids.begin(), ids.end(), std::mt19937_64(7));
+    scatter.check(ids, /*count=*/true);
+    scatter.expectCounted();
+  }
 }
 
 TEST(ScatterAddLayout, KeepsItsPartsApart) {
