@@ -24,8 +24,8 @@ int64_t integerBound(kern::KernelOp kernel);
 // scales of codes in 8 bits.
 bool isPositive(mlir::BlockArgument input);
 
-// The widest type that all of the way from the inputs to `result`, one of a kernel, is computed
-// in: what its precision can be no better than.
+// The coarsest type that a value on the way from the inputs to `result`, one of a kernel, is
+// rounded to.
 mlir::FloatType precisionOf(mlir::Value result);
 
 } // namespace lmc

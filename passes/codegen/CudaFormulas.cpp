@@ -70,8 +70,9 @@ static CudaExpr literal(TypedAttr value) {
       text.pop_back();
     if (StringRef(text).ends_with(".0"))
       text.resize(text.size() - 2);
-  } else if (StringRef(text).ends_with("ll")) {
-    text.resize(text.size() - 2);
+  } else if (!value.getType().isInteger(1)) {
+    text = std::to_string(cast<IntegerAttr>(value).getValue().getSExtValue());
+    made.binding = text[0] == '-' ? CudaExpr::Prefix : CudaExpr::Atom;
   }
   return made;
 }

@@ -91,7 +91,7 @@ kern.kernel @kernel elementwise {
 }
 )");
   const std::string &source = kernel.source;
-  EXPECT_NE(source.find(" * -(-2.5f)"), std::string::npos) << source;
+  EXPECT_NE(source.find(" = -(-2.5f);"), std::string::npos) << source;
   EXPECT_NE(source.find(", 5ll)"), std::string::npos) << "max takes two of one type\n" << source;
   EXPECT_NE(source.find("(-9223372036854775807ll - 1)"), std::string::npos) << source;
   EXPECT_NE(source.find(", 5)"), std::string::npos) << "the formula has no suffixes\n" << source;
