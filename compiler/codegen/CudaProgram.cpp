@@ -44,7 +44,7 @@ private:
 
 LogicalResult Planner::addKernel(kern::KernelOp op) {
   std::string reason;
-  FailureOr<CudaKernel> printed = printCudaKernel(op, arch, &reason);
+  FailureOr<CudaKernel> printed = printCudaKernel(op, &reason);
   if (failed(printed))
     return emitError(op.getLoc()) << "kernel '" << op.getSymName()
                                   << "' cannot be generated for " << arch.name << ": " << reason;
@@ -105,7 +105,8 @@ void Planner::addScatterAdd(plan_ir::ScatterAddOp scatter) {
     llvm_unreachable("an operand");
   };
   for (ScatterAddLaunch &launch : scatterAddKernels(shape)) {
-    CudaProgram::Launch made{indexOf(std::move(launch.kernel), "lm.embedding_grad"), {}, launch.inputs};
+    CudaProgram::Launch made{
+        indexOf(std::move(launch.kernel), "lm.embedding_grad"), {}, launch.inputs};
     for (ScatterAddOperand operand : launch.args)
       made.args.push_back(slice(operand));
     program.launches[scatter].push_back(std::move(made));

@@ -153,7 +153,8 @@ __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v,
       o[c] *= rescale;
     addRows<D>(o, p, values);
   }
-  writeRow<Shape, false>(out, Shape::outPitch, i, o, sum > 0 ? 1 / sum : 0, nullptr, nullptr, query);
+  writeRow<Shape, false>(out, Shape::outPitch, i, o, sum > 0 ? 1 / sum : 0, nullptr, nullptr,
+                         query);
   if (lane == 0 && i < seq)
     storeOne(lse + (token + i) * Shape::heads + work.head, largest * Shape::scale + logf(sum));
 }

@@ -39,6 +39,8 @@ template <int N, typename T> __device__ inline void store(T *p, const Vec<T, N> 
 }
 
 template <typename T> __device__ inline T loadOne(const T *p) { return load<1>(p).at[0]; }
-template <typename T> __device__ inline void storeOne(T *p, T value) { store<1>(p, Vec<T, 1>{{value}}); }
+template <typename T> __device__ inline void storeOne(T *p, T value) {
+  store<1>(p, Vec<T, 1>{{value}});
+}
 
 } // namespace lmc

@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 using llvm::formatv;
@@ -16,7 +17,7 @@ using llvm::formatv;
 namespace lmc {
 namespace {
 
-// The texts of compiler/report/extract.
+// The texts of compiler/report/extract, and the runtime's NormalStream.
 constexpr struct {
   const char *stem, *text;
 } kTexts[] = {
@@ -27,21 +28,25 @@ std::string textOf(StringRef stem) {
   for (const auto &entry : kTexts)
     if (stem == entry.stem)
       return entry.text;
-  llvm_unreachable("a file of compiler/report/extract");
+  llvm_unreachable("a text that is embedded");
 }
 
 template <typename... Args> llvm::Error fail(const char *format, Args &&...args) {
   return llvm::createStringError(formatv(format, std::forward<Args>(args)...).str());
 }
 
-// One tensor of the program.
+// One tensor of the program: host::Array of the harness, with its Draw and Tolerance.
 struct Array {
   std::string name;
   const char *type; // of host::Type
   std::vector<int64_t> shape;
   int64_t rows = 1, pitch = 0; // elements; pitch 0: dense
   bool isInput = true;
-  int64_t bound = 1; // of integers
+  int64_t least = 0, bound = 1;
+  bool isPositive = false;
+  double relative = 0, absolute = 0;
+
+  std::string print() const;
 };
 
 struct Launch {
@@ -56,6 +61,7 @@ struct Program {
   std::string constants; // of the main text
   std::string reference;
   std::string main; // stem of its text
+  std::string options = "-std=c++17 -O2 -fmad=false"; // for nvcc
   double bytes = 0, flops = 0;
 
   std::string print(const plan::Plan &plan, StringRef name) const;
@@ -70,6 +76,17 @@ private:
 //===-- The text ----------------------------------------------------------------------------===//
 
 static bool isInclude(StringRef line) { return line.trim().starts_with("#include"); }
+
+static const char *boolText(bool value) { return value ? "true" : "false"; }
+
+std::string Array::print() const {
+  std::string extents =
+      llvm::join(llvm::map_range(shape, [](int64_t n) { return std::to_string(n); }), ", ");
+  return formatv("{{\"{0}\", host::Type::{1}, {{{2}}, {3}, {4}, {5}, {{{6}, {7}, {8}}, "
+                 "{{{9}, {10}}, {{}}",
+                 name, type, extents, rows, pitch, boolText(isInput), least, bound,
+                 boolText(isPositive), llvm::format("%g", relative), llvm::format("%g", absolute));
+}
 
 // Headers once, then each kernel in a namespace of its own, as their helpers may share names.
 std::string Program::kernels() const {
@@ -91,16 +108,10 @@ std::string Program::kernels() const {
 
 std::string Program::tables() const {
   std::string text = "static std::vector<host::Array> arrays = {\n";
-  for (const Array &array : arrays) {
-    std::string shape = llvm::join(llvm::map_range(array.shape, [](int64_t n) {
-                                     return std::to_string(n);
-                                   }), ", ");
-    text += formatv("    {{\"{0}\", host::Type::{1}, {{{2}}, {3}, {4}, {5}, {6}, {{}},\n", array.name,
-                    array.type, shape, array.rows, array.pitch, array.isInput ? "true" : "false",
-                    array.bound);
-  }
-  text += formatv("};\n\nconstexpr double kBytes = {0}, kFlops = {1};\nconstexpr size_t kLaunches = "
-                  "{2};\nconst char *const launchNames[] = {{",
+  for (const Array &array : arrays)
+    text += "    " + array.print() + ",\n";
+  text += formatv("};\n\nconstexpr double kBytes = {0}, kFlops = {1};\n"
+                  "constexpr size_t kLaunches = {2};\nconst char *const launchNames[] = {{",
                   llvm::format("%.17g", bytes), llvm::format("%.17g", flops), launches.size());
   for (const Launch &launch : launches)
     text += "\"" + launch.kernel->name()->str() + "\", ";
@@ -115,16 +126,18 @@ std::string Program::tables() const {
     std::string args = llvm::join(llvm::map_range(launch.args, [](size_t array) {
                                     return formatv("&arrays[{0}].device", array).str();
                                   }), ", ");
-    text += formatv("  case {0}: {{\n    auto *entry = reinterpret_cast<const void *>(kernel{1}::{2});\n"
-                    "    void *arguments[] = {{{3}};\n"
-                    "    static const cudaError_t room = cudaFuncSetAttribute(\n"
-                    "        entry, cudaFuncAttributeMaxDynamicSharedMemorySize, {4});\n"
-                    "    host::check(room, \"shared memory\");\n"
-                    "    host::check(cudaLaunchKernel(entry, dim3({5}, {6}, {7}), dim3({8}), arguments, "
-                    "{4}, nullptr),\n                \"{2}\");\n    return;\n  }\n",
-                    i, space, kernel.entry()->str(), args, kernel.shared_bytes(),
-                    kernel.grid()->Get(0), kernel.grid()->Get(1), kernel.grid()->Get(2),
-                    kernel.threads());
+    text +=
+        formatv("  case {0}: {{\n"
+                "    auto *entry = reinterpret_cast<const void *>(kernel{1}::{2});\n"
+                "    void *arguments[] = {{{3}};\n"
+                "    static const cudaError_t room = cudaFuncSetAttribute(\n"
+                "        entry, cudaFuncAttributeMaxDynamicSharedMemorySize, {4});\n"
+                "    host::check(room, \"shared memory\");\n"
+                "    host::check(cudaLaunchKernel(entry, dim3({5}, {6}, {7}), dim3({8}),\n"
+                "                                 arguments, {4}, nullptr),\n"
+                "                \"{2}\");\n    return;\n  }\n",
+                i, space, kernel.entry()->str(), args, kernel.shared_bytes(), kernel.grid()->Get(0),
+                kernel.grid()->Get(1), kernel.grid()->Get(2), kernel.threads());
   }
   return text + "  }\n}\n\nstatic void launchAll() {\n  for (size_t i = 0; i < kLaunches; ++i)\n"
                 "    launch(i);\n}\n\n";
@@ -134,8 +147,8 @@ std::string Program::print(const plan::Plan &plan, StringRef name) const {
   std::string arch = plan.target()->str();
   arch.erase(0, arch.find(':') + 1);
   return formatv("// {0}, out of a plan for {1}, with a check and a bench.\n"
-                 "//   nvcc -std=c++17 -O2 -fmad={2} -arch={1} {0}.cu -o {0} && ./{0}\n\n",
-                 name, arch, main == "attention" ? "true" : "false") // as CudaKernel::contract
+                 "//   nvcc {2} -arch={1} {0}.cu -o {0} && ./{0}\n\n",
+                 name, arch, options)
              .str() +
          kernels() + textOf("harness") + "\n" + tables() + constants + reference + "\n" +
          textOf(main);
@@ -155,6 +168,22 @@ static const char *hostType(Type type) {
   return type.isInteger(64) ? "I64" : "F32";
 }
 
+// What a result of a region, in f64 on the host, may differ by.
+static void setTolerance(Array &array, Value result) {
+  Type element = cast<RankedTensorType>(result.getType()).getElementType();
+  if (element.isInteger()) {
+    array.absolute = element.isInteger(8) ? 1 : 0; // a code may be rounded either way
+    return;
+  }
+  FloatType precision = precisionOf(result);
+  if (precision.isBF16()) // two units in the last place
+    array.relative = array.absolute = 0.016;
+  else if (precision.isF64()) // sums in another order, here and below
+    array.relative = array.absolute = 1e-10;
+  else
+    array.relative = 1e-4, array.absolute = 1e-5;
+}
+
 static llvm::Expected<Program> programOf(const plan::Kernel &kernel, MLIRContext &context) {
   OwningOpRef<ModuleOp> module =
       parseSourceString<ModuleOp>(kernel.region()->string_view(), &context);
@@ -165,32 +194,35 @@ static llvm::Expected<Program> programOf(const plan::Kernel &kernel, MLIRContext
 
   Program program;
   Launch launch{&kernel, {}};
-  auto add = [&](Value tensor, const llvm::Twine &name, bool isInput) {
+  auto add = [&](Value tensor, const llvm::Twine &name) -> Array & {
     auto type = cast<RankedTensorType>(tensor.getType());
     size_t number = program.arrays.size();
     Array array{name.str(), hostType(type.getElementType()), type.getShape().vec()};
-    array.isInput = isInput;
-    array.bound = integerBound(op);
     if (op.getArgRows() && op.getArgPitches()) {
       array.rows = std::max<int64_t>(1, (*op.getArgRows())[number]);
       array.pitch = (*op.getArgPitches())[number];
     }
     launch.args.push_back(number);
-    program.arrays.push_back(std::move(array));
+    return program.arrays.emplace_back(std::move(array));
   };
-  for (auto [i, argument] : llvm::enumerate(body.getArguments()))
-    add(argument, "in" + llvm::Twine(i), true);
-  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
-    add(value, "out" + llvm::Twine(i), false);
+  for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
+    Array &array = add(argument, "in" + llvm::Twine(i));
+    const bool isCode = StringRef(array.type) == "I8"; // -128 is none of a signed one
+    array.least = isCode ? -127 : 0;
+    array.bound = isCode ? 128 : integerBound(op);
+    array.isPositive = isPositive(argument);
+  }
+  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
+    Array &array = add(value, "out" + llvm::Twine(i));
+    array.isInput = false;
+    setTolerance(array, value);
+  }
   program.launches.push_back(std::move(launch));
 
   llvm::Expected<std::string> reference = hostReference(op);
   if (!reference)
     return reference.takeError();
   program.reference = std::move(*reference);
-  // Two units in the last place of bf16; sums of f32 in another order.
-  program.constants = roundsToBf16(op) ? "constexpr double kRelative = 0.016, kAbsolute = 0.016;\n\n"
-                                       : "constexpr double kRelative = 1e-4, kAbsolute = 1e-5;\n\n";
   program.main = "region";
   program.bytes = double(kernel.read_bytes() + kernel.written_bytes());
   program.flops = double(kernel.flops());
@@ -221,9 +253,12 @@ class CommandProgram {
 public:
   explicit CommandProgram(const plan::Plan &plan) : plan(plan) {}
 
-  // The number of the array, which the constant kNAME then has; -1 for a slice that is absent.
+  // The constant kNAME then has the array's number; -1 for a slice that is absent.
   void add(StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
-  void add(const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> &launches);
+  void add(Array array);
+  // The program, which launches them.
+  llvm::Expected<Program>
+  launching(const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> &launches);
   void constant(StringRef type, StringRef name, const llvm::Twine &value) {
     program.constants += formatv("constexpr {0} k{1} = {2};\n", type, name, value.str());
   }
@@ -236,15 +271,17 @@ private:
 };
 } // namespace
 
+static std::string capitalized(StringRef name) {
+  return llvm::toUpper(name[0]) + name.drop_front().str();
+}
+
 void CommandProgram::add(StringRef name, int64_t slice, bool isInput, int64_t bound) {
-  std::string constantName = name.str();
-  constantName[0] = llvm::toUpper(constantName[0]);
-  constant("int", constantName,
-           slice < 0 ? "-1" : llvm::Twine(program.arrays.size()).str());
-  if (slice < 0)
+  if (slice < 0) {
+    constant("int", capitalized(name), "-1");
     return;
+  }
   const plan::Slice &from = *plan.slices()->Get(uint32_t(slice));
-  Array array{name.str(), hostType(from.dtype())};
+  Array array{name.str(), hostType(from.dtype()), {}};
   if (from.shape())
     array.shape.assign(from.shape()->begin(), from.shape()->end());
   array.rows = int64_t(from.rows());
@@ -252,17 +289,28 @@ void CommandProgram::add(StringRef name, int64_t slice, bool isInput, int64_t bo
   array.isInput = isInput;
   array.bound = bound;
   arrayOf[uint32_t(slice)] = program.arrays.size();
+  add(std::move(array));
+}
+
+void CommandProgram::add(Array array) {
+  constant("int", capitalized(array.name), llvm::Twine(program.arrays.size()));
   program.arrays.push_back(std::move(array));
 }
 
-void CommandProgram::add(
-    const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> &launches) {
+llvm::Expected<Program>
+CommandProgram::launching(const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> &launches) {
   for (const plan::Launch *launch : launches) {
     Launch made{plan.kernels()->Get(launch->kernel()), {}};
-    for (uint32_t slice : *launch->args())
-      made.args.push_back(arrayOf.lookup(slice));
+    for (auto [i, slice] : llvm::enumerate(*launch->args())) {
+      auto known = arrayOf.find(slice);
+      if (known == arrayOf.end())
+        return fail("kernel '{0}': argument {1} is slice {2}, which is no operand of its command",
+                    made.kernel->name()->str(), i, slice);
+      made.args.push_back(known->second);
+    }
     program.launches.push_back(std::move(made));
   }
+  return std::move(program);
 }
 
 // Pairs of a query and a key that it sees, of one head of a sequence, without documents.
@@ -275,7 +323,8 @@ static double visiblePairs(uint64_t seq, uint64_t window) {
 
 // `products`: matrix products per visible score.
 template <typename Op>
-static void addAttention(CommandProgram &to, const Op &op, bool isGradient, double products) {
+static llvm::Expected<Program> attentionOf(CommandProgram &to, const Op &op, bool isGradient,
+                                           double products) {
   to.add("q", op.q(), true);
   to.add("k", op.k(), true);
   to.add("v", op.v(), true);
@@ -290,22 +339,22 @@ static void addAttention(CommandProgram &to, const Op &op, bool isGradient, doub
                              {"Window", op.window()}})
     to.constant("int", name, llvm::Twine(value));
   to.constant("float", "Scale", formatv("float({0})", llvm::format("%.17g", op.scale())).str());
-  to.constant("bool", "IsGradient", isGradient ? "true" : "false");
+  to.constant("bool", "IsGradient", boolText(isGradient));
   to.program.main = "attention";
+  to.program.options = "-std=c++17 -O2 -fmad=true"; // as CudaKernel::contract
   to.program.flops = 2 * products * op.head_dim() * visiblePairs(op.seq(), op.window()) *
                      op.heads() * op.batch();
-  to.add(*op.launches());
+  return to.launching(*op.launches());
 }
 
-static Program programOf(const plan::Plan &plan, const plan::Attention &op) {
+static llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Attention &op) {
   CommandProgram made(plan);
   for (const char *name : {"dout", "dq", "dk", "dv", "cos", "sin"})
     made.add(name, -1, false);
-  addAttention(made, op, /*isGradient=*/false, 2);
-  return std::move(made.program);
+  return attentionOf(made, op, /*isGradient=*/false, 2);
 }
 
-static Program programOf(const plan::Plan &plan, const plan::AttentionGrad &op) {
+static llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::AttentionGrad &op) {
   CommandProgram made(plan);
   made.add("dout", op.dout(), true);
   made.add("dq", op.dq(), false);
@@ -314,11 +363,10 @@ static Program programOf(const plan::Plan &plan, const plan::AttentionGrad &op) 
   made.add("delta", op.workspace(), false);
   made.add("cos", op.cos(), true);
   made.add("sin", op.sin(), true);
-  addAttention(made, op, /*isGradient=*/true, 5);
-  return std::move(made.program);
+  return attentionOf(made, op, /*isGradient=*/true, 5);
 }
 
-static Program programOf(const plan::Plan &plan, const plan::ScatterAdd &op) {
+static llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::ScatterAdd &op) {
   CommandProgram made(plan);
   made.add("ids", op.ids(), true, int64_t(op.vocabulary()));
   made.add("x", op.x(), true);
@@ -327,13 +375,118 @@ static Program programOf(const plan::Plan &plan, const plan::ScatterAdd &op) {
   made.constant("int64_t", "Rows", llvm::Twine(op.rows()));
   made.constant("int64_t", "Columns", llvm::Twine(op.columns()));
   made.constant("int64_t", "Vocabulary", llvm::Twine(op.vocabulary()));
-  made.constant("bool", "Accumulate", op.accumulate() ? "true" : "false");
+  made.constant("bool", "Accumulate", boolText(op.accumulate()));
   made.program.main = "scatter_add";
   made.program.bytes = double(plan.slices()->Get(op.x())->bytes()) +
                        double(plan.slices()->Get(op.d())->bytes()) * (op.accumulate() ? 2 : 1);
-  made.add(*op.launches());
-  return std::move(made.program);
+  return made.launching(*op.launches());
 }
+
+//===-- Kernels of first values -------------------------------------------------------------===//
+
+// runtime/train/NormalStream.cpp in a namespace of its own, as the device library has the like.
+static std::string cpuNormals() {
+  std::string includes = "#include <array>\n", body;
+  SmallVector<StringRef> lines;
+  std::string text = textOf("NormalStream");
+  StringRef(text).split(lines, '\n');
+  for (StringRef line : lines)
+    if (!isInclude(line))
+      body += (line + "\n").str();
+    else if (line.contains('<'))
+      includes += (line + "\n").str();
+  return includes + "\nnamespace cpu {\n" + body + "} // namespace cpu\n\n";
+}
+
+// `double expected(int64_t i)`: element i before it is rounded to the variable's type, as
+// runtime/train/Initializer.cpp has it.
+static std::string expectedValue(const plan::Initializer &how) {
+  std::string before, body;
+  switch (how.kind()) {
+  case plan::InitializerKind::Normal:
+    before = cpuNormals();
+    body = "  double value;\n"
+           "  cpu::lmc::fillNormal(kSeed, kStream, uint64_t(i), 1, kValue, &value);\n"
+           "  return value;\n";
+    break;
+  case plan::InitializerKind::RopeCos:
+  case plan::InitializerKind::RopeSin:
+    body = "  static const double frequencies[] = {\n";
+    for (double frequency : *how.values())
+      body += formatv("      {0},\n", llvm::format("%.17g", frequency));
+    body +=
+        formatv("  };\n  const double angle = double(i / {0}) * frequencies[i % {0}];\n"
+                "  return std::{1}(angle) * kValue;\n",
+                how.values()->size(), how.kind() == plan::InitializerKind::RopeCos ? "cos" : "sin");
+    break;
+  case plan::InitializerKind::CopyOf:
+    body = "  return arrays[kSource].at(i);\n";
+    break;
+  default: // ones and constants
+    body = "  (void)i;\n  return kValue;\n";
+  }
+  return "\n" + before + "static double expected(int64_t i) {\n" + body + "}\n";
+}
+
+// Of a rope table: cos and sin are of two libraries, so that rounding may go either way.
+static double unitOf(plan::DType type) {
+  return type == plan::DType::F64 ? 1e-15 : type == plan::DType::F32 ? 0x1p-23 : 0x1p-7;
+}
+
+static const plan::Variable *variableOf(const plan::Plan &plan, StringRef name) {
+  for (const plan::Variable *variable : *plan.variables())
+    if (name == variable->name()->c_str())
+      return variable;
+  return nullptr;
+}
+
+static llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Variable &variable) {
+  const plan::Initializer &how = *variable.initializer();
+  const plan::Kernel &kernel = *plan.kernels()->Get(uint32_t(how.kernel()));
+  const bool isCopy = how.kind() == plan::InitializerKind::CopyOf;
+  const plan::Variable *source = isCopy ? variableOf(plan, how.source()->c_str()) : nullptr;
+  CommandProgram made(plan);
+  made.add({"how", "I64", {5}}); // lmc::InitializerRecord, of five words
+  made.add("source", source ? int64_t(source->slice()) : -1, /*isInput=*/true);
+  made.add("out", variable.slice(), /*isInput=*/false);
+  Program &program = made.program;
+  const plan::Slice &out = *plan.slices()->Get(variable.slice());
+  if (how.kind() == plan::InitializerKind::RopeCos || how.kind() == plan::InitializerKind::RopeSin)
+    program.arrays.back().relative = unitOf(out.dtype());
+  const bool isNormal = how.kind() == plan::InitializerKind::Normal;
+  made.constant("double", "Value",
+                formatv("{0}", llvm::format("%.17g", isNormal ? how.stddev() : how.scale())).str());
+  made.constant("uint64_t", "Seed", "1"); // any will do
+  made.constant("uint64_t", "Stream",
+                formatv("{0}ull", llvm::xxHash64(variable.name()->string_view())).str());
+  program.reference = expectedValue(how);
+  program.main = "initializer";
+  // The reference's sums of products are rounded twice, as on the device.
+  program.options = "-std=c++20 -O2 -Xcompiler=-ffp-contract=off -fmad=false";
+  program.bytes = double(out.bytes());
+  if (source)
+    program.bytes += double(plan.slices()->Get(source->slice())->bytes());
+  Launch launch{&kernel, {}};
+  for (size_t i = 0; i < program.arrays.size(); ++i)
+    launch.args.push_back(i);
+  program.launches.push_back(std::move(launch));
+  return std::move(program);
+}
+
+// The largest variable whose first values the kernel makes; null: none.
+static const plan::Variable *initializedBy(const plan::Plan &plan, uint32_t kernel) {
+  const plan::Variable *largest = nullptr;
+  auto bytes = [&](const plan::Variable &variable) {
+    return plan.slices()->Get(variable.slice())->bytes();
+  };
+  for (const plan::Variable *variable : *plan.variables())
+    if (variable->initializer() && variable->initializer()->kernel() == int64_t(kernel) &&
+        (!largest || bytes(*variable) > bytes(*largest)))
+      largest = variable;
+  return largest;
+}
+
+//===-- Any kernel --------------------------------------------------------------------------===//
 
 template <typename Op>
 static bool launches(const Op *op, uint32_t kernel) {
@@ -342,8 +495,8 @@ static bool launches(const Op *op, uint32_t kernel) {
                       [&](const plan::Launch *launch) { return launch->kernel() == kernel; });
 }
 
-// The first command that is done with the kernel.
-static llvm::Expected<Program> commandOf(const plan::Plan &plan, uint32_t kernel) {
+// Of the first command that is done with the kernel, or of a variable that it initialises.
+static llvm::Expected<Program> templateOf(const plan::Plan &plan, uint32_t kernel) {
   for (const plan::Function *function : *plan.functions())
     for (const plan::Command *command : *function->commands()) {
       if (auto *op = command->body_as_Attention(); launches(op, kernel))
@@ -353,7 +506,9 @@ static llvm::Expected<Program> commandOf(const plan::Plan &plan, uint32_t kernel
       if (auto *op = command->body_as_ScatterAdd(); launches(op, kernel))
         return programOf(plan, *op);
     }
-  return fail("kernel '{0}' makes first values, which nothing stand-alone is compared with",
+  if (const plan::Variable *variable = initializedBy(plan, kernel))
+    return programOf(plan, *variable);
+  return fail("kernel '{0}' has no region, and no command or variable needs it",
               plan.kernels()->Get(kernel)->name()->str());
 }
 
@@ -368,7 +523,7 @@ llvm::Expected<std::string> extractKernel(const plan::Plan &plan, StringRef name
                   plan.target()->str());
     llvm::Expected<Program> program = kernel.region() && kernel.region()->size() > 0
                                           ? programOf(kernel, context)
-                                          : commandOf(plan, i);
+                                          : templateOf(plan, i);
     if (!program)
       return program.takeError();
     return program->print(plan, name);

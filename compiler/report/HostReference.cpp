@@ -122,7 +122,9 @@ static std::string compared(arith::CmpFPredicate predicate, StringRef a, StringR
   using P = arith::CmpFPredicate;
   auto ordered = [&](StringRef op) { return formatv("({0} {1} {2})", a, op, b).str(); };
   // An unordered comparison is the opposite of the ordered opposite.
-  auto unordered = [&](StringRef opposite) { return formatv("!({0} {1} {2})", a, opposite, b).str(); };
+  auto unordered = [&](StringRef opposite) {
+    return formatv("!({0} {1} {2})", a, opposite, b).str();
+  };
   switch (predicate) {
   case P::AlwaysFalse:
     return "false";
@@ -190,7 +192,9 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
     return to.isInteger(1) ? formatv("bool({0} {1} {2})", x[0], sign, x[1]).str()
                            : wrapped(to, x[0] + " " + sign + " " + x[1]);
   };
-  auto call = [&](StringRef function) { return (function + "(" + llvm::join(x, ", ") + ")").str(); };
+  auto call = [&](StringRef function) {
+    return (function + "(" + llvm::join(x, ", ") + ")").str();
+  };
   // NaN wins in maximumf and minimumf.
   auto extremum = [&](StringRef sign) {
     return formatv("({0} != {0} || {0} {2} {1} ? {0} : {1})", x[0], x[1], sign).str();
@@ -229,11 +233,11 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
                                    : "double(" + x[0] + ")";
       })
       .Case([&](arith::FPToSIOp) { return wrapped(to, "int64_t(" + x[0] + ")"); })
-      .Case<arith::IndexCastOp, arith::TruncIOp>([&](auto) {
-        return to.isInteger(1) ? "bool(" + x[0] + " & 1)" : wrapped(to, x[0]);
-      })
+      .Case<arith::IndexCastOp, arith::TruncIOp>(
+          [&](auto) { return to.isInteger(1) ? "bool(" + x[0] + " & 1)" : wrapped(to, x[0]); })
       .Case([&](arith::ExtSIOp op) {
-        return op.getIn().getType().isInteger(1) ? "(" + x[0] + " ? int64_t(-1) : int64_t(0))" : x[0];
+        return op.getIn().getType().isInteger(1) ? "(" + x[0] + " ? int64_t(-1) : int64_t(0))"
+                                                 : x[0];
       })
       .Case([&](arith::ExtUIOp op) {
         Type from = op.getIn().getType();
@@ -406,7 +410,8 @@ llvm::Expected<std::string> Printer::run() {
     text += formatv("    case {0}: {{\n", i);
     ArrayRef<int64_t> shape = typeOf(value).getShape();
     for (int64_t d = int64_t(shape.size()) - 1; d >= 0; --d)
-      text += formatv("      const int64_t i{0} = element % {1};\n      element /= {1};\n", d, shape[d]);
+      text += formatv("      const int64_t i{0} = element % {1};\n      element /= {1};\n", d,
+                      shape[d]);
     text += formatv("      return {0}({1});\n    }\n", name(value), indexNames(shape.size(), "i"));
   }
   text += "    }\n    return NAN;\n  }\n};\n";
@@ -431,12 +436,64 @@ int64_t integerBound(kern::KernelOp kernel) {
   return std::min(least == INT64_MAX ? most : least, int64_t(INT32_MAX));
 }
 
-bool roundsToBf16(kern::KernelOp kernel) {
-  return kernel
-      .walk([](arith::TruncFOp op) {
-        return op.getType().isBF16() ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
+// Whether a value in a region is a function of codes in 8 bits, and of nothing else.
+static bool isOfCodesAlone(Value value) {
+  bool isOfCodes = false;
+  llvm::SetVector<Value> work;
+  work.insert(value);
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (Operation *op = work[i].getDefiningOp()) {
+      work.insert(op->operand_begin(), op->operand_end());
+      continue;
+    }
+    if (!work[i].getType().isInteger(8))
+      return false;
+    isOfCodes = true;
+  }
+  return isOfCodes;
+}
+
+// Whether some product of a region has `factor` and a function of codes.
+static bool scalesCodes(BlockArgument factor) {
+  return llvm::any_of(factor.getUses(), [](OpOperand &use) {
+    return isa<arith::MulFOp>(use.getOwner()) &&
+           isOfCodesAlone(use.getOwner()->getOperand(1 - use.getOperandNumber()));
+  });
+}
+
+bool isPositive(BlockArgument input) {
+  RankedTensorType type = typeOf(input);
+  if (!isa<FloatType>(type.getElementType()))
+    return false;
+  return type.getRank() == 0 || llvm::any_of(input.getUses(), [](OpOperand &use) {
+           auto generic = dyn_cast<linalg::GenericOp>(use.getOwner());
+           return generic && scalesCodes(generic.getMatchingBlockArgument(&use));
+         });
+}
+
+FloatType precisionOf(Value result) {
+  auto least = dyn_cast<FloatType>(typeOf(result).getElementType());
+  llvm::SetVector<Value> work;
+  work.insert(result);
+  for (size_t i = 0; i < work.size(); ++i) {
+    Value value = work[i];
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      if (auto generic = dyn_cast<linalg::GenericOp>(argument.getOwner()->getParentOp()))
+        work.insert(generic.getMatchingOpOperand(argument)->get());
+      continue;
+    }
+    Operation *op = value.getDefiningOp();
+    if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+      unsigned number = cast<OpResult>(value).getResultNumber();
+      work.insert(generic.getBody()->getTerminator()->getOperand(number));
+      continue; // with what it starts from, where the body has it
+    }
+    auto type = dyn_cast<FloatType>(value.getType());
+    if (type && !isa<arith::ConstantOp>(op) && (!least || type.getWidth() < least.getWidth()))
+      least = type;
+    work.insert(op->operand_begin(), op->operand_end());
+  }
+  return least;
 }
 
 } // namespace lmc

@@ -20,7 +20,12 @@ llvm::Expected<std::string> hostReference(kern::KernelOp kernel);
 // of, or the largest of all.
 int64_t integerBound(kern::KernelOp kernel);
 
-// Whether some value is rounded to bf16 on the way.
-bool roundsToBf16(kern::KernelOp kernel);
+// Whether an input of a kernel has positive values alone: scalars (rates, norms, counts), and the
+// scales of codes in 8 bits.
+bool isPositive(mlir::BlockArgument input);
+
+// The coarsest type that a value on the way from the inputs to `result`, one of a kernel, is
+// rounded to.
+mlir::FloatType precisionOf(mlir::Value result);
 
 } // namespace lmc

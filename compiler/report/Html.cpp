@@ -32,7 +32,8 @@ p { margin: 4px 0 12px; color: var(--soft); max-width: 80ch; }
 .figures { display: flex; flex-wrap: wrap; gap: 10px; margin: 18px 0; }
 .figures div { background: var(--panel); border: 1px solid var(--rule); border-radius: 6px;
   padding: 8px 14px; min-width: 150px; }
-.figures b { display: block; font-size: 20px; } .figures span { color: var(--soft); font-size: 13px; }
+.figures b { display: block; font-size: 20px; }
+.figures span { color: var(--soft); font-size: 13px; }
 table { border-collapse: collapse; margin: 8px 0 16px; font-size: 14px; }
 th, td { text-align: left; padding: 3px 16px 3px 0; border-bottom: 1px solid var(--rule);
   vertical-align: top; }
@@ -40,7 +41,8 @@ th { color: var(--soft); font-weight: 600; } td.n, th.n { text-align: right; whi
 code { font: 13px ui-monospace, monospace; }
 .wide { overflow-x: auto; } svg { display: block; max-width: 100%; height: auto; }
 .wide svg { max-width: none; }
-svg text { font: 12px system-ui, sans-serif; fill: var(--ink); } svg text.soft { fill: var(--soft); }
+svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+svg text.soft { fill: var(--soft); }
 svg .mono { font: 11px ui-monospace, monospace; } svg .title { font-weight: 600; }
 svg .rule { stroke: var(--rule); fill: none; } svg .node { fill: var(--node); stroke-width: 1.5; }
 svg .edge { stroke: var(--soft); fill: none; stroke-width: 1.2; }

@@ -7,6 +7,7 @@
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
+#include "runtime/plan/MomentBlock.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -18,6 +19,8 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
+
+static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of the op");
 
 namespace {
 

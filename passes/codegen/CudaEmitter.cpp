@@ -68,10 +68,9 @@ std::string CudaText::str(unsigned indent) const {
   return text;
 }
 
-CudaEmitter::CudaEmitter(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch)
-    : kernel(kernel), info(info), arch(arch), context(kernel.getContext()),
-      region(kernel.getBody().front()), inputs(region.getNumArguments()),
-      isColumn(info.hero == kern::Hero::ColumnReduction) {
+CudaEmitter::CudaEmitter(kern::KernelOp kernel, const RegionInfo &info)
+    : kernel(kernel), info(info), context(kernel.getContext()), region(kernel.getBody().front()),
+      inputs(region.getNumArguments()), isColumn(info.hero == kern::Hero::ColumnReduction) {
   width = findWidth();
 }
 
@@ -230,10 +229,8 @@ CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
 
 CudaValue CudaEmitter::eval(Value value, AffineMap point) {
   if (auto constant = value.getDefiningOp<arith::ConstantOp>();
-      constant && !isa<RankedTensorType>(value.getType())) {
-    std::string text = cudaConstant(cast<TypedAttr>(constant.getValue()));
-    return {{text, text[0] == '-' ? CudaExpr::Prefix : CudaExpr::Atom}};
-  }
+      constant && !isa<RankedTensorType>(value.getType()))
+    return {cudaConstant(cast<TypedAttr>(constant.getValue()))};
   std::pair<void *, void *> key(value.getAsOpaquePointer(),
                                 const_cast<void *>(point.getAsOpaquePointer()));
   for (Cache *cache : {&kernelCache, &outerCache, &hoistedCache, &loadCache, &innerCache})
@@ -257,7 +254,7 @@ CudaValue CudaEmitter::evalTensor(Value value, AffineMap point) {
     return eval(fill.value(), AffineMap::get(rank(), 0, {}, context));
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     auto splat = cast<SplatElementsAttr>(constant.getValue());
-    return {{cudaConstant(cast<TypedAttr>(splat.getSplatValue<Attribute>()))}};
+    return {cudaConstant(cast<TypedAttr>(splat.getSplatValue<Attribute>()))};
   }
   auto generic = cast<linalg::GenericOp>(op);
   assert(generic.getNumReductionLoops() == 0 && "reductions are computed by their pass");
@@ -535,7 +532,7 @@ static TypedAttr identityAttr(const Reduction &reduction) {
 }
 
 std::string CudaEmitter::identityOf(const Reduction &reduction) {
-  return cudaConstant(identityAttr(reduction));
+  return cudaConstant(identityAttr(reduction)).text;
 }
 
 std::string CudaEmitter::withInit(const Reduction &reduction, const std::string &sum) {

@@ -71,7 +71,7 @@ struct CudaChunks {
 
 class CudaEmitter {
 public:
-  CudaEmitter(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch);
+  CudaEmitter(kern::KernelOp kernel, const RegionInfo &info);
 
 protected:
   using Cache = std::map<std::pair<void *, void *>, CudaValue>;
@@ -135,7 +135,6 @@ protected:
 
   kern::KernelOp kernel;
   const RegionInfo &info;
-  const CudaArch &arch;
   mlir::MLIRContext *context;
   mlir::Block &region;
   unsigned inputs;
@@ -177,8 +176,8 @@ private:
 std::vector<std::string> cudaFormulas(kern::KernelOp kernel);
 
 // One for each hero.
-CudaKernel printCudaElements(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch);
-CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch);
-CudaKernel printCudaColumns(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch);
+CudaKernel printCudaElements(kern::KernelOp kernel, const RegionInfo &info);
+CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info);
+CudaKernel printCudaColumns(kern::KernelOp kernel, const RegionInfo &info);
 
 } // namespace lmc::codegen

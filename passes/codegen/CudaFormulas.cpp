@@ -59,6 +59,24 @@ CudaExpr FormulaPrinter::element(linalg::GenericOp generic, OpOperand *operand) 
   return at.empty() ? whole : CudaExpr{wrap(whole, CudaExpr::Atom) + at};
 }
 
+// Without what tells C++ the type.
+static CudaExpr literal(TypedAttr value) {
+  CudaExpr made = cudaConstant(value);
+  std::string &text = made.text;
+  if (auto real = dyn_cast<FloatAttr>(value)) {
+    if (real.getValue().isInfinity())
+      return real.getValue().isNegative() ? CudaExpr{"-inf", CudaExpr::Prefix} : CudaExpr{"inf"};
+    if (text.back() == 'f')
+      text.pop_back();
+    if (StringRef(text).ends_with(".0"))
+      text.resize(text.size() - 2);
+  } else if (!value.getType().isInteger(1)) {
+    text = std::to_string(cast<IntegerAttr>(value).getValue().getSExtValue());
+    made.binding = text[0] == '-' ? CudaExpr::Prefix : CudaExpr::Atom;
+  }
+  return made;
+}
+
 CudaExpr FormulaPrinter::tensor(Value value) {
   if (auto it = known.find(value); it != known.end())
     return it->second;
@@ -68,8 +86,8 @@ CudaExpr FormulaPrinter::tensor(Value value) {
   if (auto fill = dyn_cast<linalg::FillOp>(op))
     return scalar(fill.value());
   if (auto constant = dyn_cast<arith::ConstantOp>(op))
-    return {cudaConstant(
-        cast<TypedAttr>(cast<SplatElementsAttr>(constant.getValue()).getSplatValue<Attribute>()))};
+    return literal(
+        cast<TypedAttr>(cast<SplatElementsAttr>(constant.getValue()).getSplatValue<Attribute>()));
   auto generic = dyn_cast<linalg::GenericOp>(op);
   if (!generic)
     return {"?"};
@@ -107,16 +125,8 @@ CudaExpr FormulaPrinter::scalar(Value value) {
     return element(generic, generic.getMatchingOpOperand(argument));
   }
   Operation *op = value.getDefiningOp();
-  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-    std::string text = cudaConstant(cast<TypedAttr>(constant.getValue()));
-    if (text.find("_as_") != std::string::npos)
-      text = cast<FloatAttr>(constant.getValue()).getValue().isNegative() ? "-inf" : "inf";
-    else if (isa<FloatType>(constant.getType()) && text.back() == 'f')
-      text.pop_back();
-    if (StringRef(text).ends_with(".0"))
-      text.resize(text.size() - 2);
-    return {text, text[0] == '-' ? CudaExpr::Prefix : CudaExpr::Atom};
-  }
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    return literal(cast<TypedAttr>(constant.getValue()));
   if (auto index = dyn_cast<linalg::IndexOp>(op))
     return {"i" + std::to_string(index.getDim())};
   if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {

@@ -56,8 +56,7 @@ unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registe
                         unsigned sharedBytes);
 
 // `kernel` as CUDA C++; the text says what it computes, its shapes and its source ops. Failure
-// with the reason for what the analysis of Hero.h refuses.
-mlir::FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, const CudaArch &arch,
-                                            std::string *reason);
+// with the reason for what the analysis of Hero.h refuses. One text serves every architecture.
+mlir::FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, std::string *reason);
 
 } // namespace lmc::codegen

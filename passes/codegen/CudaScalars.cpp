@@ -236,20 +236,21 @@ std::string cudaType(Type type) {
   return type.isIndex() ? "i64" : "i" + std::to_string(type.getIntOrFloatBitWidth());
 }
 
-std::string cudaConstant(TypedAttr value) {
+CudaExpr cudaConstant(TypedAttr value) {
+  auto literal = [](const std::string &text) {
+    return CudaExpr{text, text[0] == '-' ? CudaExpr::Prefix : CudaExpr::Atom};
+  };
   if (auto number = dyn_cast<FloatAttr>(value))
-    return floatConstant(number);
+    return literal(floatConstant(number));
   auto integer = cast<IntegerAttr>(value);
   if (integer.getType().isInteger(1))
-    return integer.getValue().isZero() ? "false" : "true";
+    return {integer.getValue().isZero() ? "false" : "true"};
   int64_t number = integer.getValue().getSExtValue();
-  if (number == INT64_MIN)
-    return "(-9223372036854775807ll - 1)";
-  std::string text = std::to_string(number);
   bool wide = integer.getType().isIndex() || integer.getType().getIntOrFloatBitWidth() == 64;
-  if (number == INT32_MIN && !wide)
-    return "(-2147483647 - 1)";
-  return wide && (number > INT32_MAX || number < INT32_MIN) ? text + "ll" : text;
+  std::string suffix = wide ? "ll" : "";
+  if (number == (wide ? INT64_MIN : INT32_MIN)) // the least has no literal
+    return {"(-" + std::to_string(-(number + 1)) + suffix + " - 1)"};
+  return literal(std::to_string(number) + suffix);
 }
 
 CudaExpr cudaFma(Type type, const CudaExpr &x, const CudaExpr &y, const CudaExpr &z) {

@@ -35,8 +35,9 @@ struct CudaExpr {
 // "float" for f32; index is i64, i1 is bool.
 std::string cudaType(mlir::Type type);
 
-// A literal of the attribute's type; f32 and f64 in the fewest digits that give the same value.
-std::string cudaConstant(mlir::TypedAttr value);
+// A literal of the attribute's type (int where that is narrower); f32 and f64 in the fewest
+// digits that give the same value.
+CudaExpr cudaConstant(mlir::TypedAttr value);
 
 // `op` applied to `operands`. The op is one that Hero.h's analysis accepts. Integers wrap; a
 // float maximum or minimum hands on NaN; nothing is contracted.

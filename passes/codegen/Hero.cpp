@@ -683,8 +683,8 @@ static bool readsBefore(const RegionInfo &info, const Access &access, const Outp
   // writes the row: what does not vary along the row is, in a row reduction. Without a
   // reduction threads that know nothing of each other share a row on a GPU.
   unsigned n = info.shape.domain.size();
-  if (info.hero != kern::Hero::RowReduction || output.place != output.point || !info.coversDomain(output) ||
-      access.point.isFunctionOfDim(n - 1))
+  if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
+      !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))
     return false;
   for (unsigned d = 0; d + 1 < n; ++d)
     if (access.dynamic[d] || access.point.getResult(d) != info.identity.getResult(d))

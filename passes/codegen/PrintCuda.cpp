@@ -6,19 +6,18 @@ using namespace mlir;
 
 namespace lmc::codegen {
 
-FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, const CudaArch &arch,
-                                      std::string *reason) {
+FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, std::string *reason) {
   FailureOr<RegionInfo> info = analyzeKernel(kernel, reason);
   if (failed(info))
     return failure();
   switch (info->hero) {
   case kern::Hero::Elementwise:
   case kern::Hero::Gather:
-    return printCudaElements(kernel, *info, arch);
+    return printCudaElements(kernel, *info);
   case kern::Hero::RowReduction:
-    return printCudaRows(kernel, *info, arch);
+    return printCudaRows(kernel, *info);
   case kern::Hero::ColumnReduction:
-    return printCudaColumns(kernel, *info, arch);
+    return printCudaColumns(kernel, *info);
   }
   llvm_unreachable("a hero");
 }

@@ -162,8 +162,8 @@ CudaKernel ColumnPrinter::print() {
 
 } // namespace
 
-CudaKernel printCudaColumns(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch) {
-  return ColumnPrinter(kernel, info, arch).print();
+CudaKernel printCudaColumns(kern::KernelOp kernel, const RegionInfo &info) {
+  return ColumnPrinter(kernel, info).print();
 }
 
 } // namespace lmc::codegen

@@ -116,8 +116,8 @@ CudaKernel ElementPrinter::print() {
 
 } // namespace
 
-CudaKernel printCudaElements(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch) {
-  return ElementPrinter(kernel, info, arch).print();
+CudaKernel printCudaElements(kern::KernelOp kernel, const RegionInfo &info) {
+  return ElementPrinter(kernel, info).print();
 }
 
 } // namespace lmc::codegen

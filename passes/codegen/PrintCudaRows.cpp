@@ -80,8 +80,8 @@ bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
 
 class RowPrinter : CudaEmitter {
 public:
-  RowPrinter(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch, bool mayKeep)
-      : CudaEmitter(kernel, info, arch), mayKeep(mayKeep) {}
+  RowPrinter(kern::KernelOp kernel, const RegionInfo &info, bool mayKeep)
+      : CudaEmitter(kernel, info), mayKeep(mayKeep) {}
 
   CudaKernel print();
   bool keepsTooEarly() const { return kept && lateLoad; }
@@ -623,12 +623,11 @@ CudaKernel RowPrinter::print() {
 
 } // namespace
 
-CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info, const CudaArch &arch) {
-  RowPrinter printer(kernel, info, arch, /*mayKeep=*/true);
+CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info) {
+  RowPrinter printer(kernel, info, /*mayKeep=*/true);
   CudaKernel result = printer.print();
   // A row can't be loaded before its number is known.
-  return printer.keepsTooEarly() ? RowPrinter(kernel, info, arch, /*mayKeep=*/false).print()
-                                 : result;
+  return printer.keepsTooEarly() ? RowPrinter(kernel, info, /*mayKeep=*/false).print() : result;
 }
 
 } // namespace lmc::codegen

@@ -1,4 +1,5 @@
 #include "runtime/plan/VerifyPlan.h"
+#include "runtime/plan/MomentBlock.h"
 #include "runtime/plan/PlanFile.h"
 
 #include <fmt/format.h>
@@ -21,9 +22,6 @@ using plan::DType;
 // No dimension, size or count of a real plan comes near; below it sums of two
 // and casts to int64_t are safe.
 constexpr uint64_t kLimit = uint64_t(1) << 60;
-
-// Elements of a moment in 8 bits that share a scale.
-constexpr uint64_t kMomentBlock = 256;
 
 template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
   return Error{fmt::format(format, std::forward<Args>(args)...)};
@@ -206,7 +204,7 @@ private:
                                         : byName.end();
         if (of == byName.end() || of->second->kind() != plan::VariableKind::Parameter)
           return fail("variable '{}' belongs to no parameter", variable->name()->str());
-        const uint64_t share = isScale(variable->kind()) ? kMomentBlock : 1;
+        const uint64_t share = isScale(variable->kind()) ? uint64_t(kMomentBlock) : 1;
         if (elements(*plan.slices()->Get(of->second->slice())) !=
             product({share, elements(*plan.slices()->Get(variable->slice()))}))
           return fail("variable '{}' and its parameter differ in size", variable->name()->str());

@@ -1,6 +1,7 @@
 #include "runtime/train/RunDirectory.h"
 
 #include "runtime/checkpoint/HuggingFace.h"
+#include "runtime/checkpoint/SafeTensors.h"
 #include "runtime/support/File.h"
 #include "runtime/train/DeviceTensors.h"
 
@@ -19,12 +20,13 @@ namespace lmc {
 
 using plan::VariableKind;
 
+static constexpr const char *kParameterFile = "model.safetensors";
 static constexpr const char *kScaleFile = "moment1_scale.safetensors";
 
 // The state that a checkpoint holds, a file for each kind. Those of scales are only there
 // where moments are kept in 8 bits.
 static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFiles = {{
-    {"model.safetensors", VariableKind::Parameter},
+    {kParameterFile, VariableKind::Parameter},
     {"moment1.safetensors", VariableKind::Moment1},
     {"moment2.safetensors", VariableKind::Moment2},
     {kScaleFile, VariableKind::Moment1Scale},
@@ -128,22 +130,56 @@ Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Devi
   return saveCheckpoint(runDirectory, state, files, keep);
 }
 
+// The first parameter that a checkpoint has not as the plan has it, in words; "": all are alike.
+static Result<std::string> parameterDifference(const std::string &checkpoint,
+                                               const PlanFile &plan) {
+  auto file = SafeTensorsFile::open(checkpoint + "/" + kParameterFile);
+  if (!file)
+    return file.error();
+  size_t known = 0;
+  for (const plan::Variable *variable : *plan->variables()) {
+    if (variable->kind() != VariableKind::Parameter)
+      continue;
+    const std::string name = variable->name()->str();
+    const plan::Slice &slice = *plan->slices()->Get(variable->slice());
+    const SafeTensorsFile::Entry *entry = (*file)->find(name);
+    if (!entry)
+      return fmt::format("it has no parameter '{}'", name);
+    ++known;
+    std::vector<uint64_t> shape;
+    if (slice.shape())
+      shape.assign(slice.shape()->begin(), slice.shape()->end());
+    const char *storage = safeTensorsName(slice.dtype());
+    if (entry->storage != storage || entry->shape != shape)
+      return fmt::format("parameter '{}' is {} {} there and {} {} in the plan", name,
+                         entry->storage, shapeText(entry->shape), storage, shapeText(shape));
+  }
+  if (known < (*file)->entries().size())
+    return fmt::format("it has {} parameters, the plan {}", (*file)->entries().size(), known);
+  return std::string();
+}
+
 Result<CheckpointState> readRunState(const std::string &checkpoint, const PlanFile &plan) {
   auto state = readCheckpointState(checkpoint, /*verifyChecksums=*/true);
   LMC_TRY(state);
   if (state->fingerprint == plan->fingerprint()->str())
     return state;
+  auto difference = parameterDifference(checkpoint, plan);
+  LMC_TRY(difference);
   bool coded = hasCodedMoments(plan);
-  if (exists(checkpoint + "/" + kScaleFile) != coded)
+  if (difference->empty() && exists(checkpoint + "/" + kScaleFile) != coded)
     return Error{fmt::format("{}: the optimizer's moments are kept in {} there and in {} by {}; "
                              "compile with optimizer.type = \"{}\" to resume from it",
                              checkpoint, coded ? "32 bits" : "8 bits", coded ? "8 bits" : "32 bits",
                              plan.path(), coded ? "adamw" : "adamw8bit")};
+  if (difference->empty())
+    *difference = "the parameters are alike, so that model.architecture differs, or which moments "
+                  "are kept in 8 bits";
   return Error{fmt::format("{}: checkpoint of another model (fingerprint {}) than {} "
-                           "(fingerprint {}); give --out another folder, or the plan it was "
+                           "(fingerprint {}): {}; give --out another folder, or the plan it was "
                            "made with",
-                           checkpoint, state->fingerprint, plan.path(),
-                           plan->fingerprint()->str())};
+                           checkpoint, state->fingerprint, plan.path(), plan->fingerprint()->str(),
+                           *difference)};
 }
 
 Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device) {

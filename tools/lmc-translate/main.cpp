@@ -1,6 +1,6 @@
 // lmc-translate: mlir-translate with lmc's dialects, for tests and for looking around.
 //
-//   lmc-translate --kern-to-cuda [--arch=sm_90a] kernels.mlir
+//   lmc-translate --kern-to-cuda kernels.mlir
 //
 // prints every kern.kernel of a module as CUDA C++.
 #include "compiler/Registration.h"
@@ -10,21 +10,12 @@
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 
-#include "llvm/Support/CommandLine.h"
-
 using namespace mlir;
 
-static llvm::cl::opt<std::string> archName("arch", llvm::cl::desc("sm_80, sm_90a or sm_100"),
-                                           llvm::cl::init("sm_90a"));
-
 static LogicalResult printKernels(ModuleOp module, llvm::raw_ostream &os) {
-  const lmc::codegen::CudaArch *arch = lmc::codegen::findCudaArch(archName);
-  if (!arch)
-    return module.emitError("kern-to-cuda: no CUDA architecture '") << archName.getValue() << "'";
   for (auto kernel : module.getOps<lmc::kern::KernelOp>()) {
     std::string reason;
-    FailureOr<lmc::codegen::CudaKernel> cuda =
-        lmc::codegen::printCudaKernel(kernel, *arch, &reason);
+    FailureOr<lmc::codegen::CudaKernel> cuda = lmc::codegen::printCudaKernel(kernel, &reason);
     if (failed(cuda))
       return kernel.emitOpError("cannot be printed as CUDA C++: ") << reason;
     os << cuda->source << "\n";

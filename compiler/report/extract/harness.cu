@@ -21,7 +21,19 @@ void check(cudaError_t result, const char *what) {
 enum class Type { F32, BF16, F64, I8, I32, I64 };
 
 inline int widthOf(Type type) {
-  return type == Type::F64 || type == Type::I64 ? 8 : type == Type::BF16 ? 2 : type == Type::I8 ? 1 : 4;
+  switch (type) {
+  case Type::F64:
+  case Type::I64:
+    return 8;
+  case Type::F32:
+  case Type::I32:
+    return 4;
+  case Type::BF16:
+    return 2;
+  case Type::I8:
+    break;
+  }
+  return 1;
 }
 
 inline double roundBf16(double x) {
@@ -53,6 +65,18 @@ inline int64_t clampIndex(int64_t i, int64_t extent) {
   return std::max<int64_t>(0, std::min(i, extent - 1));
 }
 
+// Values that an input may have: integers from `least` and below `bound`; reals, and whether
+// they are positive.
+struct Draw {
+  int64_t least, bound;
+  bool isPositive;
+};
+
+// What a result may be off by: |a - b| <= relative |b| + absolute.
+struct Tolerance {
+  double relative, absolute;
+};
+
 // A tensor. With a pitch it is `rows` equal runs of elements that begin `pitch` elements apart.
 struct Array {
   const char *name;
@@ -60,7 +84,8 @@ struct Array {
   std::vector<int64_t> shape;
   int64_t rows, pitch; // pitch 0: dense
   bool isInput;
-  int64_t bound; // integers that are inputs are 0 or more and less than this
+  Draw draw;           // of inputs
+  Tolerance tolerance; // of results
   std::vector<unsigned char> bytes;
   void *device = nullptr;
 
@@ -113,35 +138,42 @@ struct Array {
     bytes.assign(size_t(pitch ? rows * pitch : size()) * size_t(widthOf(type)), 0);
     check(cudaMalloc(&device, std::max<size_t>(bytes.size(), 256)), name);
   }
-  void send() { check(cudaMemcpy(device, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), name); }
-  void fetch() { check(cudaMemcpy(bytes.data(), device, bytes.size(), cudaMemcpyDeviceToHost), name); }
+  void send() {
+    check(cudaMemcpy(device, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), name);
+  }
+  void fetch() {
+    check(cudaMemcpy(bytes.data(), device, bytes.size(), cudaMemcpyDeviceToHost), name);
+  }
 
   // Reals from [-1, 1), or [0.1, 1) where functions may need positive ones.
-  void randomise(unsigned seed, bool positive) {
+  void randomise(unsigned seed, bool isPositive) {
     std::mt19937_64 random(seed);
-    std::uniform_real_distribution<double> real(positive ? 0.1 : -1.0, 1.0);
+    std::uniform_real_distribution<double> real(isPositive || draw.isPositive ? 0.1 : -1.0, 1.0);
     const bool integers = type == Type::I8 || type == Type::I32 || type == Type::I64;
+    const uint64_t values = uint64_t(draw.bound - draw.least);
     for (int64_t i = 0; i < size(); ++i)
-      set(i, integers ? double(random() % uint64_t(bound)) : real(random));
+      set(i, integers ? double(draw.least + int64_t(random() % values)) : real(random));
   }
 };
 
 // What is wrong between a kernel and its reference.
 struct Difference {
-  double relative, absolute; // allowed: |a - b| <= relative |b| + absolute
   int64_t compared = 0, wrong = 0, nans = 0;
   double worst = 0;
-  void compare(const char *name, int64_t element, double a, double b) {
+  void compare(const Array &array, int64_t element, double b) {
+    const double a = array.at(element);
     ++compared;
     nans += b != b;
     if (a == b || (a != a && b != b))
       return;
-    const double off = std::fabs(a - b);
+    double off = std::fabs(a - b);
+    if (array.type == Type::I8) // a code, which may be unsigned: 127 and -128 are neighbours
+      off = std::min(off, 256 - off);
     worst = std::max(worst, off);
-    if (off <= relative * std::fabs(b) + absolute)
+    if (off <= array.tolerance.relative * std::fabs(b) + array.tolerance.absolute)
       return;
     if (wrong++ < 5)
-      std::printf("  %s[%lld] is %.9g, not %.9g\n", name, (long long)element, a, b);
+      std::printf("  %s[%lld] is %.9g, not %.9g\n", array.name, (long long)element, a, b);
   }
   // The exit code.
   int report() const {
@@ -151,10 +183,11 @@ struct Difference {
   }
 };
 
-// Indices below `size` that are to be compared: all of few, else evenly spread ones and the last.
+// Indices below `size` that are to be compared: all of few, else the last and evenly spread ones,
+// an odd number apart, so that all places of a vector access are among them.
 inline std::vector<int64_t> sample(int64_t size, int64_t most) {
   std::vector<int64_t> chosen;
-  const int64_t step = std::max<int64_t>(1, size / most);
+  const int64_t step = std::max<int64_t>(1, size / most) | 1;
   for (int64_t i = 0; i < size; i += step)
     chosen.push_back(i);
   if (!chosen.empty() && chosen.back() != size - 1)

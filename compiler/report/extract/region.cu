@@ -1,7 +1,7 @@
 // Runs a kernel that was printed from a region, and compares with the region's own maths.
 
 int main() {
-  host::Difference difference{kRelative, kAbsolute};
+  host::Difference difference;
   for (bool positive : {false, true}) {
     for (size_t i = 0; i < arrays.size(); ++i) {
       if (!arrays[i].device)
@@ -12,7 +12,7 @@ int main() {
     }
     launchAll();
     host::check(cudaDeviceSynchronize(), "kernel");
-    difference = {kRelative, kAbsolute};
+    difference = {};
     Reference reference;
     int result = 0;
     for (host::Array &array : arrays) {
@@ -25,8 +25,7 @@ int main() {
       for (int64_t row : host::sample(rows, columns > 1 ? 256 : 4096))
         for (int64_t column : host::sample(columns, 512)) {
           const int64_t element = row * columns + column;
-          difference.compare(array.name, element, array.at(element),
-                             reference.result(result, element));
+          difference.compare(array, element, reference.result(result, element));
         }
       ++result;
     }

@@ -21,11 +21,11 @@ int main() {
   launchAll();
   host::check(cudaDeviceSynchronize(), "kernels");
   d.fetch();
-  host::Difference difference{1e-5, 1e-5};
+  d.tolerance = {1e-5, 1e-5};
+  host::Difference difference;
   for (int64_t id = 0; id < kVocabulary; ++id)
     for (size_t c = 0; c < columns.size(); ++c)
-      difference.compare(d.name, id * kColumns + columns[c], d.at(id * kColumns + columns[c]),
-                         sums[size_t(id) * columns.size() + c]);
+      difference.compare(d, id * kColumns + columns[c], sums[size_t(id) * columns.size() + c]);
   const int code = difference.report();
   const double time = host::milliseconds(launchAll);
   std::printf("bench: %.4f ms, %.1f GB/s of x and d\n", time, kBytes / time * 1e-6);

@@ -1,5 +1,5 @@
-// What printCudaKernel decides of a kernel: widths of vectors, and an order of sums that does not
-// depend on what was fused.
+// What printCudaKernel decides of a kernel: widths of vectors, literals, and an order of sums that
+// does not depend on what was fused.
 #include "passes/codegen/CudaKernel.h"
 #include "test/passes/codegen/KernelRunner.h"
 #include "test/passes/codegen/KernelTexts.h"
@@ -22,7 +22,7 @@ CudaKernel print(const std::string &text) {
     return {};
   }
   kern::KernelOp kernel = *module->getOps<kern::KernelOp>().begin();
-  mlir::FailureOr<CudaKernel> printed = printCudaKernel(kernel, *findCudaArch("sm_90a"), &error);
+  mlir::FailureOr<CudaKernel> printed = printCudaKernel(kernel, &error);
   EXPECT_TRUE(succeeded(printed)) << error;
   return *printed;
 }
@@ -88,6 +88,36 @@ std::vector<std::string> orderOfSums(const CudaKernel &kernel) {
     if (!llvm::is_contained(lines, it->str()))
       lines.push_back(it->str());
   return lines;
+}
+
+TEST(PrintCuda, literalsHaveTheirTypeAndBindAsTheirSign) {
+  CudaKernel kernel = print(R"(
+#rc = affine_map<(r, c) -> (r, c)>
+kern.kernel @kernel elementwise {
+^bb0(%x: tensor<8x64xi32>):
+  %splat = arith.constant dense<-2.5> : tensor<8x64xf32>
+  %five = arith.constant 5 : i64
+  %least = arith.constant -9223372036854775808 : i64
+  %e = tensor.empty() : tensor<8x64xf32>
+  %y = linalg.generic {indexing_maps = [#rc, #rc, #rc], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %splat : tensor<8x64xi32>, tensor<8x64xf32>) outs(%e : tensor<8x64xf32>) {
+  ^bb0(%a: i32, %s: f32, %o: f32):
+    %n = arith.negf %s : f32
+    %w = arith.extsi %a : i32 to i64
+    %m = arith.minsi %w, %five : i64
+    %l = arith.maxsi %m, %least : i64
+    %f = arith.sitofp %l : i64 to f32
+    %z = arith.mulf %f, %n : f32
+    linalg.yield %z : f32
+  } -> tensor<8x64xf32>
+  kern.yield %y : tensor<8x64xf32>
+}
+)");
+  const std::string &source = kernel.source;
+  EXPECT_NE(source.find(" = -(-2.5f);"), std::string::npos) << source;
+  EXPECT_NE(source.find(", 5ll)"), std::string::npos) << "max takes two of one type\n" << source;
+  EXPECT_NE(source.find("(-9223372036854775807ll - 1)"), std::string::npos) << source;
+  EXPECT_NE(source.find(", 5)"), std::string::npos) << "the formula has no suffixes\n" << source;
 }
 
 TEST(PrintCuda, vectorsAreAsWideAsTypesExtentsAndPitchesAllow) {

@@ -1,7 +1,5 @@
 // lm.adamw8bit's kernel against its formulas in double precision.
-#include "passes/fusion/ConvertAdamW.h"
-
-#include "test/passes/fusion/KernelOf.h"
+#include "test/passes/fusion/AdamW8bitKernel.h"
 
 #include "gtest/gtest.h"
 
@@ -20,27 +18,6 @@ struct Scalars {
   float norm = 4, lr = 0.01f, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, correction1 = 0.3f,
         correction2 = 0.2f, clip = 1, decay = 0.1f;
 };
-
-std::string stepText() {
-  FusionScope scope;
-  OpBuilder &b = scope.b();
-  auto f32 = RankedTensorType::get({kBlocks * 4, 64}, b.getF32Type());
-  auto i8 = f32.clone(b.getI8Type());
-  auto perBlock = RankedTensorType::get({kBlocks}, b.getF32Type());
-  auto scalar = RankedTensorType::get({}, b.getF32Type());
-  SmallVector<Type> types{f32, f32, i8, perBlock, i8, perBlock};
-  types.append(9, scalar);
-  ValueRange a = scope.arguments(types);
-  auto op = lm::AdamW8bitOp::create(b, scope.loc(), f32, i8, perBlock, i8, perBlock, perBlock,
-                                    perBlock, f32.clone(b.getBF16Type()), a[0], a[1], a[2], a[3],
-                                    a[4], a[5], a[6], a[7], a[8], a[9], a[10],
-                                    /*weight_decay=*/a[14], a[11], a[12], a[13]);
-  EXPECT_TRUE(succeeded(op.verify()));
-  convertAdamW8bit(b, op);
-  kern::FusionOp fusion;
-  op->getBlock()->walk([&](kern::FusionOp found) { fusion = found; });
-  return scope.kernelText(fusion);
-}
 
 struct State {
   std::vector<float> p, g;
@@ -92,7 +69,7 @@ void expectSameState(const State &a, const State &b) {
 class ConvertAdamW8bit : public testing::Test {
 protected:
   void SetUp() override { ASSERT_EQ(kernel.error(), ""); }
-  Kernel kernel{stepText()};
+  Kernel kernel{adamW8bitKernel(kBlocks)};
 };
 
 TEST_F(ConvertAdamW8bit, StepIsThatOfItsFormulas) {

@@ -194,7 +194,38 @@ TEST_F(Trainer, ACheckpointOfAnotherModelIsRefusedNamingBoth) {
   RunOptions o = options("a", 6);
   expectFails(o, ExitCode::UserError, "fingerprint tiny-fingerprint");
   expectFails(o, ExitCode::UserError, "fingerprint other-fingerprint");
+  expectFails(o, ExitCode::UserError, "the parameters are alike, so that model.architecture");
   EXPECT_EQ(state("a"), before);
+}
+
+TEST_F(Trainer, ARefusedCheckpointIsToldByWhatDiffers) {
+  expectRuns(options("a", 3));
+  auto latest = findLatestCheckpoint(folder / "a", nullptr);
+  ASSERT_TRUE(latest && *latest);
+  std::ofstream(**latest + "/moment1_scale.safetensors") << "as if moments were in 8 bits";
+  TinyPlan other;
+  other.plan.fingerprint = "other-fingerprint";
+  other.write(folder);
+  RunOptions o = options("a", 6);
+  expectFails(o, ExitCode::UserError, "moments are kept in 8 bits there and in 32 bits by");
+  expectFails(o, ExitCode::UserError, "optimizer.type = \"adamw8bit\"");
+  // With other parameters another optimizer would not help.
+  for (auto &variable : other.plan.variables)
+    if (variable->name == "model.w")
+      other.plan.slices[variable->slice]->shape = {48, 12};
+  other.write(folder);
+  expectFails(o, ExitCode::UserError,
+              "parameter 'model.w' is F32 [24, 24] there and F32 [48, 12] in the plan");
+  for (auto &variable : other.plan.variables)
+    if (variable->name == "model.w")
+      variable->name = "model.u";
+    else if (variable->parameter == "model.w")
+      variable->parameter = "model.u";
+  for (auto &variable : other.plan.variables)
+    if (variable->initializer && variable->initializer->source == "model.w")
+      variable->initializer->source = "model.u";
+  other.write(folder);
+  expectFails(o, ExitCode::UserError, "it has no parameter 'model.u'");
 }
 
 TEST_F(Trainer, ASecondRunInTheSameFolderIsRefused) {

@@ -317,18 +317,17 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
 
 } // namespace
 
-std::vector<CheckedKernel> checkKernels(ModuleOp module, StringRef archName, uint64_t seed) {
+std::vector<CheckedKernel> checkKernels(ModuleOp module, uint64_t seed) {
   std::vector<CheckedKernel> all;
   std::vector<kern::KernelOp> kernels;
   std::vector<Source> sources;
-  const codegen::CudaArch &arch = *codegen::findCudaArch(archName);
   for (kern::KernelOp kernel : module.getOps<kern::KernelOp>()) {
     CheckedKernel &checked = all.emplace_back();
     std::string reason;
     FailureOr<codegen::RegionInfo> info = codegen::analyzeKernel(kernel, &reason);
     if (succeeded(info))
       describe(checked, kernel, *info);
-    FailureOr<codegen::CudaKernel> printed = codegen::printCudaKernel(kernel, arch, &reason);
+    FailureOr<codegen::CudaKernel> printed = codegen::printCudaKernel(kernel, &reason);
     kernels.push_back(kernel);
     if (failed(printed)) {
       checked.failure = kernel.getSymName().str() + " is not printed: " + reason;

@@ -62,11 +62,10 @@ struct CheckedKernel {
   std::string failure;                  // "": it agrees with the CPU
 };
 
-// Prints every kern.kernel of `module` for `arch`, runs it twice on the executor and once on the
+// Prints every kern.kernel of `module`, runs it twice on the executor and once on the
 // CPU from the same random inputs (with only positive numbers and with all), and again with each
 // result over each input that it may share memory with. bf16 results agree within one unit of
 // the last place, but for a few that hang on a tie, others within the error of sums of f32.
-std::vector<CheckedKernel> checkKernels(mlir::ModuleOp module, llvm::StringRef arch = "sm_90a",
-                                        uint64_t seed = 1);
+std::vector<CheckedKernel> checkKernels(mlir::ModuleOp module, uint64_t seed = 1);
 
 } // namespace lmc::simt

@@ -78,18 +78,25 @@ def times():
 
 def extracted():
     """A kernel of each hero and template, as a program of its own, is what nvcc accepts."""
-    plan, *_ = compile("test-mistral", "sm_90a", "--set=training.compute_dtype=bf16",
-                      "--set=training.document_mask=true", "--spec=h100-sxm")
-    report = json.loads(subprocess.check_output(["lmc", "explain", plan, "--json"]))
-    by_hero = {}
-    for kernel in report["kernels"]:
-        if kernel["launches"]:
-            by_hero.setdefault(kernel["hero"], kernel["name"])
-    for hero, name in sorted(by_hero.items()):
-        source = f"{folder}/{name}.cu"
-        subprocess.run(["lmc", "explain", plan, f"--extract-kernel={name}", "-o", source], check=True)
-        subprocess.run(["nvcc", "-std=c++17", "-arch=sm_90a", source, "-o", f"{folder}/{name}"], check=True)
-        print(f"{hero}: {name}", flush=True)
+    for config, *options in (("test-mistral", "--set=training.compute_dtype=bf16",
+                              "--set=training.document_mask=true"),
+                             ("demo", "--set=optimizer.type=adamw8bit")):
+        plan, *_ = compile(config, "sm_90a", "--spec=h100-sxm", *options)
+        report = json.loads(subprocess.check_output(["lmc", "explain", plan, "--json"]))
+        chosen = {}
+        for kernel in report["kernels"]:
+            hero, name = kernel["hero"], kernel["name"]
+            if hero == "initializer" or "lm.adamw8bit" in kernel["source_ops"]:
+                chosen[name] = hero
+            elif config == "test-mistral" and kernel["launches"] and hero not in chosen.values():
+                chosen[name] = hero
+        for name, hero in sorted(chosen.items()):
+            source = f"{folder}/{config}.{name}.cu"
+            subprocess.run(["lmc", "explain", plan, f"--extract-kernel={name}", "-o", source], check=True)
+            # As its second line says: "//   nvcc OPTIONS FILE -o ...".
+            flags = open(source).read().split("\n")[1].split()[2:-5]
+            subprocess.run(["nvcc", *flags, source, "-o", source.removesuffix(".cu")], check=True)
+            print(f"{config} {hero}: {name}", flush=True)
 
 
 {"kernels": kernels, "times": times, "extracted": extracted}[check]()

@@ -1,0 +1,34 @@
+// Runs a kernel that makes first values, and compares with what the CPU's runtime makes.
+
+// lmc::InitializerRecord of the device library.
+struct Record {
+  uint64_t first, elements, seed, stream;
+  double value;
+};
+
+static double rounded(host::Type type, double x) {
+  return type == host::Type::F64 ? x : type == host::Type::F32 ? float(x) : host::roundBf16(x);
+}
+
+int main() {
+  host::Array &how = arrays[kHow], &out = arrays[kOut];
+  for (host::Array &array : arrays)
+    array.allocate();
+  if (kSource >= 0)
+    arrays[size_t(kSource)].randomise(1, false);
+  const Record record{0, uint64_t(out.size()), kSeed, kStream, kValue};
+  std::memcpy(how.bytes.data(), &record, sizeof(record));
+  for (host::Array &array : arrays)
+    array.send();
+  launchAll();
+  host::check(cudaDeviceSynchronize(), "kernel");
+  out.fetch();
+
+  host::Difference difference;
+  for (int64_t i : host::sample(out.size(), 1 << 18))
+    difference.compare(out, i, rounded(out.type, expected(i)));
+  const int code = difference.report();
+  const double time = host::milliseconds(launchAll);
+  std::printf("bench: %.4f ms, %.1f GB/s\n", time, kBytes / time * 1e-6);
+  return code;
+}
