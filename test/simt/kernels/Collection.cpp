@@ -77,6 +77,13 @@ bool isF32Tensor(Value value) {
   return type.getElementType().isF32() && type.getRank() > 0;
 }
 
+// Sums of blocks of rows, which are results as they are: a reduction that is not along the row.
+bool isBlockSum(kern::KernelOp kernel, Value value) {
+  auto loop = value.getDefiningOp<linalg::GenericOp>();
+  return kernel.getHero() == kern::Hero::RowReduction && loop && loop.getNumReductionLoops() &&
+         loop.getIteratorTypesArray().back() == utils::IteratorType::parallel;
+}
+
 bool isReadByLoopsOnly(BlockArgument input) {
   return llvm::all_of(input.getUses(), [](OpOperand &use) {
     auto loop = dyn_cast<linalg::GenericOp>(use.getOwner());
@@ -122,7 +129,7 @@ void narrow(kern::KernelOp kernel, Draw &draw) {
   Operation *yield = body.getTerminator();
   OpBuilder b(yield);
   for (OpOperand &result : yield->getOpOperands())
-    if (isF32Tensor(result.get()) && (all || draw.oneIn(2)))
+    if (isF32Tensor(result.get()) && !isBlockSum(kernel, result.get()) && (all || draw.oneIn(2)))
       result.set(converted(b, result.get(), b.getBF16Type()));
 }
 

@@ -39,7 +39,8 @@ void expectRightInDrawnShapes(const std::string &text, int64_t count, Extents mo
                               const std::function<Values(Extents, Draw &)> &valuesOf);
 
 // Stores inputs and results of f32 as bf16, all of them or some as `draw` has it; the region
-// computes as before. Scalars and what a reduction starts from stay as they are.
+// computes as before. Scalars, what a reduction starts from, and sums of blocks of rows stay as
+// they are.
 void narrow(kern::KernelOp kernel, Draw &draw);
 
 // Spaces the rows of some inputs and results.
