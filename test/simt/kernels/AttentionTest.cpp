@@ -95,8 +95,8 @@ struct Problem {
         qkv(shape.type, tokens, width + 2 * kvWidth, width + 2 * kvWidth + spacing.qkv),
         out(shape.type, tokens, width, width + spacing.out),
         dout(shape.type, tokens, width, width + spacing.dout), dqkv(qkv),
-        lse(size_t(tokens * shape.heads)), delta(lse),
-        cos(size_t(shape.seq * shape.headDim / 2)), sin(cos), starts(size_t(tokens)) {
+        lse(size_t(tokens * shape.heads)), delta(lse), cos(size_t(shape.seq * shape.headDim / 2)),
+        sin(cos), starts(size_t(tokens)) {
     shape.qPitch = shape.kPitch = shape.vPitch = qkv.pitch;
     shape.dqPitch = shape.dkPitch = shape.dvPitch = dqkv.pitch;
     shape.outPitch = out.pitch;
@@ -312,7 +312,8 @@ void expectGradient(Problem &p, const char *what, const std::vector<double> &exp
   const double rounding =
       std::ldexp(std::sqrt(double(p.shape.headDim) * double(p.width) / double(width)), -8);
   expectRows(what, expected, p.shape.headDim, toleranceOf(p.shape.type),
-             p.shape.type == AttentionType::BF16 ? rounding : 1e-5, [&](int64_t row, int64_t column) {
+             p.shape.type == AttentionType::BF16 ? rounding : 1e-5,
+             [&](int64_t row, int64_t column) {
                int64_t at = row * p.shape.headDim + column;
                return p.dqkv.at(at / width, first + at % width);
              });
@@ -402,10 +403,10 @@ Results resultsOfCpu(const Problem &p) {
   const auto &kernels =
       cpu::kernelSet().attention[size_t(half ? cpu::Storage::BF16 : cpu::Storage::F32)];
   const int32_t *starts = shape.documents ? onCpu.starts.data() : nullptr;
-  cpu::AttentionArgs args{onCpu.q().data, onCpu.k().data, onCpu.v().data, onCpu.out.bytes.data(),
-                          onCpu.lse.data(), shape.batch, shape.seq, shape.heads, shape.kvHeads,
-                          shape.headDim, shape.window, shape.scale, shape.qPitch, shape.kPitch,
-                          shape.vPitch, starts};
+  cpu::AttentionArgs args{onCpu.q().data,   onCpu.k().data, onCpu.v().data, onCpu.out.bytes.data(),
+                          onCpu.lse.data(), shape.batch,    shape.seq,      shape.heads,
+                          shape.kvHeads,    shape.headDim,  shape.window,   shape.scale,
+                          shape.qPitch,     shape.kPitch,   shape.vPitch,   starts};
   auto scratch = [](size_t bytes) {
     return std::unique_ptr<void, decltype(&std::free)>(
         std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
@@ -415,12 +416,14 @@ Results resultsOfCpu(const Problem &p) {
     kernels.run(args, task, forwardScratch.get());
   std::vector<float> sums(size_t(p.tokens * p.width));
   auto column = [&](int64_t first) { return onCpu.dqkv.address(0, first); };
-  cpu::AttentionGradArgs grad{args.q, args.k, args.v, args.out, args.lse, onCpu.dout.bytes.data(),
-                              column(0), column(p.width), column(p.width + p.kvWidth),
-                              sums.data(), shape.batch, shape.seq, shape.heads, shape.kvHeads,
-                              shape.headDim, shape.window, shape.scale, shape.qPitch,
-                              shape.kPitch, shape.vPitch, shape.dqPitch, shape.dkPitch,
-                              shape.dvPitch, starts};
+  cpu::AttentionGradArgs grad{args.q,        args.k,          args.v,
+                              args.out,      args.lse,        onCpu.dout.bytes.data(),
+                              column(0),     column(p.width), column(p.width + p.kvWidth),
+                              sums.data(),   shape.batch,     shape.seq,
+                              shape.heads,   shape.kvHeads,   shape.headDim,
+                              shape.window,  shape.scale,     shape.qPitch,
+                              shape.kPitch,  shape.vPitch,    shape.dqPitch,
+                              shape.dkPitch, shape.dvPitch,   starts};
   auto gradScratch = scratch(kernels.gradScratchBytes(grad));
   for (int64_t task = 0; task < kernels.gradTasks(grad); ++task)
     kernels.gradRun(grad, task, gradScratch.get());
@@ -443,8 +446,8 @@ AttentionShape drawShape(Draw &draw, AttentionType type, int64_t headDim) {
   const int64_t group = draw.pick({1, 4, 8}), kvHeads = draw.between(1, group == 8 ? 1 : 2);
   const int64_t batch = draw.between(1, 2), seq = draw.extent(600 / (batch * group * kvHeads));
   // None, small, large, more than there is.
-  const int64_t window = draw.pick({int64_t(0), int64_t(0), draw.between(1, 20),
-                                    std::max<int64_t>(seq * 3 / 4, 1), 2 * seq});
+  const int64_t window = draw.pick(
+      {int64_t(0), int64_t(0), draw.between(1, 20), std::max<int64_t>(seq * 3 / 4, 1), 2 * seq});
   return shapeOf(batch, seq, group * kvHeads, kvHeads, headDim, window, draw.oneIn(2),
                  draw.oneIn(2), type);
 }
@@ -562,9 +565,10 @@ TEST(Attention, OfDrawnShapesByPlainKernels) {
   for (int64_t seed = 1; seed <= drawCount(12); ++seed) {
     Draw draw{uint64_t(seed)};
     const bool single = draw.oneIn(2);
-    // In bf16 an odd spacing, or head size, keeps the tensor cores' kernels away.
-    AttentionShape shape = single ? drawShape(draw, AttentionType::F32, 2 * draw.between(1, 64))
-                                  : drawShape(draw, AttentionType::BF16, 2 + 4 * draw.between(0, 31));
+    // In bf16 none of the head sizes that tensor cores have kernels for.
+    AttentionShape shape = single
+                               ? drawShape(draw, AttentionType::F32, 2 * draw.between(1, 64))
+                               : drawShape(draw, AttentionType::BF16, 2 + 4 * draw.between(0, 31));
     Spacing spacing{draw.between(0, 9), draw.between(0, 3), draw.between(0, 3)};
     EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::IsNull()));
     checkDrawn(shape, uint64_t(seed), spacing);

@@ -65,8 +65,9 @@ Value converted(OpBuilder &b, Value value, Type to) {
   return linalg::GenericOp::create(
              b, loc, empty.getType(), value, empty, maps, loops,
              [&](OpBuilder &body, Location at, ValueRange scalars) {
-               Value scalar = to.isF32() ? arith::ExtFOp::create(body, at, to, scalars[0]).getResult()
-                                         : arith::TruncFOp::create(body, at, to, scalars[0]);
+               Value scalar = to.isF32()
+                                  ? arith::ExtFOp::create(body, at, to, scalars[0]).getResult()
+                                  : arith::TruncFOp::create(body, at, to, scalars[0]);
                linalg::YieldOp::create(body, at, scalar);
              })
       .getResult(0);

@@ -46,10 +46,11 @@ private:
   std::mt19937_64 random;
 };
 
-// How many draws a test makes: `count`, LMC_FUZZ times as many when that is set.
+// How many draws a test makes: `count`, LMC_FUZZ times as many when that is set, which may be less
+// than 1.
 inline int64_t drawCount(int64_t count) {
   const char *factor = std::getenv("LMC_FUZZ");
-  return factor ? count * std::max(std::atoi(factor), 1) : count;
+  return factor ? std::max<int64_t>(int64_t(double(count) * std::atof(factor)), 1) : count;
 }
 
 } // namespace lmc::simt

@@ -89,16 +89,16 @@ TEST_P(DrawnShapes, agreeWithTheCpu) {
 }
 
 // Long rows are those that a reduction goes along; only the column sums have many rows.
-INSTANTIATE_TEST_SUITE_P(
-    PrintedKernels, DrawnShapes,
-    testing::Values(Text{"residualRmsNorm", kResidualRmsNorm, {300, 40000}},
-                    Text{"rmsNormBf16", kRmsNormBf16, {300, 40000}},
-                    Text{"rmsNormGrad", kRmsNormGrad, {300, 40000}},
-                    Text{"crossEntropy", kCrossEntropy, {300, 40000}},
-                    Text{"swiglu", kSwiglu}, Text{"swigluGrad", kSwigluGrad},
-                    Text{"rope", kRope, {60, 130}}, Text{"gather", kGather},
-                    Text{"columnSum", kColumnSum, {3000, 2048}}, Text{"adamw", kAdamW}),
-    [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(PrintedKernels, DrawnShapes,
+                         testing::Values(Text{"residualRmsNorm", kResidualRmsNorm, {300, 40000}},
+                                         Text{"rmsNormBf16", kRmsNormBf16, {300, 40000}},
+                                         Text{"rmsNormGrad", kRmsNormGrad, {300, 40000}},
+                                         Text{"crossEntropy", kCrossEntropy, {300, 40000}},
+                                         Text{"swiglu", kSwiglu}, Text{"swigluGrad", kSwigluGrad},
+                                         Text{"rope", kRope, {60, 130}}, Text{"gather", kGather},
+                                         Text{"columnSum", kColumnSum, {3000, 2048}},
+                                         Text{"adamw", kAdamW}),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 TEST(PrintedKernels, sumsOfBlocksOfRowsInDrawnShapes) {
   expectRightInDrawnShapes(kBlockSums, 12, {40, 9000}, [](Extents e, Draw &draw) {

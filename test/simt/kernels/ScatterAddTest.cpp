@@ -293,8 +293,7 @@ TEST(ScatterAddKernels, TakesDrawnShapes) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(shape.rows) +
                  " tokens of " + std::to_string(shape.columns) + " x " +
                  std::to_string(8 * elementBytes(storageOf(shape.x))) + " bits, vocabulary " +
-                 std::to_string(shape.vocabulary) +
-                 (shape.accumulate ? ", accumulated" : ""));
+                 std::to_string(shape.vocabulary) + (shape.accumulate ? ", accumulated" : ""));
     ScatterAdd scatter(shape, uint64_t(seed));
     std::vector<int32_t> ids = draw.oneIn(2) ? uniform(shape.rows, shape.vocabulary, seed)
                                              : zipf(shape.rows, shape.vocabulary, seed);
