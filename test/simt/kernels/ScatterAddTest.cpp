@@ -282,7 +282,7 @@ TEST(ScatterAddKernels, SortsInSeveralPasses) {
 }
 
 TEST(ScatterAddKernels, TakesDrawnShapes) {
-  for (int64_t seed = 1; seed <= drawCount(16); ++seed) {
+  for (int64_t seed = 1; seed <= drawCount(10); ++seed) {
     Draw draw{uint64_t(seed)};
     ScatterAddShape shape;
     shape.columns = draw.extent(600);
