@@ -80,6 +80,13 @@ struct GuardedMemory {
   }
 };
 
+// Frames that a failure left on a stack count no more.
+void forgetFrames([[maybe_unused]] const GuardedMemory &stack) {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(stack.start, stack.bytes);
+#endif
+}
+
 enum class State { Ready, AtBarrier, AtCollective, Done };
 
 struct AsyncCopy {
@@ -181,7 +188,11 @@ public:
   std::string faultText(const siginfo_t &info) const;
   [[noreturn]] void abandon(const std::string &what, const void *instruction);
   bool inThread() const { return running != nullptr; }
-  char *emergencyStack() const { return emergency.end(); }
+  // For a thread that faulted.
+  char *emergencyStack() const {
+    forgetFrames(emergency);
+    return emergency.end();
+  }
 
 private:
   static void enterThread(transfer_t from);
@@ -644,10 +655,7 @@ void Executor::startBlock(uint32_t number) {
   }
   for (uint32_t i = 0; i < launch.threads; ++i) {
     Thread &t = *threads[i];
-#ifdef __SANITIZE_ADDRESS__
-    // Frames that were left by a failure.
-    __asan_unpoison_memory_region(t.stack.start, t.stack.bytes);
-#endif
+    forgetFrames(t.stack);
     t.context = make_fcontext(t.stack.end(), t.stack.bytes, enterThread);
     t.index = {i, 0, 0};
     t.number = i;

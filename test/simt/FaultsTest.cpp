@@ -269,3 +269,26 @@ TEST(Faults, aMatrixLoadedFromWhereItIsNot) {
               HasSubstr("out of bounds: loadMatrix4 of 16 bytes at byte 512 of the block's 512"));
   EXPECT_THAT(failureOf("8 * threadIdx.x"), HasSubstr("misaligned: loadMatrix4"));
 }
+
+// A thread's own memory is its fiber's stack: only address sanitizer knows where an array ends.
+TEST(Faults, aLocalArrayPastItsEnd) {
+  Kernel kernel = build("const float *count, const float *x, float *y", R"(
+    float terms[4] = {}, sum = 0;
+    for (int i = 0; i < int(loadOne(count)); ++i)
+      terms[i] = loadOne(x + i);
+    for (float term : terms)
+      sum += term;
+    storeOne(y + threadIdx.x, sum);
+  )");
+  std::vector<float> x = randomFloats(8), y(32);
+  auto failureOf = [&](float count) {
+    std::vector<float> counts = {count};
+    return runTwice(kernel, {input(counts), input(x), result(y)}).failure;
+  };
+  EXPECT_EQ(failureOf(4), "");
+#ifdef __SANITIZE_ADDRESS__
+  EXPECT_DEATH(failureOf(5), "stack-buffer-overflow(.|\n)*WRITE of size 4");
+#else
+  GTEST_SKIP() << "built without address sanitizer; `./dev test asan` is with it";
+#endif
+}

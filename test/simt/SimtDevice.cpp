@@ -1,6 +1,7 @@
 #include "test/simt/SimtDevice.h"
 #include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/Gemm.h"
+#include "runtime/support/FloatConvert.h"
 #include "test/simt/SimtKernel.h"
 
 #include <fmt/format.h>
@@ -167,14 +168,12 @@ SimtDevice::Step SimtDevice::fillOf(const plan::Fill &fill) {
   uint64_t element = 0;
   auto set = [&](auto value) { std::memcpy(&element, &value, sizeof(value)); };
   const float single = float(fill.value());
-  uint32_t bits;
-  std::memcpy(&bits, &single, 4);
   if (dtype == plan::DType::F64)
     set(fill.value());
   else if (dtype == plan::DType::F32)
     set(single);
   else if (dtype == plan::DType::BF16)
-    set(uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16));
+    set(toBFloat16(single));
   else if (dtype == plan::DType::I32)
     set(int32_t(fill.value()));
   else

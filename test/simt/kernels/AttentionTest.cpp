@@ -1,12 +1,16 @@
 // The attention kernels' source on the executor, beside a reference in f64 and the CPU's kernels.
 #include "compiler/codegen/AttentionTemplates.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
+#include "runtime/support/FloatConvert.h"
+#include "test/simt/kernels/Draw.h"
 #include "test/simt/kernels/KernelCheck.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -37,7 +41,8 @@ template <typename T> struct SectorAllocator {
 };
 template <typename T> using DeviceVector = std::vector<T, SectorAllocator<T>>;
 
-// Elements of the compute dtype in memory, rows `pitch` elements apart.
+// Elements of the compute dtype in memory, rows `pitch` elements apart. All starts as NaN, and
+// what is between two rows stays so.
 struct Matrix {
   AttentionType type;
   int64_t rows, width, pitch;
@@ -46,30 +51,22 @@ struct Matrix {
 
   Matrix(AttentionType type, int64_t rows, int64_t width, int64_t pitch)
       : type(type), rows(rows), width(width), pitch(pitch),
-        bytes(size_t(rows * pitch * elementBytes(type))) {}
+        bytes(size_t(rows * pitch * elementBytes(type)), char(0xff)) {}
 
   static int64_t elementBytes(AttentionType type) { return type == AttentionType::BF16 ? 2 : 4; }
   char *address(int64_t row, int64_t column) {
     return bytes.data() + (offset + row * pitch + column) * elementBytes(type);
   }
   double at(int64_t row, int64_t column) {
-    uint32_t word = 0;
-    if (type == AttentionType::BF16) {
-      std::memcpy(reinterpret_cast<char *>(&word) + 2, address(row, column), 2);
-      return std::bit_cast<float>(word);
-    }
-    float value;
-    std::memcpy(&value, address(row, column), 4);
-    return value;
+    auto as = [&](auto value) {
+      std::memcpy(&value, address(row, column), sizeof(value));
+      return value;
+    };
+    return type == AttentionType::BF16 ? fromBFloat16(as(uint16_t())) : as(float());
   }
   void set(int64_t row, int64_t column, float value) {
-    if (type == AttentionType::BF16) {
-      uint32_t word = std::bit_cast<uint32_t>(value);
-      word += 0x7fff + (word >> 16 & 1);
-      std::memcpy(address(row, column), reinterpret_cast<char *>(&word) + 2, 2);
-    } else {
-      std::memcpy(address(row, column), &value, 4);
-    }
+    auto put = [&](auto as) { std::memcpy(address(row, column), &as, sizeof(as)); };
+    type == AttentionType::BF16 ? put(toBFloat16(value)) : put(value);
   }
   // Columns [first, first + columns) as an argument of a launch.
   Argument columns(int64_t first, int64_t columns, Access access) {
@@ -86,9 +83,15 @@ struct Matrix {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal;
     for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < pitch; ++column)
+      for (int64_t column = 0; column < width; ++column)
         set(row, column, normal(generator));
   }
+};
+
+// Elements between the rows of q, k and v, which are in one tensor, and of the output and its
+// gradient.
+struct Spacing {
+  int64_t qkv = 8, out = 0, dout = 0;
 };
 
 // Inputs and results of both directions: q, k and v are columns of one tensor, as merged linears
@@ -100,16 +103,18 @@ struct Problem {
   DeviceVector<float> lse, delta, cos, sin;
   DeviceVector<int32_t> starts;
 
-  // Rows of q, k and v together lie `gap` elements apart: a multiple of 8, for words of 16 bytes.
-  explicit Problem(AttentionShape given, unsigned seed = 1, int64_t gap = 8)
+  explicit Problem(AttentionShape given, unsigned seed = 1, Spacing spacing = {})
       : shape(given), tokens(shape.batch * shape.seq), width(shape.heads * shape.headDim),
         kvWidth(shape.kvHeads * shape.headDim),
-        qkv(shape.type, tokens, width + 2 * kvWidth, width + 2 * kvWidth + gap),
-        out(shape.type, tokens, width, width), dout(out), dqkv(qkv),
+        qkv(shape.type, tokens, width + 2 * kvWidth, width + 2 * kvWidth + spacing.qkv),
+        out(shape.type, tokens, width, width + spacing.out),
+        dout(shape.type, tokens, width, width + spacing.dout), dqkv(qkv),
         lse(size_t(tokens * shape.heads)), delta(lse), cos(size_t(shape.seq * shape.headDim / 2)),
         sin(cos), starts(size_t(tokens)) {
     shape.qPitch = shape.kPitch = shape.vPitch = qkv.pitch;
     shape.dqPitch = shape.dkPitch = shape.dvPitch = dqkv.pitch;
+    shape.outPitch = out.pitch;
+    shape.doutPitch = dout.pitch;
     qkv.fillRandom(seed);
     dout.fillRandom(seed + 1);
     std::mt19937 generator(seed + 2);
@@ -166,6 +171,15 @@ struct Problem {
     return list;
   }
 
+  // Columns [first, first + columns), rows one after the other.
+  static std::vector<double> values(Matrix &matrix, int64_t first, int64_t columns) {
+    std::vector<double> all;
+    for (int64_t row = 0; row < matrix.rows; ++row)
+      for (int64_t c = 0; c < columns; ++c)
+        all.push_back(matrix.at(row, first + c));
+    return all;
+  }
+
   // The first key that query `i` of sequence `b` sees.
   int64_t firstKey(int64_t b, int64_t i) const {
     int64_t first = shape.window ? std::max<int64_t>(0, i - shape.window + 1) : 0;
@@ -173,10 +187,25 @@ struct Problem {
   }
 };
 
-// out, lse, dq, dk, dv in f64, straight from the definition.
-struct Reference {
-  std::vector<double> out, lse, dq, dk, dv;
+// Gradients of q or k before the rotation, from those behind it.
+void rotateBack(const Problem &p, std::vector<double> &x, int64_t heads) {
+  int64_t half = p.shape.headDim / 2;
+  for (int64_t row = 0; row < p.tokens * heads; ++row)
+    for (int64_t c = 0; c < half; ++c) {
+      size_t at = size_t(row / heads % p.shape.seq * half + c);
+      double &low = x[size_t(row * 2 * half + c)], &high = x[size_t(row * 2 * half + half + c)];
+      double turned = low * p.cos[at] + high * p.sin[at];
+      high = high * p.cos[at] - low * p.sin[at];
+      low = turned;
+    }
+}
 
+struct Results {
+  std::vector<double> out, lse, dq, dk, dv;
+};
+
+// In f64, straight from the definition.
+struct Reference : Results {
   explicit Reference(Problem &p) {
     const AttentionShape &shape = p.shape;
     out.resize(size_t(p.tokens * p.width));
@@ -240,24 +269,13 @@ private:
       }
     }
   }
-
-  static void rotateBack(const Problem &p, std::vector<double> &x, int64_t heads) {
-    int64_t half = p.shape.headDim / 2;
-    for (int64_t row = 0; row < p.tokens * heads; ++row)
-      for (int64_t c = 0; c < half; ++c) {
-        size_t at = size_t(row / heads % p.shape.seq * half + c);
-        double &low = x[size_t(row * 2 * half + c)], &high = x[size_t(row * 2 * half + half + c)];
-        double turned = low * p.cos[at] + high * p.sin[at];
-        high = high * p.cos[at] - low * p.sin[at];
-        low = turned;
-      }
-  }
 };
 
-// Every row of `width` elements is within `tolerance` of the reference, by L2 norms and relative
-// to the larger of the row and a row on average.
+// Every row of `width` elements is within `tolerance` of what is expected, by L2 norms and
+// relative to the larger of the row and a row on average, or within `least`.
 void expectRows(const char *what, const std::vector<double> &expected, int64_t width,
-                double tolerance, const std::function<double(int64_t row, int64_t column)> &at) {
+                double tolerance, double least,
+                const std::function<double(int64_t row, int64_t column)> &at) {
   double squares = 0;
   for (double value : expected)
     squares += value * value;
@@ -271,7 +289,7 @@ void expectRows(const char *what, const std::vector<double> &expected, int64_t w
       error += (got - value) * (got - value);
     }
     // Written so that NaN fails.
-    if (!(std::sqrt(error) <= tolerance * std::sqrt(std::max(norm, average)) + 1e-5)) {
+    if (!(std::sqrt(error) <= tolerance * std::sqrt(std::max(norm, average)) + least)) {
       ADD_FAILURE() << what << ", row " << row << ": error " << std::sqrt(error) << " of "
                     << std::sqrt(norm);
       return;
@@ -382,34 +400,50 @@ double toleranceOf(AttentionType type) { return type == AttentionType::BF16 ? 0.
 
 void expectForward(Problem &p, const std::vector<double> &out, const std::vector<double> &lse) {
   double tolerance = toleranceOf(p.shape.type);
-  expectRows("out", out, p.shape.headDim, tolerance, [&](int64_t row, int64_t column) {
+  expectRows("out", out, p.shape.headDim, tolerance, 1e-5, [&](int64_t row, int64_t column) {
     int64_t at = row * p.shape.headDim + column;
     return p.out.at(at / p.width, at % p.width);
   });
-  expectRows("lse", lse, 1, 2e-6, [&](int64_t row, int64_t) { return p.lse[size_t(row)]; });
+  expectRows("lse", lse, 1, 2e-6, 1e-5, [&](int64_t row, int64_t) { return p.lse[size_t(row)]; });
 }
 
 void expectGradient(Problem &p, const char *what, const std::vector<double> &expected,
                     int64_t first, int64_t width) {
+  // The output's rounding to bf16, 2^-9 of it, reaches every row of a query's gradient through
+  // delta, be the row ever so small: by 2^-9 sqrt(headDim) for numbers of the normal distribution.
+  // Rows of keys are sums over the heads of their group.
+  const double rounding =
+      std::ldexp(std::sqrt(double(p.shape.headDim) * double(p.width) / double(width)), -8);
   expectRows(what, expected, p.shape.headDim, toleranceOf(p.shape.type),
+             p.shape.type == AttentionType::BF16 ? rounding : 1e-5,
              [&](int64_t row, int64_t column) {
                int64_t at = row * p.shape.headDim + column;
                return p.dqkv.at(at / width, first + at % width);
              });
 }
 
-// All three parts by these variants (null: the plain kernels), against the reference.
-void check(const AttentionShape &shape, const AttentionTile *forward, const AttentionTile *queries,
-           const AttentionTile *keys) {
-  Problem p(shape);
-  Reference r(p);
-  launch(p, AttentionPart::Forward, forward);
+// One for each part; null: the plain kernels.
+using Variants = std::array<const AttentionTile *, 3>;
+constexpr AttentionPart kParts[] = {AttentionPart::Forward, AttentionPart::GradQueries,
+                                    AttentionPart::GradKeys};
+
+void launchAll(Problem &p, const Variants &variants) {
+  for (AttentionPart part : kParts)
+    launch(p, part, variants[size_t(part)]);
+}
+
+void expectAll(Problem &p, const Results &r) {
   expectForward(p, r.out, r.lse);
-  launch(p, AttentionPart::GradQueries, queries);
-  launch(p, AttentionPart::GradKeys, keys);
   expectGradient(p, "dq", r.dq, 0, p.width);
   expectGradient(p, "dk", r.dk, p.width, p.kvWidth);
   expectGradient(p, "dv", r.dv, p.width + p.kvWidth, p.kvWidth);
+}
+
+// All three parts by these variants, against the reference.
+void check(const AttentionShape &shape, const Variants &variants) {
+  Problem p(shape);
+  launchAll(p, variants);
+  expectAll(p, Reference(p));
 }
 
 // What the gradients need of the kernels before them, from the reference.
@@ -442,16 +476,108 @@ AttentionShape shapeOf(int64_t batch, int64_t seq, int64_t heads, int64_t kvHead
   return shape;
 }
 
+Variants chosenFor(const Problem &p) {
+  Variants variants;
+  for (AttentionPart part : kParts)
+    variants[size_t(part)] = chooseAttentionTile(part, p.shape, arch());
+  return variants;
+}
+
 // By the variants that are chosen for the shape.
 void checkChosen(const AttentionShape &shape) {
-  Problem p(shape); // sets the pitches
-  auto chosen = [&](AttentionPart part) {
-    const AttentionTile *tile = chooseAttentionTile(part, p.shape, arch());
-    EXPECT_NE(tile, nullptr);
-    return tile;
+  Variants variants = chosenFor(Problem(shape)); // which sets the pitches
+  EXPECT_THAT(variants, testing::Each(testing::NotNull()));
+  check(shape, variants);
+}
+
+// What the CPU's kernels make of the inputs of `p`.
+Results resultsOfCpu(const Problem &p) {
+  Problem onCpu = p;
+  // Their outputs are dense.
+  for (Matrix *matrix : {&onCpu.out, &onCpu.dout}) {
+    *matrix = Matrix(p.shape.type, p.tokens, p.width, p.width);
+    Matrix from = matrix == &onCpu.out ? p.out : p.dout;
+    for (int64_t row = 0; row < p.tokens; ++row)
+      for (int64_t column = 0; column < p.width; ++column)
+        matrix->set(row, column, float(from.at(row, column)));
+  }
+  const AttentionShape &shape = p.shape;
+  const bool half = shape.type == AttentionType::BF16;
+  const auto &kernels =
+      cpu::kernelSet().attention[size_t(half ? cpu::Storage::BF16 : cpu::Storage::F32)];
+  const int32_t *starts = shape.documents ? onCpu.starts.data() : nullptr;
+  cpu::AttentionArgs args{onCpu.q().data,   onCpu.k().data, onCpu.v().data, onCpu.out.bytes.data(),
+                          onCpu.lse.data(), shape.batch,    shape.seq,      shape.heads,
+                          shape.kvHeads,    shape.headDim,  shape.window,   shape.scale,
+                          shape.qPitch,     shape.kPitch,   shape.vPitch,   starts};
+  auto scratch = [](size_t bytes) {
+    return std::unique_ptr<void, decltype(&std::free)>(
+        std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
   };
-  check(shape, chosen(AttentionPart::Forward), chosen(AttentionPart::GradQueries),
-        chosen(AttentionPart::GradKeys));
+  auto forwardScratch = scratch(kernels.scratchBytes(args));
+  for (int64_t task = 0; task < kernels.tasks(args); ++task)
+    kernels.run(args, task, forwardScratch.get());
+  std::vector<float> sums(size_t(p.tokens * p.width));
+  auto column = [&](int64_t first) { return onCpu.dqkv.address(0, first); };
+  cpu::AttentionGradArgs grad{args.q,        args.k,          args.v,
+                              args.out,      args.lse,        onCpu.dout.bytes.data(),
+                              column(0),     column(p.width), column(p.width + p.kvWidth),
+                              sums.data(),   shape.batch,     shape.seq,
+                              shape.heads,   shape.kvHeads,   shape.headDim,
+                              shape.window,  shape.scale,     shape.qPitch,
+                              shape.kPitch,  shape.vPitch,    shape.dqPitch,
+                              shape.dkPitch, shape.dvPitch,   starts};
+  auto gradScratch = scratch(kernels.gradScratchBytes(grad));
+  for (int64_t task = 0; task < kernels.gradTasks(grad); ++task)
+    kernels.gradRun(grad, task, gradScratch.get());
+
+  Results r;
+  r.out = Problem::values(onCpu.out, 0, p.width);
+  r.lse.assign(onCpu.lse.begin(), onCpu.lse.end());
+  r.dq = Problem::values(onCpu.dqkv, 0, p.width);
+  r.dk = Problem::values(onCpu.dqkv, p.width, p.kvWidth);
+  r.dv = Problem::values(onCpu.dqkv, p.width + p.kvWidth, p.kvWidth);
+  if (shape.rope) { // which is another kernel of the CPU
+    rotateBack(p, r.dq, shape.heads);
+    rotateBack(p, r.dk, shape.kvHeads);
+  }
+  return r;
+}
+
+// A shape with so many rows of heads that a check takes about a second.
+AttentionShape drawShape(Draw &draw, AttentionType type, int64_t headDim) {
+  const int64_t group = draw.pick({1, 4, 8}), kvHeads = draw.between(1, group == 8 ? 1 : 2);
+  const int64_t batch = draw.between(1, 2), seq = draw.extent(600 / (batch * group * kvHeads));
+  // None, small, large, more than there is.
+  const int64_t window = draw.pick(
+      {int64_t(0), int64_t(0), draw.between(1, 20), std::max<int64_t>(seq * 3 / 4, 1), 2 * seq});
+  return shapeOf(batch, seq, group * kvHeads, kvHeads, headDim, window, draw.oneIn(2),
+                 draw.oneIn(2), type);
+}
+
+std::string textOf(const AttentionShape &shape) {
+  return llvm::formatv("batch {0}, seq {1}, heads {2}, kv heads {3}, head size {4}, window {5}"
+                       "{6}{7}, {8}, rows of qkv {9} apart, of out {10}, of its gradient {11}",
+                       shape.batch, shape.seq, shape.heads, shape.kvHeads, shape.headDim,
+                       shape.window, shape.documents ? ", documents" : "",
+                       shape.rope ? ", rope" : "",
+                       shape.type == AttentionType::BF16 ? "bf16" : "f32", shape.qPitch,
+                       shape.outPitch, shape.doutPitch)
+      .str();
+}
+
+// The variants chosen for the shape, or the plain kernels where none is, against the reference
+// and the CPU's kernels.
+void checkDrawn(const AttentionShape &shape, uint64_t seed, const Spacing &spacing) {
+  Problem p(shape, unsigned(seed), spacing);
+  SCOPED_TRACE("seed " + std::to_string(seed) + ": " + textOf(p.shape));
+  launchAll(p, chosenFor(p));
+  {
+    SCOPED_TRACE("beside the reference");
+    expectAll(p, Reference(p));
+  }
+  SCOPED_TRACE("beside the CPU");
+  expectAll(p, resultsOfCpu(p));
 }
 
 // Each variant by itself, on a shape with every kind of mask, and the number of rows of its
@@ -510,7 +636,7 @@ TEST(Attention, MovesWhatTheAlgorithmMust) {
        {shapeOf(1, 256, 8, 8, 64), shapeOf(2, 203, 16, 2, 64, 0, false, true),
         shapeOf(1, 300, 8, 2, 128, 70), shapeOf(2, 260, 8, 2, 64, 90, true, true),
         shapeOf(1, 150, 8, 4, 96, 0, true)}) {
-    Problem p(shape, 1, /*gap=*/16);
+    Problem p(shape, 1, {/*qkv=*/16});
     for (AttentionPart part :
          {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
       expectMoved(p, part);
@@ -534,60 +660,32 @@ TEST(Attention, SeesOneDocument) {
 
 TEST(Attention, InF32AndOfAnyHeadSize) {
   for (int64_t headDim : {2, 6, 64, 96})
-    check(shapeOf(1, 70, 4, 1, headDim, 0, false, true, AttentionType::F32), nullptr, nullptr,
-          nullptr);
-  check(shapeOf(2, 50, 2, 1, 256, 20, true, true, AttentionType::F32), nullptr, nullptr, nullptr);
-  check(shapeOf(1, 90, 2, 1, 80, 33, true, false, AttentionType::BF16), nullptr, nullptr, nullptr);
+    check(shapeOf(1, 70, 4, 1, headDim, 0, false, true, AttentionType::F32), {});
+  check(shapeOf(2, 50, 2, 1, 256, 20, true, true, AttentionType::F32), {});
+  check(shapeOf(1, 90, 2, 1, 80, 33, true, false, AttentionType::BF16), {});
 }
 
-// The CPU's kernels, on the same inputs.
-TEST(Attention, AgreesWithTheCpu) {
-  for (AttentionShape shape : {shapeOf(2, 131, 4, 2, 64), shapeOf(1, 200, 2, 1, 128, 50),
-                               shapeOf(1, 77, 2, 1, 24, 9, false, false, AttentionType::F32)}) {
-    Problem p(shape);
-    bool half = shape.type == AttentionType::BF16;
-    for (AttentionPart part :
-         {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
-      launch(p, part, chooseAttentionTile(part, p.shape, arch()));
+TEST(Attention, OfDrawnShapesOnTensorCores) {
+  for (int64_t seed = 1; seed <= drawCount(9); ++seed) {
+    Draw draw{uint64_t(seed)};
+    AttentionShape shape = drawShape(draw, AttentionType::BF16, draw.pick({64, 96, 128}));
+    // Rows begin at multiples of 16 bytes.
+    Spacing spacing{draw.pick({0, 8, 24}), draw.pick({0, 8}), draw.pick({0, 16})};
+    EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::NotNull()));
+    checkDrawn(shape, uint64_t(seed), spacing);
+  }
+}
 
-    Problem onCpu(shape);
-    const auto &kernels =
-        cpu::kernelSet().attention[size_t(half ? cpu::Storage::BF16 : cpu::Storage::F32)];
-    cpu::AttentionArgs args{onCpu.q().data, onCpu.k().data, onCpu.v().data,
-                            onCpu.out.bytes.data(), onCpu.lse.data(), shape.batch, shape.seq,
-                            shape.heads, shape.kvHeads, shape.headDim, shape.window, shape.scale,
-                            onCpu.qkv.pitch, onCpu.qkv.pitch, onCpu.qkv.pitch};
-    auto scratch = [](size_t bytes) {
-      return std::unique_ptr<void, decltype(&std::free)>(
-          std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
-    };
-    auto forwardScratch = scratch(kernels.scratchBytes(args));
-    for (int64_t task = 0; task < kernels.tasks(args); ++task)
-      kernels.run(args, task, forwardScratch.get());
-    std::vector<float> sums(size_t(p.tokens * p.width));
-    auto column = [&](int64_t first) { return onCpu.dqkv.address(0, first); };
-    cpu::AttentionGradArgs grad{args.q, args.k, args.v, args.out, args.lse,
-                                onCpu.dout.bytes.data(), column(0), column(p.width),
-                                column(p.width + p.kvWidth), sums.data(), shape.batch, shape.seq,
-                                shape.heads, shape.kvHeads, shape.headDim, shape.window,
-                                shape.scale, onCpu.qkv.pitch, onCpu.qkv.pitch, onCpu.qkv.pitch,
-                                onCpu.dqkv.pitch, onCpu.dqkv.pitch, onCpu.dqkv.pitch};
-    auto gradScratch = scratch(kernels.gradScratchBytes(grad));
-    for (int64_t task = 0; task < kernels.gradTasks(grad); ++task)
-      kernels.gradRun(grad, task, gradScratch.get());
-
-    auto values = [](Matrix &matrix, int64_t first, int64_t width) {
-      std::vector<double> all;
-      for (int64_t row = 0; row < matrix.rows; ++row)
-        for (int64_t c = 0; c < width; ++c)
-          all.push_back(matrix.at(row, first + c));
-      return all;
-    };
-    expectForward(p, values(onCpu.out, 0, p.width),
-                  std::vector<double>(onCpu.lse.begin(), onCpu.lse.end()));
-    expectGradient(p, "dq", values(onCpu.dqkv, 0, p.width), 0, p.width);
-    expectGradient(p, "dk", values(onCpu.dqkv, p.width, p.kvWidth), p.width, p.kvWidth);
-    expectGradient(p, "dv", values(onCpu.dqkv, p.width + p.kvWidth, p.kvWidth),
-                   p.width + p.kvWidth, p.kvWidth);
+TEST(Attention, OfDrawnShapesByPlainKernels) {
+  for (int64_t seed = 1; seed <= drawCount(12); ++seed) {
+    Draw draw{uint64_t(seed)};
+    const bool single = draw.oneIn(2);
+    // In bf16 none of the head sizes that tensor cores have kernels for.
+    AttentionShape shape = single
+                               ? drawShape(draw, AttentionType::F32, 2 * draw.between(1, 64))
+                               : drawShape(draw, AttentionType::BF16, 2 + 4 * draw.between(0, 31));
+    Spacing spacing{draw.between(0, 9), draw.between(0, 3), draw.between(0, 3)};
+    EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::IsNull()));
+    checkDrawn(shape, uint64_t(seed), spacing);
   }
 }

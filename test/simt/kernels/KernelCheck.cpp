@@ -1,5 +1,7 @@
 #include "test/simt/kernels/KernelCheck.h"
 
+#include "runtime/support/FloatConvert.h"
+
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 #include <cmath>
@@ -17,19 +19,6 @@ namespace {
 constexpr int64_t kAlignment = 256;
 
 using CpuEntry = void (*)(void *const *, int64_t, int64_t);
-
-float fromBf16(uint16_t bits) {
-  uint32_t wide = uint32_t(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
-
-uint16_t toBf16(float value) {
-  uint32_t wide;
-  std::memcpy(&wide, &value, 4);
-  return value != value ? 0x7fff : uint16_t((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
-}
 
 } // namespace
 
@@ -71,7 +60,7 @@ double Buffer::at(int64_t element) const {
   };
   Type t = elementType();
   if (t.isBF16())
-    return fromBf16(as(uint16_t()));
+    return fromBFloat16(as(uint16_t()));
   if (t.isF32())
     return as(float());
   if (t.isF64())
@@ -84,7 +73,7 @@ void Buffer::set(int64_t element, double value) {
   auto put = [&](auto as) { std::memcpy(p, &as, sizeof(as)); };
   Type t = elementType();
   if (t.isBF16())
-    put(toBf16(float(value)));
+    put(toBFloat16(float(value)));
   else if (t.isF32())
     put(float(value));
   else if (t.isF64())

@@ -1,41 +1,19 @@
 // Forms of printed kernels that a Llama does not have, or only in sizes that take long, against
 // the CPU's code of the same region.
-#include "test/passes/codegen/KernelRunner.h"
-#include "test/simt/kernels/KernelCheck.h"
+#include "test/simt/kernels/Collection.h"
 
 #include <gtest/gtest.h>
 
 using namespace lmc;
 using namespace lmc::simt;
-using codegen::test::substitute;
 
 namespace {
 
-using Values = std::map<std::string, std::string>;
-
-// `text` with each of `all`, in one module that is compiled at once.
 std::vector<CheckedKernel> expectRight(const std::string &text, const std::vector<Values> &all) {
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  for (const Values &values : all) {
-    std::string error;
-    auto parsed = codegen::test::parse(substitute(text, values), error);
-    EXPECT_TRUE(parsed) << error;
-    if (!parsed)
-      return {};
-    if (!module)
-      module = mlir::ModuleOp::create(mlir::UnknownLoc::get(parsed->getContext()));
-    auto kernel = *parsed->getOps<kern::KernelOp>().begin();
-    kernel->remove();
-    std::string name = kernel.getSymName().str();
-    for (auto &[key, value] : values)
-      name += "_" + key + value;
-    kernel.setSymName(name);
-    module->push_back(kernel);
-  }
-  std::vector<CheckedKernel> kernels = checkKernels(*module);
-  for (const CheckedKernel &kernel : kernels)
-    EXPECT_EQ(kernel.failure, "") << kernel.cuda.source;
-  return kernels;
+  Collection kernels;
+  for (const Values &values : all)
+    kernels.add(text, values);
+  return kernels.expectRight();
 }
 
 // y = x + table[max of x's row]: a row of the table whose number only a reduction gives.
@@ -310,4 +288,26 @@ TEST(PrintedEdges, aSingleRow) {
   for (const char *elements : {"1", "31", "3000", "40001"})
     all.push_back({{"N", elements}});
   expectRight(kSingle, all);
+}
+
+TEST(PrintedEdges, drawnShapes) {
+  auto plain = [](Extents e, Draw &draw) -> Values {
+    return {{"R", std::to_string(e.rows)}, {"C", std::to_string(e.columns)}};
+  };
+  expectRightInDrawnShapes(kLateGather, 5, {100, 4000}, plain);
+  expectRightInDrawnShapes(kSoftmax, 5, {100, 20000}, plain);
+  expectRightInDrawnShapes(kColumns, 5, {2000, 500}, plain);
+  expectRightInDrawnShapes(kTurned, 5, {100, 4000}, [](Extents e, Draw &draw) -> Values {
+    return {{"A", std::to_string(draw.between(1, 5))},
+            {"B", std::to_string(e.rows)},
+            {"C", std::to_string(e.columns)}};
+  });
+  expectRightInDrawnShapes(kBlocks, 5, {50, 6000}, [](Extents e, Draw &draw) -> Values {
+    return {{"R", std::to_string(2 * e.rows)},
+            {"B", std::to_string(e.rows)},
+            {"C", std::to_string(e.columns)}};
+  });
+  expectRightInDrawnShapes(kSingle, 5, {1, 20000}, [](Extents e, Draw &draw) -> Values {
+    return {{"N", std::to_string(e.columns)}};
+  });
 }

@@ -1,64 +1,58 @@
 // Every form that the printers emit, by the kernels of a Llama in odd shapes, against the CPU's
 // code of the same region.
-#include "test/passes/codegen/KernelRunner.h"
 #include "test/passes/codegen/KernelTexts.h"
-#include "test/simt/kernels/KernelCheck.h"
+#include "test/simt/kernels/Collection.h"
 
 #include <gtest/gtest.h>
 
 using namespace lmc;
 using namespace lmc::simt;
-using codegen::test::substitute;
 
 namespace {
-
-struct Extents {
-  int64_t rows, columns;
-};
 
 // One row, one column, less and more than a warp, a block, and what threads keep in registers;
 // whole vectors and ragged ones.
 const Extents kShapes[] = {{1, 1},   {5, 1},    {1, 7},    {3, 33},    {2, 64},   {7, 131},
                            {40, 8},  {1, 2048}, {3, 1000}, {2, 12296}, {129, 40}, {2, 40007}};
 
-// Kernels of many texts, in one module that is compiled at once.
-class Collection {
-public:
-  void add(const std::string &text, const std::string &name) {
-    std::string error;
-    auto parsed = codegen::test::parse(text, error);
-    ASSERT_TRUE(parsed) << error;
-    if (!module)
-      module = mlir::ModuleOp::create(mlir::UnknownLoc::get(parsed->getContext()));
-    auto kernel = *parsed->getOps<kern::KernelOp>().begin();
-    kernel->remove();
-    kernel.setSymName(name);
-    module->push_back(kernel);
-  }
-  std::vector<CheckedKernel> expectRight() {
-    std::vector<CheckedKernel> kernels = checkKernels(*module);
-    for (const CheckedKernel &kernel : kernels)
-      EXPECT_EQ(kernel.failure, "") << kernel.cuda.source;
-    return kernels;
-  }
-
-private:
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-};
+Values valuesOf(Extents e, const std::string &type) {
+  return {{"R", std::to_string(e.rows)},
+          {"C", std::to_string(e.columns)},
+          {"S", std::to_string(e.rows)},
+          {"T", type}};
+}
 
 void expectRight(const char *text, const char *name, const std::string &type = "f32",
                  int64_t mostColumns = 1 << 30) {
   Collection kernels;
   for (Extents e : kShapes)
     if (e.columns <= mostColumns)
-      kernels.add(substitute(text, {{"R", std::to_string(e.rows)},
-                                    {"C", std::to_string(e.columns)},
-                                    {"S", std::to_string(e.rows)},
-                                    {"T", type}}),
+      kernels.add(text, valuesOf(e, type),
                   std::string(name) + "_" + std::to_string(e.rows) + "x" +
                       std::to_string(e.columns));
   kernels.expectRight();
 }
+
+// Of `e.rows` blocks of rows.
+Values blockSumValues(Extents e, int64_t rowsOfABlock) {
+  const std::string blocks = std::to_string(e.rows), columns = std::to_string(e.columns),
+                    rows = std::to_string(e.rows * rowsOfABlock), shape = "x" + columns + "xf32>";
+  return {{"R", rows},
+          {"C", columns},
+          {"P", std::to_string(rowsOfABlock)},
+          {"B", blocks},
+          {"after", ""},
+          {"yield", "%sums : tensor<" + rows + shape + ", tensor<" + blocks + shape}};
+}
+
+struct Text {
+  const char *name, *text;
+  Extents most = {300, 2048};
+};
+
+void PrintTo(const Text &text, std::ostream *out) { *out << text.name; }
+
+class DrawnShapes : public testing::TestWithParam<Text> {};
 
 } // namespace
 
@@ -81,16 +75,35 @@ TEST(PrintedKernels, sumsOfBlocksOfRows) {
     for (int64_t rowsOfABlock : {1, 16}) {
       if (e.columns > 2048 || e.rows > 7)
         continue;
-      const std::string text = substitute(
-          kBlockSums, {{"after", ""}, {"yield", "%sums : tensor<$Rx$Cxf32>, tensor<$Bx$Cxf32>"}});
-      kernels.add(substitute(text, {{"R", std::to_string(e.rows * rowsOfABlock)},
-                                    {"C", std::to_string(e.columns)},
-                                    {"P", std::to_string(rowsOfABlock)},
-                                    {"B", std::to_string(e.rows)}}),
+      kernels.add(kBlockSums, blockSumValues(e, rowsOfABlock),
                   "block_sums_" + std::to_string(e.rows) + "x" + std::to_string(rowsOfABlock) +
                       "x" + std::to_string(e.columns));
     }
   kernels.expectRight();
+}
+
+TEST_P(DrawnShapes, agreeWithTheCpu) {
+  expectRightInDrawnShapes(GetParam().text, 12, GetParam().most, [](Extents e, Draw &draw) {
+    return valuesOf(e, draw.pick({"f32", "f32", "f64"}));
+  });
+}
+
+// Long rows are those that a reduction goes along; only the column sums have many rows.
+INSTANTIATE_TEST_SUITE_P(PrintedKernels, DrawnShapes,
+                         testing::Values(Text{"residualRmsNorm", kResidualRmsNorm, {300, 40000}},
+                                         Text{"rmsNormBf16", kRmsNormBf16, {300, 40000}},
+                                         Text{"rmsNormGrad", kRmsNormGrad, {300, 40000}},
+                                         Text{"crossEntropy", kCrossEntropy, {300, 40000}},
+                                         Text{"swiglu", kSwiglu}, Text{"swigluGrad", kSwigluGrad},
+                                         Text{"rope", kRope, {60, 130}}, Text{"gather", kGather},
+                                         Text{"columnSum", kColumnSum, {3000, 2048}},
+                                         Text{"adamw", kAdamW}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+TEST(PrintedKernels, sumsOfBlocksOfRowsInDrawnShapes) {
+  expectRightInDrawnShapes(kBlockSums, 12, {40, 9000}, [](Extents e, Draw &draw) {
+    return blockSumValues(e, draw.between(1, 17));
+  });
 }
 
 // The exceptions to "each input once": a row that no block can hold is read again. The cross
@@ -98,7 +111,7 @@ TEST(PrintedKernels, sumsOfBlocksOfRows) {
 TEST(PrintedKernels, aRowTooLongToKeepIsReadTwice) {
   Collection kernels;
   for (const char *columns : {"4096", "50000"})
-    kernels.add(substitute(kCrossEntropy, {{"R", "2"}, {"C", columns}, {"T", "f32"}}),
+    kernels.add(kCrossEntropy, {{"R", "2"}, {"C", columns}},
                 std::string("cross_entropy_2x") + columns);
   std::vector<CheckedKernel> run = kernels.expectRight();
   for (uint64_t times : {1, 2}) {

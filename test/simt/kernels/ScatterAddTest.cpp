@@ -3,6 +3,7 @@
 #include "compiler/codegen/ScatterAddTemplates.h"
 #include "runtime/device/cpu/Movement.h"
 #include "test/runtime/device/cpu/Values.h"
+#include "test/simt/kernels/Draw.h"
 #include "test/simt/kernels/KernelCheck.h"
 
 #include <gtest/gtest.h>
@@ -252,11 +253,15 @@ std::vector<int32_t> distinct() {
   return ids;
 }
 
-std::vector<int32_t> withStrangers() {
-  std::vector<int32_t> ids = zipf(kRows, kVocabulary, 4);
+// With every fifth of them no row of the vocabulary.
+std::vector<int32_t> withStrangers(std::vector<int32_t> ids, int64_t vocabulary) {
   for (size_t i = 0; i < ids.size(); i += 5)
-    ids[i] = std::array{-1, int32_t(kVocabulary), INT32_MIN, INT32_MAX}[i / 5 % 4];
+    ids[i] = std::array{-1, int32_t(vocabulary), INT32_MIN, INT32_MAX}[i / 5 % 4];
   return ids;
+}
+
+std::vector<int32_t> withStrangers() {
+  return withStrangers(zipf(kRows, kVocabulary, 4), kVocabulary);
 }
 
 } // namespace
@@ -296,6 +301,28 @@ TEST(ScatterAddKernels, SortsInSeveralPasses) {
   ScatterAdd three({300, 1, many, DataType::F32, true});
   EXPECT_EQ(three.layout.passes, 3);
   three.check(uniform(300, many, 6));
+}
+
+TEST(ScatterAddKernels, TakesDrawnShapes) {
+  for (int64_t seed = 1; seed <= drawCount(10); ++seed) {
+    Draw draw{uint64_t(seed)};
+    ScatterAddShape shape;
+    shape.columns = draw.extent(600);
+    shape.rows = draw.extent(3000);
+    shape.vocabulary = draw.extent(draw.pick({60, 3000}));
+    shape.x = draw.pick({DataType::BF16, DataType::BF16, DataType::F32, DataType::F64});
+    shape.accumulate = draw.oneIn(2);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(shape.rows) +
+                 " tokens of " + std::to_string(shape.columns) + " x " +
+                 std::to_string(8 * elementBytes(storageOf(shape.x))) + " bits, vocabulary " +
+                 std::to_string(shape.vocabulary) + (shape.accumulate ? ", accumulated" : ""));
+    ScatterAdd scatter(shape, uint64_t(seed));
+    std::vector<int32_t> ids = draw.oneIn(2) ? uniform(shape.rows, shape.vocabulary, seed)
+                                             : zipf(shape.rows, shape.vocabulary, seed);
+    scatter.check(draw.oneIn(3) ? withStrangers(ids, shape.vocabulary) : ids);
+    if (HasFatalFailure())
+      return;
+  }
 }
 
 // x is read once and d written once, but for runs in several ranges, whose rows are written
