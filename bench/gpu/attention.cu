@@ -1,8 +1,10 @@
-// Flash attention on a GPU: every tensor core variant of the table in
-// compiler/codegen/AttentionTiles.cpp, on the shapes of llama1b and Mistral-7B, checked against the
-// plain kernels and timed.
+// Flash attention on a GPU: every tensor core variant of compiler/codegen/AttentionTiles.def, on
+// the shapes of llama1b, Mistral-7B and Llama 3 8B and with heads of 96, checked against the plain
+// kernels and timed.
 //
-//   nvcc -O2 -std=c++17 -arch=native -I INC bench/gpu/attention.cu -o attention    (INC/lmc: compiler/device)
+//   nvcc -O2 -std=c++17 -arch=native -I . -I INC bench/gpu/attention.cu -o attention
+//
+// where INC/lmc is compiler/device.
 //
 // A line per variant: milliseconds of the best of ten runs, TFLOP/s by the usual count (scores that
 // the mask leaves: 4 head_dim FLOPs each forward, 10 backward, whatever the kernel computes), and
@@ -38,7 +40,9 @@ template <int Batch, int Seq, int HeadDim, int Window> struct ShapeOf {
   static constexpr int qPitch = (heads + 2 * kvHeads) * headDim, kPitch = qPitch, vPitch = qPitch;
   static constexpr int outPitch = heads * headDim, doutPitch = outPitch;
   static constexpr int dqPitch = qPitch, dkPitch = qPitch, dvPitch = qPitch;
-  static constexpr float scale = HeadDim == 64 ? 0.125f : 0.08838834764831845f;
+  static constexpr float scale = HeadDim == 64   ? 0.125f
+                                 : HeadDim == 96 ? 0.10206207261596577f
+                                                 : 0.08838834764831845f;
 };
 template <int Queries, int Keys, int Warps, int Stages, bool Registers, int Blocks> struct TileOf {
   static constexpr int queries = Queries, keys = Keys, warps = Warps, slots = Stages;
@@ -210,7 +214,7 @@ template <typename Shape> struct Bench {
                   Tile::keys, Tile::queryRegisters ? "r" : "", attributes.numRegs, blocks);
     return text;
   }
-  template <typename Tile> void forwardWith() {
+  template <typename Tile> void timeForward() {
     using Plan = lmc::AttentionForward<Shape, Tile>;
     auto *kernel = forward<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -223,7 +227,7 @@ template <typename Shape> struct Bench {
             out, expectedOut, width, 0, width);
   }
   // Of the 10 FLOPs of both kernels the usual count has, 3 products of 7 are computed here.
-  template <typename Tile> void queriesWith() {
+  template <typename Tile> void timeGradQueries() {
     using Plan = lmc::AttentionGradQueries<Shape, Tile>;
     auto *kernel = gradQueries<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -235,7 +239,7 @@ template <typename Shape> struct Bench {
             },
             dqkv, expectedGrad, Shape::dqPitch, 0, width);
   }
-  template <typename Tile> void keysWith() {
+  template <typename Tile> void timeGradKeys() {
     using Plan = lmc::AttentionGradKeys<Shape, Tile>;
     auto *kernel = gradKeys<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -249,35 +253,28 @@ template <typename Shape> struct Bench {
   }
 };
 
+// Each variant of the table that is for the shape's head size.
+template <typename Shape> bool everyTile(const char *title) {
+  std::printf("%s\n", title);
+  Bench<Shape> bench;
+#define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, ...)    \
+  if constexpr (Shape::headDim == HeadDim)                                                         \
+    bench.template time##Part<TileOf<Queries, Keys, Warps, Stages, Registers, Blocks>>();
+#include "compiler/codegen/AttentionTiles.def"
+#undef LMC_ATTENTION_TILE
+  return bench.good;
+}
+
 int main() {
   cudaDeviceProp device;
   CHECK(cudaGetDeviceProperties(&device, 0));
   std::printf("%s, %d SMs\n", device.name, device.multiProcessorCount);
-  bool good = true;
-  {
-    std::printf("llama1b: 8 x 2048 tokens, 32 and 8 heads of 64, causal\n");
-    Bench<ShapeOf<8, 2048, 64, 0>> bench;
-    bench.forwardWith<TileOf<128, 64, 4, 4, true, 2>>();
-    bench.forwardWith<TileOf<64, 64, 4, 4, true, 3>>();
-    bench.queriesWith<TileOf<128, 32, 4, 2, false, 2>>();
-    bench.keysWith<TileOf<64, 64, 4, 2, false, 2>>();
-    // Without spills from nvcc only.
-    bench.queriesWith<TileOf<128, 64, 4, 2, false, 2>>();
-    bench.queriesWith<TileOf<64, 64, 4, 2, false, 3>>();
-    good = good && bench.good;
-  }
-  {
-    std::printf("Mistral-7B: 1 x 8192 tokens, 32 and 8 heads of 128, window 4096\n");
-    Bench<ShapeOf<1, 8192, 128, 4096>> bench;
-    bench.forwardWith<TileOf<64, 64, 4, 2, false, 2>>();
-    bench.queriesWith<TileOf<64, 64, 4, 2, false, 2>>();
-    bench.queriesWith<TileOf<64, 32, 4, 2, true, 2>>();
-    bench.keysWith<TileOf<32, 64, 4, 2, false, 2>>();
-    bench.keysWith<TileOf<16, 64, 4, 2, false, 2>>();
-    // Without spills from nvcc only.
-    bench.forwardWith<TileOf<128, 64, 4, 2, false, 2>>();
-    bench.queriesWith<TileOf<64, 64, 4, 2, true, 2>>();
-    good = good && bench.good;
-  }
+  bool good =
+      everyTile<ShapeOf<8, 2048, 64, 0>>("llama1b: 8 x 2048 tokens, 32 and 8 heads of 64, causal");
+  good &= everyTile<ShapeOf<4, 4096, 96, 0>>("4 x 4096 tokens, 32 and 8 heads of 96, causal");
+  good &= everyTile<ShapeOf<1, 8192, 128, 4096>>(
+      "Mistral-7B: 1 x 8192 tokens, 32 and 8 heads of 128, window 4096");
+  good &= everyTile<ShapeOf<2, 8192, 128, 0>>(
+      "Llama 3 8B: 2 x 8192 tokens, 32 and 8 heads of 128, causal");
   return good ? 0 : 1;
 }

@@ -168,7 +168,8 @@ static std::string formulas(AttentionPart part, const AttentionShape &shape) {
     mask += ", j >= starts[i]";
   std::string text = formatv("//   s[i, j] = {0} q[i].k[j] for {1}\n", real(shape.scale), mask);
   if (part == AttentionPart::Forward)
-    return text + "//   lse[i] = log sum_j exp(s[i, j])    out[i] = sum_j exp(s[i, j] - lse[i]) v[j]\n";
+    return text + "//   lse[i] = log sum_j exp(s[i, j])    "
+                  "out[i] = sum_j exp(s[i, j] - lse[i]) v[j]\n";
   text += "//   p[i, j] = exp(s[i, j] - lse[i])    "
           "ds[i, j] = p[i, j] (dout[i].v[j] - delta[i])\n";
   std::string rotated = shape.rope ? ", rotated back by cos and sin" : "";

@@ -64,29 +64,10 @@ static ArchModel modelOf(const CudaArch &arch) {
 }
 
 llvm::ArrayRef<AttentionTile> attentionTiles() {
-  constexpr AttentionPart forward = AttentionPart::Forward;
-  constexpr AttentionPart queries = AttentionPart::GradQueries;
-  constexpr AttentionPart keys = AttentionPart::GradKeys;
   static const AttentionTile tiles[] = {
-      // part, headDim, queries, keys, warps, stages, queryRegisters, blocks, registers, wholeOnly
-      {forward, 64, 128, 64, 4, 4, true, 2, 255, false},
-      {forward, 64, 64, 64, 4, 4, true, 3, 168, false},
-      {forward, 96, 128, 64, 4, 2, false, 2, 255, true},
-      {forward, 96, 64, 64, 4, 2, false, 3, 168, false},
-      {forward, 128, 128, 64, 4, 2, false, 2, 255, true},
-      {forward, 128, 128, 64, 8, 3, true, 1, 232, false},
-      {forward, 128, 64, 64, 4, 2, false, 2, 208, false},
-      {queries, 64, 128, 32, 4, 2, false, 2, 240, false},
-      {queries, 64, 64, 64, 4, 2, true, 2, 208, false},
-      {queries, 96, 128, 32, 4, 2, false, 2, 250, false},
-      {queries, 96, 64, 64, 4, 2, false, 2, 208, false},
-      {queries, 128, 64, 64, 4, 2, false, 2, 240, false},
-      {queries, 128, 64, 32, 4, 2, true, 2, 249, false},
-      {keys, 64, 64, 64, 4, 2, false, 2, 232, false},
-      {keys, 64, 64, 128, 8, 2, false, 1, 232, false},
-      {keys, 96, 64, 64, 4, 2, false, 2, 255, false},
-      {keys, 128, 32, 64, 4, 2, false, 2, 255, false},
-      {keys, 128, 32, 128, 8, 2, false, 1, 255, false},
+#define LMC_ATTENTION_TILE(Part, ...) {AttentionPart::Part, __VA_ARGS__},
+#include "compiler/codegen/AttentionTiles.def"
+#undef LMC_ATTENTION_TILE
   };
   return tiles;
 }

@@ -20,8 +20,8 @@
 namespace lmc {
 
 // A `Tile` names the variant: int queries, keys, warps, stages (tiles in shared memory; 2 or
-// more, and 2 in attentionGradKeys), together (pairs of (sequence, head) at a time). A warp of attentionGradQueries holds
-// queries / warps rows, one of attentionGradKeys keys / warps: 16 or 32.
+// more, and 2 in attentionGradKeys), together (pairs of (sequence, head) at a time). A warp of
+// attentionGradQueries holds queries / warps rows, one of attentionGradKeys keys / warps: 16 or 32.
 template <typename Shape, typename Tile> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;

@@ -109,9 +109,9 @@ __device__ inline u32 sharedAddress(const void *shared) {
   return u32(__cvta_generic_to_shared(shared));
 }
 
-// 16 bytes from global to shared memory, to address `to`, past the registers and L1; zeros where not `valid`
-// (then `from` is not read). Arrives no later than copyAsyncWait<N>() returns, called by the
-// same thread, where N is the number of later copyAsyncCommit() of this thread that may still
+// 16 bytes from global memory to shared address `to`, past the registers and L1; zeros where not
+// `valid` (then `from` is not read). Arrives no later than copyAsyncWait<N>() returns, called by
+// the same thread, where N is the number of later copyAsyncCommit() of this thread that may still
 // be under way; other threads see it after a barrier behind that.
 __device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),

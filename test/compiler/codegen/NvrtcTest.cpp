@@ -82,7 +82,8 @@ TEST(Nvrtc, AnErrorIsOneLineThatNamesTheKernelAndItsFile) {
   auto cubin = (*Nvrtc::get())->compile(kernel, "sm_90a");
   ASSERT_FALSE(bool(cubin));
   std::string message = messageOf(cubin.takeError());
-  EXPECT_THAT(message, HasSubstr("kernel 'broken' does not compile for sm_90a: broken.cu(5): error"));
+  EXPECT_THAT(message,
+              HasSubstr("kernel 'broken' does not compile for sm_90a: broken.cu(5): error"));
   EXPECT_THAT(message, HasSubstr("\"undeclared\" is undefined"));
   EXPECT_EQ(message.find('\n'), std::string::npos);
   std::string place = message.substr(message.rfind(' ') + 1);
