@@ -69,8 +69,8 @@ struct AttentionTile {
   bool wholeOnly;
 };
 
-// Every variant that may be chosen. None of them spills as NVRTC compiles it; a test compiles
-// them all.
+// Every variant that may be chosen. None of them spills as NVRTC compiles it: a test compiles
+// each with the masks that ask most of it.
 llvm::ArrayRef<AttentionTile> attentionTiles();
 
 // Dynamic shared memory of a block, bytes.

@@ -12,7 +12,7 @@ namespace lmc::cost {
 //                           twice a layer (attention's, the MLP's)
 //   its gradient            reads dy, x and the residual's dx, writes dx: 4h, twice
 //   RoPE                    reads and writes q and k: 2r; backward it is part of attention's
-//                           gradients
+//                           gradients (on a CPU 2r more, which caches hold)
 //   SwiGLU                  reads gate and up, writes the product: 3f
 //   its gradient            reads dout, gate and up, writes dgate and dup: 5f, and f more
 //                           because the product is made again there, not kept

@@ -489,7 +489,8 @@ FloatType precisionOf(Value result) {
       continue; // with what it starts from, where the body has it
     }
     auto type = dyn_cast<FloatType>(value.getType());
-    if (type && !isa<arith::ConstantOp>(op) && (!least || type.getWidth() < least.getWidth()))
+    // What a constant or an input is rounded to is the same on both sides.
+    if (type && !isa<arith::ConstantOp, tensor::ExtractOp>(op) && (!least || type.getWidth() < least.getWidth()))
       least = type;
     work.insert(op->operand_begin(), op->operand_end());
   }

@@ -145,7 +145,8 @@ std::vector<Result<Kernel>> compile(std::span<const Source> sources) {
       if (!exists(objects[i]))
         messages[i] = buildObject(texts[i], objects[i]);
   };
-  std::vector<std::thread> workers(std::min<size_t>(sources.size(), std::thread::hardware_concurrency()));
+  std::vector<std::thread> workers(
+      std::min<size_t>(sources.size(), std::thread::hardware_concurrency()));
   for (std::thread &worker : workers)
     worker = std::thread(work);
   for (std::thread &worker : workers)

@@ -20,6 +20,10 @@ void check(cudaError_t result, const char *what) {
 
 enum class Type { F32, BF16, F64, I8, I32, I64 };
 
+inline bool isReal(Type type) {
+  return type == Type::F32 || type == Type::BF16 || type == Type::F64;
+}
+
 inline int widthOf(Type type) {
   switch (type) {
   case Type::F64:
@@ -72,7 +76,8 @@ struct Draw {
   bool isPositive;
 };
 
-// What a result may be off by: |a - b| <= relative |b| + absolute.
+// What a result may be off by: |a - b| <= relative |b| + absolute; where results are reals of any
+// size, Difference::compare is told by how much to multiply `absolute`.
 struct Tolerance {
   double relative, absolute;
 };
@@ -160,7 +165,7 @@ struct Array {
 struct Difference {
   int64_t compared = 0, wrong = 0, nans = 0;
   double worst = 0;
-  void compare(const Array &array, int64_t element, double b) {
+  void compare(const Array &array, int64_t element, double b, double size = 1) {
     const double a = array.at(element);
     ++compared;
     nans += b != b;
@@ -170,7 +175,7 @@ struct Difference {
     if (array.type == Type::I8) // a code, which may be unsigned: 127 and -128 are neighbours
       off = std::min(off, 256 - off);
     worst = std::max(worst, off);
-    if (off <= array.tolerance.relative * std::fabs(b) + array.tolerance.absolute)
+    if (off <= array.tolerance.relative * std::fabs(b) + array.tolerance.absolute * size)
       return;
     if (wrong++ < 5)
       std::printf("  %s[%lld] is %.9g, not %.9g\n", array.name, (long long)element, a, b);
@@ -178,10 +183,22 @@ struct Difference {
   // The exit code.
   int report() const {
     std::printf("check: %lld of %lld elements wrong, largest difference %.3g%s\n", (long long)wrong,
-                (long long)compared, worst, nans ? " (some are NaN in both)" : "");
-    return wrong == 0 && compared > 0 ? 0 : 1;
+                (long long)compared, worst, nans ? "; NaN where nothing may be" : "");
+    return wrong == 0 && compared > 0 && nans == 0 ? 0 : 1;
   }
 };
+
+// The median of the magnitudes that are neither zero nor NaN; 0 where there are none.
+inline double typicalSize(const std::vector<double> &values) {
+  std::vector<double> sizes;
+  for (double x : values)
+    if (x != 0 && x == x)
+      sizes.push_back(std::fabs(x));
+  if (sizes.empty())
+    return 0;
+  std::nth_element(sizes.begin(), sizes.begin() + sizes.size() / 2, sizes.end());
+  return sizes[sizes.size() / 2];
+}
 
 // Indices below `size` that are to be compared: all of few, else the last and evenly spread ones,
 // an odd number apart, so that all places of a vector access are among them.

@@ -159,7 +159,7 @@ TEST(AttentionTemplates, TensorCoresTakeWhatTheyCan) {
   EXPECT_EQ(chosen(shape), nullptr);
 }
 
-TEST(AttentionTemplates, SomeTilesAreForWholeSequencesUnderTheCausalMaskAlone) {
+TEST(AttentionTemplates, SomeTilesAreForWholeTilesWithoutDocumentsAlone) {
   for (const char *name : kArchs)
     for (AttentionPart part :
          {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
@@ -201,8 +201,8 @@ TEST(AttentionTemplates, EstimatesCountBlocksAndMaskedScores) {
   EXPECT_DOUBLE_EQ(cost.visited, double(32 * 33 / 2) * 64 * 64 / (2048.0 * 2049 / 2));
 }
 
-// Each variant, with each kind of mask that it is for, on every architecture: no spills, and the
-// registers that the table says.
+// Each variant, alone and with a window, documents and a last tile in part if it is for that, on
+// every architecture: no spills, and the registers that the table says.
 TEST(AttentionTemplates, TilesTakeTheRegistersOfTheTableAndDoNotSpill) {
   LMC_REQUIRE_NVRTC();
   KernelCache cache(KernelCache::defaultDirectory());
@@ -214,9 +214,10 @@ TEST(AttentionTemplates, TilesTakeTheRegistersOfTheTableAndDoNotSpill) {
       AttentionShape shape = mistral7b();
       shape.headDim = tile.headDim;
       shape.qPitch = shape.kPitch = shape.vPitch = 48 * tile.headDim;
-      shape.rope = tile.part != AttentionPart::Forward;
-      for (auto [seq, window] : {std::pair(8192, 0), std::pair(8192, 4096), std::pair(2047, 100)}) {
+      for (auto [seq, window, rope] : {std::tuple(8192, 0, true), std::tuple(8192, 4096, true),
+                                       std::tuple(2047, 100, true), std::tuple(2047, 0, false)}) {
         bool whole = seq == 8192;
+        shape.rope = rope && tile.part != AttentionPart::Forward;
         if (!whole && tile.wholeOnly)
           continue;
         shape.seq = seq;

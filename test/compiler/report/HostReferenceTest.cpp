@@ -140,6 +140,17 @@ TEST(HostReference, EveryResultHasTheToleranceOfItsType) {
   EXPECT_TRUE(isTold("out3[")) << program.log();
 }
 
+// However small results are: gradients of a head with many words are.
+TEST(HostReference, TellsWrongResultsOfAnySize) {
+  RegionProgram program(manyTypes("1.0e-6", "1", "3"));
+  ASSERT_EQ(program.kernel.error(), "");
+  EXPECT_EQ(program.run(manyTypes("1.0e-6", "1", "3")), 0) << program.log();
+  EXPECT_EQ(program.run(manyTypes("1.1e-6", "1", "3")), 1) << program.log();
+  // Most of the f32 results, and of the bf16 ones.
+  const std::string log = program.log();
+  EXPECT_GT(std::atoi(log.c_str() + log.find("check: ") + 7), 800) << log;
+}
+
 // A first pass with moments of both signs and rates below zero would be given up for its NaNs.
 TEST(HostReference, AnOptimizersInputsAreWhatTheyMayBe) {
   std::string error;
@@ -166,4 +177,24 @@ TEST(HostReference, PrecisionIsThatOfTheCoarsestStepOnAResultsWay) {
   auto results = (*module->getOps<kern::KernelOp>().begin()).getBody().front().getTerminator();
   EXPECT_TRUE(precisionOf(results->getOperand(0)).isF32()) << "the copy's rounding is not on it";
   EXPECT_TRUE(precisionOf(results->getOperands().back()).isBF16());
+
+  // An element that is read by its number is rounded on neither side.
+  module = parse(R"(
+#i = affine_map<(i) -> (i)>
+kern.kernel @kernel elementwise {
+^bb0(%x: tensor<8xbf16>, %id: tensor<4xindex>):
+  %e = tensor.empty() : tensor<4xf32>
+  %y = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]}
+      ins(%id : tensor<4xindex>) outs(%e : tensor<4xf32>) {
+  ^bb0(%n: index, %o: f32):
+    %s = tensor.extract %x[%n] : tensor<8xbf16>
+    %f = arith.extf %s : bf16 to f32
+    linalg.yield %f : f32
+  } -> tensor<4xf32>
+  kern.yield %y : tensor<4xf32>
+})",
+                 error);
+  ASSERT_TRUE(module) << error;
+  results = (*module->getOps<kern::KernelOp>().begin()).getBody().front().getTerminator();
+  EXPECT_TRUE(precisionOf(results->getOperand(0)).isF32());
 }

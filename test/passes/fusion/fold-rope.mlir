@@ -59,7 +59,7 @@ func.func @all_three(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf3
   return %y : tensor<4x16xf32>
 }
 
-// Other tables for k, and on the way forward.
+// Other tables for k.
 // CHECK-LABEL: func.func @other_tables(
 // CHECK-COUNT-2: lm.rope
 func.func @other_tables(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %l: tensor<4x4xf32>, %cos: tensor<2x1xf32>, %sin: tensor<2x1xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {
@@ -68,6 +68,37 @@ func.func @other_tables(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4
   %y = lm.rope %dk, %sin, %cos head_dim 2 : (tensor<4x4xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<4x4xf32> {inverse}
   return %x, %y : tensor<4x8xf32>, tensor<4x4xf32>
 }
+// Other heads than attention has.
+// CHECK-LABEL: func.func @other_heads(
+// CHECK-COUNT-2: lm.rope
+func.func @other_heads(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %l: tensor<4x4xf32>, %cos: tensor<2x2xf32>, %sin: tensor<2x2xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {
+  %dq, %dk, %dv = lm.attention_grad %g, %q, %k, %k, %q, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  %x = lm.rope %dq, %cos, %sin head_dim 4 : (tensor<4x8xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x8xf32> {inverse}
+  %y = lm.rope %dk, %cos, %sin head_dim 4 : (tensor<4x4xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x4xf32> {inverse}
+  return %x, %y : tensor<4x8xf32>, tensor<4x4xf32>
+}
+
+// Positions of a longer sequence.
+// CHECK-LABEL: func.func @other_positions(
+// CHECK-COUNT-2: lm.rope
+func.func @other_positions(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %l: tensor<4x4xf32>, %cos: tensor<4x1xf32>, %sin: tensor<4x1xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {
+  %dq, %dk, %dv = lm.attention_grad %g, %q, %k, %k, %q, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  %x = lm.rope %dq, %cos, %sin head_dim 2 : (tensor<4x8xf32>, tensor<4x1xf32>, tensor<4x1xf32>) -> tensor<4x8xf32> {inverse}
+  %y = lm.rope %dk, %cos, %sin head_dim 2 : (tensor<4x4xf32>, tensor<4x1xf32>, tensor<4x1xf32>) -> tensor<4x4xf32> {inverse}
+  return %x, %y : tensor<4x8xf32>, tensor<4x4xf32>
+}
+
+// Tables that the kernels do not take.
+// CHECK-LABEL: func.func @other_precision(
+// CHECK-COUNT-2: lm.rope
+func.func @other_precision(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %l: tensor<4x4xf32>, %cos: tensor<2x1xbf16>, %sin: tensor<2x1xbf16>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {
+  %dq, %dk, %dv = lm.attention_grad %g, %q, %k, %k, %q, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  %x = lm.rope %dq, %cos, %sin head_dim 2 : (tensor<4x8xf32>, tensor<2x1xbf16>, tensor<2x1xbf16>) -> tensor<4x8xf32> {inverse}
+  %y = lm.rope %dk, %cos, %sin head_dim 2 : (tensor<4x4xf32>, tensor<2x1xbf16>, tensor<2x1xbf16>) -> tensor<4x4xf32> {inverse}
+  return %x, %y : tensor<4x8xf32>, tensor<4x4xf32>
+}
+
+// On the way forward.
 // CHECK-LABEL: func.func @forward(
 // CHECK-COUNT-2: lm.rope
 func.func @forward(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %l: tensor<4x4xf32>, %cos: tensor<2x1xf32>, %sin: tensor<2x1xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {

@@ -59,15 +59,19 @@ def kernels():
 def times():
     """llama1b takes less than 15 s without known kernels, less than 3 s with all of them.
 
-    Both of wall time, of which a machine that does other things too may take more: then the
-    processor time of all threads together, which is more than the wall time without the others.
+    Both of wall time; where the machine does other things too, of the processor time of all
+    threads together, which is more than the wall time would be without them.
     """
+    busy = os.getloadavg()[0] > 1 + os.cpu_count() / 2
+    if busy:
+        print("the machine is busy: of processor time", flush=True)
+
     def least(limit, before=lambda: None):
         best = (float("inf"), float("inf"))
         for _ in range(3):
             before()
             _, wall, processor = compile("llama1b", "sm_90a", cache="timed")
-            best = min(best, (min(wall, processor), wall))
+            best = min(best, (processor if busy else wall, wall))
         assert best[0] < limit, best
         return f"{best[0]:.2f} of {limit} s, wall {best[1]:.2f} s"
 

@@ -3,6 +3,7 @@
 // P_ij = exp(scale q_i.k_j - lse_i) and D_i = sum_d dout_id out_id:
 //   dV = P^T dout            dP = dout V^T         dS = P * (dP - D)
 //   dQ = scale dS K          dK = scale dS^T Q
+// With tables dQ and dK are rotated back at the end, before they are rounded.
 //
 // A task is one key/value head of one sequence with all query heads that share
 // it, walked in a fixed order: dK and dV of a block of keys are finished before

@@ -78,12 +78,12 @@ template <int Pending> __device__ inline void copyAsyncWait() {
 }
 
 __device__ inline void loadMatrix4(u32 (&to)[4], u32 from, LMC_PLACE) {
-  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]), u64(lmcMachine->shared + i32(from)), false,
-                         {file, line});
+  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]),
+                         u64(lmcMachine->shared + i32(from)), false, {file, line});
 }
 __device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from, LMC_PLACE) {
-  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]), u64(lmcMachine->shared + i32(from)), true,
-                         {file, line});
+  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]),
+                         u64(lmcMachine->shared + i32(from)), true, {file, line});
 }
 
 __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1,
