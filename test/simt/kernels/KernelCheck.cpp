@@ -284,6 +284,7 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
   checked.name = kernel.getSymName().str();
   checked.hero = kernel.getHero();
   checked.shape = info.shape;
+  const unsigned rank = unsigned(info.shape.domain.size());
   int64_t points = 1;
   for (int64_t extent : info.shape.domain)
     points *= extent;
@@ -295,10 +296,14 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
     auto tensor = cast<RankedTensorType>(type);
     const int64_t width = tensor.getElementTypeBitWidth() / 8;
     const int64_t lane = info.shape.domain.empty() ? 1 : info.shape.domain.back();
+    // Other results of reductions along the lane lack its dimension.
+    const bool isResult = checked.arguments.size() >= checked.inputs;
+    const bool alongLane = isResult && (checked.hero == kern::Hero::ColumnReduction ||
+                                        tensor.getRank() == int64_t(rank));
     checked.arguments.push_back({uint64_t(tensor.getNumElements() * width), uint64_t(width),
-                                 tensor.getNumElements() >= points, lane * width % 32 == 0});
+                                 tensor.getNumElements() >= points, lane * width % 32 == 0,
+                                 alongLane});
   }
-  const unsigned rank = unsigned(info.shape.domain.size());
   for (const codegen::Access &access : info.accesses) {
     ArgumentFacts &argument = checked.arguments[access.input];
     ++argument.places;
