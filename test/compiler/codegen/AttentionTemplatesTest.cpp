@@ -85,6 +85,80 @@ attention_7(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, lmc::bf1
 )");
 }
 
+TEST(AttentionTemplates, GradientsTellTheirs) {
+  AttentionShape shape = llama1b();
+  shape.rope = true;
+  auto kernels = attentionGradKernels(shape, *findCudaArch("sm_90a"), "grad_7");
+  ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
+  ASSERT_EQ(kernels->size(), 2u);
+  const CudaKernel &queries = kernels->front(), &keys = kernels->back();
+  EXPECT_EQ(queries.hero, "attention_grad_queries");
+  EXPECT_EQ(queries.threads, 128u);
+  EXPECT_EQ(queries.source,
+            R"(// grad_7_queries: attention_grad_queries
+//   s[i, j] = 0.125f q[i].k[j] for j <= i
+//   p[i, j] = exp(s[i, j] - lse[i])    ds[i, j] = p[i, j] (dout[i].v[j] - delta[i])
+//   delta[i] = dout[i].out[i]    dq[i] = 0.125f sum_j ds[i, j] k[j], rotated back by cos and sin
+// bf16 [16 * 2048, heads * 64], 32 query and 8 key heads; lse and delta f32 [16 * 2048, 32]
+// 128 queries x 32 keys at a time by 4 warps, 2 tiles in flight
+#include "lmc/attention_backward.cuh"
+
+struct Shape {
+  static constexpr int batch = 16, seq = 2048, heads = 32, kvHeads = 8, headDim = 64;
+  static constexpr int window = 0;
+  static constexpr bool documents = false, rope = true;
+  static constexpr int qPitch = 3072, kPitch = 3072, vPitch = 3072, outPitch = 2048;
+  static constexpr int doutPitch = 2048, dqPitch = 2048, dkPitch = 512, dvPitch = 512;
+  static constexpr float scale = 0.125f;
+};
+struct Tile {
+  static constexpr int queries = 128, keys = 32, warps = 4;
+  static constexpr int stages = 2, together = 188;
+  static constexpr bool queryRegisters = false;
+};
+
+using Launch = lmc::AttentionGradQueries<Shape, Tile>;
+static_assert(Launch::blocks == 8192 && Launch::sharedBytes == 50176, "as launched");
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+grad_7_queries(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, const lmc::bf16 *out, const float *lse, const lmc::bf16 *dout, const float *cos, const float *sin, lmc::bf16 *dq, float *delta) {
+  lmc::attentionGradQueries<Shape, Tile>(q, k, v, out, lse, dout, nullptr, cos, sin, dq, delta);
+}
+)");
+  EXPECT_EQ(keys.hero, "attention_grad_keys");
+  EXPECT_EQ(keys.threads, 256u);
+  EXPECT_EQ(keys.source,
+            R"(// grad_7_keys: attention_grad_keys
+//   s[i, j] = 0.125f q[i].k[j] for j <= i
+//   p[i, j] = exp(s[i, j] - lse[i])    ds[i, j] = p[i, j] (dout[i].v[j] - delta[i])
+//   dv[j] = sum_i p[i, j] dout[i]    dk[j] = 0.125f sum_i ds[i, j] q[i], rotated back by cos and sin, over the heads that share j
+// bf16 [16 * 2048, heads * 64], 32 query and 8 key heads; lse and delta f32 [16 * 2048, 32]
+// 64 queries x 128 keys at a time by 8 warps, 2 tiles in flight
+#include "lmc/attention_backward.cuh"
+
+struct Shape {
+  static constexpr int batch = 16, seq = 2048, heads = 32, kvHeads = 8, headDim = 64;
+  static constexpr int window = 0;
+  static constexpr bool documents = false, rope = true;
+  static constexpr int qPitch = 3072, kPitch = 3072, vPitch = 3072, outPitch = 2048;
+  static constexpr int doutPitch = 2048, dqPitch = 2048, dkPitch = 512, dvPitch = 512;
+  static constexpr float scale = 0.125f;
+};
+struct Tile {
+  static constexpr int queries = 64, keys = 128, warps = 8;
+  static constexpr int stages = 2, together = 11;
+};
+
+using Launch = lmc::AttentionGradKeys<Shape, Tile>;
+static_assert(Launch::blocks == 2048 && Launch::sharedBytes == 66560, "as launched");
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+grad_7_keys(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, const float *lse, const lmc::bf16 *dout, const float *delta, const float *cos, const float *sin, lmc::bf16 *dk, lmc::bf16 *dv) {
+  lmc::attentionGradKeys<Shape, Tile>(q, k, v, lse, dout, delta, nullptr, cos, sin, dk, dv);
+}
+)");
+}
+
 TEST(AttentionTemplates, TellTheMask) {
   AttentionShape shape = mistral7b();
   shape.documents = true;

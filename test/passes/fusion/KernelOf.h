@@ -22,6 +22,7 @@ public:
     builder->setInsertionPointToStart(module->getBody());
   }
 
+  mlir::ModuleOp getModule() { return *module; }
   mlir::Location loc() { return mlir::UnknownLoc::get(&context); }
   mlir::OpBuilder &b() { return *builder; }
 

@@ -158,16 +158,15 @@ void spaceRows(kern::KernelOp kernel, Draw &draw) {
   kernel.setArgPitches(pitches);
 }
 
-void expectRightInDrawnShapes(const std::string &text, int64_t count, Extents most,
-                              const std::function<Values(Extents, Draw &)> &valuesOf) {
+void expectRightInDrawnShapes(int64_t count, Extents most,
+                              const std::function<std::string(Extents, Draw &)> &textOf) {
   Collection kernels;
   for (int64_t seed = 1; seed <= drawCount(count); ++seed) {
     Draw draw{uint64_t(seed)};
     Extents e;
     e.columns = draw.extent(most.columns);
     e.rows = draw.extent(std::clamp<int64_t>(kMostElements / e.columns, 1, most.rows));
-    Values values = valuesOf(e, draw);
-    kern::KernelOp kernel = kernels.add(text, values, "");
+    kern::KernelOp kernel = kernels.add(textOf(e, draw), {}, "");
     ASSERT_TRUE(kernel);
     kernel.setSymName((kernel.getSymName() + "_" + std::to_string(e.rows) + "x" +
                        std::to_string(e.columns) + "_seed" + std::to_string(seed))
@@ -178,6 +177,13 @@ void expectRightInDrawnShapes(const std::string &text, int64_t count, Extents mo
       spaceRows(kernel, draw);
   }
   kernels.expectRight();
+}
+
+void expectRightInDrawnShapes(const std::string &text, int64_t count, Extents most,
+                              const std::function<Values(Extents, Draw &)> &valuesOf) {
+  expectRightInDrawnShapes(count, most, [&](Extents e, Draw &draw) {
+    return codegen::test::substitute(text, valuesOf(e, draw));
+  });
 }
 
 } // namespace lmc::simt

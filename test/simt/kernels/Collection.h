@@ -33,8 +33,12 @@ struct Extents {
   int64_t rows, columns;
 };
 
-// `text` in `count` drawn shapes of at most so many rows and columns, in f32 and in bf16, with
-// rows that touch and that do not. `valuesOf` fills in the text for a shape.
+// Kernels of `count` drawn shapes of at most so many rows and columns, in f32 and in bf16, with
+// rows that touch and that do not. `textOf` gives the text of a shape.
+void expectRightInDrawnShapes(int64_t count, Extents most,
+                              const std::function<std::string(Extents, Draw &)> &textOf);
+
+// The same of one text, which `valuesOf` fills in for a shape.
 void expectRightInDrawnShapes(const std::string &text, int64_t count, Extents most,
                               const std::function<Values(Extents, Draw &)> &valuesOf);
 

@@ -108,17 +108,22 @@ struct Buffers {
     }
   }
 
-  // Numbers around 1, or around 0; integers are indices into some dimension or just outside.
+  // Numbers around 1, or around 0; integers are indices into some dimension or just outside, but
+  // those of 8 bits are codes, and any.
   void randomize(uint64_t seed, bool positive) {
     std::mt19937_64 generator(seed);
     std::normal_distribution<double> normal;
+    auto integer = [&](int64_t low, int64_t high) {
+      return double(low + int64_t(generator() % uint64_t(high - low + 1)));
+    };
     for (size_t i = 0; i < inputs; ++i) {
-      const bool isFloat = isa<FloatType>(all[i].elementType());
+      const Type type = all[i].elementType();
       for (int64_t e = 0; e < all[i].size(); ++e) {
-        double value = normal(generator);
-        all[i].set(e, !isFloat    ? double(int64_t(generator() % uint64_t(indexBound + 2)) - 1)
-                      : positive ? std::abs(value) + 0.01
-                                 : value);
+        const double value = normal(generator);
+        all[i].set(e, type.isInteger(8)       ? integer(-128, 127)
+                      : !isa<FloatType>(type) ? integer(-1, indexBound)
+                      : positive              ? std::abs(value) + 0.01
+                                              : value);
       }
     }
   }
@@ -279,6 +284,7 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
   checked.name = kernel.getSymName().str();
   checked.hero = kernel.getHero();
   checked.shape = info.shape;
+  const unsigned rank = unsigned(info.shape.domain.size());
   int64_t points = 1;
   for (int64_t extent : info.shape.domain)
     points *= extent;
@@ -290,10 +296,14 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
     auto tensor = cast<RankedTensorType>(type);
     const int64_t width = tensor.getElementTypeBitWidth() / 8;
     const int64_t lane = info.shape.domain.empty() ? 1 : info.shape.domain.back();
+    // Other results of reductions along the lane lack its dimension.
+    const bool isResult = checked.arguments.size() >= checked.inputs;
+    const bool alongLane = isResult && (checked.hero == kern::Hero::ColumnReduction ||
+                                        tensor.getRank() == int64_t(rank));
     checked.arguments.push_back({uint64_t(tensor.getNumElements() * width), uint64_t(width),
-                                 tensor.getNumElements() >= points, lane * width % 32 == 0});
+                                 tensor.getNumElements() >= points, lane * width % 32 == 0,
+                                 alongLane});
   }
-  const unsigned rank = unsigned(info.shape.domain.size());
   for (const codegen::Access &access : info.accesses) {
     ArgumentFacts &argument = checked.arguments[access.input];
     ++argument.places;

@@ -44,10 +44,11 @@ struct ArgumentFacts {
   uint64_t elementBytes = 0; // of one
   bool coversDomain = false; // it has an element for every point of the domain
   bool wholeSectors = false; // its runs along the lane are whole sectors of 32 bytes
+  bool alongLane = false;    // its place changes with the innermost dimension of the domain
   // Of an input: places that the kernel reads it at, in terms of a point of the domain, and
-  // whether one of them changes along the lane, and with the outer dimensions.
+  // whether one of them changes with the outer dimensions.
   unsigned places = 0;
-  bool alongLane = false, alongRows = false;
+  bool alongRows = false;
 };
 
 // What a kernel's run on the executor came to.

@@ -65,6 +65,8 @@ const Model kModels[] = {
       "training.sequence_length=1", "training.micro_batch_size=1"}},
     {"recompute", {"training.compute_dtype=bf16", "memory.recompute=block"}},
     {"adamw8bit", {"training.compute_dtype=bf16", "optimizer.type=adamw8bit"}},
+    {"several_blocks_of_rows",
+     {"training.compute_dtype=bf16", "model.num_hidden_layers=1", "training.sequence_length=128"}},
 };
 
 void PrintTo(const Model &model, std::ostream *to) { *to << model.name; }
@@ -125,6 +127,40 @@ uint64_t mostLoaded(const CheckedKernel &kernel, const ArgumentFacts &argument) 
   return pointsOf(kernel) * argument.elementBytes * argument.places;
 }
 
+// Of elements of the arguments that cover the domain: the kernel goes along rows in words of 16
+// bytes of these.
+uint64_t widestElement(const CheckedKernel &kernel) {
+  uint64_t widest = 0;
+  for (const ArgumentFacts &argument : kernel.arguments)
+    if (argument.coversDomain)
+      widest = std::max(widest, argument.elementBytes);
+  return widest;
+}
+
+// Sectors that accesses to `bytes` of an argument with fewer elements than the domain take. The
+// value of a row is a word in a sector. A row is whole sectors, but where it has wider elements
+// than the domain's rows (f32 beside bf16): as many as a word of those are two words of a lane,
+// and each access takes half of its sectors.
+uint64_t sectorsFor(const CheckedKernel &kernel, const ArgumentFacts &argument, uint64_t bytes) {
+  if (!argument.alongLane)
+    return bytes / argument.elementBytes;
+  return bytes / 32 * (argument.elementBytes > widestElement(kernel) ? 2 : 1);
+}
+
+void expectSectors(const CheckedKernel &kernel, const ArgumentFacts &argument,
+                   const Traffic &traffic) {
+  if (argument.alongLane && !argument.wholeSectors)
+    return;
+  const uint64_t loads = sectorsFor(kernel, argument, traffic.loaded);
+  if (argument.alongLane || kernel.hero == kern::Hero::RowReduction) {
+    EXPECT_EQ(traffic.loadSectors, loads) << "loads are not coalesced";
+  } else { // lanes of several rows may find their values in one sector
+    EXPECT_LE(traffic.loadSectors, loads);
+  }
+  EXPECT_EQ(traffic.storeSectors, sectorsFor(kernel, argument, traffic.stored))
+      << "stores are not coalesced";
+}
+
 void expectReads(const CheckedKernel &kernel, size_t input) {
   const ArgumentFacts &argument = kernel.arguments[input];
   const Traffic &traffic = kernel.traffic[input];
@@ -149,7 +185,8 @@ void expectReads(const CheckedKernel &kernel, size_t input) {
 
 // Arguments with an element for every point of the kernel's domain are read once and written
 // once, in whole sectors where their rows are whole sectors. Of what has fewer elements
-// (weights, tables, scalars) every byte that the compiler counts is read at least once.
+// (weights, tables, scalars) every byte that the compiler counts is read at least once, in the
+// sectors of sectorsFor.
 void expectBytes(const CheckedKernel &kernel) {
   uint64_t touched = 0, stored = 0, written = 0;
   bool byId = false;
@@ -164,7 +201,9 @@ void expectBytes(const CheckedKernel &kernel) {
     byId |= exception && exception->byId;
     if (i < kernel.inputs)
       expectReads(kernel, i);
-    if (argument.coversDomain && argument.wholeSectors) {
+    if (!argument.coversDomain)
+      expectSectors(kernel, argument, traffic);
+    else if (argument.wholeSectors) {
       EXPECT_EQ(traffic.storeSectors * 32, traffic.stored) << "stores are not coalesced";
     }
   }

@@ -1,6 +1,8 @@
 // Every form that the printers emit, by the kernels of a Llama in odd shapes, against the CPU's
 // code of the same region.
 #include "test/passes/codegen/KernelTexts.h"
+#include "test/passes/fusion/AdamW8bitKernel.h"
+#include "test/passes/fusion/NormKernels.h"
 #include "test/simt/kernels/Collection.h"
 
 #include <gtest/gtest.h>
@@ -104,6 +106,18 @@ TEST(PrintedKernels, sumsOfBlocksOfRowsInDrawnShapes) {
   expectRightInDrawnShapes(kBlockSums, 12, {40, 9000}, [](Extents e, Draw &draw) {
     return blockSumValues(e, draw.between(1, 17));
   });
+}
+
+TEST(PrintedKernels, adamw8bitInDrawnShapes) {
+  expectRightInDrawnShapes(12, {70, 1}, [](Extents e, Draw &) { return adamW8bitKernel(e.rows); });
+}
+
+TEST(PrintedKernels, gradientNormInDrawnShapes) {
+  expectRightInDrawnShapes(12, {300, 40000}, [](Extents e, Draw &) {
+    return normKernels(e.rows, e.columns).sumSquares;
+  });
+  expectRightInDrawnShapes(12, {1, 40000},
+                           [](Extents e, Draw &) { return normKernels(e.columns, 1).norm; });
 }
 
 // The exceptions to "each input once": a row that no block can hold is read again. The cross
