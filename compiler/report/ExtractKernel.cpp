@@ -168,7 +168,8 @@ static const char *hostType(Type type) {
   return type.isInteger(64) ? "I64" : "F32";
 }
 
-// What a result of a region, in f64 on the host, may differ by.
+// What a result of a region, in f64 on the host, may differ by; `absolute` of reals is in parts of
+// the size that the result's values typically have.
 static void setTolerance(Array &array, Value result) {
   Type element = cast<RankedTensorType>(result.getType()).getElementType();
   if (element.isInteger()) {
