@@ -1,10 +1,10 @@
-// Flash attention on a GPU: every tensor core variant of compiler/codegen/AttentionTiles.def, on
+// Flash attention on a GPU: every tensor core variant of compiler/targets/cuda/AttentionTiles.def, on
 // the shapes of llama1b, Mistral-7B and Llama 3 8B and with heads of 96, checked against the plain
 // kernels and timed.
 //
 //   nvcc -O2 -std=c++17 -arch=native -I . -I INC bench/gpu/attention.cu -o attention
 //
-// where INC/lmc is compiler/device.
+// where INC/lmc is compiler/targets/cuda/device.
 //
 // A line per variant: milliseconds of the best of ten runs, TFLOP/s by the usual count (scores that
 // the mask leaves: 4 head_dim FLOPs each forward, 10 backward, whatever the kernel computes), and
@@ -260,7 +260,7 @@ template <typename Shape> bool everyTile(const char *title) {
 #define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, ...)    \
   if constexpr (Shape::headDim == HeadDim)                                                         \
     bench.template time##Part<TileOf<Queries, Keys, Warps, Stages, Registers, Blocks>>();
-#include "compiler/codegen/AttentionTiles.def"
+#include "compiler/targets/cuda/AttentionTiles.def"
 #undef LMC_ATTENTION_TILE
   return bench.good;
 }

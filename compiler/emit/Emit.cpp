@@ -1,11 +1,11 @@
 #include "compiler/emit/Emit.h"
 
-#include "compiler/codegen/InitializerTemplates.h"
+#include "compiler/targets/cuda/InitializerTemplates.h"
 #include "compiler/emit/FusionNotes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 #include "models/Model.h"
-#include "passes/codegen/Hero.h"
+#include "compiler/kernels/Hero.h"
 #include "plan_generated.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanTrailer.h"

@@ -1,8 +1,8 @@
 // The last phase: the plan dialect and the kernels' code become the plan file.
 #pragma once
 
-#include "compiler/codegen/CpuObject.h"
-#include "compiler/codegen/CudaProgram.h"
+#include "compiler/targets/cpu/CpuObject.h"
+#include "compiler/targets/cuda/CudaProgram.h"
 #include "compiler/config/Config.h"
 
 #include "mlir/IR/BuiltinOps.h"

@@ -1,7 +1,7 @@
 #include "compiler/report/BlockGraph.h"
 
-#include "compiler/report/Fusion.h"
-#include "compiler/report/SliceGeometry.h"
+#include "compiler/analysis/Fusion.h"
+#include "compiler/analysis/SliceGeometry.h"
 
 #include <fmt/format.h>
 

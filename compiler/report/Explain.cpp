@@ -1,10 +1,10 @@
 #include "compiler/report/Explain.h"
 
 #include "compiler/cost/PlanCost.h"
-#include "compiler/report/Fusion.h"
-#include "compiler/report/Memory.h"
+#include "compiler/analysis/Fusion.h"
+#include "compiler/analysis/Memory.h"
 #include "compiler/report/Units.h"
-#include "passes/codegen/CudaKernel.h"
+#include "compiler/targets/cuda/CudaKernel.h"
 
 #include <fmt/format.h>
 

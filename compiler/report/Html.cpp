@@ -1,7 +1,7 @@
 #include "compiler/report/Html.h"
 
 #include "compiler/report/BlockGraph.h"
-#include "compiler/report/Fusion.h"
+#include "compiler/analysis/Fusion.h"
 #include "compiler/report/Units.h"
 
 #include <fmt/format.h>

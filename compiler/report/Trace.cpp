@@ -1,7 +1,7 @@
 #include "compiler/report/Trace.h"
 
 #include "compiler/cost/PlanCost.h"
-#include "compiler/report/Memory.h"
+#include "compiler/analysis/Memory.h"
 
 #include <fmt/format.h>
 

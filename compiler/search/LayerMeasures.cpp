@@ -1,9 +1,9 @@
 #include "compiler/search/LayerMeasures.h"
 
 #include "compiler/cost/PlanCost.h"
-#include "compiler/report/Fusion.h"
-#include "compiler/report/Memory.h"
-#include "compiler/report/SliceGeometry.h"
+#include "compiler/analysis/Fusion.h"
+#include "compiler/analysis/Memory.h"
+#include "compiler/analysis/SliceGeometry.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "compiler/search/LayerMeasures.h"
-#include "compiler/Phases.h"
+#include "compiler/phases/Phases.h"
 #include "compiler/algorithms/BudgetSearch.h"
 #include "compiler/algorithms/RecomputeChoice.h"
 #include "compiler/cost/DeviceSpec.h"

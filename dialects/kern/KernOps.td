@@ -16,7 +16,7 @@ def KernDialect : Dialect {
   let description = [{
     Pure SSA still. A `kern.fusion` holds a region of upstream `linalg.generic`,
     `arith` and `math` ops that one generated kernel computes; its *hero* names
-    the loop structure (see passes/codegen/Hero.h), and `canEmit` of that hero
+    the loop structure (see compiler/kernels/Hero.h), and `canEmit` of that hero
     accepts the region, or the fusion would not exist. GEMM and attention are
     calls to a library or template.
 

@@ -1,7 +1,7 @@
 #include "passes/buffers/BufferAssignment.h"
 
-#include "passes/codegen/Hero.h"
-#include "passes/codegen/ScatterAddLayout.h"
+#include "compiler/kernels/Hero.h"
+#include "compiler/kernels/ScatterAddLayout.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 

@@ -1,6 +1,6 @@
 // Whether a kernel reads every byte of an input before it writes a result there.
 //
-// What the code generators promise (passes/codegen/Hero.h, LowerKernels.cpp), and nothing
+// What the code generators promise (compiler/kernels/Hero.h, LowerKernels.cpp), and nothing
 // more, is taken for granted:
 //   * items run in any order and at the same time;
 //   * what varies along a row is read element by element, before anything at the element is

@@ -13,7 +13,7 @@
 #include "dialects/plan/Plan.h"
 #include "passes/buffers/BufferAssignment.h"
 #include "passes/buffers/CheckAliasing.h"
-#include "passes/codegen/Hero.h"
+#include "compiler/kernels/Hero.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

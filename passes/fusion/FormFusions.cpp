@@ -12,7 +12,7 @@
 #include "passes/fusion/FusionQueue.h"
 #include "passes/fusion/Passes.h"
 
-#include "passes/codegen/Hero.h"
+#include "compiler/kernels/Hero.h"
 #include "passes/memory/OpCost.h"
 
 #include "mlir/IR/Dominance.h"

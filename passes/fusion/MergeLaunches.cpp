@@ -7,7 +7,7 @@
 #include "passes/fusion/FusionQueue.h"
 #include "passes/fusion/Passes.h"
 
-#include "passes/codegen/Hero.h"
+#include "compiler/kernels/Hero.h"
 
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/PatternMatch.h"

@@ -6,7 +6,7 @@
 #include "passes/fusion/FusionBuilder.h"
 #include "passes/fusion/Passes.h"
 
-#include "passes/codegen/Hero.h"
+#include "compiler/kernels/Hero.h"
 
 #include "mlir/IR/IRMapping.h"
 

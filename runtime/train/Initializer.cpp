@@ -1,6 +1,6 @@
 #include "runtime/train/Initializer.h"
 
-#include "runtime/support/FloatConvert.h"
+#include "runtime/plan/FloatConvert.h"
 #include "runtime/train/NormalStream.h"
 
 #include <fmt/format.h>

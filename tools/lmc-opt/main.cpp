@@ -1,5 +1,5 @@
 // lmc-opt: mlir-opt with lmc's dialects and passes, for tests and for looking around.
-#include "compiler/Registration.h"
+#include "compiler/driver/Registration.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 

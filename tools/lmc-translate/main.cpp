@@ -3,8 +3,8 @@
 //   lmc-translate --kern-to-cuda kernels.mlir
 //
 // prints every kern.kernel of a module as CUDA C++.
-#include "compiler/Registration.h"
-#include "passes/codegen/CudaKernel.h"
+#include "compiler/driver/Registration.h"
+#include "compiler/targets/cuda/CudaKernel.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"

@@ -1,7 +1,7 @@
 // The report of hand-made plans: what phases said of themselves, odd names, gaps.
 #include "compiler/report/Explain.h"
 #include "compiler/report/BlockGraph.h"
-#include "compiler/report/Fusion.h"
+#include "compiler/analysis/Fusion.h"
 #include "compiler/report/Html.h"
 #include "compiler/report/Units.h"
 

@@ -2,8 +2,8 @@
 // than enough get, with every plan packed for real.
 #include "compiler/search/RecomputeSearch.h"
 
-#include "compiler/Compile.h"
-#include "compiler/Registration.h"
+#include "compiler/driver/Compile.h"
+#include "compiler/driver/Registration.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
 #include "models/Model.h"

@@ -1,8 +1,8 @@
 // Every op's VJP against central differences in f64, through the whole compiler: the
 // op and its VJP become plans, run on the CPU, and the directional derivative of every
 // input element is compared.
-#include "compiler/Compile.h"
-#include "compiler/Registration.h"
+#include "compiler/driver/Compile.h"
+#include "compiler/driver/Registration.h"
 #include "dialects/interfaces/Differentiable.h"
 #include "dialects/lm/Lm.h"
 #include "runtime/device/Device.h"

@@ -1,6 +1,6 @@
 // When a kernel may write a result over an input.
 #include "passes/buffers/OverwriteRule.h"
-#include "compiler/Registration.h"
+#include "compiler/driver/Registration.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"

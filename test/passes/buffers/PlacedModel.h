@@ -1,8 +1,8 @@
 // A model in both forms: functions on tensors, and the commands that were made of them.
 #pragma once
 
-#include "compiler/Compile.h"
-#include "compiler/Registration.h"
+#include "compiler/driver/Compile.h"
+#include "compiler/driver/Registration.h"
 #include "dialects/plan/Plan.h"
 #include "passes/buffers/Passes.h"
 

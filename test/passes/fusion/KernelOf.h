@@ -3,7 +3,7 @@
 
 #include "dialects/lm/Lm.h"
 #include "passes/fusion/FusionBuilder.h"
-#include "test/passes/codegen/KernelRunner.h"
+#include "test/compiler/targets/cpu/KernelRunner.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"

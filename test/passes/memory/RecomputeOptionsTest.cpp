@@ -1,7 +1,7 @@
 // The options of real models against figures that people can check by hand, and the choice
 // among them.
 #include "passes/memory/RecomputeOptions.h"
-#include "compiler/Registration.h"
+#include "compiler/driver/Registration.h"
 #include "models/Model.h"
 #include "passes/autodiff/Passes.h"
 

@@ -1,0 +1,73 @@
+# The folders of the product and the arrows between them, ground first.
+#
+#   lmc_layer(FOLDER [MLIR] ARROWS...)    the library of a folder
+#   lmc_program(FOLDER [MLIR] ARROWS...)  a program
+#
+# FOLDER may include headers of the folders in ARROWS, and of no others. Each folder is one
+# library that links those of its arrows; a folder can only name folders above it here, so
+# there is no cycle. test/layers.test holds every #include against this list.
+# MLIR: the folder is part of the compiler and links MLIR and LLVM.
+
+# What both halves share.
+lmc_layer(runtime/support)
+lmc_layer(runtime/plan runtime/support)
+
+# The runtime: links no LLVM.
+lmc_layer(runtime/device runtime/plan runtime/support)
+lmc_layer(runtime/data runtime/support)
+lmc_layer(runtime/checkpoint runtime/plan runtime/support)
+lmc_layer(runtime/monitor runtime/support)
+lmc_layer(runtime/train runtime/checkpoint runtime/data runtime/device runtime/monitor
+          runtime/plan runtime/support)
+lmc_program(tools/lmc-run runtime/support runtime/train)
+lmc_program(tools/lmc-data runtime/data runtime/support)
+
+# The compiler's ground: planning problems, the TOML, costs. No MLIR.
+lmc_layer(compiler/algorithms)
+lmc_layer(compiler/config)
+lmc_layer(compiler/cost compiler/config runtime/plan runtime/support)
+
+# What the IR can say, and what kernels can be made of it.
+lmc_layer(dialects/interfaces MLIR)
+lmc_layer(dialects/lm MLIR dialects/interfaces)
+lmc_layer(dialects/dist MLIR)
+lmc_layer(dialects/kern MLIR dialects/interfaces)
+lmc_layer(dialects/plan MLIR)
+lmc_layer(compiler/kernels MLIR dialects/kern)
+
+# What is trained.
+lmc_layer(models MLIR compiler/config dialects/lm)
+
+# How the IR changes.
+lmc_layer(passes/autodiff MLIR dialects/interfaces dialects/lm runtime/plan)
+lmc_layer(passes/distribute MLIR dialects/dist)
+lmc_layer(passes/buffers MLIR compiler/algorithms compiler/kernels dialects/kern dialects/lm
+          dialects/plan)
+lmc_layer(passes/memory MLIR compiler/algorithms dialects/dist dialects/lm passes/buffers)
+lmc_layer(passes/fusion MLIR compiler/kernels dialects/kern dialects/lm passes/memory)
+lmc_layer(passes/schedule MLIR dialects/kern)
+
+# Code for a target, a folder each, and the plan file.
+lmc_layer(compiler/targets MLIR compiler/config compiler/kernels dialects/kern dialects/plan)
+lmc_layer(compiler/emit MLIR compiler/config compiler/kernels compiler/targets dialects/kern
+          dialects/plan models runtime/plan)
+
+# What reads plans.
+lmc_layer(compiler/analysis MLIR compiler/cost runtime/plan)
+lmc_layer(compiler/report MLIR compiler/analysis compiler/cost compiler/targets runtime/plan)
+lmc_layer(compiler/extract MLIR compiler/targets dialects/kern runtime/plan)
+
+# What drives it all.
+lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/targets dialects/plan
+          passes/autodiff passes/buffers passes/distribute passes/fusion passes/memory
+          passes/schedule)
+lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/cost compiler/emit
+          compiler/phases dialects/lm passes/buffers passes/memory runtime/plan)
+lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/phases
+          compiler/search compiler/targets dialects/dist dialects/kern dialects/lm dialects/plan
+          models passes/autodiff passes/buffers passes/distribute passes/fusion passes/memory
+          passes/schedule)
+lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/extract
+            compiler/report compiler/targets runtime/plan)
+lmc_program(tools/lmc-opt MLIR compiler/driver)
+lmc_program(tools/lmc-translate MLIR compiler/driver compiler/targets)

@@ -1,0 +1,98 @@
+#include "compiler/analysis/Fusion.h"
+
+#include "compiler/cost/PlanCost.h"
+#include "compiler/cost/TrafficFloor.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+using nlohmann::json;
+
+namespace lmc {
+
+int microStep(const plan::Plan &plan) {
+  int found = -1, rank = 0;
+  for (unsigned i = 0; i < plan.functions()->size(); ++i) {
+    std::string_view name = plan.functions()->Get(i)->name()->string_view();
+    int candidate = name == "micro" ? 3 : name == "micro_last" ? 2 : name == "micro_first" ? 1 : 0;
+    if (candidate > rank) {
+      rank = candidate;
+      found = int(i);
+    }
+  }
+  return found;
+}
+
+unsigned firstBackward(const plan::Function &function) {
+  unsigned first = 0;
+  while (first < function.commands()->size() && !function.commands()->Get(first)->backward())
+    ++first;
+  return first;
+}
+
+int layerOf(const plan::Command &command) {
+  return command.source() ? layerOf(command.source()->string_view()) : -1;
+}
+
+int layerOf(std::string_view source) {
+  if (!source.starts_with("layers."))
+    return -1;
+  source.remove_prefix(7);
+  int layer = -1;
+  auto [end, error] = std::from_chars(source.data(), source.data() + source.size(), layer);
+  bool whole = error == std::errc() && end != source.data() + source.size() && *end == '/';
+  return whole ? layer : -1;
+}
+
+static uint64_t median(const std::map<int, uint64_t> &byLayer) {
+  std::vector<uint64_t> counts;
+  for (const auto &[layer, count] : byLayer)
+    counts.push_back(count);
+  std::sort(counts.begin(), counts.end());
+  return counts.empty() ? 0 : counts[counts.size() / 2];
+}
+
+json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const json &said) {
+  json report = said.is_object() ? said : json::object();
+  int step = microStep(plan);
+  if (step < 0)
+    return report;
+  std::map<int, uint64_t> forward, backward; // launches by layer
+  double layers = 0, head = 0;               // bytes
+  const plan::Function &function = *plan.functions()->Get(unsigned(step));
+  const unsigned turn = firstBackward(function);
+  for (unsigned c = 0; c < function.commands()->size(); ++c) {
+    const plan::Command *command = function.commands()->Get(c);
+    int layer = layerOf(*command);
+    if (command->body_type() == plan::CommandBody::Launch && layer >= 0) {
+      ++(c >= turn ? backward : forward)[layer];
+      (c >= turn ? forward : backward).try_emplace(layer, 0);
+    }
+    if (command->body_type() == plan::CommandBody::Gemm ||
+        command->body_type() == plan::CommandBody::Attention ||
+        command->body_type() == plan::CommandBody::AttentionGrad)
+      continue;
+    (layer >= 0 ? layers : head) += cost::estimate(cost::workOf(plan, *command), spec).bytes;
+  }
+  double tokens =
+      double(plan.batch()->micro_batch_size()) * double(plan.batch()->sequence_length());
+  report["kernels_per_layer_forward"] = median(forward);
+  report["kernels_per_layer_backward"] = median(backward);
+  report["bytes_per_token"] = (layers + head) / tokens;
+  report["layers_bytes_per_token"] = layers / tokens;
+  report["head_bytes_per_token"] = head / tokens;
+  if (std::optional<ModelConfig> model = cost::modelOf(plan)) {
+    cost::TrafficFloor floor = cost::trafficFloor(*model, cost::dataType(plan.compute_dtype()));
+    report["floor_bytes_per_token"] = floor.total();
+    report["floor_layers_bytes_per_token"] = floor.layers;
+    report["floor_head_bytes_per_token"] = floor.head;
+  } else {
+    for (const char *key :
+         {"floor_bytes_per_token", "floor_layers_bytes_per_token", "floor_head_bytes_per_token"})
+      report[key] = nullptr;
+  }
+  return report;
+}
+
+} // namespace lmc

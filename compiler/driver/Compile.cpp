@@ -1,0 +1,360 @@
+#include "compiler/driver/Compile.h"
+
+#include "compiler/search/MicroBatchSearch.h"
+#include "compiler/search/RecomputeNotes.h"
+#include "compiler/search/RecomputeSearch.h"
+#include "compiler/targets/cpu/CpuObject.h"
+#include "compiler/targets/cuda/CudaProgram.h"
+#include "compiler/cost/PlanCost.h"
+#include "compiler/emit/Emit.h"
+#include "dialects/kern/Kern.h"
+#include "models/Model.h"
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// One job with one MBS.
+class Driver {
+public:
+  Driver(Config config, const CompileOptions &options, MLIRContext &context);
+
+  // Up to the buffers phase, or the last one asked for. `module` is what phase `from` expects;
+  // null for Phase::Model.
+  LogicalResult plan(Phase from, OwningOpRef<ModuleOp> module);
+
+  // Codegen and emit.
+  LogicalResult finish();
+
+  // Predicted tokens/s of one device.
+  FailureOr<double> tokensPerSecond();
+
+  uint64_t peakBytes() const { return plannedBytes(*result.module); }
+
+  // The result, to be taken when all is done.
+  CompileResult take() {
+    result.times = std::move(phases.times);
+    return std::move(result);
+  }
+
+  CompileResult result;
+  PlanDetails details;
+
+private:
+  LogicalResult requireSpec(StringRef key);
+  LogicalResult planMemory();
+  LogicalResult planNamedMode();
+  LogicalResult searchRecompute();
+  LogicalResult runUpTo(Phase from, Phase last);
+  LogicalResult generateCode(codegen::CpuImage &image);
+  LogicalResult generateCode(codegen::CudaProgram &program);
+  FailureOr<const codegen::CudaArch *> cudaArch();
+  LogicalResult nameTarget();
+
+  Location loc() const { return UnknownLoc::get(&context); }
+  bool isCpu() const { return config.target.device == "cpu"; }
+  bool wantsCode() const { return options.compileTo >= Phase::Codegen && options.withCode; }
+
+  const Config config;
+  const CompileOptions &options;
+  MLIRContext &context;
+  PhaseRunner phases;
+  Result<cost::DeviceSpec> spec;
+};
+
+} // namespace
+
+Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
+    : config(std::move(job)), options(options), context(context), phases(config, options),
+      spec(cost::deviceSpecOf(config.target, config.directory)) {
+  result.budgetBytes = config.memory.budget;
+  if (result.budgetBytes == 0 && spec)
+    result.budgetBytes = cost::usableBytes(*spec);
+  details.memoryBudget = result.budgetBytes;
+  details.target = config.target.device;
+  details.deviceSpec = config.target.spec;
+  if (details.deviceSpec.empty())
+    details.deviceSpec = cost::defaultDeviceSpec(config.target.device);
+}
+
+LogicalResult Driver::requireSpec(StringRef key) {
+  if (spec)
+    return success();
+  return emitError(loc()) << key << " is \"auto\", but " << spec.error().message;
+}
+
+LogicalResult Driver::runUpTo(Phase from, Phase last) {
+  for (int phase = int(from); phase <= int(std::min(last, options.compileTo)); ++phase)
+    if (failed(phases.run(Phase(phase), *result.module)))
+      return failure();
+  return success();
+}
+
+LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
+  if (wantsCode() && !isCpu() && failed(cudaArch())) // before the long part
+    return failure();
+  result.module = std::move(module);
+  if (from == Phase::Model) {
+    LogicalResult built = phases.run(Phase::Model, [&] {
+      result.module = buildModel(config, context);
+      return success(succeeded(result.module->verify()) &&
+                     succeeded(phases.dump(Phase::Model, *result.module)));
+    });
+    if (failed(built))
+      return failure();
+    from = Phase::Autodiff;
+  }
+  if (from > Phase::Memory)
+    return runUpTo(from, Phase::Buffers);
+  if (failed(runUpTo(from, Phase::Distribute)))
+    return failure();
+  return options.compileTo >= Phase::Memory ? planMemory() : success();
+}
+
+LogicalResult Driver::planMemory() {
+  LogicalResult planned =
+      config.memory.recompute == RecomputeMode::Auto ? searchRecompute() : planNamedMode();
+  if (succeeded(planned) && !result.fits && result.smallestBudget == 0)
+    result.smallestBudget = peakBytes();
+  return planned;
+}
+
+// There is one plan, which fits or not.
+LogicalResult Driver::planNamedMode() {
+  if (config.memory.recompute != RecomputeMode::KeepAll && options.compileTo == Phase::Emit) {
+    FailureOr<RecomputeOptions> found =
+        recomputeOptionsOf(*result.module, config, spec ? &*spec : nullptr);
+    if (failed(found))
+      return failure();
+    FailureOr<std::vector<int64_t>> choice =
+        found->choiceOf(*result.module, recomputeModeName(config.memory.recompute),
+                        config.memory.recomputeStride);
+    if (failed(choice))
+      return failure();
+    details.reports["recompute"] = recomputeNotes(*found, *choice);
+  }
+  if (failed(runUpTo(Phase::Memory, Phase::Buffers)))
+    return failure();
+  result.fits = options.compileTo < Phase::Buffers || result.budgetBytes == 0 ||
+                peakBytes() <= result.budgetBytes;
+  return success();
+}
+
+LogicalResult Driver::searchRecompute() {
+  if (failed(requireSpec("memory.recompute")))
+    return failure();
+  auto makeModel = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
+    Config job = config;
+    job.model.numHiddenLayers = layers;
+    OwningOpRef<ModuleOp> module = buildModel(job, context);
+    for (Phase phase : {Phase::Autodiff, Phase::Distribute})
+      if (failed(phases.run(phase, *module, /*isAttempt=*/true)))
+        return failure();
+    return module;
+  };
+  auto search = RecomputeSearch::create(*result.module, config, *spec, phases, makeModel);
+  if (failed(search))
+    return failure();
+  BudgetSearch &budgets = (*search)->budgets();
+  std::optional<size_t> rung =
+      budgets.fastest(result.budgetBytes ? result.budgetBytes : UINT64_MAX);
+  if (!rung && !budgets.failed()) {
+    result.fits = false;
+    rung = budgets.smallest();
+    if (rung)
+      result.smallestBudget = *budgets.bytes(*rung);
+  }
+  if (!rung)
+    return failure();
+  details.reports["recompute"] = recomputeNotes(
+      **search, *rung, config.training.gradientAccumulationSteps);
+  if (options.compileTo >= Phase::Buffers && options.dumpDirectory.empty() &&
+      options.printIrAfter.empty()) {
+    FailureOr<OwningOpRef<ModuleOp>> planned = (*search)->planned(*rung);
+    if (failed(planned))
+      return failure();
+    result.module = std::move(*planned);
+    return success();
+  }
+  // Once more, with all that there is to see on the way.
+  OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->rungs()[*rung]);
+  search->reset(); // it refers to the module that goes now
+  result.module = std::move(chosen);
+  return runUpTo(Phase::Memory, Phase::Buffers);
+}
+
+// The code generator sees kernels only; how they are launched is not its matter.
+LogicalResult Driver::generateCode(codegen::CpuImage &image) {
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(result.module->getLoc());
+  for (auto kernel : result.module->getOps<kern::KernelOp>())
+    kernels->push_back(kernel->clone());
+  codegen::CpuTarget target;
+  target.cpu = config.target.cpu;
+  auto built = codegen::buildCpuImage(*kernels, target);
+  if (!built)
+    return emitError(loc()) << "cannot generate code for " << config.target.cpu << ": "
+                            << llvm::toString(built.takeError());
+  image = std::move(*built);
+  return success();
+}
+
+FailureOr<const codegen::CudaArch *> Driver::cudaArch() {
+  if (const codegen::CudaArch *arch =
+          codegen::findCudaArch(StringRef(config.target.device).split(':').second))
+    return arch;
+  auto error = emitError(loc()) << "no code can be generated for '" << config.target.device
+                                << "'; lmc knows";
+  StringRef separator = " ";
+  for (const codegen::CudaArch &arch : codegen::cudaArchs()) {
+    error << separator << arch.name;
+    separator = ", ";
+  }
+  return error;
+}
+
+LogicalResult Driver::generateCode(codegen::CudaProgram &program) {
+  FailureOr<const codegen::CudaArch *> arch = cudaArch();
+  if (failed(arch))
+    return failure();
+  FailureOr<codegen::CudaProgram> planned = codegen::planCudaProgram(*result.module, **arch);
+  if (failed(planned))
+    return failure();
+  program = std::move(*planned);
+  codegen::KernelCache cache(options.kernelCache);
+  if (llvm::Error error = codegen::compileProgram(program, **arch, cache))
+    return emitError(loc()) << llvm::toString(std::move(error));
+  return success();
+}
+
+// A plan is for the CPU that "native" stands for, with code or without.
+LogicalResult Driver::nameTarget() {
+  if (!isCpu())
+    return success();
+  auto cpu = codegen::resolveCpu(config.target.cpu);
+  if (!cpu)
+    return emitError(loc()) << "cannot generate code for " << config.target.cpu << ": "
+                            << llvm::toString(cpu.takeError());
+  details.target = "cpu:" + *cpu;
+  return success();
+}
+
+LogicalResult Driver::finish() {
+  codegen::CpuImage image;
+  codegen::CudaProgram program;
+  if (wantsCode() && result.fits) {
+    auto generate = [&] { return isCpu() ? generateCode(image) : generateCode(program); };
+    if (failed(phases.run(Phase::Codegen, generate)))
+      return failure();
+    if (isCpu())
+      details.image = &image;
+    else
+      details.cuda = &program;
+  }
+  if (options.compileTo < Phase::Emit)
+    return success();
+  LogicalResult emitted = phases.run(Phase::Emit, [&] {
+    return success(succeeded(nameTarget()) &&
+                   succeeded(emitPlan(*result.module, config, details, result.plan)));
+  });
+  details.image = nullptr;
+  details.cuda = nullptr;
+  return emitted;
+}
+
+FailureOr<double> Driver::tokensPerSecond() {
+  std::string bytes;
+  if (failed(requireSpec("training.micro_batch_size")) ||
+      failed(emitPlan(*result.module, config, PlanDetails(), bytes)))
+    return failure();
+  return cost::planCost(*plan::GetPlan(bytes.data()), *spec).tokensPerSecond;
+}
+
+//===-- The MBS -----------------------------------------------------------------------------===//
+
+static void addTimes(std::vector<PhaseTime> &sum, const std::vector<PhaseTime> &more) {
+  for (const PhaseTime &time : more) {
+    auto known = llvm::find_if(sum, [&](const PhaseTime &t) { return t.phase == time.phase; });
+    if (known == sum.end())
+      sum.push_back(time);
+    else
+      known->seconds += time.seconds;
+  }
+}
+
+static nlohmann::json microBatchNotes(const MicroBatchResult &found) {
+  nlohmann::json attempts = nlohmann::json::array();
+  for (const MicroBatchAttempt &attempt : found.attempts)
+    attempts.push_back({{"mbs", attempt.size},
+                        {"peak_bytes", attempt.peakBytes},
+                        {"tokens_per_second_per_device", attempt.tokensPerSecond},
+                        {"fits", attempt.fits}});
+  return {{"attempts", std::move(attempts)}};
+}
+
+// Plans the job with one MBS after another; the best of them is finished.
+static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
+                                                      const CompileOptions &options,
+                                                      MLIRContext &context) {
+  const bool isShown = options.compileTo < Phase::Emit || !options.dumpDirectory.empty() ||
+                       !options.printIrAfter.empty();
+  CompileOptions unseen = options; // an attempt is planned as the result will be
+  unseen.compileTo = Phase::Emit;
+  unseen.dumpDirectory.clear();
+  unseen.printIrAfter.clear();
+  const int64_t devices = config.distributed.nodes * config.distributed.devicesPerNode;
+  std::vector<std::unique_ptr<Driver>> drivers; // of the attempts
+  auto attempt = [&](int64_t size) -> std::optional<MicroBatchAttempt> {
+    Config job = config;
+    setMicroBatchSize(job, size);
+    Driver &driver =
+        *drivers.emplace_back(std::make_unique<Driver>(std::move(job), unseen, context));
+    if (failed(driver.plan(Phase::Model, nullptr)))
+      return std::nullopt;
+    FailureOr<double> rate = driver.tokensPerSecond();
+    if (failed(rate))
+      return std::nullopt;
+    return MicroBatchAttempt{size, driver.peakBytes(), *rate, driver.result.fits};
+  };
+  std::optional<MicroBatchResult> found =
+      searchMicroBatch(config.training.batchSize / devices, attempt);
+  if (!found)
+    return failure();
+  std::vector<PhaseTime> times;
+  for (size_t i = 0; i < drivers.size(); ++i)
+    if (i != found->best || isShown)
+      addTimes(times, drivers[i]->take().times);
+  std::unique_ptr<Driver> best = std::move(drivers[found->best]);
+  if (isShown) { // once more, with all that there is to see on the way
+    Config job = config;
+    setMicroBatchSize(job, found->attempts[found->best].size);
+    best = std::make_unique<Driver>(std::move(job), options, context);
+    if (failed(best->plan(Phase::Model, nullptr)))
+      return failure();
+  }
+  best->details.reports["micro_batch"] = microBatchNotes(*found);
+  if (failed(best->finish()))
+    return failure();
+  CompileResult result = best->take();
+  addTimes(result.times, times);
+  return result;
+}
+
+FailureOr<CompileResult> lmc::compile(const Config &config, const CompileOptions &options,
+                                      MLIRContext &context) {
+  // Before the memory phase any MBS is as good as another.
+  if (config.training.microBatchAuto && options.compileTo >= Phase::Memory)
+    return compileBestMicroBatch(config, options, context);
+  Driver driver(config, options, context);
+  if (failed(driver.plan(Phase::Model, nullptr)) || failed(driver.finish()))
+    return failure();
+  return driver.take();
+}
+
+FailureOr<CompileResult> lmc::compileModule(OwningOpRef<ModuleOp> module, Phase from,
+                                            const Config &config, const CompileOptions &options) {
+  Driver driver(config, options, *module->getContext());
+  if (failed(driver.plan(from, std::move(module))) || failed(driver.finish()))
+    return failure();
+  return driver.take();
+}

@@ -1,0 +1,5 @@
+# What every extracted program has, as text.
+file(GLOB texts CONFIGURE_DEPENDS ${here}/text/*.cu)
+lmc_embed_text(${made}/extract_texts.inc ${texts} ${CMAKE_SOURCE_DIR}/runtime/train/NormalStream.cpp)
+list(APPEND sources ${made}/extract_texts.inc)
+target_include_directories(${layer} PRIVATE ${made})

@@ -1,0 +1,721 @@
+#include "compiler/kernels/Hero.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Utils/StructuredOpsUtils.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+// Elements that one call of a flat kernel takes, columns that one call of a column
+// reduction takes, and bytes that a chunk of rows touches: small enough for a
+// private cache and for balance between threads, large enough that a call's
+// overhead (well under a microsecond) disappears.
+constexpr int64_t kFlatChunk = 16384;
+constexpr int64_t kColumnChunk = 64;
+constexpr uint64_t kRowChunkBytes = 48 << 10;
+
+bool isStorage(Type type) {
+  return type.isF32() || type.isBF16() || type.isF64() || type.isInteger(8) ||
+         type.isInteger(32) || type.isInteger(64);
+}
+
+bool isCombiner(Operation *op) {
+  return isa<arith::AddFOp, arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+             arith::MinNumFOp, arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::MinSIOp>(op);
+}
+
+// Ops that compute the same on every lane of a vector.
+bool isScalarOp(Operation *op) {
+  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
+             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
+             arith::CmpFOp, arith::SelectOp, arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp,
+             arith::UIToFPOp, arith::FPToSIOp, arith::IndexCastOp, arith::AddIOp, arith::SubIOp,
+             arith::MulIOp, arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::CmpIOp,
+             arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp, arith::MaxSIOp, arith::MinSIOp,
+             arith::BitcastOp, arith::ShLIOp, arith::ShRUIOp, arith::ShRSIOp, math::ExpOp,
+             math::LogOp, math::SqrtOp, math::RsqrtOp, math::AbsFOp, math::TanhOp, math::SinOp,
+             math::CosOp, math::ErfOp, math::PowFOp, math::Exp2Op, math::Log2Op, math::Log1pOp,
+             math::ExpM1Op>(op);
+}
+
+bool isFloatingPointWork(Operation *op) {
+  if (isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp, arith::CmpFOp, arith::BitcastOp>(op))
+    return false;
+  return op->getNumResults() == 1 && isa<FloatType>(op->getResult(0).getType()) &&
+         op->getNumOperands() > 0 && isa<FloatType>(op->getOperand(0).getType());
+}
+
+struct Info {
+  bool lane = false;  // differs along the innermost dimension
+  bool outer = false; // differs between items, or inside a column between rows
+  unsigned level = 0; // the first pass in which it can be computed
+  SmallVector<unsigned> accesses;
+
+  void join(const Info &other) {
+    lane |= other.lane;
+    outer |= other.outer;
+    level = std::max(level, other.level);
+    for (unsigned a : other.accesses)
+      if (!llvm::is_contained(accesses, a))
+        accesses.push_back(a);
+  }
+};
+
+class Analyzer {
+public:
+  Analyzer(kern::Hero hero, Block &body, std::string *reason)
+      : body(body), context(body.getTerminator()->getContext()), reason(reason) {
+    info.hero = hero;
+  }
+
+  FailureOr<RegionInfo> run();
+
+  void setLayout(ArrayRef<int64_t> rows, ArrayRef<int64_t> pitches) {
+    info.argRows.assign(rows.begin(), rows.end());
+    info.argPitches.assign(pitches.begin(), pitches.end());
+  }
+
+private:
+  LogicalResult fail(const Twine &why) {
+    if (reason && reason->empty())
+      *reason = why.str();
+    return failure();
+  }
+
+  LogicalResult findDomain();
+  LogicalResult checkReduction(linalg::GenericOp op);
+  LogicalResult checkBlockSum(linalg::GenericOp op);
+  FailureOr<Operation *> combinerOf(OpResult result);
+  FailureOr<Info> visit(Value value, AffineMap point);
+  FailureOr<Info> visitTensor(Value value, AffineMap point);
+  FailureOr<Info> visitScalar(Value value, AffineMap point);
+  FailureOr<Info> visitReduction(OpResult result, AffineMap point);
+  FailureOr<Info> visitBlockSum(OpResult result, unsigned output);
+  FailureOr<Info> visitExtract(tensor::ExtractOp op, AffineMap point);
+  FailureOr<Info> access(BlockArgument input, AffineMap point, ArrayRef<bool> dynamic);
+  LogicalResult addBlockSum(unsigned number);
+  LogicalResult addOutputs(unsigned number);
+  void execute(const Info &value, unsigned level) {
+    for (unsigned a : value.accesses)
+      info.accesses[a].lastLevel = std::max(info.accesses[a].lastLevel, level);
+  }
+  void cost();
+
+  unsigned rank() const { return info.shape.domain.size(); }
+  bool isRow() const { return info.hero == kern::Hero::RowReduction; }
+  bool isColumn() const { return info.hero == kern::Hero::ColumnReduction; }
+
+  Block &body;
+  MLIRContext *context;
+  std::string *reason;
+  RegionInfo info;
+  bool usesIndex = false;
+  DenseMap<std::pair<Value, AffineMap>, Info> memo;
+  llvm::SetVector<Operation *> generics;
+};
+
+std::string shapeText(ArrayRef<int64_t> shape) {
+  std::string text = "[";
+  llvm::raw_string_ostream os(text);
+  llvm::interleaveComma(shape, os);
+  os << "]";
+  return text;
+}
+
+bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
+
+// Over (block, row of the block, column), reducing the second.
+bool isBlockSum(linalg::GenericOp op) {
+  using utils::IteratorType;
+  SmallVector<IteratorType> iterators = op.getIteratorTypesArray();
+  return iterators.size() == 3 && iterators[0] == IteratorType::parallel &&
+         iterators[1] == IteratorType::reduction && iterators[2] == IteratorType::parallel;
+}
+
+bool isBlockSum(Value value) {
+  auto generic = value.getDefiningOp<linalg::GenericOp>();
+  return generic && isBlockSum(generic);
+}
+
+LogicalResult Analyzer::findDomain() {
+  auto yield = dyn_cast<kern::YieldOp>(body.getTerminator());
+  if (!yield || yield.getValues().empty())
+    return fail("the region has no results");
+  for (Type type : body.getArgumentTypes()) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || !tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
+      return fail("an input is not a static tensor of f32, bf16, f64, i8, i32 or i64");
+  }
+  for (Value value : yield.getValues()) {
+    auto tensor = cast<RankedTensorType>(value.getType());
+    if (!tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
+      return fail("a result is not a static tensor of f32, bf16, f64, i8, i32 or i64");
+  }
+  linalg::GenericOp reduction, blockSum;
+  for (Operation &op : body)
+    if (auto generic = dyn_cast<linalg::GenericOp>(op); generic && hasReduction(generic)) {
+      linalg::GenericOp &first = isBlockSum(generic) ? blockSum : reduction;
+      if (!first)
+        first = generic;
+    }
+  SmallVector<int64_t> domain;
+  if (blockSum) {
+    if (!isRow())
+      return fail("sums of blocks of rows need hero row_reduction");
+    SmallVector<int64_t> loops = blockSum.getStaticLoopRanges();
+    domain = {loops[0] * loops[1], loops[2]};
+    info.shape.rowsPerItem = loops[1];
+  } else if (reduction) {
+    if (!isRow() && !isColumn())
+      return fail("a reduction needs hero row_reduction or column_reduction");
+    domain = reduction.getStaticLoopRanges();
+  } else {
+    if (isColumn())
+      return fail("hero column_reduction has no reduction over the rows");
+    SmallVector<kern::ResultPart> parts = kern::partsOfResult(yield.getValues()[0]);
+    if (parts.empty())
+      return fail("result 0 is inserted in parts that do not make up a whole");
+    llvm::append_range(domain, cast<RankedTensorType>(parts[0].value.getType()).getShape());
+    // Without a reduction the widest result is the domain.
+    for (Value value : yield.getValues())
+      if (auto shape = cast<RankedTensorType>(value.getType()).getShape();
+          isRow() && shape.size() > domain.size())
+        domain.assign(shape.begin(), shape.end());
+  }
+  if (isColumn() && domain.size() != 2)
+    return fail("hero column_reduction needs a domain (rows, columns), not " + shapeText(domain));
+  if (isRow() && domain.empty())
+    return fail("hero row_reduction needs a domain of at least one dimension");
+  for (int64_t extent : domain)
+    if (extent < 1)
+      return fail("the domain " + shapeText(domain) + " is empty or not static");
+
+  info.shape.domain = domain;
+  unsigned n = domain.size();
+  info.identity = AffineMap::getMultiDimIdentityMap(n, context);
+  if (isColumn())
+    info.reduced = info.identity.getSubMap({1});
+  else if (isRow())
+    info.reduced = info.identity.getMajorSubMap(n - 1);
+  if (isRow() && n == 1)
+    info.reduced = AffineMap::get(1, 0, {}, context);
+  return success();
+}
+
+LogicalResult Analyzer::checkReduction(linalg::GenericOp op) {
+  SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
+  unsigned n = rank();
+  if (ArrayRef<int64_t>(op.getStaticLoopRanges()) != ArrayRef<int64_t>(info.shape.domain))
+    return fail("a reduction over " + shapeText(op.getStaticLoopRanges()) +
+                " does not match the domain " + shapeText(info.shape.domain));
+  for (unsigned i = 0; i < n; ++i)
+    if ((iterators[i] == utils::IteratorType::reduction) != (i == (isColumn() ? 0 : n - 1)))
+      return fail(isColumn() ? "hero column_reduction reduces the first of two dimensions only"
+                             : "hero row_reduction reduces the last dimension only");
+  return success();
+}
+
+LogicalResult Analyzer::checkBlockSum(linalg::GenericOp op) {
+  SmallVector<int64_t> loops = op.getStaticLoopRanges();
+  SmallVector<int64_t> rows{loops[0] * loops[1], loops[2]};
+  if (rows != info.shape.domain || loops[1] != info.shape.rowsPerItem)
+    return fail("a sum over blocks " + shapeText(loops) + " does not match the domain " +
+                shapeText(info.shape.domain) + " in blocks of " +
+                Twine(info.shape.rowsPerItem) + " rows");
+  return success();
+}
+
+FailureOr<Info> Analyzer::access(BlockArgument input, AffineMap point, ArrayRef<bool> dynamic) {
+  Info result;
+  unsigned n = rank();
+  for (unsigned d = 0; d + 1 < n; ++d)
+    result.outer |= point.isFunctionOfDim(d);
+  if (n > 0 && point.isFunctionOfDim(n - 1)) {
+    AffineExpr inner = getAffineDimExpr(n - 1, context);
+    for (unsigned i = 0; i < point.getNumResults(); ++i)
+      if (i + 1 == point.getNumResults() ? point.getResult(i) != inner
+                                         : point.getResult(i).isFunctionOfDim(n - 1))
+        return fail("input " + Twine(input.getArgNumber()) +
+                    " is not contiguous along the innermost dimension: it may only be the last "
+                    "index, as it is");
+    result.lane = true;
+  }
+  result.accesses.push_back(info.accesses.size());
+  Access &a = info.accesses.emplace_back();
+  a.input = input.getArgNumber();
+  a.point = point;
+  a.dynamic.assign(dynamic.begin(), dynamic.end());
+  a.dynamic.resize(point.getNumResults(), false);
+  return result;
+}
+
+FailureOr<Info> Analyzer::visit(Value value, AffineMap point) {
+  auto key = std::make_pair(value, point);
+  if (auto it = memo.find(key); it != memo.end())
+    return it->second;
+  FailureOr<Info> result = isa<RankedTensorType>(value.getType()) ? visitTensor(value, point)
+                                                                  : visitScalar(value, point);
+  if (succeeded(result))
+    memo[key] = *result;
+  return result;
+}
+
+FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
+  if (auto input = dyn_cast<BlockArgument>(value)) {
+    if (input.getOwner() != &body)
+      return fail("a value from outside the region is used");
+    return access(input, point, {});
+  }
+  Operation *op = value.getDefiningOp();
+  if (op->getBlock() != &body)
+    return fail("a value from outside the region is used");
+  if (auto fill = dyn_cast<linalg::FillOp>(op))
+    return visit(fill.value(), AffineMap::get(rank(), 0, {}, context));
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    if (!isa<SplatElementsAttr>(constant.getValue()))
+      return fail("a tensor constant that is not a splat");
+    return Info();
+  }
+  if (isa<tensor::EmptyOp>(op))
+    return fail("a tensor.empty is read before it is written");
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  if (!generic)
+    return fail("'" + op->getName().getStringRef() + "' is not allowed in a kernel");
+  generics.insert(generic);
+  if (isBlockSum(generic))
+    return fail("the sums of blocks of rows may only be a result");
+  if (hasReduction(generic))
+    return visitReduction(cast<OpResult>(value), point);
+
+  unsigned number = cast<OpResult>(value).getResultNumber();
+  AffineMap out = generic.getMatchingIndexingMap(generic.getDpsInitOperand(number));
+  if (!out.isIdentity())
+    return fail("a linalg.generic writes its result through a map that is not an identity");
+  Value yielded = generic.getBody()->getTerminator()->getOperand(number);
+  FailureOr<Info> result = visit(yielded, point);
+  if (failed(result))
+    return failure();
+  // Such a value is computed once it can be, so its reads happen then and not
+  // where it is used.
+  if (!result->lane) {
+    execute(*result, result->level);
+    result->accesses.clear();
+    info.outerValues.push_back({value, point, result->level});
+  }
+  return result;
+}
+
+// The op that combines the reduction's accumulator with its term.
+FailureOr<Operation *> Analyzer::combinerOf(OpResult value) {
+  auto generic = cast<linalg::GenericOp>(value.getOwner());
+  unsigned number = value.getResultNumber();
+  BlockArgument acc = generic.getRegionOutputArgs()[number];
+  Operation *combiner = generic.getBody()->getTerminator()->getOperand(number).getDefiningOp();
+  if (!combiner || !isCombiner(combiner) || !acc.hasOneUse() || *acc.user_begin() != combiner)
+    return fail("a reduction must combine its accumulator once, by addf, mulf, a float maximum or "
+                "minimum, addi, muli, maxsi or minsi");
+  if (acc.getType().isBF16())
+    return fail("a reduction accumulates in bf16");
+  return combiner;
+}
+
+Value termOf(Operation *combiner, BlockArgument acc) {
+  return combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
+}
+
+// Evaluated at every row, where the block is row floordiv R and its row is row mod R.
+FailureOr<Info> Analyzer::visitBlockSum(OpResult value, unsigned output) {
+  auto generic = cast<linalg::GenericOp>(value.getOwner());
+  generics.insert(generic);
+  FailureOr<Operation *> combiner = combinerOf(value);
+  if (failed(combiner) || failed(checkBlockSum(generic)))
+    return failure();
+  unsigned number = value.getResultNumber();
+  OpOperand *init = generic.getDpsInitOperand(number);
+  AffineExpr block, row, column;
+  bindDims(context, block, row, column);
+  if (generic.getMatchingIndexingMap(init) != AffineMap::get(3, 0, {block, column}, context))
+    return fail("a sum of blocks of rows writes its result through a map that is not an identity");
+  auto fill = init->get().getDefiningOp<linalg::FillOp>();
+  if (!fill)
+    return fail("a sum of blocks of rows starts from something else than a linalg.fill");
+  int64_t rows = info.shape.rowsPerItem;
+  AffineExpr r = getAffineDimExpr(0, context), c = getAffineDimExpr(1, context);
+  AffineMap loops = AffineMap::get(2, 0, {r.floorDiv(rows), r % rows, c}, context);
+  Value term = termOf(*combiner, generic.getRegionOutputArgs()[number]);
+  FailureOr<Info> terms = visit(term, loops);
+  if (failed(terms) || failed(visit(fill.value(), AffineMap::get(2, 0, {}, context))))
+    return failure();
+  execute(*terms, terms->level);
+  AffineMap point = AffineMap::get(2, 0, {r.floorDiv(rows), c}, context);
+  info.blockSums.push_back(
+      {{value, point, fill.value(), term, *combiner, terms->level}, loops, output});
+  Info result;
+  result.level = terms->level;
+  return result;
+}
+
+FailureOr<Info> Analyzer::visitReduction(OpResult value, AffineMap point) {
+  auto generic = cast<linalg::GenericOp>(value.getOwner());
+  if (failed(checkReduction(generic)))
+    return failure();
+  if (point != info.reduced)
+    return fail("the result of a reduction is read for another item");
+  unsigned number = value.getResultNumber();
+  if (generic.getMatchingIndexingMap(generic.getDpsInitOperand(number)) != info.reduced)
+    return fail("a reduction writes its result through a map that is not an identity");
+  FailureOr<Operation *> combiner = combinerOf(value);
+  if (failed(combiner))
+    return failure();
+  Value term = termOf(*combiner, generic.getRegionOutputArgs()[number]);
+  FailureOr<Info> terms = visit(term, info.identity);
+  if (failed(terms))
+    return failure();
+  if (isColumn() && terms->level > 0)
+    return fail("a column reduction may not depend on another");
+  execute(*terms, terms->level);
+  FailureOr<Info> init = visit(generic.getDpsInitOperand(number)->get(), point);
+  if (failed(init))
+    return failure();
+  unsigned pass = std::max(terms->level, init->level);
+  execute(*init, pass + 1);
+
+  info.reductions.push_back(
+      {value, point, generic.getDpsInitOperand(number)->get(), term, *combiner, pass});
+  Info result;
+  result.level = pass + 1;
+  (isColumn() ? result.lane : result.outer) = true;
+  return result;
+}
+
+AffineExpr indexExpr(linalg::IndexOp index, AffineMap point) {
+  return point.getResult(index.getDim());
+}
+
+FailureOr<Info> Analyzer::visitExtract(tensor::ExtractOp op, AffineMap point) {
+  if (info.hero == kern::Hero::Elementwise)
+    return fail("tensor.extract needs hero gather");
+  auto input = dyn_cast<BlockArgument>(op.getTensor());
+  if (!input || input.getOwner() != &body)
+    return fail("tensor.extract may only read an input of the region");
+  Info result;
+  SmallVector<AffineExpr> exprs;
+  SmallVector<bool> dynamic;
+  for (auto [dim, index] : llvm::enumerate(op.getIndices())) {
+    FailureOr<Info> operand = visit(index, point);
+    if (failed(operand))
+      return failure();
+    AffineExpr expr = staticIndex(op, dim, point, info.shape.domain);
+    dynamic.push_back(!expr);
+    exprs.push_back(expr ? expr : getAffineConstantExpr(0, context));
+    if (!expr && operand->lane)
+      return fail("tensor.extract may vary along the innermost dimension only by its plain loop "
+                  "index, as the last index and within the tensor");
+    if (expr && operand->lane && dim + 1 != op.getIndices().size())
+      return fail("tensor.extract may use the innermost loop index only as the last index");
+    result.join(*operand);
+  }
+  AffineMap map = AffineMap::get(rank(), 0, exprs, context);
+  FailureOr<Info> read = access(input, map, dynamic);
+  if (failed(read))
+    return failure();
+  result.join(*read);
+  return result;
+}
+
+FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto generic = dyn_cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
+    if (!generic)
+      return fail("a value from outside the region is used");
+    OpOperand *operand = generic.getMatchingOpOperand(argument);
+    if (hasReduction(generic) && generic.isDpsInit(operand))
+      return fail("a reduction uses its accumulator outside its combiner");
+    return visit(operand->get(), readPoint(generic, operand, point));
+  }
+  Operation *op = value.getDefiningOp();
+  if (isa<arith::ConstantOp>(op))
+    return Info();
+  if (auto index = dyn_cast<linalg::IndexOp>(op)) {
+    usesIndex = true;
+    Info result;
+    AffineExpr expr = indexExpr(index, point);
+    unsigned n = rank();
+    for (unsigned d = 0; d + 1 < n; ++d)
+      result.outer |= expr.isFunctionOfDim(d);
+    if (n > 0 && expr.isFunctionOfDim(n - 1)) {
+      if (expr != getAffineDimExpr(n - 1, context))
+        return fail("linalg.index of the innermost dimension in a permuted read");
+      result.lane = true;
+    }
+    return result;
+  }
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+    return visitExtract(extract, point);
+  if (!isScalarOp(op))
+    return fail("no code for '" + op->getName().getStringRef() + "' in a kernel");
+  auto isBF16 = [](Type type) { return type.isBF16(); };
+  if (!isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp>(op) &&
+      (llvm::any_of(op->getOperandTypes(), isBF16) || llvm::any_of(op->getResultTypes(), isBF16)))
+    return fail("'" + op->getName().getStringRef() + "' computes in bf16; extend to f32 first");
+  for (Type type : llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()),
+                                            SmallVector<Type>(op->getResultTypes())))
+    if (!type.isBF16() && !type.isF32() && !type.isF64() && !isa<IntegerType, IndexType>(type))
+      return fail("'" + op->getName().getStringRef() +
+                  "' uses a type other than f32, bf16, f64 "
+                  "and integers");
+  if (isa<arith::TruncFOp>(op) && op->getResult(0).getType().isBF16() &&
+      !op->getOperand(0).getType().isF32())
+    return fail("arith.truncf to bf16 from a type other than f32");
+  Info result;
+  for (Value operand : op->getOperands()) {
+    FailureOr<Info> i = visit(operand, point);
+    if (failed(i))
+      return failure();
+    result.join(*i);
+  }
+  return result;
+}
+
+void Analyzer::cost() {
+  KernelShape &shape = info.shape;
+  unsigned n = rank();
+  int64_t points = 1;
+  for (int64_t extent : shape.domain)
+    points *= extent;
+  shape.inner = n ? shape.domain.back() : 1;
+
+  if (isColumn()) {
+    shape.items = shape.domain[1];
+    shape.inner = shape.domain[0];
+  } else if (!isRow()) {
+    bool dense = llvm::all_of(info.argPitches, [](int64_t pitch) { return pitch == 0; });
+    bool whole = llvm::all_of(info.outputs, [&](const Output &o) { return o.place == o.point; });
+    bool alike = llvm::all_of(info.accesses, [&](const Access &a) {
+      return a.point == info.identity || a.point.getNumResults() == 0;
+    });
+    shape.flat = n <= 1 || (dense && whole && !usesIndex && alike);
+    shape.items = shape.flat ? points : points / shape.inner;
+    if (shape.flat)
+      shape.inner = 1;
+  } else {
+    shape.items = points / shape.inner / shape.rowsPerItem;
+  }
+  for (const BlockSum &b : info.blockSums)
+    shape.passes = std::max(shape.passes, b.sum.pass + 1);
+  for (const Reduction &r : info.reductions)
+    shape.passes = std::max(shape.passes, r.pass + 1);
+  for (const Computed &o : info.outputs)
+    if (info.coversDomain(o))
+      shape.passes = std::max(shape.passes, o.level + 1);
+
+  for (auto [number, type] : llvm::enumerate(body.getArgumentTypes())) {
+    auto tensor = cast<RankedTensorType>(type);
+    int64_t touched = 0;
+    for (const Access &a : info.accesses) {
+      if (a.input != number)
+        continue;
+      int64_t elements = 1;
+      for (unsigned d = 0; d < n; ++d)
+        if (a.point.isFunctionOfDim(d) || (d + 1 < n && llvm::is_contained(a.dynamic, true)))
+          elements *= shape.domain[d];
+      touched = std::min(tensor.getNumElements(), touched + elements);
+    }
+    shape.readBytes += uint64_t(touched) * (tensor.getElementTypeBitWidth() / 8);
+  }
+  for (const Computed &o : info.outputs) {
+    auto tensor = cast<RankedTensorType>(o.value.getType());
+    shape.writtenBytes += uint64_t(tensor.getNumElements()) * (tensor.getElementTypeBitWidth() / 8);
+  }
+  uint64_t flops = 0;
+  for (Operation *op : generics) {
+    auto generic = cast<linalg::GenericOp>(op);
+    uint64_t loops = 1;
+    for (int64_t range : generic.getStaticLoopRanges())
+      loops *= range;
+    flops += loops * llvm::count_if(*generic.getBody(),
+                                    [](Operation &op) { return isFloatingPointWork(&op); });
+  }
+  shape.flops = flops;
+  shape.bytesPerItem =
+      llvm::divideCeil(shape.readBytes + shape.writtenBytes, uint64_t(shape.items));
+  shape.flopsPerItem = llvm::divideCeil(flops, uint64_t(shape.items));
+
+  if (shape.flat)
+    shape.chunk = kFlatChunk;
+  else if (isColumn())
+    shape.chunk = kColumnChunk;
+  else
+    shape.chunk = std::max<int64_t>(1, kRowChunkBytes / std::max<uint64_t>(1, shape.bytesPerItem));
+  shape.chunk = std::min(shape.chunk, shape.items);
+}
+
+LogicalResult Analyzer::addBlockSum(unsigned number) {
+  auto value = cast<OpResult>(body.getTerminator()->getOperand(number));
+  FailureOr<Info> sum = visitBlockSum(value, unsigned(info.outputs.size()));
+  if (failed(sum))
+    return failure();
+  AffineMap point = info.blockSums.back().sum.point;
+  info.outputs.push_back({{value, point, sum->level}, number, point});
+  return success();
+}
+
+// The parts of a result, each of which fits the domain.
+LogicalResult Analyzer::addOutputs(unsigned number) {
+  SmallVector<kern::ResultPart> parts =
+      kern::partsOfResult(body.getTerminator()->getOperand(number));
+  if (parts.empty())
+    return fail("result " + Twine(number) + " is inserted in parts that do not make up a whole");
+  if (parts.size() > 1 && (isRow() || isColumn()))
+    return fail("a result in parts needs hero elementwise or gather");
+  // Vectors are stored along the innermost dimension of both, from its beginning.
+  for (const kern::ResultPart &part : parts) {
+    ArrayRef<AffineExpr> place = part.place.getResults();
+    unsigned lane = part.place.getNumDims() - 1;
+    if (parts.size() > 1 &&
+        (part.place.getNumDims() == 0 || place.back() != getAffineDimExpr(lane, context) ||
+         llvm::any_of(place.drop_back(),
+                      [&](AffineExpr expr) { return expr.isFunctionOfDim(lane); })))
+      return fail("the parts of result " + Twine(number) +
+                  " lie side by side in its innermost dimension");
+  }
+  for (const kern::ResultPart &part : parts) {
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(part.value.getType()).getShape();
+    ArrayRef<int64_t> domain = info.shape.domain;
+    AffineMap point;
+    if (shape == domain && !isColumn())
+      point = info.identity;
+    else if (isRow() && shape == domain.drop_back())
+      point = info.reduced;
+    else if (isColumn() && shape == domain.drop_front())
+      point = info.reduced;
+    else
+      return fail("result " + Twine(number) + " of shape " + shapeText(shape) +
+                  " does not fit the domain " + shapeText(domain) + " of hero " +
+                  kern::stringifyHero(info.hero));
+    FailureOr<Info> result = visit(part.value, point);
+    if (failed(result))
+      return failure();
+    execute(*result, result->level);
+    info.outputs.push_back({{part.value, point, result->level}, number, part.place.compose(point)});
+  }
+  return success();
+}
+
+FailureOr<RegionInfo> Analyzer::run() {
+  if (failed(findDomain()))
+    return failure();
+  for (auto [number, value] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (failed(isBlockSum(value) ? addBlockSum(unsigned(number)) : addOutputs(unsigned(number))))
+      return failure();
+  cost();
+  return std::move(info);
+}
+
+} // namespace
+
+AffineExpr staticIndex(tensor::ExtractOp extract, unsigned dim, AffineMap point,
+                       ArrayRef<int64_t> domain) {
+  auto index = extract.getIndices()[dim].getDefiningOp<linalg::IndexOp>();
+  if (!index)
+    return {};
+  auto expr = dyn_cast<AffineDimExpr>(indexExpr(index, point));
+  if (!expr || domain[expr.getPosition()] > extract.getTensor().getType().getDimSize(dim))
+    return {};
+  return expr;
+}
+
+AffineMap readPoint(linalg::GenericOp generic, OpOperand *operand, AffineMap point) {
+  return simplifyAffineMap(generic.getMatchingIndexingMap(operand).compose(point));
+}
+
+FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, Block &body, std::string *reason) {
+  return Analyzer(hero, body, reason).run();
+}
+
+FailureOr<RegionInfo> analyzeKernel(kern::KernelOp kernel, std::string *reason) {
+  Analyzer analyzer(kernel.getHero(), kernel.getBody().front(), reason);
+  if (kernel.getArgPitches() && kernel.getArgRows())
+    analyzer.setLayout(*kernel.getArgRows(), *kernel.getArgPitches());
+  return analyzer.run();
+}
+
+FailureOr<KernelShape> analyze(kern::KernelOp kernel, std::string *reason) {
+  FailureOr<RegionInfo> info = analyzeKernel(kernel, reason);
+  if (failed(info))
+    return failure();
+  return info->shape;
+}
+
+// Dimensions within a row are dense; those that count rows step by the pitch.
+int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
+  int64_t stride = 1;
+  for (int64_t extent : type.getShape().drop_front(dim + 1))
+    stride *= extent;
+  if (argument >= argPitches.size() || argPitches[argument] == 0)
+    return stride;
+  int64_t run = type.getNumElements() / argRows[argument];
+  return stride < run ? stride : stride / run * argPitches[argument];
+}
+
+FailureOr<KernelShape> analyze(kern::Hero hero, Block &body, std::string *reason) {
+  FailureOr<RegionInfo> info = analyzeRegion(hero, body, reason);
+  if (failed(info))
+    return failure();
+  return info->shape;
+}
+
+bool canEmit(kern::Hero hero, Block &body, std::string *reason) {
+  return succeeded(analyzeRegion(hero, body, reason));
+}
+
+// Whether `access` reads an element before `output`, all of a result, is stored over it.
+static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
+  if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
+    return true;
+  // Another element of the same row is safe when it is read before the pass that
+  // writes the row: what does not vary along the row is, in a row reduction. Without a
+  // reduction threads that know nothing of each other share a row on a GPU.
+  unsigned n = info.shape.domain.size();
+  if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
+      !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))
+    return false;
+  for (unsigned d = 0; d + 1 < n; ++d)
+    if (access.dynamic[d] || access.point.getResult(d) != info.identity.getResult(d))
+      return false;
+  return true;
+}
+
+bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned input) {
+  FailureOr<RegionInfo> info = analyzeRegion(hero, body, nullptr);
+  if (failed(info) || result >= body.getTerminator()->getNumOperands() ||
+      input >= body.getNumArguments())
+    return false;
+  auto type = cast<RankedTensorType>(body.getTerminator()->getOperand(result).getType());
+  auto inputType = cast<RankedTensorType>(body.getArgument(input).getType());
+  if (type.getShape() != inputType.getShape() ||
+      type.getElementTypeBitWidth() != inputType.getElementTypeBitWidth())
+    return false;
+  // All parts of a result are stored after all loads for the same point of the domain.
+  SmallVector<const Output *> parts;
+  for (const Output &output : info->outputs)
+    if (output.result == result)
+      parts.push_back(&output);
+  return llvm::all_of(info->accesses, [&](const Access &access) {
+    return access.input != input ||
+           (llvm::all_of(parts,
+                         [&](const Output *part) {
+                           return !info->isBlockSum(*part) && access.lastLevel <= part->level;
+                         }) &&
+            llvm::any_of(parts,
+                         [&](const Output *part) { return readsBefore(*info, access, *part); }));
+  });
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,41 @@
+#include "compiler/kernels/ScatterAddLayout.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+
+using namespace lmc::codegen;
+
+// With more digits than 2^10 the counters of a block's 8 warps do not fit into the 48 KiB of
+// shared memory that every device gives a block.
+static constexpr int64_t kMostDigitBits = 10, kFewestDigitBits = 5;
+static constexpr int64_t kMostItems = 16; // per thread: registers
+
+ScatterAddLayout lmc::codegen::scatterAddLayout(int64_t rows, int64_t columns, int64_t vocabulary,
+                                                int64_t sumBytes) {
+  ScatterAddLayout layout;
+  int64_t keyBits = llvm::Log2_64(uint64_t(std::max<int64_t>(vocabulary, 1))) + 1;
+  layout.passes = llvm::divideCeil(keyBits, kMostDigitBits);
+  layout.digitBits = std::max<int64_t>(kFewestDigitBits, llvm::divideCeil(keyBits, layout.passes));
+  // Every tile reads the counts of all tiles: about 32 of them fill their part of the device
+  // and keep that small.
+  int64_t items = 1;
+  while (items < kMostItems && rows > 32 * layout.threads * items)
+    items *= 2;
+  layout.tile = layout.threads * items;
+  layout.tiles = llvm::divideCeil(rows, layout.tile);
+  layout.ranges = llvm::divideCeil(rows, layout.range);
+
+  auto place = [&](int64_t bytes) {
+    int64_t offset = layout.bytes;
+    layout.bytes += llvm::alignTo(bytes, 64);
+    return offset;
+  };
+  for (int64_t buffer = 0; buffer < std::min<int64_t>(layout.passes, 2); ++buffer) {
+    layout.keys[buffer] = place(rows * 4);
+    layout.tokens[buffer] = place(rows * 4);
+  }
+  layout.counts = place(layout.tiles << (layout.digitBits + 2));
+  layout.partials = place(layout.ranges * columns * sumBytes);
+  return layout;
+}

@@ -1,0 +1,185 @@
+#include "compiler/phases/Phases.h"
+
+#include "compiler/cost/DeviceSpec.h"
+#include "dialects/plan/Plan.h"
+#include "passes/autodiff/Passes.h"
+#include "passes/buffers/Passes.h"
+#include "compiler/targets/cpu/Passes.h"
+#include "passes/distribute/Passes.h"
+#include "passes/fusion/Passes.h"
+#include "passes/memory/Passes.h"
+#include "passes/schedule/Passes.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+#include <chrono>
+
+using namespace mlir;
+using namespace lmc;
+
+static constexpr llvm::StringRef kPhaseNames[] = {"model",    "autodiff", "distribute",
+                                                  "memory",   "fusion",   "schedule",
+                                                  "buffers",  "codegen",  "emit"};
+
+llvm::StringRef lmc::phaseName(Phase phase) { return kPhaseNames[size_t(phase)]; }
+
+std::optional<Phase> lmc::parsePhase(llvm::StringRef name) {
+  for (size_t i = 0; i < std::size(kPhaseNames); ++i)
+    if (kPhaseNames[i] == name)
+      return Phase(i);
+  return std::nullopt;
+}
+
+llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
+  switch (mode) {
+  case RecomputeMode::Activation:
+    return "activation";
+  case RecomputeMode::Full:
+    return "full";
+  case RecomputeMode::Block:
+    return "block";
+  case RecomputeMode::KeepAll:
+    return "keep-all";
+  case RecomputeMode::None:
+  case RecomputeMode::Auto: // a choice on the module says what is done
+    return "none";
+  }
+  return "";
+}
+
+// Kinds of fusion that are whole passes.
+static constexpr StringRef kMergedLinears = "linears", kFlatState = "state",
+                           kFoldedRope = "rope";
+
+PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
+    : config(config), options(options) {
+  if (auto spec = cost::deviceSpecOf(config.target, config.directory))
+    prices = {spec->memoryBandwidth * spec->reachable, spec->launchSeconds};
+}
+
+// Why each pass stands where it does is said here; what it does, in its Passes.td.
+static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
+                      const FusionPrices &prices, PassManager &passes) {
+  auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
+  const bool isCuda = StringRef(config.target.device).starts_with("cuda");
+  SmallVector<std::string> without; // of the kinds that fusion passes know
+  for (const std::string &kind : options.disableFusion)
+    if (kind != kMergedLinears && kind != kFlatState && kind != kFoldedRope)
+      without.push_back(kind);
+  switch (phase) {
+  case Phase::Autodiff:
+    // Before differentiation, so that gradients and state are of the merged weights too.
+    if (isOn(kMergedLinears))
+      passes.addPass(createMergeLinearsPass());
+    passes.addPass(createAutodiffPass());
+    // After differentiation, because it is contributions to gradients that accumulate.
+    passes.addPass(createAccumulateGradientsPass(
+        AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
+    passes.addPass(
+        createInsertOptimizerPass(InsertOptimizerPassOptions{config.optimizer.type}));
+    if (isOn(kFlatState))
+      passes.addPass(createFlattenStatePass());
+    // The last point at which equal values may be merged: from the memory phase on,
+    // values computed twice are computed twice on purpose.
+    passes.addPass(createCSEPass());
+    break;
+  case Phase::Distribute:
+    passes.addPass(createShardStatePass(ShardStatePassOptions{
+        config.distributed.nodes, config.distributed.devicesPerNode,
+        config.distributed.strategy == ShardingStrategy::HybridShard}));
+    break;
+  case Phase::Memory:
+    passes.addPass(createApplyRecomputePass(ApplyRecomputePassOptions{
+        recomputeModeName(config.memory.recompute).str(), config.memory.recomputeStride}));
+    break;
+  case Phase::Fusion:
+    // Behind recomputation, which is told by ops of the model what to run again.
+    if (isCuda && isOn(kFoldedRope))
+      passes.addPass(createFoldRopePass());
+    passes.addPass(createConvertLmPass());
+    passes.addPass(createFormFusionsPass({without, prices.bytesPerSecond, prices.launchSeconds}));
+    // Behind fusion, which takes a sum over rows into another kernel where it can.
+    if (isCuda)
+      passes.addPass(createSplitColumnReductionsPass());
+    // Before layers are inlined, so that a layer's kernels are compared once.
+    passes.addPass(createOutlineKernelsPass());
+    break;
+  case Phase::Schedule:
+    passes.addPass(createInlineLayersPass());
+    // A layer's end meets the next one's start only now.
+    passes.addPass(createMergeLaunchesPass({without, prices.bytesPerSecond, prices.launchSeconds}));
+    break;
+  case Phase::Buffers:
+    passes.addPass(createPlaceBuffersPass({options.reuseMemory, isCuda ? "cuda" : "cpu"}));
+    break;
+  case Phase::Model: // the builder's work
+  case Phase::Codegen:
+  case Phase::Emit: // not passes over the plan: they read it
+    break;
+  }
+}
+
+LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
+  return run(phase, [&]() -> LogicalResult {
+    PassManager passes(module.getContext(), ModuleOp::getOperationName());
+    if (!options.printIrAfter.empty() && !isAttempt)
+      passes.enableIRPrinting(
+          [](Pass *, Operation *) { return false; },
+          [this](Pass *pass, Operation *) {
+            return llvm::is_contained(options.printIrAfter, pass->getArgument());
+          },
+          /*printModuleScope=*/true);
+    addPasses(phase, config, options, prices, passes);
+    // The verifier closes the phase; after each pass of one it would take as long as they do.
+    passes.enableVerifier(false);
+    if (failed(passes.run(module)) || failed(verify(module)))
+      return failure();
+    return isAttempt ? success() : dump(phase, module);
+  });
+}
+
+LogicalResult PhaseRunner::run(Phase phase, llvm::function_ref<LogicalResult()> work) {
+  auto start = std::chrono::steady_clock::now();
+  if (failed(work()))
+    return failure();
+  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  for (PhaseTime &known : times)
+    if (known.phase == phase) {
+      known.seconds += elapsed.count();
+      return success();
+    }
+  times.push_back({phase, elapsed.count()});
+  return success();
+}
+
+LogicalResult PhaseRunner::dump(Phase phase, ModuleOp module) {
+  if (options.dumpDirectory.empty())
+    return success();
+  Location loc = UnknownLoc::get(module.getContext());
+  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpDirectory))
+    return emitError(loc) << "cannot create " << options.dumpDirectory << ": " << error.message();
+  std::string path = llvm::formatv("{0}/{1:d2}.{2}.mlir", options.dumpDirectory, int(phase) + 1,
+                                   phaseName(phase));
+  std::error_code error;
+  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
+  if (error)
+    return emitError(loc) << "cannot write " << path << ": " << error.message();
+  module->print(file.os(), OpPrintingFlags()
+                               .enableDebugInfo(true, /*prettyForm=*/false)
+                               .useLocalScope());
+  file.keep();
+  return success();
+}
+
+uint64_t lmc::plannedBytes(ModuleOp module) {
+  uint64_t bytes = 0;
+  for (auto arena : module.getOps<plan_ir::ArenaOp>())
+    bytes += arena.getBytes();
+  return bytes;
+}

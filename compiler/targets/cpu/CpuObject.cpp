@@ -1,0 +1,336 @@
+#include "compiler/targets/cpu/CpuObject.h"
+
+#include "compiler/targets/cpu/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+
+#include "lld/Common/Driver.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ObjectFile.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/SubtargetFeature.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+
+#include <mutex>
+
+LLD_HAS_DRIVER(elf)
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+template <typename... Args> llvm::Error error(const char *format, Args &&...args) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 llvm::formatv(format, std::forward<Args>(args)...).str());
+}
+
+// LLVM's feature names that kernels can be compiled to use, and what
+// /proc/cpuinfo calls them (Linux, arch/x86/include/asm/cpufeatures.h).
+struct Feature {
+  const char *llvm, *linux;
+};
+constexpr Feature kFeatures[] = {
+    {"sse3", "pni"},
+    {"ssse3", "ssse3"},
+    {"sse4.1", "sse4_1"},
+    {"sse4.2", "sse4_2"},
+    {"popcnt", "popcnt"},
+    {"avx", "avx"},
+    {"f16c", "f16c"},
+    {"fma", "fma"},
+    {"avx2", "avx2"},
+    {"bmi", "bmi1"},
+    {"bmi2", "bmi2"},
+    {"lzcnt", "abm"},
+    {"movbe", "movbe"},
+    {"adx", "adx"},
+    {"gfni", "gfni"},
+    {"avxvnni", "avx_vnni"},
+    {"xop", "xop"},
+    {"fma4", "fma4"},
+    {"tbm", "tbm"},
+    {"avx512f", "avx512f"},
+    {"avx512cd", "avx512cd"},
+    {"avx512bw", "avx512bw"},
+    {"avx512dq", "avx512dq"},
+    {"avx512vl", "avx512vl"},
+    {"avx512ifma", "avx512ifma"},
+    {"avx512vbmi", "avx512vbmi"},
+    {"avx512vbmi2", "avx512_vbmi2"},
+    {"avx512vnni", "avx512_vnni"},
+    {"avx512bitalg", "avx512_bitalg"},
+    {"avx512vpopcntdq", "avx512_vpopcntdq"},
+    {"avx512bf16", "avx512_bf16"},
+    {"avx512fp16", "avx512_fp16"},
+};
+
+// What an image may leave to the process that loads it.
+bool isLibraryFunction(llvm::StringRef name) {
+  static const llvm::StringSet<> names = {
+      "exp",   "expf",   "log",   "logf",   "tanh",   "tanhf",   "sin",    "sinf",   "cos",
+      "cosf",  "erf",    "erff",  "pow",    "powf",   "exp2",    "exp2f",  "log2",   "log2f",
+      "log1p", "log1pf", "expm1", "expm1f", "memcpy", "memmove", "memset", "sincos", "sincosf"};
+  return names.contains(name);
+}
+
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const CpuTarget &target,
+                                                                std::string &cpu) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
+  std::string message;
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, message);
+  if (!backend)
+    return error("no code generator for {0}: {1}", triple.str(), message);
+  llvm::SubtargetFeatures features;
+  cpu = target.cpu;
+  if (target.cpu == "native") {
+    cpu = llvm::sys::getHostCPUName();
+    for (auto &[name, enabled] : llvm::sys::getHostCPUFeatures())
+      features.AddFeature(name, enabled);
+  } else {
+    std::unique_ptr<llvm::MCSubtargetInfo> info(backend->createMCSubtargetInfo(triple, "", ""));
+    if (!info || !info->isCPUStringValid(cpu))
+      return error("unknown CPU '{0}' for {1}; use native, x86-64, x86-64-v3, x86-64-v4 or a CPU "
+                   "name of LLVM's",
+                   cpu, triple.getArchName());
+  }
+  std::unique_ptr<llvm::TargetMachine> machine(backend->createTargetMachine(
+      triple, cpu, features.getString(), llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt,
+      llvm::CodeGenOptLevel::Default));
+  if (!machine)
+    return error("cannot generate code for CPU '{0}'", cpu);
+  return machine;
+}
+
+// A directory of this process's own, gone with everything in it at the end.
+struct PrivateDirectory {
+  llvm::SmallString<128> path;
+  ~PrivateDirectory() {
+    if (!path.empty())
+      llvm::sys::fs::remove_directories(path);
+  }
+  std::string file(llvm::StringRef name) const {
+    llvm::SmallString<128> full(path);
+    llvm::sys::path::append(full, name);
+    return full.str().str();
+  }
+};
+
+// The linker keeps its state in globals.
+std::mutex linkerMutex;
+
+llvm::Expected<std::vector<uint8_t>> link(llvm::StringRef object) {
+  PrivateDirectory directory;
+  if (std::error_code code = llvm::sys::fs::createUniqueDirectory("lmc-link", directory.path))
+    return error("cannot make a temporary directory: {0}", code.message());
+  std::string input = directory.file("kernels.o"), output = directory.file("kernels.so");
+  {
+    std::error_code code;
+    llvm::raw_fd_ostream file(input, code);
+    if (code)
+      return error("cannot write {0}: {1}", input, code.message());
+    file << object;
+    file.close();
+    if (file.has_error()) {
+      std::string text = file.error().message();
+      file.clear_error();
+      return error("cannot write {0}: {1}", input, text);
+    }
+  }
+  std::string messages;
+  llvm::raw_string_ostream log(messages);
+  {
+    std::lock_guard lock(linkerMutex);
+    std::vector<const char *> arguments{"ld.lld",
+                                        "-shared",
+                                        "--build-id=none",
+                                        "--hash-style=gnu",
+                                        "-O1",
+                                        "-z",
+                                        "noexecstack",
+                                        "-z",
+                                        "separate-code",
+                                        "--threads=1",
+                                        "-soname",
+                                        "kernels.so",
+                                        "--strip-all",
+                                        "--no-undefined-version",
+                                        "-o",
+                                        output.c_str(),
+                                        input.c_str()};
+    lld::Result result = lld::lldMain(arguments, log, log, {{lld::Gnu, &lld::elf::link}});
+    if (result.retCode != 0)
+      return error("linking the kernels failed: {0}", llvm::StringRef(log.str()).trim());
+  }
+  auto buffer = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, false, /*IsVolatile=*/true);
+  if (!buffer)
+    return error("cannot read {0}: {1}", output, buffer.getError().message());
+  auto bytes = (*buffer)->getBuffer();
+  return std::vector<uint8_t>(bytes.bytes_begin(), bytes.bytes_end());
+}
+
+void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager callGraph;
+  llvm::ModuleAnalysisManager modules;
+  // The code is vectorised and unrolled as it should be.
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;
+  tuning.LoopInterleaving = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(callGraph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, callGraph, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type,
+                 llvm::SmallVectorImpl<char> &out) {
+  llvm::raw_svector_ostream stream(out);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, type))
+    return error("the target cannot emit this kind of file");
+  passes.run(module);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Expected<std::string> resolveCpu(const std::string &name) {
+  CpuTarget target;
+  target.cpu = name;
+  std::string cpu;
+  auto machine = machineFor(target, cpu);
+  if (!machine)
+    return machine.takeError();
+  return cpu;
+}
+
+llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target) {
+  CpuImage image;
+  auto machineOrError = machineFor(target, image.cpu);
+  if (!machineOrError)
+    return machineOrError.takeError();
+  llvm::TargetMachine &machine = **machineOrError;
+  const llvm::MCSubtargetInfo &subtarget = *machine.getMCSubtargetInfo();
+  bool x86 = machine.getTargetTriple().isX86();
+  auto has = [&](llvm::StringRef feature) {
+    return subtarget.checkFeatures(("+" + feature).str());
+  };
+
+  // AVX without AVX2 has no integer arithmetic on 256 bits.
+  unsigned widest = !x86 ? 128 : has("avx512f") ? 512 : has("avx2") ? 256 : 128;
+  image.vectorWidth = target.vectorWidth ? target.vectorWidth : widest;
+  if (image.vectorWidth != 128 && image.vectorWidth != 256 && image.vectorWidth != 512)
+    return error("a vector width of {0} bits; use 128, 256 or 512", image.vectorWidth);
+  if (x86)
+    for (const Feature &feature : kFeatures)
+      if (has(feature.llvm))
+        image.features.push_back(feature.linux);
+
+  LowerKernelsPassOptions options;
+  options.vectorWidth = image.vectorWidth;
+  options.fma = !x86 || has("fma");
+  options.nativeBf16 = x86 && has("avx512bf16") && has("avx512vl");
+
+  OwningOpRef<ModuleOp> lowered = kernels.clone();
+  MLIRContext *context = kernels.getContext();
+  registerBuiltinDialectTranslation(*context);
+  registerLLVMDialectTranslation(*context);
+  PassManager passes(context);
+  buildKernelsToLLVM(passes, options);
+  std::string diagnostics;
+  {
+    ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+        if (!diagnostics.empty())
+          diagnostics += "; ";
+        diagnostics += diagnostic.str();
+      }
+      return success();
+    });
+    if (failed(passes.run(*lowered)))
+      return error("cannot compile the kernels for the CPU: {0}", diagnostics);
+  }
+
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(*lowered, llvmContext, "kernels");
+  if (!module)
+    return error("cannot translate the kernels to LLVM IR");
+  module->setTargetTriple(machine.getTargetTriple());
+  module->setDataLayout(machine.createDataLayout());
+  std::string width = std::to_string(image.vectorWidth);
+  for (llvm::Function &function : *module) {
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+    if (function.isDeclaration()) {
+      // Functions of libm; errno is nobody's concern here.
+      function.setMemoryEffects(llvm::MemoryEffects::none());
+      function.addFnAttr(llvm::Attribute::WillReturn);
+      continue;
+    }
+    // Without these, LLVM splits 512-bit vectors for CPUs that prefer shorter ones.
+    function.addFnAttr("min-legal-vector-width", width);
+    function.addFnAttr("prefer-vector-width", width);
+    function.addFnAttr("target-cpu", machine.getTargetCPU());
+    function.addFnAttr("target-features", machine.getTargetFeatureString());
+  }
+  optimise(*module, machine);
+
+  if (target.keepAssembly) {
+    llvm::SmallVector<char, 0> text;
+    std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*module);
+    if (llvm::Error e = emit(*copy, machine, llvm::CodeGenFileType::AssemblyFile, text))
+      return e;
+    image.assembly.assign(text.begin(), text.end());
+  }
+  llvm::SmallVector<char, 0> object;
+  if (llvm::Error e = emit(*module, machine, llvm::CodeGenFileType::ObjectFile, object))
+    return e;
+
+  llvm::StringRef bytes(object.data(), object.size());
+  auto parsed =
+      llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernels.o"));
+  if (!parsed)
+    return parsed.takeError();
+  for (const llvm::object::SymbolRef &symbol : (*parsed)->symbols()) {
+    auto flags = symbol.getFlags();
+    auto name = symbol.getName();
+    if (!flags || !name)
+      return llvm::joinErrors(flags.takeError(), name.takeError());
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty() &&
+        !isLibraryFunction(*name))
+      return error("the kernels call '{0}', which is in neither libm nor libc", *name);
+  }
+  auto linked = link(bytes);
+  if (!linked)
+    return linked.takeError();
+  image.object = std::move(*linked);
+  return image;
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,1014 @@
+// kern.kernel -> a vectorised function on raw pointers; see Passes.td for the form.
+//
+// A value is evaluated for a *point*, a map from the domain to the value's own
+// indices, by recursion through the linalg.generics down to loads of the inputs.
+// What it varies with decides where its code goes:
+//
+//   nothing              before all loops
+//   outer dimensions     before the loop along the lane (in column reductions: in
+//                        the loop over rows, once for all vectors of columns)
+//   the lane only        in the loop along the lane (in column reductions: before
+//                        the loop over rows)
+//   both                 in the innermost loop
+//
+// Within one iteration all loads precede all stores, so a result may overwrite an
+// input that is read at the same points only.
+
+#include "compiler/kernels/Hero.h"
+#include "compiler/targets/cpu/Passes.h"
+#include "compiler/targets/cpu/ScalarMath.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+
+#define GEN_PASS_DEF_LOWERKERNELSPASS
+#include "compiler/targets/cpu/Passes.h.inc"
+
+namespace {
+
+// Rows that a column reduction adds before it adds the sums: the error of a sum of
+// r rows grows with 64 + r / 64 instead of r.
+constexpr int64_t kRowBlock = 64;
+
+// A value with what it varies along. In vector loops a lane value is a vector, in
+// scalar loops a scalar.
+struct Val {
+  Value value;
+  bool lane = false;
+  bool outer = false;
+};
+
+using Cache = DenseMap<std::pair<Value, AffineMap>, Val>;
+
+class KernelEmitter {
+public:
+  KernelEmitter(kern::KernelOp kernel, RegionInfo &info, const LowerKernelsPassOptions &options,
+                SymbolTable &symbols)
+      : kernel(kernel), info(info), options(options), symbols(symbols), b(kernel.getContext()),
+        loc(kernel.getLoc()) {}
+
+  void emit();
+
+private:
+  enum class Scope { Kernel, Outer, Lane, Inner };
+
+  // Loops.
+  void emitFlat();
+  void emitRows();
+  void emitRow(Value row);
+  void startBlockSums(Value item);
+  void emitColumns();
+  void emitPass(unsigned level);
+  void emitColumnBlock(Value column, unsigned unroll, unsigned lanes);
+  SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned lanes,
+                               ArrayRef<const Reduction *> reductions,
+                               ArrayRef<const BlockSum *> blockSums, ArrayRef<unsigned> outputs,
+                               ValueRange accumulators);
+  void startLane(unsigned copies);
+
+  // Values.
+  Val eval(Value value, AffineMap point);
+  Val evalTensor(Value value, AffineMap point);
+  Val evalScalar(Value value, AffineMap point);
+  Val load(BlockArgument input, AffineMap point, ArrayRef<Value> dynamic);
+  Val extract(tensor::ExtractOp op, AffineMap point);
+  Val compareLane(arith::CmpIOp op, AffineMap point);
+  Val apply(Operation *op, ArrayRef<Val> operands);
+  Val indexAt(AffineExpr expr);
+  Value build(Operation *op, ValueRange operands, bool lane);
+  Value contract(Operation *op, ValueRange operands, bool lane);
+  Value call(StringRef function, ValueRange operands);
+  Value spread(Val value);
+  Val remember(Value value, AffineMap point, Val result);
+
+  // Memory.
+  Value address(unsigned argument, Value base, RankedTensorType type, AffineMap point,
+                ArrayRef<Value> dynamic, bool &outer);
+  Value element(Value pointer, Type element, Value index);
+  void store(unsigned output, AffineMap point, Val value);
+  Value loadResult(unsigned output, AffineMap point);
+  RankedTensorType typeOfResult(unsigned output) {
+    Operation *yield = kernel.getBody().front().getTerminator();
+    return cast<RankedTensorType>(yield->getOperand(info.outputs[output].result).getType());
+  }
+
+  // Reductions.
+  Value identityOf(const Reduction &reduction, unsigned lanes);
+  Value combine(const Reduction &reduction, Value acc, Value term, bool lane);
+  Value combineTree(const Reduction &reduction, SmallVector<Value> parts);
+  Value horizontal(const Reduction &reduction, Value vector);
+
+  Type typeOf(Type element, bool lane) {
+    return lane && lanes > 1 ? VectorType::get({int64_t(lanes)}, element) : element;
+  }
+  Scope scopeOf(bool lane, bool outer) {
+    return lane ? (outer || info.hero != kern::Hero::ColumnReduction ? Scope::Inner : Scope::Lane)
+                : (outer ? Scope::Outer : Scope::Kernel);
+  }
+  void enter(Scope scope) {
+    Operation *anchor = scope == Scope::Kernel  ? kernelAnchor
+                        : scope == Scope::Outer ? outerAnchor
+                        : scope == Scope::Lane  ? laneAnchor
+                                                : nullptr;
+    if (scope == Scope::Outer && info.shape.flat)
+      anchor = kernelAnchor;
+    if (anchor)
+      b.setInsertionPoint(anchor);
+  }
+  Cache &cacheOf(Scope scope) {
+    switch (scope) {
+    case Scope::Kernel:
+      return kernelCache;
+    case Scope::Outer:
+      return outerCache;
+    case Scope::Lane:
+      return laneCaches[copy];
+    case Scope::Inner:
+      return innerCaches[copy];
+    }
+    llvm_unreachable("a scope");
+  }
+  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+  unsigned rank() const { return info.shape.domain.size(); }
+  // Where a region has f64, its vectors hold fewer lanes.
+  unsigned fullLanes() const;
+  unsigned unrollOf(size_t reductions) const;
+
+  kern::KernelOp kernel;
+  RegionInfo &info;
+  const LowerKernelsPassOptions &options;
+  SymbolTable &symbols;
+  OpBuilder b;
+  Location loc;
+  func::FuncOp function;
+  Value begin, end;
+  SmallVector<Value> inputs, results; // base pointers
+
+  SmallVector<Value> outerDims; // of the item, or the row of a column reduction
+  SmallVector<Value> laneBase;  // per copy: the lane index of its first element
+  unsigned lanes = 1, copy = 0; // of the loop being emitted
+  // Where code of a scope goes; null: at the insertion point.
+  Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
+  Cache kernelCache, outerCache;
+  SmallVector<Cache> laneCaches, innerCaches;
+  struct Product {
+    Value x, y;
+    bool lane;
+    Block *body; // of the linalg.generic that multiplies
+  };
+  DenseMap<Value, Product> products; // of mulf, for fma
+};
+
+unsigned KernelEmitter::fullLanes() const {
+  bool wide = false;
+  kernel->walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      wide |= getElementTypeOrSelf(type).isF64();
+  });
+  return options.vectorWidth / (wide ? 64 : 32);
+}
+
+// Enough independent accumulators to hide the latency of an add, and enough
+// vectors in flight otherwise, within the register file.
+unsigned KernelEmitter::unrollOf(size_t reductions) const {
+  if (info.hero == kern::Hero::ColumnReduction)
+    return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
+  // The same for any number of sums over a row: their order must not depend on what else
+  // was fused with them.
+  return reductions == 0 ? 2 : 4;
+}
+
+//===--------------------------------------------------------------------===//
+// Values
+
+Val KernelEmitter::remember(Value value, AffineMap point, Val result) {
+  cacheOf(scopeOf(result.lane, result.outer))[{value, point}] = result;
+  return result;
+}
+
+Val KernelEmitter::eval(Value value, AffineMap point) {
+  std::pair<Value, AffineMap> key(value, point);
+  for (Scope scope : {Scope::Kernel, Scope::Outer, Scope::Lane, Scope::Inner}) {
+    if ((scope == Scope::Lane && laneCaches.empty()) ||
+        (scope == Scope::Inner && innerCaches.empty()))
+      continue;
+    Cache &cache = cacheOf(scope);
+    if (auto it = cache.find(key); it != cache.end())
+      return it->second;
+  }
+  return remember(value, point,
+                  isa<RankedTensorType>(value.getType()) ? evalTensor(value, point)
+                                                         : evalScalar(value, point));
+}
+
+Val KernelEmitter::evalTensor(Value value, AffineMap point) {
+  if (auto input = dyn_cast<BlockArgument>(value))
+    return load(input, point, {});
+  Operation *op = value.getDefiningOp();
+  if (auto fill = dyn_cast<linalg::FillOp>(op))
+    return eval(fill.value(), AffineMap::get(rank(), 0, {}, b.getContext()));
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    OpBuilder::InsertionGuard guard(b);
+    enter(Scope::Kernel);
+    auto splat = cast<SplatElementsAttr>(constant.getValue());
+    return {arith::ConstantOp::create(b, loc, cast<TypedAttr>(splat.getSplatValue<Attribute>()))};
+  }
+  auto generic = cast<linalg::GenericOp>(op);
+  assert(generic.getNumReductionLoops() == 0 && "reductions are computed by their pass");
+  return eval(
+      generic.getBody()->getTerminator()->getOperand(cast<OpResult>(value).getResultNumber()),
+      point);
+}
+
+Val KernelEmitter::indexAt(AffineExpr expr) {
+  unsigned n = rank();
+  Val result;
+  for (unsigned d = 0; d + 1 < n; ++d)
+    result.outer |= expr.isFunctionOfDim(d);
+  result.lane = n > 0 && expr.isFunctionOfDim(n - 1);
+  OpBuilder::InsertionGuard guard(b);
+  enter(scopeOf(result.lane, result.outer));
+  if (result.lane) {
+    // The analysis allows only the plain innermost index.
+    result.value = laneBase[copy];
+    if (lanes > 1) {
+      auto type = cast<VectorType>(typeOf(b.getIndexType(), true));
+      SmallVector<Attribute> steps;
+      for (unsigned i = 0; i < lanes; ++i)
+        steps.push_back(b.getIndexAttr(i));
+      Value iota = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, steps));
+      Value base = vector::BroadcastOp::create(b, loc, type, result.value);
+      result.value = arith::AddIOp::create(b, loc, base, iota);
+    }
+    return result;
+  }
+  SmallVector<Value> dims = outerDims;
+  dims.resize(n);
+  for (Value &dim : dims)
+    if (!dim)
+      dim = index(0);
+  result.value = affine::expandAffineExpr(b, loc, expr, dims, {});
+  return result;
+}
+
+Val KernelEmitter::evalScalar(Value value, AffineMap point) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
+    OpOperand *operand = generic.getMatchingOpOperand(argument);
+    return eval(operand->get(), readPoint(generic, operand, point));
+  }
+  Operation *op = value.getDefiningOp();
+  if (isa<arith::ConstantOp>(op)) {
+    OpBuilder::InsertionGuard guard(b);
+    enter(Scope::Kernel);
+    return {b.clone(*op)->getResult(0)};
+  }
+  if (auto index = dyn_cast<linalg::IndexOp>(op))
+    return indexAt(point.getResult(index.getDim()));
+  if (auto extractOp = dyn_cast<tensor::ExtractOp>(op))
+    return extract(extractOp, point);
+  if (auto compare = dyn_cast<arith::CmpIOp>(op))
+    if (Val result = compareLane(compare, point); result.value)
+      return result;
+  SmallVector<Val> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(eval(operand, point));
+  return apply(op, operands);
+}
+
+// `lane index == k`, as a one-hot of the target class is written: 64-bit indices
+// would fill half the lanes, so the vector's own lane numbers are compared with
+// k - base, which fits 32 bits once it is clamped to just outside the vector.
+Val KernelEmitter::compareLane(arith::CmpIOp op, AffineMap point) {
+  using Predicate = arith::CmpIPredicate;
+  if (lanes == 1 || (op.getPredicate() != Predicate::eq && op.getPredicate() != Predicate::ne))
+    return {};
+  for (unsigned i : {0u, 1u}) {
+    auto index = op->getOperand(i).getDefiningOp<linalg::IndexOp>();
+    if (!index || rank() == 0 ||
+        point.getResult(index.getDim()) != getAffineDimExpr(rank() - 1, b.getContext()))
+      continue;
+    Val other = eval(op->getOperand(1 - i), point);
+    if (other.lane)
+      continue;
+    OpBuilder::InsertionGuard guard(b);
+    enter(scopeOf(/*lane=*/true, other.outer));
+    Value at = arith::SubIOp::create(b, loc, other.value, laneBase[copy]);
+    at = arith::MaxSIOp::create(b, loc, at, this->index(-1));
+    at = arith::MinSIOp::create(b, loc, at, this->index(lanes));
+    at = arith::IndexCastOp::create(b, loc, b.getI32Type(), at);
+    auto type = cast<VectorType>(typeOf(b.getI32Type(), true));
+    SmallVector<int32_t> steps = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
+    Value iota =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(steps)));
+    Value spreadAt = vector::BroadcastOp::create(b, loc, type, at);
+    return {arith::CmpIOp::create(b, loc, op.getPredicate(), iota, spreadAt), /*lane=*/true,
+            other.outer};
+  }
+  return {};
+}
+
+Value KernelEmitter::spread(Val value) {
+  if (lanes == 1 || isa<VectorType>(value.value.getType()))
+    return value.value;
+  return vector::BroadcastOp::create(b, loc, typeOf(value.value.getType(), true), value.value);
+}
+
+Val KernelEmitter::apply(Operation *op, ArrayRef<Val> operands) {
+  Val result;
+  for (const Val &operand : operands) {
+    result.lane |= operand.lane;
+    result.outer |= operand.outer;
+  }
+  OpBuilder::InsertionGuard guard(b);
+  enter(scopeOf(result.lane, result.outer));
+  SmallVector<Value> values;
+  for (const Val &operand : operands)
+    values.push_back(result.lane ? spread(operand) : operand.value);
+  result.value = build(op, values, result.lane);
+  return result;
+}
+
+Value KernelEmitter::call(StringRef name, ValueRange operands) {
+  Type type = getElementTypeOrSelf(operands[0].getType());
+  std::string symbol = (name + (type.isF32() ? "f" : "")).str();
+  auto callee = symbols.lookup<func::FuncOp>(symbol);
+  if (!callee) {
+    callee = func::FuncOp::create(
+        loc, symbol,
+        FunctionType::get(b.getContext(), SmallVector<Type>(operands.size(), type), {type}));
+    callee.setPrivate();
+    symbols.insert(callee);
+  }
+  auto vector = dyn_cast<VectorType>(operands[0].getType());
+  if (!vector)
+    return func::CallOp::create(b, loc, callee, operands).getResult(0);
+  Value result = arith::ConstantOp::create(b, loc, b.getZeroAttr(vector));
+  for (int64_t i = 0; i < vector.getNumElements(); ++i) {
+    SmallVector<Value> scalars;
+    for (Value operand : operands)
+      scalars.push_back(vector::ExtractOp::create(b, loc, operand, i));
+    Value one = func::CallOp::create(b, loc, callee, scalars).getResult(0);
+    result = vector::InsertOp::create(b, loc, one, result, i);
+  }
+  return result;
+}
+
+// addf and subf of a product become one fma. The product must be a lane value if
+// the sum is one, or scalar tails would contract what vectors cannot; and of the same
+// linalg.generic, or results would depend on what was fused.
+Value KernelEmitter::contract(Operation *op, ValueRange operands, bool lane) {
+  if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
+    return {};
+  bool subtract = isa<arith::SubFOp>(op);
+  for (unsigned i : {0u, 1u}) {
+    auto product = products.find(operands[i]);
+    if (product == products.end() || product->second.lane != lane ||
+        product->second.body != op->getBlock())
+      continue;
+    Value x = product->second.x, y = product->second.y;
+    Value z = operands[1 - i];
+    if (subtract && i == 0)
+      z = arith::NegFOp::create(b, loc, z);
+    if (subtract && i == 1)
+      x = arith::NegFOp::create(b, loc, x);
+    return math::FmaOp::create(b, loc, x, y, z);
+  }
+  return {};
+}
+
+Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
+  Type element = op->getResult(0).getType();
+  Type source = op->getOperand(0).getType();
+  ScalarMath scalarMath{b, loc, options.fma};
+  if (source.isBF16() && isa<arith::ExtFOp>(op)) {
+    Value wide = scalarMath.fromBf16(operands[0]);
+    return element.isF32() ? wide : arith::ExtFOp::create(b, loc, typeOf(element, lane), wide);
+  }
+  if (element.isBF16() && isa<arith::TruncFOp>(op) && !options.nativeBf16)
+    return scalarMath.toBf16(operands[0]);
+  bool single = source.isF32();
+  if (isa<math::ExpOp>(op))
+    return single ? scalarMath.exp(operands[0]) : call("exp", operands);
+  if (isa<math::LogOp>(op))
+    return single ? scalarMath.log(operands[0]) : call("log", operands);
+  if (isa<math::TanhOp>(op))
+    return single ? scalarMath.tanh(operands[0]) : call("tanh", operands);
+  if (isa<math::RsqrtOp>(op)) {
+    Value root = math::SqrtOp::create(b, loc, operands[0]);
+    Type type = root.getType();
+    TypedAttr one = b.getFloatAttr(element, 1.0);
+    if (auto vector = dyn_cast<VectorType>(type))
+      one = DenseElementsAttr::get(vector, Attribute(one));
+    return arith::DivFOp::create(b, loc, arith::ConstantOp::create(b, loc, one), root);
+  }
+  StringRef library = llvm::TypeSwitch<Operation *, StringRef>(op)
+                          .Case([](math::SinOp) { return "sin"; })
+                          .Case([](math::CosOp) { return "cos"; })
+                          .Case([](math::ErfOp) { return "erf"; })
+                          .Case([](math::PowFOp) { return "pow"; })
+                          .Case([](math::Exp2Op) { return "exp2"; })
+                          .Case([](math::Log2Op) { return "log2"; })
+                          .Case([](math::Log1pOp) { return "log1p"; })
+                          .Case([](math::ExpM1Op) { return "expm1"; })
+                          .Default([](Operation *) { return ""; });
+  if (!library.empty())
+    return call(library, operands);
+  if (Value fused = contract(op, operands, lane))
+    return fused;
+
+  IRMapping mapping;
+  mapping.map(op->getOperands(), operands);
+  Operation *clone = b.clone(*op, mapping);
+  clone->getResult(0).setType(typeOf(element, lane));
+  if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone))
+    clone->setAttr(fast.getFastMathAttrName(),
+                   arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::none));
+  Value result = clone->getResult(0);
+  if (isa<arith::MulFOp>(op)) {
+    products[result] = {operands[0], operands[1], lane, op->getBlock()};
+  }
+  return result;
+}
+
+//===--------------------------------------------------------------------===//
+// Memory
+
+Value KernelEmitter::element(Value pointer, Type element, Value at) {
+  Value offset = arith::IndexCastOp::create(b, loc, b.getI64Type(), at);
+  return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+                             ArrayRef<LLVM::GEPArg>{offset});
+}
+
+// The address of `point` (of the first lane), with the part that does not vary
+// along the lane computed in its own scope.
+Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType type,
+                             AffineMap point, ArrayRef<Value> dynamic, bool &outer) {
+  unsigned n = rank(), dims = point.getNumResults();
+  if (info.shape.flat && n > 0 && point == info.identity)
+    return element(base, type.getElementType(), laneBase[copy]);
+  bool lane = n > 0 && point.isFunctionOfDim(n - 1);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    enter(scopeOf(false, outer));
+    Value offset;
+    for (unsigned i = dims; i-- > 0;) {
+      if (lane && i + 1 == dims)
+        continue;
+      int64_t stride = info.strideOf(argument, type, i);
+      Value at = dynamic.empty() || !dynamic[i] ? indexAt(point.getResult(i)).value : dynamic[i];
+      if (stride != 1)
+        at = arith::MulIOp::create(b, loc, at, index(stride));
+      offset = offset ? arith::AddIOp::create(b, loc, offset, at).getResult() : at;
+    }
+    if (offset)
+      base = element(base, type.getElementType(), offset);
+  }
+  return lane ? element(base, type.getElementType(), laneBase[copy]) : base;
+}
+
+Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dynamic) {
+  auto type = cast<RankedTensorType>(input.getType());
+  unsigned n = rank();
+  Val result;
+  result.outer = llvm::any_of(dynamic, [](Value v) { return bool(v); });
+  for (unsigned d = 0; d + 1 < n; ++d)
+    result.outer |= point.isFunctionOfDim(d);
+  result.lane = n > 0 && point.isFunctionOfDim(n - 1);
+  // A flat domain is indexed by its element, which is the lane.
+  if (info.shape.flat)
+    result.outer = false;
+  OpBuilder::InsertionGuard guard(b);
+  enter(scopeOf(result.lane, result.outer));
+  Value pointer = address(input.getArgNumber(), inputs[input.getArgNumber()], type, point, dynamic,
+                          result.outer);
+  Type element = type.getElementType();
+  result.value = LLVM::LoadOp::create(b, loc, typeOf(element, result.lane), pointer,
+                                      element.getIntOrFloatBitWidth() / 8);
+  return result;
+}
+
+// An index from memory is clamped into the tensor: a wrong one gives wrong numbers
+// but reads nothing else.
+Val KernelEmitter::extract(tensor::ExtractOp op, AffineMap point) {
+  SmallVector<AffineExpr> exprs;
+  SmallVector<Value> dynamic;
+  for (auto [dim, at] : llvm::enumerate(op.getIndices())) {
+    AffineExpr expr = staticIndex(op, dim, point, info.shape.domain);
+    exprs.push_back(expr ? expr : getAffineConstantExpr(0, b.getContext()));
+    dynamic.push_back({});
+    if (expr)
+      continue;
+    Val value = eval(at, point);
+    OpBuilder::InsertionGuard guard(b);
+    enter(Scope::Outer);
+    Value clamped = arith::MaxSIOp::create(b, loc, value.value, index(0));
+    dynamic.back() = arith::MinSIOp::create(b, loc, clamped,
+                                            index(op.getTensor().getType().getDimSize(dim) - 1));
+  }
+  return load(cast<BlockArgument>(op.getTensor()), AffineMap::get(rank(), 0, exprs, b.getContext()),
+              dynamic);
+}
+
+void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
+  RankedTensorType type = typeOfResult(output);
+  Type element = type.getElementType();
+  bool outer = !info.shape.flat;
+  Value pointer = address(unsigned(inputs.size()) + info.outputs[output].result,
+              results[info.outputs[output].result], type, point, {}, outer);
+  bool lane = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
+  LLVM::StoreOp::create(b, loc, lane ? spread(value) : value.value, pointer,
+                        element.getIntOrFloatBitWidth() / 8);
+}
+
+// What was stored to a result before, at a point that varies along the lane.
+Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
+  RankedTensorType type = typeOfResult(output);
+  Type element = type.getElementType();
+  bool outer = true;
+  Value pointer =
+      address(unsigned(inputs.size()) + info.outputs[output].result,
+              results[info.outputs[output].result], type, point, {}, outer);
+  return LLVM::LoadOp::create(b, loc, typeOf(element, /*lane=*/true), pointer,
+                              element.getIntOrFloatBitWidth() / 8);
+}
+
+//===--------------------------------------------------------------------===//
+// Reductions
+
+Value KernelEmitter::combine(const Reduction &reduction, Value acc, Value term, bool lane) {
+  SmallVector<Value> operands{acc, term};
+  Value fused = contract(reduction.combiner, operands, lane);
+  if (fused)
+    return fused;
+  IRMapping mapping;
+  mapping.map(reduction.combiner->getOperand(0), acc);
+  mapping.map(reduction.combiner->getOperand(1), term);
+  Operation *clone = b.clone(*reduction.combiner, mapping);
+  clone->setOperands(operands);
+  clone->getResult(0).setType(acc.getType());
+  if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone))
+    clone->setAttr(fast.getFastMathAttrName(),
+                   arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::none));
+  return clone->getResult(0);
+}
+
+Value KernelEmitter::identityOf(const Reduction &reduction, unsigned lanes) {
+  Type element = cast<RankedTensorType>(reduction.result.getType()).getElementType();
+  double inf = std::numeric_limits<double>::infinity();
+  TypedAttr value;
+  if (isa<FloatType>(element)) {
+    double identity = llvm::TypeSwitch<Operation *, double>(reduction.combiner)
+                          .Case([](arith::MulFOp) { return 1.0; })
+                          .Case<arith::MaximumFOp, arith::MaxNumFOp>([&](auto) { return -inf; })
+                          .Case<arith::MinimumFOp, arith::MinNumFOp>([&](auto) { return inf; })
+                          .Default([](Operation *) { return 0.0; });
+    value = b.getFloatAttr(element, identity);
+  } else {
+    unsigned bits = element.getIntOrFloatBitWidth();
+    APInt identity = llvm::TypeSwitch<Operation *, APInt>(reduction.combiner)
+                         .Case([&](arith::MulIOp) { return APInt(bits, 1); })
+                         .Case([&](arith::MaxSIOp) { return APInt::getSignedMinValue(bits); })
+                         .Case([&](arith::MinSIOp) { return APInt::getSignedMaxValue(bits); })
+                         .Default([&](Operation *) { return APInt(bits, 0); });
+    value = b.getIntegerAttr(element, identity);
+  }
+  if (lanes > 1)
+    value = DenseElementsAttr::get(VectorType::get({int64_t(lanes)}, element), Attribute(value));
+  return arith::ConstantOp::create(b, loc, value);
+}
+
+// Pairs, then pairs of pairs: ((0 + 1) + (2 + 3)).
+Value KernelEmitter::combineTree(const Reduction &reduction, SmallVector<Value> parts) {
+  while (parts.size() > 1) {
+    SmallVector<Value> next;
+    for (size_t i = 0; i + 1 < parts.size(); i += 2)
+      next.push_back(combine(reduction, parts[i], parts[i + 1], /*lane=*/true));
+    if (parts.size() % 2)
+      next.push_back(parts.back());
+    parts = next;
+  }
+  return parts.front();
+}
+
+// The upper half of the lanes onto the lower half, until one is left.
+Value KernelEmitter::horizontal(const Reduction &reduction, Value vector) {
+  int64_t count = cast<VectorType>(vector.getType()).getNumElements();
+  for (int64_t half = count / 2; half >= 1; half /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t i = 0; i < half; ++i) {
+      low.push_back(i);
+      high.push_back(half + i);
+    }
+    Value lower = vector::ShuffleOp::create(b, loc, vector, vector, low);
+    Value upper = vector::ShuffleOp::create(b, loc, vector, vector, high);
+    vector = combine(reduction, lower, upper, /*lane=*/true);
+  }
+  return vector::ExtractOp::create(b, loc, vector, int64_t(0));
+}
+
+//===--------------------------------------------------------------------===//
+// Loops
+
+void KernelEmitter::startLane(unsigned copies) {
+  laneCaches.assign(copies, Cache());
+  innerCaches.assign(copies, Cache());
+  laneBase.assign(copies, Value());
+  copy = 0;
+}
+
+// One loop along the lane. `accumulators` are those of the first reduction's
+// copies, then the second's; what they become is returned.
+SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unroll,
+                                            unsigned vectorLanes,
+                                            ArrayRef<const Reduction *> reductions,
+                                            ArrayRef<const BlockSum *> blockSums,
+                                            ArrayRef<unsigned> outputs, ValueRange accumulators) {
+  auto loop =
+      scf::ForOp::create(b, loc, from, to, index(int64_t(unroll) * vectorLanes), accumulators);
+  Operation *&anchor = info.shape.flat ? kernelAnchor : outerAnchor;
+  if (!anchor)
+    anchor = loop;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  lanes = vectorLanes;
+  startLane(unroll);
+  for (unsigned u = 0; u < unroll; ++u)
+    laneBase[u] = u == 0 ? loop.getInductionVar()
+                         : arith::AddIOp::create(b, loc, loop.getInductionVar(),
+                                                 index(int64_t(u) * vectorLanes))
+                               .getResult();
+  SmallVector<Value> next(accumulators.size());
+  struct Store {
+    unsigned copy, output;
+    Val value;
+  };
+  SmallVector<Store> stores;
+  for (copy = 0; copy < unroll; ++copy) {
+    for (auto [r, reduction] : llvm::enumerate(reductions)) {
+      Val term = eval(reduction->term, info.identity);
+      next[r * unroll + copy] =
+          combine(*reduction, loop.getRegionIterArg(r * unroll + copy), spread(term), true);
+    }
+    for (unsigned output : outputs)
+      stores.push_back(
+          {copy, output, eval(info.outputs[output].value, info.outputs[output].point)});
+    for (const BlockSum *block : blockSums) {
+      Val term = eval(block->sum.term, block->loops);
+      Value sum = loadResult(block->output, block->sum.point);
+      stores.push_back({copy, block->output,
+                        Val{combine(block->sum, sum, spread(term), true), true, true}});
+    }
+  }
+  for (const Store &pending : stores) {
+    copy = pending.copy;
+    store(pending.output, info.outputs[pending.output].place, pending.value);
+  }
+  copy = 0;
+  if (!next.empty() || loop.getBody()->empty() ||
+      !loop.getBody()->back().hasTrait<OpTrait::IsTerminator>())
+    scf::YieldOp::create(b, loc, next);
+  lanes = 1;
+  laneCaches.clear();
+  innerCaches.clear();
+  return llvm::to_vector(llvm::map_range(loop.getResults(), [](Value v) { return v; }));
+}
+
+// A whole pass over a row: four loops at most, of unrolled vectors, vectors, and
+// scalars, with the accumulators folded together in between.
+void KernelEmitter::emitPass(unsigned level) {
+  SmallVector<const Reduction *> reductions;
+  for (const Reduction &r : info.reductions)
+    if (r.pass == level)
+      reductions.push_back(&r);
+  SmallVector<const BlockSum *> blockSums;
+  for (const BlockSum &b : info.blockSums)
+    if (b.sum.pass == level)
+      blockSums.push_back(&b);
+  SmallVector<unsigned> outputs;
+  for (auto [i, o] : llvm::enumerate(info.outputs))
+    if (info.coversDomain(o) && o.level == level)
+      outputs.push_back(i);
+  if (reductions.empty() && blockSums.empty() && outputs.empty())
+    return;
+
+  int64_t extent = info.shape.domain.back();
+  int64_t width = fullLanes(), unroll = unrollOf(reductions.size());
+  while (unroll > 1 && extent < unroll * width)
+    unroll /= 2;
+  int64_t mainEnd = extent - extent % (unroll * width), vectorEnd = extent - extent % width;
+  if (vectorEnd == 0)
+    mainEnd = 0;
+
+  SmallVector<Value> accumulators;
+  if (mainEnd > 0) {
+    for (const Reduction *r : reductions)
+      accumulators.append(unroll, identityOf(*r, width));
+    accumulators =
+        innerLoop(index(0), index(mainEnd), unroll, width, reductions, blockSums, outputs,
+                  accumulators);
+    SmallVector<Value> folded;
+    for (auto [i, r] : llvm::enumerate(reductions))
+      folded.push_back(combineTree(
+          *r, SmallVector<Value>(ArrayRef<Value>(accumulators).slice(i * unroll, unroll))));
+    accumulators = folded;
+  }
+  if (vectorEnd > mainEnd)
+    accumulators =
+        innerLoop(index(mainEnd), index(vectorEnd), 1, width, reductions, blockSums, outputs,
+                  accumulators);
+  for (auto [i, r] : llvm::enumerate(reductions)) {
+    if (vectorEnd == 0)
+      accumulators.push_back(identityOf(*r, 1));
+    else
+      accumulators[i] = horizontal(*r, accumulators[i]);
+  }
+  if (extent > vectorEnd)
+    accumulators =
+        innerLoop(index(vectorEnd), index(extent), 1, 1, reductions, blockSums, outputs,
+                  accumulators);
+  outerAnchor = nullptr;
+  for (auto [i, r] : llvm::enumerate(reductions)) {
+    Val init = eval(r->init, r->point);
+    Value total = combine(*r, init.value, accumulators[i], /*lane=*/false);
+    outerCache[{r->result, r->point}] = {total, /*lane=*/false, /*outer=*/true};
+  }
+}
+
+void KernelEmitter::emitFlat() {
+  SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
+  int64_t width = fullLanes(), unroll = unrollOf(0);
+  Value position = begin;
+  auto upTo = [&](int64_t step, unsigned copies, unsigned vectorLanes) {
+    Value count = arith::SubIOp::create(b, loc, end, position);
+    Value rest = arith::RemUIOp::create(b, loc, count, index(step));
+    Value stop = arith::SubIOp::create(b, loc, end, rest);
+    innerLoop(position, stop, copies, vectorLanes, {}, {}, outputs, {});
+    position = stop;
+  };
+  if (info.shape.items >= unroll * width)
+    upTo(unroll * width, unroll, width);
+  if (info.shape.items >= width)
+    upTo(width, 1, width);
+  innerLoop(position, end, 1, 1, {}, {}, outputs, {});
+}
+
+// Sums of blocks of rows begin as their initial value, in memory: every row adds to them there.
+void KernelEmitter::startBlockSums(Value item) {
+  SmallVector<Value> outer = outerDims;
+  Value firstRow = arith::MulIOp::create(b, loc, item, index(info.shape.rowsPerItem));
+  outerDims.assign(1, firstRow);
+  for (const BlockSum &block : info.blockSums) {
+    Val init = eval(block.sum.init, AffineMap::get(2, 0, b.getContext()));
+    auto fill = [&](int64_t from, int64_t to, unsigned vectorLanes) {
+      auto loop = scf::ForOp::create(b, loc, index(from), index(to), index(vectorLanes));
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(loop.getBody()->getTerminator());
+      lanes = vectorLanes;
+      startLane(1);
+      laneBase[0] = loop.getInductionVar();
+      store(block.output, block.sum.point, init);
+    };
+    int64_t extent = info.shape.domain[1], width = fullLanes(), whole = extent - extent % width;
+    if (whole > 0)
+      fill(0, whole, unsigned(width));
+    if (whole < extent)
+      fill(whole, extent, 1);
+  }
+  lanes = 1;
+  laneCaches.clear();
+  innerCaches.clear();
+  outerCache.clear();
+  outerDims = outer;
+}
+
+void KernelEmitter::emitRows() {
+  auto items = scf::ForOp::create(b, loc, begin, end, index(1));
+  kernelAnchor = items;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(items.getBody()->getTerminator());
+  if (info.blockSums.empty())
+    return emitRow(items.getInductionVar());
+  startBlockSums(items.getInductionVar());
+  Value count = index(info.shape.rowsPerItem);
+  Value first = arith::MulIOp::create(b, loc, items.getInductionVar(), count);
+  Value last = arith::AddIOp::create(b, loc, first, count);
+  auto rows = scf::ForOp::create(b, loc, first, last, index(1));
+  b.setInsertionPoint(rows.getBody()->getTerminator());
+  emitRow(rows.getInductionVar());
+}
+
+void KernelEmitter::emitRow(Value row) {
+  ArrayRef<int64_t> outer = ArrayRef<int64_t>(info.shape.domain).drop_back();
+  outerDims.assign(outer.size(), Value());
+  Value rest = row;
+  for (size_t d = outer.size(); d-- > 0;) {
+    if (d == 0) {
+      outerDims[d] = rest;
+      break;
+    }
+    outerDims[d] = arith::RemUIOp::create(b, loc, rest, index(outer[d]));
+    rest = arith::DivUIOp::create(b, loc, rest, index(outer[d]));
+  }
+  unsigned last = info.shape.passes;
+  for (const Computed &o : info.outputs)
+    last = std::max(last, o.level + 1);
+  for (unsigned level = 0; level < last; ++level) {
+    for (const Computed &value : info.outerValues)
+      if (value.level == level)
+        eval(value.value, value.point);
+    SmallVector<std::pair<unsigned, Val>> stores;
+    for (auto [i, o] : llvm::enumerate(info.outputs))
+      if (!info.coversDomain(o) && !info.isBlockSum(o) && o.level == level)
+        stores.push_back({i, eval(o.value, o.point)});
+    emitPass(level);
+    for (auto &[output, value] : stores)
+      store(output, info.outputs[output].place, value);
+  }
+}
+
+void KernelEmitter::emitColumnBlock(Value column, unsigned unroll, unsigned vectorLanes) {
+  lanes = vectorLanes;
+  startLane(unroll);
+  for (unsigned u = 0; u < unroll; ++u)
+    laneBase[u] =
+        u == 0 ? column
+               : arith::AddIOp::create(b, loc, column, index(int64_t(u) * vectorLanes)).getResult();
+  int64_t extent = info.shape.domain[0];
+  SmallVector<Value> identities;
+  for (const Reduction &r : info.reductions)
+    identities.append(unroll, identityOf(r, vectorLanes));
+
+  auto blocks = scf::ForOp::create(b, loc, index(0), index(extent), index(kRowBlock), identities);
+  laneAnchor = blocks;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(blocks.getBody());
+    Value blockEnd = arith::MinSIOp::create(
+        b, loc, arith::AddIOp::create(b, loc, blocks.getInductionVar(), index(kRowBlock)),
+        index(extent));
+    auto rows =
+        scf::ForOp::create(b, loc, blocks.getInductionVar(), blockEnd, index(1), identities);
+    {
+      OpBuilder::InsertionGuard inner(b);
+      b.setInsertionPointToStart(rows.getBody());
+      outerDims.assign(1, rows.getInductionVar());
+      outerCache.clear();
+      SmallVector<Value> next(identities.size());
+      for (copy = 0; copy < unroll; ++copy)
+        for (auto [i, r] : llvm::enumerate(info.reductions)) {
+          Val term = eval(r.term, info.identity);
+          next[i * unroll + copy] =
+              combine(r, rows.getRegionIterArg(i * unroll + copy), spread(term), true);
+        }
+      scf::YieldOp::create(b, loc, next);
+    }
+    SmallVector<Value> sums;
+    for (auto [i, r] : llvm::enumerate(info.reductions))
+      for (unsigned u = 0; u < unroll; ++u)
+        sums.push_back(combine(r, blocks.getRegionIterArg(i * unroll + u),
+                               rows.getResult(i * unroll + u), true));
+    scf::YieldOp::create(b, loc, sums);
+  }
+  laneAnchor = nullptr;
+  outerDims.clear();
+  outerCache.clear();
+  SmallVector<Val> values;
+  for (copy = 0; copy < unroll; ++copy) {
+    innerCaches[copy].clear();
+    for (auto [i, r] : llvm::enumerate(info.reductions)) {
+      Val init = eval(r.init, r.point);
+      Value total = combine(r, spread(init), blocks.getResult(i * unroll + copy), true);
+      laneCaches[copy][{r.result, r.point}] = {total, /*lane=*/true, /*outer=*/false};
+    }
+    for (const Computed &o : info.outputs)
+      values.push_back(eval(o.value, o.point));
+  }
+  for (auto [i, value] : llvm::enumerate(values)) {
+    copy = i / info.outputs.size();
+    unsigned output = i % info.outputs.size();
+    store(output, info.outputs[output].place, value);
+  }
+  copy = 0;
+  lanes = 1;
+  laneCaches.clear();
+  innerCaches.clear();
+}
+
+void KernelEmitter::emitColumns() {
+  int64_t width = fullLanes(), unroll = unrollOf(info.reductions.size());
+  Value position = begin;
+  auto block = [&](Value stop, unsigned copies, unsigned vectorLanes) {
+    auto loop = scf::ForOp::create(b, loc, position, stop, index(int64_t(copies) * vectorLanes));
+    if (!kernelAnchor)
+      kernelAnchor = loop;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(loop.getBody()->getTerminator());
+    emitColumnBlock(loop.getInductionVar(), copies, vectorLanes);
+  };
+  auto upTo = [&](unsigned copies) {
+    Value count = arith::SubIOp::create(b, loc, end, position);
+    Value rest = arith::RemUIOp::create(b, loc, count, index(int64_t(copies) * width));
+    Value stop = arith::SubIOp::create(b, loc, end, rest);
+    block(stop, copies, width);
+    position = stop;
+  };
+  if (info.shape.items >= unroll * width)
+    upTo(unroll);
+  if (info.shape.items >= width)
+    upTo(1);
+  block(end, 1, 1);
+}
+
+void KernelEmitter::emit() {
+  b.setInsertionPoint(kernel);
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  function = func::FuncOp::create(b, loc, kernel.getSymName(),
+                                  b.getFunctionType({pointer, b.getI64Type(), b.getI64Type()}, {}));
+  Block *entry = function.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  auto argument = [&](size_t i) -> Value {
+    Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0),
+                                     ArrayRef<LLVM::GEPArg>{int32_t(i)});
+    return LLVM::LoadOp::create(b, loc, pointer, slot);
+  };
+  size_t count = kernel.getBody().getNumArguments();
+  for (size_t i = 0; i < count; ++i)
+    inputs.push_back(argument(i));
+  for (size_t i = 0; i < kernel.getBody().front().getTerminator()->getNumOperands(); ++i)
+    results.push_back(argument(count + i));
+  begin = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(1));
+  end = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(2));
+  if (info.shape.flat)
+    emitFlat();
+  else if (info.hero == kern::Hero::ColumnReduction)
+    emitColumns();
+  else
+    emitRows();
+  func::ReturnOp::create(b, loc);
+}
+
+struct LowerKernels : impl::LowerKernelsPassBase<LowerKernels> {
+  using LowerKernelsPassBase::LowerKernelsPassBase;
+
+  void runOnOperation() final {
+    ModuleOp module = getOperation();
+    LowerKernelsPassOptions options;
+    options.vectorWidth = vectorWidth;
+    options.fma = fma;
+    options.nativeBf16 = nativeBf16;
+    if (options.vectorWidth != 128 && options.vectorWidth != 256 && options.vectorWidth != 512) {
+      module.emitError("kern-lower-kernels: vector-width must be 128, 256 or 512, not ")
+          << options.vectorWidth;
+      return signalPassFailure();
+    }
+    SymbolTable symbols(module);
+    for (kern::KernelOp kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>())) {
+      std::string reason;
+      FailureOr<RegionInfo> info = analyzeKernel(kernel, &reason);
+      if (failed(info)) {
+        kernel.emitOpError("cannot be emitted: ") << reason;
+        return signalPassFailure();
+      }
+      KernelEmitter(kernel, *info, options, symbols).emit();
+      kernel.erase();
+    }
+  }
+};
+
+} // namespace
+
+void buildKernelsToLLVM(OpPassManager &manager, const LowerKernelsPassOptions &options) {
+  manager.addPass(createLowerKernelsPass(options));
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+  manager.addPass(createSCFToControlFlowPass());
+  manager.addPass(createConvertVectorToLLVMPass());
+  manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createArithToLLVMConversionPass());
+  manager.addPass(createConvertControlFlowToLLVMPass());
+  manager.addPass(createConvertFuncToLLVMPass());
+  manager.addPass(createReconcileUnrealizedCastsPass());
+}
+
+} // namespace lmc::codegen

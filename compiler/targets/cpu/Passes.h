@@ -1,0 +1,19 @@
+// Passes that turn kernels into CPU code.
+#pragma once
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace lmc::codegen {
+
+#define GEN_PASS_DECL
+#include "compiler/targets/cpu/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "compiler/targets/cpu/Passes.h.inc"
+
+// kern-lower-kernels and upstream's conversions to the LLVM dialect.
+void buildKernelsToLLVM(mlir::OpPassManager &manager, const LowerKernelsPassOptions &options);
+
+} // namespace lmc::codegen

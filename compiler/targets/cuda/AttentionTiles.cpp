@@ -1,0 +1,213 @@
+// Which tile of a flash attention kernel suits a shape.
+//
+// The cost model. A step is one tile of queries against one tile of keys; each of five units of
+// an SM is busy for some clocks of it:
+//   tensor cores   2 products queries keys headDim / (FLOPs per clock)
+//   shared memory  512 bytes per ldmatrix and the two tiles that are copied, 128 bytes per clock
+//   L2 cache       the two tiles that are copied, 5120 bytes per clock for all SMs
+//   exponentials   queries keys / 16
+//   issue          instructions / 4
+// With w warps on each of the SM's four schedulers the busiest unit hides all but 1/w of the rest:
+//   step = most + (sum - most) / w
+// A block takes steps x step clocks, times the blocks that share its SM, and blocks go in order
+// to the first free place of the device. That gives the clocks of the whole launch, with masked
+// waste, uneven lengths and the last wave in it.
+#include "compiler/targets/cuda/AttentionTemplates.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+namespace lmc::codegen {
+
+namespace {
+// What differs between the kernels.
+struct PartModel {
+  int products; // of tiles
+  // Instructions of a lane and score besides mma and ldmatrix, counted in sm_90a code.
+  double instructions;
+};
+
+struct ArchModel {
+  int sms;
+  // FLOPs per clock and SM of mma.sync on bf16.
+  double tensorFlops;
+  // Of all SMs, per clock: that of the A100 (its whitepaper), taken for the others too.
+  double cacheBytes = 5120;
+};
+} // namespace
+
+static PartModel modelOf(AttentionPart part) {
+  switch (part) {
+  case AttentionPart::Forward:
+    return {2, 7};
+  case AttentionPart::GradQueries:
+    return {3, 6};
+  case AttentionPart::GradKeys:
+    return {4, 9};
+  }
+  llvm_unreachable("a part of attention");
+}
+
+// A100: 312 TFLOP/s dense at 1.41 GHz on 108 SMs (NVIDIA A100 whitepaper). H100 SXM: 4096 FLOPs
+// per clock and SM (989 TFLOP/s at 1.83 GHz, 132 SMs), of which mma.sync reaches 62% (Luo et al.,
+// arXiv:2402.13499). For sm_100 the same is taken per SM.
+static ArchModel modelOf(const CudaArch &arch) {
+  if (arch.version < 90)
+    return {108, 2048};
+  if (arch.version < 100)
+    return {132, 0.62 * 4096};
+  return {148, 0.62 * 4096};
+}
+
+llvm::ArrayRef<AttentionTile> attentionTiles() {
+  static const AttentionTile tiles[] = {
+#define LMC_ATTENTION_TILE(Part, ...) {AttentionPart::Part, __VA_ARGS__},
+#include "compiler/targets/cuda/AttentionTiles.def"
+#undef LMC_ATTENTION_TILE
+  };
+  return tiles;
+}
+
+int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
+  int64_t queryBytes = 2 * tile.queries * tile.headDim, keyBytes = 2 * tile.keys * tile.headDim;
+  switch (tile.part) {
+  case AttentionPart::Forward:
+    return queryBytes + tile.stages * keyBytes;
+  case AttentionPart::GradQueries:
+    return 2 * queryBytes + 2 * tile.stages * keyBytes + 2 * 4 * tile.queries;
+  case AttentionPart::GradKeys:
+    int64_t words = shape.window > 0 || shape.documents ? 3 : 2;
+    return 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries);
+  }
+  llvm_unreachable("a part of attention");
+}
+
+// Steps of tile `t`: the tiles of the other side that it visits.
+static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
+  if (tile.part == AttentionPart::GradKeys) {
+    int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;
+    int64_t end = shape.window ? std::min(shape.seq, last + shape.window) : shape.seq;
+    return shape.heads / shape.kvHeads *
+           (int64_t(llvm::divideCeil(end, tile.queries)) - first / tile.queries);
+  }
+  int64_t first = t * tile.queries, last = std::min(first + tile.queries, shape.seq) - 1;
+  int64_t lowest = shape.window ? std::max<int64_t>(0, first - shape.window + 1) : 0;
+  return last / tile.keys + 1 - lowest / tile.keys;
+}
+
+// Clocks of an SM for one step of one block, `resident` blocks at a time.
+static double clocksOfStep(const AttentionTile &tile, const ArchModel &arch, int64_t resident) {
+  PartModel model = modelOf(tile.part);
+  double scores = double(tile.queries) * tile.keys;
+  double flops = 2 * model.products * scores * tile.headDim;
+  bool byKeys = tile.part == AttentionPart::GradKeys;
+  int own = byKeys ? tile.keys : tile.queries, other = byKeys ? tile.queries : tile.keys;
+  // ldmatrix of a warp: the other side's rows for every product, its own for those that give
+  // scores, unless it holds them.
+  int slices = tile.headDim / 16, bands = own / (16 * tile.warps);
+  int ownLoads = tile.queryRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
+  double loads = tile.warps * slices * (ownLoads * bands + model.products * (other / 16));
+  double instructions = flops / 4096 + loads + model.instructions * scores / 32;
+  double copied = 2.0 * 2 * other * tile.headDim;
+  double busy[] = {flops / arch.tensorFlops, (512 * loads + copied) / 128,
+                   copied * arch.sms / arch.cacheBytes, scores / 16, instructions / 4};
+  double sum = 0, most = 0;
+  for (double clocks : busy) {
+    sum += clocks;
+    most = std::max(most, clocks);
+  }
+  return most + (sum - most) / std::max(1.0, double(resident) * tile.warps / 4);
+}
+
+// The end of the last block when blocks of `lengths`, each `count` times in this order, go to
+// the first of `places` that is free.
+static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
+  std::priority_queue<double, std::vector<double>, std::greater<>> free;
+  double end = 0;
+  for (double length : lengths)
+    for (int64_t i = 0; i < count; ++i) {
+      double start = 0;
+      if (int64_t(free.size()) == places) {
+        start = free.top();
+        free.pop();
+      }
+      free.push(start + length);
+      end = std::max(end, start + length);
+    }
+  return end;
+}
+
+AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shape,
+                           const CudaArch &arch) {
+  bool byKeys = tile.part == AttentionPart::GradKeys;
+  int64_t tiles = llvm::divideCeil(shape.seq, byKeys ? tile.keys : tile.queries);
+  int64_t pairs = shape.batch * (byKeys ? shape.kvHeads : shape.heads);
+  AttentionEstimate result;
+  result.blocks = tiles * pairs;
+  result.blocksPerSm = residentBlocks(arch, 32 * unsigned(tile.warps), unsigned(tile.registers),
+                                      unsigned(sharedBytesOf(tile, shape)));
+  if (result.blocksPerSm == 0)
+    return result;
+
+  ArchModel model = modelOf(arch);
+  double step = clocksOfStep(tile, model, result.blocksPerSm);
+  int64_t steps = 0, longest = 0;
+  std::vector<double> lengths;
+  for (int64_t t = 0; t < tiles; ++t) {
+    int64_t own = stepsOf(tile, shape, byKeys ? t : tiles - 1 - t);
+    steps += own;
+    longest = std::max(longest, own);
+    lengths.push_back(double(own) * step * double(result.blocksPerSm));
+  }
+  double stepScores = double(tile.queries) * tile.keys;
+  result.blockFlops =
+      2.0 * modelOf(tile.part).products * stepScores * tile.headDim * double(longest);
+  int64_t window = shape.window ? std::min(shape.window, shape.seq) : shape.seq;
+  double visible =
+      double(window) * double(window + 1) / 2 + double(shape.seq - window) * double(window);
+  if (byKeys)
+    visible *= double(shape.heads / shape.kvHeads);
+  result.visited = double(steps) * stepScores / visible;
+  result.clocks = endOf(lengths, pairs, model.sms * result.blocksPerSm);
+  return result;
+}
+
+static int64_t pitchOr(int64_t pitch, int64_t width) { return pitch ? pitch : width; }
+
+static bool isWhole(const AttentionTile &tile, const AttentionShape &shape) {
+  return !shape.documents && shape.seq % tile.queries == 0 &&
+         shape.seq % tile.keys == 0;
+}
+
+const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
+                                         const CudaArch &arch) {
+  if (shape.type != AttentionType::BF16)
+    return nullptr;
+  int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
+  for (int64_t pitch :
+       {pitchOr(shape.qPitch, width), pitchOr(shape.outPitch, width),
+        pitchOr(shape.doutPitch, width), pitchOr(shape.dqPitch, width),
+        pitchOr(shape.kPitch, kvWidth), pitchOr(shape.vPitch, kvWidth),
+        pitchOr(shape.dkPitch, kvWidth), pitchOr(shape.dvPitch, kvWidth)})
+    if (pitch % 8 != 0)
+      return nullptr;
+  const AttentionTile *best = nullptr;
+  double fewest = 0;
+  for (const AttentionTile &tile : attentionTiles()) {
+    if (tile.part != part || tile.headDim != shape.headDim ||
+        (tile.wholeOnly && !isWhole(tile, shape)))
+      continue;
+    AttentionEstimate cost = estimate(tile, shape, arch);
+    if (cost.blocksPerSm > 0 && (!best || cost.clocks < fewest)) {
+      best = &tile;
+      fewest = cost.clocks;
+    }
+  }
+  return best;
+}
+
+} // namespace lmc::codegen

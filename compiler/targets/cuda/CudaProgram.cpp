@@ -1,0 +1,248 @@
+#include "compiler/targets/cuda/CudaProgram.h"
+
+#include "compiler/targets/cuda/CudaCode.h"
+#include "compiler/targets/cuda/InitializerTemplates.h"
+#include "compiler/targets/cuda/ScatterAddTemplates.h"
+#include "compiler/targets/cuda/AttentionTemplates.h"
+#include "dialects/plan/Plan.h"
+
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+class Planner {
+public:
+  explicit Planner(const CudaArch &arch) : arch(arch) {}
+
+  LogicalResult addKernel(kern::KernelOp op);
+  void addInitializers(ModuleOp module);
+  LogicalResult addCommand(Operation &command);
+
+  CudaProgram program;
+
+private:
+  size_t indexOf(CudaKernel kernel, StringRef sourceOp);
+  void addScatterAdd(plan_ir::ScatterAddOp scatter);
+  LogicalResult addAttention(plan_ir::AttentionOp attention);
+  LogicalResult addAttentionGrad(plan_ir::AttentionGradOp grad);
+  LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
+                             llvm::function_ref<llvm::Expected<std::vector<CudaKernel>>(
+                                 const std::string &name)>
+                                 make,
+                             ArrayRef<CudaProgram::Launch> launches);
+
+  const CudaArch &arch;
+  llvm::StringMap<std::vector<size_t>> templates; // by source: kernels that differ in their launch
+  llvm::StringSet<> names;                        // of all kernels
+};
+
+} // namespace
+
+LogicalResult Planner::addKernel(kern::KernelOp op) {
+  std::string reason;
+  FailureOr<CudaKernel> printed = printCudaKernel(op, &reason);
+  if (failed(printed))
+    return emitError(op.getLoc()) << "kernel '" << op.getSymName()
+                                  << "' cannot be generated for " << arch.name << ": " << reason;
+  names.insert(printed->name);
+  program.kernels.push_back({std::move(*printed), op, "", {}});
+  return success();
+}
+
+size_t Planner::indexOf(CudaKernel kernel, StringRef sourceOp) {
+  std::vector<size_t> &known = templates[kernel.source];
+  for (size_t index : known) {
+    const CudaKernel &other = program.kernels[index].cuda;
+    if (other.grid == kernel.grid && other.threads == kernel.threads &&
+        other.sharedBytes == kernel.sharedBytes)
+      return index;
+  }
+  names.insert(kernel.name);
+  known.push_back(program.kernels.size());
+  program.kernels.push_back({std::move(kernel), nullptr, sourceOp.str(), {}});
+  return known.back();
+}
+
+void Planner::addInitializers(ModuleOp module) {
+  for (CudaKernel &kernel : initializerKernels(module)) {
+    std::string name = kernel.name;
+    program.initializers[name] = indexOf(std::move(kernel), "");
+  }
+}
+
+static RankedTensorType contentOf(Value slice) {
+  return cast<plan_ir::SliceType>(slice.getType()).getContent();
+}
+
+static DataType dataTypeOf(RankedTensorType type) {
+  Type element = type.getElementType();
+  return element.isF64() ? DataType::F64 : element.isBF16() ? DataType::BF16 : DataType::F32;
+}
+
+void Planner::addScatterAdd(plan_ir::ScatterAddOp scatter) {
+  RankedTensorType x = contentOf(scatter.getX()), d = contentOf(scatter.getD());
+  ScatterAddShape shape;
+  shape.rows = x.getDimSize(0);
+  shape.columns = x.getDimSize(1);
+  shape.vocabulary = d.getDimSize(0);
+  shape.x = dataTypeOf(x);
+  shape.accumulate = scatter.getAccumulate();
+  auto slice = [&](ScatterAddOperand operand) -> Value {
+    switch (operand) {
+    case ScatterAddOperand::Ids:
+      return scatter.getIds();
+    case ScatterAddOperand::X:
+      return scatter.getX();
+    case ScatterAddOperand::Workspace:
+      return scatter.getWorkspace();
+    case ScatterAddOperand::D:
+      return scatter.getD();
+    }
+    llvm_unreachable("an operand");
+  };
+  for (ScatterAddLaunch &launch : scatterAddKernels(shape)) {
+    CudaProgram::Launch made{
+        indexOf(std::move(launch.kernel), "lm.embedding_grad"), {}, launch.inputs};
+    for (ScatterAddOperand operand : launch.args)
+      made.args.push_back(slice(operand));
+    program.launches[scatter].push_back(std::move(made));
+  }
+}
+
+// The kernels that `make` gives for `command`, and their `launches`, whose kernels are counted
+// from the first of them. A template takes its name into its text: another shape's kernels are
+// NAME_2, NAME_3 ...
+LogicalResult Planner::addTemplates(
+    Operation *command, StringRef sourceOp, StringRef name,
+    llvm::function_ref<llvm::Expected<std::vector<CudaKernel>>(const std::string &name)> make,
+    ArrayRef<CudaProgram::Launch> launches) {
+  for (int variant = 1;; ++variant) {
+    std::string given = variant == 1 ? name.str() : (name + "_" + llvm::Twine(variant)).str();
+    llvm::Expected<std::vector<CudaKernel>> made = make(given);
+    if (!made)
+      return emitError(command->getLoc()) << llvm::toString(made.takeError());
+    if (llvm::any_of(*made, [&](const CudaKernel &kernel) {
+          return names.contains(kernel.name) && !templates.contains(kernel.source);
+        }))
+      continue; // another kernel's name
+    std::vector<size_t> indices;
+    for (CudaKernel &kernel : *made)
+      indices.push_back(indexOf(std::move(kernel), sourceOp));
+    for (CudaProgram::Launch launch : launches) {
+      launch.kernel = indices[launch.kernel];
+      program.launches[command].push_back(std::move(launch));
+    }
+    return success();
+  }
+}
+
+// Elements from row to row; 0: dense.
+static int64_t pitchOf(Value slice) {
+  Operation *op = slice.getDefiningOp();
+  auto whole = dyn_cast<plan_ir::SliceOp>(op);
+  auto variable = dyn_cast<plan_ir::VariableRefOp>(op);
+  int64_t pitch = whole ? whole.getPitch() : variable ? variable.getPitch() : 0;
+  return pitch * 8 / int64_t(contentOf(slice).getElementTypeBitWidth());
+}
+
+// What both directions of attention say.
+template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op) {
+  RankedTensorType q = contentOf(op.getQ()), k = contentOf(op.getK());
+  AttentionShape shape;
+  shape.type = q.getElementType().isBF16()  ? AttentionType::BF16
+               : q.getElementType().isF64() ? AttentionType::F64
+                                            : AttentionType::F32;
+  shape.seq = int64_t(op.getSeq());
+  shape.headDim = int64_t(op.getHeadDim());
+  shape.batch = q.getDimSize(0) / shape.seq;
+  shape.heads = q.getDimSize(1) / shape.headDim;
+  shape.kvHeads = k.getDimSize(1) / shape.headDim;
+  shape.window = int64_t(op.getWindow());
+  shape.scale = op.getScale().convertToDouble();
+  shape.documents = bool(op.getStarts());
+  shape.qPitch = pitchOf(op.getQ());
+  shape.kPitch = pitchOf(op.getK());
+  shape.vPitch = pitchOf(op.getV());
+  shape.outPitch = pitchOf(op.getOut());
+  return shape;
+}
+
+// The arguments of a launch; those that are absent fall out of the inputs.
+static CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs,
+                                    ArrayRef<Value> results) {
+  CudaProgram::Launch launch{kernel, {}, 0};
+  for (Value input : inputs)
+    if (input)
+      launch.args.push_back(input);
+  launch.inputs = uint32_t(launch.args.size());
+  launch.args.append(results.begin(), results.end());
+  return launch;
+}
+
+LogicalResult Planner::addAttention(plan_ir::AttentionOp op) {
+  AttentionShape shape = shapeOf(op);
+  auto make = [&](const std::string &name) { return attentionKernels(shape, arch, name); };
+  return addTemplates(op, "lm.attention", "attention", make,
+                      launchOf(0, {op.getQ(), op.getK(), op.getV(), op.getStarts()},
+                               {op.getOut(), op.getLse()}));
+}
+
+LogicalResult Planner::addAttentionGrad(plan_ir::AttentionGradOp op) {
+  AttentionShape shape = shapeOf(op);
+  shape.doutPitch = pitchOf(op.getDout());
+  shape.dqPitch = pitchOf(op.getDq());
+  shape.dkPitch = pitchOf(op.getDk());
+  shape.dvPitch = pitchOf(op.getDv());
+  shape.rope = bool(op.getCos());
+  auto make = [&](const std::string &name) { return attentionGradKernels(shape, arch, name); };
+  Value delta = op.getWorkspace();
+  return addTemplates(op, "lm.attention_grad", "attention_grad", make,
+                      {launchOf(0, {op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
+                                    op.getDout(), op.getStarts(), op.getCos(), op.getSin()},
+                                {op.getDq(), delta}),
+                       launchOf(1, {op.getQ(), op.getK(), op.getV(), op.getLse(), op.getDout(),
+                                    delta, op.getStarts(), op.getCos(), op.getSin()},
+                                {op.getDk(), op.getDv()})});
+}
+
+LogicalResult Planner::addCommand(Operation &command) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&command)
+      .Case([&](plan_ir::ScatterAddOp op) {
+        addScatterAdd(op);
+        return success();
+      })
+      .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
+      .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
+      .Default(success()); // launches of kernels, and what libraries and the driver do
+}
+
+FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch) {
+  Planner planner(arch);
+  for (auto kernel : module.getOps<kern::KernelOp>())
+    if (failed(planner.addKernel(kernel)))
+      return failure();
+  for (auto function : module.getOps<plan_ir::FunctionOp>())
+    for (Operation &command : function.getBody().front())
+      if (failed(planner.addCommand(command)))
+        return failure();
+  planner.addInitializers(module);
+  return std::move(planner.program);
+}
+
+llvm::Error compileProgram(CudaProgram &program, const CudaArch &arch, const KernelCache &cache) {
+  std::vector<CudaKernel> kernels;
+  for (const CudaProgram::Kernel &kernel : program.kernels)
+    kernels.push_back(kernel.cuda);
+  llvm::Expected<std::vector<CudaCode>> code = compileCuda(std::move(kernels), arch.name, cache);
+  if (!code)
+    return code.takeError();
+  for (auto [kernel, compiled] : llvm::zip(program.kernels, *code))
+    kernel.cubin = std::move(compiled.cubin);
+  return llvm::Error::success();
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,304 @@
+#include "compiler/targets/cuda/CudaScalars.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cstdlib>
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+using Binding = CudaExpr::Binding;
+
+std::string within(const CudaExpr &operand, Binding allowed) {
+  return operand.binding <= allowed ? operand.text : "(" + operand.text + ")";
+}
+
+// The right operand of a left-associative operator must bind tighter than the left one.
+CudaExpr infix(const CudaExpr &a, StringRef sign, const CudaExpr &b, Binding binding) {
+  return {within(a, binding) + " " + sign.str() + " " + within(b, Binding(binding - 1)), binding};
+}
+
+CudaExpr call(const std::string &function, ArrayRef<CudaExpr> operands) {
+  std::string text = function + "(";
+  for (const CudaExpr &operand : operands)
+    text += (&operand == operands.begin() ? "" : ", ") + operand.text;
+  return {text + ")", CudaExpr::Atom};
+}
+
+std::string unsignedType(Type type) {
+  return "u" + std::to_string(type.isIndex() ? 64 : type.getIntOrFloatBitWidth());
+}
+
+// Signed overflow is undefined in C++ and wraps in arith.
+CudaExpr wrapping(Operation *op, StringRef sign, ArrayRef<CudaExpr> operands, Binding binding) {
+  Type type = op->getResult(0).getType();
+  if (type.isIndex())
+    return infix(operands[0], sign, operands[1], binding);
+  CudaExpr sum = infix(call(unsignedType(type), operands[0]), sign,
+                       call(unsignedType(type), operands[1]), binding);
+  return call(cudaType(type), sum);
+}
+
+CudaExpr bitwise(Operation *op, ArrayRef<CudaExpr> operands) {
+  bool logical = op->getResult(0).getType().isInteger(1);
+  if (isa<arith::AndIOp>(op))
+    return logical ? infix(operands[0], "&&", operands[1], CudaExpr::And)
+                   : infix(operands[0], "&", operands[1], CudaExpr::BitAnd);
+  if (isa<arith::OrIOp>(op))
+    return logical ? infix(operands[0], "||", operands[1], CudaExpr::Or)
+                   : infix(operands[0], "|", operands[1], CudaExpr::BitOr);
+  return logical ? infix(operands[0], "!=", operands[1], CudaExpr::Equal)
+                 : infix(operands[0], "^", operands[1], CudaExpr::BitXor);
+}
+
+CudaExpr shift(Operation *op, ArrayRef<CudaExpr> operands) {
+  Type type = op->getResult(0).getType();
+  if (isa<arith::ShRSIOp>(op))
+    return infix(operands[0], ">>", operands[1], CudaExpr::Shift);
+  CudaExpr bits = call(unsignedType(type), operands[0]);
+  return call(cudaType(type),
+              infix(bits, isa<arith::ShLIOp>(op) ? "<<" : ">>", operands[1], CudaExpr::Shift));
+}
+
+CudaExpr compareIntegers(arith::CmpIOp op, ArrayRef<CudaExpr> operands) {
+  using P = arith::CmpIPredicate;
+  P predicate = op.getPredicate();
+  CudaExpr a = operands[0], b = operands[1];
+  if (predicate == P::ult || predicate == P::ule || predicate == P::ugt || predicate == P::uge) {
+    a = call(unsignedType(op.getLhs().getType()), a);
+    b = call(unsignedType(op.getLhs().getType()), b);
+  }
+  switch (predicate) {
+  case P::eq:
+    return infix(a, "==", b, CudaExpr::Equal);
+  case P::ne:
+    return infix(a, "!=", b, CudaExpr::Equal);
+  case P::slt:
+  case P::ult:
+    return infix(a, "<", b, CudaExpr::Order);
+  case P::sle:
+  case P::ule:
+    return infix(a, "<=", b, CudaExpr::Order);
+  case P::sgt:
+  case P::ugt:
+    return infix(a, ">", b, CudaExpr::Order);
+  case P::sge:
+  case P::uge:
+    return infix(a, ">=", b, CudaExpr::Order);
+  }
+  llvm_unreachable("a predicate");
+}
+
+// C++'s comparisons are false where an operand is NaN, != is true.
+CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
+  using P = arith::CmpFPredicate;
+  auto compare = [&](StringRef sign) {
+    bool equality = sign == "==" || sign == "!=";
+    return infix(operands[0], sign, operands[1], equality ? CudaExpr::Equal : CudaExpr::Order);
+  };
+  auto opposite = [&](StringRef sign) {
+    return CudaExpr{"!(" + compare(sign).text + ")", CudaExpr::Prefix};
+  };
+  switch (op.getPredicate()) {
+  case P::OEQ:
+    return compare("==");
+  case P::OGT:
+    return compare(">");
+  case P::OGE:
+    return compare(">=");
+  case P::OLT:
+    return compare("<");
+  case P::OLE:
+    return compare("<=");
+  case P::UNE:
+    return compare("!=");
+  case P::ULE:
+    return opposite(">");
+  case P::ULT:
+    return opposite(">=");
+  case P::UGE:
+    return opposite("<");
+  case P::UGT:
+    return opposite("<=");
+  case P::ONE:
+    return infix(compare("<"), "||", compare(">"), CudaExpr::Or);
+  case P::UEQ:
+    return infix(opposite("<"), "&&", opposite(">"), CudaExpr::And);
+  case P::ORD:
+    return call("isOrdered", operands);
+  case P::UNO:
+    return {"!" + call("isOrdered", operands).text, CudaExpr::Prefix};
+  case P::AlwaysFalse:
+    return {"false"};
+  case P::AlwaysTrue:
+    return {"true"};
+  }
+  llvm_unreachable("a predicate");
+}
+
+CudaExpr convert(Operation *op, const CudaExpr &x) {
+  Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
+  if (isa<arith::ExtFOp>(op)) {
+    CudaExpr wide = from.isBF16() ? call("toFloat", x) : x;
+    return to.isF64() ? call("double", wide) : wide;
+  }
+  if (isa<arith::TruncFOp>(op))
+    return call(to.isBF16() ? "toBf16" : "float", x);
+  if (isa<arith::UIToFPOp, arith::ExtUIOp>(op) && !from.isInteger(1))
+    return call(cudaType(to), call(unsignedType(from), x));
+  if (isa<arith::ExtSIOp, arith::SIToFPOp>(op) && from.isInteger(1)) // true is -1
+    return {"-" + call(cudaType(to), x).text, CudaExpr::Prefix};
+  if (isa<arith::TruncIOp>(op) && to.isInteger(1))
+    return infix(infix(x, "&", {"1"}, CudaExpr::BitAnd), "!=", {"0"}, CudaExpr::Equal);
+  return call(cudaType(to), x);
+}
+
+CudaExpr bitcast(Operation *op, const CudaExpr &x) {
+  Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
+  bool wide = from.getIntOrFloatBitWidth() == 64;
+  if (isa<FloatType>(from) && isa<IntegerType>(to))
+    return call(wide ? "__double_as_longlong" : "__float_as_int", x);
+  if (isa<IntegerType>(from) && isa<FloatType>(to))
+    return call(wide ? "__longlong_as_double" : "__int_as_float", x);
+  return x;
+}
+
+StringRef mathFunction(Operation *op) {
+  return llvm::TypeSwitch<Operation *, StringRef>(op)
+      .Case([](math::ExpOp) { return "exp"; })
+      .Case([](math::Exp2Op) { return "exp2"; })
+      .Case([](math::ExpM1Op) { return "expm1"; })
+      .Case([](math::LogOp) { return "log"; })
+      .Case([](math::Log2Op) { return "log2"; })
+      .Case([](math::Log1pOp) { return "log1p"; })
+      .Case([](math::SqrtOp) { return "sqrt"; })
+      .Case([](math::RsqrtOp) { return "rsqrt"; })
+      .Case([](math::AbsFOp) { return "fabs"; })
+      .Case([](math::TanhOp) { return "tanh"; })
+      .Case([](math::SinOp) { return "sin"; })
+      .Case([](math::CosOp) { return "cos"; })
+      .Case([](math::ErfOp) { return "erf"; })
+      .Case([](math::PowFOp) { return "pow"; })
+      .Case([](arith::MaxNumFOp) { return "fmax"; })
+      .Case([](arith::MinNumFOp) { return "fmin"; })
+      .Default([](Operation *) { return ""; });
+}
+
+// The functions of f32 have an f behind their name.
+std::string suffix(Type type) { return type.isF32() ? "f" : ""; }
+
+// In the fewest digits that read back as the same number.
+std::string digitsOf(double value, bool single) {
+  char text[40];
+  for (int digits = 6; digits <= 17; ++digits) {
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    if (single ? std::strtof(text, nullptr) == float(value) : std::strtod(text, nullptr) == value)
+      break;
+  }
+  return text;
+}
+
+std::string floatConstant(FloatAttr attr) {
+  bool single = attr.getType().isF32();
+  APFloat value = attr.getValue();
+  if (attr.getType().isBF16())
+    return "bf16{" + std::to_string(value.bitcastToAPInt().getZExtValue()) + "}";
+  if (!value.isFinite()) {
+    uint64_t bits = value.bitcastToAPInt().getZExtValue();
+    return single ? "__uint_as_float(0x" + llvm::utohexstr(bits) + "u)"
+                  : "__longlong_as_double(0x" + llvm::utohexstr(bits) + "ll)";
+  }
+  std::string text = digitsOf(attr.getValueAsDouble(), single);
+  if (text.find_first_of(".e") == std::string::npos)
+    text += ".0";
+  return text + (single ? "f" : "");
+}
+
+} // namespace
+
+std::string cudaType(Type type) {
+  if (type.isF32())
+    return "float";
+  if (type.isF64())
+    return "double";
+  if (type.isBF16())
+    return "bf16";
+  if (type.isInteger(1))
+    return "bool";
+  if (type.isInteger(16))
+    return "short";
+  return type.isIndex() ? "i64" : "i" + std::to_string(type.getIntOrFloatBitWidth());
+}
+
+CudaExpr cudaConstant(TypedAttr value) {
+  auto literal = [](const std::string &text) {
+    return CudaExpr{text, text[0] == '-' ? CudaExpr::Prefix : CudaExpr::Atom};
+  };
+  if (auto number = dyn_cast<FloatAttr>(value))
+    return literal(floatConstant(number));
+  auto integer = cast<IntegerAttr>(value);
+  if (integer.getType().isInteger(1))
+    return {integer.getValue().isZero() ? "false" : "true"};
+  int64_t number = integer.getValue().getSExtValue();
+  bool wide = integer.getType().isIndex() || integer.getType().getIntOrFloatBitWidth() == 64;
+  std::string suffix = wide ? "ll" : "";
+  if (number == (wide ? INT64_MIN : INT32_MIN)) // the least has no literal
+    return {"(-" + std::to_string(-(number + 1)) + suffix + " - 1)"};
+  return literal(std::to_string(number) + suffix);
+}
+
+CudaExpr cudaFma(Type type, const CudaExpr &x, const CudaExpr &y, const CudaExpr &z) {
+  return call("fma" + suffix(type), {x, y, z});
+}
+
+CudaExpr cudaNegate(const CudaExpr &x) {
+  return {"-" + within(x, CudaExpr::Atom), CudaExpr::Prefix};
+}
+
+CudaExpr cudaApply(Operation *op, ArrayRef<CudaExpr> x) {
+  Type type = op->getResult(0).getType();
+  if (StringRef name = mathFunction(op); !name.empty())
+    return call(name.str() + suffix(type), x);
+  return llvm::TypeSwitch<Operation *, CudaExpr>(op)
+      .Case([&](arith::AddFOp) { return infix(x[0], "+", x[1], CudaExpr::Plus); })
+      .Case([&](arith::SubFOp) { return infix(x[0], "-", x[1], CudaExpr::Plus); })
+      .Case([&](arith::MulFOp) { return infix(x[0], "*", x[1], CudaExpr::Times); })
+      .Case([&](arith::DivFOp) { return infix(x[0], "/", x[1], CudaExpr::Times); })
+      .Case([&](arith::NegFOp) { return cudaNegate(x[0]); })
+      .Case([&](arith::MaximumFOp) { return call("maximum", x); })
+      .Case([&](arith::MinimumFOp) { return call("minimum", x); })
+      .Case([&](arith::MaxSIOp) { return call("max", x); })
+      .Case([&](arith::MinSIOp) { return call("min", x); })
+      .Case([&](arith::AddIOp) { return wrapping(op, "+", x, CudaExpr::Plus); })
+      .Case([&](arith::SubIOp) { return wrapping(op, "-", x, CudaExpr::Plus); })
+      .Case([&](arith::MulIOp) { return wrapping(op, "*", x, CudaExpr::Times); })
+      .Case<arith::AndIOp, arith::OrIOp, arith::XOrIOp>([&](auto) { return bitwise(op, x); })
+      .Case<arith::ShLIOp, arith::ShRUIOp, arith::ShRSIOp>([&](auto) { return shift(op, x); })
+      .Case([&](arith::CmpIOp compare) { return compareIntegers(compare, x); })
+      .Case([&](arith::CmpFOp compare) { return compareFloats(compare, x); })
+      .Case([&](arith::SelectOp) {
+        return CudaExpr{within(x[0], CudaExpr::Or) + " ? " + within(x[1], CudaExpr::Or) + " : " +
+                            within(x[2], CudaExpr::Or),
+                        CudaExpr::Choice};
+      })
+      .Case([&](arith::BitcastOp) { return bitcast(op, x[0]); })
+      .Default([&](Operation *) { return convert(op, x[0]); });
+}
+
+StringRef cudaCombiner(Operation *combiner) {
+  return llvm::TypeSwitch<Operation *, StringRef>(combiner)
+      .Case<arith::MulFOp, arith::MulIOp>([](auto) { return "Multiply"; })
+      .Case<arith::MaximumFOp, arith::MaxSIOp>([](auto) { return "Maximum"; })
+      .Case<arith::MinimumFOp, arith::MinSIOp>([](auto) { return "Minimum"; })
+      .Case([](arith::MaxNumFOp) { return "MaximumNumber"; })
+      .Case([](arith::MinNumFOp) { return "MinimumNumber"; })
+      .Default([](Operation *) { return "Add"; });
+}
+
+} // namespace lmc::codegen

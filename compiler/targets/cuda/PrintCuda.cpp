@@ -1,0 +1,25 @@
+// kern.kernel -> CUDA C++. What is printed where is told in CudaEmitter.h; the loops of each hero
+// are in PrintCudaElements.cpp, PrintCudaRows.cpp and PrintCudaColumns.cpp.
+#include "compiler/targets/cuda/CudaEmitter.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+
+FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, std::string *reason) {
+  FailureOr<RegionInfo> info = analyzeKernel(kernel, reason);
+  if (failed(info))
+    return failure();
+  switch (info->hero) {
+  case kern::Hero::Elementwise:
+  case kern::Hero::Gather:
+    return printCudaElements(kernel, *info);
+  case kern::Hero::RowReduction:
+    return printCudaRows(kernel, *info);
+  case kern::Hero::ColumnReduction:
+    return printCudaColumns(kernel, *info);
+  }
+  llvm_unreachable("a hero");
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,169 @@
+// Hero column_reduction: a block takes a tile of columns, `lanes` vectors wide. Its groups of
+// `lanes` threads take every `groups`-th row each, several rows under way, and their sums meet
+// in shared memory, in an order that only the shape decides; group 0 stores.
+#include "compiler/targets/cuda/CudaEmitter.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+constexpr int64_t kThreads = 512;
+constexpr int64_t kBytesInFlight = 128; // of a thread
+constexpr int64_t kMaxRows = 8;         // under way in a thread
+// A tile is no narrower than two sectors, what HBM gives at once, while more blocks are wanted
+// to fill the SMs.
+constexpr int64_t kTileBytes = 64, kWantedBlocks = 128;
+
+class ColumnPrinter : CudaEmitter {
+public:
+  using CudaEmitter::CudaEmitter;
+  CudaKernel print();
+
+private:
+  void findTile();
+  void printRows(CudaText &body);
+  void printTotals(CudaText &body);
+  std::string sumOf(const Reduction &r) const {
+    return "sum" + std::to_string(&r - info.reductions.begin());
+  }
+  Type elementOf(const Reduction &r) const {
+    return cast<RankedTensorType>(r.result.getType()).getElementType();
+  }
+
+  int64_t rows = 1, columns = 1, lanes = 1, groups = 1, rowsAtOnce = 1;
+};
+
+void ColumnPrinter::findTile() {
+  rows = info.shape.domain[0];
+  columns = info.shape.domain[1];
+  int64_t vectors = columns / width, bytes = 0, widest = 1;
+  for (const Access &access : info.accesses)
+    if (isLane(access.point) && coversDomain(access.point)) {
+      int64_t element = typeOf(access.input).getElementTypeBitWidth() / 8;
+      widest = std::max(widest, element);
+      bytes += element * width;
+    }
+  lanes = std::min<int64_t>(32, llvm::bit_ceil(uint64_t(vectors)));
+  while (lanes * width * widest > kTileBytes && llvm::divideCeil(vectors, lanes) < kWantedBlocks)
+    lanes /= 2;
+  groups = std::min<int64_t>(kThreads / lanes, llvm::bit_ceil(uint64_t(rows)));
+  groups = std::max<int64_t>(groups, 32 / lanes);
+  rowsAtOnce = bytes ? llvm::bit_floor(uint64_t(kBytesInFlight / bytes)) : 1;
+  rowsAtOnce = std::clamp<int64_t>(rowsAtOnce, 1, kMaxRows);
+  rowsAtOnce =
+      std::min<int64_t>(rowsAtOnce, llvm::bit_ceil(uint64_t(llvm::divideCeil(rows, groups))));
+}
+
+void ColumnPrinter::printRows(CudaText &body) {
+  bool wholeTiles = columns % (lanes * width) == 0;
+  CudaChunks once, group; // what does not vary with the rows; a few rows
+  once.guard = wholeTiles ? "" : "inside";
+  hoisted = &once;
+  group.count = unsigned(rowsAtOnce);
+  int64_t step = groups * rowsAtOnce;
+  group.index.add("u32", "row", rowsAtOnce == 1 ? Twine("first") : "first + k * " + Twine(groups));
+  bool wholeRows = rows % step == 0;
+  group.guard = wholeRows ? "" : "row < " + std::to_string(rows);
+  startLoads(group);
+  startInner();
+  CudaText elements, chunk, loop;
+  innerText = &elements;
+  for (const Reduction &r : info.reductions) {
+    std::string sum = sumOf(r) + (width == 1 ? ".at[0]" : ".at[e]");
+    elements.line(sum + " = " + combine(r, sum, info.identity).text + ";");
+  }
+  loopOverElements(chunk, elements);
+  body.append(once.declarations);
+  loopOverChunks(body, once, once.loads);
+  CudaIndex shared = shareIndex(group);
+  CudaText inside;
+  inside.append(group.declarations);
+  loopOverChunks(inside, group, group.loads);
+  loopOverChunks(inside, group, chunk);
+  shared.print(loop, inside, "");
+  loop.append(inside);
+  std::string until = std::to_string(rows);
+  body.block("for (u32 first = group; first < " + until + (wholeTiles ? "" : " && inside") +
+                 "; first += " + Twine(step) + ")",
+             loop);
+  hoisted = nullptr;
+}
+
+void ColumnPrinter::printTotals(CudaText &body) {
+  for (const Reduction &r : info.reductions) {
+    std::string type = cudaType(elementOf(r));
+    if (groups > 1)
+      body.line(sumOf(r) + " = reduceGroups<" + cudaCombiner(r.combiner) + ", " + Twine(groups) +
+                ", " + Twine(lanes) + ">(" + sumOf(r) + ", reinterpret_cast<" + type +
+                " *>(sharedMemory()));");
+  }
+  std::string leave = groups > 1 ? "group == 0" : "";
+  if (columns % (lanes * width))
+    leave += leave.empty() ? "inside" : " && inside";
+  CudaChunks group;
+  startLoads(group);
+  startInner();
+  CudaText elements, chunk, all;
+  innerText = &elements;
+  for (const Reduction &r : info.reductions) {
+    std::string sum = sumOf(r) + (width == 1 ? ".at[0]" : ".at[e]");
+    std::string total = withInit(r, sum);
+    if (total != sum)
+      elements.line(sum + " = " + total + ";");
+    CudaValue value;
+    value.expr = {sum};
+    value.lane = true;
+    outerCache[{r.result.getAsOpaquePointer(), const_cast<void *>(r.point.getAsOpaquePointer())}] =
+        value;
+  }
+  SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
+  storeOutputs(chunk, elements, outputs);
+  all.append(group.declarations);
+  loopOverChunks(all, group, group.loads);
+  all.append(chunk);
+  if (leave.empty())
+    body.append(all);
+  else
+    body.block("if (" + leave + ")", all);
+}
+
+CudaKernel ColumnPrinter::print() {
+  findTile();
+  outerDims = {"row"};
+  outerPerChunk = true;
+  std::string times = width == 1 ? "" : " * " + std::to_string(width);
+  CudaText body;
+  body.line("const u32 group = threadIdx.x / " + Twine(lanes) + ";");
+  body.line("const u32 c = (blockIdx.x * " + Twine(lanes) + " + threadIdx.x % " + Twine(lanes) +
+            ")" + times + ";");
+  if (columns % (lanes * width))
+    body.line("const bool inside = c < " + Twine(columns) + ";");
+  for (const Reduction &r : info.reductions) {
+    body.line(vectorType(elementOf(r)) + " " + sumOf(r) + ";");
+    CudaText start;
+    start.line(sumOf(r) + (width == 1 ? ".at[0] = " : ".at[e] = ") + identityOf(r) + ";");
+    loopOverElements(body, start);
+  }
+  printRows(body);
+  printTotals(body);
+  int64_t widest = 0;
+  for (const Reduction &r : info.reductions)
+    widest = std::max<int64_t>(widest, elementOf(r).getIntOrFloatBitWidth() / 8);
+  int64_t threads = groups * lanes, shared = groups > 1 ? threads * width * widest : 0;
+  int64_t blocks = llvm::divideCeil(columns, lanes * width);
+  std::string note = "A block takes " + std::to_string(lanes * width) + " columns, a thread " +
+                     std::to_string(width) + " of them in every " + std::to_string(groups) +
+                     "-th row, " + std::to_string(rowsAtOnce) + " rows under way.";
+  return finish(uint32_t(blocks), uint32_t(threads), uint32_t(shared), body, {note});
+}
+
+} // namespace
+
+CudaKernel printCudaColumns(kern::KernelOp kernel, const RegionInfo &info) {
+  return ColumnPrinter(kernel, info).print();
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,123 @@
+// Heroes elementwise and gather: the domain is cut into vectors along the lane, numbered from
+// outer to inner. A thread takes a few of them, a block apart, and loads all before it stores
+// any, so that several loads are under way and a result may lie over an input.
+#include "compiler/targets/cuda/CudaEmitter.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+constexpr int64_t kThreads = 256;
+// Bytes that a thread should have under way: with 2048 threads on an SM four times what
+// covers the latency of HBM (3.35 TB/s * 0.7 us / 132 SMs = 18 KB), so that a quarter of the
+// threads suffices.
+constexpr int64_t kBytesInFlight = 128;
+constexpr int64_t kMaxChunks = 8;
+// Fewer blocks than this leave an H100 or B200 (132, 148 SMs) unevenly filled.
+constexpr int64_t kFewBlocks = 600;
+
+class ElementPrinter : CudaEmitter {
+public:
+  using CudaEmitter::CudaEmitter;
+  CudaKernel print();
+
+private:
+  int64_t chunksPerThread();
+  void findIndex(CudaIndex &index, const std::string &number);
+
+  int64_t vectors = 1, threads = kThreads;
+};
+
+int64_t ElementPrinter::chunksPerThread() {
+  int64_t bytes = 0;
+  for (const Access &access : info.accesses)
+    if (isLane(access.point))
+      bytes += width * typeOf(access.input).getElementTypeBitWidth() / 8;
+  int64_t count = bytes ? llvm::bit_floor(uint64_t(kBytesInFlight / bytes)) : 1;
+  count = std::clamp<int64_t>(count, 1, kMaxChunks);
+  while (count > 1 && vectors / (threads * count) < kFewBlocks)
+    count /= 2;
+  return count;
+}
+
+// The indices of the chunk's first element, from its number.
+void ElementPrinter::findIndex(CudaIndex &index, const std::string &number) {
+  ArrayRef<int64_t> domain = info.shape.domain;
+  const char *type = vectors * width >> 31 ? "u64" : "u32";
+  index.add(type, "v", number);
+  if (rank() == 0)
+    return;
+  std::string times = width == 1 ? "" : " * " + std::to_string(width);
+  if (info.shape.flat)
+    return index.add(type, column, "v" + times);
+  int64_t inner = domain.back() / width, below = inner;
+  index.add("u32", column, "v % " + Twine(inner) + times);
+  for (unsigned d = rank() - 1; d-- > 0;) {
+    index.add("u32", outerDims[d],
+              "v / " + Twine(below) + (d > 0 ? " % " + Twine(domain[d]) : Twine()));
+    below *= domain[d];
+  }
+}
+
+CudaKernel ElementPrinter::print() {
+  for (unsigned d = 0; d + 1 < rank(); ++d)
+    outerDims.push_back(rank() == 2 ? "row" : "i" + std::to_string(d));
+  outerPerChunk = true;
+  vectors = laneExtent() / width;
+  if (!info.shape.flat)
+    for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).drop_back())
+      vectors *= outer;
+  threads = std::min<int64_t>(kThreads, llvm::alignTo(vectors, 32));
+
+  CudaChunks group;
+  int64_t count = chunksPerThread(), perBlock = threads * count;
+  int64_t blocks = llvm::divideCeil(vectors, perBlock);
+  bool whole = vectors % perBlock == 0;
+  group.count = count;
+  std::string number = "blockIdx.x * " + std::to_string(perBlock) +
+                       (count > 1 ? " + k * " + std::to_string(threads) : "") + " + threadIdx.x";
+  if (vectors * width >> 31)
+    number = "u64(blockIdx.x) * " + number.substr(number.find("* ") + 2);
+  findIndex(group.index, number);
+  CudaIndex alone = shareIndex(group);
+  if (count > 1 && !whole)
+    group.guard = "v < " + std::to_string(vectors);
+
+  startLoads(group);
+  startInner();
+  CudaText chunk, elements;
+  innerText = &elements;
+  SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
+  storeOutputs(chunk, elements, outputs);
+  CudaText body;
+  body.append(group.declarations);
+  loopOverChunks(body, group, group.loads);
+  loopOverChunks(body, group, chunk);
+
+  if (count == 1) {
+    CudaText whole;
+    std::string outside = "v >= " + std::to_string(vectors);
+    alone.print(whole, body, vectors % perBlock ? outside : "");
+    if (vectors % perBlock) {
+      whole.line("if (" + outside + ")");
+      whole.line("  return;");
+    }
+    whole.append(body);
+    body = whole;
+  }
+
+  std::string note = "A thread takes " + std::to_string(count) + " x " + std::to_string(width) +
+                     " elements" + (info.shape.flat ? "." : " along the last dimension.");
+  return finish(uint32_t(blocks), uint32_t(threads), 0, body, {note});
+}
+
+} // namespace
+
+CudaKernel printCudaElements(kern::KernelOp kernel, const RegionInfo &info) {
+  return ElementPrinter(kernel, info).print();
+}
+
+} // namespace lmc::codegen

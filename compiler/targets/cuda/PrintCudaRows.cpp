@@ -1,0 +1,633 @@
+// Hero row_reduction: a block takes a row, or several one after the other; a row that is short
+// is taken by a warp, several side by side.
+//
+//   kept      the vectors of a row that a thread needs stay in its registers through all
+//             passes: inputs are read once
+//   streamed  rows that are too long for that are read again by each pass, a few vectors at a
+//             time. A maximum and the sum of exp(value - maximum) are then found in one pass, by
+//             the online softmax
+//
+// Which columns a thread takes, and so the order of every sum, depends on the row's length and
+// the vectors' width only: not on what else was fused. Sums of blocks of rows are kept in
+// registers, a column's by the thread that takes the column.
+#include "compiler/targets/cuda/CudaEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+// A block that has the device to itself is as large as it can be.
+constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
+constexpr int64_t kWarpsPerBlock = 4; // where warps take rows side by side
+// Where blocks take several rows, to load once what does not vary with the row, this many
+// blocks are left: seven waves of two blocks on each of an H100's 132 SMs.
+constexpr int64_t kEnoughBlocks = 2048;
+constexpr int64_t kBytesInFlight = 64; // of a thread
+// Vectors of a row under way: half as many where a thread has 64 registers only.
+constexpr int64_t kMaxStreamed = 16;
+
+// Vectors of a row that a thread should take. 16 elements leave room for several inputs, a weight
+// and sums of rows, all as f32, and for enough warps to cover the barriers of a row.
+int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
+
+// 32-bit registers that a thread may keep a row in, so that with the temporaries of the passes
+// it stays within its share of the SM's 65536, and within 255.
+int64_t registersFor(int64_t threads) { return threads > 512 ? 36 : threads > 256 ? 80 : 144; }
+
+// Whether a at point p is computed just as b at point q.
+bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
+  auto through = [](Value &value, AffineMap &point) {
+    while (true) {
+      if (auto argument = dyn_cast<BlockArgument>(value)) {
+        auto generic = dyn_cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
+        if (!generic)
+          return;
+        OpOperand *operand = generic.getMatchingOpOperand(argument);
+        point = readPoint(generic, operand, point);
+        value = operand->get();
+        continue;
+      }
+      auto generic = value.getDefiningOp<linalg::GenericOp>();
+      if (!generic || generic.getNumReductionLoops() > 0)
+        return;
+      value =
+          generic.getBody()->getTerminator()->getOperand(cast<OpResult>(value).getResultNumber());
+    }
+  };
+  through(a, p);
+  through(b, q);
+  if (a == b)
+    return p == q || matchPattern(a, m_Constant());
+  Operation *x = a.getDefiningOp(), *y = b.getDefiningOp();
+  if (!x || !y || x->getName() != y->getName() ||
+      x->getAttrDictionary() != y->getAttrDictionary() ||
+      x->getNumOperands() != y->getNumOperands() || x->getResultTypes() != y->getResultTypes() ||
+      isa<linalg::LinalgOp, linalg::IndexOp>(x))
+    return false;
+  for (auto [s, t] : llvm::zip(x->getOperands(), y->getOperands()))
+    if (!sameValue(s, p, t, q))
+      return false;
+  return true;
+}
+
+class RowPrinter : CudaEmitter {
+public:
+  RowPrinter(kern::KernelOp kernel, const RegionInfo &info, bool mayKeep)
+      : CudaEmitter(kernel, info), mayKeep(mayKeep) {}
+
+  CudaKernel print();
+  bool keepsTooEarly() const { return kept && lateLoad; }
+
+private:
+  // The maximum and the sum of exp(term - maximum) that one pass finds.
+  struct Online {
+    const Reduction *maximum, *sum;
+    Value shifted; // the sum's term is exp(shifted - maximum)
+  };
+
+  // What a walk over the row makes.
+  struct Level {
+    SmallVector<const Reduction *> reductions;
+    SmallVector<const BlockSum *> sums;
+    SmallVector<unsigned> outputs;
+    const Online *online = nullptr;
+    // Results of which a row has one element, and the element.
+    SmallVector<std::pair<unsigned, std::string>> stores;
+
+    bool walks() const { return !reductions.empty() || !sums.empty() || !outputs.empty(); }
+    bool writes() const { return !outputs.empty() || !stores.empty(); }
+  };
+
+  void findMapping();
+  bool hasOnePass();
+  void findOnline();
+  Level collect(unsigned level);
+  int64_t bytesOfRow(bool alsoShared);
+  void startRow();
+  void printRow(CudaText &to);
+  void printLevel(unsigned level);
+  void printPass(const Level &level);
+  CudaText chunkOf(const Level &level);
+  void walkStreamed(const Level &level);
+  void printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
+                       const Online &online);
+  void printTotals(ArrayRef<const Reduction *> reductions);
+  void printLevelTotals(const Level &level);
+  void publish(const Reduction &reduction, const std::string &name);
+  void addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
+                   CudaText &chunkTail);
+  void printBlockSums(CudaText &to);
+  void printRowLoop(CudaText &body, const CudaText &row);
+
+  std::string nameOf(const Reduction &r) const {
+    std::string kind = isa<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>(r.combiner) ? "max"
+                       : isa<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>(r.combiner)
+                           ? "min"
+                       : isa<arith::MulFOp, arith::MulIOp>(r.combiner) ? "product"
+                                                                       : "sum";
+    return kind + std::to_string(&r - info.reductions.begin());
+  }
+  std::string nameOf(const BlockSum &b) const {
+    return "rows" + std::to_string(&b - info.blockSums.begin());
+  }
+  using CudaEmitter::nameOf;
+  static Type elementOf(const Reduction &r) {
+    return cast<RankedTensorType>(r.result.getType()).getElementType();
+  }
+  std::string totals(const Reduction &r) const;
+  std::string barrier() const { return byWarp ? "__syncwarp();" : "__syncthreads();"; }
+  std::string threadOfRow() const { return byWarp ? "threadIdx.x % 32" : "threadIdx.x"; }
+
+  bool mayKeep, kept = false, byWarp = false, hoists = false, sumsInRegisters = false;
+  bool walkedBefore = false; // a pass of this row was printed
+  bool guardStores = false;  // a barrier must stand before a row's stores
+  int64_t columns = 1, rows = 1, vectors = 1;
+  int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1; // side by side
+  int64_t rowsInTurn = 1;                                           // one after the other
+  int64_t chunksOfRow = 1, chunksAtOnce = 1;
+  SmallVector<Online> onlines;
+  CudaText rowTop, rowBody;
+  CudaChunks rowChunks, sharedChunks; // of a kept row; what all rows share
+};
+
+// Bytes per chunk of what a pass over a row loads; with what all rows share.
+int64_t RowPrinter::bytesOfRow(bool alsoShared) {
+  llvm::SetVector<std::pair<unsigned, const void *>> places;
+  int64_t bytes = 0;
+  for (const Access &access : info.accesses) {
+    bool outer = rank() == 1 || llvm::is_contained(access.dynamic, true);
+    for (unsigned d = 0; d + 1 < rank(); ++d)
+      outer |= access.point.isFunctionOfDim(d);
+    bool fresh = llvm::is_contained(access.dynamic, true) ||
+                 places.insert({access.input, access.point.getAsOpaquePointer()});
+    if (isLane(access.point) && fresh && (outer || alsoShared))
+      bytes += width * typeOf(access.input).getElementTypeBitWidth() / 8;
+  }
+  return bytes;
+}
+
+bool RowPrinter::hasOnePass() {
+  SmallVector<unsigned> passes;
+  for (const Reduction &r : info.reductions)
+    passes.push_back(r.pass);
+  for (const BlockSum &b : info.blockSums)
+    passes.push_back(b.sum.pass);
+  for (const Output &output : info.outputs)
+    if (info.coversDomain(output))
+      passes.push_back(output.level);
+  llvm::sort(passes);
+  return passes.empty() || passes.front() == passes.back();
+}
+
+void RowPrinter::findMapping() {
+  columns = info.shape.domain.back();
+  for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).drop_back())
+    rows *= outer;
+  vectors = columns / width;
+  byWarp = vectors <= kWarp * chunksFor(width);
+  if (!byWarp)
+    rowThreads =
+        std::min<int64_t>(rows == 1 ? kMaxThreadsAlone : kMaxThreads,
+                          llvm::alignTo(llvm::divideCeil(vectors, chunksFor(width)), kWarp));
+  chunksOfRow = llvm::divideCeil(vectors, rowThreads);
+
+  int64_t sums = 0;
+  for (const BlockSum &b : info.blockSums)
+    sums += elementOf(b.sum).getIntOrFloatBitWidth() / 8 * width * chunksOfRow / 4;
+  int64_t own = bytesOfRow(false) * chunksOfRow / 4, all = bytesOfRow(true) * chunksOfRow / 4;
+  int64_t registers = registersFor(rowThreads);
+  bool fewInFlight = bytesOfRow(true) * chunksOfRow <= kBytesInFlight;
+  kept = mayKeep && own + sums <= registers && (!hasOnePass() || fewInFlight || sums > 0);
+  sumsInRegisters = kept;
+  bool severalRows = rows > 1 && (info.shape.rowsPerItem > 1 || all > own);
+  hoists = kept && severalRows && all > own && all + sums <= registers;
+
+  int64_t items = rows / info.shape.rowsPerItem;
+  rowsAtOnce = byWarp ? std::min<int64_t>(kWarpsPerBlock, items) : 1;
+  blockThreads = rowThreads * rowsAtOnce;
+  bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
+    return access.point.getNumDims() > 1 && access.point.isConstant();
+  });
+  if ((hoists || readsScalars) && info.blockSums.empty())
+    for (int64_t turn : {8, 4, 2})
+      if (rowsInTurn == 1 && rows / (rowsAtOnce * turn) >= kEnoughBlocks)
+        rowsInTurn = turn;
+  hoists &= rowsInTurn > 1 || info.shape.rowsPerItem > 1;
+  chunksAtOnce = chunksOfRow;
+  if (!kept) {
+    int64_t bytes = bytesOfRow(true);
+    int64_t fit = bytes ? llvm::bit_floor(uint64_t(kBytesInFlight / bytes)) : 1;
+    chunksAtOnce =
+        std::min(std::clamp<int64_t>(fit, 1, rowThreads > 512 ? kMaxStreamed / 2 : kMaxStreamed),
+                 chunksOfRow);
+  }
+}
+
+// exp(u - m) summed, where m is the maximum of u.
+void RowPrinter::findOnline() {
+  if (kept)
+    return;
+  for (const Reduction &sum : info.reductions) {
+    auto exp = sum.term.getDefiningOp<math::ExpOp>();
+    auto difference = exp ? exp.getOperand().getDefiningOp<arith::SubFOp>() : arith::SubFOp();
+    if (!difference || !isa<arith::AddFOp>(sum.combiner) || !elementOf(sum).isF32())
+      continue;
+    for (const Reduction &maximum : info.reductions)
+      if (isa<arith::MaximumFOp>(maximum.combiner) && maximum.pass + 1 == sum.pass &&
+          sameValue(difference.getRhs(), info.identity, maximum.result, maximum.point) &&
+          sameValue(difference.getLhs(), info.identity, maximum.term, info.identity) &&
+          llvm::none_of(onlines, [&](const Online &o) { return o.maximum->pass == maximum.pass; }))
+        onlines.push_back({&maximum, &sum, difference.getLhs()});
+  }
+}
+
+// Where the warps of a block leave their totals. Rows one after the other take turns with two
+// places, so that one barrier a row is enough.
+std::string RowPrinter::totals(const Reduction &r) const {
+  std::string text = "totals" + std::to_string(&r - info.reductions.begin());
+  bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
+  return loop ? text + " + row % 2 * " + std::to_string(rowThreads / kWarp) : text;
+}
+
+void RowPrinter::publish(const Reduction &reduction, const std::string &name) {
+  CudaValue value;
+  value.expr = {name};
+  value.outer = value.late = true;
+  outerCache[{reduction.result.getAsOpaquePointer(),
+              const_cast<void *>(reduction.point.getAsOpaquePointer())}] = value;
+}
+
+void RowPrinter::printTotals(ArrayRef<const Reduction *> reductions) {
+  if (reductions.empty())
+    return;
+  if (!byWarp) {
+    for (const Reduction *r : reductions)
+      rowBody.line("putWarpTotal<" + cudaCombiner(r->combiner) + ">(" + totals(*r) + ", " +
+                   nameOf(*r) + ");");
+    rowBody.line("__syncthreads();");
+  }
+  for (const Reduction *r : reductions) {
+    std::string name = nameOf(*r), op = cudaCombiner(r->combiner).str();
+    rowBody.line(byWarp ? name + " = reduceWarp<" + op + ">(" + name + ");"
+                        : name + " = blockTotal<" + op + ", " + std::to_string(rowThreads / kWarp) +
+                              ">(" + totals(*r) + ");");
+    if (std::string total = withInit(*r, name); total != name)
+      rowBody.line(name + " = " + total + ";");
+  }
+}
+
+// Adds a row's terms to the sums of its block.
+void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
+                             CudaText &chunkTail) {
+  std::string element = width == 1 ? ".at[0]" : ".at[e]", vector = nameOf(sum);
+  if (sumsInRegisters) {
+    vector += chunksOfRow > 1 ? "[k]" : "";
+  } else {
+    // What this thread stored for the rows before.
+    unsigned argument = argumentOf(info.outputs[sum.output]);
+    RankedTensorType type = typeOf(argument);
+    std::string at = address(argument, type, sum.sum.point);
+    std::string start = eval(sum.sum.init, AffineMap::get(2, 0, context)).expr.text;
+    chunkHead.line(vectorType(type.getElementType()) + " " + vector + ";");
+    CudaText fill;
+    loopOverElements(fill, [&] {
+      CudaText text;
+      text.line(vector + element + " = " + start + ";");
+      return text;
+    }());
+    chunkHead.block("if (row == first)", fill);
+    CudaText later;
+    later.line(vector + " = load<" + Twine(width) + ">(" + at + ");");
+    chunkHead.block("else", later);
+    chunkTail.line("store<" + Twine(width) + ">(" + at + ", " + vector + ");");
+    int64_t bytes = (rows - rows / info.shape.rowsPerItem) * columns *
+                    (elementOf(sum.sum).getIntOrFloatBitWidth() / 8);
+    again.read += uint64_t(bytes);
+    again.written += uint64_t(bytes);
+  }
+  elements.line(vector + element + " = " + combine(sum.sum, vector + element, sum.loops).text +
+                ";");
+}
+
+// Two loops over the loaded vectors: first the maximum and other reductions, whose lines `chunk`
+// has; then, where the maximum grew, the sum is rescaled before it grows itself.
+void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
+                                 const Online &online) {
+  std::string max = nameOf(*online.maximum), sum = nameOf(*online.sum);
+  loop.line("const float before = " + max + ";");
+  loopOverChunks(loop, group, chunk);
+  startInner();
+  CudaText elements, second, grown;
+  innerText = &elements;
+  std::string value = eval(online.shifted, info.identity).expr.text;
+  elements.line(sum + " += expBelow(" + value + " - " + max + ");");
+  loopOverElements(second, elements);
+  grown.line(sum + " = rescaleSum(" + sum + ", before, " + max + ");");
+  loopOverChunks(grown, group, second);
+  loop.block("if (" + max + " != " + identityOf(*online.maximum) + ")", grown);
+}
+
+// What is done with a chunk, once it is loaded.
+CudaText RowPrinter::chunkOf(const Level &level) {
+  startInner();
+  CudaText elements, head, tail, chunk;
+  innerText = &elements;
+  for (const Reduction *r : level.reductions)
+    elements.line(nameOf(*r) + " = " + combine(*r, nameOf(*r), info.identity).text + ";");
+  for (const BlockSum *sum : level.sums)
+    addBlockSum(*sum, elements, head, tail);
+  chunk.append(head);
+  storeOutputs(chunk, elements, level.outputs);
+  chunk.append(tail);
+  return chunk;
+}
+
+void RowPrinter::printPass(const Level &level) {
+  for (const Reduction *r : level.reductions)
+    rowBody.line(cudaType(elementOf(*r)) + " " + nameOf(*r) + " = " + identityOf(*r) + ";");
+  if (level.online)
+    rowBody.line("float " + nameOf(*level.online->sum) + " = 0.0f;");
+  if (!kept)
+    return walkStreamed(level);
+  CudaText chunk = chunkOf(level);
+  if (guardStores && level.writes())
+    rowBody.line(barrier());
+  loopOverChunks(rowBody, rowChunks, chunk);
+}
+
+// Loads a few chunks, works on them, and goes on.
+void RowPrinter::walkStreamed(const Level &level) {
+  int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
+  bool loops = chunksAtOnce < chunksOfRow;
+  // What the pass before read last is still in L2. Sums keep their order.
+  bool fromEnd = loops && walkedBefore && level.reductions.empty() && level.sums.empty();
+  walkedBefore = true;
+
+  CudaChunks group;
+  std::string number = threadOfRow();
+  if (chunksAtOnce > 1)
+    number = "k * " + std::to_string(rowThreads) + " + " + number;
+  if (loops)
+    number = (fromEnd ? "end - " + std::to_string(step) : "start") + " + " + number;
+  group.count = unsigned(chunksAtOnce);
+  group.index.add("u32", "c",
+                  width == 1 ? Twine(number) : "(" + Twine(number) + ") * " + Twine(width));
+  if (vectors % step)
+    group.guard = "c < " + std::to_string(columns);
+
+  startLoads(group);
+  CudaText chunk = chunkOf(level), work, inside, loop;
+  if (guardStores && level.writes())
+    rowBody.line(barrier());
+  CudaIndex shared = shareIndex(group);
+  if (level.online)
+    printOnlinePass(work, chunk, group, *level.online);
+  else
+    loopOverChunks(work, group, chunk);
+  inside.append(group.declarations);
+  loopOverChunks(inside, group, group.loads);
+  inside.append(work);
+  shared.print(loop, inside, "");
+  loop.append(inside);
+  std::string head;
+  if (fromEnd)
+    head =
+        "for (u32 end = " + std::to_string(end) + "; end > 0; end -= " + std::to_string(step) + ")";
+  else if (loops)
+    head = "for (u32 start = 0; start < " + std::to_string(vectors) +
+           "; start += " + std::to_string(step) + ")";
+  rowBody.block(head, loop);
+}
+
+RowPrinter::Level RowPrinter::collect(unsigned number) {
+  Level level;
+  for (const Online &candidate : onlines)
+    if (candidate.maximum->pass == number)
+      level.online = &candidate;
+  for (const Reduction &r : info.reductions)
+    if (r.pass == number && llvm::none_of(onlines, [&](auto &o) { return o.sum == &r; }))
+      level.reductions.push_back(&r);
+  for (const BlockSum &b : info.blockSums)
+    if (b.sum.pass == number)
+      level.sums.push_back(&b);
+  for (auto [i, output] : llvm::enumerate(info.outputs)) {
+    if (output.level != number || info.isBlockSum(output))
+      continue;
+    if (info.coversDomain(output))
+      level.outputs.push_back(i);
+    else
+      level.stores.push_back({unsigned(i), eval(output.value, output.point).expr.text});
+  }
+  return level;
+}
+
+void RowPrinter::printLevelTotals(const Level &level) {
+  std::string max, sum, own;
+  if (level.online) {
+    max = nameOf(*level.online->maximum);
+    sum = nameOf(*level.online->sum);
+    own = max + "Own";
+    rowBody.line("const float " + own + " = " + max + ";");
+  }
+  printTotals(level.reductions);
+  for (const Reduction *r : level.reductions)
+    publish(*r, nameOf(*r));
+  if (!level.online)
+    return;
+  rowBody.line(sum + " = rescaleSum(" + sum + ", " + own + ", " + max + ");");
+  printTotals({level.online->sum});
+  rowBody.line(sum + " += " + max + " - " + max + "; // NaN where the maximum is infinite");
+  publish(*level.online->sum, sum);
+}
+
+void RowPrinter::printLevel(unsigned number) {
+  Level level = collect(number);
+  if (level.walks())
+    printPass(level);
+  else if (guardStores && level.writes())
+    rowBody.line(barrier());
+  printLevelTotals(level);
+  for (auto &[output, value] : level.stores) {
+    unsigned argument = argumentOf(info.outputs[output]);
+    rowBody.line("if (" + threadOfRow() + " == 0)");
+    rowBody.line("  storeOne(" + address(argument, typeOf(argument), info.outputs[output].place) +
+                 ", " + value + ");");
+  }
+}
+
+void RowPrinter::startRow() {
+  outerText = &rowTop;
+  lateText = &rowBody;
+  for (unsigned d = 0; d + 1 < rank(); ++d)
+    outerDims.push_back(rank() == 2 ? "row" : "i" + std::to_string(d));
+  if (rank() > 2) {
+    int64_t below = 1;
+    for (unsigned d = rank() - 1; d-- > 0;) {
+      std::string text = below == 1 ? "row" : "row / " + std::to_string(below);
+      if (d > 0)
+        text += " % " + std::to_string(info.shape.domain[d]);
+      rowTop.line("const u32 " + Twine(outerDims[d]) + " = " + text + ";");
+      below *= info.shape.domain[d];
+    }
+  }
+  if (!kept)
+    return;
+  std::string times = width == 1 ? "" : " * " + std::to_string(width);
+  rowChunks.count = unsigned(chunksOfRow);
+  if (vectors % rowThreads)
+    rowChunks.guard = "c < " + std::to_string(columns);
+  if (chunksOfRow > 1)
+    rowChunks.index.add("u32", "c",
+                        "(k * " + Twine(rowThreads) + " + " + threadOfRow() + ")" + times);
+  sharedChunks = rowChunks;
+  if (hoists)
+    hoisted = &sharedChunks;
+  startLoads(rowChunks);
+}
+
+void RowPrinter::printRow(CudaText &to) {
+  unsigned levels = info.shape.passes;
+  for (const Output &output : info.outputs)
+    levels = std::max(levels, output.level + 1);
+  for (unsigned level = 0; level < levels; ++level)
+    printLevel(level);
+  to.append(rowTop);
+  to.append(rowChunks.declarations);
+  loopOverChunks(to, rowChunks, rowChunks.loads);
+  to.append(rowBody);
+}
+
+void RowPrinter::printBlockSums(CudaText &to) {
+  CudaText chunk;
+  for (const BlockSum &sum : info.blockSums) {
+    unsigned argument = argumentOf(info.outputs[sum.output]);
+    RankedTensorType type = typeOf(argument);
+    int64_t stride = info.strideOf(argument, type, 0);
+    bool wide = type.getDimSize(0) * stride >> 31;
+    chunk.line("store<" + Twine(width) + ">(" + nameOf(argument) + " + " +
+               (wide ? "u64(item)" : "item") + " * " + Twine(stride) + " + c, " + nameOf(sum) +
+               (chunksOfRow > 1 ? "[k]" : "") + ");");
+  }
+  loopOverChunks(to, rowChunks, chunk);
+}
+
+// The rows that this block, or warp, takes.
+void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
+  std::string item = "blockIdx.x";
+  if (rowsAtOnce > 1)
+    item = "blockIdx.x * " + std::to_string(rowsAtOnce) + " + threadIdx.x / 32";
+  int64_t items = rows / info.shape.rowsPerItem;
+  std::string total = std::to_string(rows);
+  auto leave = [&](StringRef what, int64_t count) {
+    if (rowsAtOnce > 1 && count % rowsAtOnce) {
+      body.line("if (" + what + " >= " + Twine(count) + ")");
+      body.line("  return;");
+    }
+  };
+  if (!info.blockSums.empty()) {
+    std::string count = std::to_string(info.shape.rowsPerItem);
+    body.line("const u32 item = " + item + ";");
+    leave("item", items);
+    body.line("const u32 first = item * " + count + ";");
+    // Without a reduction of the row no barrier keeps the loads of several rows from being under
+    // way together.
+    if (info.reductions.empty() && info.outputs.size() == info.blockSums.size())
+      body.line("#pragma unroll 4");
+    body.block("for (u32 row = first; row < first + " + count + "; ++row)", row);
+    return;
+  }
+  if (rowsInTurn > 1) {
+    std::string turn = std::to_string(rowsInTurn);
+    body.line("const u32 first = " + (rowsAtOnce > 1 ? "(" + item + ")" : item) + " * " + turn +
+              ";");
+    std::string last = rows % rowsInTurn == 0 && (rows / rowsInTurn) % rowsAtOnce == 0
+                           ? "first + " + turn
+                           : "min(first + " + turn + ", " + total + "u)";
+    body.line("const u32 last = " + last + ";");
+    body.block("for (u32 row = first; row < last; ++row)", row);
+    return;
+  }
+  if (rank() > 1) {
+    body.line("const u32 row = " + item + ";");
+    leave("row", rows);
+  }
+  body.append(row);
+}
+
+CudaKernel RowPrinter::print() {
+  findMapping();
+  findOnline();
+  guardStores = readsWhatOthersWrite();
+  startRow();
+  CudaText row, body, sums;
+  printRow(row);
+  if (!kept)
+    again.read += uint64_t((rowBytesLoaded - bytesOfRow(false)) * vectors * rows);
+
+  int64_t offset = 0;
+  if (!byWarp)
+    for (auto [i, r] : llvm::enumerate(info.reductions)) {
+      std::string type = cudaType(elementOf(r));
+      body.line(type + " *const totals" + Twine(i) + " = reinterpret_cast<" + type +
+                " *>(sharedMemory()" + (offset ? " + " + std::to_string(offset) : "") + ");");
+      bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
+      int64_t bytes =
+          (loop ? 2 : 1) * rowThreads / kWarp * elementOf(r).getIntOrFloatBitWidth() / 8;
+      offset += llvm::alignTo(bytes, 8);
+    }
+  if (kept && chunksOfRow == 1)
+    body.line("const u32 c = " +
+              (width == 1 ? threadOfRow()
+               : byWarp   ? "(" + threadOfRow() + ") * " + std::to_string(width)
+                          : threadOfRow() + " * " + std::to_string(width)) +
+              ";");
+  body.append(sharedChunks.declarations);
+  loopOverChunks(body, sharedChunks, sharedChunks.loads);
+  if (sumsInRegisters && !info.blockSums.empty()) {
+    CudaText chunk, elements;
+    for (const BlockSum &sum : info.blockSums) {
+      std::string vector = nameOf(sum);
+      body.line(vectorType(elementOf(sum.sum)) + " " + vector +
+                (chunksOfRow > 1 ? "[" + std::to_string(chunksOfRow) + "]" : "") + ";");
+      elements.line(vector + (chunksOfRow > 1 ? "[k]" : "") + (width == 1 ? ".at[0]" : ".at[e]") +
+                    " = " + eval(sum.sum.init, AffineMap::get(2, 0, context)).expr.text + ";");
+    }
+    loopOverElements(chunk, elements);
+    CudaChunks all = rowChunks;
+    all.guard.clear();
+    loopOverChunks(body, all, chunk);
+  }
+  printRowLoop(body, row);
+  if (sumsInRegisters && !info.blockSums.empty())
+    printBlockSums(body);
+
+  int64_t items = rows / info.shape.rowsPerItem;
+  int64_t blocks = llvm::divideCeil(items, rowsAtOnce * rowsInTurn);
+  int64_t inTurn = info.blockSums.empty() ? rowsInTurn : info.shape.rowsPerItem;
+  std::string note =
+      std::string(byWarp ? "A warp" : "A block") + " takes " +
+      (inTurn == 1 ? "a row; " : std::to_string(inTurn) + " rows one after the other; ") +
+      (kept ? "a thread keeps " : "in every pass a thread reads ") +
+      (kept ? std::to_string(chunksOfRow) : std::to_string(chunksAtOnce)) + " x " +
+      std::to_string(width) + (kept ? " columns in registers." : " columns at a time.");
+  return finish(uint32_t(blocks), uint32_t(blockThreads), uint32_t(offset), body, {note});
+}
+
+} // namespace
+
+CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info) {
+  RowPrinter printer(kernel, info, /*mayKeep=*/true);
+  CudaKernel result = printer.print();
+  // A row can't be loaded before its number is known.
+  return printer.keepsTooEarly() ? RowPrinter(kernel, info, /*mayKeep=*/false).print() : result;
+}
+
+} // namespace lmc::codegen

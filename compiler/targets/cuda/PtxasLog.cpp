@@ -1,0 +1,43 @@
+#include "compiler/targets/cuda/Nvrtc.h"
+
+#include "llvm/Support/Regex.h"
+
+using namespace llvm;
+
+namespace lmc::codegen {
+
+static uint32_t number(StringRef digits) {
+  uint32_t value = 0;
+  digits.getAsInteger(10, value);
+  return value;
+}
+
+std::optional<KernelResources> parsePtxasLog(StringRef log) {
+  static const Regex stack("([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, "
+                           "([0-9]+) bytes spill loads");
+  static const Regex used("Used ([0-9]+) registers");
+  static const Regex shared("[ ,]([0-9]+) bytes smem");
+  KernelResources resources;
+  bool hasStack = false, hasRegisters = false;
+  while (!log.empty()) {
+    auto [line, rest] = log.split('\n');
+    log = rest;
+    SmallVector<StringRef, 4> match;
+    if (stack.match(line, &match)) {
+      hasStack = true;
+      resources.stackBytes += number(match[1]);
+      resources.spillBytes += number(match[2]) + number(match[3]);
+    }
+    if (used.match(line, &match)) {
+      hasRegisters = true;
+      resources.registers = std::max(resources.registers, number(match[1]));
+      if (shared.match(line, &match))
+        resources.sharedBytes += number(match[1]);
+    }
+  }
+  if (!hasStack || !hasRegisters)
+    return std::nullopt;
+  return resources;
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,156 @@
+// What device code needs of the hardware beyond CUDA C++, and nothing else: every line of
+// inline PTX of lmc is in this file.
+//
+// The SIMT test executor (runtime/device/simt) compiles kernels and the rest of this folder for the
+// host as they are, and puts a file of its own in this one's place. For that to work, all
+// device code keeps to these rules:
+//
+//  * Global memory is touched through loadGlobal, storeGlobal and copyAsync16 only (vector_io.cuh
+//    has the typed forms), never by dereferencing a pointer argument.
+//  * Shared memory comes from sharedMemory() only. It holds garbage when a block starts.
+//  * Warps synchronise by __syncwarp, __shfl_*_sync and __ballot_sync with the full mask, blocks
+//    by __syncthreads; all threads of the warp, or block, that have not returned take part.
+//  * Kernels are `extern "C" __global__ void`; no templates or libraries of the toolkit, no
+//    includes but this folder's.
+//  * Blocks do not talk to each other: what a kernel writes, no other block of it reads.
+#pragma once
+
+namespace lmc {
+
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+// The upper half of an f32.
+struct bf16 {
+  u16 bits;
+};
+
+__device__ inline float toFloat(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+
+// Round to nearest even; NaN stays NaN.
+__device__ inline bf16 toBf16(float x) {
+  bf16 y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}
+
+// `low` in the lower half of the word, `high` in the upper.
+__device__ inline u32 packBf16(float low, float high) {
+  u32 word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+
+// 2^x to 2 units in the last place of f32; results below 2^-126 are 0; 2^-inf = 0.
+__device__ inline float exp2Fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Bytes as they lie in memory: 1, 2, 4, 8 or 16 of them, and aligned to as many.
+template <int Bytes> struct Bits;
+template <> struct Bits<1> {
+  u8 word;
+};
+template <> struct Bits<2> {
+  u16 word;
+};
+template <> struct Bits<4> {
+  u32 word;
+};
+template <> struct alignas(8) Bits<8> {
+  u32 words[2];
+};
+template <> struct alignas(16) Bits<16> {
+  u32 words[4];
+};
+
+// One load or store instruction. `from` and `to` are aligned to `Bytes`.
+template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) {
+  if constexpr (Bytes == 16) {
+    uint4 v = *static_cast<const uint4 *>(from);
+    return {{v.x, v.y, v.z, v.w}};
+  } else if constexpr (Bytes == 8) {
+    uint2 v = *static_cast<const uint2 *>(from);
+    return {{v.x, v.y}};
+  } else {
+    return *static_cast<const Bits<Bytes> *>(from);
+  }
+}
+// As PTX, since the compiler takes a store of a struct apart and puts it together again only now
+// and then.
+template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v) {
+  if constexpr (Bytes == 16)
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.words[0]),
+                 "r"(v.words[1]), "r"(v.words[2]), "r"(v.words[3])
+                 : "memory");
+  else if constexpr (Bytes == 8)
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(v.words[0]), "r"(v.words[1])
+                 : "memory");
+  else
+    *static_cast<Bits<Bytes> *>(to) = v;
+}
+
+// The block's shared memory, as many bytes as the launch asks for, aligned to 128.
+__device__ inline u8 *sharedMemory() {
+  extern __shared__ __align__(128) u8 lmcSharedMemory[];
+  return lmcSharedMemory;
+}
+
+// Where `shared` lies in the block's shared memory, in bytes. Instructions that take it so are
+// given it so: a pointer would hold two registers.
+__device__ inline u32 sharedAddress(const void *shared) {
+  return u32(__cvta_generic_to_shared(shared));
+}
+
+// 16 bytes from global memory to shared address `to`, past the registers and L1; zeros where not
+// `valid` (then `from` is not read). Arrives no later than copyAsyncWait<N>() returns, called by
+// the same thread, where N is the number of later copyAsyncCommit() of this thread that may still
+// be under way; other threads see it after a barrier behind that.
+__device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+__device__ inline void copyAsyncCommit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int Pending> __device__ inline void copyAsyncWait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory, by a whole warp. Lane l gives
+// the shared address of 16 bytes: row l % 8 of matrix l / 8. Register i of lane l gets elements
+// (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix i; transposed: (2 (l % 4), l / 4) and
+// (2 (l % 4) + 1, l / 4). (PTX ISA, ldmatrix.)
+__device__ inline void loadMatrix4(u32 (&to)[4], u32 from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from)
+               : "memory");
+}
+
+// d += a b by a whole warp: a is 16 x 16, b 16 x 8 of bf16, d 16 x 8 of f32. With g = lane / 4
+// and t = lane % 4 a lane holds, two elements per word, lower column (of b: lower row) first:
+//   a[0] (g, 2t..)  a[1] (g + 8, 2t..)  a[2] (g, 2t + 8..)  a[3] (g + 8, 2t + 8..)
+//   b[0] rows 2t, 2t + 1 of column g    b[1] rows 2t + 8, 2t + 9 of column g
+//   d[0] (g, 2t)  d[1] (g, 2t + 1)  d[2] (g + 8, 2t)  d[3] (g + 8, 2t + 1)
+// (PTX ISA, mma.m16n8k16.)
+__device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+} // namespace lmc

@@ -1,0 +1,2 @@
+# Checksums.
+target_link_libraries(${layer} PUBLIC xxhash)

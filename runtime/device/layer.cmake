@@ -1,0 +1,57 @@
+find_package(OpenMP REQUIRED)
+find_package(Threads REQUIRED)
+find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+
+# The SIMT device is a library of its own, for tests: lmc-run does not have it.
+list(FILTER sources EXCLUDE REGEX "/device/(simt|cpu/kernels)/")
+
+# The CPU's own kernels, once per instruction set; which one runs is chosen at
+# run time. Contraction makes multiply-adds of the vector expressions.
+file(GLOB kernel_sources CONFIGURE_DEPENDS ${here}/cpu/kernels/*.cpp)
+function(lmc_cpu_kernels isa name)
+  add_library(lmc_kernels_${isa} OBJECT ${kernel_sources})
+  target_compile_options(lmc_kernels_${isa} PRIVATE -O3 -ffp-contract=fast -fno-math-errno
+                         -Wno-psabi ${ARGN})
+  if(LMC_SANITIZE AND NOT LMC_SANITIZE_KERNELS)
+    target_compile_options(lmc_kernels_${isa} PRIVATE -fno-sanitize=all)
+  endif()
+  target_compile_definitions(lmc_kernels_${isa} PRIVATE LMC_ISA=${isa} LMC_ISA_NAME="${name}")
+  target_sources(${layer} PRIVATE $<TARGET_OBJECTS:lmc_kernels_${isa}>)
+endfunction()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  lmc_cpu_kernels(baseline "x86-64")
+  lmc_cpu_kernels(avx2 "x86-64-v3" -mavx2 -mfma)
+  lmc_cpu_kernels(avx512 "x86-64-v4" -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
+                  -mprefer-vector-width=512)
+else()
+  lmc_cpu_kernels(baseline "${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+
+if(LMC_SANITIZE MATCHES "thread")
+  list(APPEND sources ${CMAKE_SOURCE_DIR}/test/tsan/OpenMp.cpp)
+endif()
+target_include_directories(${layer} PUBLIC ${DNNL_INCLUDE})
+# OpenMP is the sources' own: with its flag others could not take MLIR's precompiled header.
+target_link_libraries(${layer} PUBLIC ${DNNL_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS}
+                      PRIVATE OpenMP::OpenMP_CXX)
+
+# lmc_simt_library(NAME): the device that runs CUDA kernels on the host, compiled for it at run
+# time with this compiler.
+if(LMC_BUILD_TESTS)
+  find_package(Boost 1.74 REQUIRED COMPONENTS context)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/simt/include)
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/compiler/targets/cuda/device
+       ${CMAKE_BINARY_DIR}/simt/include/lmc SYMBOLIC)
+  file(GLOB simt_sources CONFIGURE_DEPENDS ${here}/simt/*.cpp)
+  set_property(GLOBAL PROPERTY LMC_SIMT_SOURCES ${simt_sources})
+  function(lmc_simt_library name)
+    get_property(simt_sources GLOBAL PROPERTY LMC_SIMT_SOURCES)
+    add_library(${name} STATIC ${ARGN} ${simt_sources})
+    target_link_libraries(${name} PUBLIC lmc_runtime_plan Boost::context ${CMAKE_DL_LIBS}
+                          PRIVATE lmc_runtime_device)
+    target_compile_definitions(${name} PRIVATE LMC_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+      LMC_SIMT_FOLDER="${CMAKE_BINARY_DIR}/simt" LMC_SIMT_COMPILER="${CMAKE_CXX_COMPILER}"
+      LMC_SIMT_COMPILER_VERSION="${CMAKE_CXX_COMPILER_VERSION}")
+  endfunction()
+endif()

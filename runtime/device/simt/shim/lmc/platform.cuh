@@ -1,0 +1,96 @@
+// compiler/targets/cuda/device/platform.cuh for the executor: the same names with the same meaning, in terms
+// of the machine. The rules that device code keeps to stand there.
+#pragma once
+
+namespace lmc {
+
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+struct bf16 {
+  u16 bits;
+};
+
+__device__ inline float toFloat(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+
+// As cvt.rn.bf16.f32: every NaN becomes 0x7fff.
+__device__ inline bf16 toBf16(float x) {
+  u32 word = __float_as_uint(x);
+  if (x != x)
+    return {u16(0x7fff)};
+  return {u16((word + 0x7fffu + (word >> 16 & 1u)) >> 16)};
+}
+
+__device__ inline u32 packBf16(float low, float high) {
+  return u32(toBf16(low).bits) | u32(toBf16(high).bits) << 16;
+}
+
+__device__ inline float exp2Fast(float x) {
+  float y = __builtin_exp2f(x);
+  return y < 1.17549435e-38f ? 0.0f : y;
+}
+
+template <int Bytes> struct Bits;
+template <> struct Bits<1> {
+  u8 word;
+};
+template <> struct Bits<2> {
+  u16 word;
+};
+template <> struct Bits<4> {
+  u32 word;
+};
+template <> struct alignas(8) Bits<8> {
+  u32 words[2];
+};
+template <> struct alignas(16) Bits<16> {
+  u32 words[4];
+};
+
+template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) {
+  Bits<Bytes> v;
+  lmcMachine->load(from, &v, Bytes);
+  return v;
+}
+template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v) {
+  lmcMachine->store(to, &v, Bytes);
+}
+
+__device__ inline u8 *sharedMemory() {
+  return static_cast<u8 *>(__builtin_assume_aligned(lmcMachine->shared, 128));
+}
+
+__device__ inline u32 sharedAddress(const void *shared) {
+  return u32(static_cast<const u8 *>(shared) - lmcMachine->shared);
+}
+
+__device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
+  lmcMachine->copyAsync(lmcMachine->shared + i32(to), from, valid);
+}
+__device__ inline void copyAsyncCommit() { lmcMachine->copyAsyncCommit(); }
+template <int Pending> __device__ inline void copyAsyncWait() {
+  lmcMachine->copyAsyncWait(Pending);
+}
+
+__device__ inline void loadMatrix4(u32 (&to)[4], u32 from, LMC_PLACE) {
+  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]),
+                         u64(lmcMachine->shared + i32(from)), false, {file, line});
+}
+__device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from, LMC_PLACE) {
+  lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]),
+                         u64(lmcMachine->shared + i32(from)), true, {file, line});
+}
+
+__device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1,
+                                          LMC_PLACE) {
+  simt::Product product{&d[0], &a[0], b0, b1};
+  lmcMachine->collective(simt::Collective::MultiplyAdd, 0xffffffffu, u64(&product), 0, false,
+                         {file, line});
+}
+
+} // namespace lmc

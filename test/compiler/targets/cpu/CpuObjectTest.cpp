@@ -1,0 +1,110 @@
+// The image: what it asks of the CPU, what it is made of, and how building it fails.
+#include "test/compiler/targets/cpu/KernelRunner.h"
+#include "test/compiler/targets/cpu/KernelTexts.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <filesystem>
+
+using namespace lmc::codegen;
+using namespace lmc::codegen::test;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+CpuImage build(const char *text, CpuTarget target, std::string &error) {
+  auto module = parse(substitute(text, {{"R", "4"}, {"C", "64"}, {"T", "f32"}}), error);
+  if (!module)
+    return {};
+  target.keepAssembly = true;
+  auto image = buildCpuImage(*module, target);
+  if (!image) {
+    error = llvm::toString(image.takeError());
+    return {};
+  }
+  return *image;
+}
+
+TEST(CpuObject, baselineAsksForNothingBeyondX86_64) {
+  std::string error;
+  CpuImage image = build(kRmsNormBf16, {"x86-64"}, error);
+  ASSERT_EQ(error, "");
+  EXPECT_EQ(image.vectorWidth, 128u);
+  EXPECT_TRUE(image.features.empty());
+  EXPECT_THAT(image.assembly, Not(HasSubstr("ymm")));
+  EXPECT_THAT(image.assembly, Not(HasSubstr("fma")));
+  EXPECT_THAT(image.assembly, Not(HasSubstr("call")));
+}
+
+TEST(CpuObject, v3UsesAvx2AndFma) {
+  std::string error;
+  CpuImage image = build(kResidualRmsNorm, {"x86-64-v3"}, error);
+  ASSERT_EQ(error, "");
+  EXPECT_EQ(image.vectorWidth, 256u);
+  EXPECT_THAT(image.features, Contains("avx2"));
+  EXPECT_THAT(image.features, Contains("fma"));
+  EXPECT_THAT(image.features, Contains("sse4_2"));
+  EXPECT_THAT(image.features, Not(Contains("avx512f")));
+  EXPECT_THAT(image.assembly, HasSubstr("vfmadd"));
+  EXPECT_THAT(image.assembly, HasSubstr("ymm"));
+}
+
+TEST(CpuObject, v4UsesWholeRegisters) {
+  std::string error;
+  CpuImage image = build(kSwiglu, {"x86-64-v4"}, error);
+  ASSERT_EQ(error, "");
+  EXPECT_EQ(image.vectorWidth, 512u);
+  EXPECT_THAT(image.features, Contains("avx512f"));
+  EXPECT_THAT(image.features, Not(Contains("avx512_bf16")));
+  EXPECT_THAT(image.assembly, HasSubstr("zmm"));
+}
+
+TEST(CpuObject, bf16InstructionsWhereTheCpuHasThem) {
+  std::string error;
+  CpuImage image = build(kRmsNormBf16, {"sapphirerapids"}, error);
+  ASSERT_EQ(error, "");
+  EXPECT_THAT(image.features, Contains("avx512_bf16"));
+  EXPECT_THAT(image.assembly, HasSubstr("vcvtneps2bf16"));
+  EXPECT_THAT(image.assembly, Not(HasSubstr("truncsfbf2")));
+}
+
+TEST(CpuObject, sameKernelsSameBytes) {
+  std::string error;
+  CpuImage first = build(kCrossEntropy, {"x86-64-v3"}, error);
+  CpuImage second = build(kCrossEntropy, {"x86-64-v3"}, error);
+  ASSERT_EQ(error, "");
+  EXPECT_EQ(first.object, second.object);
+}
+
+TEST(CpuObject, leavesNoFilesBehind) {
+  auto count = [] {
+    size_t n = 0;
+    for (auto &entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path()))
+      n += entry.path().filename().string().starts_with("lmc-link");
+    return n;
+  };
+  size_t before = count();
+  std::string error;
+  build(kSwiglu, {"x86-64"}, error);
+  ASSERT_EQ(error, "");
+  EXPECT_EQ(count(), before);
+}
+
+TEST(CpuObject, errorsSayWhatIsWrong) {
+  std::string error;
+  build(kSwiglu, {"pentium9"}, error);
+  EXPECT_THAT(error, HasSubstr("unknown CPU 'pentium9'"));
+  error.clear();
+  build(kSwiglu, {"x86-64", 100}, error);
+  EXPECT_EQ(error, "a vector width of 100 bits; use 128, 256 or 512");
+  error.clear();
+  std::string text = kResidualRmsNorm;
+  text.replace(text.find("row_reduction"), 13, "elementwise");
+  build(text.c_str(), {"x86-64"}, error);
+  EXPECT_THAT(error, HasSubstr("a reduction needs hero row_reduction or column_reduction"));
+}
+
+} // namespace
