@@ -347,8 +347,13 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
   // The built-in CPU is one machine's, measured; how much memory this one has is known.
   if (spec && target.spec.empty() && spec->arch == "cpu") {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && bytes > 0)
-      spec->memoryBytes = std::max(uint64_t(pages) * uint64_t(bytes), 2 * spec->reserveBytes);
+    if (pages > 0 && bytes > 0) {
+      // A virtual machine's host may take or give single pages between two calls, so whole
+      // 16 MiB count: one job has one budget on one machine.
+      constexpr uint64_t kStep = uint64_t(16) << 20;
+      uint64_t memory = uint64_t(pages) * uint64_t(bytes) / kStep * kStep;
+      spec->memoryBytes = std::max(memory, 2 * spec->reserveBytes);
+    }
   }
   return spec;
 }
