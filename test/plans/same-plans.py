@@ -67,7 +67,10 @@ def normalised(plan):
         plan.pop(field, None)
     for module in plan["modules"]:
         image = bytes(module.pop("image", []))
-        module["image"] = f"{len(image)} bytes, sha256 {hashlib.sha256(image).hexdigest()}"
+        # NVRTC writes hashes of the text into a cubin, comments of headers included: what is
+        # compared is the kernels' text, registers and spills.
+        if not module["target"].startswith("cuda"):
+            module["image"] = f"{len(image)} bytes, sha256 {hashlib.sha256(image).hexdigest()}"
     for function in plan["functions"]:
         function.pop("segments", None)  # schema 2: one segment of all commands
         for command in function["commands"]:
