@@ -1,8 +1,8 @@
 // The device interface: what a plan needs of the machine it runs on.
 //
-// One implementation per kind of device (runtime/device/cpu, runtime/device/cuda);
-// test/runtime/device/ConformanceTest.cpp runs on every one of them. Memory is
-// addressed as (arena, byte offset), as in the plan.
+// One implementation per kind of device: runtime/device/cpu, and for tests runtime/device/simt,
+// which runs CUDA kernels on the host. test/runtime/device/ConformanceTest.cpp runs on every one
+// of them. Memory is addressed as (arena, byte offset), as in the plan.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"

@@ -1,8 +1,7 @@
 #include "runtime/device/cpu/CpuDevice.h"
-#include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/CpuModule.h"
-#include "runtime/device/cpu/Gemm.h"
+#include "runtime/device/cpu/HostCommands.h"
 #include "runtime/device/cpu/Movement.h"
 
 #include <fmt/format.h>
@@ -17,27 +16,11 @@
 namespace lmc::cpu {
 namespace {
 
-Storage storageOf(plan::DType dtype) {
-  switch (dtype) {
-  case plan::DType::BF16:
-    return Storage::BF16;
-  case plan::DType::F64:
-    return Storage::F64;
-  default:
-    return Storage::F32;
-  }
-}
-
 // Commands with every operand resolved to an address.
 struct LaunchCommand {
   KernelEntry entry;
   std::vector<void *> args;
   int64_t items, chunk, chunks;
-};
-struct GemmCommand {
-  Gemm *gemm;
-  const void *a, *b, *bias;
-  void *d;
 };
 struct AttentionCommand {
   AttentionArgs args;
@@ -46,17 +29,6 @@ struct AttentionCommand {
 struct AttentionGradCommand {
   AttentionGradArgs args;
   Storage storage;
-};
-struct FillCommand {
-  void *d;
-  uint64_t element;
-  int64_t width, count;
-};
-// `rows` runs of `bytes` each; dense on both sides: one run.
-struct CopyCommand {
-  char *d;
-  const char *x;
-  int64_t bytes, rows, dPitch, xPitch;
 };
 using Command = std::variant<LaunchCommand, GemmCommand, AttentionCommand, AttentionGradCommand,
                              ScatterAddArgs, FillCommand, CopyCommand>;
@@ -79,32 +51,20 @@ public:
   }
 
   Result<void> load(const PlanFile &file) override;
-  uint64_t allocatedBytes() const override {
-    uint64_t bytes = 0;
-    for (const AlignedMemory &arena : arenas)
-      bytes += arena.bytes();
-    return bytes;
-  }
+  uint64_t allocatedBytes() const override { return memory.bytes(); }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
   // Submissions have run when submit returns.
   Result<void> synchronize() override { return {}; }
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
-    LMC_TRY(checkCopy(slice, bytes, offset));
-    std::memcpy(address(uint32_t(slice)) + offset, source, bytes);
-    return {};
+    return memory.copyIn(slice, source, bytes, offset);
   }
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) override {
-    LMC_TRY(checkCopy(slice, bytes, offset));
-    std::memcpy(target, address(uint32_t(slice)) + offset, bytes);
-    return {};
+    return memory.copyOut(slice, target, bytes, offset);
   }
 
 private:
-  char *address(uint32_t slice) {
-    const plan::Slice &at = *plan->slices()->Get(slice);
-    return arenas[at.arena()].data() + at.offset();
-  }
+  char *address(uint32_t slice) { return memory.address(slice); }
   // Null without a document mask.
   const int32_t *starts(int32_t slice) {
     return slice < 0 ? nullptr : reinterpret_cast<const int32_t *>(address(uint32_t(slice)));
@@ -115,13 +75,11 @@ private:
   }
   // Elements from one row of a matrix to the next; `columns` when they touch.
   int64_t pitch(uint32_t slice, int64_t columns) const {
-    const plan::Slice &at = *plan->slices()->Get(slice);
+    const plan::Slice &at = memory.slice(slice);
     return at.pitch() ? int64_t(at.pitch() / byteWidth(at.dtype())) : columns;
   }
-  Storage storage(uint32_t slice) const { return storageOf(plan->slices()->Get(slice)->dtype()); }
-  Result<void> checkCopy(int slice, uint64_t bytes, uint64_t offset) const;
+  Storage storage(uint32_t slice) const { return storageOf(memory.slice(slice).dtype()); }
   Result<Command> resolve(const plan::Command &command);
-  Result<Command> resolveGemm(const plan::Gemm &gemm);
   // Reserves `bytes` of scratch for every thread.
   void needScratch(size_t bytes) {
     // Whole pages and one line: neighbours share neither pages nor cache sets.
@@ -136,51 +94,31 @@ private:
   }
 
   void execute(const LaunchCommand &launch);
-  void execute(const GemmCommand &gemm) { gemm.gemm->run(gemm.a, gemm.b, gemm.d, gemm.bias); }
+  void execute(const GemmCommand &command) { command.run(); }
   void execute(const AttentionCommand &command) {
     const auto &kernels = kernelSet().attention[int(command.storage)];
     forTasks(kernels.tasks(command.args),
-             [&](int64_t task, void *memory) { kernels.run(command.args, task, memory); });
+             [&](int64_t task, void *bytes) { kernels.run(command.args, task, bytes); });
   }
   void execute(const AttentionGradCommand &command) {
     const auto &kernels = kernelSet().attention[int(command.storage)];
     forTasks(kernels.gradTasks(command.args),
-             [&](int64_t task, void *memory) { kernels.gradRun(command.args, task, memory); });
+             [&](int64_t task, void *bytes) { kernels.gradRun(command.args, task, bytes); });
   }
   void execute(const ScatterAddArgs &args) { scatterAdd(args, threads); }
-  void execute(const FillCommand &command) {
-    fill(command.d, &command.element, command.width, command.count, threads);
-  }
-  void execute(const CopyCommand &command) {
-    if (command.rows == 1)
-      return copy(command.d, command.x, command.bytes, threads);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t row = 0; row < command.rows; ++row)
-      std::memcpy(command.d + row * command.dPitch, command.x + row * command.xPitch,
-                  size_t(command.bytes));
-  }
+  void execute(const FillCommand &command) { command.run(threads); }
+  void execute(const CopyCommand &command) { command.run(threads); }
 
   int threads;
   GemmCache gemms;
-  const plan::Plan *plan = nullptr;
-  std::vector<AlignedMemory> arenas;
+  HostMemory memory;
   std::vector<std::unique_ptr<CpuModule>> modules;
   std::vector<KernelEntry> entries; // of the plan's kernels
   AlignedMemory scratch;
   int64_t scratchBytes = 0;
 };
 
-std::string arenaBreakdown(const plan::Plan &plan) {
-  std::string text;
-  for (const auto *arena : *plan.arenas())
-    text += fmt::format("{}{} {:.2f} GiB", text.empty() ? "" : ", ", arena->name()->str(),
-                        double(arena->bytes()) / (1 << 30));
-  return text;
-}
-
 Result<void> CpuDevice::load(const PlanFile &file) {
-  if (plan)
-    return Error{"a device loads one plan only", ExitCode::Failure};
   // Modules first: a plan that cannot run here should not take memory.
   for (const auto *module : *file->modules()) {
     if (module->image()->size() == 0)
@@ -196,48 +134,18 @@ Result<void> CpuDevice::load(const PlanFile &file) {
       return Error{fmt::format("{}: {}", file.path(), entry.error().message)};
     entries.push_back(*entry);
   }
-  uint64_t needed = 0;
-  for (const auto *arena : *file->arenas())
-    needed = arena->bytes() > UINT64_MAX - needed ? UINT64_MAX : needed + arena->bytes();
-  auto tooLarge = [&] {
-    return Error{fmt::format("{}: the plan needs {:.2f} GiB ({}), and this machine has {:.2f} GiB; "
-                             "compile with a smaller micro_batch_size or [memory] budget",
-                             file.path(), double(needed) / (1 << 30), arenaBreakdown(*file),
-                             double(memoryBytes()) / (1 << 30)),
-                 ExitCode::DoesNotFit};
-  };
-  if (needed > memoryBytes())
-    return tooLarge();
-  for (const auto *arena : *file->arenas()) {
-    // An empty arena still needs an address to point at.
-    arenas.emplace_back();
-    if (!arenas.back().tryReserve(std::max<uint64_t>(arena->bytes(), 1)))
-      return tooLarge();
-  }
-  plan = &*file;
-  return {};
-}
-
-Result<void> CpuDevice::checkCopy(int slice, uint64_t bytes, uint64_t offset) const {
-  if (!plan || slice < 0 || uint32_t(slice) >= plan->slices()->size())
-    return Error{fmt::format("the plan has no slice {}", slice), ExitCode::Failure};
-  uint64_t size = plan->slices()->Get(uint32_t(slice))->bytes();
-  if (offset > size || bytes > size - offset)
-    return Error{fmt::format("a copy of {} bytes at {} is outside of slice {} ({} bytes)", bytes,
-                             offset, slice, size),
-                 ExitCode::Failure};
-  return {};
+  return memory.allocate(file);
 }
 
 Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
-  if (!plan || index < 0 || uint32_t(index) >= plan->functions()->size())
-    return Error{fmt::format("the plan has no function {}", index), ExitCode::Failure};
+  auto function = memory.function(index);
+  LMC_TRY(function);
   // oneDNN prepares for, and runs on, as many threads as OpenMP would use.
   omp_set_num_threads(threads);
   auto executable = std::make_unique<CpuExecutable>();
   executable->owner = this;
   try {
-    for (const auto *command : *plan->functions()->Get(uint32_t(index))->commands()) {
+    for (const auto *command : *(*function)->commands()) {
       auto resolved = resolve(*command);
       if (!resolved)
         return resolved.error();
@@ -247,27 +155,6 @@ Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
     return Error{"not enough memory for the scratch of the plan's commands", ExitCode::Failure};
   }
   return std::unique_ptr<Executable>(std::move(executable));
-}
-
-Result<Command> CpuDevice::resolveGemm(const plan::Gemm &gemm) {
-  GemmShape shape;
-  shape.m = int64_t(gemm.m());
-  shape.n = int64_t(gemm.n());
-  shape.k = int64_t(gemm.k());
-  shape.transposeA = gemm.transpose_a();
-  shape.transposeB = gemm.transpose_b();
-  shape.accumulate = gemm.c() >= 0;
-  shape.hasBias = gemm.bias() >= 0;
-  shape.input = storage(gemm.a());
-  shape.output = storage(gemm.d());
-  if (shape.hasBias)
-    shape.bias = storage(uint32_t(gemm.bias()));
-  auto found = gemms.find(shape);
-  if (!found)
-    return found.error();
-  return Command(GemmCommand{*found, address(gemm.a()), address(gemm.b()),
-                             shape.hasBias ? address(uint32_t(gemm.bias())) : nullptr,
-                             address(gemm.d())});
 }
 
 Result<Command> CpuDevice::resolve(const plan::Command &command) {
@@ -281,8 +168,11 @@ Result<Command> CpuDevice::resolve(const plan::Command &command) {
       resolved.args.push_back(address(slice));
     return Command(std::move(resolved));
   }
-  case plan::CommandBody::Gemm:
-    return resolveGemm(*command.body_as_Gemm());
+  case plan::CommandBody::Gemm: {
+    auto gemm = bindGemm(*command.body_as_Gemm(), memory, gemms);
+    LMC_TRY(gemm);
+    return Command(*gemm);
+  }
   case plan::CommandBody::Attention: {
     const plan::Attention &op = *command.body_as_Attention();
     const int64_t queries = int64_t(op.heads()) * op.head_dim(),
@@ -317,48 +207,10 @@ Result<Command> CpuDevice::resolve(const plan::Command &command) {
                                   storage(op.d()), int64_t(op.rows()), int64_t(op.columns()),
                                   int64_t(op.vocabulary()), op.accumulate()});
   }
-  case plan::CommandBody::Fill: {
-    const plan::Fill &op = *command.body_as_Fill();
-    const plan::Slice &slice = *plan->slices()->Get(op.d());
-    const int64_t width = int64_t(byteWidth(slice.dtype()));
-    FillCommand resolved{address(op.d()), 0, width, int64_t(slice.bytes()) / width};
-    auto set = [&](auto value) { std::memcpy(&resolved.element, &value, sizeof(value)); };
-    switch (slice.dtype()) {
-    case plan::DType::F64:
-      set(op.value());
-      break;
-    case plan::DType::I32:
-      set(int32_t(op.value()));
-      break;
-    case plan::DType::I8:
-      set(int8_t(op.value()));
-      break;
-    case plan::DType::F32:
-      set(float(op.value()));
-      break;
-    case plan::DType::BF16: {
-      float value = float(op.value());
-      uint32_t word;
-      std::memcpy(&word, &value, sizeof(word));
-      set(uint16_t(value == value ? (word + (0x7fffu + ((word >> 16) & 1u))) >> 16
-                                  : (word >> 16) | 0x40u));
-      break;
-    }
-    }
-    return Command(resolved);
-  }
-  case plan::CommandBody::Copy: {
-    const plan::Copy &op = *command.body_as_Copy();
-    const plan::Slice &to = *plan->slices()->Get(op.d()), &from = *plan->slices()->Get(op.x());
-    const int64_t bytes = int64_t(to.bytes());
-    if (!to.pitch() && !from.pitch())
-      return Command(CopyCommand{address(op.d()), address(op.x()), bytes, 1, 0, 0});
-    // The verifier made sure that two strided sides have as many rows.
-    const int64_t rows = int64_t(to.pitch() ? to.rows() : from.rows()), run = bytes / rows;
-    return Command(CopyCommand{address(op.d()), address(op.x()), run, rows,
-                               to.pitch() ? int64_t(to.pitch()) : run,
-                               from.pitch() ? int64_t(from.pitch()) : run});
-  }
+  case plan::CommandBody::Fill:
+    return Command(bindFill(*command.body_as_Fill(), memory));
+  case plan::CommandBody::Copy:
+    return Command(bindCopy(*command.body_as_Copy(), memory));
   case plan::CommandBody::NONE:
     break;
   }

@@ -1,12 +1,16 @@
-// What every device promises (runtime/device/Device.h), on the CPU here.
+// What every device promises (runtime/device/Device.h). The suite runs on each device of
+// `kDevices`; a check that a device cannot do is skipped and says why.
 #include "test/runtime/plan/PlanBuilder.h"
 
 #include "runtime/device/Device.h"
+#include "runtime/device/simt/SimtDevice.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <unistd.h>
@@ -15,8 +19,39 @@ using namespace lmc;
 using lmc::test::PlanBuilder;
 using plan::DType;
 
+namespace {
+
+// A kernel for each kind of device: `c` is what a CPU's module exports, `cuda` the source of a
+// kernel that is launched with `blocks` blocks of `threads` threads.
+struct KernelText {
+  const char *entry, *c, *cuda;
+  uint32_t blocks, threads;
+};
+
+// A plan that a device must refuse to load.
+struct BadPlan {
+  std::function<void(PlanBuilder &)> build;
+  const char *message; // a part of the error
+};
+
+struct TestDevice {
+  const char *name;
+  const char *target; // of the plans
+  // Results must not depend on `variant`: the number of threads of a CPU, the order in which the
+  // SIMT device runs the threads of a kernel.
+  Result<std::unique_ptr<Device>> (*open)(const PlanFile &plan, int variant);
+  // Adds a kernel to the plan and returns its index.
+  uint32_t (*addKernel)(PlanBuilder &b, const KernelText &text);
+  std::vector<BadPlan> (*badPlans)();
+  const char *skipped; // why no check can run; null: they can
+  const char *noSpeed; // why its peak FLOP/s mean nothing; null: they do
+  bool ownKernels;     // attention and scatter_add need no kernels of the plan
+};
+
+void PrintTo(const TestDevice &device, std::ostream *to) { *to << device.name; }
+
 // A shared object of the C source, as the compiler would put into a plan.
-static std::vector<uint8_t> compileC(const std::string &source) {
+std::vector<uint8_t> compileC(const std::string &source) {
   const std::string base = testing::TempDir() + "/lmc-kernel-" + std::to_string(getpid());
   std::ofstream(base + ".c") << source;
   const std::string command = "cc -O1 -shared -fPIC -o " + base + ".so " + base + ".c";
@@ -29,112 +64,216 @@ static std::vector<uint8_t> compileC(const std::string &source) {
   return image;
 }
 
-static void addModule(PlanBuilder &b, std::vector<uint8_t> image,
-                      std::vector<std::string> features = {}) {
+plan::KernelT &addKernel(PlanBuilder &b, const std::string &entry, std::vector<uint8_t> image,
+                         std::vector<std::string> features = {}) {
   auto module = std::make_unique<plan::ModuleT>();
-  module->target = "cpu:test";
+  module->target = b.plan.target;
   module->features = std::move(features);
   module->image = std::move(image);
-  b.plan.modules.push_back(std::move(module));
-}
-
-static uint32_t addKernel(PlanBuilder &b, const std::string &entry) {
   auto kernel = std::make_unique<plan::KernelT>();
   kernel->name = entry;
   kernel->entry = entry;
+  kernel->module_ = uint32_t(b.plan.modules.size());
+  b.plan.modules.push_back(std::move(module));
   b.plan.kernels.push_back(std::move(kernel));
+  return *b.plan.kernels.back();
+}
+
+uint32_t addCpuKernel(PlanBuilder &b, const KernelText &text) {
+  addKernel(b, text.entry, compileC(text.c));
   return uint32_t(b.plan.kernels.size() - 1);
 }
 
-static const char *const kDoubleRows = R"(
+uint32_t addCudaKernel(PlanBuilder &b, const KernelText &text) {
+  plan::KernelT &kernel = addKernel(b, text.entry, {});
+  kernel.source = std::string("#include \"lmc/vector_io.cuh\"\nusing namespace lmc;\n") + text.cuda;
+  kernel.grid = {text.blocks, 1, 1};
+  kernel.threads = text.threads;
+  return uint32_t(b.plan.kernels.size() - 1);
+}
+
+// d = 2 x for 105 elements, ten at a time; what calls[i] holds grows by how many elements chunk i
+// has.
+const KernelText kDoubleRows = {"doubleRows", R"(
 #include <stdint.h>
 void doubleRows(void *const *args, int64_t begin, int64_t end) {
   const float *x = args[0];
-  float *d = args[1];
-  int32_t *calls = args[2];
+  const int32_t *before = args[1];
+  float *d = args[2];
+  int32_t *calls = args[3];
   for (int64_t i = begin; i < end; ++i)
     d[i] = 2 * x[i];
-  calls[begin / 10] += (int32_t)(end - begin);
+  calls[begin / 10] = before[begin / 10] + (int32_t)(end - begin);
 }
-)";
+)",
+                                R"(
+extern "C" __global__ void __launch_bounds__(32)
+doubleRows(const float *x, const int *before, float *d, int *calls) {
+  const int begin = blockIdx.x * 10, end = begin + 10 < 105 ? begin + 10 : 105;
+  const int i = begin + threadIdx.x;
+  if (i < end)
+    storeOne(d + i, 2 * loadOne(x + i));
+  if (threadIdx.x == 0)
+    storeOne(calls + blockIdx.x, loadOne(before + blockIdx.x) + (end - begin));
+}
+)",
+                                11, 32};
 
-TEST(Device, RunsLaunchesInChunks) {
+std::vector<BadPlan> badCpuPlans() {
+  const std::vector<uint8_t> good = compileC(kDoubleRows.c), garbage(100, 7);
+  return {
+      {[=](PlanBuilder &b) { addKernel(b, "doubleRows", good, {"warp-drive"}); }, "'warp-drive'"},
+      {[=](PlanBuilder &b) { addKernel(b, "tripleRows", good); }, "no kernel 'tripleRows'"},
+      {[=](PlanBuilder &b) { addKernel(b, "doubleRows", garbage); }, "does not load"},
+      {[=](PlanBuilder &b) { addKernel(b, "doubleRows", {}); }, "have no code"},
+  };
+}
+
+std::vector<BadPlan> badSimtPlans() {
+  auto withText = [](const char *entry, const char *text) {
+    return [=](PlanBuilder &b) { addCudaKernel(b, {entry, "", text, 1, 32}); };
+  };
+  return {
+      {[](PlanBuilder &b) { addKernel(b, "doubleRows", {}); }, "'doubleRows' has no CUDA source"},
+      {withText("tripleRows", kDoubleRows.cuda), "tripleRows"},
+      {withText("doubleRows", "seven"), "seven"},
+  };
+}
+
+const TestDevice kDevices[] = {
+    {"cpu", "cpu:test", openDevice, addCpuKernel, badCpuPlans, nullptr, nullptr, true},
+    {"simt", "cuda:sm_90a",
+     [](const PlanFile &, int variant) -> Result<std::unique_ptr<Device>> {
+       return simt::makeSimtDevice(uint64_t(variant));
+     },
+     addCudaKernel, badSimtPlans,
+#ifdef __SANITIZE_THREAD__
+     "the thread sanitizer cannot follow its fibers",
+#else
+     nullptr,
+#endif
+     "how long it takes says nothing about a GPU", false},
+};
+
+class Conformance : public testing::TestWithParam<TestDevice> {
+protected:
+  void SetUp() override {
+    if (GetParam().skipped)
+      GTEST_SKIP() << GetParam().skipped;
+    b.plan.target = GetParam().target;
+  }
+
+  // Opens the plan as it has been built, and a device for it.
+  void open(int variant = 1) {
+    device = nullptr;
+    plan = nullptr;
+    auto file = b.open();
+    ASSERT_TRUE(file) << file.error().message;
+    plan = std::move(*file);
+    auto opened = GetParam().open(*plan, variant);
+    ASSERT_TRUE(opened) << opened.error().message;
+    device = std::move(*opened);
+  }
+
+  // Opens, loads, and records the plan's only function.
+  void record(int variant = 1) {
+    ASSERT_NO_FATAL_FAILURE(open(variant));
+    auto loaded = device->load(*plan);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    auto recorded = device->record(0);
+    ASSERT_TRUE(recorded) << recorded.error().message;
+    executable = std::move(*recorded);
+  }
+
+  void run() {
+    auto submitted = device->submit(*executable);
+    ASSERT_TRUE(submitted) << submitted.error().message;
+    auto done = device->synchronize();
+    ASSERT_TRUE(done) << done.error().message;
+  }
+
+  template <typename T> void write(uint32_t slice, const std::vector<T> &values) {
+    auto copied = device->copyIn(int(slice), values.data(), values.size() * sizeof(T));
+    ASSERT_TRUE(copied) << copied.error().message;
+  }
+
+  template <typename T> std::vector<T> read(uint32_t slice) {
+    std::vector<T> values((*plan)->slices()->Get(slice)->bytes() / sizeof(T));
+    auto copied = device->copyOut(int(slice), values.data(), values.size() * sizeof(T));
+    EXPECT_TRUE(copied) << copied.error().message;
+    return values;
+  }
+
+  // A launch of a kernel that does all or a part of a command; the first `inputs` of `args` are
+  // only read.
+  std::unique_ptr<plan::LaunchT> launchOf(const KernelText &text, std::vector<uint32_t> args,
+                                          uint32_t inputs) {
+    auto launch = std::make_unique<plan::LaunchT>();
+    launch->kernel = GetParam().addKernel(b, text);
+    launch->args = std::move(args);
+    launch->inputs = inputs;
+    launch->items = launch->chunk = 1;
+    return launch;
+  }
+
   PlanBuilder b;
+  std::unique_ptr<PlanFile> plan;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Executable> executable;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::ValuesIn(kDevices),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+} // namespace
+
+TEST_P(Conformance, RunsLaunchesInChunks) {
   uint32_t x = b.slice(DType::F32, {105}), d = b.slice(DType::F32, {105});
   uint32_t calls = b.slice(DType::I32, {11});
-  addModule(b, compileC(kDoubleRows), {});
-  plan::LaunchT launch;
-  launch.kernel = addKernel(b, "doubleRows");
-  launch.args = {x, d, calls};
-  launch.inputs = 1;
-  launch.items = 105;
-  launch.chunk = 10;
-  b.command(launch);
-  auto plan = b.open();
-  ASSERT_TRUE(plan) << plan.error().message;
-  for (int threads : {1, 2, 7}) {
-    auto device = openDevice(**plan, threads);
-    ASSERT_TRUE(device) << device.error().message;
-    ASSERT_TRUE((*device)->load(**plan));
-    auto executable = (*device)->record(0);
-    ASSERT_TRUE(executable);
-    std::vector<float> in(105), out(105);
+  auto launch = launchOf(kDoubleRows, {x, calls, d, calls}, 2);
+  launch->items = 105;
+  launch->chunk = 10;
+  b.command(*launch);
+  for (int variant : {1, 2, 7}) {
+    ASSERT_NO_FATAL_FAILURE(record(variant));
+    std::vector<float> in(105);
     std::iota(in.begin(), in.end(), 1.0f);
-    ASSERT_TRUE((*device)->copyIn(int(x), in.data(), 105 * 4));
-    ASSERT_TRUE((*device)->submit(**executable));
-    ASSERT_TRUE((*device)->submit(**executable));
-    ASSERT_TRUE((*device)->synchronize());
-    ASSERT_TRUE((*device)->copyOut(int(d), out.data(), 105 * 4));
-    for (int i = 0; i < 105; ++i)
-      EXPECT_EQ(out[size_t(i)], 2 * in[size_t(i)]);
-    std::vector<int32_t> counts(11);
-    ASSERT_TRUE((*device)->copyOut(int(calls), counts.data(), 44));
-    for (int i = 0; i < 11; ++i)
-      EXPECT_EQ(counts[size_t(i)], i == 10 ? 10 : 20) << "two runs of each chunk";
+    write(x, in);
+    run();
+    run();
+    const auto out = read<float>(d);
+    for (size_t i = 0; i < 105; ++i)
+      EXPECT_EQ(out[i], 2 * in[i]);
+    const auto counts = read<int32_t>(calls);
+    for (size_t i = 0; i < 11; ++i)
+      EXPECT_EQ(counts[i], i == 10 ? 10 : 20) << "two runs of each chunk";
   }
 }
 
-TEST(Device, RefusesModulesThatItCannotRun) {
-  struct Case {
-    std::vector<uint8_t> image;
-    std::vector<std::string> features;
-    const char *entry, *message;
-  };
-  const Case cases[] = {
-      {compileC(kDoubleRows), {"warp-drive"}, "doubleRows", "'warp-drive'"},
-      {compileC(kDoubleRows), {}, "tripleRows", "no kernel 'tripleRows'"},
-      {std::vector<uint8_t>(100, 7), {}, "doubleRows", "does not load"},
-      {{}, {}, "doubleRows", "have no code"},
-  };
-  for (const Case &c : cases) {
-    PlanBuilder b;
-    addModule(b, c.image, c.features);
-    addKernel(b, c.entry);
-    auto plan = b.open();
-    ASSERT_TRUE(plan) << plan.error().message;
-    auto device = openDevice(**plan, 1);
-    ASSERT_TRUE(device);
-    auto loaded = (*device)->load(**plan);
-    ASSERT_FALSE(loaded);
-    EXPECT_NE(loaded.error().message.find(c.message), std::string::npos) << loaded.error().message;
+TEST_P(Conformance, RefusesPlansThatItCannotRun) {
+  for (const BadPlan &bad : GetParam().badPlans()) {
+    b = PlanBuilder();
+    b.plan.target = GetParam().target;
+    bad.build(b);
+    ASSERT_NO_FATAL_FAILURE(open());
+    auto loaded = device->load(*plan);
+    ASSERT_FALSE(loaded) << bad.message;
+    EXPECT_NE(loaded.error().message.find(bad.message), std::string::npos)
+        << loaded.error().message;
   }
 }
 
-TEST(Device, SaysWhatDoesNotFit) {
-  PlanBuilder b;
+TEST_P(Conformance, SaysWhatDoesNotFit) {
   b.plan.arenas[1]->bytes = 1ull << 50;
-  auto plan = b.open();
-  ASSERT_TRUE(plan) << plan.error().message;
-  auto device = openDevice(**plan, 1);
-  ASSERT_TRUE(device);
-  auto loaded = (*device)->load(**plan);
+  ASSERT_NO_FATAL_FAILURE(open());
+  auto loaded = device->load(*plan);
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().code, ExitCode::DoesNotFit);
   EXPECT_NE(loaded.error().message.find("workspace 1048576.00 GiB"), std::string::npos)
       << loaded.error().message;
 }
 
-TEST(Device, OpensOnlyWhatThisBuildHas) {
+TEST(OpenDevice, OpensOnlyWhatThisBuildHas) {
   PlanBuilder b;
   b.plan.target = "cuda:sm_90a";
   auto plan = b.open();
@@ -144,43 +283,39 @@ TEST(Device, OpensOnlyWhatThisBuildHas) {
   EXPECT_NE(device.error().message.find("no CUDA device"), std::string::npos);
 }
 
-TEST(Device, CopiesStayInsideTheirSlice) {
-  PlanBuilder b;
+TEST_P(Conformance, CopiesStayInsideTheirSlice) {
   uint32_t x = b.slice(DType::F32, {4});
   b.slice(DType::F32, {4}, 1);
-  auto plan = b.open();
-  ASSERT_TRUE(plan);
-  auto device = openDevice(**plan, 1);
-  ASSERT_TRUE(device);
+  ASSERT_NO_FATAL_FAILURE(open());
   char data[32] = {};
-  EXPECT_FALSE((*device)->copyIn(int(x), data, 4)) << "nothing is loaded";
-  ASSERT_TRUE((*device)->load(**plan));
-  EXPECT_EQ((*device)->allocatedBytes(), 64u + 64u);
-  EXPECT_TRUE((*device)->copyIn(int(x), data, 8, 8));
-  EXPECT_FALSE((*device)->copyIn(int(x), data, 9, 8));
-  EXPECT_FALSE((*device)->copyOut(int(x), data, 1, ~0ull));
-  EXPECT_FALSE((*device)->copyOut(9, data, 1));
-  EXPECT_FALSE((*device)->copyOut(-1, data, 1));
-  EXPECT_FALSE((*device)->record(1));
-  EXPECT_FALSE((*device)->record(-1));
+  EXPECT_FALSE(device->copyIn(int(x), data, 4)) << "nothing is loaded";
+  EXPECT_FALSE(device->record(0)) << "nothing is loaded";
+  ASSERT_TRUE(device->load(*plan));
+  EXPECT_EQ(device->allocatedBytes(), 64u + 64u);
+  EXPECT_TRUE(device->copyIn(int(x), data, 8, 8));
+  EXPECT_FALSE(device->copyIn(int(x), data, 9, 8));
+  EXPECT_FALSE(device->copyOut(int(x), data, 1, ~0ull));
+  EXPECT_FALSE(device->copyOut(9, data, 1));
+  EXPECT_FALSE(device->copyOut(-1, data, 1));
+  EXPECT_FALSE(device->record(1));
+  EXPECT_FALSE(device->record(-1));
 }
 
-TEST(Device, FillsCopiesAndMultiplies) {
-  PlanBuilder b;
+TEST_P(Conformance, LoadsOnePlanAndRunsItsOwnFunctions) {
+  b.slice(DType::F32, {4});
+  ASSERT_NO_FATAL_FAILURE(record());
+  EXPECT_FALSE(device->load(*plan));
+  std::unique_ptr<PlanFile> first = std::move(plan);
+  std::unique_ptr<Device> owner = std::move(device);
+  std::unique_ptr<Executable> executableOfFirst = std::move(executable);
+  ASSERT_NO_FATAL_FAILURE(record());
+  EXPECT_FALSE(device->submit(*executableOfFirst));
+  EXPECT_TRUE(device->submit(*executable));
+}
+
+TEST_P(Conformance, MultipliesAndCopies) {
   uint32_t a = b.slice(DType::F32, {2, 3}), w = b.slice(DType::F32, {4, 3});
   uint32_t d = b.slice(DType::F32, {2, 4}), e = b.slice(DType::F32, {2, 4});
-  uint32_t half = b.slice(DType::BF16, {5}), count = b.slice(DType::I32, {3});
-  auto fill = [&](uint32_t slice, double value) {
-    plan::FillT command;
-    command.d = slice;
-    command.value = value;
-    b.command(command);
-  };
-  fill(a, 2);
-  fill(w, 0.5);
-  fill(d, 10);
-  fill(half, 1.5);
-  fill(count, -7);
   plan::GemmT gemm;
   gemm.a = a;
   gemm.b = w;
@@ -195,35 +330,197 @@ TEST(Device, FillsCopiesAndMultiplies) {
   copy.x = d;
   copy.d = e;
   b.command(copy);
-  auto plan = b.open();
-  ASSERT_TRUE(plan) << plan.error().message;
-  auto device = openDevice(**plan, 2);
-  ASSERT_TRUE(device);
-  ASSERT_TRUE((*device)->load(**plan));
-  auto executable = (*device)->record(0);
-  ASSERT_TRUE(executable) << executable.error().message;
-  ASSERT_TRUE((*device)->submit(**executable));
-  float result[8];
-  ASSERT_TRUE((*device)->copyOut(int(e), result, sizeof(result)));
-  for (float x : result)
-    EXPECT_EQ(x, 13.0f); // 10 + 3 * 2 * 0.5
-  uint16_t halves[5];
-  ASSERT_TRUE((*device)->copyOut(int(half), halves, sizeof(halves)));
-  EXPECT_EQ(halves[4], 0x3fc0);
-  int32_t counts[3];
-  ASSERT_TRUE((*device)->copyOut(int(count), counts, sizeof(counts)));
-  EXPECT_EQ(counts[2], -7);
+  ASSERT_NO_FATAL_FAILURE(record(2));
+  write(a, std::vector<float>{1, 2, 3, 4, 5, 6});
+  write(w, std::vector<float>{1, 0, 0, 0, 1, 0, 0, 0, 1, 0.5, 0.5, 0.5});
+  write(d, std::vector<float>(8, 10.0f));
+  ASSERT_NO_FATAL_FAILURE(run());
+  EXPECT_EQ(read<float>(e), (std::vector<float>{11, 12, 13, 13, 14, 15, 16, 17.5}));
 }
 
-TEST(Device, KnowsItsSpeed) {
-  PlanBuilder b;
-  auto plan = b.open();
-  ASSERT_TRUE(plan);
-  auto device = openDevice(**plan, 2);
-  ASSERT_TRUE(device);
-  DeviceInfo single = (*device)->info(DType::F32), twice = (*device)->info(DType::F64);
+// Both sides' rows may lie apart: columns 1 and 2 of a [3, 4] matrix go to columns 0 and 1.
+TEST_P(Conformance, CopiesRows) {
+  uint32_t x = b.slice(DType::F32, {3, 4}), d = b.slice(DType::F32, {3, 4});
+  auto columns = [&](uint32_t of, uint32_t first) {
+    auto slice = std::make_unique<plan::SliceT>(*b.plan.slices[of]);
+    slice->shape = {3, 2};
+    slice->bytes = 3 * 2 * 4;
+    slice->offset += first * 4;
+    slice->pitch = 4 * 4;
+    slice->rows = 3;
+    b.plan.slices.push_back(std::move(slice));
+    return uint32_t(b.plan.slices.size() - 1);
+  };
+  plan::CopyT copy;
+  copy.x = columns(x, 1);
+  copy.d = columns(d, 0);
+  b.command(copy);
+  ASSERT_NO_FATAL_FAILURE(record());
+  std::vector<float> values(12);
+  std::iota(values.begin(), values.end(), 0.0f);
+  write(x, values);
+  ASSERT_NO_FATAL_FAILURE(run());
+  EXPECT_EQ(read<float>(d), (std::vector<float>{1, 2, 0, 0, 5, 6, 0, 0, 9, 10, 0, 0}));
+}
+
+TEST_P(Conformance, Fills) {
+  uint32_t whole = b.slice(DType::F32, {4}), half = b.slice(DType::BF16, {5});
+  uint32_t count = b.slice(DType::I32, {3});
+  for (auto [slice, value] :
+       {std::pair(whole, 0.5), std::pair(half, 1.5), std::pair(count, -7.0)}) {
+    plan::FillT command;
+    command.d = slice;
+    command.value = value;
+    b.command(command);
+  }
+  ASSERT_NO_FATAL_FAILURE(record(2));
+  ASSERT_NO_FATAL_FAILURE(run());
+  EXPECT_EQ(read<float>(whole), std::vector<float>(4, 0.5f));
+  EXPECT_EQ(read<uint16_t>(half), std::vector<uint16_t>(5, 0x3fc0));
+  EXPECT_EQ(read<int32_t>(count), std::vector<int32_t>(3, -7));
+}
+
+// Two sequences of 8 tokens, 4 heads of 8 that share 2 key/value heads, a window of 5.
+constexpr int64_t kTokens = 16, kSequence = 8, kHeads = 4, kKvHeads = 2, kHeadDim = 8, kWindow = 5;
+constexpr double kScale = 0.25;
+
+// One thread for each token and head.
+static const KernelText kAttention = {"attention", "", R"(
+extern "C" __global__ void __launch_bounds__(32)
+attention(const float *q, const float *k, const float *v, float *out, float *lse) {
+  const int at = blockIdx.x * 32 + threadIdx.x, token = at / 4, head = at % 4, i = token % 8;
+  float scores[8], sum = 0;
+  for (int j = 0; j <= i; ++j) {
+    float score = 0;
+    for (int c = 0; c < 8; ++c)
+      score += loadOne(q + token * 32 + head * 8 + c) *
+               loadOne(k + (token - i + j) * 16 + head / 2 * 8 + c);
+    scores[j] = i - j < 5 ? expf(0.25f * score) : 0;
+    sum += scores[j];
+  }
+  for (int c = 0; c < 8; ++c) {
+    float mean = 0;
+    for (int j = 0; j <= i; ++j)
+      mean += scores[j] * loadOne(v + (token - i + j) * 16 + head / 2 * 8 + c);
+    storeOne(out + token * 32 + head * 8 + c, mean / sum);
+  }
+  storeOne(lse + at, logf(sum));
+}
+)",
+                                      2, 32};
+
+TEST_P(Conformance, Attends) {
+  plan::AttentionT op;
+  op.q = b.slice(DType::F32, {kTokens, kHeads * kHeadDim});
+  op.k = b.slice(DType::F32, {kTokens, kKvHeads * kHeadDim});
+  op.v = b.slice(DType::F32, {kTokens, kKvHeads * kHeadDim});
+  op.out = b.slice(DType::F32, {kTokens, kHeads * kHeadDim});
+  op.lse = b.slice(DType::F32, {kTokens, kHeads});
+  op.batch = kTokens / kSequence;
+  op.seq = kSequence;
+  op.heads = kHeads;
+  op.kv_heads = kKvHeads;
+  op.head_dim = kHeadDim;
+  op.scale = kScale;
+  op.window = kWindow;
+  if (!GetParam().ownKernels)
+    op.launches.push_back(launchOf(kAttention, {op.q, op.k, op.v, op.out, op.lse}, 3));
+  b.command(op);
+  ASSERT_NO_FATAL_FAILURE(record(2));
+  auto wave = [](size_t count, double step) {
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i)
+      values[i] = float(std::sin(step * double(i + 1)));
+    return values;
+  };
+  const auto q = wave(kTokens * kHeads * kHeadDim, 0.7),
+             k = wave(kTokens * kKvHeads * kHeadDim, 1.3),
+             v = wave(kTokens * kKvHeads * kHeadDim, 2.1);
+  write(op.q, q);
+  write(op.k, k);
+  write(op.v, v);
+  ASSERT_NO_FATAL_FAILURE(run());
+  const auto out = read<float>(op.out), lse = read<float>(op.lse);
+  for (int64_t token = 0; token < kTokens; ++token)
+    for (int64_t head = 0; head < kHeads; ++head) {
+      const int64_t i = token % kSequence, kvHead = head / (kHeads / kKvHeads);
+      double sum = 0, mean[kHeadDim] = {};
+      for (int64_t j = std::max<int64_t>(0, i - kWindow + 1); j <= i; ++j) {
+        const int64_t row = ((token - i + j) * kKvHeads + kvHead) * kHeadDim;
+        double score = 0;
+        for (int64_t c = 0; c < kHeadDim; ++c)
+          score += double(q[size_t((token * kHeads + head) * kHeadDim + c)]) * k[size_t(row + c)];
+        const double weight = std::exp(kScale * score);
+        sum += weight;
+        for (int64_t c = 0; c < kHeadDim; ++c)
+          mean[c] += weight * v[size_t(row + c)];
+      }
+      EXPECT_NEAR(lse[size_t(token * kHeads + head)], std::log(sum), 1e-5);
+      for (int64_t c = 0; c < kHeadDim; ++c)
+        EXPECT_NEAR(out[size_t((token * kHeads + head) * kHeadDim + c)], mean[c] / sum, 1e-5);
+    }
+}
+
+// d[5, 3] = 0, a thread for each element.
+static const KernelText kZero = {"zero", "", R"(
+extern "C" __global__ void __launch_bounds__(32) zero(float *d) {
+  if (threadIdx.x < 15)
+    storeOne(d + threadIdx.x, 0.0f);
+}
+)",
+                                 1, 32};
+
+// d[ids[t], :] += x[t, :] for x[4, 3], a thread for each column.
+static const KernelText kAddRows = {"addRows", "", R"(
+extern "C" __global__ void __launch_bounds__(32) addRows(const int *ids, const float *x, float *d) {
+  for (int t = 0; t < 4 && threadIdx.x < 3; ++t) {
+    const unsigned id = loadOne(ids + t);
+    if (id < 5)
+      storeOne(d + id * 3 + threadIdx.x,
+               loadOne(d + id * 3 + threadIdx.x) + loadOne(x + t * 3 + threadIdx.x));
+  }
+}
+)",
+                                    1, 32};
+
+// The launches of a command run in order: first zeros, then sums. An id outside of the vocabulary
+// adds nothing.
+TEST_P(Conformance, AddsRows) {
+  plan::ScatterAddT op;
+  op.ids = b.slice(DType::I32, {4});
+  op.x = b.slice(DType::F32, {4, 3});
+  op.d = b.slice(DType::F32, {5, 3});
+  op.rows = 4;
+  op.columns = 3;
+  op.vocabulary = 5;
+  if (!GetParam().ownKernels) {
+    op.workspace = int(b.slice(DType::I8, {4 * 8}, 1));
+    op.launches.push_back(launchOf(kZero, {op.d}, 0));
+    op.launches.push_back(launchOf(kAddRows, {op.ids, op.x, op.d}, 2));
+  }
+  b.command(op);
+  ASSERT_NO_FATAL_FAILURE(record(2));
+  write(op.ids, std::vector<int32_t>{3, -1, 0, 3});
+  write(op.x, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  write(op.d, std::vector<float>(15, 99.0f));
+  ASSERT_NO_FATAL_FAILURE(run());
+  EXPECT_EQ(read<float>(op.d),
+            (std::vector<float>{7, 8, 9, 0, 0, 0, 0, 0, 0, 11, 13, 15, 0, 0, 0}));
+}
+
+TEST_P(Conformance, KnowsItself) {
+  ASSERT_NO_FATAL_FAILURE(open(2));
+  DeviceInfo info = device->info(DType::F32);
+  EXPECT_FALSE(info.name.empty());
+  EXPECT_GT(info.memoryBytes, 1u << 20);
+}
+
+TEST_P(Conformance, KnowsItsSpeed) {
+  if (GetParam().noSpeed)
+    GTEST_SKIP() << GetParam().noSpeed;
+  ASSERT_NO_FATAL_FAILURE(open(2));
+  DeviceInfo single = device->info(DType::F32), twice = device->info(DType::F64);
   EXPECT_EQ(single.threads, 2);
-  EXPECT_GT(single.memoryBytes, 1u << 20);
   EXPECT_FALSE(single.peakSource.empty());
 #if defined(__x86_64__)
   EXPECT_GT(single.peakFlops, 2 * 8 * 5e8);

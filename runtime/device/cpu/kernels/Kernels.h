@@ -2,7 +2,7 @@
 // packed matrix product for the types that the machine has no instructions for.
 //
 // Every source of this folder is compiled once per instruction set (see
-// runtime/CMakeLists.txt) into a namespace of its own; `kernelSet()` picks the
+// runtime/device/layer.cmake) into a namespace of its own; `kernelSet()` picks the
 // widest that the machine runs. To keep code of a wide set from leaking into
 // the program through shared inline functions, these sources include nothing of
 // the C++ library beyond <cstdint>, <cstddef> and <cstring>.

@@ -1,0 +1,96 @@
+#include "runtime/device/cpu/HostCommands.h"
+#include "runtime/device/cpu/Movement.h"
+#include "runtime/plan/FloatConvert.h"
+
+#include <omp.h>
+
+#include <cstring>
+
+namespace lmc::cpu {
+
+Storage storageOf(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType::BF16:
+    return Storage::BF16;
+  case plan::DType::F64:
+    return Storage::F64;
+  default:
+    return Storage::F32;
+  }
+}
+
+Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache &gemms) {
+  auto storage = [&](uint32_t slice) { return storageOf(memory.slice(slice).dtype()); };
+  GemmShape shape;
+  shape.m = int64_t(op.m());
+  shape.n = int64_t(op.n());
+  shape.k = int64_t(op.k());
+  shape.transposeA = op.transpose_a();
+  shape.transposeB = op.transpose_b();
+  shape.accumulate = op.c() >= 0;
+  shape.hasBias = op.bias() >= 0;
+  shape.input = storage(op.a());
+  shape.output = storage(op.d());
+  if (shape.hasBias)
+    shape.bias = storage(uint32_t(op.bias()));
+  auto gemm = gemms.find(shape);
+  if (!gemm)
+    return gemm.error();
+  return GemmCommand{*gemm, memory.address(op.a()), memory.address(op.b()),
+                     shape.hasBias ? memory.address(uint32_t(op.bias())) : nullptr,
+                     memory.address(op.d())};
+}
+
+FillCommand bindFill(const plan::Fill &op, HostMemory &memory) {
+  const plan::Slice &slice = memory.slice(op.d());
+  const int64_t width = int64_t(byteWidth(slice.dtype()));
+  FillCommand command{memory.address(op.d()), 0, width, int64_t(slice.bytes()) / width};
+  auto set = [&](auto value) { std::memcpy(&command.element, &value, sizeof(value)); };
+  switch (slice.dtype()) {
+  case plan::DType::F64:
+    set(op.value());
+    break;
+  case plan::DType::I32:
+    set(int32_t(op.value()));
+    break;
+  case plan::DType::I8:
+    set(int8_t(op.value()));
+    break;
+  case plan::DType::F32:
+    set(float(op.value()));
+    break;
+  case plan::DType::BF16:
+    set(toBFloat16(float(op.value())));
+    break;
+  }
+  return command;
+}
+
+void FillCommand::run(int threads) const { fill(d, &element, width, count, threads); }
+
+CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
+  const plan::Slice &to = memory.slice(op.d()), &from = memory.slice(op.x());
+  char *d = memory.address(op.d());
+  const char *x = memory.address(op.x());
+  const int64_t bytes = int64_t(to.bytes());
+  if (!to.pitch() && !from.pitch())
+    return {d, x, bytes, 1, 0, 0};
+  // The plan's verifier made sure that two strided sides have as many rows.
+  const int64_t rows = int64_t(to.pitch() ? to.rows() : from.rows()), run = bytes / rows;
+  return {d,
+          x,
+          run,
+          rows,
+          to.pitch() ? int64_t(to.pitch()) : run,
+          from.pitch() ? int64_t(from.pitch()) : run};
+}
+
+void CopyCommand::run(int threads) const {
+  if (rows == 1)
+    return copy(d, x, bytes, threads);
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t row = 0; row < rows; ++row)
+    std::memcpy(d + row * dPitch, x + row * xPitch, size_t(bytes));
+}
+
+} // namespace lmc::cpu
