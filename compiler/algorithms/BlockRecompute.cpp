@@ -7,7 +7,9 @@
 
 using namespace lmc;
 
-// With this limit and kMostPlannedSeconds, bytes times femtoseconds sum to less than 2^119.
+// Bytes and seconds are limited so that no 128-bit sum overflows: the products of all bytes with
+// all femtoseconds sum to less than 2^119 when the bytes are below kMostBytes and the seconds below
+// kMostPlannedSeconds.
 static constexpr uint64_t kMostBytes = uint64_t(1) << 56;
 
 std::string BlockRecomputeProblem::check() const {
@@ -51,7 +53,8 @@ static int64_t femtosecondsOf(const BlockRecomputeProblem &problem, const std::v
 }
 
 std::string BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) const {
-  // Marks what an ascending list names; false when it is no such list.
+  // Marks the entries of an ascending list; returns false when the list does not ascend or an entry
+  // is out of range.
   auto mark = [](const std::vector<int> &list, std::vector<bool> &marks) {
     int last = -1;
     for (int entry : list) {
@@ -110,7 +113,7 @@ class Hull {
 public:
   struct Point {
     BlockRecomputeOption option;
-    CutCapacity bytes, time; // of the option; time in femtoseconds
+    CutCapacity bytes, time; // bytes kept and femtoseconds spent by the option
   };
 
   explicit Hull(const BlockRecomputeProblem &problem) : problem(problem) {
@@ -118,15 +121,17 @@ public:
       allBytes += value.bytes;
   }
 
-  // Cheapest by time, then bytes: a femtosecond costs more than all bytes together.
+  // Returns the option of least time, and among equals the one of fewest bytes: one femtosecond is
+  // priced higher than all bytes together.
   Point fastest() const { return cheapest(1, allBytes + 1); }
-  // Cheapest by bytes, and by time among these: seconds are free, but cheapest() runs
-  // nothing again that saves no bytes.
+  // Returns the option of fewest bytes, and among equals the one of least time: time is free, but
+  // cheapest() recomputes no op that saves no bytes.
   Point smallest() const { return cheapest(1, 0); }
 
-  // Appends the points between two neighbours known so far, both excluded: where both
-  // cost the same, anything cheaper is on the hull, and if nothing is, they are
-  // neighbours indeed. The depth is at most the number of points, see cheapest().
+  // Appends the corners of the hull that lie strictly between `left` and `right`, in order. At the
+  // price at which `left` and `right` cost the same, any cheaper option is a further corner; if
+  // there is none, the two are neighbours on the hull. The recursion is at most as deep as the hull
+  // has corners (see cheapest()).
   void between(const Point &left, const Point &right, std::vector<Point> &points) const {
     CutCapacity perByte = right.time - left.time, perTime = left.bytes - right.bytes;
     Point middle = cheapest(perByte, perTime);
@@ -139,15 +144,15 @@ public:
   }
 
 private:
-  // The option of least perByte * bytes + perTime * time, as a minimum cut: what is
-  // wanted or run again is on the source's side. That side is the smallest of all cheapest
-  // cuts, hence
-  // - it holds nothing that nobody reads;
-  // - of all cheapest options it has the least time: where an edge of the hull is equally
-  //   cheap, it is the edge's corner;
-  // - sides for different prices are nested, as the price of time weighs only arcs into
-  //   the sink (Gallo, Grigoriadis and Tarjan 1989), so that the hull has no more corners
-  //   than there are ops, plus one.
+  // Returns the option that minimises perByte * bytes + perTime * time, found as a minimum cut. The
+  // source's side holds the wanted values and the recomputed ops. minCut() returns the smallest
+  // such side among all cheapest cuts, hence
+  // * it holds no value or op that nothing reads;
+  // * it has the least time of all cheapest options: where a whole edge of the hull is equally
+  // cheap, it is the corner of the edge;
+  // * the sides for different prices are nested, because the price of time weighs only arcs into
+  // the sink (Gallo, Grigoriadis and Tarjan 1989). The hull therefore has at most one corner more
+  // than there are ops.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };
@@ -171,7 +176,7 @@ private:
            op.allowed ? perTime * CutCapacity(toFemtoseconds(op.seconds)) : kUncuttable});
     }
 
-    // Keeping all that is needed is always a cut: there is one.
+    // A cut always exists: keeping every needed value is one.
     std::vector<bool> sourceSide = minCut(cut)->sourceSide;
     Point point;
     for (int u = 0; u < int(problem.ops.size()); ++u)

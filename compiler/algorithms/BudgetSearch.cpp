@@ -38,7 +38,8 @@ std::optional<size_t> BudgetSearch::fastest(uint64_t budget) {
 }
 
 std::optional<size_t> BudgetSearch::smallest() {
-  // From the least bound on: once a rung needs no more than the next bound, none needs less.
+  // Candidates are measured in order of rising bound. The search ends when the best measured
+  // candidate needs no more bytes than the next bound: none of the rest can need less.
   std::vector<size_t> order(rungs.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {

@@ -1,15 +1,15 @@
-// The fastest of several plans within a memory budget, when the bytes of a plan are dear to
-// find out: a plan has to be made for that.
+// The fastest of several plans within a memory budget, when measuring the bytes of a plan is
+// expensive because the plan has to be compiled for it.
 //
-// Of each plan, a rung, the time and a lower bound of its bytes are known beforehand. A rung
-// counts with the larger of its bound and its measured bytes, so that what is chosen depends
-// on the budget and the rungs alone, not on which of them were measured before:
+// Each candidate plan is a rung: its time and a lower bound of its bytes are known beforehand. The
+// bytes that count for a rung are the larger of the bound and the measured bytes. The choice
+// therefore depends on the budget and the rungs alone, not on which rungs were measured before:
 //
-//   fastest(budget) = the first rung, in order of time, that counts with `budget` at most
+//   fastest(budget) = the first rung, in order of time, whose bytes are at most `budget`
 //
-// It follows that a smaller budget never gives a faster rung, nor one that counts with more
-// bytes, and that the budget smallest() names is one that works. Rungs whose bound is beyond
-// the budget are passed over unmeasured: with tight bounds one or two are measured.
+// It follows that a smaller budget never gives a faster rung nor one of more bytes, and that a
+// budget of smallest()'s bytes succeeds. A rung whose bound exceeds the budget is not measured:
+// with tight bounds one or two rungs are measured.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +22,33 @@ namespace lmc {
 
 struct BudgetRung {
   double seconds = 0;
-  uint64_t boundBytes = 0; // no plan of it takes less
+  uint64_t boundBytes = 0; // no plan of this rung takes less
 };
 
 class BudgetSearch {
 public:
-  // The bytes of a rung's plan; nothing when it could not be made, which ends a search.
+  // Returns the bytes of a rung's plan, or nothing when the plan could not be made, which ends the
+  // search.
   using Measure = std::function<std::optional<uint64_t>(size_t rung)>;
 
-  // The seconds of `rungs` rise or stay; see check().
+  // The seconds along `rungs` must not fall; see check().
   BudgetSearch(std::vector<BudgetRung> rungs, Measure measure);
 
-  // Empty when there are rungs, in order of time, else what is wrong.
+  // Returns an empty string when there is a rung and the rungs are in order of time, else what is
+  // wrong.
   std::string check() const;
 
-  // The first rung within `budget` bytes; none when there is none, or on a failure.
+  // Returns the fastest rung within `budget` bytes; nothing when no rung fits or a plan failed.
   std::optional<size_t> fastest(uint64_t budget);
 
-  // The rung that counts with the fewest bytes, the fastest of equals; none on a failure.
+  // Returns the rung of fewest bytes, and of equals the fastest; nothing when a plan failed.
   std::optional<size_t> smallest();
 
-  // What the rung counts with: measured now if it was not before. None on a failure.
+  // Returns the bytes that count for the rung, measuring them if they are not known yet; nothing
+  // when the plan failed.
   std::optional<uint64_t> bytes(size_t rung);
 
-  // Whether a plan could not be made.
+  // Returns true when a plan could not be made.
   bool failed() const { return broken; }
 
   // Rungs in the order in which they were measured, and the bytes of each.
@@ -58,7 +61,7 @@ public:
 private:
   std::vector<BudgetRung> rungs;
   Measure measure;
-  std::vector<std::optional<uint64_t>> known; // what a rung counts with
+  std::vector<std::optional<uint64_t>> known; // the bytes that count for each rung
   std::vector<Attempt> made;
   bool broken = false;
 };

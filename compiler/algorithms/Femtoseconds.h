@@ -1,7 +1,6 @@
-// Durations as whole femtoseconds: integers add exactly, so equal sums are equal in
-// whatever order their terms come, which sums of doubles are not. A femtosecond is
-// far below what any clock or cost model tells apart, and an hour of them (3.6e18)
-// fits an int64.
+// Durations as whole femtoseconds. Integers add exactly, so sums of the same terms are equal in any
+// order; sums of doubles are not. No clock or cost model resolves a femtosecond, and an hour
+// (3.6e18 fs) fits an int64.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace lmc {
 // The longest sum of durations that the planning problems accept.
 constexpr double kMostPlannedSeconds = 3600;
 
-// `seconds` in [0, kMostPlannedSeconds]. What takes any time takes at least one.
+// Converts `seconds` in [0, kMostPlannedSeconds]. A positive duration becomes at least 1 fs.
 inline int64_t toFemtoseconds(double seconds) {
   return seconds > 0 ? std::max<int64_t>(1, std::llround(seconds * 1e15)) : 0;
 }

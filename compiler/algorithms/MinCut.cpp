@@ -28,7 +28,7 @@ std::string MinCut::verify(const MinCutProblem &problem) const {
     return "does not speak of every node and arc";
   if (!sourceSide[size_t(problem.source)] || sourceSide[size_t(problem.sink)])
     return "does not part source and sink";
-  // Flow in less flow out, modulo 2^128: a wrong flow may be too large to sum.
+  // Flow in minus flow out per node, modulo 2^128: the sums of a wrong flow may overflow.
   using Excess = unsigned __int128;
   std::vector<Excess> excess(sourceSide.size());
   CutCapacity cut = 0;
@@ -80,7 +80,7 @@ public:
       edges[next[size_t(head[edge ^ 1])]++] = edge;
   }
 
-  // Distances from the source along edges that have capacity left; -1: out of reach.
+  // Computes distances from the source along edges with capacity left; -1 marks unreachable nodes.
   void findLevels() {
     std::fill(level.begin(), level.end(), -1);
     queue.assign(1, problem.source);
@@ -99,8 +99,8 @@ public:
 
   bool reaches(int node) const { return level[size_t(node)] >= 0; }
 
-  // Saturates every shortest path to the sink, by a walk that keeps its path instead of
-  // recursing: paths may be as long as there are nodes.
+  // Saturates every shortest path to the sink and returns the flow added. The walk keeps its path
+  // in an array instead of recursing, because a path may be as long as there are nodes.
   CutCapacity augment() {
     CutCapacity total = 0;
     next = begin;
@@ -118,7 +118,7 @@ public:
           left[edge ^ 1] += amount;
         }
         total += amount;
-        at = head[path[tightest] ^ 1]; // the edge is full: go on from its tail
+        at = head[path[tightest] ^ 1]; // the edge is full: continue from its tail
         path.resize(tightest);
         continue;
       }
@@ -144,9 +144,9 @@ public:
 
 private:
   const MinCutProblem &problem;
-  std::vector<int> head;           // of an edge; its tail is the head of its reverse
-  std::vector<CutCapacity> left;   // of an edge's capacity
-  std::vector<size_t> begin, next; // per node, into `edges`: the first, the one to try
+  std::vector<int> head;           // per edge; its tail is the head of its reverse
+  std::vector<CutCapacity> left;   // per edge, the capacity left
+  std::vector<size_t> begin, next; // per node, into `edges`: first, next to try
   std::vector<size_t> edges;       // grouped by tail
   std::vector<int> level, queue;
 };
@@ -154,8 +154,8 @@ private:
 } // namespace
 
 std::optional<MinCut> lmc::minCut(const MinCutProblem &problem) {
-  // One more than all others together is as good as no limit: no minimum cut crosses
-  // such an arc as long as there is a cut without one.
+  // Arcs that may not be cut get one more than the sum of all other capacities. A minimum cut then
+  // crosses such an arc only if every cut does.
   CutCapacity finite = 0;
   for (const MinCutProblem::Arc &arc : problem.arcs)
     if (arc.capacity != kUncuttable)

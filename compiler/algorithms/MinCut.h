@@ -1,9 +1,9 @@
 // Minimum cuts by maximum flow (Dinic 1970), on integers.
 //
-// Capacities are 128 bits wide because costs of two kinds meet in one cut: bytes
-// weighted with a difference of durations (femtoseconds), and durations weighted with a
-// difference of bytes. Both products of a 56-bit and a 62-bit number fit, so that
-// whether two cuts cost the same is decided exactly and never by rounding.
+// Capacities have 128 bits because one cut adds costs of two kinds: bytes multiplied by a
+// difference of durations (femtoseconds), and durations multiplied by a difference of bytes. Both
+// are products of a 56-bit and a 62-bit number and fit, so that ties between cuts are decided
+// exactly and never by rounding.
 #pragma once
 
 #include <optional>
@@ -14,20 +14,20 @@ namespace lmc {
 
 using CutCapacity = __int128;
 
-// Of an arc that no cut may cross.
+// The capacity of an arc that no cut may cross.
 constexpr CutCapacity kUncuttable = CutCapacity(1) << 126;
 
 struct MinCutProblem {
   struct Arc {
     int from, to;
-    CutCapacity capacity; // kUncuttable, or from 0 on
+    CutCapacity capacity; // kUncuttable, or at least 0
   };
   int nodes = 2;
   int source = 0, sink = 1;
   std::vector<Arc> arcs; // parallel arcs and loops are allowed
 
-  // Empty when the problem is well formed, else what is wrong with it. All capacities
-  // but kUncuttable have to sum to less than 2^124.
+  // Returns an empty string when the problem is well formed, else what is wrong with it. All
+  // capacities other than kUncuttable must sum to less than 2^124.
   std::string check() const;
 };
 
@@ -36,14 +36,15 @@ struct MinCut {
   std::vector<CutCapacity> flow; // per arc, a maximum flow
   CutCapacity capacity = 0;      // of the arcs from the source's side to the sink's
 
-  // Empty when the flow is one (within capacities, conserved), the sides part source and
-  // sink, and the cut's capacity and the flow's value are both `capacity`, which proves
-  // both to be optimal; else the fault.
+  // Returns an empty string when `flow` is one (within capacities and conserved at nodes), the
+  // sides separate source and sink, and both the cut's capacity and the flow's value are
+  // `capacity`; otherwise returns the fault. A flow and a cut of equal value prove each other
+  // optimal.
   std::string verify(const MinCutProblem &problem) const;
 };
 
-// The minimum cut whose source side is contained in that of every other; none when
-// arcs that may not be cut join source and sink.
+// Returns the minimum cut whose source side is contained in that of every other minimum cut;
+// nothing when arcs of kUncuttable connect source and sink.
 std::optional<MinCut> minCut(const MinCutProblem &problem);
 
 } // namespace lmc

@@ -34,7 +34,7 @@ uint64_t PackingProblem::lowerBound() const {
     events.push_back({buffer.first, bytes});
     events.push_back({buffer.last + 1, -bytes});
   }
-  std::sort(events.begin(), events.end()); // ends sort before beginnings of one moment
+  std::sort(events.begin(), events.end()); // at equal moments, ends sort before beginnings
   int64_t live = 0, most = 0;
   for (auto [moment, change] : events)
     most = std::max(most, live += change);
@@ -51,7 +51,7 @@ std::string PackingSolution::verify(const PackingProblem &problem) const {
     if (offsets[i] + problem.buffers[i].bytes > bytes)
       return "buffer " + std::to_string(i) + " ends outside the arena";
   }
-  // Sweep in order of offset: only byte-neighbours need comparing.
+  // Sweeps in order of offset: only neighbours in bytes need comparing.
   std::vector<size_t> order(offsets.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::sort(order.begin(), order.end(),
@@ -68,8 +68,8 @@ std::string PackingSolution::verify(const PackingProblem &problem) const {
 
 namespace {
 
-// Places buffers in `order`, each in the lowest (or the tightest) hole that is free
-// for its whole life.
+// Places the buffers in `order`. Each takes a hole that is free for its whole life: the smallest
+// such hole if `tightest`, else the lowest.
 PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &order,
                       bool tightest) {
   PackingSolution solution;
@@ -111,7 +111,8 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
   return solution;
 }
 
-// The best of the greedy orders, or the first within `enough` bytes.
+// Tries the greedy orders one by one. Returns the first packing of at most `enough` bytes, else the
+// smallest of all.
 PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   const auto &buffers = problem.buffers;
   auto sorted = [&](auto key) {
@@ -148,7 +149,7 @@ PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   return best;
 }
 
-// Buffers that chains of overlaps in time join.
+// A set of buffers connected by overlaps in time; buffers of two components never live together.
 struct Component {
   std::vector<size_t> members;
   PackingProblem problem;
@@ -172,7 +173,7 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
     last = std::max(last, buffer.last);
     components.back().members.push_back(i);
   }
-  // The order of the problem decides between equal buffers, not that of time.
+  // Equal buffers keep the order that they have in the problem, not the order of time.
   for (Component &component : components) {
     std::sort(component.members.begin(), component.members.end());
     for (size_t i : component.members)
@@ -184,8 +185,8 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
 } // namespace
 
 PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
-  // The arena is as large as the largest component's: below the bound of all together, or
-  // below what another component takes, there is nothing to gain.
+  // The arena is as large as its largest component. A component gains nothing by becoming smaller
+  // than another one or than the lower bound of the whole problem.
   uint64_t bound = problem.lowerBound();
   PackingSolution solution;
   solution.isOptimal = true;

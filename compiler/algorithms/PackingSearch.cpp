@@ -11,17 +11,19 @@ namespace {
 
 enum class Outcome { Found, Impossible, Stopped };
 
-// In units of the alignment. Buffers are numbered in the order in which they begin.
+// One depth-first search. Sizes and offsets count in units of the alignment. Buffers are numbered
+// in the order in which they begin.
 class Search {
 public:
   explicit Search(const PackingProblem &problem);
 
-  // Looks for a packing within `capacity`, trying buffers of one offset by `order`.
+  // Looks for a packing within `capacity`. Of buffers that may go to the same offset, the one that
+  // comes first in ranking `order` is tried first.
   Outcome run(int64_t capacity, size_t order, uint64_t nodes);
   static constexpr size_t kOrders = 3;
 
   uint64_t nodesLeft() const { return nodes; }
-  // After run() has found a packing: how high it is, and the buffers' offsets in bytes.
+  // The height of the packing that run() found, and the buffers' offsets in bytes.
   int64_t height() const;
   std::vector<uint64_t> offsets() const;
 
@@ -39,21 +41,21 @@ private:
   uint64_t alignment;
   std::vector<size_t> original; // the buffer's number in the problem
   std::vector<int64_t> size;
-  // A section is a set of buffers alive at one moment that is in no larger one. A buffer is
-  // in those from firstSection to lastSection; buffers meet if they share one.
+  // A section is a maximal set of buffers alive at one moment. Buffer b is in the sections from
+  // firstSection[b] to lastSection[b]; two buffers live together if they share a section.
   std::vector<int> firstSection, lastSection;
-  std::vector<int> twin;               // the equal buffer before, or -1
-  std::vector<std::vector<int>> ranks; // per order, of each buffer
+  std::vector<int> twin;               // the equal buffer numbered before it, or -1
+  std::vector<std::vector<int>> ranks; // per ranking, the rank of each buffer
 
   int64_t capacity = 0;
   uint64_t nodes = 0;
   const int *rank = nullptr;
-  std::vector<int64_t> offset; // the lowest that what is placed admits; final once placed
+  std::vector<int64_t> offset; // unplaced: the lowest allowed by placed buffers; placed: final
   std::vector<char> isPlaced;
-  std::vector<int> next, previous;     // unplaced buffers
-  std::vector<int64_t> top, remaining; // per section: of what is placed, sum of the rest
+  std::vector<int> next, previous;     // linked list of unplaced buffers
+  std::vector<int64_t> top, remaining; // per section: end of the placed, sum of the unplaced
   std::vector<int64_t> lowest;         // per section, scratch of fits()
-  std::vector<std::pair<int64_t *, int64_t>> trail; // what to put back, last first
+  std::vector<std::pair<int64_t *, int64_t>> trail; // old values to restore, latest last
   std::vector<int> placements;                      // in order
 };
 
@@ -82,7 +84,7 @@ Search::Search(const PackingProblem &problem) : alignment(problem.alignment) {
   firstSection.resize(count);
   lastSection.resize(count);
   int sections = 0;
-  bool grown = false; // since the last section
+  bool grown = false; // a buffer has begun since the last section
   for (auto [moment, ends, buffer] : events) {
     if (ends && grown)
       ++sections;
@@ -143,7 +145,8 @@ std::vector<uint64_t> Search::offsets() const {
   return bytes;
 }
 
-// Whether the unplaced buffers from head to tail may still fit, all at `from` or higher.
+// Returns false when the unplaced buffers from head to tail certainly do not fit at offsets of at
+// least `from`.
 bool Search::fits(int head, int tail, int64_t from) {
   int begin = firstSection[size_t(head)], end = begin;
   int64_t visits = 0;
@@ -158,8 +161,9 @@ bool Search::fits(int head, int tail, int64_t from) {
   for (int s = begin; s < end; ++s)
     if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
       return false;
-  // A section's rest lies above the lowest place of any of it, which may be higher than
-  // what is placed there. Costs more than linear time, so only in small groups.
+  // The unplaced buffers of a section lie above the lowest offset that any of them may take, which
+  // may be higher than the end of the placed ones. This test takes more than linear time and runs
+  // only for small groups.
   constexpr int64_t kMostVisits = 4096;
   if (visits > kMostVisits)
     return true;
@@ -177,7 +181,7 @@ bool Search::fits(int head, int tail, int64_t from) {
   return true;
 }
 
-// Places a buffer of the list from head to tail at its lowest offset.
+// Places `buffer` at its lowest offset; head and tail are the ends of the list that holds it.
 void Search::put(int buffer, int head, int tail) {
   size_t b = size_t(buffer);
   int64_t end = offset[b] + size[b];
@@ -200,7 +204,7 @@ void Search::put(int buffer, int head, int tail) {
   placements.push_back(buffer);
 }
 
-// Takes back all placements from the mark'th on.
+// Undoes all placements but the first `mark`.
 void Search::undo(size_t mark) {
   while (placements.size() > mark) {
     size_t b = size_t(placements.back());
@@ -215,7 +219,8 @@ void Search::undo(size_t mark) {
   }
 }
 
-// Packs buffers that meet no others one group after the other.
+// Divides the unplaced buffers from head to tail into groups that never live together and packs one
+// group after the other.
 Outcome Search::solveGroups(int head, int tail, int64_t from, int fromRank) {
   for (int i = head; i <= tail;) {
     int begin = i, end = i, last = lastSection[size_t(i)];
@@ -223,19 +228,19 @@ Outcome Search::solveGroups(int head, int tail, int64_t from, int fromRank) {
       last = std::max(last, lastSection[size_t(i)]);
       end = i;
     }
-    // `i` stays in the list: it belongs to the next group.
+    // Buffer `i` is not part of this group: it begins the next one.
     if (Outcome outcome = solve(begin, end, from, fromRank); outcome != Outcome::Found)
       return outcome;
   }
   return Outcome::Found;
 }
 
-// Packs the unplaced buffers from head to tail, which are one group, so that all come after
-// (from, fromRank) in order of offset and rank.
+// Packs the unplaced buffers from head to tail, which are one group. Every placement must come
+// after (from, fromRank) in lexicographic order of (offset, rank).
 Outcome Search::solve(int head, int tail, int64_t from, int fromRank) {
   if (!fits(head, tail, from))
     return Outcome::Impossible;
-  // Above this offset a buffer would leave a hole for another one.
+  // A buffer placed at `limit` or above would leave a hole below it that another buffer fits into.
   int64_t limit = std::numeric_limits<int64_t>::max();
   for (int i = head;; i = next[size_t(i)]) {
     limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
@@ -277,8 +282,8 @@ Outcome Search::solve(int head, int tail, int64_t from, int fromRank) {
 
 void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
                         uint64_t &nodes) {
-  // The search goes as deep as there are buffers and remembers at each depth what it has
-  // changed and may try: the stack grows with them and the heap, at worst, with their square.
+  // The recursion is as deep as there are buffers, and each depth stores its changes and its
+  // candidates: the stack grows linearly with the buffers, the heap quadratically at worst.
   constexpr size_t kMostBuffers = 8192;
   if (problem.buffers.size() > kMostBuffers)
     return;
@@ -286,13 +291,14 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t unit = int64_t(problem.alignment);
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
-  int64_t goal = std::max(bound, int64_t(enough) / unit); // lower is not asked for
-  // The bound first, as it is often reached; then half of what is open, and where nodes
-  // do not suffice for either answer, half of what is above. What fails altogether is
-  // tried again with more nodes.
-  int64_t given = goal - 1; // up to here there is none, or it is given up for now
-  // Enough to place every buffer once, and half of them again: long searches hardly ever
-  // mend what their first placements spoiled.
+  int64_t goal = std::max(bound, int64_t(enough) / unit); // no smaller packing is asked for
+  // Bisection over the height. The first target is the goal itself, as it is often reached. Each
+  // later target is the middle of (given, best), whether the target before it was impossible or
+  // only ran out of nodes. When the interval is empty it starts again from the goal, with four
+  // times the nodes.
+  int64_t given = goal - 1; // up to this height a packing is impossible or given up for now
+  // Nodes for one target: enough to place every buffer one and a half times. A longer search hardly
+  // ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;

@@ -7,7 +7,7 @@
 
 using namespace lmc;
 
-// Sums of bytes stay below this, and this below kNever.
+// Sums of bytes must stay below this limit, which is itself below kNever.
 static constexpr uint64_t kMostBytes = uint64_t(1) << 61;
 
 std::string RecomputeChoiceProblem::check() const {
@@ -85,14 +85,15 @@ struct Option {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2;
 
-// What layers l..L-1 need on top of what the layers before them keep, with given options:
-//   need(L) = turnBytes,  need(l) = kept(l) + max(transient(l), need(l+1)),
-// and the peak is fixedBytes + need(0).
+// The bytes that layers l..L-1 need on top of what layers 0..l-1 keep, for given options:
+//   need(L) = turnBytes,  need(l) = kept(l) + max(transient(l), need(l+1)).
+// The peak is fixedBytes + need(0).
 int64_t needOf(const Option &option, int64_t after) {
   return option.kept + std::max(option.transient, after);
 }
 
-// The least need(l) for l from 0 to L. As need(l) rises with need(l+1), so do the least.
+// Returns the least need(l) for l from 0 to L. need(l) rises with need(l+1), so the least need(l)
+// follows from the least need(l+1).
 std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   std::vector<int64_t> least(problem.layers.size() + 1, kNever);
   least.back() = int64_t(problem.turnBytes);
@@ -104,7 +105,7 @@ std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   return least;
 }
 
-// Options without those that another one equals or betters in everything.
+// Returns the options that no other option equals or beats in kept bytes, transient bytes and time.
 std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   std::vector<Option> kept;
   auto betters = [](const LayerOption &a, const LayerOption &b) {
@@ -123,18 +124,18 @@ std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   return kept;
 }
 
-// The least time in which some layers can keep at most so many bytes, if each could take
-// fractions of options: convex and falling in the bytes. This is the continuous relaxation
-// of a multiple-choice knapsack, which taking the steps between corners of the layers' hulls
-// in order of their seconds per byte solves (Sinha and Zoltners 1979).
+// The least time in which some layers can keep at most a given number of bytes, if each layer could
+// take fractions of options: a convex, falling function of the bytes. It is the continuous
+// relaxation of a multiple-choice knapsack. Taking the steps between corners of the layers' hulls
+// in order of their seconds per byte solves it (Sinha and Zoltners 1979).
 struct Relaxation {
   struct Corner {
     int64_t kept, time;
   };
-  std::vector<Corner> corners; // from the most bytes on
+  std::vector<Corner> corners; // bytes fall along the list
 
-  // The least time within `kept` bytes, or a little less; `hint` is for calls with falling
-  // `kept`, zero at first.
+  // Returns the least time within `kept` bytes, rounded down at most a little. `hint` starts at
+  // zero and speeds up a sequence of calls in which `kept` falls.
   int64_t within(int64_t kept, size_t &hint) const {
     while (hint < corners.size() && corners[hint].kept > kept)
       ++hint;
@@ -145,12 +146,14 @@ struct Relaxation {
     const Corner &a = corners[hint - 1], &b = corners[hint];
     int64_t rise = b.time - a.time;
     double part = double(kept - b.kept) / double(a.kept - b.kept);
-    // The product is off by less than 2^-50 of the rise.
+    // The product's relative error is below 2^-50; subtracting that much keeps the result a lower
+    // bound.
     return b.time - std::min(rise, int64_t(double(rise) * part) + (rise >> 50) + 1);
   }
 };
 
-// `options` holds those of each layer. The result is of layers 0..l-1 for l from 0 to L.
+// Entry l of the result is the relaxation over layers 0..l-1, for l from 0 to L. `options` holds
+// the options of each layer.
 std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   struct Step { // from one corner of a layer's hull to the next
     size_t layer;
@@ -193,7 +196,7 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
       if (step.layer >= l)
         continue;
       Relaxation::Corner next{corners.back().kept - step.saved, corners.back().time + step.time};
-      if (before && !cheaper(*before, step)) // layers of one kind share their steps
+      if (before && !cheaper(*before, step)) // skips the equal steps of layers of one kind
         corners.back() = next;
       else
         corners.push_back(next);
@@ -207,23 +210,23 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   return relaxations;
 }
 
-// Partial choices that are looked at per layer. Real blocks and random ones leave some
-// hundreds to compare at 80 layers with 8 options; where thousands are left, nearly all
-// options cost the same per byte and it hardly matters which one is taken.
+// The labels that the thorough search compares per layer. Real and random blocks give some hundreds
+// of labels at 80 layers with 8 options. Thousands arise only where nearly all options cost the
+// same per byte, and then the choice among them hardly matters.
 constexpr size_t kMostLabels = 4096;
-// For a first guess, which spares the thorough search most of its labels.
+// The labels per layer of a quick first search. Its choice spares the thorough search most labels.
 constexpr size_t kFewLabels = 64;
 
 class Search {
 public:
-  // `capacity` is what need(0) may be, and not less than the least need(0).
+  // `capacity` is the upper limit of need(0), and at least the least possible need(0).
   Search(const RecomputeChoiceProblem &problem, int64_t capacity);
 
   RecomputeChoice run();
 
 private:
-  // The options of layers l..L-1. Of two labels the one that needs no more and takes no
-  // longer is as good: need(l) rises with need(l+1), and times add up.
+  // A choice of options for layers l..L-1. A label dominates another one if it needs no more bytes
+  // and takes no longer: need(l) rises with need(l+1), and times add up.
   struct Label {
     int64_t need, time;
     uint32_t parent; // among the labels of layer l+1
@@ -236,13 +239,13 @@ private:
   const size_t layers;
   const int64_t capacity;
   std::vector<std::vector<Option>> options; // per layer, those that fit
-  std::vector<int64_t> allowed;             // the largest need(l) that layers < l allow
-  std::vector<Relaxation> relaxations;      // of layers < l
+  std::vector<int64_t> allowed;        // [l]: the largest need(l) that layers < l leave room for
+  std::vector<Relaxation> relaxations; // [l]: of layers < l
   // The best choice known: least time, then least need(0).
   int64_t bestTime = kNever, bestNeed = 0;
   std::vector<int> best;
   int64_t boundTime = 0; // no choice takes less
-  bool cut = false;      // the last sweep left out labels that might have beaten the best
+  bool cut = false;      // the last sweep dropped labels that might have beaten the best
 };
 
 Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
@@ -263,8 +266,8 @@ Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
   relaxations = relax(options);
 }
 
-// Decides the layers from the last to the first. Of each layer's labels go on those that
-// could still beat the best choice known, and about `mostLabels` of these.
+// Decides the layers from the last to the first. Keeps, per layer, only the labels that can still
+// beat the best known choice, and at most about `mostLabels` of them.
 void Search::sweep(size_t mostLabels) {
   std::vector<std::vector<Label>> labels(layers + 1); // need rising, time falling
   labels[layers].push_back({int64_t(problem.turnBytes), 0, 0, 0});
@@ -276,8 +279,9 @@ void Search::sweep(size_t mostLabels) {
   for (size_t l = layers; l-- > 0;) {
     const std::vector<Label> &from = labels[l + 1];
     std::vector<Label> &to = labels[l];
-    // Each option makes a list of rising needs out of `from`; the lists are merged. Where
-    // its transient covers several labels they all need the same: the last is fastest.
+    // Each option turns `from` into a list of labels with rising needs; the lists are merged. The
+    // labels of `from` whose need is below the option's transient all give the same need, so only
+    // the last and fastest of them counts.
     next.assign(options[l].size(), 0);
     heads.resize(options[l].size());
     auto advance = [&](size_t o) {
@@ -311,9 +315,9 @@ void Search::sweep(size_t mostLabels) {
       to.push_back({need, time, uint32_t(parent), uint32_t(chosen)});
     }
     if (to.size() > mostLabels) {
-      // The first goes on, as it needs the least and so can be completed whatever comes,
-      // and of each group of neighbours the most promising: the best few overall would
-      // need nearly the same, and not fill the budget.
+      // Keeps the first label, because it needs the least and can always be completed, and of each
+      // group of neighbours the one with the best bound. The best labels overall would all need
+      // nearly the same bytes and leave part of the budget unused.
       cut = true;
       size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
       for (size_t begin = 1; begin < to.size(); begin += group) {
@@ -329,8 +333,8 @@ void Search::sweep(size_t mostLabels) {
       to.resize(kept);
     }
   }
-  // What is left at the first layer is better than the best known: one label, unless the
-  // last merge left a slower one of a smaller need before it.
+  // Every label that is left at the first layer beats the best known choice. The last label is the
+  // fastest.
   if (!labels[0].empty()) {
     size_t at = labels[0].size() - 1;
     bestTime = labels[0][at].time;
@@ -352,8 +356,8 @@ RecomputeChoice Search::run() {
   choice.options = best;
   choice.peakBytes = peakOf(problem, best);
 
-  // Which of the layers of a kind take which options hardly ever matters: large transients
-  // first, while little is held, is best among neighbours.
+  // Gives the options with larger transients to the earlier layers of a kind, where fewer bytes are
+  // held: between two neighbours this order is best, and it rarely changes the peak.
   std::vector<int> sorted = best;
   for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
     std::vector<int> taken;
@@ -398,7 +402,7 @@ std::vector<RecomputeChoice> lmc::recomputeLadder(const RecomputeChoiceProblem &
   uint64_t most = found[0].peakBytes;
   uint64_t least = problem.fixedBytes + uint64_t(leastNeeds(problem)[0]);
   std::vector<uint64_t> asked = budgets;
-  for (int i = 0; i <= steps; ++i) // from the smallest peak on
+  for (int i = 0; i <= steps; ++i) // from the smallest peak upwards
     asked.push_back(
         least + uint64_t((unsigned __int128)(most - least) * unsigned(i) / unsigned(steps + 1)));
   for (uint64_t budget : asked)

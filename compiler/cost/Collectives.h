@@ -1,12 +1,13 @@
 // How long collectives take, by the alpha-beta model of rings (NCCL's own tuning model,
-// src/graph/tuning.cc): a ring of n devices moves (n - 1) / n of the bytes over every
-// link in n - 1 hops,
+// src/graph/tuning.cc). A ring of n devices moves (n - 1) / n of the bytes over every link in n - 1
+// hops:
 //
 //   all-gather, reduce-scatter:  base + (n - 1) latency + (n - 1) / n * bytes / bandwidth
-//   all-reduce:                  the two in a row, with one base
+//   all-reduce:                  the two after another, with one base
 //
-// `bytes` is always the whole tensor: gathered, or before scattering. Across nodes the
-// device at each place of a node forms a ring with its likes, over its own share:
+// `bytes` is always the size of the whole tensor: after an all-gather, before a reduce-scatter. In
+// a group of several nodes, device i of every node forms one ring with the devices i of the others,
+// which handles its share of the tensor:
 //
 //   all-gather      across nodes of bytes / devices, then inside the node of all bytes
 //   reduce-scatter  the same, in reverse order
@@ -17,7 +18,7 @@
 
 namespace lmc::cost {
 
-// Which devices take part.
+// The devices that take part in a collective.
 struct Group {
   int64_t devicesPerNode = 1;
   int64_t nodes = 1;

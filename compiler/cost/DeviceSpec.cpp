@@ -35,7 +35,7 @@ struct Size {
   uint64_t *bytes;
 };
 
-// One key of a section: where its value goes, and the numbers that make sense for it.
+// One key of a section: the place its value is stored to and the range that is accepted.
 struct Field {
   const char *name;
   std::variant<double *, int64_t *, std::string *, Size, DataType *> target;
@@ -90,7 +90,7 @@ private:
     return {path, unsigned(source.begin.line), unsigned(source.begin.column)};
   }
 
-  // The table `name` of `parent`, or null with the reason reported.
+  // Returns the table `name` of `parent`. If there is none, returns null and reports the reason.
   const toml::table *section(const toml::table &parent, const char *name, const std::string &full,
                              bool required = true) {
     const toml::node *node = parent.get(name);
@@ -105,8 +105,8 @@ private:
     return node->as_table();
   }
 
-  // Reads `known` keys of a section, and reports all that are neither these nor `sections`:
-  // false when there was one of those.
+  // Reads the `known` keys of a section. Reports every key that is neither known nor in `sections`,
+  // and returns false if there was one.
   bool fields(const toml::table &table, const std::string &section, const std::vector<Field> &known,
               const std::vector<std::string> &sections = {}) {
     std::vector<std::string> names = sections;
@@ -130,7 +130,7 @@ private:
       const toml::node *node = table.get(field.name);
       if (node)
         assign(field, *node, section);
-      else if (field.required && !unknown) // else it is probably the misspelt one
+      else if (field.required && !unknown) // an unknown key is probably this one misspelt
         diagnostics.error(section.empty() ? config::Location{path} : at(table.source()),
                           fmt::format("missing key '{}'{}", field.name, where));
     }
@@ -188,7 +188,8 @@ private:
     }
   }
 
-  // [gemm.DTYPE]; of a dtype that is not there, the first that is, scaled by the peaks.
+  // Reads [gemm.DTYPE]. A dtype without a section takes the first section present, scaled by the
+  // ratio of the peaks.
   void readGemm(const toml::table &root, DeviceSpec &spec) {
     const toml::table *gemm = section(root, "gemm", "gemm");
     if (!gemm)
@@ -273,7 +274,7 @@ private:
   }
 
   const std::string &path;
-  bool unknownSection = false; // a missing section is probably the misspelt one
+  bool unknownSection = false; // then a missing section is probably the misspelt one
 };
 
 } // namespace
@@ -344,7 +345,7 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
                     "file",
                     target.device, fmt::join(deviceSpecNames(), ", "))};
   Result<DeviceSpec> spec = loadDeviceSpec(name, directory);
-  // The built-in CPU is one machine's, measured; how much memory this one has is known.
+  // The built-in CPU spec was measured on one machine; the memory size is that of this machine.
   if (spec && target.spec.empty() && spec->arch == "cpu") {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {

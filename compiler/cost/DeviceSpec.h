@@ -1,12 +1,12 @@
 // What a device can do, as data.
 //
-// A spec is a TOML file: compiler/cost/devices/NAME.toml, built into the programs, or
-// any path. It is what the cost model (Roofline.h) predicts from and what a memory
-// budget of 0 means. docs/devices.md describes the format; every number of a built-in
-// spec has its source beside it.
+// A spec is a TOML file: compiler/cost/devices/NAME.toml, built into the programs, or any path. The
+// cost model (Roofline.h) predicts from it, and a memory budget of 0 means the memory that it
+// states. docs/devices.md describes the format; every number of a built-in spec has its source
+// beside it.
 //
-// Stable: loadDeviceSpec, deviceSpecNames, defaultDeviceSpec, usableBytes, and the
-// meaning of the fields below. New fields may come.
+// Stable: loadDeviceSpec, deviceSpecNames, defaultDeviceSpec, usableBytes, and the meaning of the
+// fields below. New fields may come.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -24,8 +24,8 @@ namespace lmc::cost {
 struct GemmModel {
   double sustained = 0;                  // FLOP/s of all units on full tiles of endless depth
   int64_t tileRows = 1, tileColumns = 1; // of the product, computed by one unit at a time
-  int64_t units = 1;                     // tiles computed at once (SMs, threads)
-  double fixedDepth = 0;                 // a tile takes as long as if k were this much more
+  int64_t units = 1;                     // tiles computed at the same time (SMs, threads)
+  double fixedDepth = 0; // a tile's start and end cost as much as this many more of k
   int64_t maxSplits = 1;                 // the most parts that k is cut into to fill the units
 };
 
@@ -40,9 +40,9 @@ struct AttentionModel {
 
 // A link between neighbours of a ring. See Collectives.h.
 struct LinkModel {
-  double base = 0;      // seconds of any collective
+  double base = 0;      // seconds of any collective, whatever its size
   double latency = 0;   // seconds of each hop
-  double bandwidth = 0; // bytes/s that a device sends while it receives as much
+  double bandwidth = 0; // bytes/s that a device sends while receiving at the same rate
 };
 
 struct DeviceSpec {
@@ -51,10 +51,10 @@ struct DeviceSpec {
   std::string arch;        // "sm_90a", "cpu"
 
   uint64_t memoryBytes = 0;   // what a program can allocate on an idle device
-  uint64_t reserveBytes = 0;  // of these, what a plan leaves to the driver and libraries
+  uint64_t reserveBytes = 0;  // the part of memoryBytes left to the driver and libraries
   double memoryBandwidth = 0; // bytes/s, as specified
-  double reachable = 1;       // fraction of it that good kernels reach
-  uint64_t cacheBytes = 0;    // a command that touches less runs from the cache; 0: never
+  double reachable = 1;       // the fraction of memoryBandwidth that good kernels reach
+  uint64_t cacheBytes = 0;    // a command that touches at most this runs from the cache
   double cacheBandwidth = 0;  // bytes/s
 
   std::array<double, 3> peak{}; // dense FLOP/s, by DataType: what MFU is measured against
@@ -66,35 +66,34 @@ struct DeviceSpec {
   LinkModel deviceLink, nodeLink;        // bandwidth 0: none
 
   double peakOf(DataType dtype) const { return peak[size_t(dtype)]; }
-  // Bytes/s that a kernel which touches `bytes` reaches.
+  // The bandwidth, in bytes/s, that a kernel reaches which touches `bytes` bytes.
   double bandwidthFor(double bytes) const {
     return bytes <= double(cacheBytes) ? cacheBandwidth : memoryBandwidth * reachable;
   }
 };
 
-// What a plan may use unless memory.budget says otherwise.
+// The bytes that a plan may use if memory.budget does not limit it.
 inline uint64_t usableBytes(const DeviceSpec &spec) { return spec.memoryBytes - spec.reserveBytes; }
 
 // Names of the built-in specs, sorted.
 std::vector<std::string> deviceSpecNames();
 
-// The spec that a target.device is planned with unless target.spec says otherwise:
-// "cpu", "cuda:sm_90a" -> "h100-sxm", "cuda:sm_80" -> "a100-80gb"; a plan's target
-// ("cpu:x86-64-v3") will do. "" for an architecture that no spec is known of.
+// Returns the name of the spec for a target.device (or a plan's target, such as "cpu:x86-64-v3")
+// when target.spec is not set: "cpu", "cuda:sm_90a" -> "h100-sxm", "cuda:sm_80" -> "a100-80gb".
+// Returns "" for an architecture without a known spec.
 std::string defaultDeviceSpec(std::string_view device);
 
-// Whether a spec is named by a file: it has a '/' or ends in ".toml".
+// Returns true if the text names a file: it contains '/' or ends in ".toml".
 bool isSpecPath(std::string_view nameOrPath);
 
-// The spec called `nameOrPath`: a built-in name, or (by isSpecPath) a file, relative to
-// `directory`. An error names what is wrong, a file's mistakes as FILE:LINE:COLUMN: error: ..., one
-// line each.
+// Loads a spec: a built-in name, or (by isSpecPath) a file, relative to `directory`. An error says
+// what is wrong; each mistake in a file is one line "FILE:LINE:COLUMN: error: ...".
 Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory = "");
 
 // The spec of a job: target.spec, or the default of target.device.
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory);
 
-// A spec's text; `path` names it in errors.
+// Parses the text of a spec; `path` names it in errors.
 Result<DeviceSpec> parseDeviceSpec(const std::string &text, const std::string &path);
 
 } // namespace lmc::cost

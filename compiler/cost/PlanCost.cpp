@@ -82,7 +82,8 @@ static void addLaunch(KernelCost &kernel, const Estimate &estimate, uint64_t run
   kernel.launch = estimate;
 }
 
-// The kernels that a typed command is done with on a CUDA device; null for none.
+// Returns the kernels that a CUDA device runs for a command with a body of its own (attention,
+// scatter-add, ...); null for a command without such kernels.
 static const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> *
 templateLaunches(const plan::Command &command) {
   if (const plan::Attention *attention = command.body_as_Attention())

@@ -1,11 +1,11 @@
-// What a whole plan costs on a device: the roofline of every command, added up.
+// The cost of a whole plan on a device: the sum of the roofline estimates of all commands.
 //
-// A plan's commands run one after another (a plan has no event that would say what may
-// overlap), so a function takes the sum of its commands, and a step takes
+// A plan's commands run one after another (a plan has no events that would allow overlap), so a
+// function takes the sum of its commands, and a step takes
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: without the middle)
 //
-// of one device. Stable: planCost, PlanCost, workOf, runsPerStep.
+// on one device; GAS is the number of micro-steps. Stable: planCost, PlanCost, workOf, runsPerStep.
 #pragma once
 
 #include "compiler/cost/Roofline.h"
@@ -26,11 +26,12 @@ struct FunctionCost {
   std::array<double, 4> secondsByBound{}; // by Bound
 };
 
-// All launches of a kernel in a step. What a command of several kernels costs is shared equally.
+// All launches of a kernel in a step. The cost of a command that launches several kernels is
+// divided equally among them.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;
-  Estimate launch; // one of them
+  Estimate launch; // one of them, on average
 };
 
 struct PlanCost {
@@ -44,17 +45,17 @@ struct PlanCost {
 
 PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec);
 
-// What a command does, as the roofline sees it.
+// Returns the work of a command in the terms of the roofline model.
 Work workOf(const plan::Plan &plan, const plan::Command &command);
 
-// How often a step runs the function of this name.
+// Returns how often a step runs the function of this name.
 uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSteps);
 
-// The shape of the model, from the settings that the plan carries; nothing for a plan
-// that was made without them.
+// Returns the shape of the model, read from the settings stored in the plan; nothing when the plan
+// has none.
 std::optional<ModelConfig> modelOf(const plan::Plan &plan);
 
-// The text of a setting that the plan carries; "" when it does not.
+// Returns the text of a setting stored in the plan; "" when it is not stored.
 std::string_view settingOf(const plan::Plan &plan, std::string_view key);
 
 DataType dataType(plan::DType dtype);

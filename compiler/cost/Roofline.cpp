@@ -43,15 +43,16 @@ static Estimate combine(double computeSeconds, Bound unit, double flops, double 
   return result;
 }
 
-// The product is cut into tiles of tileRows x tileColumns, and k into `splits` parts; a
-// unit computes one part of one tile at a time, so that time goes in waves of `units`:
+// Time of a matrix product. The product is cut into tiles of tileRows x tileColumns, and k into
+// `splits` parts. A unit (an SM, a thread) computes one part of one tile at a time, so the `units`
+// units work in waves:
 //
 //   waves = ceil(tiles * splits / units)
 //   seconds = waves * units * 2 * tileRows * tileColumns * (k / splits + fixedDepth) / sustained
 //
-// fixedDepth is what filling the pipeline and writing a tile cost, in units of k. Parts
-// are summed through memory in f32, written and read once each. The number of splits is
-// the one that takes the least time, as libraries choose it.
+// fixedDepth is the cost of filling the pipeline and of writing a tile, in units of k. Parts are
+// summed through memory in f32: each is written once and read once. The number of splits is the one
+// that takes the least time, as libraries choose it.
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
   double m = double(work.m), n = double(work.n), k = double(work.k);
@@ -72,7 +73,7 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
     best = std::min(best, seconds);
   }
   if (work.accumulate) {
-    // The old d is read in the epilogue, where no arithmetic hides it.
+    // The old d is read after the product is computed, when no arithmetic hides the read.
     double old = double(elementWidth(work.output)) * m * n;
     bytes += old;
     best += old / spec.bandwidthFor(bytes);
@@ -80,13 +81,13 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   return combine(best, Bound::MatrixUnits, 2 * m * n * k, bytes, spec);
 }
 
-// Forward: q k^T and p v, 2 d FLOP per visible pair each. Backward: these scores again,
-// dv, dp, dq, dk: 2.5 times as much.
+// Forward: q k^T and p v take 2 d FLOP each per visible pair of query and key. Backward: the scores
+// q k^T again, dv, dp, dq and dk, which is 2.5 times as much.
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   const AttentionModel *model = nullptr;
   double best = INFINITY;
   for (const AttentionModel &candidate : spec.attention) {
-    // The nearest head dimension, of the same dtype where there is one.
+    // Takes the model of the nearest head dimension, of the same dtype if there is one.
     double distance = std::abs(std::log2(double(candidate.headDim) / double(work.headDim))) +
                       (candidate.dtype == work.dtype ? 0 : 100);
     if (distance < best) {

@@ -1,8 +1,8 @@
-// How long one command takes on a device: the larger of what its arithmetic and its
-// memory traffic take, and the time to launch it on top.
+// The time of one command on a device: the larger of the times of its arithmetic and of its memory
+// traffic, plus the launch.
 //
-// On plain structs, so that passes can ask before there is a plan. Deterministic: the
-// same work and spec give the same bits.
+// The inputs are plain structs, so that passes can ask before a plan exists. The estimate is
+// deterministic: the same work and spec give the same bits.
 //
 // Stable: the work structs, estimate() and Estimate.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace lmc::cost {
 
-// What a command waits for.
+// What limits the speed of a command.
 enum class Bound {
   MatrixUnits, // tensor cores, or the CPU's multiply-adds in a matrix product
   MemoryBandwidth,
@@ -60,8 +60,8 @@ using Work = std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork>;
 struct Estimate {
   double seconds = 0;
   Bound bound = Bound::Launch;
-  double flops = 0; // done; attention counts only what its mask leaves
-  double bytes = 0; // of device memory, read and written
+  double flops = 0; // FLOP done; attention counts only pairs its mask leaves
+  double bytes = 0; // bytes of device memory read and written
 };
 
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec);

@@ -4,24 +4,25 @@
 
 namespace lmc::cost {
 
-// Elements of the compute dtype that a token must read and write, with h = hidden, f =
-// ffn, V = vocabulary, and r = (heads + kv_heads) * head_dim, what RoPE turns.
+// The elements of the compute dtype that must be read and written per token, with h = hidden size,
+// f = MLP size, V = vocabulary and r = (heads + kv_heads) * head_dim, the elements that RoPE
+// rotates.
 //
 // A layer:
 //   residual add + RMSNorm  reads x and the branch, writes the sum and the norm: 4h,
-//                           twice a layer (attention's, the MLP's)
+//                           twice a layer (before attention, before the MLP)
 //   its gradient            reads dy, x and the residual's dx, writes dx: 4h, twice
-//   RoPE                    reads and writes q and k: 2r; backward it is part of attention's
-//                           gradients (on a CPU 2r more, which caches hold)
+//   RoPE                    reads and writes q and k: 2r; its gradient is part of attention's
+//                           gradient (on a CPU 2r more, which stays in the caches)
 //   SwiGLU                  reads gate and up, writes the product: 3f
 //   its gradient            reads dout, gate and up, writes dgate and dup: 5f, and f more
-//                           because the product is made again there, not kept
+//                           because the product is computed again there instead of kept
 // Outside the layers:
 //   embedding               reads a row, writes it: 2h
 //   its gradient            reads dx: h; reads and adds to a row of the main gradient,
-//                           2h elements of its own width
-//   the norm that no residual add goes with (there are 2 layers + 1 norms)
-//                           reads x, writes y: 2h; gradient: reads dy and x, writes dx: 3h
+//                           2h elements of the main gradient's width
+//   the RMSNorm without a residual add (there are 2 layers + 1 norms)
+//                           reads x, writes y: 2h; its gradient reads dy and x, writes dx: 3h
 //   cross entropy           reads the logits, writes their gradient: 2V
 //
 // Row statistics, weights and token ids are left out: they are below a thousandth.

@@ -1,15 +1,15 @@
-// The least memory traffic of everything in a training step that is neither a matrix
-// product nor attention: what fused kernels are measured against.
+// The least memory traffic of a training step apart from matrix products and attention: the traffic
+// of fused kernels is measured against it.
 #pragma once
 
 #include "compiler/config/Config.h"
 
 namespace lmc::cost {
 
-// Bytes per token of a forward and a backward pass, nothing recomputed.
+// Bytes per token of one forward and backward pass without recompute.
 struct TrafficFloor {
-  double layers = 0; // of all of them
-  double head = 0;   // embedding, the first norm's remainder, head and loss
+  double layers = 0; // of all layers together
+  double head = 0;   // embedding, the norm without a residual add, head and loss
   double total() const { return layers + head; }
 };
 

@@ -28,7 +28,8 @@ private:
   PlanMeasures measures;
 };
 
-// Null for what stands outside of layers.
+// Returns the measures of layer `index`, or null when the index is negative: the command belongs to
+// no layer.
 LayerMeasure *Measurer::layer(int index) {
   if (index < 0)
     return nullptr;
@@ -47,7 +48,8 @@ void Measurer::addSeconds() {
   }
 }
 
-// The function with layers and a backward pass that needs the most; -1: none.
+// Returns the function with the highest peak among those with layers and a backward pass; -1 when
+// there is none.
 int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
   int fullest = -1;
   uint64_t most = 0;
@@ -64,8 +66,8 @@ int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
   return fullest;
 }
 
-// What the layers keep at the turn. Slices may be views of one buffer: a layer counts what it
-// adds to the bytes of those before it.
+// Computes what each layer keeps at the turn. Slices may be views of one buffer, so a layer counts
+// only the bytes that it adds to those of the layers before it.
 void Measurer::addKept(int function) {
   int64_t turn = firstBackward(*plan.functions()->Get(unsigned(function)));
   std::vector<std::vector<const plan::Slice *>> held(measures.layers.size());
@@ -89,13 +91,13 @@ void Measurer::addKept(int function) {
 
 void Measurer::addPeaks(int index, const FunctionMemory &memory) {
   const plan::Function &function = *plan.functions()->Get(unsigned(index));
-  std::vector<uint64_t> held; // by layers 0..l
+  std::vector<uint64_t> held; // [l]: bytes kept by layers 0..l
   uint64_t sum = 0;
   for (const LayerMeasure &layer : measures.layers)
     held.push_back(sum += layer.keptBytes);
   auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
   unsigned turn = firstBackward(function), commands = function.commands()->size();
-  unsigned lastForward = 0, firstLayer = commands; // of the layers' commands
+  unsigned lastForward = 0, firstLayer = commands; // the layers' commands nearest to the turn
   for (unsigned c = 0; c < commands; ++c)
     if (layerOf(*function.commands()->Get(c)) >= 0) {
       if (c < turn)

@@ -1,10 +1,10 @@
-// What each layer of a plan holds, needs and takes: the numbers that the choice among
-// recompute options starts from.
+// What each layer of a compiled plan keeps, needs and takes: the input of the choice among
+// recompute options (RecomputeChoice.h).
 //
-// Of the micro-step with the highest peak: the turn is the command with which its backward
-// pass begins. A layer keeps what commands of its own have made before the turn and is still
-// held then; in its backward pass it needs a transient on top of what it and the layers
-// before it keep (RecomputeChoice.h).
+// The bytes are those of the micro-step function with the highest peak. Its turn is the first
+// command of its backward pass. The bytes that a layer keeps are those that its own commands write
+// before the turn and that are still live at the turn. The transient bytes of a layer are those
+// live in its backward pass beyond what it and the layers before it keep.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -19,17 +19,17 @@ namespace lmc {
 struct LayerMeasure {
   uint64_t keptBytes = 0;
   uint64_t transientBytes = 0;
-  double seconds = 0; // of its commands in a step, predicted
+  double seconds = 0; // predicted, of the layer's commands in a step
 };
 
 struct PlanMeasures {
-  std::vector<LayerMeasure> layers; // by the number in "layers.N/..."
+  std::vector<LayerMeasure> layers; // indexed by N of "layers.N/..."
   uint64_t fixedBytes = 0;          // state
-  uint64_t turnBytes = 0;           // outside of layers, while all that layers keep is held
+  uint64_t turnBytes = 0;           // live outside of layers at the turn, beyond what layers keep
 };
 
-// Every number of bytes is a lower bound of what a packed plan takes, as bytes of different
-// buffers that are held at one moment never overlap.
+// Measures a plan. Every number of bytes is a lower bound of what a packed plan takes, because
+// different buffers that are live together never overlap.
 PlanMeasures measureLayers(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
 } // namespace lmc

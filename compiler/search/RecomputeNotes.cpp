@@ -3,7 +3,8 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Options of all kinds stand in one list; a kind's begin here.
+// Returns, for each kind, the index of its first option in the list that joins the options of all
+// kinds.
 static std::vector<size_t> firstOptions(const RecomputeOptions &options) {
   std::vector<size_t> first;
   size_t sum = 0;

@@ -1,4 +1,4 @@
-// What the memory phase decided, as the plan's report "recompute" (docs/explain.md).
+// The decision of the memory phase as the report "recompute" of a plan (docs/explain.md).
 #pragma once
 
 #include "compiler/search/RecomputeSearch.h"
@@ -7,11 +7,12 @@
 
 namespace lmc {
 
-// Of a choice that nobody searched for: times are the analysis's.
+// Reports a choice made without a search: the times are those of the analysis.
 nlohmann::json recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice);
 
-// Of a rung that a search ended with: what the probes measured, and what was tried.
-// `microSteps` is the GAS: seconds of options are those of one micro-step.
+// Reports the rung that a search chose, with the times that the probes measured and the rungs
+// tried. `microSteps` is the number of micro-steps per step: the seconds of options are reported
+// per micro-step.
 nlohmann::json recomputeNotes(RecomputeSearch &search, size_t rung, int64_t microSteps);
 
 } // namespace lmc

@@ -15,12 +15,13 @@
 using namespace mlir;
 using namespace lmc;
 
-// Rungs between the fastest and the smallest choice. With so many, a budget leaves a thirtieth
-// of what recompute can save unused at most, and half of that on average: for a model of 1B, a
-// quarter of a percent of the step's time.
+// The number of rungs between the fastest and the smallest choice. With 32 rungs, at most a
+// thirtieth of the bytes that recompute can save remains unused in a budget, and half of that on
+// average: for a model of 1B parameters, a quarter of a percent of the step's time.
 static constexpr int kLadderSteps = 32;
 
-// By how much, and a 256th, what probes say of a rung's bytes is lowered to be a bound.
+// A rung's bytes as predicted from probes are lowered by this and by a 256th, to make them a lower
+// bound.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
 //===-- Rungs -------------------------------------------------------------------------------===//
@@ -33,7 +34,8 @@ static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::ve
   auto differs = [&](size_t layer, size_t other) {
     return other < count && options[other] != options[layer];
   };
-  // Sums in one order for all choices with the same options.
+  // Terms are added in the order of (kind, option), so that choices with the same counts have
+  // exactly the same sum.
   std::map<std::pair<int, int>, int64_t> counts;
   std::map<std::pair<int, int>, int64_t> borders;
   uint64_t held = 0, most = 0;
@@ -59,14 +61,15 @@ static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::ve
       rung.seconds +=
           double(number) * (positions.border[size_t(of.first)][size_t(of.second)].seconds -
                             problem.kinds[size_t(of.first)][size_t(of.second)].seconds);
-  // A little less than what the measures say: alignment and the outermost layers may differ.
+  // The bound is a little less than the prediction: alignment and the outermost layers may differ.
   uint64_t workspace = std::max(most, problem.turnBytes + held);
   workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
   rung.boundBytes = problem.fixedBytes + workspace;
   return rung;
 }
 
-// The problem with seconds that chooseRecompute takes: a step on a slow device may take days.
+// Returns the problem with its seconds scaled down to the range of chooseRecompute(): a step on a
+// slow device may take days.
 static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   constexpr double kMost = 1000; // seconds of all layers
   double longest = 0;
@@ -84,7 +87,8 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   return same;
 }
 
-// The first option with the numbers of this one, or of the last if there are not so many.
+// Returns the first option that equals option `option` in bytes and seconds. An index beyond the
+// list stands for the last option.
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
   return int(llvm::find_if(options, [&](const LayerOption &other) {
@@ -130,7 +134,8 @@ FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config
   });
 }
 
-// The first option of the kind that runs the same ops again: itself, or one that it doubles.
+// Returns the first option of the kind that recomputes the same ops as `option`; it may be `option`
+// itself.
 static size_t sameAs(const RecomputeKind &kind, size_t option) {
   size_t first = 0;
   while (kind.options[first].recomputed != kind.options[option].recomputed)
@@ -138,7 +143,7 @@ static size_t sameAs(const RecomputeKind &kind, size_t option) {
   return first;
 }
 
-// Options of each kind that are not another's double.
+// Returns, for each kind, the options that recompute different sets of ops.
 static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct;
   for (const RecomputeKind &kind : options.kinds) {
@@ -150,14 +155,15 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
   return distinct;
 }
 
-// Layers in a row that take one option in a probe: those within have neighbours like
-// themselves, as most layers of a plan do.
+// The number of consecutive layers that take one option in a probe. The middle one of three has
+// neighbours of its own option, as most layers of a plan do.
 static constexpr size_t kRun = 3;
 
-// Choices in which, together, layers of each kind take each distinct option, kRun in a row.
+// Returns choices that together give every distinct option of every kind of layer to kRun
+// consecutive layers at least once.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
-  std::vector<size_t> taken(distinct.size(), 0); // kRun for each option
+  std::vector<size_t> taken(distinct.size(), 0); // layers so far per kind; each option takes kRun
   std::vector<std::vector<int64_t>> choices;
   auto unfinished = [&] {
     for (size_t kind = 0; kind < distinct.size(); ++kind)
@@ -178,12 +184,13 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
 
 namespace {
 
-// What probes say of an option. Layers of one kind and option differ by their neighbours, with
-// whose kernels theirs merge. Of bytes it is the least of what was seen in such a place, so
-// that sums stay lower bounds.
+// The measures of one option over all probes. Layers of the same kind and option still differ by
+// their neighbours, because kernels of neighbouring layers merge; hence three places: between two
+// layers of the same option, anywhere, and last. The bytes are the minimum over all layers seen in
+// a place. A sum of minima is a lower bound of a plan's bytes.
 struct OptionMeasure {
   std::optional<LayerOption> between, anywhere, last;
-  double longest = 0; // seconds
+  double longest = 0; // the largest seconds seen
 
   void add(const LayerMeasure &layer, bool isBetween, bool isLast) {
     auto take = [&](std::optional<LayerOption> &known) {
@@ -199,7 +206,8 @@ struct OptionMeasure {
     if (isLast)
       take(last);
   }
-  // Between layers of its option; beside one of another, which may take longer; at the end.
+  // typical(): between layers of the same option. border(): beside a layer of another option, which
+  // may take longer. end(): the last layer.
   LayerOption typical() const {
     LayerOption option = between.value_or(anywhere.value_or(LayerOption()));
     if (!between)
@@ -216,7 +224,8 @@ struct OptionMeasure {
 
 } // namespace
 
-// Only what depends on recompute: the micro-steps and the layers that they call.
+// Erases every function that recompute does not affect; the micro-steps and the layers that they
+// call remain.
 static void keepMicroSteps(ModuleOp module) {
   SymbolTable symbols(module);
   for (bool changed = true; changed;) {
@@ -230,8 +239,8 @@ static void keepMicroSteps(ModuleOp module) {
   }
 }
 
-// The options of a model with fewer layers, if they are those of the whole one: then what
-// they cost is the same too.
+// Returns the options of a model with fewer layers if they equal those of the whole model (the
+// measured costs are then the same too), else nothing.
 std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
   FailureOr<RecomputeOptions> options = recomputeOptionsOf(shorter, config, &spec);
   if (failed(options) || options->kinds.size() != found.kinds.size())
@@ -246,11 +255,11 @@ std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) c
   return *options;
 }
 
-// Bytes of all variables, which live throughout.
+// Returns the bytes of all variables, which are live throughout a step.
 static uint64_t stateBytes(ModuleOp module) {
   uint64_t bytes = 0;
   for (auto variable : module.getOps<lm::VariableOp>())
-    if (!variable.getStorage()) // else its bytes are another's
+    if (!variable.getStorage()) // a variable with a storage lies in that one's bytes
       bytes += byteSize(cast<RankedTensorType>(variable.getType()));
   return bytes;
 }
@@ -263,7 +272,7 @@ static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions 
   return copy;
 }
 
-// Plans the choice and measures its layers.
+// Compiles a plan with the choice and measures its layers.
 FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
                                                  ArrayRef<int64_t> choice) {
   OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
@@ -283,8 +292,8 @@ FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const Recomput
   return measures;
 }
 
-// The model with so many layers, and its options; the whole one where a shorter one would
-// not be like it.
+// Returns a model with `layers` layers and its options. If the shorter model's options differ, it
+// is the whole model.
 FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(const MakeShorter &makeShorter,
                                                            size_t layers) {
   if (makeShorter && layers < found.layers.size()) {
@@ -300,7 +309,7 @@ FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(const MakeShorter &ma
 }
 
 LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
-  size_t wanted = 0, most = 0; // layers for one probe, options of a kind
+  size_t wanted = 0, most = 0; // layers needed by a probe; most options of a kind
   std::vector<std::vector<size_t>> distinct = distinctOptions(found);
   for (const std::vector<size_t> &list : distinct) {
     wanted += kRun * list.size();
@@ -332,7 +341,8 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
   for (const std::vector<int64_t> &choice : probeChoices(model->options))
     if (failed(addProbe(*model, choice)))
       return failure();
-  // The last layer is where most is held, and its neighbour is no layer: every option there.
+  // At the last layer the most bytes are held, and the next commands belong to no layer. Probes
+  // with each option there measure that place.
   if (failed(model = probed(makeShorter, kRun)))
     return failure();
   for (size_t option = 0; option < most; ++option) {
@@ -419,7 +429,7 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::Device
 }
 
 std::string RecomputeSearch::nameOf(const RecomputeRung &rung) const {
-  std::vector<std::pair<std::string, size_t>> counts; // in order of first layers
+  std::vector<std::pair<std::string, size_t>> counts; // in order of the first layer with the option
   for (auto [layer, option] : llvm::enumerate(rung.options)) {
     const std::string &name =
         found.kinds[size_t(found.layers[layer])].options[size_t(option)].name;

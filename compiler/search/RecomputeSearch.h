@@ -1,10 +1,12 @@
-// memory.recompute = "auto": which option each layer takes, judged by the packed plan.
+// memory.recompute = "auto": the choice of one recompute option per layer, judged by the packed
+// plan.
 //
-// The options that lm-analyze-recompute finds are measured on real plans: probes, in which
-// the layers take the options in turn, say what a layer of each option keeps, needs and
-// takes. From these numbers come the rungs: choices for all layers from the fastest to the
-// smallest, the uniform ones (and so the named modes) among them. Which rung a budget gets
-// is decided by packed bytes alone (BudgetSearch.h); none depends on the budget.
+// The options come from lm-analyze-recompute. They are measured on real plans, the probes, in which
+// consecutive layers take different options: a probe gives the bytes that a layer of each option
+// keeps and needs, and its time. From these numbers the search builds rungs: choices for all
+// layers, from the fastest to the one with the fewest bytes. Uniform choices, and so the named
+// modes, are among them. The rungs do not depend on the budget. Which rung a budget gets is decided
+// by packed bytes alone (BudgetSearch.h).
 #pragma once
 
 #include "compiler/search/LayerMeasures.h"
@@ -21,31 +23,32 @@
 namespace lmc {
 
 struct RecomputeRung {
-  std::vector<int64_t> options; // per layer, an index into its kind's
-  double seconds = 0;           // of all layers in a step, predicted
-  uint64_t boundBytes = 0;      // as far as probes show, no plan of it takes less
+  std::vector<int64_t> options; // per layer, an index into its kind's options
+  double seconds = 0;           // predicted, of all layers in a step
+  uint64_t boundBytes = 0;      // predicted from probes: no plan of this rung takes less
 };
 
-// A layer's costs, per kind and option, where the problem's do not hold: first or beside a layer
-// of another option, and last. Empty: they hold everywhere.
+// A layer's costs, per kind and option, at places where those of the problem do not hold: `border`
+// for a layer that is first or beside a layer of another option, `last` for the last layer. Empty
+// lists mean that the problem's costs hold everywhere.
 struct PositionCosts {
   std::vector<std::vector<LayerOption>> border, last;
 };
 
-// Choices in order of seconds: about `steps` that the problem's budgets give between its
-// fastest and its smallest, and for each option the choice in which every layer takes it, as
-// far as its kind has that many.
+// Returns choices in order of seconds: up to about `steps` choices along the trade-off between the
+// problem's fastest and its smallest, and for each option index the choice in which every layer
+// takes that option (a kind with fewer options takes its last).
 std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
                                           const PositionCosts &positions = {});
 
 class RecomputeSearch {
 public:
-  // Makes the same model with so many layers, as it is after the distribute phase.
+  // Makes the same model with the given number of layers, as it is after the distribute phase.
   using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
-  // `start` is a module that went through the distribute phase, and must outlive the search,
-  // as must `config`, `spec` and `phases`. Probes are of the shorter model where it has the
-  // same kinds of layers, so that they do not grow with the model.
+  // `start` is a module that went through the distribute phase. It must outlive the search, as must
+  // `config`, `spec` and `phases`. Probes use a shorter model if it has the same kinds of layers,
+  // so that the cost of probing does not grow with the model.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   create(mlir::ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
          PhaseRunner &phases, const MakeShorter &makeShorter = nullptr);
@@ -58,10 +61,11 @@ public:
   // "block x 12, none x 4"
   std::string nameOf(const RecomputeRung &rung) const;
 
-  // The start module with the rung's choice to apply.
+  // Returns a copy of the start module that carries the rung's choice but has not applied it.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeRung &rung);
 
-  // The rung's module after the buffers phase: the one that was measured last, if it is that.
+  // Returns the rung's module after the buffers phase. The module of the latest measurement is
+  // reused if it is this rung's.
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t rung);
 
 private:
@@ -69,7 +73,7 @@ private:
                   PhaseRunner &phases)
       : start(start), config(config), spec(spec), phases(phases) {}
 
-  // A model to measure options on: `module` is `owned`, or the start.
+  // A model to measure options on: `module` is `owned`, or the start module when `owned` is null.
   struct Probed {
     mlir::OwningOpRef<mlir::ModuleOp> owned;
     mlir::ModuleOp module;
@@ -92,11 +96,11 @@ private:
   PositionCosts positions;
   std::vector<RecomputeRung> choices;
   std::unique_ptr<BudgetSearch> search;
-  mlir::OwningOpRef<mlir::ModuleOp> last; // of the rung measured last
+  mlir::OwningOpRef<mlir::ModuleOp> last; // the module of `lastRung`
   size_t lastRung = SIZE_MAX;
 };
 
-// The options of each layer as the job's device spec prices them.
+// Returns the options of each layer, with costs from the job's device spec.
 mlir::FailureOr<RecomputeOptions> recomputeOptionsOf(mlir::ModuleOp start, const Config &config,
                                                      const cost::DeviceSpec *spec);
 
