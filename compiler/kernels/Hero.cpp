@@ -12,10 +12,9 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Elements that one call of a flat kernel takes, columns that one call of a column
-// reduction takes, and bytes that a chunk of rows touches: small enough for a
-// private cache and for balance between threads, large enough that a call's
-// overhead (well under a microsecond) disappears.
+// The work of one call: elements of a flat kernel, columns of a column reduction, bytes that a
+// chunk of rows touches. The values are small enough for a private cache and for balance between
+// threads, and large enough that the overhead of a call (well under a microsecond) does not count.
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
@@ -30,7 +29,7 @@ bool isCombiner(Operation *op) {
              arith::MinNumFOp, arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::MinSIOp>(op);
 }
 
-// Ops that compute the same on every lane of a vector.
+// Ops on scalars. A vector of lanes computes them lane by lane.
 bool isScalarOp(Operation *op) {
   return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
              arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
@@ -52,9 +51,9 @@ bool isFloatingPointWork(Operation *op) {
 }
 
 struct Info {
-  bool lane = false;  // differs along the innermost dimension
-  bool outer = false; // differs between items, or inside a column between rows
-  unsigned level = 0; // the first pass in which it can be computed
+  bool lane = false;  // varies along the innermost dimension
+  bool outer = false; // varies between items, or between the rows of a column
+  unsigned level = 0; // the first pass in which the value can be computed
   SmallVector<unsigned> accesses;
 
   void join(const Info &other) {
@@ -130,7 +129,7 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
-// Over (block, row of the block, column), reducing the second.
+// Returns true for an op with the loops (block, row of the block, column) that reduces the second.
 bool isBlockSum(linalg::GenericOp op) {
   using utils::IteratorType;
   SmallVector<IteratorType> iterators = op.getIteratorTypesArray();
@@ -182,7 +181,7 @@ LogicalResult Analyzer::findDomain() {
     if (parts.empty())
       return fail("result 0 is inserted in parts that do not make up a whole");
     llvm::append_range(domain, cast<RankedTensorType>(parts[0].value.getType()).getShape());
-    // Without a reduction the widest result is the domain.
+    // Without a reduction the domain is the shape of the result with the most dimensions.
     for (Value value : yield.getValues())
       if (auto shape = cast<RankedTensorType>(value.getType()).getShape();
           isRow() && shape.size() > domain.size())
@@ -301,8 +300,8 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   FailureOr<Info> result = visit(yielded, point);
   if (failed(result))
     return failure();
-  // Such a value is computed once it can be, so its reads happen then and not
-  // where it is used.
+  // A value that does not vary along the lane is computed as soon as its level is reached. Its
+  // reads happen there, not where the value is used.
   if (!result->lane) {
     execute(*result, result->level);
     result->accesses.clear();
@@ -311,7 +310,7 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   return result;
 }
 
-// The op that combines the reduction's accumulator with its term.
+// Returns the op that combines the reduction's accumulator with its term.
 FailureOr<Operation *> Analyzer::combinerOf(OpResult value) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   unsigned number = value.getResultNumber();
@@ -329,7 +328,7 @@ Value termOf(Operation *combiner, BlockArgument acc) {
   return combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
 }
 
-// Evaluated at every row, where the block is row floordiv R and its row is row mod R.
+// The term is evaluated at every row of the domain: row r is row r mod R of block r floordiv R.
 FailureOr<Info> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   generics.insert(generic);
@@ -566,7 +565,7 @@ LogicalResult Analyzer::addBlockSum(unsigned number) {
   return success();
 }
 
-// The parts of a result, each of which fits the domain.
+// Adds the parts of result `number`; each part has to fit the domain.
 LogicalResult Analyzer::addOutputs(unsigned number) {
   SmallVector<kern::ResultPart> parts =
       kern::partsOfResult(body.getTerminator()->getOperand(number));
@@ -574,7 +573,7 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
     return fail("result " + Twine(number) + " is inserted in parts that do not make up a whole");
   if (parts.size() > 1 && (isRow() || isColumn()))
     return fail("a result in parts needs hero elementwise or gather");
-  // Vectors are stored along the innermost dimension of both, from its beginning.
+  // A vector is stored along the innermost dimension, so a part must begin at index 0 of it.
   for (const kern::ResultPart &part : parts) {
     ArrayRef<AffineExpr> place = part.place.getResults();
     unsigned lane = part.place.getNumDims() - 1;
@@ -653,7 +652,8 @@ FailureOr<KernelShape> analyze(kern::KernelOp kernel, std::string *reason) {
   return info->shape;
 }
 
-// Dimensions within a row are dense; those that count rows step by the pitch.
+// Dimensions that lie within one row are dense. A step along a dimension that counts rows is a
+// multiple of the pitch.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
   int64_t stride = 1;
   for (int64_t extent : type.getShape().drop_front(dim + 1))
@@ -675,13 +675,14 @@ bool canEmit(kern::Hero hero, Block &body, std::string *reason) {
   return succeeded(analyzeRegion(hero, body, reason));
 }
 
-// Whether `access` reads an element before `output`, all of a result, is stored over it.
+// Returns true if `access` reads an element before `output`, which is a whole result, is stored
+// over it.
 static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;
-  // Another element of the same row is safe when it is read before the pass that
-  // writes the row: what does not vary along the row is, in a row reduction. Without a
-  // reduction threads that know nothing of each other share a row on a GPU.
+  // In a row reduction an access may also read another element of the same row, if it does not vary
+  // along the row: such an access happens before the pass that writes the row. Without a reduction
+  // this is not safe, because on a GPU several unsynchronised threads share a row.
   unsigned n = info.shape.domain.size();
   if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
       !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))
@@ -702,7 +703,7 @@ bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned inpu
   if (type.getShape() != inputType.getShape() ||
       type.getElementTypeBitWidth() != inputType.getElementTypeBitWidth())
     return false;
-  // All parts of a result are stored after all loads for the same point of the domain.
+  // At each point of the domain all loads come before the stores of all parts of a result.
   SmallVector<const Output *> parts;
   for (const Output &output : info->outputs)
     if (output.result == result)
