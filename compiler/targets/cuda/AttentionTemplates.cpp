@@ -1,4 +1,5 @@
-// The source of attention's kernels: constants and a call of a template of compiler/targets/cuda/device.
+// The source of attention's kernels: constants, and a call of a template of
+// compiler/targets/cuda/device.
 #include "compiler/targets/cuda/AttentionTemplates.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -29,14 +30,14 @@ static llvm::Error check(const AttentionShape &shape) {
     return refuse(formatv("heads of {0}; even sizes up to 256 have a kernel", shape.headDim));
   if (!(shape.scale > 0) || !std::isfinite(float(shape.scale)))
     return refuse(formatv("a scale of {0}", shape.scale));
-  // Grids, and places within a sequence, are 32-bit.
+  // Grid sizes and positions within a sequence are 32-bit numbers in the kernels.
   if (double(shape.batch) * double(shape.heads) * double(shape.seq) >
       double(std::numeric_limits<int32_t>::max()))
     return refuse("more than 2^31 rows of heads");
   return llvm::Error::success();
 }
 
-// All pitches set, and no window that hides nothing.
+// Returns the shape with every pitch set, and without a window that is as long as the sequence.
 static AttentionShape resolved(AttentionShape shape) {
   int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
   for (int64_t *pitch : {&shape.qPitch, &shape.outPitch, &shape.doutPitch, &shape.dqPitch})
@@ -50,9 +51,9 @@ static AttentionShape resolved(AttentionShape shape) {
   return shape;
 }
 
-// How many pairs of (sequence, head) are worked on at a time: as many as keep what their blocks
-// share, keys and values or queries and gradients, in half of the L2 cache (A100 40 MB, H100
-// 50 MB, from NVIDIA's whitepapers), and whole groups of heads.
+// Returns the number of (sequence, head) pairs processed at the same time: the largest number of
+// whole groups of heads whose shared rows (keys and values, or queries and gradients) fit half of
+// the L2 cache (A100 40 MB, H100 50 MB, from NVIDIA's whitepapers), but at least one group.
 static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
                              const CudaArch &arch) {
   int64_t cache = (arch.version < 90 ? 40 : 50) * 1000000 / 2, group = shape.heads / shape.kvHeads;
@@ -72,13 +73,14 @@ static std::string real(double value) {
 
 namespace {
 struct Parameter {
-  const char *type; // "T": the compute dtype
+  const char *type; // "T" stands for the compute dtype
   const char *name;
   bool result;
 };
 } // namespace
 
-// In the order of the launch's arguments; those that the shape has not are passed on as null.
+// The parameters in the order of the launch's arguments. A parameter that the shape does not have
+// is passed to the template as null.
 static std::vector<Parameter> parametersOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
@@ -108,7 +110,7 @@ static bool isPresent(const Parameter &parameter, AttentionPart part,
   return true;
 }
 
-// Elements, without what lies between rows.
+// Returns the number of elements, without the gaps between rows.
 static int64_t elementsOf(const Parameter &parameter, const AttentionShape &shape) {
   llvm::StringRef name = parameter.name;
   int64_t tokens = shape.batch * shape.seq;
@@ -134,7 +136,8 @@ static const char *functionOf(AttentionPart part) {
   llvm_unreachable("a part of attention");
 }
 
-// The struct that says how many blocks and how much shared memory the function wants.
+// Returns the struct of the device library that states the blocks and the shared memory of the
+// function.
 static const char *planOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
@@ -159,7 +162,7 @@ static const char *heroOf(AttentionPart part) {
   llvm_unreachable("a part of attention");
 }
 
-// The maths, as a comment.
+// Returns the formulas that the kernel computes, for its comment.
 static std::string formulas(AttentionPart part, const AttentionShape &shape) {
   std::string mask = "j <= i";
   if (shape.window)
@@ -237,7 +240,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = heroOf(part);
-  kernel.contract = true; // the same kernel wherever it runs
+  kernel.contract = true; // safe: the template's text does not depend on what is fused
   kernel.threads = 32 * (tile ? tile->warps : plainWarps);
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t rows = !tile ? plainWarps : byKeys ? tile->keys : tile->queries;
@@ -267,7 +270,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.source = comment(part, tile, shape, name);
   kernel.source += formatv("#include \"lmc/{0}.cuh\"\n\n", header);
   kernel.source += constants(part, tile, shape, arch);
-  // The launch, checked by the compiler.
+  // The compiler checks the launch against the device library's own numbers.
   kernel.source += formatv("\nusing Launch = lmc::{0}<Shape, Tile>;\n"
                            "static_assert(Launch::{1} == {2} && Launch::sharedBytes == {3}, "
                            "\"as launched\");\n",

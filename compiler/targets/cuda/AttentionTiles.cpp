@@ -1,17 +1,18 @@
-// Which tile of a flash attention kernel suits a shape.
+// The choice of the tile size of a flash attention kernel for a shape.
 //
-// The cost model. A step is one tile of queries against one tile of keys; each of five units of
-// an SM is busy for some clocks of it:
+// The cost model. A step multiplies one tile of queries with one tile of keys. Each of five units
+// of an SM is busy for some clocks of a step:
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
-//   shared memory  512 bytes per ldmatrix and the two tiles that are copied, 128 bytes per clock
-//   L2 cache       the two tiles that are copied, 5120 bytes per clock for all SMs
+//   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
+//   L2 cache       the two tiles that are copied, at 5120 bytes per clock for all SMs
 //   exponentials   queries keys / 16
 //   issue          instructions / 4
-// With w warps on each of the SM's four schedulers the busiest unit hides all but 1/w of the rest:
+// With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the other
+// units' clocks:
 //   step = most + (sum - most) / w
-// A block takes steps x step clocks, times the blocks that share its SM, and blocks go in order
-// to the first free place of the device. That gives the clocks of the whole launch, with masked
-// waste, uneven lengths and the last wave in it.
+// A block takes steps x step clocks, times the number of blocks that share its SM. The blocks start
+// in order, each at the first free place on the device. This gives the clocks of the whole launch,
+// including masked scores, blocks of different length and a partly filled last wave.
 #include "compiler/targets/cuda/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -24,10 +25,10 @@
 namespace lmc::codegen {
 
 namespace {
-// What differs between the kernels.
+// The numbers in which the three kernels differ.
 struct PartModel {
-  int products; // of tiles
-  // Instructions of a lane and score besides mma and ldmatrix, counted in sm_90a code.
+  int products; // matrix products per pair of tiles
+  // Instructions per lane and score other than mma and ldmatrix, counted in sm_90a code.
   double instructions;
 };
 
@@ -35,7 +36,8 @@ struct ArchModel {
   int sms;
   // FLOPs per clock and SM of mma.sync on bf16.
   double tensorFlops;
-  // Of all SMs, per clock: that of the A100 (its whitepaper), taken for the others too.
+  // L2 bytes per clock for all SMs together: the A100's (its whitepaper), used for all
+  // architectures.
   double cacheBytes = 5120;
 };
 } // namespace
@@ -52,9 +54,9 @@ static PartModel modelOf(AttentionPart part) {
   llvm_unreachable("a part of attention");
 }
 
-// A100: 312 TFLOP/s dense at 1.41 GHz on 108 SMs (NVIDIA A100 whitepaper). H100 SXM: 4096 FLOPs
-// per clock and SM (989 TFLOP/s at 1.83 GHz, 132 SMs), of which mma.sync reaches 62% (Luo et al.,
-// arXiv:2402.13499). For sm_100 the same is taken per SM.
+// A100: 312 TFLOP/s dense at 1.41 GHz on 108 SMs (NVIDIA A100 whitepaper). H100 SXM: 4096 FLOPs per
+// clock and SM (989 TFLOP/s at 1.83 GHz, 132 SMs), of which mma.sync reaches 62% (Luo et al.,
+// arXiv:2402.13499). sm_100 is assumed to reach the same per SM.
 static ArchModel modelOf(const CudaArch &arch) {
   if (arch.version < 90)
     return {108, 2048};
@@ -86,7 +88,8 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   llvm_unreachable("a part of attention");
 }
 
-// Steps of tile `t`: the tiles of the other side that it visits.
+// Returns the number of steps of tile `t`. A tile of queries visits tiles of keys; in GradKeys a
+// tile of keys visits tiles of queries.
 static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
   if (tile.part == AttentionPart::GradKeys) {
     int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;
@@ -99,15 +102,15 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
-// Clocks of an SM for one step of one block, `resident` blocks at a time.
+// Returns the clocks of an SM for one step of one block, when `resident` blocks share the SM.
 static double clocksOfStep(const AttentionTile &tile, const ArchModel &arch, int64_t resident) {
   PartModel model = modelOf(tile.part);
   double scores = double(tile.queries) * tile.keys;
   double flops = 2 * model.products * scores * tile.headDim;
   bool byKeys = tile.part == AttentionPart::GradKeys;
   int own = byKeys ? tile.keys : tile.queries, other = byKeys ? tile.queries : tile.keys;
-  // ldmatrix of a warp: the other side's rows for every product, its own for those that give
-  // scores, unless it holds them.
+  // The ldmatrix instructions of a warp: for every product, the rows of the visited tile; for the
+  // products that give scores, also the rows of its own tile unless registers hold them.
   int slices = tile.headDim / 16, bands = own / (16 * tile.warps);
   int ownLoads = tile.queryRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
   double loads = tile.warps * slices * (ownLoads * bands + model.products * (other / 16));
@@ -123,8 +126,8 @@ static double clocksOfStep(const AttentionTile &tile, const ArchModel &arch, int
   return most + (sum - most) / std::max(1.0, double(resident) * tile.warps / 4);
 }
 
-// The end of the last block when blocks of `lengths`, each `count` times in this order, go to
-// the first of `places` that is free.
+// Returns the end of the last block. There are `count` blocks of each of `lengths`, which start in
+// this order, each at the first of `places` to become free.
 static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
   double end = 0;

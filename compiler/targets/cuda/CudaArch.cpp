@@ -4,7 +4,7 @@
 
 namespace lmc::codegen {
 
-// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+// Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 llvm::ArrayRef<CudaArch> cudaArchs() {
   static const CudaArch archs[] = {
       {"sm_80", 80, 163 << 10, 164 << 10, 2048, 32},
@@ -33,7 +33,7 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// Registers are given to warps, 256 at a time; of shared memory, the system keeps 1 KiB for
+// Registers are allocated to warps in units of 256; the system reserves 1 KiB of shared memory for
 // each block (CUDA C++ Programming Guide, "Compute Capabilities"; CUDA Occupancy Calculator).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {

@@ -8,12 +8,12 @@ using namespace llvm;
 namespace lmc::codegen {
 
 namespace {
-// One compile.
+// A kernel to compile, and the result.
 struct Unit {
   const CudaKernel *kernel;
-  std::string key; // in the cache
+  std::string key; // of KernelCache
   Cubin cubin;
-  std::string complaint; // "": the kernel has code
+  std::string complaint; // the error; "" when the kernel has code
 };
 } // namespace
 
@@ -37,7 +37,7 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, Str
   if (!nvrtc)
     return nvrtc.takeError();
   std::vector<Unit> units;
-  std::vector<size_t> unitOf; // by kernel: equal ones share one
+  std::vector<size_t> unitOf; // per kernel; equal kernels share a unit
   StringMap<size_t> known;
   for (const CudaKernel &kernel : kernels) {
     std::string key = KernelCache::key(kernel, arch, (*nvrtc)->version());
@@ -47,7 +47,8 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, Str
     unitOf.push_back(it->second);
   }
   {
-    // NVRTC's front end holds a lock; two threads take about 0.75 of one thread's time (13.0).
+    // NVRTC's front end holds a lock: with CUDA 13.0, two threads need about 0.75 of the time that
+    // one needs.
     DefaultThreadPool pool(hardware_concurrency());
     for (Unit &unit : units)
       pool.async([&] { fill(unit, **nvrtc, arch, cache); });

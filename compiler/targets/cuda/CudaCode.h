@@ -1,4 +1,4 @@
-// Many kernels to cubins: from the cache, or by NVRTC on all cores.
+// Compiles many kernels to cubins: takes them from the cache, or calls NVRTC on all cores.
 #pragma once
 
 #include "compiler/targets/cuda/KernelCache.h"
@@ -12,8 +12,8 @@ struct CudaCode {
   Cubin cubin;
 };
 
-// In the order of `kernels`; equal ones are compiled once. Errors: no NVRTC, or a kernel that
-// does not compile (the first of them in `kernels`).
+// Returns the code of `kernels`, in their order; equal kernels are compiled once. Errors: NVRTC is
+// missing, or a kernel does not compile (the first such kernel is reported).
 llvm::Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels,
                                                   llvm::StringRef arch, const KernelCache &cache);
 

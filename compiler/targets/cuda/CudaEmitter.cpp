@@ -13,10 +13,10 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// An expression that is longer than this gets a name of its own.
+// A longer expression becomes a variable.
 constexpr size_t kLongExpression = 60;
 
-// Offsets are 32 bits where a tensor and its pitch span fewer elements than this.
+// Offsets into a tensor are 32-bit if the tensor, with its pitch, spans fewer elements than this.
 constexpr int64_t kWideOffset = int64_t(1) << 31;
 
 int64_t spanOf(const RegionInfo &info, unsigned argument, RankedTensorType type) {
@@ -27,7 +27,7 @@ int64_t spanOf(const RegionInfo &info, unsigned argument, RankedTensorType type)
 
 } // namespace
 
-// The words of `text` that could be names of variables.
+// Collects the words of `text` that may be names of variables.
 static void collectWords(StringRef text, std::set<std::string> &words) {
   while (!text.empty()) {
     text = text.drop_while([](char c) { return !llvm::isAlnum(c) && c != '_'; });
@@ -100,8 +100,9 @@ std::string CudaEmitter::nameOf(unsigned argument) {
                            : "y" + std::to_string(argument - inputs);
 }
 
-// Whether vectors of `width` elements along the lane of `point` are aligned: slices of memory
-// begin at multiples of 64 bytes, columns of a wider tensor at multiples of their own number.
+// Returns true if vectors of `width` elements along the lane are aligned at every `point`. A slice
+// of memory begins at a multiple of 64 bytes; columns within a wider tensor begin at a multiple of
+// their own number.
 bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) {
   RankedTensorType type = typeOf(argument);
   if (argument < info.argPitches.size() && info.argPitches[argument] != 0) {
@@ -113,7 +114,7 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
     return true;
   for (unsigned i = 0; i + 1 < point.getNumResults(); ++i) {
     auto constant = dyn_cast<AffineConstantExpr>(point.getResult(i));
-    bool dynamic = argument < inputs; // a constant of an input may stand for an index from memory
+    bool dynamic = argument < inputs; // then a constant may stand for an index read from memory
     if ((!constant || constant.getValue() != 0 || dynamic) &&
         info.strideOf(argument, type, i) % width)
       return false;
@@ -121,19 +122,20 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
   return true;
 }
 
-// Whether all dimensions of the domain longer than 1 are in `point`.
+// Returns true if `point` depends on every dimension of the domain that is longer than 1.
 bool CudaEmitter::coversDomain(AffineMap point) {
   return llvm::all_of(llvm::enumerate(info.shape.domain), [&](auto dim) {
     return dim.value() == 1 || point.isFunctionOfDim(unsigned(dim.index()));
   });
 }
 
-// What has an element for every point of the domain is nearly all that a kernel moves: the
-// widest type of these moves in words of 16 bytes. A narrower one beside it (bf16 or i8 beside
-// f32) moves in 8 or 4 bytes a lane, which are 256 or 128 a warp, all whole sectors. With more
-// elements the lanes' words of the wider type would lie 32 bytes apart, and each instruction ask
-// for every sector to move half of it. What all rows share (weights, sums of rows) takes several
-// words a lane: it is little, or comes from the caches.
+// Returns the elements per vector. Tensors with an element for every point of the domain make up
+// nearly all traffic. The widest type among them is moved in words of 16 bytes. A narrower type
+// (bf16 or i8 beside f32) is then moved in 8 or 4 bytes per lane, which are 256 or 128 bytes per
+// warp and still whole sectors. With more elements per vector, the 16-byte words of the wider type
+// would lie 32 bytes apart, and each instruction would request every sector to move half of it.
+// Tensors that all rows share (weights, sums of rows) take several words per lane: they are small,
+// or come from the caches.
 unsigned CudaEmitter::findWidth() {
   struct Place {
     unsigned argument;
@@ -194,7 +196,7 @@ std::string CudaEmitter::fresh(StringRef prefix) {
   return prefix.str() + std::to_string(counters[prefix.str()]++);
 }
 
-// Literals, variables and elements of vectors need no name.
+// Literals, variables and elements of vectors need no variable of their own.
 static bool isSimple(const CudaExpr &expr) {
   return expr.binding <= CudaExpr::Prefix && expr.text.find('(') == std::string::npos;
 }
@@ -207,7 +209,7 @@ std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &t
   return names[&cacheOf(made)][type + " " + made.expr.text];
 }
 
-// Gives `made` a variable in its own scope, or the one that already has this value.
+// Stores `made` in a variable of its scope, or uses the variable that already holds this value.
 CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
   if (isSimple(made.expr) || isa<RankedTensorType>(value.getType()))
     return made;
@@ -283,7 +285,7 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   Operation *op = value.getDefiningOp();
   if (auto extractOp = dyn_cast<tensor::ExtractOp>(op))
     return extract(extractOp, point);
-  // Indices are 32 bits until arithmetic on them needs the 64 of `index`.
+  // Indices are 32 bits wide, except in arithmetic on values of type `index`, which is 64 bits.
   auto asIndex = [&](linalg::IndexOp index, Type type) {
     CudaValue made = indexAt(point.getResult(index.getDim()));
     made.expr = {cudaType(type) + "(" + made.expr.text + ")"};
@@ -297,15 +299,17 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, point);
 }
 
-// What comes from a scope further out is computed there, under a name.
+// Returns the expression of `value` for use in `user`. A value of an outer scope is computed in
+// that scope and stored in a variable.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
   bool sameScope = made.lane == user.lane && made.outer == user.outer && made.late == user.late;
   return sameScope || made.lane ? made.expr : name(value, point, made).expr;
 }
 
-// addf and subf of a product become one fma where one linalg.generic says both, and both vary
-// along the lane or neither: like the CPU's kernels (LowerKernels.cpp), whatever was fused.
+// Prints an addf or subf of a product as one fma if both ops stand in one linalg.generic and either
+// both vary along the lane or neither does. The rule equals that of the CPU's kernels
+// (LowerKernels.cpp) and does not depend on which ops were fused into the kernel.
 std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
                                               const CudaValue &made) {
   if (!isa<arith::AddFOp, arith::SubFOp>(op))
@@ -328,7 +332,7 @@ std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
 CudaValue CudaEmitter::apply(Operation *op, AffineMap point) {
   CudaValue made;
   SmallVector<Value> operands(op->getOperands());
-  // The product of an fma is not evaluated: it would get a name.
+  // The product in an fma must not be evaluated by itself, because it would get a variable.
   for (size_t i = 0; i < operands.size(); ++i) {
     auto product = operands[i].getDefiningOp<arith::MulFOp>();
     if (isa<arith::AddFOp, arith::SubFOp>(op) && product && operands[i].hasOneUse()) {
@@ -365,7 +369,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // Where the row is loaded for every chunk, the index is part of the load's address.
+    // If outer values are loaded once per chunk, the index stays part of the load's address.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");
@@ -378,7 +382,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 //===--------------------------------------------------------------------===//
 // Memory
 
-// Indices are never negative, so floordiv is / and mod is %.
+// Indices are never negative, so floordiv is / and mod is % in C++.
 std::string CudaEmitter::indexText(AffineExpr expr) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return std::to_string(constant.getValue());
@@ -394,7 +398,7 @@ std::string CudaEmitter::indexText(AffineExpr expr) {
       if (constant.getValue() < 0)
         return a + " - " + std::to_string(-constant.getValue());
     auto times = dyn_cast<AffineBinaryOpExpr>(binary.getLHS());
-    // c - i is written i * -1 + c.
+    // MLIR writes c - i as i * -1 + c.
     if (times && times.getKind() == AffineExprKind::Mul)
       if (auto factor = dyn_cast<AffineConstantExpr>(times.getRHS());
           factor && factor.getValue() == -1)
@@ -593,8 +597,8 @@ void CudaEmitter::storeOutputs(CudaText &chunk, CudaText &elements, ArrayRef<uns
   chunk.append(stores);
 }
 
-// In a row reduction a value that does not vary along the row is read by all threads of the row;
-// one of them may overwrite it.
+// Returns true if a result may overwrite an input that all threads of a row read (a value that does
+// not vary along the row): one thread could overwrite it before another reads it.
 bool CudaEmitter::readsWhatOthersWrite() {
   for (const Access &access : info.accesses) {
     if (isLane(access.point))
@@ -609,7 +613,7 @@ bool CudaEmitter::readsWhatOthersWrite() {
 CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes,
                                const CudaText &body, ArrayRef<std::string> notes) {
   CudaKernel result;
-  // CUDA has functions of its own that are called norm, add, ...
+  // The prefix avoids the names of CUDA's own functions, such as norm and add.
   result.name = "lmc_" + kernel.getSymName().str();
   result.hero = kern::stringifyHero(info.hero).str();
   result.grid = {blocks, 1, 1};

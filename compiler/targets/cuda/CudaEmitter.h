@@ -1,18 +1,18 @@
-// What the CUDA printers of all heroes share: the values of a region as C++ expressions, each
-// printed where it varies least.
+// The part that the CUDA printers of all heroes share: it prints the values of a region as C++
+// expressions, each in the outermost scope in which it can be computed.
 //
-// A thread works on *chunks*: vectors of `width` elements along the lane (along the columns of a
-// column reduction). A value is evaluated at a point, by recursion down to loads, and what it
-// varies with says where its code goes:
+// A thread works on *chunks*: vectors of `width` elements along the lane (along the columns in a
+// column reduction). A value is evaluated at a point, by recursion down to its loads. The
+// dimensions with which it varies decide where its code is printed:
 //
-//   nothing                        `kernel`, once
-//   outer dimensions only          `outer`, once for a row; or `loads`, once for each chunk
-//   loads that vary along the lane `loads`, a vector for each chunk, or `hoisted`, where they
-//                                  don't vary with the rows that a thread takes
+//   none                           `kernel`, once
+//   outer dimensions only          `outer`, once per row; or `loads`, once per chunk
+//   lane (loads only)              `loads`, one vector per chunk; or `hoisted`, if the load does
+//                                  not vary with the rows of a thread
 //   everything else                `inner`, in a loop over the elements of a chunk
 //
-// A value that is used once, where it is made, is part of its user's expression; others
-// get a name.
+// A value that is used once, in the scope that computes it, is part of its user's expression; every
+// other value is stored in a variable.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -24,7 +24,7 @@
 
 namespace lmc::codegen {
 
-// Lines of C++, indented as a block is put into another.
+// Lines of C++. They are indented when a block is put into another one.
 struct CudaText {
   std::vector<std::string> lines;
 
@@ -32,19 +32,19 @@ struct CudaText {
   void append(const CudaText &text) {
     lines.insert(lines.end(), text.lines.begin(), text.lines.end());
   }
-  // `head { body }`; a block of its own where `head` is empty.
+  // Appends `head { body }`, or a plain block if `head` is empty.
   void block(const llvm::Twine &head, const CudaText &body);
   std::string str(unsigned indent) const;
 };
 
 struct CudaValue {
   CudaExpr expr;
-  bool lane = false;  // differs along the lane
-  bool outer = false; // differs between rows, or chunks
+  bool lane = false;  // varies along the lane
+  bool outer = false; // varies between rows, or between chunks
   bool late = false;  // depends on a reduction
 };
 
-// Indices that are computed where a loop's body needs them.
+// Index variables that are declared inside each loop whose body uses them.
 struct CudaIndex {
   struct Variable {
     std::string type, name, expr;
@@ -54,17 +54,17 @@ struct CudaIndex {
   void add(const llvm::Twine &type, const llvm::Twine &name, const llvm::Twine &expr) {
     variables.push_back({type.str(), name.str(), expr.str()});
   }
-  // Those that `body` or `also` mentions, and what they need in turn.
+  // Prints the variables that `body` or `also` mentions, and those that these variables depend on.
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
-// Chunks that a thread loads together, and how the text speaks about them. In a loop over chunks
-// `k` counts them; without a loop and a guard there is none.
+// The chunks that a thread loads together, and their C++ text. A loop over chunks counts them with
+// the variable `k`; a single chunk without a guard needs no loop.
 struct CudaChunks {
   unsigned count = 1;
-  std::string guard;     // a condition that the chunk is inside, or empty
-  CudaIndex index;       // of the chunk's first element, from `k`
-  CudaText declarations; // of what `loads` sets for every chunk
+  std::string guard;     // condition that the chunk is inside, or empty
+  CudaIndex index;       // of the chunk's first element, computed from `k`
+  CudaText declarations; // of the variables that `loads` sets for every chunk
   CudaText loads;
   bool alone() const { return count == 1 && guard.empty(); }
 };
@@ -91,17 +91,18 @@ protected:
                                    const CudaValue &made);
   CudaExpr combine(const Reduction &reduction, const std::string &sum, mlir::AffineMap point);
   std::string identityOf(const Reduction &reduction);
-  // Combined with what the reduction starts from; `sum` alone where that changes nothing.
+  // Returns `sum` combined with the start value of the reduction, or `sum` alone if the start value
+  // is neutral.
   std::string withInit(const Reduction &reduction, const std::string &sum);
 
-  // The caches that a kind of loop fills.
+  // Clear the caches of the values that a loop computes, before its body is printed.
   void startInner();
   void startLoads(CudaChunks &chunks);
 
   // Memory.
   std::string indexText(mlir::AffineExpr expr);
-  // Argument number `argument` (inputs, then results) at `point` of its tensor, of the
-  // chunk's first element.
+  // Returns the address of the element of argument `argument` (inputs, then results) at `point`,
+  // for the first element of the chunk.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
                       llvm::ArrayRef<std::string> dynamic = {});
   mlir::RankedTensorType typeOf(unsigned argument);
@@ -109,23 +110,23 @@ protected:
   std::string nameOf(unsigned argument);
   std::string vectorType(mlir::Type element);
 
-  // The loop over chunks, or what stands in its place; nothing for an empty body.
+  // Prints the loop over chunks, or a single body; prints nothing for an empty body.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
-  // Without a loop the indices are computed once, in front of all that would be in one: takes
-  // them from `chunks`. With a loop every loop computes its own.
+  // Takes the index variables out of `chunks` if there is no loop over chunks, so that they are
+  // declared once in front of all bodies. With a loop, every loop declares its own.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
-  // Values of the outputs' elements are made in the loop over elements, vectors stored behind
-  // it.
+  // Prints the results: the loop over elements computes them, and the stores of whole vectors
+  // follow it.
   void storeOutputs(CudaText &chunk, CudaText &elements, llvm::ArrayRef<unsigned> outputs);
 
-  // Elements of a vector: what the widest type that covers the domain, the extents, the pitches
-  // and the offsets allow.
+  // Returns the elements per vector that the widest type that covers the domain, the extents, the
+  // pitches and the offsets allow.
   unsigned findWidth();
   bool coversDomain(mlir::AffineMap point);
   bool widthFits(unsigned argument, mlir::AffineMap point, unsigned width);
   bool isLane(mlir::AffineMap point);
-  // Whether a thread may read what another thread of its row overwrites.
+  // Returns true if a thread may read a value that another thread of its row overwrites.
   bool readsWhatOthersWrite();
 
   unsigned rank() const { return info.shape.domain.size(); }
@@ -145,9 +146,9 @@ protected:
   CudaText *outerText = nullptr, *lateText = nullptr, *innerText = nullptr;
   CudaChunks *chunks = nullptr, *hoisted = nullptr;
   bool outerPerChunk = false;
-  // A load had to be made for each chunk at an index that only a reduction gives.
+  // True after a load per chunk whose index depends on a reduction.
   bool lateLoad = false;
-  // Of a chunk, by all loads so far that differ between rows.
+  // Bytes that all loads so far that vary between rows read for one chunk.
   int64_t rowBytesLoaded = 0;
   GlobalBytes again; // as in CudaKernel
 
@@ -167,15 +168,15 @@ private:
   std::string &nameOfExpr(const CudaValue &made, const std::string &type);
 
   std::map<std::string, unsigned> counters;
-  // By scope and type: what an expression is already called.
+  // Per scope and type: the variable that holds an expression.
   std::map<Cache *, std::map<std::string, std::string>> names;
 };
 
-// The formulas of a kernel's results, a line each, with names for what is used several times:
-// "y0 = bf16(x0 * r0 * x1)".
+// Returns the formulas of a kernel's results, one per line, with variables for values used several
+// times: "y0 = bf16(x0 * r0 * x1)".
 std::vector<std::string> cudaFormulas(kern::KernelOp kernel);
 
-// One for each hero.
+// The printers, one per hero.
 CudaKernel printCudaElements(kern::KernelOp kernel, const RegionInfo &info);
 CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info);
 CudaKernel printCudaColumns(kern::KernelOp kernel, const RegionInfo &info);

@@ -1,5 +1,6 @@
-// A region's maths, for the comment above a kernel. What reads the same element everywhere is
-// written without indices; extensions are left out, roundings to bf16 are not.
+// The formulas of a region, for the comment above a kernel. A tensor that is read at the same
+// element everywhere is printed without indices. Extensions to f32 are left out; roundings to bf16
+// are printed.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -42,7 +43,7 @@ CudaExpr FormulaPrinter::named(Value value, StringRef prefix, CudaExpr made) {
   return known[value] = {name};
 }
 
-// "[i0, 1]" where an index is not simply a loop's.
+// Returns indices such as "[i0, 1]"; empty if every index is a plain loop index.
 std::string indices(AffineMap map) {
   if (llvm::all_of(map.getResults(), [](AffineExpr e) { return isa<AffineDimExpr>(e); }))
     return "";
@@ -59,7 +60,7 @@ CudaExpr FormulaPrinter::element(linalg::GenericOp generic, OpOperand *operand) 
   return at.empty() ? whole : CudaExpr{wrap(whole, CudaExpr::Atom) + at};
 }
 
-// Without what tells C++ the type.
+// Returns a literal without the C++ suffix of its type.
 static CudaExpr literal(TypedAttr value) {
   CudaExpr made = cudaConstant(value);
   std::string &text = made.text;
@@ -152,7 +153,7 @@ CudaExpr FormulaPrinter::apply(Operation *op) {
     operands.push_back(scalar(value));
   std::string text = cudaApply(op, operands).text;
   CudaExpr made = cudaApply(op, operands);
-  // Functions without the suffix of their type.
+  // Removes the type suffix of function names: expf becomes exp.
   for (StringRef function :
        {"expf(", "exp2f(", "expm1f(", "logf(", "log2f(", "log1pf(", "sqrtf(", "rsqrtf(", "fabsf(",
         "tanhf(", "sinf(", "cosf(", "erff(", "powf(", "fmaxf(", "fminf("})

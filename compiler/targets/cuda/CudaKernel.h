@@ -13,28 +13,29 @@ struct GlobalBytes {
   uint64_t read = 0, written = 0;
 };
 
-// The source includes headers of compiler/targets/cuda/device as "lmc/NAME.cuh", and defines
-// `extern "C" __global__ void NAME(...)`. Its parameters are pointers only, in the order of
-// the launch's arguments (inputs, then results); all shapes are constants of the text.
+// A kernel's text and launch. The source includes headers of compiler/targets/cuda/device as
+// "lmc/NAME.cuh" and defines `extern "C" __global__ void NAME(...)`. All parameters are pointers,
+// in the order of the launch's arguments (inputs, then results); all shapes are constants in the
+// text.
 struct CudaKernel {
   std::string name;
   std::string hero; // "row_reduction", or a template's name: "attention_forward"
   std::string source;
   std::array<uint32_t, 3> grid = {1, 1, 1}; // blocks
-  uint32_t threads = 1;                     // of a block, a multiple of 32
-  uint32_t sharedBytes = 0;                 // dynamic shared memory of a block
-  // Of a launch, in which every byte that is touched counts once, as in KernelShape.
+  uint32_t threads = 1;                     // per block, a multiple of 32
+  uint32_t sharedBytes = 0;                 // dynamic shared memory per block
+  // Traffic of one launch; every byte that is touched counts once, as in KernelShape.
   GlobalBytes bytes;
-  // What goes on top where a row is longer than registers hold: later passes read it again, and
-  // sums of rows are read and written in their place in memory.
+  // Additional traffic of a row that does not fit the registers: later passes read it again, and
+  // sums of rows are updated in memory.
   GlobalBytes again;
-  // Whether the compiler may fuse multiply-adds other than those the text has as fmaf. Not in
-  // printed kernels: rounding would depend on what was fused with what.
+  // True if the compiler may fuse multiply-adds beyond those written as fmaf. False for printed
+  // kernels: their rounding must not depend on which ops share a kernel.
   bool contract = false;
 };
 
-// What a kernel may count on. Numbers are per SM, from the CUDA C++ Programming Guide's table
-// of compute capabilities.
+// The facts about an architecture that kernels rely on. The numbers are per SM, from the CUDA C++
+// Programming Guide's table of compute capabilities.
 struct CudaArch {
   std::string name; // "sm_90a"
   unsigned version; // 90
@@ -44,19 +45,20 @@ struct CudaArch {
   unsigned blocksPerSm;
 };
 
-// All that code is generated for, oldest first: sm_80 and later.
+// All architectures that code is generated for, oldest first: sm_80 and later.
 llvm::ArrayRef<CudaArch> cudaArchs();
 
-// Null for others.
+// Returns the architecture of this name, or null if it is not one of cudaArchs().
 const CudaArch *findCudaArch(llvm::StringRef name);
 
-// How many blocks of `threads` threads are on an SM at once, by registers of a thread and shared
-// memory of a block; 0: not even one.
+// Returns how many blocks of `threads` threads fit on an SM at once, given the registers of a
+// thread and the shared memory of a block; 0 if not even one fits.
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes);
 
-// `kernel` as CUDA C++; the text says what it computes, its shapes and its source ops. Failure
-// with the reason for what the analysis of Hero.h refuses. One text serves every architecture.
+// Prints `kernel` as CUDA C++. The text's comment gives the formulas, the shapes and the source
+// ops. Fails, with the reason, for a kernel that the analysis of Hero.h rejects. The text is the
+// same for every architecture.
 mlir::FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, std::string *reason);
 
 } // namespace lmc::codegen

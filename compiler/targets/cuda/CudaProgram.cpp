@@ -36,7 +36,7 @@ private:
                              ArrayRef<CudaProgram::Launch> launches);
 
   const CudaArch &arch;
-  llvm::StringMap<std::vector<size_t>> templates; // by source: kernels that differ in their launch
+  llvm::StringMap<std::vector<size_t>> templates; // per source; they differ in their launch
   llvm::StringSet<> names;                        // of all kernels
 };
 
@@ -113,9 +113,9 @@ void Planner::addScatterAdd(plan_ir::ScatterAddOp scatter) {
   }
 }
 
-// The kernels that `make` gives for `command`, and their `launches`, whose kernels are counted
-// from the first of them. A template takes its name into its text: another shape's kernels are
-// NAME_2, NAME_3 ...
+// Adds the kernels that `make` returns for `command`, and the command's `launches`, whose kernel
+// numbers count from the first of these kernels. The kernel's name is part of a template's text, so
+// kernels for further shapes are named NAME_2, NAME_3 ...
 LogicalResult Planner::addTemplates(
     Operation *command, StringRef sourceOp, StringRef name,
     llvm::function_ref<llvm::Expected<std::vector<CudaKernel>>(const std::string &name)> make,
@@ -128,7 +128,7 @@ LogicalResult Planner::addTemplates(
     if (llvm::any_of(*made, [&](const CudaKernel &kernel) {
           return names.contains(kernel.name) && !templates.contains(kernel.source);
         }))
-      continue; // another kernel's name
+      continue; // the name belongs to another kernel
     std::vector<size_t> indices;
     for (CudaKernel &kernel : *made)
       indices.push_back(indexOf(std::move(kernel), sourceOp));
@@ -140,7 +140,7 @@ LogicalResult Planner::addTemplates(
   }
 }
 
-// Elements from row to row; 0: dense.
+// Returns the elements from one row to the next; 0 means dense.
 static int64_t pitchOf(Value slice) {
   Operation *op = slice.getDefiningOp();
   auto whole = dyn_cast<plan_ir::SliceOp>(op);
@@ -149,7 +149,7 @@ static int64_t pitchOf(Value slice) {
   return pitch * 8 / int64_t(contentOf(slice).getElementTypeBitWidth());
 }
 
-// What both directions of attention say.
+// Returns the fields that attention and its gradient have in common.
 template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op) {
   RankedTensorType q = contentOf(op.getQ()), k = contentOf(op.getK());
   AttentionShape shape;
@@ -171,7 +171,7 @@ template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op
   return shape;
 }
 
-// The arguments of a launch; those that are absent fall out of the inputs.
+// Returns a launch with its arguments; null inputs are left out.
 static CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs,
                                     ArrayRef<Value> results) {
   CudaProgram::Launch launch{kernel, {}, 0};
@@ -217,7 +217,7 @@ LogicalResult Planner::addCommand(Operation &command) {
       })
       .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
-      .Default(success()); // launches of kernels, and what libraries and the driver do
+      .Default(success()); // launches of kernels, library and driver calls
 }
 
 FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch) {

@@ -1,5 +1,5 @@
-// All CUDA kernels of a plan: those of its kern.kernel ops, and the templates' for its typed
-// commands and the first values of its variables.
+// All CUDA kernels of a plan: those printed from its kern.kernel ops, and those instantiated from
+// templates for attention, scatter-add and the initial values of variables.
 #pragma once
 
 #include "compiler/targets/cuda/KernelCache.h"
@@ -16,9 +16,9 @@ namespace lmc::codegen {
 struct CudaProgram {
   struct Kernel {
     CudaKernel cuda;
-    kern::KernelOp op;    // what it was printed from; null for a template's
-    std::string sourceOp; // of a template's: "lm.attention"; "" for first values
-    Cubin cubin;          // without an image until compileProgram ran
+    kern::KernelOp op;    // the op it was printed from; null for a template
+    std::string sourceOp; // of a template: "lm.attention"; "" for initial values
+    Cubin cubin;          // has no image until compileProgram ran
   };
   struct Launch {
     size_t kernel;
@@ -26,16 +26,16 @@ struct CudaProgram {
     uint32_t inputs;
   };
 
-  std::vector<Kernel> kernels; // the module's first, in its order; equal ones of templates once
-  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // of typed commands, in order
-  llvm::StringMap<size_t> initializers; // by name, as initializerKernelName has it
+  std::vector<Kernel> kernels; // the module's kernels in order, then templates, each once
+  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // per command, in order
+  llvm::StringMap<size_t> initializers;                            // by initializerKernelName
 };
 
-// The kernels that `module`, a plan with its kern.kernel ops, needs. Failure, with an error at
-// the op, for what cannot be printed or has no template.
+// Returns the kernels that `module`, a plan with its kern.kernel ops, needs. Fails, with an error
+// at the op, if a kernel cannot be printed or no template supports a command.
 mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch);
 
-// Gives every kernel its cubin.
+// Compiles every kernel that has no image yet.
 llvm::Error compileProgram(CudaProgram &program, const CudaArch &arch, const KernelCache &cache);
 
 } // namespace lmc::codegen

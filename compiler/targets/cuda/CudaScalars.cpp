@@ -19,7 +19,7 @@ std::string within(const CudaExpr &operand, Binding allowed) {
   return operand.binding <= allowed ? operand.text : "(" + operand.text + ")";
 }
 
-// The right operand of a left-associative operator must bind tighter than the left one.
+// A left-associative operator needs a right operand that binds tighter than the left one has to.
 CudaExpr infix(const CudaExpr &a, StringRef sign, const CudaExpr &b, Binding binding) {
   return {within(a, binding) + " " + sign.str() + " " + within(b, Binding(binding - 1)), binding};
 }
@@ -35,7 +35,7 @@ std::string unsignedType(Type type) {
   return "u" + std::to_string(type.isIndex() ? 64 : type.getIntOrFloatBitWidth());
 }
 
-// Signed overflow is undefined in C++ and wraps in arith.
+// Signed overflow is undefined in C++ but wraps in MLIR's arith, so the operation is unsigned.
 CudaExpr wrapping(Operation *op, StringRef sign, ArrayRef<CudaExpr> operands, Binding binding) {
   Type type = op->getResult(0).getType();
   if (type.isIndex())
@@ -95,7 +95,7 @@ CudaExpr compareIntegers(arith::CmpIOp op, ArrayRef<CudaExpr> operands) {
   llvm_unreachable("a predicate");
 }
 
-// C++'s comparisons are false where an operand is NaN, != is true.
+// In C++ a comparison with NaN is false, except that != is true.
 CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
   using P = arith::CmpFPredicate;
   auto compare = [&](StringRef sign) {
@@ -190,10 +190,10 @@ StringRef mathFunction(Operation *op) {
       .Default([](Operation *) { return ""; });
 }
 
-// The functions of f32 have an f behind their name.
+// The f32 variants of math functions end in f.
 std::string suffix(Type type) { return type.isF32() ? "f" : ""; }
 
-// In the fewest digits that read back as the same number.
+// Prints the fewest digits that read back as the same number.
 std::string digitsOf(double value, bool single) {
   char text[40];
   for (int digits = 6; digits <= 17; ++digits) {
@@ -248,7 +248,7 @@ CudaExpr cudaConstant(TypedAttr value) {
   int64_t number = integer.getValue().getSExtValue();
   bool wide = integer.getType().isIndex() || integer.getType().getIntOrFloatBitWidth() == 64;
   std::string suffix = wide ? "ll" : "";
-  if (number == (wide ? INT64_MIN : INT32_MIN)) // the least has no literal
+  if (number == (wide ? INT64_MIN : INT32_MIN)) // C++ has no literal for the least integer
     return {"(-" + std::to_string(-(number + 1)) + suffix + " - 1)"};
   return literal(std::to_string(number) + suffix);
 }

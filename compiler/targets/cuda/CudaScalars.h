@@ -8,10 +8,10 @@
 
 namespace lmc::codegen {
 
-// An expression, and how tightly it binds: an operand that binds less than its operator allows
-// is put in parentheses.
+// An expression and how tightly it binds. An operand that binds less tightly than its operator
+// needs is put in parentheses.
 struct CudaExpr {
-  // In the order of C++.
+  // In the order of C++ precedence, tightest first.
   enum Binding {
     Atom,
     Prefix,
@@ -32,22 +32,24 @@ struct CudaExpr {
   Binding binding = Atom;
 };
 
-// "float" for f32; index is i64, i1 is bool.
+// Returns the C++ type: "float" for f32; `index` is 64 bits signed, i1 is bool.
 std::string cudaType(mlir::Type type);
 
-// A literal of the attribute's type (int where that is narrower); f32 and f64 in the fewest
-// digits that give the same value.
+// Returns a literal of the attribute's type (int for narrower integers). f32 and f64 are printed
+// with the fewest digits that give the same value.
 CudaExpr cudaConstant(mlir::TypedAttr value);
 
-// `op` applied to `operands`. The op is one that Hero.h's analysis accepts. Integers wrap; a
-// float maximum or minimum hands on NaN; nothing is contracted.
+// Returns `op` applied to `operands`. The op must be one that the analysis of Hero.h accepts.
+// Integers wrap; the maximum or minimum of floats is NaN if an operand is; no multiply-add is
+// fused.
 CudaExpr cudaApply(mlir::Operation *op, llvm::ArrayRef<CudaExpr> operands);
 
-// x * y + z in one rounding, of f32 or f64.
+// Returns x * y + z with one rounding, in f32 or f64.
 CudaExpr cudaFma(mlir::Type type, const CudaExpr &x, const CudaExpr &y, const CudaExpr &z);
 CudaExpr cudaNegate(const CudaExpr &x);
 
-// The functor of reduce.cuh that does what `combiner`, an op that a reduction may have, does.
+// Returns the functor of reduce.cuh that computes the same as `combiner`, the combining op of a
+// reduction.
 llvm::StringRef cudaCombiner(mlir::Operation *combiner);
 
 } // namespace lmc::codegen

@@ -26,7 +26,7 @@ ArrayRef<DeviceHeader> deviceHeaders() {
   return headers;
 }
 
-// The header that a line includes; null for other lines.
+// Returns the device header that a line includes; null for any other line.
 static const DeviceHeader *includedBy(StringRef line) {
   line = line.trim();
   if (!line.consume_front("#include"))
@@ -46,7 +46,7 @@ static void inlineInto(std::string &to, StringRef text, StringSet<> &done) {
         inlineInto(to, header->text, done);
       continue;
     }
-    if (line.trim() == "#pragma once") // means nothing in a main file
+    if (line.trim() == "#pragma once") // has no meaning in a main file
       continue;
     to += line;
     to += '\n';

@@ -13,11 +13,11 @@ struct DeviceHeader {
   llvm::StringRef text;
 };
 
-// By name.
+// All headers, sorted by name.
 llvm::ArrayRef<DeviceHeader> deviceHeaders();
 
-// `source` with every device header that it includes, directly or not, in place of its first
-// include; for a file that needs no include path.
+// Returns `source` with every device header that it includes, directly or not, in place of the
+// first include of that header. The result compiles without an include path.
 std::string inlineDeviceHeaders(llvm::StringRef source);
 
 } // namespace lmc::codegen

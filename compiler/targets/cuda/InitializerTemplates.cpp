@@ -13,8 +13,8 @@ using namespace lmc;
 using namespace lmc::codegen;
 using llvm::formatv;
 
-// Every thread takes several words, so that a launch's grid need not follow the size of the
-// variable: enough blocks to fill any device, and not so many that small ones cost.
+// Every thread writes several words, so that the grid does not depend on the variable's size: it
+// has enough blocks to fill any device and few enough to be cheap for small variables.
 static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 
 static const char *shortName(DataType type) {
@@ -58,7 +58,7 @@ std::string lmc::codegen::initializerKernelName(const InitializerShape &shape) {
   return name;
 }
 
-// What the kernel computes, in words.
+// Returns the formula of the kernel, for its comment.
 static std::string commentOf(const InitializerShape &shape) {
   switch (shape.kind) {
   case InitializerKind::Normal:

@@ -1,5 +1,5 @@
-// The kernels that make the first values of a plan's variables on a CUDA device, from
-// compiler/targets/cuda/device/initialize.cuh. plan.fbs (Initializer) says what they are given.
+// The kernels that write the initial values of a plan's variables on a CUDA device, from
+// compiler/targets/cuda/device/initialize.cuh. plan.fbs (Initializer) describes their arguments.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -16,31 +16,32 @@ namespace lmc::codegen {
 
 enum class InitializerKind { Normal, Constant, RopeCos, RopeSin, Copy };
 
-// What a kernel is made for; seeds, sizes, deviations and scales are given when it runs.
+// The properties fixed in a kernel's text. Seeds, sizes, deviations and scales are arguments.
 struct InitializerShape {
   InitializerKind kind = InitializerKind::Constant;
   DataType destination = DataType::F32;
   DataType source = DataType::F32; // Copy only
-  std::vector<double> frequencies; // rope tables only: one per column, radians per position
+  std::vector<double> frequencies; // rope tables: per column, radians per position
 };
 
-// Equal for equal shapes only: "initialize_normal_f32".
+// Returns a name such as "initialize_normal_f32"; different shapes have different names.
 std::string initializerKernelName(const InitializerShape &shape);
 
-// Its arguments are the record, the source (Copy only) and the result.
+// Returns the kernel. Its arguments are the record, the source (Copy only) and the result.
 CudaKernel initializerKernel(const InitializerShape &shape);
 
-// What a launch moves for a variable of `elements`: the record and the source are read, the
-// values written. CudaKernel::bytes is empty, for a kernel serves variables of every size.
+// Returns the traffic of a launch for a variable of `elements`: it reads the record and the source
+// and writes the values. CudaKernel::bytes is empty because one kernel serves variables of every
+// size.
 GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 
-// The shape for an initialiser of a plan.variable or of a part of one, `init`, that makes
-// elements of type `destination`, for copies from `source`. None where no kernel is needed:
-// values that the runtime writes, and zeros.
+// Returns the shape for `init`, the initialiser of a plan.variable or of a part of one. The
+// variable's elements have the type `destination`; a copy reads elements of type `source`. Returns
+// nothing where no kernel is needed: for zeros and for values that the runtime writes.
 std::optional<InitializerShape> initializerShape(mlir::DictionaryAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
-// All that the variables of a plan need, each once.
+// Returns all kernels that the variables of a plan need, each once.
 std::vector<CudaKernel> initializerKernels(mlir::ModuleOp plan);
 
 } // namespace lmc::codegen

@@ -20,10 +20,10 @@ using namespace llvm;
 
 namespace lmc::codegen {
 
-// Raised when an entry's form or anything that the key does not say changes.
+// Must change when the format of an entry changes, or anything else that the key does not cover.
 static constexpr StringLiteral kForm = "lmc kernel 1\n";
 
-// An entry: kForm, the key, these numbers (32 bits, little-endian), the image, and the hash of
+// An entry is: kForm, the key, kNumbers numbers (32 bits, little-endian), the image, and a hash of
 // all of that (64 bits).
 static constexpr size_t kKeyDigits = 64, kNumbers = 4, kHashBytes = 8;
 static constexpr size_t kHeadBytes = kForm.size() + kKeyDigits + kNumbers * 4;
@@ -48,14 +48,14 @@ KernelCache::KernelCache(std::string directory, uint64_t mostBytes)
 KernelCache::~KernelCache() {
   if (directory.empty() || !sys::fs::is_directory(directory))
     return;
-  CachePruningPolicy policy; // also: nothing unused for a week
+  CachePruningPolicy policy; // by default also deletes what was unused for a week
   policy.MaxSizeBytes = mostBytes;
   pruneCache(directory, policy);
 }
 
 std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef nvrtc) {
   SHA256 hash;
-  auto add = [&](StringRef text) { // with its length, so that no two lists of texts are alike
+  auto add = [&](StringRef text) { // with its length: different lists stay different
     uint8_t length[8];
     support::endian::write64le(length, text.size());
     hash.update(length);
@@ -73,7 +73,7 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
   return toHex(hash.final(), /*LowerCase=*/true);
 }
 
-// The prefix is the one that pruneCache looks for.
+// pruneCache() deletes only files with this prefix.
 std::string KernelCache::pathOf(StringRef key) const {
   return (directory + "/llvmcache-lmc-" + key).str();
 }
@@ -81,7 +81,7 @@ std::string KernelCache::pathOf(StringRef key) const {
 std::optional<Cubin> KernelCache::find(StringRef key) const {
   if (directory.empty())
     return std::nullopt;
-  // Not mapped: another process may put a new file in this one's place.
+  // The file is read instead of mapped, because another process may replace it meanwhile.
   auto file = MemoryBuffer::getFile(pathOf(key), /*IsText=*/false, /*RequiresNullTerminator=*/false,
                                     /*IsVolatile=*/true);
   if (!file)

@@ -1,8 +1,9 @@
 // Compiled kernels on disk, so that a kernel is compiled once for all jobs and processes.
 //
-// An entry is a file named by the hash of all that its contents depend on. Files are written
-// beside and renamed, carry their key and a checksum, and are deleted when unused for long or
-// when together they are too large. Trouble with the cache costs time, never a compile.
+// An entry is a file named by the hash of everything that its contents depend on. A file is written
+// under another name and then renamed; it contains its key and a checksum. Files are deleted when
+// they were unused for long or when together they are too large. A damaged or unwritable cache
+// costs time but never makes a compile fail.
 #pragma once
 
 #include "compiler/targets/cuda/Nvrtc.h"
@@ -16,21 +17,21 @@ class KernelCache {
 public:
   static constexpr uint64_t kMostBytes = uint64_t(1) << 30;
 
-  // $LMC_CACHE_DIR, else $XDG_CACHE_HOME/lmc/kernels, else ~/.cache/lmc/kernels; "" without
-  // any of them.
+  // Returns $LMC_CACHE_DIR, else $XDG_CACHE_HOME/lmc/kernels, else ~/.cache/lmc/kernels; "" if none
+  // of these variables is set.
   static std::string defaultDirectory();
 
-  // "" turns the cache off: nothing is found, nothing kept.
+  // An empty directory turns the cache off: find() finds nothing and keep() stores nothing.
   explicit KernelCache(std::string directory, uint64_t mostBytes = kMostBytes);
 
-  // Deletes what is too old or too much, where nobody did for a while.
+  // Deletes entries that are too old, or too many, unless a process did so recently.
   ~KernelCache();
 
-  // 64 hexadecimal digits: of the source, all device headers, the architecture, the options and
-  // NVRTC's version.
+  // Returns 64 hexadecimal digits: a hash of the source, all device headers, the architecture, the
+  // options and NVRTC's version.
   static std::string key(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc);
 
-  // May be called by several threads at once.
+  // Several threads may call these at the same time.
   std::optional<Cubin> find(llvm::StringRef key) const;
   void keep(llvm::StringRef key, const Cubin &cubin) const;
 

@@ -104,7 +104,7 @@ SmallVector<const char *> Nvrtc::options(const CudaKernel &kernel) {
           kernel.contract ? "--fmad=true" : "--fmad=false"};
 }
 
-// The line that a user should see first.
+// Returns the line of the log that a user should see first.
 static StringRef firstComplaint(StringRef log) {
   SmallVector<StringRef> lines;
   log.split(lines, '\n', -1, /*KeepEmpty=*/false);
@@ -114,7 +114,8 @@ static StringRef firstComplaint(StringRef log) {
   return lines.empty() ? "" : lines.front().trim();
 }
 
-// A file with the source, and the log as a comment; "" where none can be written.
+// Writes a temporary file with the source, and with the log as a comment. Returns its path, or ""
+// if no file can be written.
 static std::string keepSource(const CudaKernel &kernel, StringRef log) {
   int descriptor = -1;
   SmallString<128> path;

@@ -1,4 +1,4 @@
-// NVRTC: CUDA C++ to cubin inside this process, on a machine that may have no GPU.
+// NVRTC compiles CUDA C++ to a cubin inside this process, also on a machine without a GPU.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -14,12 +14,12 @@
 
 namespace lmc::codegen {
 
-// What a kernel takes of the device, as ptxas reports it.
+// The resources of the device that a kernel uses, as reported by ptxas.
 struct KernelResources {
-  uint32_t registers = 0;   // of a thread
-  uint32_t sharedBytes = 0; // static, of a block; what the launch asks for comes on top
-  uint32_t stackBytes = 0;  // of a thread: local memory, spilled or indexed
-  uint32_t spillBytes = 0;  // of a thread: stores and loads together
+  uint32_t registers = 0;   // per thread
+  uint32_t sharedBytes = 0; // static, per block, without that requested at launch
+  uint32_t stackBytes = 0;  // per thread: local memory, spilled or indexed
+  uint32_t spillBytes = 0;  // per thread: stores and loads together
 };
 
 struct Cubin {
@@ -27,30 +27,30 @@ struct Cubin {
   KernelResources resources;
 };
 
-// The resources in the log of `ptxas -v` for one entry; those of functions that it calls are
-// added, as they are in use together. None where the log does not tell.
+// Returns the resources in the log of `ptxas -v` for one entry. The resources of functions that the
+// entry calls are added, as they are in use at the same time. Returns nothing if the log has no
+// such entry.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
-// The compiler, as a shared library that is opened at run time.
+// The compiler, a shared library that is opened at run time.
 class Nvrtc {
 public:
-  // $LMC_NVRTC if that is set, else the library that the build found, else the one that the
-  // loader finds. Opened once per process. An error says how to get it.
+  // Returns the library named by $LMC_NVRTC if that is set, else the one that the build found, else
+  // the one that the loader finds. It is opened once per process. An error tells how to install it.
   static llvm::Expected<const Nvrtc *> get();
 
-  // Opens `path` alone.
+  // Opens the library at `path`, without a search.
   static llvm::Expected<std::unique_ptr<Nvrtc>> open(const std::string &path);
 
   ~Nvrtc();
 
   llvm::StringRef version() const { return versionText; } // "13.0"
 
-  // The options of a kernel's compile but the architecture's.
+  // Returns the options to compile a kernel with, except the architecture.
   static llvm::SmallVector<const char *> options(const CudaKernel &kernel);
 
-  // Compiles for `arch` ("sm_90a"). May be called by several threads at once. An error names the
-  // kernel and the first complaint; the source and all that was said of it are then in a file
-  // that the error names.
+  // Compiles for `arch` ("sm_90a"). Several threads may call it at the same time. An error names
+  // the kernel, the first compile error, and a file that holds the source and the whole log.
   llvm::Expected<Cubin> compile(const CudaKernel &kernel, llvm::StringRef arch) const;
 
 private:

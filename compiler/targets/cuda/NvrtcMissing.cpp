@@ -1,4 +1,4 @@
-// In Nvrtc.cpp's place where the build found no nvrtc.h.
+// Replaces Nvrtc.cpp if the build found no nvrtc.h.
 #include "compiler/targets/cuda/Nvrtc.h"
 
 using namespace llvm;
