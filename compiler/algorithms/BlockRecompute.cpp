@@ -149,10 +149,10 @@ private:
   // such side among all cheapest cuts, hence
   // * it holds no value or op that nothing reads;
   // * it has the least time of all cheapest options: where a whole edge of the hull is equally
-  // cheap, it is the corner of the edge;
+  //   cheap, it is the corner of the edge;
   // * the sides for different prices are nested, because the price of time weighs only arcs into
-  // the sink (Gallo, Grigoriadis and Tarjan 1989). The hull therefore has at most one corner more
-  // than there are ops.
+  //   the sink (Gallo, Grigoriadis and Tarjan 1989). The hull therefore has at most one corner more
+  //   than there are ops.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };

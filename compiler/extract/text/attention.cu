@@ -1,10 +1,10 @@
-// Attention by plain kernels, a thread for each row of a head, and the comparison with them.
+// Reference attention by plain kernels, one thread per row of a head, and the comparison with it.
 
 namespace plain {
 
 struct View {
   const void *data;
-  int64_t pitch; // elements from row to row
+  int64_t pitch; // elements from one row to the next
   bool isBf16;
   __device__ float at(int64_t row, int64_t column) const {
     const int64_t i = row * pitch + column;
@@ -24,7 +24,7 @@ __device__ inline float score(View q, View k, int64_t base, int i, int j, int he
   return sum * kScale;
 }
 
-// out f32 [tokens, heads * head_dim], lse f32 [tokens, heads].
+// Computes out, f32 [tokens, heads * head_dim], and lse, f32 [tokens, heads].
 __global__ void forward(View q, View k, View v, const int *starts, float *out, float *lse) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (thread >= int64_t(kBatch) * kSeq * kHeads)
@@ -51,7 +51,7 @@ __global__ void forward(View q, View k, View v, const int *starts, float *out, f
   lse[(base + i) * kHeads + head] = most + logf(total);
 }
 
-// dout . out of a row of a head.
+// Returns the dot product of dout and out in one head of one row.
 __device__ inline float delta(View out, View dout, int64_t row, int head) {
   float sum = 0;
   for (int c = head * kHeadDim; c < (head + 1) * kHeadDim; ++c)
@@ -69,7 +69,7 @@ __device__ inline float scoreGradient(View q, View k, View v, View out, View dou
   return p * (dp - delta(out, dout, base + i, head)) * kScale;
 }
 
-// dq f32 [tokens, heads * head_dim].
+// Computes dq, f32 [tokens, heads * head_dim].
 __global__ void gradQueries(View q, View k, View v, View out, View dout, const int *starts,
                             const float *lse, float *dq) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -89,7 +89,7 @@ __global__ void gradQueries(View q, View k, View v, View out, View dout, const i
     }
 }
 
-// dk and dv f32 [tokens, kv_heads * head_dim].
+// Computes dk and dv, f32 [tokens, kv_heads * head_dim].
 __global__ void gradKeys(View q, View k, View v, View out, View dout, const int *starts,
                          const float *lse, float *dk, float *dv) {
   constexpr int kvHeads = kHeads / kGroup;
@@ -114,8 +114,8 @@ __global__ void gradKeys(View q, View k, View v, View out, View dout, const int 
       }
 }
 
-// Rotates a head of a row back in place: a thread each. x f32 [tokens, heads * head_dim], cos and
-// sin f32 [seq, head_dim / 2].
+// Rotates each head of each row back in place, one thread each. x f32 [tokens, heads * head_dim],
+// cos and sin f32 [seq, head_dim / 2].
 __global__ void rotateBack(float *x, int heads, const float *cos, const float *sin) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (thread >= int64_t(kBatch) * kSeq * heads)
@@ -150,8 +150,8 @@ std::vector<float> fetched(const float *from, int64_t count) {
   return values;
 }
 
-// Compares all of a result. bf16 rounds scores and probabilities on the way to the tensor cores,
-// so that the error is one of the largest element's.
+// Compares every element of a result. The kernels round scores and probabilities to bf16 for the
+// tensor cores, so the error is relative to the largest element.
 void compare(host::Difference &difference, int index, const float *expected) {
   host::Array &array = arrays[size_t(index)];
   array.fetch();
@@ -173,7 +173,7 @@ int main() {
     array.allocate();
     if (array.isInput)
       array.randomise(unsigned(i + 1), false);
-    if (int(i) == kStarts) // documents of up to 1000 tokens
+    if (int(i) == kStarts) // documents of at most 1000 tokens
       for (int64_t t = 0, start = 0; t < tokens; ++t) {
         if (t % kSeq == 0)
           start = 0;
@@ -198,7 +198,7 @@ int main() {
     compare(difference, kOut, out);
     compare(difference, kLse, lse);
   } else {
-    // What the forward pass saved.
+    // Inputs that the forward pass saved are those of the reference.
     std::vector<float> saved = fetched(out, tokens * width), sums = fetched(lse, tokens * kHeads);
     for (int64_t i = 0; i < tokens * width; ++i)
       arrays[kOut].set(i, saved[size_t(i)]);

@@ -1,4 +1,5 @@
-// What stands around an extracted kernel: tensors on both sides, first values, comparison, time.
+// The program around an extracted kernel: tensors on host and device, initial values, comparison,
+// timing.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -69,28 +70,28 @@ inline int64_t clampIndex(int64_t i, int64_t extent) {
   return std::max<int64_t>(0, std::min(i, extent - 1));
 }
 
-// Values that an input may have: integers from `least` and below `bound`; reals, and whether
-// they are positive.
+// The values that an input may have: integers in [least, bound); reals, positive if isPositive.
 struct Draw {
   int64_t least, bound;
   bool isPositive;
 };
 
-// What a result may be off by: |a - b| <= relative |b| + absolute; where results are reals of any
-// size, Difference::compare is told by how much to multiply `absolute`.
+// The allowed error of a result: |a - b| <= relative |b| + absolute. For reals of any size,
+// Difference::compare multiplies `absolute` by the size that it is given.
 struct Tolerance {
   double relative, absolute;
 };
 
-// A tensor. With a pitch it is `rows` equal runs of elements that begin `pitch` elements apart.
+// A tensor. With a pitch it consists of `rows` equal runs of elements that begin `pitch` elements
+// apart.
 struct Array {
   const char *name;
   Type type;
   std::vector<int64_t> shape;
   int64_t rows, pitch; // pitch 0: dense
   bool isInput;
-  Draw draw;           // of inputs
-  Tolerance tolerance; // of results
+  Draw draw; // inputs only
+  Tolerance tolerance; // results only
   std::vector<unsigned char> bytes;
   void *device = nullptr;
 
@@ -150,7 +151,7 @@ struct Array {
     check(cudaMemcpy(bytes.data(), device, bytes.size(), cudaMemcpyDeviceToHost), name);
   }
 
-  // Reals from [-1, 1), or [0.1, 1) where functions may need positive ones.
+  // Draws reals from [-1, 1), or from [0.1, 1) if the functions of the kernel need positive ones.
   void randomise(unsigned seed, bool isPositive) {
     std::mt19937_64 random(seed);
     std::uniform_real_distribution<double> real(isPositive || draw.isPositive ? 0.1 : -1.0, 1.0);
@@ -161,7 +162,7 @@ struct Array {
   }
 };
 
-// What is wrong between a kernel and its reference.
+// The differences between a kernel and its reference.
 struct Difference {
   int64_t compared = 0, wrong = 0, nans = 0;
   double worst = 0;
@@ -172,7 +173,7 @@ struct Difference {
     if (a == b || (a != a && b != b))
       return;
     double off = std::fabs(a - b);
-    if (array.type == Type::I8) // a code, which may be unsigned: 127 and -128 are neighbours
+    if (array.type == Type::I8) // a code, maybe unsigned: 127 and -128 are adjacent
       off = std::min(off, 256 - off);
     worst = std::max(worst, off);
     if (off <= array.tolerance.relative * std::fabs(b) + array.tolerance.absolute * size)
@@ -180,7 +181,7 @@ struct Difference {
     if (wrong++ < 5)
       std::printf("  %s[%lld] is %.9g, not %.9g\n", array.name, (long long)element, a, b);
   }
-  // The exit code.
+  // Prints the result and returns the exit code.
   int report() const {
     std::printf("check: %lld of %lld elements wrong, largest difference %.3g%s\n", (long long)wrong,
                 (long long)compared, worst, nans ? "; NaN where nothing may be" : "");
@@ -188,7 +189,7 @@ struct Difference {
   }
 };
 
-// The median of the magnitudes that are neither zero nor NaN; 0 where there are none.
+// Returns the median of the magnitudes that are neither zero nor NaN; 0 if there are none.
 inline double typicalSize(const std::vector<double> &values) {
   std::vector<double> sizes;
   for (double x : values)
@@ -200,8 +201,8 @@ inline double typicalSize(const std::vector<double> &values) {
   return sizes[sizes.size() / 2];
 }
 
-// Indices below `size` that are to be compared: all of few, else the last and evenly spread ones,
-// an odd number apart, so that all places of a vector access are among them.
+// Returns the indices below `size` to compare: all of them if they are few, else the last one and
+// evenly spread ones. Their distance is odd, so that every place of a vector access is included.
 inline std::vector<int64_t> sample(int64_t size, int64_t most) {
   std::vector<int64_t> chosen;
   const int64_t step = std::max<int64_t>(1, size / most) | 1;
@@ -212,7 +213,7 @@ inline std::vector<int64_t> sample(int64_t size, int64_t most) {
   return chosen;
 }
 
-// Milliseconds of one run: the median of 50, behind 5 that are not counted.
+// Returns the milliseconds of one run: the median of 50 runs after 5 uncounted ones.
 template <typename Run> double milliseconds(Run run) {
   cudaEvent_t start, stop;
   check(cudaEventCreate(&start), "event");

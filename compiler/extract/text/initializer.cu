@@ -1,6 +1,6 @@
-// Runs a kernel that makes first values, and compares with what the CPU's runtime makes.
+// Runs a kernel that writes initial values, and compares with the values of the CPU's runtime.
 
-// lmc::InitializerRecord of the device library.
+// The same as lmc::InitializerRecord of the device library.
 struct Record {
   uint64_t first, elements, seed, stream;
   double value;

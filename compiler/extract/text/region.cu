@@ -1,4 +1,4 @@
-// Runs a kernel that was printed from a region, and compares with the region's own maths.
+// Runs a kernel that was printed from a region, and compares with the formulas of the region.
 
 int main() {
   host::Difference difference;
@@ -19,7 +19,7 @@ int main() {
       if (array.isInput)
         continue;
       array.fetch();
-      // Few rows, because a row may take a reduction over it.
+      // Compares few rows, because the reference of a row may need a reduction over it.
       const int64_t columns = array.shape.size() > 1 ? array.shape.back() : 1;
       const int64_t rows = array.size() / columns;
       std::vector<int64_t> elements;
@@ -29,7 +29,8 @@ int main() {
           elements.push_back(row * columns + column);
           expected.push_back(reference.result(result, elements.back()));
         }
-      // Reals may be off by a part of what such a result is like, integers by a number.
+      // The allowed error of reals is relative to the typical size of the result, that of integers
+      // is a number.
       const bool isReal = host::isReal(array.type);
       const double size = isReal ? host::typicalSize(expected) : 1;
       for (size_t i = 0; i < elements.size(); ++i)
@@ -37,7 +38,7 @@ int main() {
       ++result;
     }
     if (difference.nans == 0)
-      break; // else once more, with inputs that have logarithms and roots
+      break; // else repeats with positive inputs, for logarithms and roots
   }
   const int code = difference.report();
   const double time = host::milliseconds(launchAll);

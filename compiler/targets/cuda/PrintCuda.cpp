@@ -1,4 +1,4 @@
-// kern.kernel -> CUDA C++. What is printed where is told in CudaEmitter.h; the loops of each hero
+// kern.kernel -> CUDA C++. CudaEmitter.h explains what the printers share; the loops of each hero
 // are in PrintCudaElements.cpp, PrintCudaRows.cpp and PrintCudaColumns.cpp.
 #include "compiler/targets/cuda/CudaEmitter.h"
 

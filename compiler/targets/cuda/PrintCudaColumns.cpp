@@ -1,6 +1,7 @@
-// Hero column_reduction: a block takes a tile of columns, `lanes` vectors wide. Its groups of
-// `lanes` threads take every `groups`-th row each, several rows under way, and their sums meet
-// in shared memory, in an order that only the shape decides; group 0 stores.
+// Hero column_reduction. A block computes a tile of columns, `lanes` vectors wide. Each of its
+// groups of `lanes` threads adds every `groups`-th row, loading several rows at a time. The sums of
+// the groups are added in shared memory, in an order that depends on the shape only, and group 0
+// stores the result.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -11,10 +12,10 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kThreads = 512;
-constexpr int64_t kBytesInFlight = 128; // of a thread
-constexpr int64_t kMaxRows = 8;         // under way in a thread
-// A tile is no narrower than two sectors, what HBM gives at once, while more blocks are wanted
-// to fill the SMs.
+constexpr int64_t kBytesInFlight = 128; // per thread
+constexpr int64_t kMaxRows = 8;         // loaded at a time by a thread
+// A tile is at least as wide as two sectors, the unit of an HBM access. Above that width, tiles are
+// narrowed until there are enough blocks to fill the SMs.
 constexpr int64_t kTileBytes = 64, kWantedBlocks = 128;
 
 class ColumnPrinter : CudaEmitter {
@@ -59,7 +60,7 @@ void ColumnPrinter::findTile() {
 
 void ColumnPrinter::printRows(CudaText &body) {
   bool wholeTiles = columns % (lanes * width) == 0;
-  CudaChunks once, group; // what does not vary with the rows; a few rows
+  CudaChunks once, group; // values that do not vary with the rows; a few rows
   once.guard = wholeTiles ? "" : "inside";
   hoisted = &once;
   group.count = unsigned(rowsAtOnce);

@@ -1,6 +1,7 @@
-// Heroes elementwise and gather: the domain is cut into vectors along the lane, numbered from
-// outer to inner. A thread takes a few of them, a block apart, and loads all before it stores
-// any, so that several loads are under way and a result may lie over an input.
+// Heroes elementwise and gather. The domain is cut into vectors along the lane, numbered from outer
+// to inner. A thread computes several vectors, which lie a block's vectors apart. It issues the
+// loads of all of them before the first store, so that several loads are in flight and a result may
+// share the bytes of an input.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -11,12 +12,12 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kThreads = 256;
-// Bytes that a thread should have under way: with 2048 threads on an SM four times what
-// covers the latency of HBM (3.35 TB/s * 0.7 us / 132 SMs = 18 KB), so that a quarter of the
-// threads suffices.
+// Bytes that a thread should have in flight. With 2048 threads on an SM this is four times what
+// covers the latency of HBM (3.35 TB/s * 0.7 us / 132 SMs = 18 KB), so a quarter of the threads is
+// enough.
 constexpr int64_t kBytesInFlight = 128;
 constexpr int64_t kMaxChunks = 8;
-// Fewer blocks than this leave an H100 or B200 (132, 148 SMs) unevenly filled.
+// With fewer blocks than this, the SMs of an H100 or B200 (132, 148) are loaded unevenly.
 constexpr int64_t kFewBlocks = 600;
 
 class ElementPrinter : CudaEmitter {
@@ -43,7 +44,7 @@ int64_t ElementPrinter::chunksPerThread() {
   return count;
 }
 
-// The indices of the chunk's first element, from its number.
+// Computes the indices of the chunk's first element from the chunk's number.
 void ElementPrinter::findIndex(CudaIndex &index, const std::string &number) {
   ArrayRef<int64_t> domain = info.shape.domain;
   const char *type = vectors * width >> 31 ? "u64" : "u32";

@@ -1,15 +1,15 @@
-// Hero row_reduction: a block takes a row, or several one after the other; a row that is short
-// is taken by a warp, several side by side.
+// Hero row_reduction. A block computes one row, or several rows one after the other. A short row is
+// computed by a single warp, and the warps of a block compute several rows side by side.
 //
-//   kept      the vectors of a row that a thread needs stay in its registers through all
-//             passes: inputs are read once
-//   streamed  rows that are too long for that are read again by each pass, a few vectors at a
-//             time. A maximum and the sum of exp(value - maximum) are then found in one pass, by
-//             the online softmax
+//   kept      The vectors of a row that belong to a thread stay in its registers through all
+//             passes: inputs are read once.
+//   streamed  A row that is too long for that is read again in each pass, a few vectors at a
+//             time. The maximum and the sum of exp(value - maximum) are then computed in one
+//             pass, by the online softmax.
 //
-// Which columns a thread takes, and so the order of every sum, depends on the row's length and
-// the vectors' width only: not on what else was fused. Sums of blocks of rows are kept in
-// registers, a column's by the thread that takes the column.
+// The columns that a thread computes, and so the order of every sum, depend only on the row's
+// length and the vector width: not on the other ops of the kernel. Sums of blocks of rows are kept
+// in registers, by the thread that computes the column.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,25 +24,27 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// A block that has the device to itself is as large as it can be.
+// If there is only one row, its block has the device to itself and is as large as allowed.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-constexpr int64_t kWarpsPerBlock = 4; // where warps take rows side by side
-// Where blocks take several rows, to load once what does not vary with the row, this many
-// blocks are left: seven waves of two blocks on each of an H100's 132 SMs.
+constexpr int64_t kWarpsPerBlock = 4; // when each warp computes a row
+// A block may compute several rows, to load only once what does not vary with the row. At least
+// this many blocks must remain: about seven waves of two blocks on each of an H100's 132 SMs.
 constexpr int64_t kEnoughBlocks = 2048;
-constexpr int64_t kBytesInFlight = 64; // of a thread
-// Vectors of a row under way: half as many where a thread has 64 registers only.
+constexpr int64_t kBytesInFlight = 64; // per thread
+// The most vectors of a row that a thread loads at a time; half as many if a thread has only 64
+// registers (blocks of more than 512 threads).
 constexpr int64_t kMaxStreamed = 16;
 
-// Vectors of a row that a thread should take. 16 elements leave room for several inputs, a weight
-// and sums of rows, all as f32, and for enough warps to cover the barriers of a row.
+// Returns the vectors of a row that a thread should take. 16 elements leave room in registers for
+// several inputs, a weight and sums of rows, all as f32, and leave enough warps to hide the
+// barriers of a row.
 int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
 
-// 32-bit registers that a thread may keep a row in, so that with the temporaries of the passes
-// it stays within its share of the SM's 65536, and within 255.
+// Returns the 32-bit registers in which a thread may keep a row. Together with the temporaries of
+// the passes, the thread then stays within its share of the SM's 65536 registers, and within 255.
 int64_t registersFor(int64_t threads) { return threads > 512 ? 36 : threads > 256 ? 80 : 144; }
 
-// Whether a at point p is computed just as b at point q.
+// Returns true if `a` at point `p` and `b` at point `q` are the same computation.
 bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
   auto through = [](Value &value, AffineMap &point) {
     while (true) {
@@ -87,19 +89,19 @@ public:
   bool keepsTooEarly() const { return kept && lateLoad; }
 
 private:
-  // The maximum and the sum of exp(term - maximum) that one pass finds.
+  // A maximum and a sum of exp(term - maximum) that are computed in one pass.
   struct Online {
     const Reduction *maximum, *sum;
-    Value shifted; // the sum's term is exp(shifted - maximum)
+    Value shifted; // the term of the sum is exp(shifted - maximum)
   };
 
-  // What a walk over the row makes.
+  // The values that one pass over the row computes.
   struct Level {
     SmallVector<const Reduction *> reductions;
     SmallVector<const BlockSum *> sums;
     SmallVector<unsigned> outputs;
     const Online *online = nullptr;
-    // Results of which a row has one element, and the element.
+    // Results with one element per row: the number of the output and the element's expression.
     SmallVector<std::pair<unsigned, std::string>> stores;
 
     bool walks() const { return !reductions.empty() || !sums.empty() || !outputs.empty(); }
@@ -148,17 +150,18 @@ private:
 
   bool mayKeep, kept = false, byWarp = false, hoists = false, sumsInRegisters = false;
   bool walkedBefore = false; // a pass of this row was printed
-  bool guardStores = false;  // a barrier must stand before a row's stores
+  bool guardStores = false;  // a barrier must precede the stores of a row
   int64_t columns = 1, rows = 1, vectors = 1;
   int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1; // side by side
-  int64_t rowsInTurn = 1;                                           // one after the other
+  int64_t rowsInTurn = 1; // per block, one after the other
   int64_t chunksOfRow = 1, chunksAtOnce = 1;
   SmallVector<Online> onlines;
   CudaText rowTop, rowBody;
-  CudaChunks rowChunks, sharedChunks; // of a kept row; what all rows share
+  CudaChunks rowChunks, sharedChunks; // of a kept row; of values that all rows share
 };
 
-// Bytes per chunk of what a pass over a row loads; with what all rows share.
+// Returns the bytes that a pass loads per chunk of a row, with or without those that all rows
+// share.
 int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   llvm::SetVector<std::pair<unsigned, const void *>> places;
   int64_t bytes = 0;
@@ -231,7 +234,7 @@ void RowPrinter::findMapping() {
   }
 }
 
-// exp(u - m) summed, where m is the maximum of u.
+// Finds the sums of exp(u - m) where m is the maximum of u.
 void RowPrinter::findOnline() {
   if (kept)
     return;
@@ -249,8 +252,8 @@ void RowPrinter::findOnline() {
   }
 }
 
-// Where the warps of a block leave their totals. Rows one after the other take turns with two
-// places, so that one barrier a row is enough.
+// Returns the place in shared memory for the totals of a block's warps. Consecutive rows alternate
+// between two places, so that one barrier per row is enough.
 std::string RowPrinter::totals(const Reduction &r) const {
   std::string text = "totals" + std::to_string(&r - info.reductions.begin());
   bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
@@ -284,14 +287,15 @@ void RowPrinter::printTotals(ArrayRef<const Reduction *> reductions) {
   }
 }
 
-// Adds a row's terms to the sums of its block.
+// Prints the code that adds the terms of a row to the sums of its block.
 void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
                              CudaText &chunkTail) {
   std::string element = width == 1 ? ".at[0]" : ".at[e]", vector = nameOf(sum);
   if (sumsInRegisters) {
     vector += chunksOfRow > 1 ? "[k]" : "";
   } else {
-    // What this thread stored for the rows before.
+    // The sum is kept in memory: the first row starts it, every later row loads what this thread
+    // stored before.
     unsigned argument = argumentOf(info.outputs[sum.output]);
     RankedTensorType type = typeOf(argument);
     std::string at = address(argument, type, sum.sum.point);
@@ -317,8 +321,9 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
                 ";");
 }
 
-// Two loops over the loaded vectors: first the maximum and other reductions, whose lines `chunk`
-// has; then, where the maximum grew, the sum is rescaled before it grows itself.
+// Prints two loops over the loaded vectors. The first, with the lines of `chunk`, computes the
+// maximum and the other reductions. Then, if the maximum has grown, the sum is rescaled, and the
+// second loop adds to the sum.
 void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
                                  const Online &online) {
   std::string max = nameOf(*online.maximum), sum = nameOf(*online.sum);
@@ -335,7 +340,7 @@ void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChun
   loop.block("if (" + max + " != " + identityOf(*online.maximum) + ")", grown);
 }
 
-// What is done with a chunk, once it is loaded.
+// Returns the code that processes one loaded chunk.
 CudaText RowPrinter::chunkOf(const Level &level) {
   startInner();
   CudaText elements, head, tail, chunk;
@@ -363,11 +368,12 @@ void RowPrinter::printPass(const Level &level) {
   loopOverChunks(rowBody, rowChunks, chunk);
 }
 
-// Loads a few chunks, works on them, and goes on.
+// Prints a pass that loads a few chunks, processes them, and continues with the next chunks.
 void RowPrinter::walkStreamed(const Level &level) {
   int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
   bool loops = chunksAtOnce < chunksOfRow;
-  // What the pass before read last is still in L2. Sums keep their order.
+  // A pass without sums may walk backwards: the end of the row, which the previous pass read last,
+  // is still in L2. A pass with sums walks forwards to keep their order.
   bool fromEnd = loops && walkedBefore && level.reductions.empty() && level.sums.empty();
   walkedBefore = true;
 
@@ -519,7 +525,7 @@ void RowPrinter::printBlockSums(CudaText &to) {
   loopOverChunks(to, rowChunks, chunk);
 }
 
-// The rows that this block, or warp, takes.
+// Prints the loop over the rows of a block or warp.
 void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
   std::string item = "blockIdx.x";
   if (rowsAtOnce > 1)
@@ -537,8 +543,8 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
     body.line("const u32 item = " + item + ";");
     leave("item", items);
     body.line("const u32 first = item * " + count + ";");
-    // Without a reduction of the row no barrier keeps the loads of several rows from being under
-    // way together.
+    // Without a reduction along the row there is no barrier, so an unrolled loop has the loads of
+    // several rows in flight.
     if (info.reductions.empty() && info.outputs.size() == info.blockSums.size())
       body.line("#pragma unroll 4");
     body.block("for (u32 row = first; row < first + " + count + "; ++row)", row);
@@ -626,7 +632,7 @@ CudaKernel RowPrinter::print() {
 CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info) {
   RowPrinter printer(kernel, info, /*mayKeep=*/true);
   CudaKernel result = printer.print();
-  // A row can't be loaded before its number is known.
+  // A row whose index depends on a reduction cannot be kept: its loads need the index first.
   return printer.keepsTooEarly() ? RowPrinter(kernel, info, /*mayKeep=*/false).print() : result;
 }
 

@@ -9,10 +9,11 @@ using llvm::formatv;
 
 namespace {
 
-constexpr int64_t kWarps = 8;    // of a block of scatter_add.cuh
+constexpr int64_t kWarps = 8;    // per block, as in scatter_add.cuh
 constexpr int64_t kZeroRows = 8; // RowSums::kZeroRows
 
-// The widest vector of at most 16 bytes that rows of `columns` elements can be read in.
+// Returns the elements of the widest vector, of at most 16 bytes, that divides rows of `columns`
+// elements.
 int64_t vectorWidth(int64_t columns, int64_t elementBytes) {
   int64_t width = 16 / elementBytes;
   while (columns % width)
@@ -45,7 +46,7 @@ private:
     return shape.x == DataType::F64 ? "double" : shape.x == DataType::F32 ? "float" : "lmc::bf16";
   }
   const char *parameter(Operand operand) const;
-  // Blocks of a kernel in which each warp takes an item.
+  // Returns the blocks of a kernel in which each warp computes one item.
   static int64_t blocksOf(int64_t warps) { return llvm::divideCeil(warps, kWarps); }
 
   const ScatterAddShape &shape;
@@ -78,7 +79,7 @@ void Printer::add(std::string name, std::string comment, std::string body, int64
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = "scatter_add";
-  // With the second bound, of blocks per SM, ptxas has all registers of the SM for one block.
+  // The second launch bound, 1 block per SM, lets ptxas give one block all registers of the SM.
   kernel.source = formatv("// {0}\n#include \"lmc/scatter_add.cuh\"\n\n"
                           "extern \"C\" __global__ void __launch_bounds__({1}, 1) {2}({3}) {{\n"
                           "{4}}\n",

@@ -1,17 +1,18 @@
-// What the flash attention kernels share: which block does what, which keys a query sees, and
-// tiles of bf16 rows in shared memory as ldmatrix and mma take them.
+// The parts that the flash attention kernels share: the assignment of work to blocks, the keys that
+// a query sees, and tiles of bf16 rows in shared memory in the layout of ldmatrix and mma.
 //
-// A `Shape` names the problem by constants:
+// A `Shape` describes the problem by constants:
 //   int batch, seq, heads, kvHeads, headDim;   heads is a multiple of kvHeads
 //   int window;         0: none
-//   bool documents;     an argument `starts`, i32 [batch * seq], non-decreasing in a sequence
-//   bool rope;          backward: dq and dk are rotated back, arguments `cos` and `sin`,
+//   bool documents;     there is an argument `starts`, i32 [batch * seq], non-decreasing in a
+//                       sequence
+//   bool rope;          backward: dq and dk are rotated back by arguments `cos` and `sin`,
 //                       f32 [seq, headDim / 2]
 //   int qPitch, kPitch, vPitch, outPitch, doutPitch, dqPitch, dkPitch, dvPitch;
 //                       elements from one row (token) to the next
 //   float scale;        > 0
-// Query i of a sequence sees key j where j <= i, i - j < window if there is one, and
-// j >= starts[i] with documents.
+// Query i of a sequence sees key j if j <= i, if i - j < window (when there is a window), and if j
+// >= starts[i] (with documents).
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -20,7 +21,7 @@ namespace lmc::attention {
 
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
-// Below every score, and finite, so that differences of such never are NaN.
+// Lower than every score, but finite, so that the difference of two such values is never NaN.
 constexpr float kLowest = -1e30f;
 constexpr u32 kFullWarp = 0xffffffffu;
 
@@ -30,19 +31,19 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
-// `x`, which is the same in all lanes of the warp. By a shuffle, so that the compiler knows it
-// and keeps one copy for the warp.
+// Returns `x`, which must be equal in all lanes of the warp. The shuffle tells the compiler so,
+// which then keeps one copy per warp in a uniform register.
 __device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
 
-// One block's part: tile `tile` of head `head` (of heads or kvHeads) of sequence `batch`.
+// The work of one block: tile `tile` of head `head` (of heads or kvHeads) of sequence `batch`.
 struct Work {
   int tile, batch, head;
 };
 
-// Blocks are handed out in order of their index. `Together` pairs of (sequence, head) are
-// worked on at a time, so that their keys and values stay in the L2 cache; among those the
-// longest tiles come first, so that short ones fill the gaps at the end. The first tiles are
-// the longest unless `LastFirst`. A pair's neighbours share its keys and values.
+// Returns the work of block `block`. The hardware starts blocks in order of their index. At a time,
+// `Together` pairs of (sequence, head) are processed, so that their keys and values stay in the L2
+// cache. Among their tiles the longest come first, so that short ones fill the gaps at the end; the
+// first tiles are the longest unless `LastFirst`. Consecutive pairs share keys and values.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;
@@ -55,7 +56,7 @@ __device__ inline Work workOf(int block) {
   return {LastFirst ? Tiles - 1 - order : order, pair / Heads, pair % Heads};
 }
 
-// The first key that query `i` of a sequence sees; `starts` is the sequence's.
+// Returns the first key that query `i` of a sequence sees; `starts` is that of the sequence.
 template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, int i) {
   int first = 0;
   if constexpr (Shape::window > 0)
@@ -65,19 +66,19 @@ template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, in
   return first;
 }
 
-// Whether some query may not see all keys up to itself.
+// Returns true if the first key that a query sees may be another than key 0.
 template <typename Shape> __device__ constexpr bool hasFirstKey() {
   return Shape::window > 0 || Shape::documents;
 }
 
-// One past the last query of a sequence that sees key `key`. By a whole warp: `starts` is
-// searched 32 places at a time.
+// Returns the end of the queries of a sequence that see key `key`. The whole warp must call it:
+// `starts` is searched 32 places at a time.
 template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, int key) {
   int high = Shape::seq;
   if constexpr (Shape::window > 0)
     high = lesser(high, key + Shape::window);
   if constexpr (Shape::documents) {
-    int low = key + 1; // the answer is in [low, high]
+    int low = key + 1; // the result is in [low, high]
     while (low < high) {
       int step = ceilDiv(high - low, 32), at = low + int(threadIdx.x % 32) * step;
       u32 beyond = __ballot_sync(kFullWarp, at >= high || loadOne(starts + at) > key);
@@ -90,9 +91,9 @@ template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, 
   return high;
 }
 
-// Tiles of rows of D bf16 lie dense in shared memory, but the 16-byte chunks of a row are
-// exchanged among each other, so that the same chunk of eight rows on end, and eight chunks
-// on end of a row, lie in different banks. D is a multiple of 32.
+// A tile of rows of D bf16 is dense in shared memory, but the 16-byte chunks within a row are
+// permuted (swizzled), so that there are no bank conflicts when eight lanes access the same chunk
+// of eight consecutive rows, or eight consecutive chunks of a row. D is a multiple of 32.
 template <int D> __device__ inline int swizzle(int row) {
   return D % 64 == 0 ? row & 7 : (row >> 1) & 3;
 }
@@ -100,12 +101,12 @@ template <int D> __device__ inline int chunkOffset(int row, int chunk) {
   return row * (2 * D) + ((chunk ^ swizzle<D>(row)) << 4);
 }
 
-// The address that this lane gives to ldmatrix for 16 x 16 elements of a tile, such that the
-// registers are operands of mma:
-//   Operand::Rows     `a` of 16 rows; transposed, (0, 1) and (2, 3) are `b` of 16 rows and of
-//                     columns 0-7 and 8-15
+// The address that this lane passes to ldmatrix for 16 x 16 elements of a tile. The registers that
+// ldmatrix returns are operands of mma:
+//   Operand::Rows     registers 0-3 are `a` of 16 rows; with the transposed load, (0, 1) and
+//                     (2, 3) are `b` of 16 rows and of columns 0-7 and 8-15
 //   Operand::Columns  (0, 1) and (2, 3) are `b` whose columns are rows 0-7 and 8-15 of the tile
-// The two words of a `b` are neighbours in either, as the hardware wants them.
+// In both kinds the two registers of a `b` are adjacent, as mma requires.
 enum class Operand { Rows, Columns };
 template <int D, Operand Kind> struct LaneOfTile {
   static constexpr int kSwizzled = D % 64 == 0 ? 7 : 3;
@@ -116,19 +117,21 @@ template <int D, Operand Kind> struct LaneOfTile {
     row = in * (2 * D);
     chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
-  // Bytes from the tile's start; rows from `firstRow`, a multiple of 16, columns from 16 `k`.
+  // Returns the offset in bytes from the tile's start for rows from `firstRow`, a multiple of 16,
+  // and columns from 16 * `k`.
   __device__ int at(int firstRow, int k) const {
     return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
            (2 * k & ~kSwizzled) * 16;
   }
 };
 
-// Starts to copy tile `tile`, rows [tile Rows, (tile + 1) Rows) of a sequence of Seq rows that
-// are Pitch elements apart, D columns from `from`; zeros for rows from Seq on. By all Threads of
-// the block. Addresses are one sum and constants.
+// Starts to copy tile `tile` to shared memory: rows [tile * Rows, (tile + 1) * Rows) of a sequence
+// of Seq rows that are Pitch elements apart, D columns from `from`; rows from Seq on become zero.
+// All `Threads` threads of the block must call it. Each address is one sum plus compile-time
+// constants.
 template <int Rows, int D, int Threads, int Pitch, int Seq>
 __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
-  constexpr int across = D % 64 == 0 ? 8 : 4; // threads side by side on a row
+  constexpr int across = D % 64 == 0 ? 8 : 4; // threads per row
   constexpr int down = Threads / across;
   const int column = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
   const bf16 *source = from + i64(tile * Rows + row0) * Pitch + column * 8;
@@ -144,8 +147,8 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   }
 }
 
-// The 16 M rows of a warp's band of a tile of Rows to global memory, from row `first` of a
-// sequence of Seq rows that are Pitch elements apart; rows from Seq on stay out.
+// Stores a warp's 16 M rows of a tile of Rows to global memory, from row `first` of a sequence of
+// Seq rows that are Pitch elements apart; rows from Seq on are not stored.
 template <int Rows, int M, int D, int Pitch, int Seq>
 __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
@@ -163,13 +166,13 @@ __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   }
 }
 
-// Where a lane reads all three kinds of operands.
+// The ldmatrix addresses of a lane for both kinds of operands.
 template <int D> struct Lane {
   LaneOfTile<D, Operand::Rows> rows;
   LaneOfTile<D, Operand::Columns> columns;
 };
 
-// 16 M rows of a tile as left operands.
+// Loads 16 M rows of a tile as left operands of mma.
 template <int M, int D>
 __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> &lane) {
 #pragma unroll
@@ -179,7 +182,8 @@ __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> 
       loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
 }
 
-// d[16 M rows, 8 N columns] += a b^T over 16 columns of D, from 16 k on: `b` is a tile.
+// d[16 M rows, 8 N columns] += a b^T, summed over the 16 columns of D from 16 * k on; `b` is a tile
+// in shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], u32 b, int k,
                                      const Lane<D> &lane) {
@@ -195,8 +199,8 @@ __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], 
   }
 }
 
-// d[16 M rows, 8 N columns] += a b^T over D: rows of `a` from the warp's place in its tile,
-// rows of `b` from the start of its tile.
+// d[16 M rows, 8 N columns] += a b^T, summed over D. `a` points to the warp's rows within their
+// tile, `b` to the start of its tile.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
                                     const Lane<D> &lane) {
@@ -210,7 +214,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
   }
 }
 
-// The same with `a` from loadRows.
+// As above, with `a` in registers from loadRows.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], u32 b,
                                     const Lane<D> &lane) {
@@ -226,7 +230,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 1
   }
 }
 
-// d[16 M rows, D columns] += a b, with 16 K rows of `b` from the start of its tile.
+// d[16 M rows, D columns] += a b, with the first 16 K rows of tile `b`.
 template <int M, int K, int D>
 __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M][K][4],
                                        u32 b, const Lane<D> &lane) {
@@ -244,8 +248,8 @@ __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M
     }
 }
 
-// Minus infinity for scores that the mask takes: rows are queries from `firstQuery`, columns
-// keys from `firstKey`. Rows past the end of the sequence get some mask or other.
+// Sets masked scores to minus infinity. Rows are queries from `firstQuery` on, columns are keys
+// from `firstKey` on. Rows past the end of the sequence get an arbitrary mask.
 template <typename Shape, int M, int N>
 __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firstQuery,
                                 int firstKey) {
@@ -270,7 +274,7 @@ __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firs
     }
 }
 
-// Results of mma as the next mma's left operand, rounded to bf16.
+// Converts results of mma to the left operand of the next mma, rounded to bf16.
 template <int M, int N>
 __device__ inline void toOperand(u32 (&a)[M][N / 2][4], const float (&d)[M][N][4]) {
 #pragma unroll
@@ -292,7 +296,7 @@ template <int M, int N> __device__ inline void clear(float (&d)[M][N][4]) {
         d[m][n][e] = 0;
 }
 
-// The sum over the four lanes that hold a row of an mma's result.
+// Returns the sum over the four lanes that hold a row of an mma's result.
 __device__ inline float rowSum(float x) {
   x += __shfl_xor_sync(kFullWarp, x, 1);
   return x + __shfl_xor_sync(kFullWarp, x, 2);
@@ -302,7 +306,7 @@ __device__ inline float rowMax(float x) {
   return fmaxf(x, __shfl_xor_sync(kFullWarp, x, 2));
 }
 
-// Results of mma as bf16 to the warp's rows of a tile.
+// Writes results of mma as bf16 to the warp's rows of a tile.
 template <int M, int D> __device__ inline void writeTile(u8 *tile, const float (&d)[M][D / 8][4]) {
   const int lane = int(threadIdx.x) % 32;
 #pragma unroll

@@ -1,17 +1,17 @@
-// The gradients of flash attention on tensor cores, recomputing the probabilities tile by tile
-// from the saved log-sum-exp (Dao, FlashAttention-2, arXiv:2307.08691, algorithm 2). With
-// P_ij = exp(scale q_i.k_j - lse_i) and delta_i = sum_d dout_id out_id:
+// The gradients of flash attention on tensor cores. The probabilities are recomputed tile by tile
+// from the saved log-sum-exp (Dao, FlashAttention-2, arXiv:2307.08691, algorithm 2). With P_ij =
+// exp(scale q_i.k_j - lse_i) and delta_i = sum_d dout_id out_id:
 //   dV = P^T dout    dP = dout V^T    dS = P * (dP - delta)    dQ = scale dS K    dK = scale dS^T Q
 //
-// Two kernels, so that every sum belongs to one warp, which adds in a fixed order and without
-// atomics. attentionGradQueries walks over the keys of a tile of queries, and also writes delta;
-// attentionGradKeys walks over the query heads that share a key head and over their queries.
-// The second works on transposed scores, S^T = K Q^T: then P^T and dS^T leave one mma just as
-// the next takes them, in registers, as P and dS do in the first. S and dP are computed twice for
-// this, 7 products of tiles instead of 5.
+// There are two kernels, so that every sum belongs to one warp, which adds in a fixed order and
+// without atomics. attentionGradQueries loops over the keys of a tile of queries and also writes
+// delta. attentionGradKeys loops over the query heads that share a key head, and over their
+// queries. It works on transposed scores, S^T = K Q^T: P^T and dS^T then leave one mma in the
+// registers in which the next mma takes them, as P and dS do in the first kernel. S and dP are
+// therefore computed twice: 7 products of tiles instead of 5.
 //
-// With Shape::rope the gradients are rotated back before they are stored: for x = dq or dk of
-// a token at position t, j < headDim / 2, c = cos[t, j] and s = sin[t, j]
+// With Shape::rope the gradients are rotated back before they are stored: for x = dq or dk of a
+// token at position t, d = headDim, j < d / 2, c = cos[t, j] and s = sin[t, j]
 //   y_j = x_j c + x_{j + d/2} s        y_{j + d/2} = x_{j + d/2} c - x_j s
 #pragma once
 
@@ -19,15 +19,16 @@
 
 namespace lmc {
 
-// A `Tile` names the variant: int queries, keys, warps, stages (tiles in shared memory; 2 or
-// more, and 2 in attentionGradKeys), together (pairs of (sequence, head) at a time). A warp of
-// attentionGradQueries holds queries / warps rows, one of attentionGradKeys keys / warps: 16 or 32.
+// A `Tile` describes the variant: int queries, keys, warps, stages (buffers in shared memory; at
+// least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head) processed at a
+// time). A warp of attentionGradQueries has queries / warps rows, a warp of attentionGradKeys has
+// keys / warps rows: 16 or 32.
 template <typename Shape, typename Tile> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
   static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
-  // lse and delta of each query at the end
+  // The last two words per query hold its lse and delta.
   static constexpr int sharedBytes =
       2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
 };
@@ -36,7 +37,7 @@ template <typename Shape, typename Tile> struct AttentionGradKeys {
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
   static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
   static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
-  // lse, delta and, where there is one, the first key of each query
+  // Words per query: lse, delta and, if the mask has one, the first key.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes + rowWords * 4 * Tile::queries;
   static constexpr int sharedBytes = 2 * keyBytes + Tile::stages * stageBytes;
@@ -44,7 +45,7 @@ template <typename Shape, typename Tile> struct AttentionGradKeys {
 
 namespace attention {
 
-// Rotates back 16 M rows from row `first` of a sequence, which an mma left in `x`.
+// Rotates back 16 M rows, from row `first` of a sequence on, which an mma left in `x`.
 template <typename Shape, int M, int N>
 __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const float *sin,
                                   int first) {
@@ -80,8 +81,9 @@ template <int M, int N> __device__ inline void multiply(float (&d)[M][N][4], flo
         d[m][n][e] *= factor;
 }
 
-// The sum over D of dout * out for 16 M rows from row `first` of a sequence, by a warp: to
-// `shared`, f32 [16 M], zero for rows from Shape::seq on, and to `delta`, heads apart.
+// Computes the sum over D of dout * out for 16 M rows from row `first` of a sequence on. A whole
+// warp calls it. The sums go to `shared`, f32 [16 M], with zeros for rows from Shape::seq on, and
+// to `delta`, whose rows are `heads` elements apart.
 template <typename Shape, int M>
 __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, float *shared,
                                int first) {
@@ -115,8 +117,8 @@ __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, 
 
 } // namespace attention
 
-// dq: bf16, delta: f32 [batch * seq, heads]; the rest as attentionForward has it. `starts` is
-// null without documents, `cos` and `sin` without rope.
+// Computes dq, bf16, and delta, f32 [batch * seq, heads]; the other arguments are as in
+// attentionForward. `starts` is null without documents, `cos` and `sin` are null without rope.
 // Grid: AttentionGradQueries::blocks x 1 x 1, 32 Tile::warps threads.
 template <typename Shape, typename Tile>
 __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const bf16 *v,
@@ -166,8 +168,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
-  // lse / ln 2 of the warp's rows, then delta; infinity for rows past the end makes their
-  // probabilities zero.
+  // The words of the warp's rows in shared memory: first lse / ln 2 of each row, then delta. A row
+  // past the end gets infinity, which makes its probabilities zero.
   float *rowLse = reinterpret_cast<float *>(sharedMemory() + 2 * Plan::queryBytes +
                                             2 * Tile::stages * Plan::keyBytes) +
                   warp * (2 * 16 * M);
@@ -253,8 +255,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   storeRows<Tile::queries, M, D, Shape::dqPitch, seq>(rows, dq, warpFirst);
 }
 
-// dk, dv: bf16. `delta` as attentionGradQueries left it.
-// Grid: AttentionGradKeys::blocks x 1 x 1, 32 Tile::warps threads.
+// Computes dk and dv, bf16. `delta` is the result of attentionGradQueries. Grid:
+// AttentionGradKeys::blocks x 1 x 1, 32 Tile::warps threads.
 template <typename Shape, typename Tile>
 __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf16 *v,
                                          const float *lse, const bf16 *dout, const float *delta,
@@ -290,7 +292,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const int last = lesser(first + Tile::keys, seq) - 1;
   const int firstTile = first / Tile::queries;
   const int endTile = ceilDiv(uniform(endOfQueries<Shape>(starts, last)), Tile::queries);
-  // All heads of the group, one after the other.
+  // The steps go through all query heads of the group, one head after the other.
   const int tilesOfHead = endTile - firstTile, steps = group * tilesOfHead;
 
   auto fetch = [&](int head, int tile, int stage) {
@@ -299,8 +301,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
                                                                dout + head * D, tile);
   };
-  // What is known of a query, by the thread of its row: lse / ln 2, delta and the first key.
-  // Infinity for rows past the end makes their probabilities zero.
+  // The words of a query, loaded by the thread with the number of its row: lse / ln 2, delta and
+  // the first key. A row past the end gets infinity, which makes its probabilities zero.
   struct Row {
     float lse, delta;
     int firstKey;

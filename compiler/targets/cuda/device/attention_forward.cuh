@@ -1,26 +1,26 @@
-// Flash attention forward on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691; the online
-// softmax is Milakov and Gimelshein, arXiv:1805.02867).
+// The forward pass of flash attention on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691; the
+// online softmax is Milakov and Gimelshein, arXiv:1805.02867).
 //
-// A block does `Tile::queries` queries of one head, each warp a band of 16 or 32 rows, and walks
-// over tiles of `Tile::keys` keys. Per row it keeps the largest score m, the sum l of
+// A block computes `Tile::queries` queries of one head, each warp 16 or 32 rows of them, and loops
+// over tiles of `Tile::keys` keys. For each row it keeps the largest score m, the sum l of
 // exponentials and the unnormalised output O:
 //   s_j = q.k_j    m' = max(m, max_j s_j)    a = exp(scale (m - m'))
 //   l' = a l + sum_j exp(scale (s_j - m'))   O' = a O + sum_j exp(scale (s_j - m')) v_j
-// and at the end out = O / l, lse = scale m + log l. Exponentials are powers of two, with
-// scale / ln 2 folded into one multiply-add.
+// and at the end out = O / l, lse = scale m + log l. Exponentials are powers of two, with scale /
+// ln 2 folded into one multiply-add.
 //
-// Tiles of keys and of values follow each other through a ring of `Tile::slots` places in shared
-// memory, so that slots - 1 copies are under way while one tile is worked on. A tile that no
-// row of a warp sees costs it nothing; only tiles at the edge of what is seen are masked.
+// Tiles of keys and of values pass through a ring of `Tile::slots` buffers in shared memory, so
+// that slots - 1 copies are in flight while one tile is processed. A warp skips a tile that none of
+// its rows sees; only tiles at the edge of the visible area are masked.
 #pragma once
 
 #include "lmc/attention.cuh"
 
 namespace lmc {
 
-// A `Tile` names the variant: int queries (16 or 32 per warp), keys (a multiple of 16), warps,
-// slots (2 or more), together (pairs of (sequence, head) at a time), and bool queryRegisters,
-// whether a warp holds its rows of q in registers.
+// A `Tile` describes the variant: int queries (16 or 32 per warp), keys (a multiple of 16), warps,
+// slots (at least 2), together (pairs of (sequence, head) processed at a time), and bool
+// queryRegisters, true if a warp keeps its rows of q in registers.
 template <typename Shape, typename Tile> struct AttentionForward {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -29,10 +29,11 @@ template <typename Shape, typename Tile> struct AttentionForward {
   static constexpr int sharedBytes = queryBytes + Tile::slots * slotBytes;
 };
 
-// The online softmax of one tile: scores become probabilities, and what was summed before is
-// rescaled to the new maximum. Not for less than a factor of 2^kHeadroom, though: any reference
-// that is not too far below the maximum gives the same quotient O / l, and once the first tiles
-// are done a warp seldom has to touch O. `sum` is of this lane's columns only.
+// The online softmax of one tile: scores become probabilities, and the previous sums are rescaled
+// to the new maximum. Rescaling is skipped while the maximum has grown by less than a factor of
+// 2^kHeadroom: any reference value that is not too far below the maximum gives the same quotient O
+// / l, so a warp seldom has to rescale O after the first tiles. `sum` covers the columns of this
+// lane only.
 constexpr float kHeadroom = 8;
 
 template <int M, int N, int NO>
@@ -84,8 +85,8 @@ __device__ inline void onlineSoftmax(float (&s)[M][N][4], float (&o)[M][NO][4],
     }
 }
 
-// q, k, v: bf16 rows, `starts` null without documents. out: bf16, lse: f32 [batch * seq, heads].
-// Grid: AttentionForward::blocks x 1 x 1, 32 Tile::warps threads.
+// Computes out, bf16 rows, and lse, f32 [batch * seq, heads], from q, k, v, bf16 rows; `starts` is
+// null without documents. Grid: AttentionForward::blocks x 1 x 1, 32 Tile::warps threads.
 template <typename Shape, typename Tile>
 __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                                         const i32 *starts, bf16 *out, float *lse) {
@@ -114,7 +115,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
   const int endTile = last / Tile::keys + 1;
 
-  // Step 2 i is the keys of tile i, step 2 i + 1 its values.
+  // Step 2 i copies the keys of tile i, step 2 i + 1 its values.
   const int steps = 2 * (endTile - firstTile);
   auto fetch = [&](int step, int slot) {
     if (step < steps) {
@@ -127,7 +128,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     copyAsyncCommit();
   };
   int step = 0, slot = 0;
-  // Waits for the tile of `step`, and starts the copy to the place that the step before left.
+  // Waits for the tile of `step`, and starts the next copy, to the buffer of the step before.
   auto advance = [&] {
     copyAsyncWait<Tile::slots - 2>();
     __syncthreads();
@@ -142,7 +143,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   for (int i = 0; i < Tile::slots - 1; ++i)
     fetch(i, i);
 
-  // This warp's rows, and the first keys that its first and its last row see.
+  // The rows of this warp, and the first keys that its first and its last row see.
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
@@ -192,7 +193,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
       multiplyColumns<M, N / 2, D>(o, p, values, place);
   }
 
-  // The warp's own rows of q have served; the output takes their place.
+  // The rows of q are no longer needed; the output overwrites them in shared memory.
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll

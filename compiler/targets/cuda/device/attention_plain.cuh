@@ -1,22 +1,23 @@
 // Attention and its gradients in f32 arithmetic without tensor cores, for f32 and bf16 in memory
-// and any head size: what the kernels of attention_forward.cuh and attention_backward.cuh, which
-// say the maths, cannot take. Same masks, arguments and results, and as deterministic.
+// and any head size: the fallback for shapes that attention_forward.cuh and attention_backward.cuh
+// do not support. Formulas, masks, arguments and results are the same as there; the results are
+// deterministic.
 //
-// A warp does one row: a query, or a key in attentionGradKeysPlain. It walks over tiles of 32
-// rows of the other side, which the block's warps share. A lane takes one row of the tile to
-// find its score, and every 32nd column of the result.
+// A warp computes one row: a query, or a key in attentionGradKeysPlain. It loops over tiles of 32
+// rows of the other side, which the warps of the block share. A lane computes the score of one row
+// of the tile, and every 32nd column of the result.
 #pragma once
 
 #include "lmc/attention.cuh"
 
 namespace lmc {
 
-// A block does `Tile::warps` rows, a warp each.
+// A block computes `Tile::warps` rows, one per warp.
 template <typename Shape, typename Tile> struct AttentionPlain {
   static constexpr int tiles = (Shape::seq + Tile::warps - 1) / Tile::warps;
   static constexpr int rowBlocks = Shape::batch * Shape::heads * tiles;
   static constexpr int gradKeysBlocks = Shape::batch * Shape::kvHeads * tiles;
-  // Two tiles, and two rows of every warp.
+  // Shared memory holds two tiles, and two rows of every warp.
   static constexpr int sharedBytes =
       4 * (2 * 32 * (Shape::headDim + 1) + 2 * Tile::warps * Shape::headDim);
 };
@@ -42,15 +43,16 @@ __device__ inline float warpMax(float x) {
   return x;
 }
 
-// Row `row` of a sequence to shared memory as f32, by a warp; zeros from `seq` on.
+// Copies row `row` of a sequence to shared memory as f32; rows from `seq` on become zero. A whole
+// warp calls it.
 template <int D, typename T>
 __device__ inline void readRow(float *to, const T *from, int pitch, int row, int seq) {
   for (int c = int(threadIdx.x) % 32; c < D; c += 32)
     to[c] = row < seq ? toReal(loadOne(from + i64(row) * pitch + c)) : 0;
 }
 
-// 32 rows from row `first`, D + 1 words from one to the next, so that a column lies in
-// 32 banks; by the block.
+// Copies 32 rows from row `first` on to shared memory. Rows are D + 1 words apart, so that the
+// elements of a column lie in 32 different banks. The whole block calls it.
 template <int D, int Warps, typename T>
 __device__ inline void readTile(float *to, const T *from, int pitch, int first, int seq) {
   for (int row = int(threadIdx.x) / 32; row < 32; row += Warps)
@@ -79,8 +81,8 @@ __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const fl
   }
 }
 
-// A finished row: `factor` x to global memory, rotated back first with `Rotate`. `passing` is
-// shared memory of the warp for D words.
+// Stores a finished row: `factor` * x, rotated back first if `Rotate`. `passing` is shared memory
+// of the warp for D words.
 template <typename Shape, bool Rotate, typename T>
 __device__ inline void writeRow(T *to, int pitch, int row,
                                 const float (&x)[(Shape::headDim + 31) / 32], float factor,

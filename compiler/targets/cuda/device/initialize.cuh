@@ -1,8 +1,9 @@
-// First values of variables, as runtime/train/Initializer.cpp makes them on the CPU: the same
-// bits but for rope tables, where cos and sin are each library's (within 2 ulp of f64).
+// Initial values of variables, computed as in runtime/train/Initializer.cpp on the CPU, with the
+// same bits. Only rope tables may differ: their cos and sin are those of each library (within 2 ulp
+// of f64).
 //
-// What is known only when a job starts lies in device memory, an InitializerRecord for each
-// variable, so that one kernel serves all variables of a kind and type. Any grid will do.
+// The values that are known only when a job starts lie in device memory, one InitializerRecord per
+// variable, so that one kernel serves all variables of a kind and type. Every grid size is valid.
 #pragma once
 
 #include "lmc/random.cuh"
@@ -11,9 +12,9 @@
 namespace lmc {
 
 struct InitializerRecord {
-  u64 first, elements; // elements [first, first + elements) of the variable are made
-  u64 seed, stream;    // of the job; of the variable, from its name
-  double value;        // standard deviation of normals, else the scale
+  u64 first, elements; // elements [first, first + elements) of the variable
+  u64 seed, stream; // seed of the job; stream of the variable, from its name
+  double value; // standard deviation of normals; otherwise the factor
 };
 
 __device__ inline InitializerRecord loadRecord(const InitializerRecord *record) {
@@ -26,14 +27,14 @@ template <> __device__ inline double rounded<double>(double x) { return x; }
 template <> __device__ inline float rounded<float>(double x) { return float(x); }
 template <> __device__ inline bf16 rounded<bf16>(double x) { return toBf16(float(x)); }
 
-// out[j] = value of element first + j, for j in [0, elements): a word of 16 bytes at a time,
-// single elements at the ends where those are no whole words. `fill(j, values)` sets the
-// values of elements first + j and on; where some lie outside, they are not used.
+// Sets out[j] to the value of element first + j, for j in [0, elements). Stores words of 16 bytes,
+// and single elements at the ends where a word is incomplete. `fill(j, values)` computes the values
+// of the elements from first + j on; values outside of the range are ignored.
 template <typename T, typename Fill>
 __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
   constexpr int width = 16 / int(sizeof(T));
   i64 elements = i64(record.elements);
-  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // of `out` in its word
+  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // position of `out` in its word
   i64 words = (offset + elements + width - 1) / width, threads = i64(gridDim.x) * blockDim.x;
   for (i64 word = i64(blockIdx.x) * blockDim.x + threadIdx.x; word < words; word += threads) {
     i64 begin = word * width - offset;
@@ -50,7 +51,7 @@ __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill f
   }
 }
 
-// value * z(i), z standard normal: see random.cuh.
+// Sets each element i to value * z(i), z standard normal; see random.cuh.
 template <typename T>
 __device__ inline void initializeNormal(const InitializerRecord *how, T *out) {
   InitializerRecord record = loadRecord(how);
@@ -63,14 +64,14 @@ __device__ inline void initializeNormal(const InitializerRecord *how, T *out) {
       int place = int((first + i) & 3);
       if (i == 0 || place == 0)
         normals(record.seed, record.stream, u64(first + i) / 4, z);
-      // Selected, not indexed: an index would put z into local memory.
+      // Conditional expressions avoid an index, which would move z to local memory.
       double chosen = place == 0 ? z[0] : place == 1 ? z[1] : place == 2 ? z[2] : z[3];
       values.at[i] = rounded<T>(multiplyExactly(record.value, chosen));
     }
   });
 }
 
-// Every element is `value`.
+// Sets every element to `value`.
 template <typename T>
 __device__ inline void initializeConstant(const InitializerRecord *how, T *out) {
   InitializerRecord record = loadRecord(how);
@@ -82,8 +83,8 @@ __device__ inline void initializeConstant(const InitializerRecord *how, T *out) 
   });
 }
 
-// Rotary tables [positions, Columns]: cos or sin of position * frequencies[column], times
-// `value`. Computed in f64.
+// Computes rotary tables [positions, Columns]: cos or sin of position * frequencies[column], times
+// `value`, in f64.
 template <typename T, bool Sine, int Columns>
 __device__ inline void initializeRope(const InitializerRecord *how,
                                       const double (&frequencies)[Columns], T *out) {
@@ -93,7 +94,7 @@ __device__ inline void initializeRope(const InitializerRecord *how,
     for (int i = 0; i < int(sizeof(values.at) / sizeof(T)); ++i) {
       i64 element = i64(record.first) + begin + i;
       if (element < 0)
-        continue; // in front of the table: not stored
+        continue; // before the table: not stored
       double angle = multiplyExactly(double(element / Columns), frequencies[element % Columns]);
       values.at[i] = rounded<T>(multiplyExactly(Sine ? sin(angle) : cos(angle), record.value));
     }
@@ -104,12 +105,13 @@ __device__ inline double toDouble(double x) { return x; }
 __device__ inline double toDouble(float x) { return x; }
 __device__ inline double toDouble(bf16 x) { return toFloat(x); }
 
-// out[j] = source[j], rounded.
+// Sets out[j] = source[j], rounded.
 template <typename S, typename T>
 __device__ inline void initializeCopy(const InitializerRecord *how, const S *source, T *out) {
   InitializerRecord record = loadRecord(how);
   constexpr int width = 16 / int(sizeof(T));
-  // Whether the source's elements for a word of `out` begin where they can be loaded together.
+  // `wide`: the elements of the source for one word of `out` are aligned and can be loaded
+  // together.
   constexpr int bytes = width * int(sizeof(S));
   u64 offset = reinterpret_cast<u64>(out) % 16 / sizeof(T);
   bool wide = (reinterpret_cast<u64>(source) - offset * sizeof(S)) % (bytes < 16 ? bytes : 16) == 0;

@@ -1,4 +1,4 @@
-// What arith and math say that CUDA's own functions don't.
+// Functions of MLIR's arith and math dialects that CUDA has no equivalent of.
 #pragma once
 
 #include "lmc/platform.cuh"
@@ -7,14 +7,14 @@ namespace lmc {
 
 template <typename T> __device__ inline bool isOrdered(T a, T b) { return a == a && b == b; }
 
-// The larger; NaN where either is. (fmaxf and fminf leave NaN out.)
+// The larger value; NaN if either is NaN. (fmaxf and fminf ignore a NaN.)
 __device__ inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
 __device__ inline float minimum(float a, float b) { return a < b || a != a ? a : b; }
 __device__ inline double maximum(double a, double b) { return a > b || a != a ? a : b; }
 __device__ inline double minimum(double a, double b) { return a < b || a != a ? a : b; }
 
-// An index from memory, moved into [0, extent): a wrong one gives wrong numbers but reads
-// nothing else.
+// Clamps an index read from memory to [0, extent). A wrong index then gives wrong numbers, but no
+// read outside of the tensor.
 __device__ inline u32 clampIndex(i64 index, u32 extent) {
   return index < 0 ? 0 : index >= i64(extent) ? extent - 1 : u32(index);
 }

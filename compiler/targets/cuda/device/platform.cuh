@@ -1,18 +1,18 @@
-// What device code needs of the hardware beyond CUDA C++, and nothing else: every line of
-// inline PTX of lmc is in this file.
+// The hardware features beyond CUDA C++ that device code needs: all inline PTX of lmc is in this
+// file, and nothing else is.
 //
-// The SIMT test executor (runtime/device/simt) compiles kernels and the rest of this folder for the
-// host as they are, and puts a file of its own in this one's place. For that to work, all
-// device code keeps to these rules:
+// The SIMT device (runtime/device/simt) compiles the kernels and the other headers of this folder
+// unchanged for the host, and replaces only this file with its own. For that, all device code obeys
+// these rules:
 //
-//  * Global memory is touched through loadGlobal, storeGlobal and copyAsync16 only (vector_io.cuh
-//    has the typed forms), never by dereferencing a pointer argument.
-//  * Shared memory comes from sharedMemory() only. It holds garbage when a block starts.
-//  * Warps synchronise by __syncwarp, __shfl_*_sync and __ballot_sync with the full mask, blocks
-//    by __syncthreads; all threads of the warp, or block, that have not returned take part.
-//  * Kernels are `extern "C" __global__ void`; no templates or libraries of the toolkit, no
-//    includes but this folder's.
-//  * Blocks do not talk to each other: what a kernel writes, no other block of it reads.
+// * Global memory is accessed through loadGlobal, storeGlobal and copyAsync16 only (vector_io.cuh
+//   has the typed forms), never by dereferencing a pointer argument.
+// * Shared memory comes from sharedMemory() only. Its contents are undefined when a block starts.
+// * Warps synchronise by __syncwarp, __shfl_*_sync and __ballot_sync with the full mask, blocks by
+//   __syncthreads; all threads of the warp, or block, that have not returned take part.
+// * Kernels are `extern "C" __global__ void`; they use no templates or libraries of the CUDA
+//   toolkit and include only headers of this folder.
+// * Blocks do not communicate: no block reads what another block of the same kernel writes.
 #pragma once
 
 namespace lmc {
@@ -25,35 +25,36 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
-// The upper half of an f32.
+// bfloat16: the upper half of an f32.
 struct bf16 {
   u16 bits;
 };
 
 __device__ inline float toFloat(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
 
-// Round to nearest even; NaN stays NaN.
+// Rounds to the nearest value, ties to even; NaN stays NaN.
 __device__ inline bf16 toBf16(float x) {
   bf16 y;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
   return y;
 }
 
-// `low` in the lower half of the word, `high` in the upper.
+// Returns a word with `low` in its lower half and `high` in its upper half.
 __device__ inline u32 packBf16(float low, float high) {
   u32 word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
 
-// 2^x to 2 units in the last place of f32; results below 2^-126 are 0; 2^-inf = 0.
+// Returns 2^x with an error of at most 2 units in the last place of f32; results below 2^-126 are
+// 0; 2^-inf = 0.
 __device__ inline float exp2Fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// Bytes as they lie in memory: 1, 2, 4, 8 or 16 of them, and aligned to as many.
+// 1, 2, 4, 8 or 16 bytes of memory, aligned to their number.
 template <int Bytes> struct Bits;
 template <> struct Bits<1> {
   u8 word;
@@ -71,7 +72,7 @@ template <> struct alignas(16) Bits<16> {
   u32 words[4];
 };
 
-// One load or store instruction. `from` and `to` are aligned to `Bytes`.
+// These are one load or store instruction each. `from` and `to` must be aligned to `Bytes`.
 template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) {
   if constexpr (Bytes == 16) {
     uint4 v = *static_cast<const uint4 *>(from);
@@ -83,8 +84,8 @@ template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) 
     return *static_cast<const Bits<Bytes> *>(from);
   }
 }
-// As PTX, since the compiler takes a store of a struct apart and puts it together again only now
-// and then.
+// PTX guarantees one store: the compiler splits a C++ store of a struct and merges the parts only
+// sometimes.
 template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v) {
   if constexpr (Bytes == 16)
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.words[0]),
@@ -97,22 +98,22 @@ template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v)
     *static_cast<Bits<Bytes> *>(to) = v;
 }
 
-// The block's shared memory, as many bytes as the launch asks for, aligned to 128.
+// Returns the block's shared memory, as many bytes as the launch requests, aligned to 128.
 __device__ inline u8 *sharedMemory() {
   extern __shared__ __align__(128) u8 lmcSharedMemory[];
   return lmcSharedMemory;
 }
 
-// Where `shared` lies in the block's shared memory, in bytes. Instructions that take it so are
-// given it so: a pointer would hold two registers.
+// Returns the address of `shared` within the block's shared memory, in bytes, for instructions that
+// take this form. A pointer would occupy two registers.
 __device__ inline u32 sharedAddress(const void *shared) {
   return u32(__cvta_generic_to_shared(shared));
 }
 
-// 16 bytes from global memory to shared address `to`, past the registers and L1; zeros where not
-// `valid` (then `from` is not read). Arrives no later than copyAsyncWait<N>() returns, called by
-// the same thread, where N is the number of later copyAsyncCommit() of this thread that may still
-// be under way; other threads see it after a barrier behind that.
+// Copies 16 bytes from global memory to the shared address `to` without passing registers and L1;
+// writes zeros if not `valid` (`from` is then not read). The copy is complete when the same thread
+// returns from copyAsyncWait<N>(), where N is the number of its later copyAsyncCommit() calls that
+// may still be in flight. Other threads see the bytes after a barrier that follows.
 __device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(valid ? 16 : 0)
@@ -123,10 +124,10 @@ template <int Pending> __device__ inline void copyAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory, by a whole warp. Lane l gives
-// the shared address of 16 bytes: row l % 8 of matrix l / 8. Register i of lane l gets elements
-// (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix i; transposed: (2 (l % 4), l / 4) and
-// (2 (l % 4) + 1, l / 4). (PTX ISA, ldmatrix.)
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory; the whole warp must call it.
+// Lane l gives the shared address of 16 bytes: row l % 8 of matrix l / 8. Register i of lane l
+// receives the elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix i; when transposed,
+// (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4). (PTX ISA, ldmatrix.)
 __device__ inline void loadMatrix4(u32 (&to)[4], u32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -140,8 +141,9 @@ __device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from) {
                : "memory");
 }
 
-// d += a b by a whole warp: a is 16 x 16, b 16 x 8 of bf16, d 16 x 8 of f32. With g = lane / 4
-// and t = lane % 4 a lane holds, two elements per word, lower column (of b: lower row) first:
+// d += a b; the whole warp must call it. a is 16 x 16 and b is 16 x 8 of bf16, d is 16 x 8 of f32.
+// With g = lane / 4 and t = lane % 4, a lane holds the following elements, two per word, the lower
+// column (of b: the lower row) first:
 //   a[0] (g, 2t..)  a[1] (g + 8, 2t..)  a[2] (g, 2t + 8..)  a[3] (g + 8, 2t + 8..)
 //   b[0] rows 2t, 2t + 1 of column g    b[1] rows 2t + 8, 2t + 9 of column g
 //   d[0] (g, 2t)  d[1] (g, 2t + 1)  d[2] (g + 8, 2t)  d[3] (g + 8, 2t + 1)

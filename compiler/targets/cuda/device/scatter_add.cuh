@@ -1,9 +1,10 @@
-// d[ids[t], :] (+)= x[t, :], t ascending: the gradient of an embedding. Deterministic, without
-// atomics: tokens are sorted by id, then rows are summed run by run of equal ids.
+// d[ids[t], :] (+)= x[t, :], in ascending order of t: the gradient of an embedding. The sums are
+// deterministic and need no atomics: tokens are sorted by id, then the rows of each run of equal
+// ids are summed.
 //
-// ids i32 [rows]; x bf16, f32 or f64 [rows, columns]; d f32 (f64 for f64) [vocabulary, columns].
-// An id outside of the vocabulary adds nothing: its key is `vocabulary`, behind all others.
-// compiler/kernels/ScatterAddLayout.h says how the kernels share the workspace.
+// ids i32 [rows]; x bf16, f32 or f64 [rows, columns]; d f32 (f64 for f64) [vocabulary, columns]. An
+// id outside of the vocabulary adds nothing: its key is `vocabulary`, which sorts last.
+// compiler/kernels/ScatterAddLayout.h describes how the kernels share the workspace.
 //
 // All kernels have blocks of 256 threads.
 #pragma once
@@ -15,7 +16,7 @@ namespace lmc {
 constexpr int kScatterThreads = 256, kScatterWarps = kScatterThreads / 32;
 constexpr u32 kAllLanes = 0xffffffffu;
 
-// The lanes whose `digit` is that of this one, among those where `valid`.
+// Returns the mask of the `valid` lanes whose `digit` equals that of this lane.
 template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) {
   u32 lanes = __ballot_sync(kAllLanes, valid);
 #pragma unroll
@@ -27,9 +28,9 @@ template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) 
   return lanes;
 }
 
-// A stable least-significant-digit radix sort of (key, token) by key. A block takes `Tile`
-// positions, a warp of it Tile / 8 in a row, a lane every 32nd of these: (warp, item, lane) in
-// this order is the order of positions.
+// A stable least-significant-digit radix sort of (key, token) by key. A block sorts `Tile`
+// consecutive positions, a warp of it Tile / 8 consecutive ones, and a lane every 32nd of these:
+// the order (warp, item, lane) is the order of positions.
 template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   static constexpr int kItems = Tile / kScatterThreads, kDigits = 1 << DigitBits;
   static constexpr int kTiles = (Rows + Tile - 1) / Tile;
@@ -41,19 +42,20 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
   __device__ static u32 keyOfId(i32 id) { return u32(id) < u32(Vocabulary) ? u32(id) : Vocabulary; }
 
-  // Counters of this thread's warp: u32 [kDigits] of [8, kDigits] in shared memory.
+  // Returns the counters of this thread's warp, u32 [kDigits], in u32 [8, kDigits] of shared
+  // memory.
   __device__ static u32 *counters() {
     return reinterpret_cast<u32 *>(sharedMemory()) + threadIdx.x / 32 * kDigits;
   }
   static constexpr int kSharedBytes = kScatterWarps * kDigits * 4;
 
-  // How many of the warp's earlier positions have this digit; counts it.
+  // Returns how many earlier positions of the warp have this digit, and counts this position.
   __device__ static u32 rank(u32 digit, bool valid) {
     u32 *counter = counters() + digit;
     u32 lanes = lanesWithDigit<DigitBits>(digit, valid), lane = threadIdx.x % 32;
     u32 before = *counter;
     __syncwarp();
-    if (valid && lanes >> lane == 1) // the last of them
+    if (valid && lanes >> lane == 1) // the last lane with this digit
       *counter = before + __popc(lanes);
     __syncwarp();
     return before + __popc(lanes & ((1u << lane) - 1));
@@ -66,7 +68,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // The key at a position: of an id in the first pass.
+  // Returns the key at a position. In the first pass `keys` are still ids.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at));
@@ -74,8 +76,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
       return loadOne(static_cast<const u32 *>(keys) + at);
   }
 
-  // counts[tile, digit]: how many keys of the tile have the digit at bit `Shift`. A block per
-  // tile; kSharedBytes.
+  // Sets counts[tile, digit] to the number of keys of the tile with that digit at bit `Shift`. One
+  // block per tile; kSharedBytes of shared memory.
   template <int Shift> __device__ static void count(const void *keys, u32 *counts) {
     clearCounters();
     u32 key[kItems];
@@ -97,7 +99,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     store(counts + i64(blockIdx.x) * kDigits + 4 * threadIdx.x, sum);
   }
 
-  // The sum of `value` over the threads before this one. `sums`: u32 [8] in shared memory.
+  // Returns the sum of `value` over the threads before this one. `sums` is u32 [8] in shared
+  // memory.
   __device__ static u32 sumBefore(u32 value, u32 *sums) {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
 #pragma unroll
@@ -114,8 +117,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     return before;
   }
 
-  // Turns the warps' counters into the places of their first key of each digit: behind all
-  // smaller digits, and the same digit of earlier tiles and warps.
+  // Replaces each warp's counters by the position of its first key of each digit: after all smaller
+  // digits, and after the same digit in earlier tiles and warps.
   __device__ static void findPlaces(const u32 *counts, u32 *sums) {
     Vec<u32, 4> total = {}, before = {};
     bool active = threadIdx.x < kDigits / 4;
@@ -147,9 +150,9 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Moves the tile's pairs to their places by the digit at bit `Shift`. In the first pass
-  // `keys` are ids, and tokens their positions (`tokens` is not read). A block per tile;
-  // kSharedBytes + 32.
+  // Moves the pairs of a tile to their positions, sorted by the digit at bit `Shift`. In the first
+  // pass `keys` are ids, and the tokens are their positions (`tokens` is not read). One block per
+  // tile; kSharedBytes + 32 of shared memory.
   template <int Shift>
   __device__ static void move(const void *keys, const u32 *tokens, const u32 *counts,
                               u32 *sortedKeys, u32 *sortedTokens) {
@@ -185,7 +188,8 @@ __device__ inline float widened(bf16 x) { return toFloat(x); }
 __device__ inline float widened(float x) { return x; }
 __device__ inline double widened(double x) { return x; }
 
-// The largest power of two that divides `Columns`, so that rows stay aligned, up to `Most`.
+// The largest power of two, up to `Most`, that divides `Columns`: vectors of this width stay
+// aligned in every row.
 template <int Columns, int Most> struct VectorWidth {
   static constexpr int value = Most == 1 || Columns % Most == 0
                                    ? Most
@@ -193,15 +197,15 @@ template <int Columns, int Most> struct VectorWidth {
 };
 template <int Columns> struct VectorWidth<Columns, 1> { static constexpr int value = 1; };
 
-// A warp's stretch of 32 * Width columns of a row of sums, from `column` on: lane l holds
-// elements Width * l up. Where these are 32 bytes, two lanes exchange halves, so that each
-// instruction of the warp touches whole 32-byte sectors.
+// 32 * Width columns of a row of sums, from `column` on, held by a warp: lane l holds Width
+// elements from Width * l on. If these are 32 bytes, pairs of lanes exchange halves before an
+// access, so that each instruction of the warp accesses whole 32-byte sectors.
 template <typename Sum, int Width, int Columns> struct RowStretch {
   static constexpr bool kPaired = Width * sizeof(Sum) == 32;
   static constexpr int kHalf = Width / 2;
 
-  // Of a pair of lanes the first keeps its first half and gets the second lane's first half
-  // for its second; the second lane the other way round. Its own inverse.
+  // Exchanges halves within each pair of lanes: the first lane then holds the first half of both
+  // lanes, the second lane the second half of both. Applied twice it restores the original.
   __device__ static Vec<Sum, Width> exchange(const Vec<Sum, Width> &mine) {
     bool odd = threadIdx.x & 1;
     Vec<Sum, Width> result;
@@ -215,8 +219,9 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
     return result;
   }
 
-  // Exchanged, lanes 2i and 2i + 1 hold elements 2 Width i up to there + Width first, a half
-  // each, and then those behind.
+  // Returns the first column that this lane accesses after the exchange. Lanes 2i and 2i + 1 then
+  // hold one half each of the Width elements of lane 2i, followed by one half each of those of lane
+  // 2i + 1.
   __device__ static int firstHalf(int column) {
     int lane = threadIdx.x % 32;
     return column + (lane & ~1) * Width + (lane & 1) * kHalf;
@@ -262,7 +267,7 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 };
 
-// Sums of the rows of x over the sorted pairs. keys, tokens: u32 [Rows], sorted;
+// Sums the rows of x over the sorted (key, token) pairs. keys, tokens: u32 [Rows], sorted;
 // partials: [ranges, Columns] of sums.
 template <typename X, int Rows, int Columns, int Vocabulary, int Range, bool Accumulate>
 struct RowSums {
@@ -270,21 +275,21 @@ struct RowSums {
   static constexpr int kRanges = (Rows + Range - 1) / Range;
   static_assert(Range == 64, "a lane holds two pairs");
 
-  // addRanges: x in words of up to 16 bytes; a warp per range and stretch of columns.
+  // addRanges reads x in words of up to 16 bytes; one warp per range and stretch of columns.
   static constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(X))>::value;
   static constexpr int kStretches = (Columns + 32 * kWidth - 1) / (32 * kWidth);
-  // addPartials: sums in words of up to 16 bytes.
+  // addPartials reads sums in words of up to 16 bytes.
   static constexpr int kSumWidth = VectorWidth<Columns, 16 / int(sizeof(Sum))>::value;
   static constexpr int kSumStretches = (Columns + 32 * kSumWidth - 1) / (32 * kSumWidth);
-  static constexpr int kInFlight = Accumulate ? 4 : 8; // rows
+  static constexpr int kInFlight = Accumulate ? 4 : 8; // rows loaded at a time
 
   __device__ static u32 keyAt(const u32 *keys, int position) {
     return position < Rows ? loadOne(keys + position) : u32(Vocabulary);
   }
 
-  // The runs that begin in range r are summed, from what d holds if Accumulate, and stored to
-  // d, the last of them as far as it lies in the range. The end of an earlier range's run goes
-  // to row r of `partials`.
+  // Sums the runs that begin in range r and stores them to d; with Accumulate, a sum starts from
+  // what d holds. A run that continues beyond the range is summed up to the range's end. If a run
+  // of an earlier range continues in range r, its sum there goes to row r of `partials`.
   __device__ static void addRanges(const X *x, const u32 *keys, const u32 *tokens, Sum *partials,
                                    Sum *d) {
     using Stretch = RowStretch<Sum, kWidth, Columns>;
@@ -302,7 +307,7 @@ struct RowSums {
     }
 
     u32 run = range > 0 ? loadOne(keys + begin - 1) : u32(Vocabulary);
-    Sum *target = nullptr; // where the run under way goes
+    Sum *target = nullptr; // the row that the current run is stored to
     if (run < Vocabulary && __shfl_sync(kAllLanes, laneKeys[0], 0) == run)
       target = partials + i64(range) * Columns;
     Vec<Sum, kWidth> sums = {};
@@ -347,9 +352,9 @@ struct RowSums {
       Stretch::store(target, column, sums);
   }
 
-  // To the row of d of each run that lies in several ranges: the partial sums of the others,
-  // in ascending order. A warp per range and stretch; it works where the range is the second
-  // of a run.
+  // For each run that lies in several ranges, adds the partial sums of its later ranges, in
+  // ascending order, to its row of d. One warp per range and stretch; only the warps of the second
+  // range of such a run have work.
   __device__ static void addPartials(const u32 *keys, const Sum *partials, Sum *d) {
     using Stretch = RowStretch<Sum, kSumWidth, Columns>;
     int lane = threadIdx.x % 32, item = blockIdx.x * kScatterWarps + threadIdx.x / 32;
@@ -363,7 +368,7 @@ struct RowSums {
     Sum *target = d + i64(run) * Columns;
     Vec<Sum, kSumWidth> sums = Stretch::load(target, column);
     for (int begin = first;; begin += 32) {
-      // Keys ascend: the ranges that begin in the run follow each other.
+      // Keys ascend, so the ranges that begin within the run are consecutive.
       bool inside = begin + lane < kRanges && loadOne(keys + (begin + lane) * Range) == run;
       int count = __popc(__ballot_sync(kAllLanes, inside));
       constexpr int kGroup = 8;
@@ -386,7 +391,7 @@ struct RowSums {
     Stretch::store(target, column, sums);
   }
 
-  // Whether one of the sorted keys is `key`.
+  // Returns true if `key` is one of the sorted keys.
   __device__ static bool occurs(const u32 *keys, u32 key) {
     int low = 0, high = Rows; // the first key not below `key` is in [low, high]
     while (low < high) {
@@ -401,7 +406,7 @@ struct RowSums {
 
   static constexpr int kZeroRows = 8; // per warp
 
-  // Zeros to the rows of d whose id does not occur. A warp per kZeroRows of them.
+  // Zeroes the rows of d whose id does not occur. Each warp checks kZeroRows rows.
   __device__ static void zeroOthers(const u32 *keys, Sum *d) {
     using Stretch = RowStretch<Sum, kSumWidth, Columns>;
     int lane = threadIdx.x % 32, warp = blockIdx.x * kScatterWarps + threadIdx.x / 32;
