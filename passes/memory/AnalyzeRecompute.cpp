@@ -1,10 +1,11 @@
-// lm-analyze-recompute: the options that each layer has between keeping and recomputing.
+// lm-analyze-recompute: finds the options of each layer between keeping and recomputing.
 //
 //   module {...}   =>   module attributes {lm.recompute_options = {layer = {options = [...]}}}
 //
-// A layer's forward half is a BlockRecomputeProblem: its ops with what they cost, its values
-// with their bytes, and what the backward half reads. A named mode is its smallest solution
-// when only some classes of ops may run again; the others are points of the lower hull.
+// The forward half of a layer becomes a BlockRecomputeProblem: its ops with their costs, its values
+// with their bytes, and the values that the backward half reads. A named mode is the solution with
+// the fewest bytes in which only certain classes of ops may be recomputed. The other options are
+// corners of the lower hull.
 #include "passes/memory/Passes.h"
 
 #include "compiler/algorithms/BlockRecompute.h"
@@ -59,13 +60,13 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
     llvm::SmallSetVector<Value, 8> reads(op.operand_begin(), op.operand_end());
     for (Value operand : reads)
       entry.reads.push_back(ids.lookup(operand));
-    // Free ops run again wherever that saves bytes. Their price counts in what an option
-    // takes, not in whether it is one.
+    // A free op has no cost in the problem, so it is recomputed wherever that saves bytes. Its real
+    // cost still counts in the seconds of an option.
     seconds.push_back(cost(&op));
     entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
     entry.allowed = mayRecompute(&op);
     for (Value result : op.getResults()) {
-      // A kept view holds all of what it is a view of.
+      // A kept view keeps all bytes of the value that it is a view of.
       Value viewed = viewedValue(result);
       if (atHand.contains(result))
         add(result, {});
@@ -83,22 +84,23 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
     problem.needed.push_back(ids.lookup(value));
 }
 
-// Feeds the MLP's activation: its gate and up projections, merged into one or not.
+// Returns true for an op whose result the MLP's activation reads: the gate and up projections,
+// whether merged into one or not.
 static bool feedsActivation(Operation *op) {
   return llvm::any_of(op->getUsers(), [](Operation *user) {
     return isa<lm::SwigluOp>(user) || (isView(user) && feedsActivation(user));
   });
 }
 
-// The activation and the norms, which "activation" lets run again, are all free so far: it
-// comes out as "none".
+// Returns true if `mode` allows the op to be recomputed. Mode "activation" allows the activation
+// and the norms, which are all free, so it equals "none".
 static bool mayRunAgain(Operation *op, StringRef mode) {
   if (mode == "block" || isFreeToRecompute(op))
     return true;
   return mode == "full" && isa<lm::LinearOp, lm::MatmulOp>(op) && feedsActivation(op);
 }
 
-// With only those ops allowed that `mode` lets run again.
+// Solves the problem with recompute restricted to the ops that `mode` allows.
 FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode) {
   BlockRecomputeProblem restricted = problem;
   for (auto [op, entry] : llvm::zip_equal(ops, restricted.ops))
@@ -146,7 +148,7 @@ FailureOr<RecomputeKind> LayerAnalysis::run() {
     if (failed(found))
       return failure();
     kind.options.push_back(describe(mode.str(), found->back()));
-    hull = std::move(*found); // in the end that of "block", with everything allowed
+    hull = std::move(*found); // the last mode, "block", allows every op
   }
   uint64_t mostBytes = kind.options.front().keptBytes;
   for (const BlockRecomputeOption &point : hull) {

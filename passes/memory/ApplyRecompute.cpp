@@ -1,10 +1,10 @@
-// lm-apply-recompute: less is kept for the backward pass, which computes it again.
+// lm-apply-recompute: keeps fewer values for the backward pass, which computes them again.
 //
 //   %y, %act = call @layer.forward(%x, %w)
 //   %dx, %dw = call @layer.backward(%dy, %act, %w)
 //   =>
 //   %y       = call @layer.forward.full(%x, %w)
-//   %dx, %dw = call @layer.backward.full(%dy, %w, %x, %w)    which makes %act where it reads it
+//   %dx, %dw = call @layer.backward.full(%dy, %w, %x, %w)    computes %act before its first use
 #include "passes/memory/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -31,13 +31,13 @@ static constexpr StringRef kKeepAll = "keep-all";
 
 namespace {
 
-// A forward half under one option.
+// The forward half of a layer rewritten for one option.
 struct Variant {
   RecomputePlan plan;
-  func::FuncOp forward;      // keeps less
-  SmallVector<int> newIndex; // of each result of the old forward half; -1: not kept
-  // What the recomputed ops read besides arguments: its new result number, and the value in
-  // the old forward half.
+  func::FuncOp forward;      // returns fewer kept values
+  SmallVector<int> newIndex; // of each result of the old forward half; -1: dropped
+  // Values other than arguments that the recomputed ops read: the number of the result in the new
+  // forward half, and the value in the old one.
   SmallVector<std::pair<unsigned, Value>> reads;
 };
 
@@ -60,7 +60,7 @@ private:
   OpBuilder b;
   llvm::StringMap<Variant> forwardVariants; // by the name of the new function
   llvm::StringMap<func::FuncOp> backwardVariants;
-  llvm::SetVector<func::FuncOp> replaced; // halves that had calls
+  llvm::SetVector<func::FuncOp> replaced; // the halves whose calls were replaced
 };
 
 } // namespace
@@ -113,14 +113,14 @@ FailureOr<const Variant *> Recomputer::variantOf(func::FuncOp forward,
   cast<func::ReturnOp>(body.getTerminator()).getOperandsMutable().assign(values);
   SmallVector<Type> types(ValueRange(values).getTypes());
   variant.forward.setFunctionType(b.getFunctionType(forward.getFunctionType().getInputs(), types));
-  // Ops whose results nobody needs any more.
+  // Erases ops whose results nothing reads.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
     if (isOpTriviallyDead(&op))
       op.erase();
   return &variant;
 }
 
-// The first op of `body` that reads one of `values`; null when none does.
+// Returns the first op of `body` that reads one of `values`, or null.
 static Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
   Operation *first = nullptr;
   for (Value value : values)
@@ -130,8 +130,9 @@ static Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
   return first;
 }
 
-// A copy of `backward` that makes the values which are not kept itself. `resultOfArgument`
-// says which of the forward half's results each of its arguments is (-1: none).
+// Returns a copy of `backward` that recomputes the values which are no longer kept.
+// `resultOfArgument` gives, for each argument, the number of the forward half's result that it is
+// (-1: none).
 func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &variant,
                                          StringRef name, func::FuncOp forward,
                                          ArrayRef<int> resultOfArgument) {
@@ -144,7 +145,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
   symbols.insert(copy);
   Block &body = copy.getBody().front();
 
-  IRMapping mapping; // the forward half's values, as this function has them
+  IRMapping mapping; // values of the forward half -> values of this function
   for (unsigned argument : variant.plan.arguments) {
     Value outer = forward.getArgument(argument);
     mapping.map(outer, body.addArgument(outer.getType(), outer.getLoc()));
@@ -152,7 +153,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
   for (auto [index, value] : variant.reads)
     mapping.map(value, body.addArgument(value.getType(), value.getLoc()));
 
-  // Arguments stand for recomputed values until the ops that make them are there.
+  // Temporary arguments stand for the recomputed values until their ops are cloned.
   unsigned firstPlaceholder = body.getNumArguments();
   llvm::MapVector<Operation *, SmallVector<BlockArgument>> placeholders;
   for (Operation *op : variant.plan.recomputed)
@@ -170,7 +171,8 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
         .replaceAllUsesWith(mapping.lookup(returned[unsigned(result)]));
     dropped.set(unsigned(argument));
   }
-  // Last to first, so that an op's readers stand before it is placed: right before the first.
+  // Clones are placed from the last op to the first, so that the readers of each op are in place
+  // before it. Each clone is inserted right before its first reader.
   for (Operation *op : llvm::reverse(variant.plan.recomputed)) {
     Operation *reader = firstReader(body, placeholders[op]);
     if (!reader)
@@ -181,7 +183,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
     for (auto [placeholder, result] : llvm::zip_equal(placeholders[op], again->getResults()))
       placeholder.replaceAllUsesWith(result);
     for (auto [value, placeholder] : llvm::zip_equal(op->getResults(), placeholders[op]))
-      mapping.map(value, placeholder); // clone() mapped it to the clone's
+      mapping.map(value, placeholder); // undoes clone()'s own mapping
   }
   body.eraseArguments(dropped);
   SmallVector<Type> inputs(body.getArgumentTypes());
@@ -189,7 +191,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
   return copy;
 }
 
-// Replaces one layer's forward call and the backward call that reads its results.
+// Replaces the forward call of one layer and the backward call that reads its results.
 LogicalResult Recomputer::rewrite(func::CallOp forwardCall, const RecomputeOption &option) {
   auto forward = symbols.lookup<func::FuncOp>(forwardCall.getCallee());
   FailureOr<const Variant *> found = variantOf(forward, option);
@@ -248,7 +250,8 @@ namespace {
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
-  // The options found before, or the named ones of the module as it is.
+  // Returns the options in the module's attribute, or, without one, the named options of the
+  // module.
   FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
     if (choiceGiven || hasRecomputeOptions(module))

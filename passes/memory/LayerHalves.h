@@ -1,7 +1,9 @@
-// The halves that lm-autodiff makes of a layer, and what recomputing ops means for them.
+// The forward and backward halves that lm-autodiff makes of a layer, and the effect of recomputing
+// some ops on them.
 //
-// Of a layer @NAME, @NAME.forward returns the layer's results and then every value that its
-// backward half reads: @NAME.backward, or the variant @NAME.backward.accumulate.
+// For a layer @NAME, @NAME.forward returns the layer's results, followed by every value that the
+// layer's backward half reads. The backward half is @NAME.backward or its variant
+// @NAME.backward.accumulate.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,39 +14,42 @@
 
 namespace lmc {
 
-// The layer whose forward half `forward` is; null for other functions.
+// Returns the layer whose forward half is `forward`; null for any other function.
 mlir::func::FuncOp layerOf(mlir::func::FuncOp forward, const mlir::SymbolTable &symbols);
 
-// The calls of forward halves in `function`, first layer to last.
+// Returns the calls of forward halves in `function`, from the first layer to the last.
 llvm::SmallVector<mlir::func::CallOp> forwardCalls(mlir::func::FuncOp function,
                                                    const mlir::SymbolTable &symbols);
 
-// The backward half that reads what `forwardCall` keeps; null when none does.
+// Returns the call of the backward half that reads the values kept by `forwardCall`; null if there
+// is none.
 mlir::func::CallOp backwardCallOf(mlir::func::CallOp forwardCall, const mlir::SymbolTable &symbols);
 
-// The forward half of every layer of the model, first to last. Fails when two functions of
-// the module do not agree on them.
+// Returns the forward half of every layer of the model, from the first to the last. Fails if two
+// functions of the module call different ones.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
 layersInOrder(mlir::ModuleOp module, const mlir::SymbolTable &symbols);
 
-// What a forward half keeps, and what the backward half runs again.
+// The values that a forward half keeps and the ops that the backward half recomputes.
 struct RecomputePlan {
   llvm::SetVector<mlir::Value> kept;             // the layer's own results first
   llvm::SetVector<mlir::Operation *> recomputed; // in the order of the forward half
-  llvm::SetVector<unsigned> arguments;           // of the forward half, read by those ops
+  llvm::SetVector<unsigned> arguments;           // of the forward half that the recomputed ops read
 };
 
-// Of the ops in `chosen` those that the backward half needs are recomputed, the others not.
-// Views follow what they are views of, chosen or not: a view of a kept value is kept as the
-// view. A layer's results are at hand: they are what the next layer reads.
+// Returns the plan in which exactly those ops of `chosen` are recomputed that the backward half
+// needs. A view is treated like the value that it is a view of, whether it is chosen or not; of a
+// kept value the view itself is kept. Results of the layer count as present, because the next layer
+// reads them.
 RecomputePlan planRecompute(mlir::func::FuncOp forward, unsigned layerResults,
                             llvm::ArrayRef<mlir::Operation *> chosen);
 
-// Bytes that the kept values hold from the forward to the backward pass, without the layer's
-// arguments and results, which its neighbours hold. A view holds all of what it is a view of.
+// Returns the bytes that the kept values hold between the forward and the backward pass, without
+// the layer's arguments and results, which the neighbouring layers hold. A view holds all bytes of
+// the value that it is a view of.
 uint64_t keptBytes(mlir::func::FuncOp forward, unsigned layerResults, const RecomputePlan &plan);
 
-// The value whose bytes `value` is a view of.
+// Returns the value whose bytes `value` is a view of.
 mlir::Value viewedValue(mlir::Value value);
 
 } // namespace lmc

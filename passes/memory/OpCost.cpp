@@ -37,8 +37,8 @@ static double dim(Value value, unsigned index) {
   return double(cast<RankedTensorType>(value.getType()).getDimSize(index));
 }
 
-// Queries and keys meet twice (scores, and their sum of values), 2 operations each, for the
-// mean of min(i, window) over the queries i of a sequence.
+// Attention has two products of queries and keys (the scores, and the sum of values) with 2
+// operations per multiply-add. Query i of a sequence meets min(i, window) keys; the mean is used.
 static double attentionFlops(lm::AttentionOp op) {
   double seq = double(op.getSeq());
   double window = op.getWindow() > 0 ? std::min(double(op.getWindow()), seq) : seq;

@@ -1,4 +1,4 @@
-// What running an op of a layer's forward pass again costs, and which ops may be.
+// The cost of recomputing an op of a layer's forward pass, and the ops for which that is allowed.
 #pragma once
 
 #include "mlir/IR/Operation.h"
@@ -7,36 +7,38 @@
 
 namespace lmc {
 
-// Seconds that running an op of the forward pass again adds to the backward pass. For an op
-// that is free to recompute that is what it adds to the kernel of its gradient.
+// Seconds that recomputing an op adds to the backward pass. For an op that is free to recompute,
+// these are the seconds that it adds to the kernel of its gradient.
 using OpCost = llvm::function_ref<double(mlir::Operation *)>;
 
-// The result is the operand's bytes under another shape, or some of them.
+// Returns true if the result consists of bytes of the operand: all of them under another shape, or
+// some.
 bool isView(mlir::Operation *op);
 
-// Needs no kernel of its own in the backward pass: views; the activation and the norms, whose
-// gradients read the same operands, so that one kernel writes the recomputed value too.
+// Returns true if recomputing the op needs no kernel of its own in the backward pass. Such ops are
+// views, the activation and the norms: the gradients of the latter two read the same operands, so
+// that one kernel also writes the recomputed value.
 bool isFreeToRecompute(mlir::Operation *op);
 
-// False for collectives, which every rank would have to run again, and for ops with effects
-// or with another result each time.
+// Returns false for collectives, which every rank would have to repeat, and for ops that have side
+// effects or give another result each time.
 bool mayRecompute(mlir::Operation *op);
 
-// Floating-point operations of matrix products (2mnk) and of attention (the keys that causal
-// queries see), as models/Flops.cpp counts them; 0 for other ops. A forward op's gradients
-// take twice as many.
+// Returns the floating-point operations of a matrix product (2mnk) or of attention (over the keys
+// that causal queries see), as models/Flops.cpp counts them; 0 for other ops. The gradients of the
+// op take twice as many.
 double forwardFlops(mlir::Operation *op);
 
-// What an H100 SXM sustains: of 989 TFLOP/s in dense bf16 and of 3.35 TB/s (NVIDIA's data sheet)
-// about 70% in large GEMMs and 90% in streaming kernels.
+// The sustained rates of an H100 SXM: about 70% of 989 TFLOP/s (dense bf16) in large GEMMs, and 90%
+// of 3.35 TB/s in streaming kernels. The peaks are from NVIDIA's data sheet.
 inline constexpr double kH100FlopsPerSecond = 700e12, kH100BytesPerSecond = 3.0e12;
 
-// An OpCost for a device that does `flopsPerSecond` in matrix products, half as many in
-// attention, and everything else as fast as it reads and writes `bytesPerSecond`.
+// An OpCost for a device that does `flopsPerSecond` in matrix products and half as many in
+// attention. Every other op takes the time to read and write its bytes at `bytesPerSecond`.
 double modelledSeconds(mlir::Operation *op, double flopsPerSecond = kH100FlopsPerSecond,
                        double bytesPerSecond = kH100BytesPerSecond);
 
-// Bytes of a tensor; of a scalar those of its type.
+// Returns the bytes of a tensor or scalar.
 uint64_t bytesOf(mlir::Value value);
 
 } // namespace lmc

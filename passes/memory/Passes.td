@@ -1,4 +1,4 @@
-// Phase 4: what the forward pass keeps and what the backward pass computes again.
+// Phase 4: which values the forward pass keeps and which the backward pass recomputes.
 
 #ifndef LMC_PASSES_MEMORY
 #define LMC_PASSES_MEMORY
@@ -6,31 +6,33 @@
 include "mlir/Pass/PassBase.td"
 
 def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
-  let summary = "finds what each layer may keep and what it may compute again";
+  let summary = "finds which values each layer may keep and which it may recompute";
   let description = [{
-    For every layer function whose halves `lm-autodiff` made: which sets of forward ops
-    are worth running again in the backward half, the bytes that are then kept and the
-    seconds that it takes. A set is a minimum cut between what the layer reads and what
-    its backward half needs. The named ones come first; each keeps the fewest bytes that
-    are possible when only these ops may run again:
+    Finds, for every layer function that `lm-autodiff` divided into halves, the sets of
+    forward ops that are worth recomputing in the backward half. Each set is an option,
+    with the bytes that the layer then keeps and the seconds that recomputing takes. An
+    option is a minimum cut between the values that the layer reads and the values that
+    its backward half needs. The named options come first; each keeps the fewest bytes
+    that are possible if only the following ops may be recomputed:
 
-    * `none`: those that need no kernel of their own in the backward half, because the
-      gradient's kernel reads the same operands and writes the value as well
-      (`lm.swiglu`, `lm.rms_norm`), and views;
-    * `activation`: the MLP's activation and the norms. These are free today, so it is
-      `none` by another name;
-    * `full`: also the projections that feed the activation (gate and up);
+    * `none`: views, and ops that need no kernel of their own in the backward half because
+      the kernel of their gradient reads the same operands and can also write the value
+      (`lm.swiglu`, `lm.rms_norm`);
+    * `activation`: the MLP's activation and the norms. All of these are free, so this
+      option equals `none`;
+    * `full`: also the projections that the activation reads (gate and up);
     * `block`: every op that the needed values require.
 
-    `hull1`, `hull2`, ... are the points of the lower convex hull of (bytes, seconds)
+    `hull1`, `hull2`, ... are the corners of the lower convex hull of (bytes, seconds)
     between `none` and `block`, most bytes first. Collectives and ops that are not pure
-    never run again. A layer's arguments and results are at hand at no cost: its
-    neighbours keep them. A view that is kept holds all of what it is a view of.
+    are never recomputed. A layer's arguments and results cost nothing, because the
+    neighbouring layers keep them. A kept view holds all bytes of the value that it is a
+    view of.
 
-    Matrix products take their 2mnk floating-point operations at `flops-per-second`,
-    attention half that rate, other ops the bytes that they read and write at
-    `bytes-per-second`; of free ops only what they write counts. A driver with a cost
-    model of its own calls `analyzeRecompute` (RecomputeOptions.h) with it.
+    A matrix product takes its 2mnk floating-point operations at `flops-per-second`,
+    attention takes its operations at half that rate, and any other op takes the bytes that
+    it reads and writes at `bytes-per-second`; for a free op only written bytes count. A
+    driver with its own cost model passes it to `analyzeRecompute` (RecomputeOptions.h).
 
     ```mlir
     module {
@@ -39,7 +41,7 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
       ...
     }
     ```
-    becomes the same with an attribute, here for a model of two layers:
+    becomes the same module with an attribute, here for a model of two layers:
     ```mlir
     module attributes {lm.recompute_options = {
       layer = {
@@ -48,9 +50,9 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
         options = [
           {name = "none",
            recomputed = array<i64: 0, 9, 12>,   // ops of @layer.forward, by position
-           ops = ["norm1", "norm2", "mlp"],     // what the model calls them
+           ops = ["norm1", "norm2", "mlp"],     // their names in the model
            kept_bytes = 4160 : i64,             // from the forward to the backward half
-           seconds = 6.8e-10,                   // to run them again
+           seconds = 6.8e-10,                   // to recompute them
            flops = 0.0},                        // as forward_flops counts them
           ...
         ]
@@ -67,29 +69,29 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
 }
 
 def ApplyRecomputePass : Pass<"lm-apply-recompute", "::mlir::ModuleOp"> {
-  let summary = "drops values that the backward pass then computes again";
+  let summary = "drops values that the backward pass then recomputes";
   let description = [{
     Gives each layer its recompute option (see `lm-analyze-recompute`):
 
-    * the module attribute `lm.recompute_choice` has the number of an option for each
-      layer, in the order in which the forward pass calls them;
-    * without it, every `stride`-th layer gets the option named `mode`, the others
-      `none`. `keep-all` leaves everything as it is: all that the backward half reads is
-      kept, for tests and comparisons.
+    * the module attribute `lm.recompute_choice` lists the number of an option for each
+      layer, in the order in which the forward pass calls the layers;
+    * without the attribute, every `stride`-th layer gets the option named `mode` and the
+      others get `none`. `keep-all` changes nothing: every value that the backward half
+      reads is kept, for tests and comparisons.
 
-    One variant of each half is made for an option that is used, `@layer.forward.OPTION`,
-    `@layer.backward.OPTION` and `@layer.backward.accumulate.OPTION`; layers and
-    micro-steps share it. Halves that nobody calls any more go. Recomputed ops are clones
-    inside the backward half, each right before the first op that reads it, so that what
-    they make is held no longer than needed: no pass that merges equal ops may follow. A
-    view of a kept value is kept as the view. The module attribute `lm.recompute` says
-    what was done: the mode, or "auto" for a choice.
+    For each option in use, the pass makes one variant of each half: `@layer.forward.OPTION`,
+    `@layer.backward.OPTION` and `@layer.backward.accumulate.OPTION`. Layers and
+    micro-steps share the variants. Halves that are no longer called are erased. Recomputed
+    ops are cloned into the backward half, each right before the first op that reads it, so
+    that their results live no longer than needed. No pass that merges equal ops may
+    follow. If a view of a kept value is needed, the view itself is kept. The module
+    attribute `lm.recompute` records the mode, or "auto" for a choice.
 
     ```mlir
     %y, %act = call @layer.forward(%x, %w)
     %dx, %dw = call @layer.backward(%dy, %act, %w)
     ```
-    becomes, with the op that makes `%act` cloned into the second function,
+    becomes, with the op that computes `%act` cloned into the second function,
     ```mlir
     %y = call @layer.forward.full(%x, %w)
     %dx, %dw = call @layer.backward.full(%dy, %w, %x, %w)

@@ -82,7 +82,7 @@ void lmc::writeRecomputeOptions(ModuleOp module, const RecomputeOptions &options
   module->setAttr(kOptions, b.getDictionaryAttr(kinds));
 }
 
-// Empty when `entry` is no option of the form that writeRecomputeOptions gives it.
+// Returns nothing if `entry` does not have the form that writeRecomputeOptions writes.
 static std::optional<RecomputeOption> readOption(Attribute entry) {
   auto fields = dyn_cast<DictionaryAttr>(entry);
   if (!fields)

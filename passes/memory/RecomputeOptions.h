@@ -1,8 +1,8 @@
-// What each layer may keep and recompute, as lm-analyze-recompute found it, and the choice
-// among it that lm-apply-recompute carries out.
+// The recompute options of each layer, as lm-analyze-recompute finds them, and the choice among
+// them that lm-apply-recompute carries out.
 //
-// Both are module attributes, whose form Passes.td describes: `lm.recompute_options` and
-// `lm.recompute_choice`.
+// Both are module attributes, `lm.recompute_options` and `lm.recompute_choice`; Passes.td describes
+// their form.
 #pragma once
 
 #include "passes/memory/OpCost.h"
@@ -18,26 +18,26 @@
 
 namespace lmc {
 
-// The named options, which every layer has at these places of its list. Points of the lower
-// hull between them follow.
+// The named options, which come first in the list of every layer, in this order. Corners of the
+// lower hull between "none" and "block" follow.
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
 
 struct RecomputeOption {
   std::string name;                // "none", "activation", "full", "block", "hull1", ...
-  std::vector<int64_t> recomputed; // ops by their position in the layer's forward half, rising
-  std::vector<std::string> ops;    // what the model calls those ops
+  std::vector<int64_t> recomputed; // positions of ops in the forward half, rising
+  std::vector<std::string> ops;    // the names of those ops in the model
   uint64_t keptBytes = 0; // from forward to backward, without the layer's arguments and results
-  double seconds = 0;     // to run the ops again, once
-  double flops = 0;       // of them
+  double seconds = 0;     // to recompute the ops once
+  double flops = 0;       // of the recomputed ops
 };
 
-// A layer function. Layers of a model that share one are the same kind.
+// A layer function. Layers of the model that call the same function are of one kind.
 struct RecomputeKind {
   std::string layer;
   double forwardFlops = 0;
   std::vector<RecomputeOption> options;
 
-  // Its index; -1 when there is none of that name.
+  // Returns the index of the option with this name, or -1.
   int64_t find(llvm::StringRef name) const;
 };
 
@@ -45,29 +45,29 @@ struct RecomputeOptions {
   std::vector<RecomputeKind> kinds;
   std::vector<int64_t> layers; // the kind of each layer of the model, first to last
 
-  // `mode` for every `stride`-th layer, "none" for the others. Fails where a kind has no
-  // option of that name.
+  // Returns the choice of `mode` for every `stride`-th layer and "none" for the others. Fails if a
+  // kind has no option of that name.
   mlir::FailureOr<std::vector<int64_t>> choiceOf(mlir::ModuleOp module, llvm::StringRef mode,
                                                  int64_t stride) const;
 
-  // An option for each layer. Fails when it is not one for each, or there is none of that number.
+  // Fails unless `choice` gives every layer the number of one of its options.
   mlir::LogicalResult check(mlir::ModuleOp module, llvm::ArrayRef<int64_t> choice) const;
 
-  // FLOPs that the choice adds, as a part of those of all layers' forward and backward passes
-  // (3 times the forward pass).
+  // Returns the FLOPs that the choice adds, divided by those of all layers' forward and backward
+  // passes (3 times the forward pass).
   double flopsOverhead(llvm::ArrayRef<int64_t> choice) const;
 };
 
-// Finds the options of every layer of the model, priced by `cost`.
+// Finds the options of every layer of the model, with `cost` as the cost of each op.
 mlir::FailureOr<RecomputeOptions> analyzeRecompute(mlir::ModuleOp module, OpCost cost);
 
-// The attribute `lm.recompute_options`. Reading fails when it is not of the form that writing
-// gives it, or is not there.
+// Write and read the attribute `lm.recompute_options`. Reading fails if the attribute is missing or
+// does not have the form that writing gives it.
 void writeRecomputeOptions(mlir::ModuleOp module, const RecomputeOptions &options);
 mlir::FailureOr<RecomputeOptions> readRecomputeOptions(mlir::ModuleOp module);
 bool hasRecomputeOptions(mlir::ModuleOp module);
 
-// The attribute `lm.recompute_choice`; reading gives none when it is not there.
+// Write and read the attribute `lm.recompute_choice`. Reading returns nothing if it is missing.
 void writeRecomputeChoice(mlir::ModuleOp module, llvm::ArrayRef<int64_t> choice);
 mlir::FailureOr<std::optional<std::vector<int64_t>>> readRecomputeChoice(mlir::ModuleOp module);
 

@@ -41,8 +41,8 @@ template <typename... Args> llvm::Error error(const char *format, Args &&...args
                                  llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-// LLVM's feature names that kernels can be compiled to use, and what
-// /proc/cpuinfo calls them (Linux, arch/x86/include/asm/cpufeatures.h).
+// LLVM's names of the features that kernels may be compiled to use, and the names of the same
+// features in /proc/cpuinfo (Linux, arch/x86/include/asm/cpufeatures.h).
 struct Feature {
   const char *llvm, *linux;
 };
@@ -81,7 +81,7 @@ constexpr Feature kFeatures[] = {
     {"avx512fp16", "avx512_fp16"},
 };
 
-// What an image may leave to the process that loads it.
+// Returns true for a function that an image may import from the process that loads it.
 bool isLibraryFunction(llvm::StringRef name) {
   static const llvm::StringSet<> names = {
       "exp",   "expf",   "log",   "logf",   "tanh",   "tanhf",   "sin",    "sinf",   "cos",
@@ -123,7 +123,7 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const CpuTarget 
   return machine;
 }
 
-// A directory of this process's own, gone with everything in it at the end.
+// A temporary directory of this process, deleted with its contents at the end.
 struct PrivateDirectory {
   llvm::SmallString<128> path;
   ~PrivateDirectory() {
@@ -137,7 +137,7 @@ struct PrivateDirectory {
   }
 };
 
-// The linker keeps its state in globals.
+// Only one thread may link at a time, because the linker keeps its state in globals.
 std::mutex linkerMutex;
 
 llvm::Expected<std::vector<uint8_t>> link(llvm::StringRef object) {
@@ -195,7 +195,7 @@ void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager callGraph;
   llvm::ModuleAnalysisManager modules;
-  // The code is vectorised and unrolled as it should be.
+  // The kernels are already vectorised and unrolled.
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = false;
   tuning.LoopInterleaving = false;
@@ -243,7 +243,7 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     return subtarget.checkFeatures(("+" + feature).str());
   };
 
-  // AVX without AVX2 has no integer arithmetic on 256 bits.
+  // AVX without AVX2 has no 256-bit integer arithmetic, so it counts as 128 bits.
   unsigned widest = !x86 ? 128 : has("avx512f") ? 512 : has("avx2") ? 256 : 128;
   image.vectorWidth = target.vectorWidth ? target.vectorWidth : widest;
   if (image.vectorWidth != 128 && image.vectorWidth != 256 && image.vectorWidth != 512)
@@ -288,12 +288,12 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (function.isDeclaration()) {
-      // Functions of libm; errno is nobody's concern here.
+      // A function of libm has no effects: nothing here reads errno.
       function.setMemoryEffects(llvm::MemoryEffects::none());
       function.addFnAttr(llvm::Attribute::WillReturn);
       continue;
     }
-    // Without these, LLVM splits 512-bit vectors for CPUs that prefer shorter ones.
+    // Without these two attributes, LLVM splits 512-bit vectors for CPUs that prefer shorter ones.
     function.addFnAttr("min-legal-vector-width", width);
     function.addFnAttr("prefer-vector-width", width);
     function.addFnAttr("target-cpu", machine.getTargetCPU());

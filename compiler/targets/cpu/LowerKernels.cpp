@@ -1,18 +1,18 @@
-// kern.kernel -> a vectorised function on raw pointers; see Passes.td for the form.
+// kern.kernel -> a vectorised function on raw pointers; Passes.td describes the function.
 //
-// A value is evaluated for a *point*, a map from the domain to the value's own
-// indices, by recursion through the linalg.generics down to loads of the inputs.
-// What it varies with decides where its code goes:
+// A value is evaluated at a *point*, a map from the domain to the value's own indices, by recursion
+// through the linalg.generics down to loads of the inputs. The dimensions with which a value varies
+// decide where its code is placed:
 //
-//   nothing              before all loops
+//   none                 before all loops
 //   outer dimensions     before the loop along the lane (in column reductions: in
 //                        the loop over rows, once for all vectors of columns)
-//   the lane only        in the loop along the lane (in column reductions: before
+//   the lane             in the loop along the lane (in column reductions: before
 //                        the loop over rows)
 //   both                 in the innermost loop
 //
-// Within one iteration all loads precede all stores, so a result may overwrite an
-// input that is read at the same points only.
+// Within one iteration all loads precede all stores, so a result may overwrite an input that is
+// read only at the same points.
 
 #include "compiler/kernels/Hero.h"
 #include "compiler/targets/cpu/Passes.h"
@@ -46,12 +46,12 @@ namespace lmc::codegen {
 
 namespace {
 
-// Rows that a column reduction adds before it adds the sums: the error of a sum of
+// A column reduction adds this many rows, then adds the sums of such blocks: the error of a sum of
 // r rows grows with 64 + r / 64 instead of r.
 constexpr int64_t kRowBlock = 64;
 
-// A value with what it varies along. In vector loops a lane value is a vector, in
-// scalar loops a scalar.
+// A value and what it varies with. A value that varies along the lane is a vector in vector loops
+// and a scalar in scalar loops.
 struct Val {
   Value value;
   bool lane = false;
@@ -150,7 +150,7 @@ private:
   }
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   unsigned rank() const { return info.shape.domain.size(); }
-  // Where a region has f64, its vectors hold fewer lanes.
+  // The lanes of a vector: half as many if the region contains f64.
   unsigned fullLanes() const;
   unsigned unrollOf(size_t reductions) const;
 
@@ -164,19 +164,19 @@ private:
   Value begin, end;
   SmallVector<Value> inputs, results; // base pointers
 
-  SmallVector<Value> outerDims; // of the item, or the row of a column reduction
-  SmallVector<Value> laneBase;  // per copy: the lane index of its first element
-  unsigned lanes = 1, copy = 0; // of the loop being emitted
-  // Where code of a scope goes; null: at the insertion point.
+  SmallVector<Value> outerDims; // of the item, or of the row of a column reduction
+  SmallVector<Value> laneBase;  // per copy, the lane index of its first element
+  unsigned lanes = 1, copy = 0; // of the loop that is being emitted
+  // Per scope, the op before which its code is inserted; null stands for the insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;
   struct Product {
     Value x, y;
     bool lane;
-    Block *body; // of the linalg.generic that multiplies
+    Block *body; // of the linalg.generic that contains the product
   };
-  DenseMap<Value, Product> products; // of mulf, for fma
+  DenseMap<Value, Product> products; // results of mulf, for use in an fma
 };
 
 unsigned KernelEmitter::fullLanes() const {
@@ -188,13 +188,13 @@ unsigned KernelEmitter::fullLanes() const {
   return options.vectorWidth / (wide ? 64 : 32);
 }
 
-// Enough independent accumulators to hide the latency of an add, and enough
-// vectors in flight otherwise, within the register file.
+// Returns the copies of the lane loop's body: enough independent accumulators to hide the latency
+// of an add, otherwise enough vectors in flight, but no more than the registers hold.
 unsigned KernelEmitter::unrollOf(size_t reductions) const {
   if (info.hero == kern::Hero::ColumnReduction)
     return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
-  // The same for any number of sums over a row: their order must not depend on what else
-  // was fused with them.
+  // Rows use one number for any number of sums: the order of a sum must not depend on the other ops
+  // of the kernel.
   return reductions == 0 ? 2 : 4;
 }
 
@@ -249,7 +249,7 @@ Val KernelEmitter::indexAt(AffineExpr expr) {
   OpBuilder::InsertionGuard guard(b);
   enter(scopeOf(result.lane, result.outer));
   if (result.lane) {
-    // The analysis allows only the plain innermost index.
+    // The analysis allows a lane index only as the plain innermost loop index.
     result.value = laneBase[copy];
     if (lanes > 1) {
       auto type = cast<VectorType>(typeOf(b.getIndexType(), true));
@@ -296,9 +296,9 @@ Val KernelEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, operands);
 }
 
-// `lane index == k`, as a one-hot of the target class is written: 64-bit indices
-// would fill half the lanes, so the vector's own lane numbers are compared with
-// k - base, which fits 32 bits once it is clamped to just outside the vector.
+// Compares the lane index with k (`lane index == k`), as in the one-hot vector of the target class.
+// A vector of 64-bit indices would have half as many lanes. So the constant vector 0, 1, 2, ... is
+// compared with k - base, which fits 32 bits after it is clamped to [-1, lanes].
 Val KernelEmitter::compareLane(arith::CmpIOp op, AffineMap point) {
   using Predicate = arith::CmpIPredicate;
   if (lanes == 1 || (op.getPredicate() != Predicate::eq && op.getPredicate() != Predicate::ne))
@@ -374,9 +374,9 @@ Value KernelEmitter::call(StringRef name, ValueRange operands) {
   return result;
 }
 
-// addf and subf of a product become one fma. The product must be a lane value if
-// the sum is one, or scalar tails would contract what vectors cannot; and of the same
-// linalg.generic, or results would depend on what was fused.
+// Turns addf or subf of a product into one fma. If the sum varies along the lane, so must the
+// product: otherwise scalar tails would use an fma where vector loops cannot. Both ops must stand
+// in the same linalg.generic: otherwise results would depend on which ops were fused.
 Value KernelEmitter::contract(Operation *op, ValueRange operands, bool lane) {
   if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
     return {};
@@ -460,8 +460,8 @@ Value KernelEmitter::element(Value pointer, Type element, Value at) {
                              ArrayRef<LLVM::GEPArg>{offset});
 }
 
-// The address of `point` (of the first lane), with the part that does not vary
-// along the lane computed in its own scope.
+// Returns the address of `point` (of the first lane). The part that does not vary along the lane is
+// computed in its own scope.
 Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType type,
                              AffineMap point, ArrayRef<Value> dynamic, bool &outer) {
   unsigned n = rank(), dims = point.getNumResults();
@@ -495,7 +495,7 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   for (unsigned d = 0; d + 1 < n; ++d)
     result.outer |= point.isFunctionOfDim(d);
   result.lane = n > 0 && point.isFunctionOfDim(n - 1);
-  // A flat domain is indexed by its element, which is the lane.
+  // In a flat domain the lane is the element's index, and there are no outer dimensions.
   if (info.shape.flat)
     result.outer = false;
   OpBuilder::InsertionGuard guard(b);
@@ -508,8 +508,8 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   return result;
 }
 
-// An index from memory is clamped into the tensor: a wrong one gives wrong numbers
-// but reads nothing else.
+// Clamps an index read from memory into the tensor. A wrong index then gives wrong numbers, but no
+// read outside of the tensor.
 Val KernelEmitter::extract(tensor::ExtractOp op, AffineMap point) {
   SmallVector<AffineExpr> exprs;
   SmallVector<Value> dynamic;
@@ -541,7 +541,7 @@ void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
                         element.getIntOrFloatBitWidth() / 8);
 }
 
-// What was stored to a result before, at a point that varies along the lane.
+// Loads the present value of a result at a point that varies along the lane.
 Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
   RankedTensorType type = typeOfResult(output);
   Type element = type.getElementType();
@@ -598,7 +598,7 @@ Value KernelEmitter::identityOf(const Reduction &reduction, unsigned lanes) {
   return arith::ConstantOp::create(b, loc, value);
 }
 
-// Pairs, then pairs of pairs: ((0 + 1) + (2 + 3)).
+// Combines pairs, then pairs of pairs: ((0 + 1) + (2 + 3)).
 Value KernelEmitter::combineTree(const Reduction &reduction, SmallVector<Value> parts) {
   while (parts.size() > 1) {
     SmallVector<Value> next;
@@ -611,7 +611,7 @@ Value KernelEmitter::combineTree(const Reduction &reduction, SmallVector<Value> 
   return parts.front();
 }
 
-// The upper half of the lanes onto the lower half, until one is left.
+// Reduces a vector to a scalar: combines its upper half with its lower half until one lane is left.
 Value KernelEmitter::horizontal(const Reduction &reduction, Value vector) {
   int64_t count = cast<VectorType>(vector.getType()).getNumElements();
   for (int64_t half = count / 2; half >= 1; half /= 2) {
@@ -637,8 +637,8 @@ void KernelEmitter::startLane(unsigned copies) {
   copy = 0;
 }
 
-// One loop along the lane. `accumulators` are those of the first reduction's
-// copies, then the second's; what they become is returned.
+// Emits one loop along the lane and returns the accumulators after it. `accumulators` lists those
+// of the copies of the first reduction, then those of the second, and so on.
 SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unroll,
                                             unsigned vectorLanes,
                                             ArrayRef<const Reduction *> reductions,
@@ -694,8 +694,8 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
   return llvm::to_vector(llvm::map_range(loop.getResults(), [](Value v) { return v; }));
 }
 
-// A whole pass over a row: four loops at most, of unrolled vectors, vectors, and
-// scalars, with the accumulators folded together in between.
+// Emits a pass over a row: at most four loops, over unrolled vectors, vectors and scalars. Between
+// two loops the accumulators are combined.
 void KernelEmitter::emitPass(unsigned level) {
   SmallVector<const Reduction *> reductions;
   for (const Reduction &r : info.reductions)
@@ -773,7 +773,7 @@ void KernelEmitter::emitFlat() {
   innerLoop(position, end, 1, 1, {}, {}, outputs, {});
 }
 
-// Sums of blocks of rows begin as their initial value, in memory: every row adds to them there.
+// Stores the start value of sums of blocks of rows to memory, where every row then adds to them.
 void KernelEmitter::startBlockSums(Value item) {
   SmallVector<Value> outer = outerDims;
   Value firstRow = arith::MulIOp::create(b, loc, item, index(info.shape.rowsPerItem));

@@ -13,7 +13,7 @@ namespace lmc::codegen {
 #define GEN_PASS_REGISTRATION
 #include "compiler/targets/cpu/Passes.h.inc"
 
-// kern-lower-kernels and upstream's conversions to the LLVM dialect.
+// Adds kern-lower-kernels and MLIR's conversions to the LLVM dialect to `manager`.
 void buildKernelsToLLVM(mlir::OpPassManager &manager, const LowerKernelsPassOptions &options);
 
 } // namespace lmc::codegen

@@ -8,20 +8,21 @@ def LowerKernelsPass : Pass<"kern-lower-kernels", "::mlir::ModuleOp"> {
   let description = [{
     A kernel becomes `func.func @NAME(%args: !llvm.ptr, %begin: i64, %end: i64)`,
     in C `void NAME(void *const *args, int64_t begin, int64_t end)`, which computes
-    the work items [begin, end). `args` points to the inputs, then the results, all
-    dense and row-major. What an item is depends on the hero; the result never
-    depends on how items are divided among calls.
+    the work items [begin, end). `args` holds the pointers of the inputs, then those of
+    the results, all dense and row-major. The hero decides what an item is; the result
+    never depends on how items are divided among calls.
 
-    The region is not bufferised: each result is evaluated by recursion from the
+    The region is not bufferised: each result is evaluated by recursion down to the
     inputs, in vectors of `vector-width` bits along the innermost dimension and in
-    scalars for the rest, so that no intermediate touches memory. Values that don't
+    scalars for the rest, so that no intermediate value is stored. Values that do not
     vary along a loop are computed before it. Memory is accessed through LLVM
-    pointers, arithmetic is `arith` and `math` on vectors; exp, log and tanh of f32
-    are polynomials, other functions call libm for each lane.
+    pointers; arithmetic is `arith` and `math` on vectors. exp, log and tanh of f32
+    are polynomials; other functions call libm for each lane.
 
-    `a * b + c` becomes one fma where the target has it and one `linalg.generic` says
-    it. This is decided here, by the shape of the expression, so that fusion, vector loops, their scalar tails and any
-    division into chunks round alike; LLVM is given no licence to contract.
+    `a * b + c` becomes one fma if the target has that instruction and one
+    `linalg.generic` contains both ops. The decision depends on the expression alone, so
+    that rounding is the same for any fusion, in vector loops, in their scalar tails and
+    for any division into chunks. LLVM itself may not contract.
 
     ```mlir
     kern.kernel @double elementwise {

@@ -21,7 +21,7 @@ Value splat(OpBuilder &b, Location loc, Type type, TypedAttr scalar) {
   return arith::ConstantOp::create(b, loc, scalar);
 }
 
-// ln 2 in two parts: the first has trailing zeros, so that its product with an
+// ln 2 as a sum of two constants. The first has trailing zeros, so that its product with an
 // exponent is exact.
 constexpr double kLn2High = 0.693359375, kLn2Low = -2.12194440054690583e-4;
 
@@ -43,7 +43,7 @@ Value ScalarMath::mulAdd(Value a, Value b, Value c) {
   return arith::AddFOp::create(builder, loc, arith::MulFOp::create(builder, loc, a, b), c);
 }
 
-// Horner's rule, highest power first.
+// Evaluates a polynomial by Horner's rule; the coefficient of the highest power comes first.
 Value ScalarMath::polynomial(Value x, ArrayRef<double> coefficients) {
   Value sum = constant(x, coefficients.front());
   for (double c : coefficients.drop_front())
@@ -51,7 +51,7 @@ Value ScalarMath::polynomial(Value x, ArrayRef<double> coefficients) {
   return sum;
 }
 
-// 2^exponent for exponent in [-126, 127].
+// Returns 2^exponent for an exponent in [-126, 127].
 Value ScalarMath::powerOfTwo(Value exponent) {
   Value biased = arith::AddIOp::create(builder, loc, exponent, integer(exponent, 127));
   Value bits = arith::ShLIOp::create(builder, loc, biased, integer(exponent, 23));
@@ -63,14 +63,14 @@ Value ScalarMath::powerOfTwo(Value exponent) {
 // are the minimax polynomial of Cephes' expf (S. Moshier, netlib.org/cephes).
 Value ScalarMath::exp(Value x) {
   auto &b = builder;
-  // Beyond these the result is 0 or inf; NaN passes both comparisons unchanged.
+  // Beyond these limits the result is 0 or inf. NaN fails both comparisons and stays unchanged.
   Value high = constant(x, 89.0), low = constant(x, -104.0);
   Value above = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, high);
   x = arith::SelectOp::create(b, loc, above, high, x);
   Value below = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, low);
   x = arith::SelectOp::create(b, loc, below, low, x);
 
-  // Adding 1.5 * 2^23 leaves round(x / ln 2) in the low bits of the mantissa.
+  // The addition of 1.5 * 2^23 leaves round(x / ln 2) in the low bits of the mantissa.
   Value magic = constant(x, 12582912.0);
   Value shifted = mulAdd(x, constant(x, 1.44269504088896341), magic);
   Value k = arith::SubFOp::create(b, loc, shifted, magic);
@@ -85,7 +85,8 @@ Value ScalarMath::exp(Value x) {
   p = mulAdd(p, square, r);
   p = arith::AddFOp::create(b, loc, p, constant(x, 1.0));
 
-  // In two factors, because 2^k itself may overflow or be subnormal.
+  // The result is multiplied by two factors of about 2^(k/2), because 2^k may overflow or be
+  // subnormal.
   Value half = arith::ShRSIOp::create(b, loc, exponent, integer(exponent, 1));
   Value rest = arith::SubIOp::create(b, loc, exponent, half);
   p = arith::MulFOp::create(b, loc, p, powerOfTwo(half));
@@ -104,7 +105,7 @@ Value ScalarMath::log(Value x) {
   Value scaled = arith::SelectOp::create(
       b, loc, tiny, arith::MulFOp::create(b, loc, x, constant(x, 8388608.0)), x);
   Value bits = arith::BitcastOp::create(b, loc, ints, scaled);
-  // 0x3f3504f3 is sqrt(1/2).
+  // 0x3f3504f3 is the bit pattern of sqrt(1/2).
   Value offset = arith::SubIOp::create(b, loc, bits, integer(x, 0x3f3504f3));
   Value exponent = arith::ShRSIOp::create(b, loc, offset, integer(x, 23));
   Value mantissa =
@@ -128,14 +129,14 @@ Value ScalarMath::log(Value x) {
     p = arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, bound), value,
                                 p);
   };
-  // UNO first: NaN in, NaN out; +inf stays; below zero there is no logarithm.
+  // UEQ also selects x if x is NaN, so NaN stays NaN; +inf stays +inf; a negative x gives NaN.
   choose(arith::CmpFPredicate::UEQ, constant(x, inf), x);
   choose(arith::CmpFPredicate::OLT, zero, constant(x, std::numeric_limits<double>::quiet_NaN()));
   choose(arith::CmpFPredicate::OEQ, zero, constant(x, -inf));
   return p;
 }
 
-// Near zero Cephes' tanhf polynomial, else 1 - 2 / (exp(2|x|) + 1) with x's sign.
+// Near zero, tanhf's polynomial of Cephes; elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign of x.
 Value ScalarMath::tanh(Value x) {
   auto &b = builder;
   Value one = constant(x, 1.0), two = constant(x, 2.0);
@@ -167,7 +168,8 @@ Value ScalarMath::toBf16(Value x) {
   Type type = x.getType();
   Value bits = arith::BitcastOp::create(b, loc, withElement(type, b.getI32Type()), x);
   Value upper = arith::ShRUIOp::create(b, loc, bits, integer(bits, 16));
-  // Half a unit of the last kept place, less one where that place is even.
+  // Adds half a unit of the last kept place, minus one bit if that place is even: round to nearest
+  // even.
   Value odd = arith::AndIOp::create(b, loc, upper, integer(bits, 1));
   Value rounded = arith::AddIOp::create(
       b, loc, arith::AddIOp::create(b, loc, bits, integer(bits, 0x7fff)), odd);

@@ -1,5 +1,5 @@
-// Functions of floating-point values that LLVM would call a library for, as
-// branch-free arithmetic that works alike on scalars and vectors.
+// Floating-point functions that LLVM would call a library for, as branch-free arithmetic that works
+// on scalars and on vectors.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -11,21 +11,21 @@ namespace lmc::codegen {
 struct ScalarMath {
   mlir::OpBuilder &builder;
   mlir::Location loc;
-  bool fma; // fused multiply-add is an instruction
+  bool fma; // the target has a fused multiply-add instruction
 
-  // Within 2 units in the last place of the exact value; subnormal results,
-  // overflow, infinities and NaN included.
+  // The error is at most 2 units in the last place, also for subnormal results; overflow,
+  // infinities and NaN are handled.
   mlir::Value exp(mlir::Value x);
-  // Within 2 units in the last place; log(0) = -inf, log(x < 0) = NaN.
+  // The error is at most 2 units in the last place; log(0) = -inf, log(x < 0) = NaN.
   mlir::Value log(mlir::Value x);
   mlir::Value tanh(mlir::Value x);
 
-  // bf16 is the upper half of an f32: exact, and round to nearest even (NaN stays
-  // NaN, quiet).
+  // Conversions of bf16, the upper half of an f32: fromBf16 is exact; toBf16 rounds to nearest even
+  // and makes NaN quiet.
   mlir::Value fromBf16(mlir::Value x);
   mlir::Value toBf16(mlir::Value x);
 
-  // a * b + c.
+  // Returns a * b + c.
   mlir::Value mulAdd(mlir::Value a, mlir::Value b, mlir::Value c);
 
 private:
