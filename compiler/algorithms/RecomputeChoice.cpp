@@ -210,11 +210,12 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   return relaxations;
 }
 
-// The labels that the thorough search compares per layer. Real and random blocks give some hundreds
-// of labels at 80 layers with 8 options. Thousands arise only where nearly all options cost the
-// same per byte, and then the choice among them hardly matters.
+// The partial choices that the thorough search compares per layer. Real and random blocks give some
+// hundreds of partial choices at 80 layers with 8 options. Thousands arise only where nearly all
+// options cost the same per byte, and then the choice among them hardly matters.
 constexpr size_t kMostLabels = 4096;
-// The labels per layer of a quick first search. Its choice spares the thorough search most labels.
+// The partial choices per layer of a quick first search. Its choice spares the thorough search most
+// partial choices.
 constexpr size_t kFewLabels = 64;
 
 class Search {
@@ -225,11 +226,11 @@ public:
   RecomputeChoice run();
 
 private:
-  // A choice of options for layers l..L-1. A label dominates another one if it needs no more bytes
+  // A partial choice: options for layers l..L-1. It dominates another one if it needs no more bytes
   // and takes no longer: need(l) rises with need(l+1), and times add up.
   struct Label {
     int64_t need, time;
-    uint32_t parent; // among the labels of layer l+1
+    uint32_t parent; // among the partial choices of layer l+1
     uint32_t option; // among options[l]
   };
 
@@ -245,7 +246,7 @@ private:
   int64_t bestTime = kNever, bestNeed = 0;
   std::vector<int> best;
   int64_t boundTime = 0; // no choice takes less
-  bool cut = false;      // the last sweep dropped labels that might have beaten the best
+  bool cut = false;      // the last sweep dropped partial choices that might have beaten the best
 };
 
 Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
@@ -266,22 +267,22 @@ Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
   relaxations = relax(options);
 }
 
-// Decides the layers from the last to the first. Keeps, per layer, only the labels that can still
-// beat the best known choice, and at most about `mostLabels` of them.
+// Decides the layers from the last to the first. Keeps, per layer, only the partial choices that
+// can still beat the best known choice, and at most about `mostLabels` of them.
 void Search::sweep(size_t mostLabels) {
   std::vector<std::vector<Label>> labels(layers + 1); // need rising, time falling
   labels[layers].push_back({int64_t(problem.turnBytes), 0, 0, 0});
   boundTime = kNever;
   cut = false;
   std::vector<size_t> next;                       // per option, in `from`
-  std::vector<std::pair<int64_t, int64_t>> heads; // per option, need and time of its next label
+  std::vector<std::pair<int64_t, int64_t>> heads; // per option, need and time of its next entry
   std::vector<int64_t> bounds;                    // of each of `to`
   for (size_t l = layers; l-- > 0;) {
     const std::vector<Label> &from = labels[l + 1];
     std::vector<Label> &to = labels[l];
-    // Each option turns `from` into a list of labels with rising needs; the lists are merged. The
-    // labels of `from` whose need is below the option's transient all give the same need, so only
-    // the last and fastest of them counts.
+    // Each option turns `from` into a list of partial choices with rising needs; the lists are
+    // merged. The partial choices of `from` whose need is below the option's transient all give the
+    // same need, so only the last and fastest of them counts.
     next.assign(options[l].size(), 0);
     heads.resize(options[l].size());
     auto advance = [&](size_t o) {
@@ -315,9 +316,9 @@ void Search::sweep(size_t mostLabels) {
       to.push_back({need, time, uint32_t(parent), uint32_t(chosen)});
     }
     if (to.size() > mostLabels) {
-      // Keeps the first label, because it needs the least and can always be completed, and of each
-      // group of neighbours the one with the best bound. The best labels overall would all need
-      // nearly the same bytes and leave part of the budget unused.
+      // Keeps the first partial choice, because it needs the least and can always be completed, and
+      // of each group of neighbours the one with the best bound. The best partial choices overall
+      // would all need nearly the same bytes and leave part of the budget unused.
       cut = true;
       size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
       for (size_t begin = 1; begin < to.size(); begin += group) {
@@ -333,8 +334,8 @@ void Search::sweep(size_t mostLabels) {
       to.resize(kept);
     }
   }
-  // Every label that is left at the first layer beats the best known choice. The last label is the
-  // fastest.
+  // Every partial choice that is left at the first layer beats the best known choice. The last
+  // partial choice is the fastest.
   if (!labels[0].empty()) {
     size_t at = labels[0].size() - 1;
     bestTime = labels[0][at].time;

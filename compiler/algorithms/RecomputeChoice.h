@@ -1,9 +1,9 @@
 // The choice of one recompute option for each layer.
 //
 // Layer l of L keeps kept(l) bytes from its forward to its backward pass. The backward pass goes
-// from the last layer to the first: at layer l the bytes kept by layers 0..l are held, plus
-// `transientBytes` of the layer's option. Between the two passes, at the turn (head and loss), the
-// bytes kept by all layers are held, plus `turnBytes`. So
+// from the last layer to the first: at layer l the bytes kept by layers 0..l are live, plus
+// `transientBytes` of the layer's option. At the start of the backward pass (head and loss), the
+// bytes kept by all layers are live, plus `turnBytes`. So
 //
 //   peak = fixedBytes + max( turnBytes + sum of all kept,
 //                            max over l of transient(l) + sum of kept(0..l) )
@@ -14,10 +14,10 @@
 //
 // Layers are decided from the last to the first. Of two partial choices that need the same bytes
 // the faster one dominates, and bounds from the continuous relaxation discard further ones: this is
-// a multiple-choice knapsack solved by labels (Kellerer, Pferschy and Pisinger, "Knapsack
-// Problems", 2004, chapter 11). The result is exact unless thousands of undominated partial choices
-// remain, as happens when every option costs nearly the same per byte. Then only the most promising
-// ones are kept, and the choice carries a lower bound of the time.
+// a multiple-choice knapsack solved by labels, which are partial choices (Kellerer, Pferschy and
+// Pisinger, "Knapsack Problems", 2004, chapter 11). The result is exact unless thousands of
+// undominated partial choices remain, as happens when every option costs nearly the same per byte.
+// Then only the most promising ones are kept, and the choice carries a lower bound of the time.
 #pragma once
 
 #include <cstdint>

@@ -300,8 +300,8 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   FailureOr<Info> result = visit(yielded, point);
   if (failed(result))
     return failure();
-  // A value that does not vary along the lane is computed as soon as its level is reached. Its
-  // reads happen there, not where the value is used.
+  // A value that does not vary along the innermost dimension is computed as soon as its level is
+  // reached. Its reads happen there, not where the value is used.
   if (!result->lane) {
     execute(*result, result->level);
     result->accesses.clear();

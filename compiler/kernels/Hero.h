@@ -1,16 +1,16 @@
 // Which regions the CPU and CUDA code generators can turn into one kernel, and how such a kernel
 // iterates.
 //
-// A region computes tensors over a *domain* of static loop extents (d0 .. dn-1). The innermost
-// dimension is the *lane*: elements along it are adjacent in memory, and vectors run along it. The
+// A region computes tensors over a *domain* of static loop extents (d0 .. dn-1). Elements along the
+// innermost dimension (the lane, in the code) are adjacent in memory, and vectors run along it. The
 // hero, the kind of the region's main op, determines the rest:
 //
 //   elementwise       Each result, or each part that a result is assembled from, covers the
 //                     domain. An item is an index of the outer dimensions, or one element
 //                     when every access is an identity (the domain is then flat).
 //   gather            As elementwise, and bodies may load rows at indices read from memory.
-//   row_reduction     The lane is reduced; an item is a row. A reduction that depends on
-//                     another one needs a later pass over the row. Every pass recomputes
+//   row_reduction     The innermost dimension is reduced; an item is a row. A reduction that
+//                     depends on another one needs a later pass over the row. Every pass recomputes
 //                     its values from the inputs. A result may also hold the sums of each
 //                     R rows, column by column: [rows / R, columns]. An item is then R rows,
 //                     added one after the other.

@@ -66,8 +66,8 @@ int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
   return fullest;
 }
 
-// Computes what each layer keeps at the turn. Slices may be views of one buffer, so a layer counts
-// only the bytes that it adds to those of the layers before it.
+// Computes what each layer keeps at the start of the backward pass. Slices may be views of one
+// buffer, so a layer counts only the bytes that it adds to those of the layers before it.
 void Measurer::addKept(int function) {
   int64_t turn = firstBackward(*plan.functions()->Get(unsigned(function)));
   std::vector<std::vector<const plan::Slice *>> held(measures.layers.size());
@@ -97,7 +97,7 @@ void Measurer::addPeaks(int index, const FunctionMemory &memory) {
     held.push_back(sum += layer.keptBytes);
   auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
   unsigned turn = firstBackward(function), commands = function.commands()->size();
-  unsigned lastForward = 0, firstLayer = commands; // the layers' commands nearest to the turn
+  unsigned lastForward = 0, firstLayer = commands; // last forward, first backward command
   for (unsigned c = 0; c < commands; ++c)
     if (layerOf(*function.commands()->Get(c)) >= 0) {
       if (c < turn)

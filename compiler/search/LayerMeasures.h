@@ -1,10 +1,10 @@
 // What each layer of a compiled plan keeps, needs and takes: the input of the choice among
 // recompute options (RecomputeChoice.h).
 //
-// The bytes are those of the micro-step function with the highest peak. Its turn is the first
-// command of its backward pass. The bytes that a layer keeps are those that its own commands write
-// before the turn and that are still live at the turn. The transient bytes of a layer are those
-// live in its backward pass beyond what it and the layers before it keep.
+// The bytes are those of the micro-step function with the highest peak. The bytes that a layer
+// keeps are those that its own commands write before the start of the backward pass (the first
+// backward command) and that are still live then. The transient bytes of a layer are those live in
+// its backward pass beyond what it and the layers before it keep.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -25,7 +25,7 @@ struct LayerMeasure {
 struct PlanMeasures {
   std::vector<LayerMeasure> layers; // indexed by N of "layers.N/..."
   uint64_t fixedBytes = 0;          // state
-  uint64_t turnBytes = 0;           // live outside of layers at the turn, beyond what layers keep
+  uint64_t turnBytes = 0;           // of head and loss, beyond what layers keep
 };
 
 // Measures a plan. Every number of bytes is a lower bound of what a packed plan takes, because

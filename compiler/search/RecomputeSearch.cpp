@@ -15,16 +15,17 @@
 using namespace mlir;
 using namespace lmc;
 
-// The number of rungs between the fastest and the smallest choice. With 32 rungs, at most a
-// thirtieth of the bytes that recompute can save remains unused in a budget, and half of that on
+// The number of candidates between the fastest and the smallest choice. With 32 candidates, at most
+// a thirtieth of the bytes that recompute can save remains unused in a budget, and half of that on
 // average: for a model of 1B parameters, a quarter of a percent of the step's time.
 static constexpr int kLadderSteps = 32;
 
-// A rung's bytes as predicted from probes are lowered by this and by a 256th, to make them a lower
-// bound.
+// A candidate's bytes as predicted from probes are lowered by this and by a 256th, to make them a
+// lower bound.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
-//===-- Rungs -------------------------------------------------------------------------------===//
+// ===-- Candidates
+// -------------------------------------------------------------------------------===//
 
 static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::vector<int> &options,
                             const PositionCosts &positions) {

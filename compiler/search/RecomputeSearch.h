@@ -3,10 +3,10 @@
 //
 // The options come from lm-analyze-recompute. They are measured on real plans, the probes, in which
 // consecutive layers take different options: a probe gives the bytes that a layer of each option
-// keeps and needs, and its time. From these numbers the search builds rungs: choices for all
+// keeps and needs, and its time. From these numbers the search builds candidates: choices for all
 // layers, from the fastest to the one with the fewest bytes. Uniform choices, and so the named
-// modes, are among them. The rungs do not depend on the budget. Which rung a budget gets is decided
-// by packed bytes alone (BudgetSearch.h).
+// modes, are among them. The candidates do not depend on the budget. Which candidate a budget gets
+// is decided by packed bytes alone (BudgetSearch.h).
 #pragma once
 
 #include "compiler/search/LayerMeasures.h"
@@ -25,7 +25,7 @@ namespace lmc {
 struct RecomputeRung {
   std::vector<int64_t> options; // per layer, an index into its kind's options
   double seconds = 0;           // predicted, of all layers in a step
-  uint64_t boundBytes = 0;      // predicted from probes: no plan of this rung takes less
+  uint64_t boundBytes = 0;      // predicted from probes: no plan of this candidate takes less
 };
 
 // A layer's costs, per kind and option, at places where those of the problem do not hold: `border`
@@ -61,11 +61,11 @@ public:
   // "block x 12, none x 4"
   std::string nameOf(const RecomputeRung &rung) const;
 
-  // Returns a copy of the start module that carries the rung's choice but has not applied it.
+  // Returns a copy of the start module that carries the candidate's choice but has not applied it.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeRung &rung);
 
-  // Returns the rung's module after the buffers phase. The module of the latest measurement is
-  // reused if it is this rung's.
+  // Returns the candidate's module after the buffers phase. The module of the latest measurement is
+  // reused if it is this candidate's.
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t rung);
 
 private:

@@ -5,9 +5,9 @@
 // decide where its code is placed:
 //
 //   none                 before all loops
-//   outer dimensions     before the loop along the lane (in column reductions: in
+//   outer dimensions     before the loop along the innermost dimension (in column reductions: in
 //                        the loop over rows, once for all vectors of columns)
-//   the lane             in the loop along the lane (in column reductions: before
+//   innermost            in the loop along the innermost dimension (in column reductions: before
 //                        the loop over rows)
 //   both                 in the innermost loop
 //
@@ -50,8 +50,8 @@ namespace {
 // r rows grows with 64 + r / 64 instead of r.
 constexpr int64_t kRowBlock = 64;
 
-// A value and what it varies with. A value that varies along the lane is a vector in vector loops
-// and a scalar in scalar loops.
+// A value and what it varies with. A value that varies along the innermost dimension (a lane value)
+// is a vector in vector loops and a scalar in scalar loops.
 struct Val {
   Value value;
   bool lane = false;
@@ -165,7 +165,7 @@ private:
   SmallVector<Value> inputs, results; // base pointers
 
   SmallVector<Value> outerDims; // of the item, or of the row of a column reduction
-  SmallVector<Value> laneBase;  // per copy, the lane index of its first element
+  SmallVector<Value> laneBase;  // per copy, the innermost index of its first element
   unsigned lanes = 1, copy = 0; // of the loop that is being emitted
   // Per scope, the op before which its code is inserted; null stands for the insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
@@ -188,8 +188,8 @@ unsigned KernelEmitter::fullLanes() const {
   return options.vectorWidth / (wide ? 64 : 32);
 }
 
-// Returns the copies of the lane loop's body: enough independent accumulators to hide the latency
-// of an add, otherwise enough vectors in flight, but no more than the registers hold.
+// Returns the copies of the innermost loop's body: enough independent accumulators to hide the
+// latency of an add, otherwise enough vectors in flight, but no more than the registers hold.
 unsigned KernelEmitter::unrollOf(size_t reductions) const {
   if (info.hero == kern::Hero::ColumnReduction)
     return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
@@ -249,7 +249,7 @@ Val KernelEmitter::indexAt(AffineExpr expr) {
   OpBuilder::InsertionGuard guard(b);
   enter(scopeOf(result.lane, result.outer));
   if (result.lane) {
-    // The analysis allows a lane index only as the plain innermost loop index.
+    // The analysis allows the innermost index only as the plain innermost loop index.
     result.value = laneBase[copy];
     if (lanes > 1) {
       auto type = cast<VectorType>(typeOf(b.getIndexType(), true));
@@ -296,7 +296,7 @@ Val KernelEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, operands);
 }
 
-// Compares the lane index with k (`lane index == k`), as in the one-hot vector of the target class.
+// Compares the innermost index with k (`index == k`), as in the one-hot vector of the target class.
 // A vector of 64-bit indices would have half as many lanes. So the constant vector 0, 1, 2, ... is
 // compared with k - base, which fits 32 bits after it is clamped to [-1, lanes].
 Val KernelEmitter::compareLane(arith::CmpIOp op, AffineMap point) {
@@ -374,9 +374,9 @@ Value KernelEmitter::call(StringRef name, ValueRange operands) {
   return result;
 }
 
-// Turns addf or subf of a product into one fma. If the sum varies along the lane, so must the
-// product: otherwise scalar tails would use an fma where vector loops cannot. Both ops must stand
-// in the same linalg.generic: otherwise results would depend on which ops were fused.
+// Turns addf or subf of a product into one fma. If the sum varies along the innermost dimension, so
+// must the product: otherwise scalar tails would use an fma where vector loops cannot. Both ops
+// must stand in the same linalg.generic: otherwise results would depend on which ops were fused.
 Value KernelEmitter::contract(Operation *op, ValueRange operands, bool lane) {
   if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
     return {};
@@ -460,8 +460,8 @@ Value KernelEmitter::element(Value pointer, Type element, Value at) {
                              ArrayRef<LLVM::GEPArg>{offset});
 }
 
-// Returns the address of `point` (of the first lane). The part that does not vary along the lane is
-// computed in its own scope.
+// Returns the address of `point` (of the first lane). The part that does not vary along the
+// innermost dimension is computed in its own scope.
 Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType type,
                              AffineMap point, ArrayRef<Value> dynamic, bool &outer) {
   unsigned n = rank(), dims = point.getNumResults();
@@ -495,7 +495,7 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   for (unsigned d = 0; d + 1 < n; ++d)
     result.outer |= point.isFunctionOfDim(d);
   result.lane = n > 0 && point.isFunctionOfDim(n - 1);
-  // In a flat domain the lane is the element's index, and there are no outer dimensions.
+  // In a flat domain the innermost index is the element's, and there are no outer dimensions.
   if (info.shape.flat)
     result.outer = false;
   OpBuilder::InsertionGuard guard(b);
@@ -541,7 +541,7 @@ void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
                         element.getIntOrFloatBitWidth() / 8);
 }
 
-// Loads the present value of a result at a point that varies along the lane.
+// Loads the present value of a result at a point that varies along the innermost dimension.
 Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
   RankedTensorType type = typeOfResult(output);
   Type element = type.getElementType();
@@ -637,8 +637,9 @@ void KernelEmitter::startLane(unsigned copies) {
   copy = 0;
 }
 
-// Emits one loop along the lane and returns the accumulators after it. `accumulators` lists those
-// of the copies of the first reduction, then those of the second, and so on.
+// Emits one loop along the innermost dimension and returns the accumulators after it.
+// `accumulators` lists those of the copies of the first reduction, then those of the second, and so
+// on.
 SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unroll,
                                             unsigned vectorLanes,
                                             ArrayRef<const Reduction *> reductions,

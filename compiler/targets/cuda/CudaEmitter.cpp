@@ -100,9 +100,9 @@ std::string CudaEmitter::nameOf(unsigned argument) {
                            : "y" + std::to_string(argument - inputs);
 }
 
-// Returns true if vectors of `width` elements along the lane are aligned at every `point`. A slice
-// of memory begins at a multiple of 64 bytes; columns within a wider tensor begin at a multiple of
-// their own number.
+// Returns true if vectors of `width` elements along the innermost dimension are aligned at every
+// `point`. A slice of memory begins at a multiple of 64 bytes; columns within a wider tensor begin
+// at a multiple of their own number.
 bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) {
   RankedTensorType type = typeOf(argument);
   if (argument < info.argPitches.size() && info.argPitches[argument] != 0) {
@@ -308,8 +308,8 @@ CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &use
 }
 
 // Prints an addf or subf of a product as one fma if both ops stand in one linalg.generic and either
-// both vary along the lane or neither does. The rule equals that of the CPU's kernels
-// (LowerKernels.cpp) and does not depend on which ops were fused into the kernel.
+// both vary along the innermost dimension or neither does. The rule equals that of the CPU's
+// kernels (LowerKernels.cpp) and does not depend on which ops were fused into the kernel.
 std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
                                               const CudaValue &made) {
   if (!isa<arith::AddFOp, arith::SubFOp>(op))
@@ -369,7 +369,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // If outer values are loaded once per chunk, the index stays part of the load's address.
+    // If outer values are loaded once per vector, the index stays part of the load's address.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");

@@ -1,15 +1,15 @@
 // The part that the CUDA printers of all heroes share: it prints the values of a region as C++
 // expressions, each in the outermost scope in which it can be computed.
 //
-// A thread works on *chunks*: vectors of `width` elements along the lane (along the columns in a
-// column reduction). A value is evaluated at a point, by recursion down to its loads. The
-// dimensions with which it varies decide where its code is printed:
+// A thread works on vectors (chunks in the code) of `width` elements along the innermost dimension
+// (along the columns in a column reduction). A value is evaluated at a point, by recursion down to
+// its loads. The dimensions with which it varies decide where its code is printed:
 //
 //   none                           `kernel`, once
-//   outer dimensions only          `outer`, once per row; or `loads`, once per chunk
-//   lane (loads only)              `loads`, one vector per chunk; or `hoisted`, if the load does
-//                                  not vary with the rows of a thread
-//   everything else                `inner`, in a loop over the elements of a chunk
+//   outer dimensions only          `outer`, once per row; or `loads`, once per vector
+//   innermost dimension (loads)    `loads`, once per vector; or `hoisted`, if the load does not
+//                                  vary with the rows of a thread
+//   everything else                `inner`, in a loop over the elements of a vector
 //
 // A value that is used once, in the scope that computes it, is part of its user's expression; every
 // other value is stored in a variable.
@@ -39,8 +39,8 @@ struct CudaText {
 
 struct CudaValue {
   CudaExpr expr;
-  bool lane = false;  // varies along the lane
-  bool outer = false; // varies between rows, or between chunks
+  bool lane = false;  // varies along the innermost dimension
+  bool outer = false; // varies between rows, or between vectors
   bool late = false;  // depends on a reduction
 };
 
@@ -58,13 +58,13 @@ struct CudaIndex {
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
-// The chunks that a thread loads together, and their C++ text. A loop over chunks counts them with
-// the variable `k`; a single chunk without a guard needs no loop.
+// The vectors that a thread loads together, and their C++ text. A loop over vectors counts them
+// with the variable `k`; a single vector without a guard needs no loop.
 struct CudaChunks {
   unsigned count = 1;
-  std::string guard;     // condition that the chunk is inside, or empty
-  CudaIndex index;       // of the chunk's first element, computed from `k`
-  CudaText declarations; // of the variables that `loads` sets for every chunk
+  std::string guard;     // condition that the vector is inside, or empty
+  CudaIndex index;       // of the vector's first element, computed from `k`
+  CudaText declarations; // of the variables that `loads` sets for every vector
   CudaText loads;
   bool alone() const { return count == 1 && guard.empty(); }
 };
@@ -102,7 +102,7 @@ protected:
   // Memory.
   std::string indexText(mlir::AffineExpr expr);
   // Returns the address of the element of argument `argument` (inputs, then results) at `point`,
-  // for the first element of the chunk.
+  // for the first element of the vector.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
                       llvm::ArrayRef<std::string> dynamic = {});
   mlir::RankedTensorType typeOf(unsigned argument);
@@ -110,9 +110,9 @@ protected:
   std::string nameOf(unsigned argument);
   std::string vectorType(mlir::Type element);
 
-  // Prints the loop over chunks, or a single body; prints nothing for an empty body.
+  // Prints the loop over vectors, or a single body; prints nothing for an empty body.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
-  // Takes the index variables out of `chunks` if there is no loop over chunks, so that they are
+  // Takes the index variables out of `chunks` if there is no loop over vectors, so that they are
   // declared once in front of all bodies. With a loop, every loop declares its own.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
@@ -146,14 +146,14 @@ protected:
   CudaText *outerText = nullptr, *lateText = nullptr, *innerText = nullptr;
   CudaChunks *chunks = nullptr, *hoisted = nullptr;
   bool outerPerChunk = false;
-  // True after a load per chunk whose index depends on a reduction.
+  // True after a load per vector whose index depends on a reduction.
   bool lateLoad = false;
-  // Bytes that all loads so far that vary between rows read for one chunk.
+  // Bytes that all loads so far that vary between rows read for one vector.
   int64_t rowBytesLoaded = 0;
   GlobalBytes again; // as in CudaKernel
 
   std::vector<std::string> outerDims; // names of the outer indices
-  std::string column = "c";           // of the chunk's first element
+  std::string column = "c";           // of the vector's first element
 
   Cache kernelCache, outerCache, hoistedCache, loadCache, innerCache;
 

@@ -1,7 +1,7 @@
-// Heroes elementwise and gather. The domain is cut into vectors along the lane, numbered from outer
-// to inner. A thread computes several vectors, which lie a block's vectors apart. It issues the
-// loads of all of them before the first store, so that several loads are in flight and a result may
-// share the bytes of an input.
+// Heroes elementwise and gather. The domain is cut into vectors along the innermost dimension,
+// numbered from outer to inner. A thread computes several vectors, which lie a block's vectors
+// apart. It issues the loads of all of them before the first store, so that several loads are in
+// flight and a result may share the bytes of an input.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -44,7 +44,7 @@ int64_t ElementPrinter::chunksPerThread() {
   return count;
 }
 
-// Computes the indices of the chunk's first element from the chunk's number.
+// Computes the indices of the vector's first element from the vector's number.
 void ElementPrinter::findIndex(CudaIndex &index, const std::string &number) {
   ArrayRef<int64_t> domain = info.shape.domain;
   const char *type = vectors * width >> 31 ? "u64" : "u32";

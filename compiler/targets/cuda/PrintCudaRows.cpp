@@ -160,7 +160,7 @@ private:
   CudaChunks rowChunks, sharedChunks; // of a kept row; of values that all rows share
 };
 
-// Returns the bytes that a pass loads per chunk of a row, with or without those that all rows
+// Returns the bytes that a pass loads per vector of a row, with or without those that all rows
 // share.
 int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   llvm::SetVector<std::pair<unsigned, const void *>> places;
@@ -340,7 +340,7 @@ void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChun
   loop.block("if (" + max + " != " + identityOf(*online.maximum) + ")", grown);
 }
 
-// Returns the code that processes one loaded chunk.
+// Returns the code that processes one loaded vector.
 CudaText RowPrinter::chunkOf(const Level &level) {
   startInner();
   CudaText elements, head, tail, chunk;
@@ -368,7 +368,7 @@ void RowPrinter::printPass(const Level &level) {
   loopOverChunks(rowBody, rowChunks, chunk);
 }
 
-// Prints a pass that loads a few chunks, processes them, and continues with the next chunks.
+// Prints a pass that loads a few vectors, processes them, and continues with the next vectors.
 void RowPrinter::walkStreamed(const Level &level) {
   int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
   bool loops = chunksAtOnce < chunksOfRow;
