@@ -24,8 +24,7 @@ static constexpr int kLadderSteps = 32;
 // lower bound.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
-// ===-- Candidates
-// -------------------------------------------------------------------------------===//
+//===-- Candidates --------------------------------------------------------------------------===//
 
 static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::vector<int> &options,
                             const PositionCosts &positions) {
