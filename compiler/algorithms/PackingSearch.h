@@ -9,6 +9,11 @@
 // When the unplaced buffers divide into groups that never live together, each group is packed by
 // itself. The method is that of MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator
 // for Hardware-Accelerated Machine Learning", ASPLOS 2023), which calls such packings canonical.
+//
+// Measured on the shipped models: the search makes the peak up to 1.27% smaller than the best
+// greedy order does (llama1b with recompute "auto"). It saves nothing with a named recompute mode,
+// nor on models of 7B and 8B: there the greedy orders are within 0.4% of the lower bound.
+// bench/results/planners-2026-11-22.md has all figures.
 #pragma once
 
 #include "compiler/algorithms/Packing.h"
