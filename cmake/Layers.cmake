@@ -36,7 +36,7 @@ lmc_layer(dialects/plan MLIR)
 lmc_layer(compiler/kernels MLIR dialects/kern)
 
 # What is trained.
-lmc_layer(models MLIR compiler/config dialects/lm)
+lmc_layer(models/decoder MLIR compiler/config dialects/lm)
 
 # How the IR changes.
 lmc_layer(passes/autodiff MLIR dialects/interfaces dialects/lm runtime/plan)
@@ -50,7 +50,7 @@ lmc_layer(passes/schedule MLIR dialects/kern)
 # Code for a target, a folder each, and the plan file.
 lmc_layer(compiler/targets MLIR compiler/config compiler/kernels dialects/kern dialects/plan)
 lmc_layer(compiler/emit MLIR compiler/config compiler/kernels compiler/targets dialects/kern
-          dialects/plan models runtime/plan)
+          dialects/plan models/decoder runtime/plan)
 
 # What reads plans.
 lmc_layer(compiler/analysis MLIR compiler/cost runtime/plan)
@@ -65,7 +65,7 @@ lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/co
           compiler/phases dialects/lm passes/buffers passes/memory runtime/plan)
 lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/phases
           compiler/search compiler/targets dialects/dist dialects/kern dialects/lm dialects/plan
-          models passes/autodiff passes/buffers passes/distribute passes/fusion passes/memory
+          models/decoder passes/autodiff passes/buffers passes/distribute passes/fusion passes/memory
           passes/schedule)
 lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/extract
             compiler/report compiler/targets runtime/plan)

@@ -1,7 +1,6 @@
 #include "compiler/analysis/Fusion.h"
 
 #include "compiler/cost/PlanCost.h"
-#include "compiler/cost/TrafficFloor.h"
 
 #include <algorithm>
 #include <charconv>
@@ -82,11 +81,10 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
   report["bytes_per_token"] = (layers + head) / tokens;
   report["layers_bytes_per_token"] = layers / tokens;
   report["head_bytes_per_token"] = head / tokens;
-  if (std::optional<ModelConfig> model = cost::modelOf(plan)) {
-    cost::TrafficFloor floor = cost::trafficFloor(*model, cost::dataType(plan.compute_dtype()));
-    report["floor_bytes_per_token"] = floor.total();
-    report["floor_layers_bytes_per_token"] = floor.layers;
-    report["floor_head_bytes_per_token"] = floor.head;
+  if (const plan::TrafficFloor *floor = plan.model()->traffic_floor()) {
+    report["floor_bytes_per_token"] = floor->layers() + floor->head();
+    report["floor_layers_bytes_per_token"] = floor->layers();
+    report["floor_head_bytes_per_token"] = floor->head();
   } else {
     for (const char *key :
          {"floor_bytes_per_token", "floor_layers_bytes_per_token", "floor_head_bytes_per_token"})

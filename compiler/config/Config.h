@@ -170,7 +170,4 @@ std::string configReference();
 // Hugging Face config.json text of the model, for exported checkpoints.
 std::string huggingFaceConfig(const Config &config);
 
-// Parameters of the model, tied weights counted once.
-uint64_t parameterCount(const ModelConfig &model);
-
 } // namespace lmc

@@ -1,7 +1,6 @@
 #include "compiler/cost/PlanCost.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace lmc::cost {
 
@@ -137,27 +136,6 @@ std::string_view settingOf(const plan::Plan &plan, std::string_view key) {
     if (setting->key()->string_view() == key)
       return setting->value()->string_view();
   return "";
-}
-
-std::optional<ModelConfig> modelOf(const plan::Plan &plan) {
-  ModelConfig model;
-  const struct {
-    std::string_view key;
-    int64_t *value;
-  } wanted[] = {{"model.vocab_size", &model.vocabSize},
-                {"model.hidden_size", &model.hiddenSize},
-                {"model.intermediate_size", &model.intermediateSize},
-                {"model.num_hidden_layers", &model.numHiddenLayers},
-                {"model.num_attention_heads", &model.numAttentionHeads},
-                {"model.num_key_value_heads", &model.numKeyValueHeads},
-                {"model.head_dim", &model.headDim}};
-  for (const auto &[key, value] : wanted) {
-    std::string_view text = settingOf(plan, key);
-    std::from_chars(text.data(), text.data() + text.size(), *value);
-    if (*value <= 0)
-      return std::nullopt;
-  }
-  return model;
 }
 
 } // namespace lmc::cost

@@ -13,7 +13,6 @@
 #include "plan_generated.h"
 
 #include <array>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,10 +49,6 @@ Work workOf(const plan::Plan &plan, const plan::Command &command);
 
 // Returns how often a step runs the function of this name.
 uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSteps);
-
-// Returns the shape of the model, read from the settings stored in the plan; nothing when the plan
-// has none.
-std::optional<ModelConfig> modelOf(const plan::Plan &plan);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.
 std::string_view settingOf(const plan::Plan &plan, std::string_view key);

@@ -8,7 +8,7 @@
 #include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
 #include "dialects/kern/Kern.h"
-#include "models/Model.h"
+#include "models/decoder/Model.h"
 
 using namespace mlir;
 using namespace lmc;
@@ -98,8 +98,12 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
   if (from == Phase::Model) {
     LogicalResult built = phases.run(Phase::Model, [&] {
       result.module = buildModel(config, context);
-      return success(succeeded(result.module->verify()) &&
-                     succeeded(phases.dump(Phase::Model, *result.module)));
+      if (failed(result.module->verify()) || failed(phases.dump(Phase::Model, *result.module)))
+        return failure();
+      FailureOr<ModelCounts> counts = modelCounts(*result.module);
+      if (succeeded(counts))
+        details.counts = *counts;
+      return LogicalResult(counts);
     });
     if (failed(built))
       return failure();

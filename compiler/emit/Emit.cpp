@@ -4,7 +4,6 @@
 #include "compiler/emit/FusionNotes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
-#include "models/Model.h"
 #include "compiler/kernels/Hero.h"
 #include "plan_generated.h"
 #include "runtime/plan/PlanFile.h"
@@ -124,10 +123,14 @@ void Emitter::addHeader() {
   plan.model = std::make_unique<fb::ModelInfoT>();
   plan.model->architecture = config.model.architecture;
   plan.model->huggingface_config = huggingFaceConfig(config);
-  plan.model->parameters = parameterCount(config.model);
-  FlopsPerToken flops = modelFlopsPerToken(config.model, config.training.sequenceLength);
-  plan.model->flops_per_token_causal = flops.causal;
-  plan.model->flops_per_token_full = flops.full;
+  if (const std::optional<ModelCounts> &counts = details.counts) {
+    plan.model->parameters = counts->parameters;
+    plan.model->flops_per_token_causal = counts->flopsPerTokenCausal;
+    plan.model->flops_per_token_full = counts->flopsPerTokenFull;
+    plan.model->traffic_floor = std::make_unique<fb::TrafficFloorT>();
+    plan.model->traffic_floor->layers = counts->layerTrafficFloor;
+    plan.model->traffic_floor->head = counts->headTrafficFloor;
+  }
   plan.model->vocab_size = uint64_t(config.model.vocabSize);
   plan.batch = std::make_unique<fb::BatchInfoT>();
   plan.batch->sequence_length = uint64_t(config.training.sequenceLength);

@@ -4,11 +4,13 @@
 #include "compiler/targets/cpu/CpuObject.h"
 #include "compiler/targets/cuda/CudaProgram.h"
 #include "compiler/config/Config.h"
+#include "models/decoder/Counts.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
 
 namespace lmc {
@@ -20,6 +22,7 @@ struct PlanDetails {
   const codegen::CpuImage *image = nullptr;
   const codegen::CudaProgram *cuda = nullptr;
   std::string deviceSpec;                   // name or path (DeviceSpec.h); "": none
+  std::optional<ModelCounts> counts;        // absent: not known, the plan says zeros
   uint64_t memoryBudget = 0;                // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // by name: "recompute"
 };

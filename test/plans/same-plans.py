@@ -81,6 +81,7 @@ def normalised(plan):
                 body.pop(hoisted, None)
             for field in ("layer",):  # from schema 3 on
                 command.pop(field, None)
+    plan["model"].pop("traffic_floor", None)  # from schema 3 on
     for variable in plan["variables"]:
         for field in ("setting", "step_value"):  # from schema 3 on
             variable.pop(field, None)

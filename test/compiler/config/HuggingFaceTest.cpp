@@ -1,6 +1,7 @@
 // config.json in and out.
 
 #include "test/compiler/config/ConfigFixture.h"
+#include "test/models/ClosedForms.h"
 
 #include <nlohmann/json.hpp>
 
@@ -203,7 +204,7 @@ TEST_F(HuggingFaceTest, ExportReadsBack) {
     write("config.json", text);
     ASSERT_EQ(errorsOf(job + kTraining), "") << text;
     EXPECT_EQ(huggingFaceConfig(config), text);
-    EXPECT_EQ(parameterCount(config.model), parameterCount(first.model)) << more;
+    EXPECT_EQ(test::parameterCount(config.model), test::parameterCount(first.model)) << more;
     EXPECT_EQ(config.model.slidingWindow, first.model.slidingWindow);
     EXPECT_EQ(config.model.headDim, first.model.headDim);
     EXPECT_EQ(config.model.ropeScaling.type, first.model.ropeScaling.type);

@@ -2,6 +2,7 @@
 // parameters that its shape gives by hand.
 
 #include "compiler/config/Config.h"
+#include "test/models/ClosedForms.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +46,7 @@ TEST(ShippedConfigs, EveryOneLoadsAndIsCounted) {
     ++files;
     const Config config = load(name);
     ASSERT_TRUE(kParameters.count(name)) << name << " has no parameter count in this test";
-    EXPECT_EQ(parameterCount(config.model), kParameters.at(name)) << name;
+    EXPECT_EQ(test::parameterCount(config.model), kParameters.at(name)) << name;
     EXPECT_EQ(config.text.rfind("# ", 0), 0u) << name << " must open with its source";
   }
   EXPECT_EQ(files, kParameters.size());
@@ -53,11 +54,11 @@ TEST(ShippedConfigs, EveryOneLoadsAndIsCounted) {
 
 TEST(ShippedConfigs, BiasesAreCounted) {
   ModelConfig model = load("test-tiny.toml").model;
-  const uint64_t without = parameterCount(model);
+  const uint64_t without = test::parameterCount(model);
   model.attentionBias = true; // q 64, k 32, v 32, o 64
-  EXPECT_EQ(parameterCount(model), without + 2 * 192);
+  EXPECT_EQ(test::parameterCount(model), without + 2 * 192);
   model.mlpBias = true; // gate 176, up 176, down 64
-  EXPECT_EQ(parameterCount(model), without + 2 * 192 + 2 * 416);
+  EXPECT_EQ(test::parameterCount(model), without + 2 * 192 + 2 * 416);
 }
 
 TEST(ShippedConfigs, Llama1bIsTheDiarys) {

@@ -145,17 +145,3 @@ TEST(PlanCost, WorkOfACommand) {
   EXPECT_EQ(std::get<KernelWork>(work(1, 0)).writtenBytes, 1000);
   EXPECT_EQ(std::get<KernelWork>(work(1, 0)).flops, 500);
 }
-
-TEST(PlanCost, TheModelComesFromTheSettings) {
-  Job job;
-  std::string bytes = job.bytes();
-  EXPECT_FALSE(modelOf(*plan::GetPlan(bytes.data())));
-  for (const char *key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-                          "num_attention_heads", "num_key_value_heads", "head_dim"})
-    job.setting(std::string("model.") + key, plan::SettingType::Integer, "12");
-  bytes = job.bytes();
-  auto model = modelOf(*plan::GetPlan(bytes.data()));
-  ASSERT_TRUE(model);
-  EXPECT_EQ(model->hiddenSize, 12);
-  EXPECT_EQ(model->headDim, 12);
-}

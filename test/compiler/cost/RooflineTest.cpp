@@ -1,7 +1,6 @@
 // The roofline against numbers worked out by hand.
 #include "compiler/cost/Roofline.h"
 #include "compiler/cost/Collectives.h"
-#include "compiler/cost/TrafficFloor.h"
 
 #include <gtest/gtest.h>
 
@@ -33,19 +32,6 @@ DeviceSpec load(const std::string &name) {
   auto spec = loadDeviceSpec(name);
   EXPECT_TRUE(spec);
   return *spec;
-}
-
-ModelConfig shape(int64_t layers, int64_t hidden, int64_t heads, int64_t kvHeads, int64_t headDim,
-                  int64_t ffn, int64_t vocabulary) {
-  ModelConfig model;
-  model.numHiddenLayers = layers;
-  model.hiddenSize = hidden;
-  model.numAttentionHeads = heads;
-  model.numKeyValueHeads = kvHeads;
-  model.headDim = headDim;
-  model.intermediateSize = ffn;
-  model.vocabSize = vocabulary;
-  return model;
 }
 
 } // namespace
@@ -199,31 +185,4 @@ TEST(Collectives, Llama1bOnANodeOfH100) {
   DeviceSpec h100 = load("h100-sxm");
   EXPECT_NEAR(allGatherSeconds(1241581568.0 * 2, {8, 1}, h100) * 1e3, 6.0, 0.1);
   EXPECT_NEAR(reduceScatterSeconds(1241581568.0 * 4, {8, 1}, h100) * 1e3, 12.0, 0.2);
-}
-
-// h = 2048, f = 8192, 40 heads of 64: 8h x 4 + 4 x 40 x 64 + 16f + 2f = 223,232 bytes a layer,
-// 16 layers; with RoPE's own pass backward (4 x 40 x 64) and without the product made again (2f)
-// 3.47 MB.
-TEST(TrafficFloor, Llama1b) {
-  TrafficFloor floor = trafficFloor(shape(16, 2048, 32, 8, 64, 8192, 131072), DataType::BF16);
-  EXPECT_DOUBLE_EQ(floor.layers, 16 * (65536 + 10240 + 131072 + 16384));
-  EXPECT_NEAR(floor.layers + 16 * (10240 - 2 * 8192), 3.47e6, 0.01e6);
-  // Embedding 4h + 10h, a norm 4h + 6h, cross entropy 4V.
-  EXPECT_DOUBLE_EQ(floor.head, 24 * 2048 + 4 * 131072);
-}
-
-// h = 4096, f = 14336, 40 heads of 128, 32 layers: 12.85 MB, 4 x 40 x 128 less and 2f more.
-TEST(TrafficFloor, Mistral7b) {
-  TrafficFloor floor = trafficFloor(shape(32, 4096, 32, 8, 128, 14336, 32000), DataType::BF16);
-  EXPECT_DOUBLE_EQ(floor.layers, 32 * (131072 + 20480 + 229376 + 28672));
-  EXPECT_NEAR(floor.layers + 32 * (20480 - 2 * 14336), 12.85e6, 0.01e6);
-  EXPECT_DOUBLE_EQ(floor.head, 24 * 4096 + 4 * 32000);
-}
-
-// Wider elements move as much more; main gradients are f32 either way.
-TEST(TrafficFloor, ByDType) {
-  ModelConfig model = shape(16, 2048, 32, 8, 64, 8192, 131072);
-  TrafficFloor bf16 = trafficFloor(model, DataType::BF16), f32 = trafficFloor(model, DataType::F32);
-  EXPECT_DOUBLE_EQ(f32.layers, 2 * bf16.layers);
-  EXPECT_DOUBLE_EQ(f32.head, 2 * bf16.head - 8 * 2048);
 }

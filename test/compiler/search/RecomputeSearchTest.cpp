@@ -6,7 +6,7 @@
 #include "compiler/driver/Registration.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
-#include "models/Model.h"
+#include "models/decoder/Model.h"
 
 #include <gtest/gtest.h>
 

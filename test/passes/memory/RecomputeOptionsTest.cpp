@@ -2,7 +2,8 @@
 // among them.
 #include "passes/memory/RecomputeOptions.h"
 #include "compiler/driver/Registration.h"
-#include "models/Model.h"
+#include "models/decoder/Model.h"
+#include "test/models/ClosedForms.h"
 #include "passes/autodiff/Passes.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -83,7 +84,7 @@ TEST_F(RecomputeOptionsTest, CountsTheFlopsOfTheModel) {
     double tokens = double(config.training.microBatchSize * config.training.sequenceLength);
     double head = 6.0 * double(config.model.hiddenSize) * double(config.model.vocabSize);
     double expected =
-        modelFlopsPerToken(config.model, config.training.sequenceLength).causal - head;
+        test::flopsPerToken(config.model, config.training.sequenceLength).causal - head;
     double layers = 3 * options.kinds[0].forwardFlops * double(options.layers.size());
     EXPECT_NEAR(layers / tokens, expected, 1e-9 * expected) << name;
   }

@@ -1,7 +1,7 @@
 // The Llama family: RMSNorm, RoPE, grouped-query attention, SwiGLU.
 // Touvron et al. 2023, https://arxiv.org/abs/2302.13971; Mistral adds the sliding
 // window, https://arxiv.org/abs/2310.06825.
-#include "models/Model.h"
+#include "models/decoder/Model.h"
 
 #include "dialects/lm/Lm.h"
 

@@ -1,5 +1,5 @@
 // Rotary frequencies and their scaling variants.
-#include "models/Model.h"
+#include "models/decoder/Model.h"
 
 #include <algorithm>
 #include <cmath>

@@ -31,15 +31,4 @@ mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRCon
 std::vector<double> ropeFrequencies(const ModelConfig &model, int64_t sequenceLength,
                                     double &attentionFactor);
 
-struct FlopsPerToken {
-  double causal; // attention over the visible half (or window)
-  double full;   // attention counted as if nothing were masked
-};
-
-// Floating-point operations of forward and backward, recompute not counted:
-// 6 N_mm + 12 L h_attn s (full), and half the attention term (causal; with a
-// window, the keys a query really sees), as in the PaLM paper's appendix B. A document mask
-// changes neither: what it hides depends on the data.
-FlopsPerToken modelFlopsPerToken(const ModelConfig &model, int64_t sequenceLength);
-
 } // namespace lmc

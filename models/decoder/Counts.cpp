@@ -1,0 +1,126 @@
+#include "models/decoder/Counts.h"
+
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// Adds up the ops of a function and of the layers that it calls.
+class Counter {
+public:
+  LogicalResult add(func::FuncOp function, int64_t &traffic);
+
+  int64_t weights = 0; // elements of the weights of matrix products
+  // Columns of q, by the mean number of keys that a query sees and by that without a mask. Kept
+  // apart so that each mean is multiplied, and rounded, once.
+  std::map<double, int64_t> causal, full;
+  int64_t layerTraffic = 0; // bytes per token
+
+private:
+  void addAttention(lm::AttentionOp attention);
+};
+
+} // namespace
+
+static int64_t columnsOf(Value value) { return cast<ShapedType>(value.getType()).getDimSize(1); }
+
+static int64_t rowsOf(Value value) { return cast<ShapedType>(value.getType()).getDimSize(0); }
+
+static int64_t elementsOf(Value value) {
+  return cast<ShapedType>(value.getType()).getNumElements();
+}
+
+static int64_t widthOf(Value value) {
+  return cast<ShapedType>(value.getType()).getElementTypeBitWidth() / 8;
+}
+
+void Counter::addAttention(lm::AttentionOp attention) {
+  double seq = double(attention.getSeq());
+  double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
+  // The mean of min(i, window) over the positions i of the sequence.
+  causal[window - window * window / (2 * seq)] += columnsOf(attention.getQ());
+  full[seq] += columnsOf(attention.getQ());
+}
+
+// The traffic of an op is what it moves in both passes when it is fused with its neighbours. In
+// elements of the compute dtype, with c columns:
+//
+//   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where y has one use,
+//               an addition or a rotation, y and dy stay in registers; the gradient reads x and
+//               writes dx: 2c.
+//   add         fused with the norm of its sum: reads the branch, writes the sum; the norm's
+//               gradient reads the gradient of the residual: 3c
+//   rope        reads x, writes y: 2c; its gradient is part of attention's gradient (on a CPU 2c
+//               more, which stay in the caches)
+//   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,
+//               writes dgate and dup: 5c, and c more because the product is computed again there
+//               instead of kept
+//   embedding   reads a row, writes it; its gradient reads dx: 3c; reads and adds to a row of the
+//               main gradient, f32 or f64: 2c of that width
+//   loss        reads the logits, writes their gradient: 2c of vocabulary columns
+//
+// Row statistics, weights and token ids are left out: they are below a thousandth.
+LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
+  auto move = [&](Value value, int64_t times) {
+    traffic += times * columnsOf(value) * widthOf(value);
+  };
+  for (Operation &op : function.getOps()) {
+    if (auto norm = dyn_cast<lm::RmsNormOp>(op)) {
+      bool inRegisters = norm->hasOneUse() && isa<lm::AddOp, lm::RopeOp>(*norm->user_begin());
+      move(norm.getResult(), inRegisters ? 2 : 5);
+    } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
+      move(sum.getResult(), 3);
+    } else if (auto rope = dyn_cast<lm::RopeOp>(op)) {
+      move(rope.getResult(), 2);
+    } else if (auto swiglu = dyn_cast<lm::SwigluOp>(op)) {
+      move(swiglu.getResult(), 9);
+    } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op)) {
+      move(embedding.getResult(), 3);
+      traffic += 2 * columnsOf(embedding.getResult()) *
+                 std::max<int64_t>(widthOf(embedding.getResult()), 4);
+    } else if (auto loss = dyn_cast<lm::LinearCrossEntropyOp>(op)) {
+      weights += elementsOf(loss.getWeight());
+      traffic += 2 * rowsOf(loss.getWeight()) * widthOf(loss.getX());
+    } else if (auto linear = dyn_cast<lm::LinearOp>(op)) {
+      weights += elementsOf(linear.getWeight());
+    } else if (auto attention = dyn_cast<lm::AttentionOp>(op)) {
+      addAttention(attention);
+    } else if (auto call = dyn_cast<func::CallOp>(op)) {
+      if (failed(add(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr()),
+                     layerTraffic)))
+        return failure();
+    } else if (!isa<lm::SplitOp, lm::JoinOp, lm::LoadOp, func::ReturnOp>(op)) { // views and names
+      return op.emitOpError("has no count of its operations and traffic");
+    }
+  }
+  return success();
+}
+
+FailureOr<ModelCounts> lmc::modelCounts(ModuleOp module) {
+  Counter counter;
+  int64_t headTraffic = 0;
+  if (failed(counter.add(module.lookupSymbol<func::FuncOp>("forward"), headTraffic)))
+    return failure();
+  ModelCounts counts;
+  for (auto variable : module.getOps<lm::VariableOp>())
+    if (variable.getKind() == lm::VariableKind::Parameter)
+      counts.parameters += uint64_t(cast<ShapedType>(variable.getType()).getNumElements());
+  auto flops = [&](const std::map<double, int64_t> &columnsByKeys) {
+    double sum = 6 * double(counter.weights);
+    for (auto [keys, columns] : columnsByKeys)
+      sum += double(12 * columns) * keys;
+    return sum;
+  };
+  counts.flopsPerTokenCausal = flops(counter.causal);
+  counts.flopsPerTokenFull = flops(counter.full);
+  counts.layerTrafficFloor = double(counter.layerTraffic);
+  counts.headTrafficFloor = double(headTraffic);
+  return counts;
+}

@@ -1,0 +1,71 @@
+// Parameters, operations and the traffic floor of Llama and Mistral as formulas of their sizes: an
+// oracle for the sums over the graph in models/decoder/Counts.h, where the quantities are defined.
+#pragma once
+
+#include "compiler/config/Config.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lmc::test {
+
+inline uint64_t parameterCount(const ModelConfig &model) {
+  const uint64_t hidden = model.hiddenSize, ffn = model.intermediateSize;
+  const uint64_t q = model.numAttentionHeads * model.headDim;
+  const uint64_t kv = model.numKeyValueHeads * model.headDim;
+  uint64_t layer = 2 * hidden          // the norms before attention and MLP
+                   + 2 * hidden * q    // q [q, hidden], o [hidden, q]
+                   + 2 * hidden * kv   // k, v [kv, hidden]
+                   + 3 * hidden * ffn; // gate, up [ffn, hidden], down [hidden, ffn]
+  if (model.attentionBias)
+    layer += q + 2 * kv + hidden;
+  if (model.mlpBias)
+    layer += 2 * ffn + hidden;
+  const uint64_t embedding = model.vocabSize * hidden;
+  return embedding * (model.tieWordEmbeddings ? 1 : 2) + model.numHiddenLayers * layer + hidden;
+}
+
+struct FlopsPerToken {
+  double causal, full;
+};
+
+// 6 N + 12 L h s with N weights in matrix products, L layers, h columns of q and s keys per query:
+// the whole sequence (full), or the mean number of keys in sight (causal).
+inline FlopsPerToken flopsPerToken(const ModelConfig &m, int64_t sequenceLength) {
+  double hidden = double(m.hiddenSize), heads = double(m.numAttentionHeads * m.headDim),
+         kvHeads = double(m.numKeyValueHeads * m.headDim), ffn = double(m.intermediateSize),
+         layers = double(m.numHiddenLayers), seq = double(sequenceLength);
+  double layerWeights = hidden * (2 * heads + 2 * kvHeads) + 3 * hidden * ffn;
+  double weights = layers * layerWeights + hidden * double(m.vocabSize);
+  double window = m.slidingWindow > 0 ? std::min(double(m.slidingWindow), seq) : seq;
+  double visible = window - window * window / (2 * seq); // mean of min(i, window) over i
+  return {6 * weights + 12 * layers * heads * visible, 6 * weights + 12 * layers * heads * seq};
+}
+
+// Bytes per token.
+struct TrafficFloor {
+  double layers, head;
+};
+
+// In elements, with h = hidden, f = ffn, V = vocabulary, and r = (heads + kv_heads) * head_dim,
+// which RoPE rotates. A layer:
+//   residual add + RMSNorm  4h, twice a layer (attention's, the MLP's)
+//   its gradient            4h, twice
+//   RoPE                    2r
+//   SwiGLU                  3f; its gradient: 5f, and f for the product, which is computed again
+// Outside the layers:
+//   embedding               2h; its gradient: h, and 2h elements of the main gradient
+//   the norm that no residual add goes with (there are 2 layers + 1 norms): 2h; its gradient: 3h
+//   cross entropy           2V
+inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
+  double h = double(model.hiddenSize), f = double(model.intermediateSize),
+         V = double(model.vocabSize),
+         r = double((model.numAttentionHeads + model.numKeyValueHeads) * model.headDim);
+  double width = compute == DataType::BF16 ? 2 : compute == DataType::F32 ? 4 : 8;
+  double gradientWidth = compute == DataType::F64 ? 8 : 4;
+  double layer = 2 * 4 * h + 2 * 4 * h + 2 * r + 3 * f + 5 * f + f;
+  double head = 2 * h + h + 2 * h + 3 * h + 2 * V;
+  return {double(model.numHiddenLayers) * layer * width, head * width + 2 * h * gradientWidth};
+}
+
+} // namespace lmc::test
