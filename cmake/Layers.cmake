@@ -36,7 +36,8 @@ lmc_layer(dialects/plan MLIR)
 lmc_layer(compiler/kernels MLIR dialects/kern)
 
 # What is trained.
-lmc_layer(models/decoder MLIR compiler/config dialects/lm)
+lmc_layer(models/families compiler/config)
+lmc_layer(models/decoder MLIR compiler/config dialects/lm models/families)
 
 # How the IR changes.
 lmc_layer(passes/autodiff MLIR dialects/interfaces dialects/lm runtime/plan)
@@ -68,6 +69,6 @@ lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compi
           models/decoder passes/autodiff passes/buffers passes/distribute passes/fusion passes/memory
           passes/schedule)
 lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/extract
-            compiler/report compiler/targets runtime/plan)
+            compiler/report compiler/targets models/families runtime/plan)
 lmc_program(tools/lmc-opt MLIR compiler/driver)
 lmc_program(tools/lmc-translate MLIR compiler/driver compiler/targets)

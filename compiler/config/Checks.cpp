@@ -1,11 +1,10 @@
 #include "compiler/config/Checks.h"
 
-#include "compiler/config/HuggingFace.h"
+#include "compiler/config/ModelFamily.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <regex>
 
 namespace lmc::config {
@@ -37,186 +36,163 @@ std::string nearestMultiples(int64_t n, int64_t value) {
   return below ? fmt::format("{} or {}", below, below + n) : fmt::format("{}", n);
 }
 
-class Checker {
-public:
-  Checker(const Provenance &provenance, const Config &config, Diagnostics &diagnostics)
-      : provenance(provenance), config(config), diagnostics(diagnostics) {}
-
-  void run() {
-    heads();
-    huggingFace();
-    ropeScaling();
-    positions();
-    batch();
-    schedule();
-    validation();
-    device();
-    optimizer();
+void heads(const CheckedJob &job) {
+  const ModelConfig &model = job.config.model;
+  if (job.sound({"model.hidden_size", "model.num_attention_heads", "model.head_dim"})) {
+    if (!job.provenance.given("model.head_dim") && model.hiddenSize % model.numAttentionHeads != 0)
+      job.error("model.num_attention_heads",
+                "num_attention_heads = {} does not divide hidden_size = {}; use {} heads, or give "
+                "head_dim",
+                model.numAttentionHeads, model.hiddenSize,
+                nearestDivisors(model.hiddenSize, model.numAttentionHeads));
+    else if (model.headDim % 2 != 0)
+      job.error(job.provenance.given("model.head_dim") ? "model.head_dim"
+                                                       : "model.num_attention_heads",
+                "head_dim = {} is odd; RoPE turns pairs, so it must be even", model.headDim);
   }
+  if (job.sound({"model.num_attention_heads", "model.num_key_value_heads"}) &&
+      model.numAttentionHeads % model.numKeyValueHeads != 0)
+    job.error("model.num_key_value_heads",
+              "num_key_value_heads = {} does not divide num_attention_heads = {}; use {}",
+              model.numKeyValueHeads, model.numAttentionHeads,
+              nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads));
+}
 
-private:
-  bool sound(std::initializer_list<const char *> paths) const {
-    return std::none_of(paths.begin(), paths.end(),
-                        [&](const char *path) { return provenance.broken.count(path); });
+// A key that another family has of its own would silently do nothing.
+void familyKeys(const CheckedJob &job) {
+  for (const Key &key : job.keys) {
+    if (key.isOf(*job.config.model.family) || !job.provenance.given(key.path()))
+      continue;
+    std::vector<std::string> names;
+    for (const ModelFamily *family : key.families)
+      names.push_back(fmt::format("\"{}\"", family->name));
+    job.error(key.path(), "{} is a key of architecture {}, not of \"{}\"", key.name,
+              listed(names, "and"), job.config.model.family->name);
   }
+}
 
-  template <typename... Args>
-  void error(const char *path, fmt::format_string<Args...> message, Args &&...args) {
-    diagnostics.error(provenance.of(path), fmt::format(message, std::forward<Args>(args)...));
+void ofFamily(const CheckedJob &job) {
+  if (job.sound({"model.architecture"}) && job.config.model.family->check)
+    job.config.model.family->check(job);
+}
+
+void ropeScaling(const CheckedJob &job) {
+  const RopeScaling &scaling = job.config.model.ropeScaling;
+  if (!job.sound({"model.rope_scaling.rope_type"}))
+    return;
+  if (scaling.type == RopeScalingType::None) {
+    // A factor without a type would silently do nothing.
+    for (const Key &key : job.keys)
+      if (!job.provenance.given("model.rope_scaling.rope_type") &&
+          std::string_view(key.section) == "model.rope_scaling" &&
+          std::string_view(key.name) != "rope_type" && job.provenance.given(key.path()))
+        return job.error("model.rope_scaling.rope_type",
+                         "[model.rope_scaling] has {} but no rope_type, so it would do nothing; "
+                         "give one of linear, llama3, dynamic, yarn",
+                         key.name);
+    return;
   }
+  if (job.sound({"model.rope_scaling.factor"}) &&
+      !job.provenance.given("model.rope_scaling.factor"))
+    job.error("model.rope_scaling.rope_type",
+              "[model.rope_scaling] needs 'factor': how much longer the context becomes");
+  if (scaling.type == RopeScalingType::Dynamic &&
+      job.sound({"model.rope_scaling.original_max_position_embeddings",
+                 "model.max_position_embeddings", "training.sequence_length"}) &&
+      scaling.originalMaxPositionEmbeddings != job.config.model.maxPositionEmbeddings)
+    job.error("model.rope_scaling.original_max_position_embeddings",
+              "rope_type \"dynamic\" starts from max_position_embeddings = {}; leave "
+              "original_max_position_embeddings = {} out",
+              job.config.model.maxPositionEmbeddings, scaling.originalMaxPositionEmbeddings);
+  if (scaling.type == RopeScalingType::Llama3 &&
+      job.sound({"model.rope_scaling.low_freq_factor", "model.rope_scaling.high_freq_factor"}) &&
+      scaling.lowFreqFactor >= scaling.highFreqFactor)
+    job.error("model.rope_scaling.low_freq_factor",
+              "low_freq_factor = {} must be below high_freq_factor = {}", scaling.lowFreqFactor,
+              scaling.highFreqFactor);
+  if (scaling.type == RopeScalingType::Yarn &&
+      job.sound({"model.rope_scaling.beta_fast", "model.rope_scaling.beta_slow"}) &&
+      scaling.betaSlow >= scaling.betaFast)
+    job.error("model.rope_scaling.beta_slow", "beta_slow = {} must be below beta_fast = {}",
+              scaling.betaSlow, scaling.betaFast);
+}
 
-  void heads() {
-    const ModelConfig &model = config.model;
-    if (sound({"model.hidden_size", "model.num_attention_heads", "model.head_dim"})) {
-      if (!provenance.given("model.head_dim") && model.hiddenSize % model.numAttentionHeads != 0)
-        error("model.num_attention_heads",
-              "num_attention_heads = {} does not divide hidden_size = {}; use {} heads, or give "
-              "head_dim",
-              model.numAttentionHeads, model.hiddenSize,
-              nearestDivisors(model.hiddenSize, model.numAttentionHeads));
-      else if (model.headDim % 2 != 0)
-        error(provenance.given("model.head_dim") ? "model.head_dim" : "model.num_attention_heads",
-              "head_dim = {} is odd; RoPE turns pairs, so it must be even", model.headDim);
-    }
-    if (sound({"model.num_attention_heads", "model.num_key_value_heads"}) &&
-        model.numAttentionHeads % model.numKeyValueHeads != 0)
-      error("model.num_key_value_heads",
-            "num_key_value_heads = {} does not divide num_attention_heads = {}; use {}",
-            model.numKeyValueHeads, model.numAttentionHeads,
-            nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads));
+void positions(const CheckedJob &job) {
+  if (job.sound({"training.sequence_length", "model.max_position_embeddings"}) &&
+      job.config.training.sequenceLength > job.config.model.maxPositionEmbeddings)
+    job.error("training.sequence_length",
+              "sequence_length = {} is more than max_position_embeddings = {}",
+              job.config.training.sequenceLength, job.config.model.maxPositionEmbeddings);
+}
+
+void batch(const CheckedJob &job) {
+  if (!job.sound({"training.batch_size", "training.micro_batch_size", "distributed.nodes",
+                  "distributed.devices_per_node"}))
+    return;
+  const TrainingConfig &training = job.config.training;
+  const int64_t ranks = job.config.distributed.nodes * job.config.distributed.devicesPerNode;
+  const int64_t gbs = training.batchSize, mbs = training.microBatchSize;
+  if (gbs % ranks != 0) {
+    job.error("training.batch_size",
+              "batch_size = {} (GBS) cannot be shared by {} devices; use batch_size = {}", gbs,
+              ranks, nearestMultiples(ranks, gbs));
+  } else if (gbs % (mbs * ranks) != 0) {
+    job.error("training.micro_batch_size",
+              "micro_batch_size = {} (MBS) x {} devices does not divide batch_size = {} (GBS), so "
+              "there is no whole number of accumulation steps (GAS); use micro_batch_size = {} or "
+              "batch_size = {}",
+              mbs, ranks, gbs, nearestDivisors(gbs / ranks, mbs),
+              nearestMultiples(mbs * ranks, gbs));
   }
+}
 
-  void huggingFace() {
-    const ModelConfig &model = config.model;
-    if (!sound({"model.hidden_size", "model.num_attention_heads", "model.head_dim",
-                "model.architecture", "model.attention_bias", "model.mlp_bias",
-                "model.sliding_window"}) ||
-        huggingFaceClass(model))
-      return;
-    const char *bias = model.attentionBias ? "attention_bias" : "mlp_bias";
-    const char *reason = model.architecture == "mistral" ? "architecture \"mistral\""
-                         : model.slidingWindow           ? "a sliding_window"
-                                                         : "heads that do not divide hidden_size";
-    error(model.attentionBias ? "model.attention_bias" : "model.mlp_bias",
-          "{} does not go with {}: checkpoints could not be exported, as Hugging Face's Llama has "
-          "biases and its Mistral the rest",
-          bias, reason);
-  }
+void schedule(const CheckedJob &job) {
+  const LrScheduleConfig &lr = job.config.lrSchedule;
+  if (job.sound({"lr_schedule.decay_iters", "training.train_iters"}) &&
+      lr.decayIters > job.config.training.trainIters)
+    job.error("lr_schedule.decay_iters", "decay_iters = {} is more than train_iters = {}",
+              lr.decayIters, job.config.training.trainIters);
+  if (job.sound({"lr_schedule.decay_iters", "training.train_iters", "lr_schedule.warmup_iters"}) &&
+      lr.warmupIters >= lr.decayIters)
+    job.error("lr_schedule.warmup_iters",
+              "warmup_iters = {} must be below decay_iters = {} (default: train_iters)",
+              lr.warmupIters, lr.decayIters);
+  if (job.sound({"lr_schedule.lr", "lr_schedule.min_lr"}) && lr.minLr > lr.lr)
+    job.error("lr_schedule.min_lr", "min_lr = {} is more than lr = {}", lr.minLr, lr.lr);
+}
 
-  void ropeScaling() {
-    const RopeScaling &scaling = config.model.ropeScaling;
-    if (!sound({"model.rope_scaling.rope_type"}))
-      return;
-    if (scaling.type == RopeScalingType::None) {
-      // A factor without a type would silently do nothing.
-      for (const Key &key : keys())
-        if (!provenance.given("model.rope_scaling.rope_type") &&
-            std::string_view(key.section) == "model.rope_scaling" &&
-            std::string_view(key.name) != "rope_type" && provenance.given(key.path()))
-          return error("model.rope_scaling.rope_type",
-                       "[model.rope_scaling] has {} but no rope_type, so it would do nothing; "
-                       "give one of linear, llama3, dynamic, yarn",
-                       key.name);
-      return;
-    }
-    if (sound({"model.rope_scaling.factor"}) && !provenance.given("model.rope_scaling.factor"))
-      error("model.rope_scaling.rope_type",
-            "[model.rope_scaling] needs 'factor': how much longer the context becomes");
-    if (scaling.type == RopeScalingType::Dynamic &&
-        sound({"model.rope_scaling.original_max_position_embeddings",
-               "model.max_position_embeddings", "training.sequence_length"}) &&
-        scaling.originalMaxPositionEmbeddings != config.model.maxPositionEmbeddings)
-      error("model.rope_scaling.original_max_position_embeddings",
-            "rope_type \"dynamic\" starts from max_position_embeddings = {}; leave "
-            "original_max_position_embeddings = {} out",
-            config.model.maxPositionEmbeddings, scaling.originalMaxPositionEmbeddings);
-    if (scaling.type == RopeScalingType::Llama3 &&
-        sound({"model.rope_scaling.low_freq_factor", "model.rope_scaling.high_freq_factor"}) &&
-        scaling.lowFreqFactor >= scaling.highFreqFactor)
-      error("model.rope_scaling.low_freq_factor",
-            "low_freq_factor = {} must be below high_freq_factor = {}", scaling.lowFreqFactor,
-            scaling.highFreqFactor);
-    if (scaling.type == RopeScalingType::Yarn &&
-        sound({"model.rope_scaling.beta_fast", "model.rope_scaling.beta_slow"}) &&
-        scaling.betaSlow >= scaling.betaFast)
-      error("model.rope_scaling.beta_slow", "beta_slow = {} must be below beta_fast = {}",
-            scaling.betaSlow, scaling.betaFast);
-  }
+void validation(const CheckedJob &job) {
+  if (job.sound({"data.train", "data.validation", "monitoring.validation_interval"}) &&
+      job.config.monitoring.validationInterval > 0 && !job.config.data.train.empty() &&
+      job.config.data.validation.empty())
+    job.error("monitoring.validation_interval",
+              "validation_interval = {} needs data: give 'validation' in [data], or set it to 0",
+              job.config.monitoring.validationInterval);
+}
 
-  void positions() {
-    if (sound({"training.sequence_length", "model.max_position_embeddings"}) &&
-        config.training.sequenceLength > config.model.maxPositionEmbeddings)
-      error("training.sequence_length",
-            "sequence_length = {} is more than max_position_embeddings = {}",
-            config.training.sequenceLength, config.model.maxPositionEmbeddings);
-  }
+void optimizer(const CheckedJob &job) {
+  if (job.sound({"optimizer.type", "training.compute_dtype"}) &&
+      job.config.optimizer.type == "adamw8bit" && job.config.training.computeDType == DataType::F64)
+    job.error(
+        "optimizer.type",
+        "adamw8bit computes in f32, not in compute_dtype = \"f64\"; use adamw, or f32 or bf16");
+}
 
-  void batch() {
-    if (!sound({"training.batch_size", "training.micro_batch_size", "distributed.nodes",
-                "distributed.devices_per_node"}))
-      return;
-    const TrainingConfig &training = config.training;
-    const int64_t ranks = config.distributed.nodes * config.distributed.devicesPerNode;
-    const int64_t gbs = training.batchSize, mbs = training.microBatchSize;
-    if (gbs % ranks != 0) {
-      error("training.batch_size",
-            "batch_size = {} (GBS) cannot be shared by {} devices; use batch_size = {}", gbs, ranks,
-            nearestMultiples(ranks, gbs));
-    } else if (gbs % (mbs * ranks) != 0) {
-      error("training.micro_batch_size",
-            "micro_batch_size = {} (MBS) x {} devices does not divide batch_size = {} (GBS), so "
-            "there is no whole number of accumulation steps (GAS); use micro_batch_size = {} or "
-            "batch_size = {}",
-            mbs, ranks, gbs, nearestDivisors(gbs / ranks, mbs), nearestMultiples(mbs * ranks, gbs));
-    }
-  }
-
-  void schedule() {
-    const LrScheduleConfig &lr = config.lrSchedule;
-    if (sound({"lr_schedule.decay_iters", "training.train_iters"}) &&
-        lr.decayIters > config.training.trainIters)
-      error("lr_schedule.decay_iters", "decay_iters = {} is more than train_iters = {}",
-            lr.decayIters, config.training.trainIters);
-    if (sound({"lr_schedule.decay_iters", "training.train_iters", "lr_schedule.warmup_iters"}) &&
-        lr.warmupIters >= lr.decayIters)
-      error("lr_schedule.warmup_iters",
-            "warmup_iters = {} must be below decay_iters = {} (default: train_iters)",
-            lr.warmupIters, lr.decayIters);
-    if (sound({"lr_schedule.lr", "lr_schedule.min_lr"}) && lr.minLr > lr.lr)
-      error("lr_schedule.min_lr", "min_lr = {} is more than lr = {}", lr.minLr, lr.lr);
-  }
-
-  void validation() {
-    if (sound({"data.train", "data.validation", "monitoring.validation_interval"}) &&
-        config.monitoring.validationInterval > 0 && !config.data.train.empty() &&
-        config.data.validation.empty())
-      error("monitoring.validation_interval",
-            "validation_interval = {} needs data: give 'validation' in [data], or set it to 0",
-            config.monitoring.validationInterval);
-  }
-
-  void optimizer() {
-    if (sound({"optimizer.type", "training.compute_dtype"}) &&
-        config.optimizer.type == "adamw8bit" && config.training.computeDType == DataType::F64)
-      error("optimizer.type",
-            "adamw8bit computes in f32, not in compute_dtype = \"f64\"; use adamw, or f32 or bf16");
-  }
-
-  void device() {
-    static const std::regex pattern("cpu|cuda:sm_[0-9]{2,3}[af]?");
-    if (sound({"target.device"}) && !std::regex_match(config.target.device, pattern))
-      error("target.device",
-            "target.device is \"{}\"; it must be cpu or cuda:sm_XY, such as "
-            "cuda:sm_90a",
-            config.target.device);
-  }
-
-  const Provenance &provenance;
-  const Config &config;
-  Diagnostics &diagnostics;
-};
+void device(const CheckedJob &job) {
+  static const std::regex pattern("cpu|cuda:sm_[0-9]{2,3}[af]?");
+  if (job.sound({"target.device"}) && !std::regex_match(job.config.target.device, pattern))
+    job.error("target.device",
+              "target.device is \"{}\"; it must be cpu or cuda:sm_XY, such as "
+              "cuda:sm_90a",
+              job.config.target.device);
+}
 
 } // namespace
+
+bool CheckedJob::sound(std::initializer_list<const char *> paths) const {
+  return std::none_of(paths.begin(), paths.end(),
+                      [&](const char *path) { return provenance.broken.count(path); });
+}
 
 Location Provenance::of(const std::string &path) const {
   if (const auto key = keys.find(path); key != keys.end())
@@ -228,8 +204,8 @@ Location Provenance::of(const std::string &path) const {
   return {file, 1, 1};
 }
 
-void checkRequired(Provenance &provenance, Diagnostics &diagnostics) {
-  for (const Key &key : keys()) {
+void checkRequired(const KeyTable &keys, Provenance &provenance, Diagnostics &diagnostics) {
+  for (const Key &key : keys) {
     if (!key.required || provenance.given(key.path()) || provenance.broken.count(key.path()))
       continue;
     provenance.broken.insert(key.path());
@@ -267,8 +243,10 @@ void deriveDefaults(const Provenance &provenance, Config &config) {
   training.gradientAccumulationSteps = perDevice / training.microBatchSize;
 }
 
-void checkTogether(const Provenance &provenance, const Config &config, Diagnostics &diagnostics) {
-  Checker(provenance, config, diagnostics).run();
+void checkTogether(const CheckedJob &job) {
+  for (auto *check : {heads, ofFamily, familyKeys, ropeScaling, positions, batch, schedule,
+                      validation, device, optimizer})
+    check(job);
 }
 
 } // namespace lmc::config

@@ -4,6 +4,9 @@
 #include "compiler/config/Diagnostics.h"
 #include "compiler/config/Keys.h"
 
+#include <fmt/format.h>
+
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
@@ -23,13 +26,29 @@ struct Provenance {
   Location of(const std::string &path) const;
 };
 
+// A job under check.
+struct CheckedJob {
+  const KeyTable &keys;
+  const Provenance &provenance;
+  const Config &config;
+  Diagnostics &diagnostics;
+
+  // Whether no error was reported at any of these keys.
+  bool sound(std::initializer_list<const char *> paths) const;
+
+  template <typename... Args>
+  void error(const std::string &path, fmt::format_string<Args...> message, Args &&...args) const {
+    diagnostics.error(provenance.of(path), fmt::format(message, std::forward<Args>(args)...));
+  }
+};
+
 // Reports required keys that are missing (and marks them broken).
-void checkRequired(Provenance &provenance, Diagnostics &diagnostics);
+void checkRequired(const KeyTable &keys, Provenance &provenance, Diagnostics &diagnostics);
 
 // Fills what is derived from other keys and was not given.
 void deriveDefaults(const Provenance &provenance, Config &config);
 
 // Reports what does not belong together. Runs after deriveDefaults.
-void checkTogether(const Provenance &provenance, const Config &config, Diagnostics &diagnostics);
+void checkTogether(const CheckedJob &job);
 
 } // namespace lmc::config

@@ -3,6 +3,7 @@
 #include "compiler/config/Checks.h"
 #include "compiler/config/File.h"
 #include "compiler/config/HuggingFace.h"
+#include "compiler/config/ModelFamily.h"
 #include "compiler/config/Parse.h"
 
 #include <fmt/format.h>
@@ -40,25 +41,26 @@ const Assignment *findModelConfig(const ParsedFile &file,
   return found;
 }
 
-void assignModelConfig(const Assignment *from, Config &config, Provenance &provenance,
-                       Diagnostics &diagnostics) {
+void assignModelConfig(const Assignment *from, const KeyTable &keys, Config &config,
+                       Provenance &provenance, Diagnostics &diagnostics) {
   const auto *name = from ? std::get_if<std::string>(&from->value) : nullptr;
   if (!name || name->empty())
     return;
   const std::string path = (std::filesystem::path(config.directory) / *name).string();
   const size_t before = diagnostics.count();
-  assignAll(importHuggingFaceConfig(path, diagnostics), config, provenance, diagnostics);
+  assignAll(importHuggingFaceConfig(path, keys, diagnostics), config, provenance, diagnostics);
   if (diagnostics.count() == before)
     return;
   // What a faulty file leaves out is not missing from the TOML.
-  for (const Key &key : keys())
+  for (const Key &key : keys)
     if (key.section == std::string_view("model") && !provenance.given(key.path()))
       provenance.broken.insert(key.path());
 }
 
-void fillSettings(Config &config) {
-  for (const Key &key : keys())
-    config.settings.push_back(resolvedSetting(key, config));
+void fillSettings(const KeyTable &keys, Config &config) {
+  for (const Key &key : keys)
+    if (key.isOf(*config.model.family))
+      config.settings.push_back(resolvedSetting(key, config));
 }
 
 } // namespace
@@ -73,9 +75,12 @@ void setMicroBatchSize(Config &config, int64_t size) {
       setting.value = fmt::format("{}", size);
 }
 
-bool loadConfig(const std::string &path, const std::vector<std::string> &overrides, Config &config,
-                ConfigError &error) {
+bool loadConfig(const std::string &path, const std::vector<std::string> &overrides,
+                const ModelFamilies &families, Config &config, ConfigError &error) {
+  const KeyTable keys(families);
   config = Config();
+  for (const Key &key : keys)
+    key.field(config); // sets initial values that come from the families
   config.path = path;
   config.directory = std::filesystem::absolute(path).lexically_normal().parent_path().string();
 
@@ -88,23 +93,26 @@ bool loadConfig(const std::string &path, const std::vector<std::string> &overrid
   }
   config.text = std::get<std::string>(text);
 
-  const ParsedFile file = parseToml(config.text, path, diagnostics);
-  const std::vector<Assignment> changes = parseOverrides(overrides, diagnostics);
+  const ParsedFile file = parseToml(config.text, path, keys, diagnostics);
+  const std::vector<Assignment> changes = parseOverrides(overrides, keys, diagnostics);
   Provenance provenance{
       .file = path, .sections = file.sections, .keys = {}, .broken = file.misspelt};
-  assignModelConfig(findModelConfig(file, changes), config, provenance, diagnostics);
+  assignModelConfig(findModelConfig(file, changes), keys, config, provenance, diagnostics);
   assignAll(file.assignments, config, provenance, diagnostics);
   assignAll(changes, config, provenance, diagnostics);
+  for (const ModelFamily *family : families)
+    if (family->name == config.model.architecture)
+      config.model.family = family;
 
   if (file.valid) { // else nothing is known of what the file meant to say
-    checkRequired(provenance, diagnostics);
+    checkRequired(keys, provenance, diagnostics);
     deriveDefaults(provenance, config);
-    checkTogether(provenance, config, diagnostics);
+    checkTogether({keys, provenance, config, diagnostics});
   }
   error.message = diagnostics.text();
   if (!diagnostics.empty())
     return false;
-  fillSettings(config);
+  fillSettings(keys, config);
   return true;
 }
 

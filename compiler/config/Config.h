@@ -7,11 +7,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace lmc {
+
+struct ModelFamily; // compiler/config/ModelFamily.h
+// Those that a job can name. The first is the default.
+using ModelFamilies = std::vector<const ModelFamily *>;
 
 enum class DataType { F32, BF16, F64 };
 enum class RecomputeMode { None, Activation, Full, Block, Auto, KeepAll };
@@ -31,7 +37,8 @@ struct RopeScaling {
 
 struct ModelConfig {
   std::string config;                 // Hugging Face config.json it starts from; "": none
-  std::string architecture = "llama"; // "llama" | "mistral"
+  std::string architecture;           // name of a ModelFamily
+  const ModelFamily *family = nullptr; // the one of that name
   int64_t vocabSize = 0;
   int64_t hiddenSize = 0;
   int64_t intermediateSize = 0;
@@ -51,6 +58,11 @@ struct ModelConfig {
   std::string initializer = "fan_in"; // linear std: "fan_in" = 1/sqrt(fan_in), as in the 1B
                                       // diary; "normal" = initializer_range. Residual
                                       // projections are divided by sqrt(2 * layers) in both.
+  // Values of keys that a family has of its own, by name. T is the type of the key's row.
+  std::map<std::string, std::variant<bool, int64_t, double, std::string>> familyValues;
+  template <typename T> const T &familyValue(const std::string &name) const {
+    return std::get<T>(familyValues.at(name));
+  }
 };
 
 struct TrainingConfig {
@@ -152,20 +164,20 @@ struct ConfigError {
   std::string message;
 };
 
-// Reads `path`, applies `overrides` ("section.key=TOML value or bare word", in
-// order), fills defaults and checks each value and what belongs together (heads
+// Reads `path` as a job of one of `families`, applies `overrides` ("section.key=TOML value or bare
+// word", in order), fills defaults and checks each value and what belongs together (heads
 // divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <=
 // train_iters ...). `[model] config = "config.json"` takes Hugging Face's file;
 // keys beside it override it. Returns false and fills `error` on any mistake; all
 // mistakes of a file are reported at once.
-bool loadConfig(const std::string &path, const std::vector<std::string> &overrides, Config &config,
-                ConfigError &error);
+bool loadConfig(const std::string &path, const std::vector<std::string> &overrides,
+                const ModelFamilies &families, Config &config, ConfigError &error);
 
 // Sets the MBS, which must divide GBS / devices, and with it the GAS and what `settings` says.
 void setMicroBatchSize(Config &config, int64_t size);
 
 // docs/config.md: every section and key with type, unit, range, default and doc.
-std::string configReference();
+std::string configReference(const ModelFamilies &families);
 
 // Hugging Face config.json text of the model, for exported checkpoints.
 std::string huggingFaceConfig(const Config &config);

@@ -1,35 +1,14 @@
 #include "compiler/config/HuggingFace.h"
 
 #include "compiler/config/File.h"
+#include "compiler/config/ModelFamily.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
-using Json = nlohmann::ordered_json;
-
 namespace lmc::config {
 namespace {
-
-// What transformers assumes for a key that config.json leaves out, where that is
-// not what [model] assumes.
-const Json &classDefaults(const std::string &architecture) {
-  static const Json llama = {{"rms_norm_eps", 1e-6}, {"max_position_embeddings", 2048}};
-  static const Json mistral = {{"rms_norm_eps", 1e-6},
-                               {"max_position_embeddings", 131072},
-                               {"num_key_value_heads", 8},
-                               {"sliding_window", 4096}};
-  return architecture == "mistral" ? mistral : llama;
-}
-
-// Keys that change the model in ways lmc does not have, with the one value that
-// leaves it as it is.
-const Json &onlyValues() {
-  static const Json values = {
-      {"hidden_act", "silu"}, {"attention_dropout", 0.0}, {"partial_rotary_factor", 1.0}};
-  return values;
-}
 
 Value toValue(const Json &json) {
   if (json.is_boolean())
@@ -45,37 +24,35 @@ Value toValue(const Json &json) {
   return OtherValue{json.is_array() ? "a list" : "an object"};
 }
 
-// Whether the class of `architecture` reads this key of [model]: transformers
-// ignores a sliding window in a Llama and biases in a Mistral.
-bool isRead(const std::string &architecture, std::string_view name) {
-  if (name == "config" || name == "architecture")
-    return false;
-  return architecture == "llama" ? name != "sliding_window"
-                                 : name != "attention_bias" && name != "mlp_bias";
+// Whether the family's class of transformers reads this key of [model].
+bool isRead(const ModelFamily &family, const Key &key) {
+  const std::string_view name = key.name;
+  return name != "config" && name != "architecture" && key.isOf(family) &&
+         std::find(family.ignored.begin(), family.ignored.end(), name) == family.ignored.end();
 }
 
 class JsonReader {
 public:
-  JsonReader(const std::string &path, Diagnostics &diagnostics)
-      : path(path), diagnostics(diagnostics) {}
+  JsonReader(const std::string &path, const KeyTable &keys, Diagnostics &diagnostics)
+      : path(path), keys(keys), diagnostics(diagnostics) {}
 
   std::vector<Assignment> read(const Json &json) {
-    const std::string architecture = readArchitecture(json);
-    if (architecture.empty())
+    const ModelFamily *family = readFamily(json);
+    if (!family)
       return {};
-    Json merged = classDefaults(architecture);
+    Json merged = family->defaults;
     for (const auto &[name, value] : json.items())
       merged[name] = value; // null too: "sliding_window": null means none
-    for (const auto &[name, only] : onlyValues().items())
+    for (const auto &[name, only] : family->onlyValues.items())
       if (merged.contains(name) && !merged[name].is_null() && merged[name] != only)
         error(fmt::format("'{}' is {}; lmc has only {}", name, merged[name].dump(), only.dump()));
-    for (const Key &key : keys())
+    for (const Key &key : keys)
       if (std::string_view(key.section) == "model" && merged.contains(key.name) &&
-          isRead(architecture, key.name))
+          isRead(*family, key))
         add("model", key.name, merged[key.name]);
     // Two spellings of the same; where both stand, transformers takes the older.
-    readRope(merged.value("rope_parameters", Json()));
-    readRope(merged.value("rope_scaling", Json()));
+    readRope(*family, merged.value("rope_parameters", Json()));
+    readRope(*family, merged.value("rope_scaling", Json()));
     return std::move(assignments);
   }
 
@@ -84,34 +61,35 @@ private:
 
   void add(const char *section, const std::string &name, const Json &value) {
     if (!value.is_null())
-      assignments.push_back({findKey(section, name), toValue(value), {path}});
+      assignments.push_back({keys.find(section, name), toValue(value), {path}});
   }
 
-  // "llama" or "mistral"; "" after an error.
-  std::string readArchitecture(const Json &json) {
+  // Null after an error.
+  const ModelFamily *readFamily(const Json &json) {
     if (!json.is_object()) {
       error("is not a JSON object");
-      return "";
+      return nullptr;
     }
-    std::string type;
-    const Json modelType = json.value("model_type", Json());
+    const Json type = json.value("model_type", Json());
     const Json classes = json.value("architectures", Json());
-    if (modelType.is_string())
-      type = modelType;
-    else if (classes.is_array() && !classes.empty() && classes[0].is_string())
-      type = classes[0] == "LlamaForCausalLM"     ? "llama"
-             : classes[0] == "MistralForCausalLM" ? "mistral"
-                                                  : classes[0].get<std::string>();
-    if (type == "llama" || type == "mistral") {
-      add("model", "architecture", type);
-      return type;
+    Json model = type;
+    if (!type.is_string() && classes.is_array() && !classes.empty())
+      model = classes[0];
+    std::vector<std::string> known;
+    for (const ModelFamily *family : keys.families) {
+      known.push_back(family->modelType);
+      if (model != (type.is_string() ? family->modelType : family->className))
+        continue;
+      add("model", "architecture", family->name);
+      return family;
     }
-    error(type.empty() ? "has neither 'model_type' nor 'architectures'"
-                       : fmt::format("model '{}' is not supported; llama and mistral are", type));
-    return "";
+    error(!model.is_string() ? "has neither 'model_type' nor 'architectures'"
+                             : fmt::format("model '{}' is not supported; {} are",
+                                           model.get<std::string>(), listed(known, "and")));
+    return nullptr;
   }
 
-  void readRope(const Json &rope) {
+  void readRope(const ModelFamily &family, const Json &rope) {
     if (rope.is_null())
       return;
     if (!rope.is_object())
@@ -121,14 +99,15 @@ private:
         add("model", name, value);
       else if (name == "type" && rope.contains("rope_type"))
         continue; // written beside rope_type for older versions
-      else if (findKey("model.rope_scaling", name))
+      else if (keys.find("model.rope_scaling", name))
         add("model.rope_scaling", name, value);
-      else if (!onlyValues().contains(name) || value != onlyValues()[name])
+      else if (!family.onlyValues.contains(name) || value != family.onlyValues[name])
         error(fmt::format("'{}' in 'rope_scaling' is not supported", name));
     }
   }
 
   const std::string &path;
+  const KeyTable &keys;
   Diagnostics &diagnostics;
   std::vector<Assignment> assignments;
 };
@@ -168,16 +147,8 @@ Json ropeParameters(const ModelConfig &model) {
 
 } // namespace
 
-const char *huggingFaceClass(const ModelConfig &model) {
-  const bool biases = model.attentionBias || model.mlpBias;
-  const bool headsDivide = model.hiddenSize % model.numAttentionHeads == 0;
-  const bool fitsLlama = model.slidingWindow == 0 && headsDivide;
-  if (model.architecture == "mistral" || !fitsLlama)
-    return biases ? nullptr : "mistral";
-  return "llama";
-}
-
-std::vector<Assignment> importHuggingFaceConfig(const std::string &path, Diagnostics &diagnostics) {
+std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
+                                                Diagnostics &diagnostics) {
   const std::variant<std::string, FileProblem> text = readFile(path);
   if (const auto *problem = std::get_if<FileProblem>(&text)) {
     diagnostics.error({path}, problem->message);
@@ -199,7 +170,7 @@ std::vector<Assignment> importHuggingFaceConfig(const std::string &path, Diagnos
     diagnostics.error({path}, "has a number that is too large for any key");
     return {};
   }
-  return JsonReader(path, diagnostics).read(json);
+  return JsonReader(path, keys, diagnostics).read(json);
 }
 
 } // namespace lmc::config
@@ -208,11 +179,11 @@ namespace lmc {
 
 std::string huggingFaceConfig(const Config &config) {
   const ModelConfig &model = config.model;
-  const char *modelClass = config::huggingFaceClass(model);
-  const bool mistral = modelClass && std::string_view(modelClass) == "mistral";
-  Json json = {
-      {"architectures", Json::array({mistral ? "MistralForCausalLM" : "LlamaForCausalLM"})},
-      {"model_type", mistral ? "mistral" : "llama"},
+  const ModelFamily &family =
+      model.family->exportedAs ? *model.family->exportedAs(model) : *model.family;
+  config::Json json = {
+      {"architectures", config::Json::array({family.className})},
+      {"model_type", family.modelType},
       {"vocab_size", model.vocabSize},
       {"hidden_size", model.hiddenSize},
       {"intermediate_size", model.intermediateSize},
@@ -232,16 +203,14 @@ std::string huggingFaceConfig(const Config &config) {
       {"eos_token_id", nullptr},
       {"pad_token_id", nullptr},
   };
-  if (mistral) {
-    json["sliding_window"] = model.slidingWindow ? Json(model.slidingWindow) : Json(nullptr);
-  } else {
-    json["attention_bias"] = model.attentionBias;
-    json["mlp_bias"] = model.mlpBias;
-  }
+  if (family.writeConfig)
+    family.writeConfig(model, json);
+  for (const config::Key &key : family.keys)
+    std::visit([&](const auto &value) { json[key.name] = value; }, model.familyValues.at(key.name));
   // transformers 4 reads rope_theta and rope_scaling, 5 writes rope_parameters.
-  Json rope = config::ropeParameters(model);
+  config::Json rope = config::ropeParameters(model);
   json["rope_theta"] = model.ropeTheta;
-  json["rope_scaling"] = model.ropeScaling.type == RopeScalingType::None ? Json(nullptr) : rope;
+  json["rope_scaling"] = model.ropeScaling.type == RopeScalingType::None ? nullptr : rope;
   rope["rope_theta"] = model.ropeTheta;
   json["rope_parameters"] = rope;
   // Likewise torch_dtype and dtype. Exports are the f32 master weights.

@@ -1,5 +1,7 @@
 #include "compiler/config/Keys.h"
 
+#include "compiler/config/ModelFamily.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,19 +23,33 @@ constexpr double kMaxBeta = 0.999999;
 
 template <typename E> constexpr int of(E value) { return static_cast<int>(value); }
 
-std::vector<Key> makeKeys() {
+// The first family is the initial value of `model.architecture`.
+Field architecture(Config &config, const ModelFamilies &families) {
+  if (config.model.architecture.empty())
+    config.model.architecture = families.front()->name;
+  return &config.model.architecture;
+}
+
+std::vector<Key> makeKeys(const ModelFamilies &families) {
+  std::vector<Choice> architectures;
+  std::vector<std::string> modelTypes;
+  for (const ModelFamily *family : families) {
+    architectures.push_back({family->name});
+    modelTypes.push_back(family->modelType);
+  }
 #define FIELD(PATH) [](Config &config) -> Field { return &config.PATH; }
   return {
       {.section = "model",
        .name = "config",
        .field = FIELD(model.config),
        .defaultText = "none",
-       .doc = "A Hugging Face `config.json` (llama or mistral), relative to the TOML file. Keys "
-              "beside it override what it says."},
+       .doc = fmt::format("A Hugging Face `config.json` ({}), relative to the TOML file. Keys "
+                          "beside it override what it says.",
+                          listed(modelTypes, "or"))},
       {.section = "model",
        .name = "architecture",
-       .field = FIELD(model.architecture),
-       .choices = {{"llama"}, {"mistral"}},
+       .field = [families](Config &config) { return architecture(config, families); },
+       .choices = architectures,
        .doc = "Family of the model; names the class of exported checkpoints."},
       {.section = "model",
        .name = "vocab_size",
@@ -555,9 +571,38 @@ const std::vector<Section> &sections() {
   return table;
 }
 
-const std::vector<Key> &keys() {
-  static const std::vector<Key> table = makeKeys();
-  return table;
+KeyTable::KeyTable(const ModelFamilies &families) : families(families), keys(makeKeys(families)) {
+  for (const ModelFamily *family : families)
+    for (const Key &own : family->keys) {
+      const auto same = [&](const Key &key) { return key.path() == own.path(); };
+      auto key = std::find_if(keys.begin(), keys.end(), same);
+      if (key == keys.end()) {
+        const auto after = std::find_if(keys.rbegin(), keys.rend(), [&](const Key &other) {
+          return std::string_view(other.section) == own.section;
+        });
+        key = keys.insert(after.base(), own);
+      }
+      key->families.push_back(family);
+    }
+}
+
+bool Key::isOf(const ModelFamily &family) const {
+  return families.empty() || std::find(families.begin(), families.end(), &family) != families.end();
+}
+
+std::function<Field(Config &)>
+familyField(const char *name, std::variant<bool, int64_t, double, std::string> initial) {
+  return [=](Config &config) {
+    auto &value = config.model.familyValues.try_emplace(name, initial).first->second;
+    return std::visit([](auto &value) -> Field { return &value; }, value);
+  };
+}
+
+std::string listed(const std::vector<std::string> &names, const char *word) {
+  if (names.size() < 2)
+    return fmt::format("{}", fmt::join(names, ""));
+  return fmt::format("{} {} {}", fmt::join(names.begin(), names.end() - 1, ", "), word,
+                     names.back());
 }
 
 bool isSection(std::string_view name) {
@@ -565,8 +610,8 @@ bool isSection(std::string_view name) {
                      [&](const Section &section) { return section.name == name; });
 }
 
-const Key *findKey(std::string_view section, std::string_view name) {
-  for (const Key &key : keys())
+const Key *KeyTable::find(std::string_view section, std::string_view name) const {
+  for (const Key &key : keys)
     if (key.section == section && (key.name == name || (*key.alias && key.alias == name)))
       return &key;
   return nullptr;

@@ -3,6 +3,7 @@
 
 #include "compiler/config/Config.h"
 
+#include <functional>
 #include <limits>
 #include <string>
 #include <variant>
@@ -28,7 +29,7 @@ struct Key {
   const char *section = "";
   const char *name = "";
   const char *alias = ""; // another name that means the same
-  Field (*field)(Config &) = nullptr;
+  std::function<Field(Config &)> field;
   const char *unit = "";                              // "bytes" also takes text such as "76GiB"
   double minimum = -kUnbounded, maximum = kUnbounded; // inclusive; numbers only
   std::vector<Choice> choices = {};
@@ -36,10 +37,12 @@ struct Key {
   // What an absent key means where that is more than the field's initial value.
   const char *defaultText = "";
   bool runTime = false; // `lmc-run --set` may change it
-  const char *doc = "";
+  std::string doc;
+  ModelFamilies families = {}; // that have the key; empty: all. The table of keys fills it in.
 
   std::string path() const { return std::string(section) + "." + name; }
   bool isSize() const { return std::string_view(unit) == "bytes"; }
+  bool isOf(const ModelFamily &family) const;
 };
 
 struct Section {
@@ -47,13 +50,33 @@ struct Section {
   const char *doc;
 };
 
-// In the order of the reference page; a section's keys stand together.
+// In the order of the reference page.
 const std::vector<Section> &sections();
-const std::vector<Key> &keys();
-
 bool isSection(std::string_view name);
-// nullptr if there is none; finds aliases too.
-const Key *findKey(std::string_view section, std::string_view name);
+
+// All keys: those that every job has, and those of the families. In the order of the reference
+// page; a section's keys stand together.
+class KeyTable {
+public:
+  explicit KeyTable(const ModelFamilies &families);
+
+  std::vector<Key>::const_iterator begin() const { return keys.begin(); }
+  std::vector<Key>::const_iterator end() const { return keys.end(); }
+  // nullptr if there is none; finds aliases too.
+  const Key *find(std::string_view section, std::string_view name) const;
+
+  const ModelFamilies families;
+
+private:
+  std::vector<Key> keys;
+};
+
+// The field of a key that a family has of its own: an element of ModelConfig::familyValues.
+std::function<Field(Config &)>
+familyField(const char *name, std::variant<bool, int64_t, double, std::string> initial);
+
+// "a, b or c", with `word` for "or".
+std::string listed(const std::vector<std::string> &names, const char *word);
 
 // "an integer", "one of a, b, c", ...
 std::string typeText(const Key &key);

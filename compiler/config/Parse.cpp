@@ -9,9 +9,9 @@
 namespace lmc::config {
 namespace {
 
-std::vector<std::string> namesIn(std::string_view section) {
+std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section) {
   std::vector<std::string> names;
-  for (const Key &key : keys())
+  for (const Key &key : keys)
     if (key.section == section)
       names.push_back(key.name);
   // Sections inside this one, such as rope_scaling inside model.
@@ -23,8 +23,8 @@ std::vector<std::string> namesIn(std::string_view section) {
 }
 
 // The first key of just this name, for keys in the wrong place.
-const Key *findAnywhere(std::string_view name) {
-  for (const Key &key : keys())
+const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
+  for (const Key &key : keys)
     if (key.name == name)
       return &key;
   return nullptr;
@@ -36,38 +36,39 @@ struct Unknown {
   std::vector<std::string> meant; // paths
 };
 
-Unknown unknownKey(std::string_view section, std::string_view name) {
+Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_view name) {
   const std::string what = fmt::format("unknown key '{}' in [{}]", name, section);
-  if (const Key *key = findAnywhere(name))
+  if (const Key *key = findAnywhere(keys, name))
     return {fmt::format("{}; it belongs to [{}]", what, key->section), {key->path()}};
-  if (const auto here = nearest(name, namesIn(section)))
-    return {what + suggestion(name, namesIn(section)), {fmt::format("{}.{}", section, *here)}};
+  if (const auto here = nearest(name, namesIn(keys, section)))
+    return {what + suggestion(name, namesIn(keys, section)),
+            {fmt::format("{}.{}", section, *here)}};
   std::vector<std::string> all;
-  for (const Key &key : keys())
+  for (const Key &key : keys)
     all.push_back(key.name);
   if (const auto elsewhere = nearest(name, all)) {
-    const Key *key = findAnywhere(*elsewhere);
+    const Key *key = findAnywhere(keys, *elsewhere);
     return {fmt::format("{}; did you mean '{}' of [{}]?", what, key->name, key->section),
             {key->path()}};
   }
   return {what, {}};
 }
 
-Unknown unknownSection(std::string_view name) {
+Unknown unknownSection(const KeyTable &keys, std::string_view name) {
   std::vector<std::string> names;
   for (const Section &section : sections())
     names.push_back(section.name);
   Unknown unknown{fmt::format("unknown section [{}]{}", name, suggestion(name, names)), {}};
   if (const auto meant = nearest(name, names))
-    for (const Key &key : keys())
+    for (const Key &key : keys)
       if (key.section == *meant)
         unknown.meant.push_back(key.path());
   return unknown;
 }
 
-Unknown strayKey(std::string_view name) {
+Unknown strayKey(const KeyTable &keys, std::string_view name) {
   Unknown unknown{fmt::format("key '{}' stands outside of any section", name), {}};
-  if (const Key *key = findAnywhere(name)) {
+  if (const Key *key = findAnywhere(keys, name)) {
     unknown.message += fmt::format("; it belongs to [{}]", key->section);
     unknown.meant.push_back(key->path());
   }
@@ -98,8 +99,9 @@ Value toValue(const toml::node &node) {
 
 class TomlReader {
 public:
-  TomlReader(const std::string &path, ParsedFile &parsed, Diagnostics &diagnostics)
-      : path(path), parsed(parsed), diagnostics(diagnostics) {}
+  TomlReader(const std::string &path, const KeyTable &keys, ParsedFile &parsed,
+             Diagnostics &diagnostics)
+      : path(path), keys(keys), parsed(parsed), diagnostics(diagnostics) {}
 
   Location at(const toml::source_region &source) const {
     return {path, static_cast<unsigned>(source.begin.line),
@@ -114,12 +116,12 @@ public:
           section.empty() ? std::string(word) : fmt::format("{}.{}", section, word);
       if (isSection(full))
         readSection(full, name, node);
-      else if (const Key *key = findKey(section, word))
+      else if (const Key *key = keys.find(section, word))
         readKey(*key, name, node);
       else if (node.is_table() || node.is_array_of_tables())
-        report(name, unknownSection(full));
+        report(name, unknownSection(keys, full));
       else
-        report(name, section.empty() ? strayKey(word) : unknownKey(section, word));
+        report(name, section.empty() ? strayKey(keys, word) : unknownKey(keys, section, word));
     }
   }
 
@@ -148,6 +150,7 @@ private:
   }
 
   const std::string &path;
+  const KeyTable &keys;
   ParsedFile &parsed;
   Diagnostics &diagnostics;
 };
@@ -180,10 +183,11 @@ std::variant<Value, std::string> overrideValue(const Key &key, const std::string
 
 } // namespace
 
-ParsedFile parseToml(const std::string &text, const std::string &path, Diagnostics &diagnostics) {
+ParsedFile parseToml(const std::string &text, const std::string &path, const KeyTable &keys,
+                     Diagnostics &diagnostics) {
   ParsedFile parsed;
   const toml::parse_result result = toml::parse(text);
-  TomlReader reader(path, parsed, diagnostics);
+  TomlReader reader(path, keys, parsed, diagnostics);
   parsed.valid = static_cast<bool>(result);
   if (parsed.valid)
     reader.read("", result.table());
@@ -194,7 +198,7 @@ ParsedFile parseToml(const std::string &text, const std::string &path, Diagnosti
 }
 
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
-                                       Diagnostics &diagnostics) {
+                                       const KeyTable &keys, Diagnostics &diagnostics) {
   std::vector<Assignment> assignments;
   const Location location{"--set"};
   for (const std::string &text : overrides) {
@@ -206,16 +210,16 @@ std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides
     const std::string path = trimmed(text.substr(0, equals));
     const size_t dot = path.rfind('.');
     if (dot == std::string::npos) {
-      const Key *key = findAnywhere(path);
+      const Key *key = findAnywhere(keys, path);
       diagnostics.error(location, fmt::format("'{}' names no section; write {}.{}=...", path,
                                               key ? key->section : "section", path));
       continue;
     }
     const std::string section = path.substr(0, dot), name = path.substr(dot + 1);
-    const Key *key = findKey(section, name);
+    const Key *key = keys.find(section, name);
     if (!key) {
       const Unknown unknown =
-          isSection(section) ? unknownKey(section, name) : unknownSection(section);
+          isSection(section) ? unknownKey(keys, section, name) : unknownSection(keys, section);
       diagnostics.error(location, unknown.message);
       continue;
     }

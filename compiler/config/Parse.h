@@ -29,10 +29,11 @@ struct ParsedFile {
 
 // `path` names the file in errors. Unknown sections and keys are errors with the
 // nearest known name; parsing itself stops at the first syntax error.
-ParsedFile parseToml(const std::string &text, const std::string &path, Diagnostics &diagnostics);
+ParsedFile parseToml(const std::string &text, const std::string &path, const KeyTable &keys,
+                     Diagnostics &diagnostics);
 
 // "section.key=TOML value or bare word", in order.
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
-                                       Diagnostics &diagnostics);
+                                       const KeyTable &keys, Diagnostics &diagnostics);
 
 } // namespace lmc::config

@@ -1,6 +1,7 @@
 // The reference page of the configuration, from the table of keys.
 
 #include "compiler/config/Keys.h"
+#include "compiler/config/ModelFamily.h"
 #include "compiler/config/Values.h"
 
 #include <fmt/format.h>
@@ -57,12 +58,20 @@ std::string defaultCell(const Key &key) {
   return fmt::format("`{}`", resolvedSetting(key, config).value);
 }
 
+std::string docCell(const Key &key) {
+  std::vector<std::string> names;
+  for (const ModelFamily *family : key.families)
+    names.push_back(fmt::format("`{}`", family->name));
+  return names.empty() ? key.doc : fmt::format("{} Only of {}.", key.doc, listed(names, "and"));
+}
+
 } // namespace
 
-std::string configReference() {
+std::string configReference(const ModelFamilies &families) {
+  const KeyTable keys(families);
   std::string page = R"(# The configuration
 
-<!-- Generated from compiler/config/Keys.cpp; refresh with
+<!-- Generated from compiler/config/Keys.cpp and models/families; refresh with
      LMC_UPDATE_DOCS=1 build/bin/config-tests --gtest_filter='Reference.*' -->
 
 A job is one TOML file. Every key is listed here with its type, default and range; a key that is not
@@ -78,10 +87,10 @@ string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`).
   for (const Section &section : sections()) {
     page += fmt::format("\n## [{}]\n\n{}\n\n", section.name, section.doc);
     page += "| key | type | default | range | | meaning |\n|---|---|---|---|---|---|\n";
-    for (const Key &key : keys())
+    for (const Key &key : keys)
       if (key.section == std::string_view(section.name))
         page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", key.name, typeCell(key),
-                            defaultCell(key), rangeCell(key), key.runTime ? "*run*" : "", key.doc);
+                            defaultCell(key), rangeCell(key), key.runTime ? "*run*" : "", docCell(key));
   }
   return page;
 }

@@ -1,7 +1,8 @@
-// Builders: a Config becomes a module in the lm dialect.
+// A Config becomes a module in the lm dialect.
 #pragma once
 
 #include "compiler/config/Config.h"
+#include "models/families/Decoder.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -13,7 +14,8 @@ namespace lmc {
 // The forward graph of `config`'s model, with all its state declared:
 //
 //   func.func @forward() -> tensor<f32>   sum of token losses over batch.tokens
-//   func.func private @layer(x, cos, sin, weights..., [starts]) -> x   called once per layer
+//   func.func private @layer(x, cos, sin, weights..., [starts]) -> x   called once per layer; one
+//                                         for each kind of layer, under the name of the kind
 //   func.func @logits()                   only with monitoring.logits
 //
 // With training.document_mask attention reads batch.starts, i32 [mbs * seq]: the position
@@ -24,6 +26,9 @@ namespace lmc {
 // also has a NAME.compute copy, which the forward graph reads; vectors (norms and
 // biases) are read as they are, in f32.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRContext &context);
+// The same, with this decoder in place of the one of the config's family.
+mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, const Decoder &decoder,
+                                             mlir::MLIRContext &context);
 
 // Inverse frequencies of the rotary embedding, head_dim / 2 of them, in radians per
 // position, with the model's scaling applied; `attentionFactor` multiplies cos and

@@ -51,8 +51,8 @@ std::vector<double> lmc::ropeFrequencies(const ModelConfig &model, int64_t seque
   const RopeScaling &scaling = model.ropeScaling;
   attentionFactor = 1.0;
   double dim = double(model.headDim), base = model.ropeTheta;
-  double trained = double(model.maxPositionEmbeddings ? model.maxPositionEmbeddings
-                                                      : sequenceLength);
+  double trained =
+      double(model.maxPositionEmbeddings ? model.maxPositionEmbeddings : sequenceLength);
   // Dynamic NTK: the base grows with the context beyond the trained one.
   if (scaling.type == RopeScalingType::Dynamic && double(sequenceLength) > trained)
     base *= std::pow(scaling.factor * double(sequenceLength) / trained - (scaling.factor - 1),

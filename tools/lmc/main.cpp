@@ -8,6 +8,7 @@
 #include "compiler/extract/ExtractKernel.h"
 #include "compiler/report/Html.h"
 #include "compiler/report/Trace.h"
+#include "models/families/Families.h"
 #include "runtime/plan/PlanFile.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -156,7 +157,7 @@ bool readConfig(const std::string &path, Config &config) {
   if (deviceSpec.getNumOccurrences())
     overrides.push_back("target.spec=\"" + fromHere(deviceSpec) + "\"");
   ConfigError error;
-  if (loadConfig(path, overrides, config, error))
+  if (loadConfig(path, overrides, modelFamilies(), config, error))
     return true;
   llvm::errs() << llvm::StringRef(error.message).rtrim() << "\n";
   return false;
@@ -403,7 +404,7 @@ int main(int argc, char **argv) {
   if (explainCommand)
     return runExplain();
   if (referenceCommand) {
-    llvm::outs() << configReference();
+    llvm::outs() << configReference(modelFamilies());
     return 0;
   }
   return fail("lmc: error: say what to do: lmc compile JOB.toml, lmc explain JOB.plan or lmc "

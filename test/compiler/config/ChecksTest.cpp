@@ -199,7 +199,8 @@ TEST_F(ChecksTest, RelativePathsGetAnAbsoluteFolder) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(directory);
   ConfigError error;
-  const bool loaded = loadConfig("job.toml", {"data.train=x/a.bin"}, config, error);
+  const bool loaded =
+      loadConfig("job.toml", {"data.train=x/a.bin"}, modelFamilies(), config, error);
   std::filesystem::current_path(before);
   ASSERT_TRUE(loaded) << error.message;
   EXPECT_EQ(config.path, "job.toml");

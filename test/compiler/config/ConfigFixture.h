@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/config/Config.h"
+#include "models/families/Families.h"
 
 #include <gtest/gtest.h>
 
@@ -49,7 +50,7 @@ protected:
   std::string errorsOf(const std::string &text, const std::vector<std::string> &overrides = {}) {
     const std::string path = write("job.toml", text);
     ConfigError error;
-    if (loadConfig(path, overrides, config, error))
+    if (loadConfig(path, overrides, families, config, error))
       return "";
     std::string message = error.message;
     const std::string prefix = directory.string() + "/";
@@ -59,6 +60,7 @@ protected:
   }
 
   std::filesystem::path directory;
+  ModelFamilies families = modelFamilies();
   Config config;
 };
 

@@ -182,10 +182,10 @@ TEST_F(ParseTest, MissingRequiredKeysAreAllNamedAtTheirSection) {
 
 TEST_F(ParseTest, UnreadableFiles) {
   ConfigError error;
-  EXPECT_FALSE(loadConfig("/nonexistent/job.toml", {}, config, error));
+  EXPECT_FALSE(loadConfig("/nonexistent/job.toml", {}, modelFamilies(), config, error));
   EXPECT_EQ(error.message,
             "/nonexistent/job.toml: error: cannot be read: No such file or directory\n");
-  EXPECT_FALSE(loadConfig(directory, {}, config, error));
+  EXPECT_FALSE(loadConfig(directory, {}, modelFamilies(), config, error));
   EXPECT_EQ(error.message, directory.string() + ": error: cannot be read: Is a directory\n");
 }
 

@@ -2,6 +2,7 @@
 
 #include "compiler/config/Config.h"
 #include "compiler/config/Keys.h"
+#include "models/families/Families.h"
 
 #include <gtest/gtest.h>
 
@@ -16,22 +17,24 @@ namespace {
 TEST(Reference, PageIsUpToDate) {
   const std::string path = LMC_SOURCE_DIR "/docs/config.md";
   if (std::getenv("LMC_UPDATE_DOCS"))
-    std::ofstream(path, std::ios::binary) << configReference();
+    std::ofstream(path, std::ios::binary) << configReference(modelFamilies());
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_TRUE(text.str() == configReference())
-      << "docs/config.md is not what compiler/config/Keys.cpp says; refresh it with\n"
+  EXPECT_TRUE(text.str() == configReference(modelFamilies()))
+      << "docs/config.md is not what compiler/config/Keys.cpp and models/families say; refresh it "
+         "with\n"
          "  LMC_UPDATE_DOCS=1 build/bin/config-tests --gtest_filter='Reference.*'";
 }
 
 TEST(Reference, EveryKeyIsDocumentedOnceInAKnownSection) {
   std::set<std::string> paths;
-  for (const config::Key &key : config::keys()) {
+  for (const config::Key &key : config::KeyTable(modelFamilies())) {
     EXPECT_TRUE(config::isSection(key.section)) << key.path();
     EXPECT_TRUE(paths.insert(key.path()).second) << key.path();
     EXPECT_NE(std::string(key.doc), "") << key.path();
-    EXPECT_NE(configReference().find("| `" + std::string(key.name) + "` |"), std::string::npos);
+    EXPECT_NE(configReference(modelFamilies()).find("| `" + std::string(key.name) + "` |"),
+              std::string::npos);
   }
 }
 
@@ -39,7 +42,7 @@ TEST(Reference, EveryKeyIsDocumentedOnceInAKnownSection) {
 TEST(Reference, EveryKeyHasItsOwnField) {
   Config config;
   std::set<const void *> fields;
-  for (const config::Key &key : config::keys()) {
+  for (const config::Key &key : config::KeyTable(modelFamilies())) {
     const void *place =
         std::visit([](auto *field) -> const void * { return field; }, key.field(config));
     EXPECT_TRUE(fields.insert(place).second) << key.path();
@@ -49,7 +52,7 @@ TEST(Reference, EveryKeyHasItsOwnField) {
 // A default that is out of its own key's range could not be written down.
 TEST(Reference, DefaultsAreInRange) {
   Config config;
-  for (const config::Key &key : config::keys()) {
+  for (const config::Key &key : config::KeyTable(modelFamilies())) {
     if (key.required || *key.defaultText)
       continue;
     const config::Field field = key.field(config);

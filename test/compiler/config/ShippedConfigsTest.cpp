@@ -2,6 +2,7 @@
 // parameters that its shape gives by hand.
 
 #include "compiler/config/Config.h"
+#include "models/families/Families.h"
 #include "test/models/ClosedForms.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ const std::string kFolder = LMC_SOURCE_DIR "/models/configs/";
 Config load(const std::string &name) {
   Config config;
   ConfigError error;
-  EXPECT_TRUE(loadConfig(kFolder + name, {}, config, error)) << error.message;
+  EXPECT_TRUE(loadConfig(kFolder + name, {}, modelFamilies(), config, error)) << error.message;
   return config;
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
 #include "models/decoder/Model.h"
+#include "models/families/Families.h"
 
 #include <gtest/gtest.h>
 
@@ -71,7 +72,8 @@ public:
           "memory.recompute=auto", "memory.budget=0"})
       settings.push_back(always);
     ConfigError error;
-    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, settings, config, error))
+    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, settings, modelFamilies(),
+                           config, error))
         << error.message;
     spec = *cost::loadDeviceSpec("h100-sxm");
     start = buildModel(config, context);

@@ -5,6 +5,7 @@
 #include "compiler/driver/Registration.h"
 #include "dialects/interfaces/Differentiable.h"
 #include "dialects/lm/Lm.h"
+#include "models/families/Families.h"
 #include "runtime/device/Device.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -97,7 +98,8 @@ public:
 
     Config config;
     ConfigError error;
-    if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", {}, config, error))
+    if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", {}, modelFamilies(),
+                    config, error))
       return;
     config.training.computeDType = DataType::F64;
     auto compiled = compileModule(std::move(module), Phase::Fusion, config, CompileOptions());

@@ -4,6 +4,7 @@
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
 #include "dialects/plan/Plan.h"
+#include "models/families/Families.h"
 #include "passes/buffers/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,7 +29,8 @@ struct PlacedModel {
     Config config;
     overrides.push_back("distributed.nodes=1");
     overrides.push_back("distributed.devices_per_node=1");
-    ASSERT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, overrides, config, error))
+    ASSERT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, overrides, modelFamilies(),
+                           config, error))
         << error.message;
     CompileOptions options;
     options.compileTo = Phase::Schedule;

@@ -3,8 +3,9 @@
 #include "passes/memory/RecomputeOptions.h"
 #include "compiler/driver/Registration.h"
 #include "models/decoder/Model.h"
-#include "test/models/ClosedForms.h"
+#include "models/families/Families.h"
 #include "passes/autodiff/Passes.h"
+#include "test/models/ClosedForms.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
@@ -27,7 +28,8 @@ protected:
 
   RecomputeOptions analyze(const std::string &name, std::vector<std::string> overrides = {}) {
     ConfigError error;
-    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, overrides, config, error))
+    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, overrides, modelFamilies(),
+                           config, error))
         << error.message;
     module = buildModel(config, context);
     PassManager passes(&context);

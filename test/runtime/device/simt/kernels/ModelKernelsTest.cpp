@@ -5,6 +5,7 @@
 
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
+#include "models/families/Families.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -36,7 +37,8 @@ std::vector<CheckedKernel> kernelsOf(const Model &model) {
     settings.push_back(always);
   Config config;
   ConfigError error;
-  if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", settings, config, error)) {
+  if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", settings, modelFamilies(),
+                  config, error)) {
     ADD_FAILURE() << error.message;
     return {};
   }

@@ -4,6 +4,7 @@
 
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
+#include "models/families/Families.h"
 #include "runtime/device/cpu/CpuDevice.h"
 #include "runtime/train/Functions.h"
 #include "runtime/train/Initializer.h"
@@ -48,7 +49,8 @@ std::unique_ptr<PlanFile> planOf(const Job &job, const std::string &device) {
     settings.push_back(always);
   Config config;
   ConfigError error;
-  if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", settings, config, error)) {
+  if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", settings, modelFamilies(),
+                  config, error)) {
     ADD_FAILURE() << error.message;
     return nullptr;
   }

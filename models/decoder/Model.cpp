@@ -1,0 +1,356 @@
+#include "models/decoder/Model.h"
+
+#include "compiler/config/ModelFamily.h"
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+struct Parameter {
+  std::string name; // of a layer's: within the layer
+  SmallVector<int64_t> shape;
+  double initial; // matrices: standard deviation of the normal distribution; vectors: 0 or 1
+};
+
+// A kind of layer as a function, with the parameters that it takes as arguments, in their order.
+struct LayerFunction {
+  func::FuncOp function;
+  std::vector<Parameter> parameters;
+};
+
+class DecoderBuilder {
+public:
+  DecoderBuilder(const Config &config, const Decoder &decoder, MLIRContext &context)
+      : config(config), model(config.model), decoder(decoder), b(&context), loc(b.getUnknownLoc()) {
+    switch (config.training.computeDType) {
+    case DataType::F32:
+      compute = master = b.getF32Type();
+      break;
+    case DataType::BF16:
+      compute = b.getBF16Type();
+      master = b.getF32Type();
+      break;
+    case DataType::F64:
+      compute = master = b.getF64Type();
+      break;
+    }
+    tokens = config.training.microBatchSize * config.training.sequenceLength;
+    activations = tensor({tokens, model.hiddenSize}, compute);
+    ropeTable = tensor({config.training.sequenceLength, model.headDim / 2}, master);
+    ids = tensor({tokens}, b.getI32Type());
+  }
+
+  OwningOpRef<ModuleOp> build() {
+    OwningOpRef<ModuleOp> module = ModuleOp::create(loc, "lmc");
+    b.setInsertionPointToEnd(module->getBody());
+    for (const DecoderLayer &kind : decoder.kinds)
+      layers.push_back(buildLayer(kind));
+    b.setInsertionPointToStart(module->getBody());
+    declareState();
+    b.setInsertionPointToEnd(module->getBody());
+    buildForward("forward", /*logits=*/false);
+    if (config.monitoring.logits)
+      buildForward("logits", /*logits=*/true);
+    return module;
+  }
+
+private:
+  //===-- State -----------------------------------------------------------------------------===//
+
+  RankedTensorType tensor(ArrayRef<int64_t> shape, Type element) {
+    return RankedTensorType::get(shape, element);
+  }
+
+  DictionaryAttr initializer(StringRef kind, ArrayRef<NamedAttribute> more = {}) {
+    SmallVector<NamedAttribute> attributes{b.getNamedAttr("kind", b.getStringAttr(kind))};
+    attributes.append(more.begin(), more.end());
+    return b.getDictionaryAttr(attributes);
+  }
+
+  void declare(StringRef name, lm::VariableKind kind, RankedTensorType type, DictionaryAttr init,
+               bool decay = false, StringAttr parameter = {}) {
+    lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
+  }
+
+  void declareParameter(const Parameter &parameter, const std::string &name) {
+    bool matrix = parameter.shape.size() == 2;
+    DictionaryAttr init;
+    if (matrix)
+      init = initializer("normal", b.getNamedAttr("stddev", b.getF64FloatAttr(parameter.initial)));
+    else
+      init = initializer(parameter.initial == 1.0 ? "ones" : "zeros");
+    declare(name, lm::VariableKind::Parameter, tensor(parameter.shape, master), init,
+            matrix || config.optimizer.decayNormsAndBiases);
+    if (matrix && compute != master)
+      declare(name + ".compute", lm::VariableKind::ComputeCopy, tensor(parameter.shape, compute),
+              initializer("copy_of", b.getNamedAttr("source", b.getStringAttr(name))), false,
+              b.getStringAttr(name));
+  }
+
+  void declareState() {
+    declare("batch.tokens", lm::VariableKind::Input, ids, initializer("none"));
+    declare("batch.targets", lm::VariableKind::Input, ids, initializer("none"));
+    if (config.training.documentMask)
+      declare("batch.starts", lm::VariableKind::Input, ids, initializer("none"));
+
+    double attentionFactor = 1.0;
+    std::vector<double> frequencies =
+        ropeFrequencies(model, config.training.sequenceLength, attentionFactor);
+    SmallVector<NamedAttribute> rope{b.getNamedAttr("values", b.getDenseF64ArrayAttr(frequencies)),
+                                     b.getNamedAttr("scale", b.getF64FloatAttr(attentionFactor))};
+    declare("rope.cos", lm::VariableKind::Table, ropeTable, initializer("rope_cos", rope));
+    declare("rope.sin", lm::VariableKind::Table, ropeTable, initializer("rope_sin", rope));
+
+    declareParameter(embedding(), embedding().name);
+    for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer)
+      for (const Parameter &parameter : layerFunction(layer).parameters)
+        declareParameter(parameter, nameIn(layer, parameter));
+    declareParameter(lastNorm(), lastNorm().name);
+    if (!model.tieWordEmbeddings)
+      declareParameter(head(), head().name);
+  }
+
+  Parameter embedding() const {
+    return {"model.embed_tokens.weight", {model.vocabSize, model.hiddenSize}, embeddingStddev()};
+  }
+  Parameter lastNorm() const { return {"model.norm.weight", {model.hiddenSize}, 1.0}; }
+  Parameter head() const {
+    return {"lm_head.weight", {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
+  }
+
+  static std::string nameIn(int64_t layer, const Parameter &parameter) {
+    return "model.layers." + std::to_string(layer) + "." + parameter.name;
+  }
+
+  LayerFunction &layerFunction(int64_t layer) {
+    return layers[decoder.pattern.empty() ? 0 : decoder.pattern[size_t(layer)]];
+  }
+
+  double embeddingStddev() const {
+    return model.initializerRange > 0 ? model.initializerRange : 0.02;
+  }
+
+  double linearStddev(int64_t fanIn) const {
+    return model.initializer == "normal" ? embeddingStddev() : 1.0 / std::sqrt(double(fanIn));
+  }
+
+  // Projections whose result is added to the residual stream are scaled down by the square root of
+  // the number of additions, so that the variance of the stream does not grow with depth.
+  double residualStddev() const {
+    return linearStddev(model.hiddenSize) / std::sqrt(2.0 * double(model.numHiddenLayers));
+  }
+
+  //===-- Graph -----------------------------------------------------------------------------===//
+
+  // The type that the forward graph reads a parameter in.
+  RankedTensorType readType(const Parameter &parameter) {
+    return tensor(parameter.shape, parameter.shape.size() == 2 ? compute : master);
+  }
+
+  Value load(const std::string &name, RankedTensorType type) {
+    return lm::LoadOp::create(b, loc, type, name);
+  }
+
+  Value loadParameter(const Parameter &parameter, const std::string &name) {
+    bool copy = parameter.shape.size() == 2 && compute != master;
+    return load(copy ? name + ".compute" : name, readType(parameter));
+  }
+
+  Location named(StringRef name) { return NameLoc::get(b.getStringAttr(name)); }
+
+  //===-- A layer ---------------------------------------------------------------------------===//
+
+  // @NAME(x, cos, sin, parameters..., starts of documents if there is a document mask) -> x
+  LayerFunction buildLayer(const DecoderLayer &kind) {
+    OpBuilder::InsertionGuard guard(b);
+    SmallVector<Type> inputs{activations, ropeTable, ropeTable};
+    if (config.training.documentMask)
+      inputs.push_back(ids);
+    LayerFunction layer;
+    layer.function =
+        func::FuncOp::create(b, loc, kind.name, b.getFunctionType(inputs, {Type(activations)}));
+    layer.function.setPrivate();
+    Block *body = layer.function.addEntryBlock();
+    b.setInsertionPointToStart(body);
+    Value x = body->getArgument(0);
+    x = addBranch(layer, x, kind.attention, "attention_residual",
+                  [&](Value h) { return attention(layer, kind, h); });
+    x = addBranch(layer, x, kind.mlp, "mlp_residual", [&](Value h) { return mlp(layer, kind, h); });
+    func::ReturnOp::create(b, loc, x);
+    layer.function.setType(b.getFunctionType(body->getArgumentTypes(), {Type(activations)}));
+    return layer;
+  }
+
+  // x + behind(branch(before(x)))
+  Value addBranch(LayerFunction &layer, Value x, const Norms &norms, StringRef sum,
+                  function_ref<Value(Value)> branch) {
+    Value h = norms.before.empty() ? x : norm(layer, norms.before, x);
+    h = branch(h);
+    if (!norms.behind.empty())
+      h = norm(layer, norms.behind, h);
+    return lm::AddOp::create(b, named(sum), x, h);
+  }
+
+  Value attention(LayerFunction &layer, const DecoderLayer &kind, Value h) {
+    int64_t columns = model.numAttentionHeads * model.headDim,
+            kvColumns = model.numKeyValueHeads * model.headDim;
+    double stddev = linearStddev(model.hiddenSize);
+    Block &body = layer.function.front();
+    auto rotated = [&](const Projection &projection, int64_t out, const std::string &normName,
+                       StringRef name) -> Value {
+      Value x = linear(layer, projection, h, out, stddev);
+      x = normOfHeads(layer, kind.headNorm, normName, x);
+      return lm::RopeOp::create(b, named(name), x.getType(), x, body.getArgument(1),
+                                body.getArgument(2), model.headDim, false);
+    };
+    Value q = rotated(kind.q, columns, kind.qNorm, "q_rope");
+    Value k = rotated(kind.k, kvColumns, kind.kNorm, "k_rope");
+    Value v = linear(layer, kind.v, h, kvColumns, stddev);
+    Value starts = config.training.documentMask ? body.getArguments().back() : Value();
+    // A window that sees the whole sequence is no window.
+    int64_t window = kind.window >= config.training.sequenceLength ? 0 : kind.window;
+    auto attended = lm::AttentionOp::create(
+        b, named("self_attn"), q.getType(), tensor({tokens, model.numAttentionHeads}, master), q, k,
+        v, starts, b.getI64IntegerAttr(model.headDim),
+        b.getI64IntegerAttr(config.training.sequenceLength),
+        b.getF64FloatAttr(1.0 / std::sqrt(double(model.headDim))), b.getI64IntegerAttr(window));
+    return linear(layer, kind.o, attended.getResult(), model.hiddenSize, residualStddev());
+  }
+
+  Value mlp(LayerFunction &layer, const DecoderLayer &kind, Value h) {
+    double stddev = linearStddev(model.hiddenSize);
+    Value gate = linear(layer, kind.gate, h, model.intermediateSize, stddev);
+    Value up = linear(layer, kind.up, h, model.intermediateSize, stddev);
+    Value gated = lm::SwigluOp::create(b, named("mlp"), gate, up);
+    return linear(layer, kind.down, gated, model.hiddenSize, residualStddev());
+  }
+
+  // The argument of a new parameter of the layer.
+  Value parameter(LayerFunction &layer, std::string name, SmallVector<int64_t> shape,
+                  double initial) {
+    Parameter added{std::move(name), std::move(shape), initial};
+    unsigned index = unsigned(3 + layer.parameters.size()); // behind x, cos and sin
+    Value argument = layer.function.front().insertArgument(index, readType(added), loc);
+    layer.parameters.push_back(std::move(added));
+    return argument;
+  }
+
+  Value linear(LayerFunction &layer, const Projection &projection, Value x, int64_t out,
+               double stddev) {
+    int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);
+    Value weight = parameter(layer, projection.name + ".weight", {out, in}, stddev);
+    Value bias =
+        projection.bias ? parameter(layer, projection.name + ".bias", {out}, 0.0) : Value();
+    return lm::LinearOp::create(b, named(projection.name), tensor({tokens, out}, compute), x,
+                                weight, bias);
+  }
+
+  Value norm(LayerFunction &layer, const std::string &name, Value x) {
+    int64_t columns = cast<RankedTensorType>(x.getType()).getDimSize(1);
+    return normWith(parameter(layer, name + ".weight", {columns}, 1.0), name, x);
+  }
+
+  Value normWith(Value weight, StringRef name, Value x) {
+    return lm::RmsNormOp::create(b, named(name), x.getType(), x, weight,
+                                 b.getF64FloatAttr(model.rmsNormEps));
+  }
+
+  Value normOfHeads(LayerFunction &layer, HeadNorm kind, const std::string &name, Value x) {
+    if (kind == HeadNorm::None)
+      return x;
+    if (kind == HeadNorm::WholeRow)
+      return norm(layer, name, x);
+    // All heads share a weight; each is a matrix of its own.
+    Value weight = parameter(layer, name + ".weight", {model.headDim}, 1.0);
+    int64_t heads = cast<RankedTensorType>(x.getType()).getDimSize(1) / model.headDim;
+    SmallVector<Type> types(size_t(heads), tensor({tokens, model.headDim}, compute));
+    SmallVector<Value> normed;
+    for (Value head : lm::SplitOp::create(b, named(name), types, x).getParts())
+      normed.push_back(normWith(weight, name, head));
+    return lm::JoinOp::create(b, named(name), x.getType(), normed);
+  }
+
+  //===-- The whole -------------------------------------------------------------------------===//
+
+  // Tokens whose logits exist at a time: a few thousand, and at most 256 MiB of logits.
+  int64_t lossChunk() const {
+    int64_t width = compute.getIntOrFloatBitWidth() / 8;
+    int64_t fit = (int64_t(256) << 20) / (model.vocabSize * width) / 64 * 64;
+    return std::min(tokens, std::clamp<int64_t>(fit, 64, 4096));
+  }
+
+  void buildForward(StringRef name, bool logits) {
+    OpBuilder::InsertionGuard guard(b);
+    Type lossType = tensor({}, master);
+    SmallVector<Type> results;
+    if (!logits)
+      results.push_back(lossType);
+    auto forward = func::FuncOp::create(b, loc, name, b.getFunctionType({}, results));
+    b.setInsertionPointToStart(forward.addEntryBlock());
+
+    Value tokenIds = load("batch.tokens", ids), cos = load("rope.cos", ropeTable),
+          sin = load("rope.sin", ropeTable), starts;
+    if (config.training.documentMask)
+      starts = load("batch.starts", ids);
+    Value embeddings = loadParameter(embedding(), embedding().name);
+    Value x = lm::EmbeddingOp::create(b, named("embed_tokens"), activations, tokenIds, embeddings);
+    for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
+      SmallVector<Value> operands{x, cos, sin};
+      for (const Parameter &parameter : layerFunction(layer).parameters)
+        operands.push_back(loadParameter(parameter, nameIn(layer, parameter)));
+      if (starts)
+        operands.push_back(starts);
+      x = func::CallOp::create(b, named("layers." + std::to_string(layer)),
+                               layerFunction(layer).function, operands)
+              .getResult(0);
+    }
+    x = normWith(loadParameter(lastNorm(), lastNorm().name), "norm", x);
+    Value weight = model.tieWordEmbeddings ? embeddings : loadParameter(head(), head().name);
+    if (logits) {
+      auto type = tensor({tokens, model.vocabSize}, compute);
+      Value all = lm::LinearOp::create(b, named("lm_head"), type, x, weight, Value());
+      {
+        OpBuilder::InsertionGuard atModule(b);
+        b.setInsertionPoint(forward);
+        declare("debug.logits", lm::VariableKind::Input, type, initializer("none"));
+      }
+      lm::StoreOp::create(b, loc, all, "debug.logits");
+      func::ReturnOp::create(b, loc);
+      return;
+    }
+    Value targets = load("batch.targets", ids);
+    Value loss = lm::LinearCrossEntropyOp::create(b, named("loss"), lossType, x, weight, targets,
+                                                  lossChunk());
+    func::ReturnOp::create(b, loc, loss);
+  }
+
+  const Config &config;
+  const ModelConfig &model;
+  const Decoder &decoder;
+  OpBuilder b;
+  Location loc;
+  Type compute, master;
+  int64_t tokens;
+  RankedTensorType activations, ropeTable, ids;
+  std::vector<LayerFunction> layers; // by kind
+};
+
+} // namespace
+
+OwningOpRef<ModuleOp> lmc::buildModel(const Config &config, const Decoder &decoder,
+                                      MLIRContext &context) {
+  context.loadDialect<lm::LmDialect, func::FuncDialect>();
+  return DecoderBuilder(config, decoder, context).build();
+}
+
+OwningOpRef<ModuleOp> lmc::buildModel(const Config &config, MLIRContext &context) {
+  return buildModel(config, config.model.family->decoder(config.model), context);
+}

@@ -1,0 +1,136 @@
+// A family that has keys of its own: they are read, checked, documented, imported and exported as
+// all others are.
+
+#include "compiler/config/ModelFamily.h"
+#include "test/compiler/config/ConfigFixture.h"
+
+namespace lmc {
+namespace {
+
+const ModelFamily &capped() {
+  static const ModelFamily family = {
+      .name = "capped",
+      .modelType = "capped_lm",
+      .className = "CappedForCausalLM",
+      .keys = {{.section = "model",
+                .name = "softcap",
+                .field = config::familyField("softcap", 30.0),
+                .minimum = 0,
+                .maximum = 100,
+                .doc = "Bound of the logits."},
+               {.section = "model",
+                .name = "full_every",
+                .field = config::familyField("full_every", int64_t(6)),
+                .unit = "layers",
+                .minimum = 1,
+                .maximum = 64,
+                .doc = "Every n-th layer sees the whole sequence."},
+               {.section = "model",
+                .name = "scaled",
+                .field = config::familyField("scaled", false),
+                .doc = "Scaled embeddings."},
+               {.section = "model",
+                .name = "cap_style",
+                .field = config::familyField("cap_style", std::string("tanh")),
+                .choices = {{"tanh"}, {"clamp"}},
+                .doc = "How logits are bounded."}},
+      .defaults = {{"softcap", 50.0}, {"hidden_act", "silu"}},
+  };
+  return family;
+}
+
+class ModelFamilyTest : public ConfigTest {
+protected:
+  ModelFamilyTest() { families.push_back(&capped()); }
+
+  const std::string own = kModel + "architecture = \"capped\"\n";
+};
+
+TEST_F(ModelFamilyTest, KeysHaveInitialValues) {
+  ASSERT_EQ(errorsOf(own + kTraining), "");
+  EXPECT_EQ(config.model.family, &capped());
+  EXPECT_EQ(config.model.familyValue<double>("softcap"), 30.0);
+  EXPECT_EQ(config.model.familyValue<int64_t>("full_every"), 6);
+  EXPECT_EQ(config.model.familyValue<bool>("scaled"), false);
+  EXPECT_EQ(config.model.familyValue<std::string>("cap_style"), "tanh");
+}
+
+TEST_F(ModelFamilyTest, KeysAreReadAndRecorded) {
+  ASSERT_EQ(errorsOf(own + "softcap = 20\nfull_every = 3\ncap_style = \"clamp\"\n" + kTraining,
+                     {"model.scaled=true"}),
+            "");
+  EXPECT_EQ(config.model.familyValue<double>("softcap"), 20.0);
+  EXPECT_EQ(config.model.familyValue<int64_t>("full_every"), 3);
+  EXPECT_EQ(config.model.familyValue<bool>("scaled"), true);
+  EXPECT_EQ(config.model.familyValue<std::string>("cap_style"), "clamp");
+  size_t found = 0;
+  for (const ResolvedSetting &setting : config.settings)
+    if (setting.key == "model.full_every") {
+      EXPECT_EQ(setting.value, "3");
+      EXPECT_EQ(setting.maximum, 64);
+      ++found;
+    }
+  EXPECT_EQ(found, 1u);
+}
+
+TEST_F(ModelFamilyTest, MistakesInThemAreReported) {
+  EXPECT_EQ(errorsOf(own +
+                     "softcap = 101\nfull_every = 2.5\ncap_stile = \"tanh\"\n"
+                     "scaled = 1\n" +
+                     kTraining),
+            "job.toml:8:11: error: model.softcap is 101; it must be from 0 to 100\n"
+            "job.toml:9:14: error: model.full_every must be an integer, not 2.5\n"
+            "job.toml:10:1: error: unknown key 'cap_stile' in [model]; did you mean 'cap_style'?\n"
+            "job.toml:11:10: error: model.scaled must be true or false, not 1\n");
+}
+
+// In a job of another family they would silently do nothing.
+TEST_F(ModelFamilyTest, KeysBelongToTheirFamilies) {
+  EXPECT_EQ(errorsOf(kModel + "softcap = 20\n" + kTraining),
+            "job.toml:7:11: error: softcap is a key of architecture \"capped\", not of "
+            "\"llama\"\n");
+  ASSERT_EQ(errorsOf(kModel + kTraining), "");
+  for (const ResolvedSetting &setting : config.settings)
+    EXPECT_NE(setting.key, "model.softcap");
+  families.pop_back();
+  EXPECT_EQ(errorsOf(kModel + "softcap = 20\n" + kTraining),
+            "job.toml:7:1: error: unknown key 'softcap' in [model]\n");
+}
+
+TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
+  ASSERT_EQ(errorsOf(own + "softcap = 20\nscaled = true\n" + kTraining), "");
+  const std::string text = huggingFaceConfig(config);
+  write("config.json", text);
+  const std::string job = "[model]\nconfig = \"config.json\"\n" + kTraining;
+  ASSERT_EQ(errorsOf(job), "");
+  EXPECT_EQ(huggingFaceConfig(config), text);
+  EXPECT_EQ(config.model.architecture, "capped");
+  EXPECT_EQ(config.model.familyValue<double>("softcap"), 20.0);
+  EXPECT_EQ(config.model.familyValue<bool>("scaled"), true);
+
+  config::Json json = config::Json::parse(text);
+  EXPECT_EQ(json["architectures"][0], "CappedForCausalLM");
+  EXPECT_EQ(json["model_type"], "capped_lm");
+  EXPECT_EQ(json["softcap"], 20.0);
+  json.erase("softcap"); // what transformers assumes then
+  json.erase("model_type");
+  write("config.json", json.dump());
+  ASSERT_EQ(errorsOf(job), "");
+  EXPECT_EQ(config.model.familyValue<double>("softcap"), 50.0);
+  json["architectures"] = {"OtherForCausalLM"};
+  write("config.json", json.dump());
+  EXPECT_EQ(errorsOf(job), "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
+                           "mistral and capped_lm are\n");
+}
+
+TEST_F(ModelFamilyTest, TheReferenceHasThem) {
+  const std::string page = configReference(families);
+  EXPECT_NE(page.find("| `softcap` | number | `30` | from 0 to 100 |  | Bound of the logits. Only "
+                      "of `capped`. |\n"),
+            std::string::npos);
+  EXPECT_NE(page.find("(llama, mistral or capped_lm)"), std::string::npos);
+  EXPECT_LT(page.find("| `softcap` |"), page.find("## [model.rope_scaling]"));
+}
+
+} // namespace
+} // namespace lmc
