@@ -55,9 +55,9 @@ struct ModelConfig {
   bool mlpBias = false;
   int64_t slidingWindow = 0;          // 0: none
   double initializerRange = 0.02;     // embedding std
-  std::string initializer = "fan_in"; // linear std: "fan_in" = 1/sqrt(fan_in), as in the 1B
-                                      // diary; "normal" = initializer_range. Residual
-                                      // projections are divided by sqrt(2 * layers) in both.
+  std::string initializer = "fan_in"; // linear std: "fan_in" = 1/sqrt(fan_in), "normal" =
+                                      // initializer_range. Residual projections are divided by
+                                      // sqrt(2 * layers) in both.
   // Values of keys that a family has of its own, by name. T is the type of the key's row.
   std::map<std::string, std::variant<bool, int64_t, double, std::string>> familyValues;
   template <typename T> const T &familyValue(const std::string &name) const {

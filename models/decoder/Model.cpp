@@ -80,7 +80,8 @@ private:
     lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
 
-  void declareParameter(const Parameter &parameter, const std::string &name) {
+  void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
+    std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
     DictionaryAttr init;
     if (matrix)
@@ -109,13 +110,13 @@ private:
     declare("rope.cos", lm::VariableKind::Table, ropeTable, initializer("rope_cos", rope));
     declare("rope.sin", lm::VariableKind::Table, ropeTable, initializer("rope_sin", rope));
 
-    declareParameter(embedding(), embedding().name);
+    declareParameter(embedding());
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer)
       for (const Parameter &parameter : layerFunction(layer).parameters)
-        declareParameter(parameter, nameIn(layer, parameter));
-    declareParameter(lastNorm(), lastNorm().name);
+        declareParameter(parameter, prefixOf(layer));
+    declareParameter(lastNorm());
     if (!model.tieWordEmbeddings)
-      declareParameter(head(), head().name);
+      declareParameter(head());
   }
 
   Parameter embedding() const {
@@ -126,8 +127,8 @@ private:
     return {"lm_head.weight", {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
   }
 
-  static std::string nameIn(int64_t layer, const Parameter &parameter) {
-    return "model.layers." + std::to_string(layer) + "." + parameter.name;
+  static std::string prefixOf(int64_t layer) {
+    return "model.layers." + std::to_string(layer) + ".";
   }
 
   LayerFunction &layerFunction(int64_t layer) {
@@ -159,9 +160,9 @@ private:
     return lm::LoadOp::create(b, loc, type, name);
   }
 
-  Value loadParameter(const Parameter &parameter, const std::string &name) {
+  Value loadParameter(const Parameter &parameter, const std::string &prefix = "") {
     bool copy = parameter.shape.size() == 2 && compute != master;
-    return load(copy ? name + ".compute" : name, readType(parameter));
+    return load(prefix + parameter.name + (copy ? ".compute" : ""), readType(parameter));
   }
 
   Location named(StringRef name) { return NameLoc::get(b.getStringAttr(name)); }
@@ -300,20 +301,20 @@ private:
           sin = load("rope.sin", ropeTable), starts;
     if (config.training.documentMask)
       starts = load("batch.starts", ids);
-    Value embeddings = loadParameter(embedding(), embedding().name);
+    Value embeddings = loadParameter(embedding());
     Value x = lm::EmbeddingOp::create(b, named("embed_tokens"), activations, tokenIds, embeddings);
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
       SmallVector<Value> operands{x, cos, sin};
       for (const Parameter &parameter : layerFunction(layer).parameters)
-        operands.push_back(loadParameter(parameter, nameIn(layer, parameter)));
+        operands.push_back(loadParameter(parameter, prefixOf(layer)));
       if (starts)
         operands.push_back(starts);
       x = func::CallOp::create(b, named("layers." + std::to_string(layer)),
                                layerFunction(layer).function, operands)
               .getResult(0);
     }
-    x = normWith(loadParameter(lastNorm(), lastNorm().name), "norm", x);
-    Value weight = model.tieWordEmbeddings ? embeddings : loadParameter(head(), head().name);
+    x = normWith(loadParameter(lastNorm()), "norm", x);
+    Value weight = model.tieWordEmbeddings ? embeddings : loadParameter(head());
     if (logits) {
       auto type = tensor({tokens, model.vocabSize}, compute);
       Value all = lm::LinearOp::create(b, named("lm_head"), type, x, weight, Value());
