@@ -23,7 +23,8 @@
 #include "compiler/driver/Registration.h"
 #include "compiler/emit/Emit.h"
 #include "compiler/search/RecomputeSearch.h"
-#include "models/Model.h"
+#include "models/decoder/Model.h"
+#include "models/families/Families.h"
 #include "runtime/plan/PlanFile.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -46,7 +47,7 @@ bool load(const std::string &path, std::vector<std::string> settings, Config &co
     settings.push_back(always);
   settings.push_back("memory.budget=\"400GiB\"");
   ConfigError error;
-  if (loadConfig(path, settings, config, error))
+  if (loadConfig(path, settings, modelFamilies(), config, error))
     return true;
   std::fprintf(stderr, "%s\n", error.message.c_str());
   return false;

@@ -16,7 +16,7 @@ TOPS = ("bench", "cmake", "compiler", "dialects", "docs", "models", "passes", "r
 PATH = re.compile(r"(?<![\w/.-])(?:%s)/[\w./{},*+-]*" % "|".join(TOPS))
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 FILE = re.compile(r"`([\w{},*-]+\.(?:cpp|h|td|def|fbs|cu|cuh|py|mlir|test|cmake|sh|md))`")
-CAPITALS = re.compile(r"(?<![a-z])[A-Z]{3,}(?![a-z])|[A-Z]{3,}(?=[A-Z][a-z])")
+CAPITALS = re.compile(r"[A-Z]{4,}(?![a-z])|[A-Z]{4,}(?=[A-Z][a-z])")
 
 
 def expanded(pattern):
@@ -37,8 +37,10 @@ class Tree:
         self.names = {path.name for path in files} | {path.name for path in root.iterdir()}
 
     def has(self, pattern, names):
-        pattern = re.sub(r"(?:\*)+", "*", CAPITALS.sub("*", pattern)) if pattern not in names else pattern
-        return pattern in names or ("*" in pattern and bool(fnmatch.filter(names, pattern)))
+        if pattern in names:
+            return True
+        pattern = CAPITALS.sub("*", pattern)
+        return "*" in pattern and bool(fnmatch.filter(names, pattern))
 
     def missing(self, text, document):
         """The paths of one line of `document` that do not exist."""
