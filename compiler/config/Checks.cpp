@@ -1,6 +1,6 @@
 #include "compiler/config/Checks.h"
 
-#include "compiler/config/ModelFamily.h"
+#include "compiler/config/HuggingFace.h"
 
 #include <fmt/format.h>
 
@@ -68,6 +68,23 @@ void familyKeys(const CheckedJob &job) {
       names.push_back(fmt::format("\"{}\"", family->name));
     job.error(key.path(), "{} is a key of architecture {}, not of \"{}\"", key.name,
               listed(names, "and"), job.config.model.family->name);
+  }
+}
+
+// What the exported class ignores would be lost with an export.
+void exported(const CheckedJob &job) {
+  for (const std::string &path : job.provenance.broken)
+    if (path.rfind("model.", 0) == 0)
+      return;
+  const Export as = exportOf(job.config.model);
+  Config initial, config = job.config;
+  for (const std::string &name : as.family->ignored) {
+    const Key &key = *job.keys.find("model", name);
+    if (resolvedSetting(key, config).value != resolvedSetting(key, initial).value)
+      job.error(key.path(),
+                "{} does not go with {}: checkpoints could not be exported, as Hugging Face's {} "
+                "ignores it",
+                name, as.reason, as.family->className);
   }
 }
 
@@ -244,8 +261,8 @@ void deriveDefaults(const Provenance &provenance, Config &config) {
 }
 
 void checkTogether(const CheckedJob &job) {
-  for (auto *check : {heads, ofFamily, familyKeys, ropeScaling, positions, batch, schedule,
-                      validation, device, optimizer})
+  for (auto *check : {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch,
+                      schedule, validation, device, optimizer})
     check(job);
 }
 

@@ -1,7 +1,6 @@
 #include "compiler/config/HuggingFace.h"
 
 #include "compiler/config/File.h"
-#include "compiler/config/ModelFamily.h"
 
 #include <fmt/format.h>
 
@@ -147,6 +146,13 @@ Json ropeParameters(const ModelConfig &model) {
 
 } // namespace
 
+Export exportOf(const ModelConfig &model) {
+  if (model.family->exportElsewhere)
+    if (std::optional<Export> elsewhere = model.family->exportElsewhere(model))
+      return *elsewhere;
+  return {model.family, fmt::format("architecture \"{}\"", model.family->name)};
+}
+
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics) {
   const std::variant<std::string, FileProblem> text = readFile(path);
@@ -179,8 +185,7 @@ namespace lmc {
 
 std::string huggingFaceConfig(const Config &config) {
   const ModelConfig &model = config.model;
-  const ModelFamily &family =
-      model.family->exportedAs ? *model.family->exportedAs(model) : *model.family;
+  const ModelFamily &family = *config::exportOf(model).family;
   config::Json json = {
       {"architectures", config::Json::array({family.className})},
       {"model_type", family.modelType},

@@ -1,6 +1,7 @@
 // Hugging Face's config.json as a source of [model].
 #pragma once
 
+#include "compiler/config/ModelFamily.h"
 #include "compiler/config/Parse.h"
 
 namespace lmc::config {
@@ -10,5 +11,8 @@ namespace lmc::config {
 // training are ignored; those that lmc cannot honour are errors.
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
+
+// How checkpoints of the model are exported.
+Export exportOf(const ModelConfig &model);
 
 } // namespace lmc::config

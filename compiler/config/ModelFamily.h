@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,12 @@ using Json = nlohmann::ordered_json;
 struct CheckedJob; // compiler/config/Checks.h
 } // namespace config
 
+// The family in whose class of transformers checkpoints of a model are exported.
+struct Export {
+  const ModelFamily *family;
+  std::string reason; // "a sliding_window": why it is this one
+};
+
 struct ModelFamily {
   const char *name = "";      // in `model.architecture`
   const char *modelType = ""; // in config.json: "model_type"
@@ -26,7 +33,8 @@ struct ModelFamily {
   // Keys of [model] beyond those of Keys.cpp, made with familyField. They are an error in a job of
   // another family, and go to and from config.json under their names. Families may share a row.
   std::vector<config::Key> keys = {};
-  // Keys of Keys.cpp that the class of transformers ignores, so that an import ignores them too.
+  // Keys of Keys.cpp that the class of transformers ignores. An import ignores them too, and a job
+  // that is exported in this class may not set them.
   std::vector<std::string> ignored = {};
   // What transformers assumes for a key that config.json leaves out, where [model] has another
   // default.
@@ -37,9 +45,9 @@ struct ModelFamily {
 
   // Reports keys that do not belong together. Null: nothing to check.
   void (*check)(const config::CheckedJob &job) = nullptr;
-  // The family whose class of transformers computes the model; null for a model that `check`
-  // refuses. Without this function it is always this family.
-  const ModelFamily *(*exportedAs)(const ModelConfig &model) = nullptr;
+  // The export of a model that this family's class of transformers cannot compute, but another's
+  // can. Null: there is no such model.
+  std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
   // Adds those keys of Keys.cpp to an exported config.json that not every class has. Null: none.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;
   // The graph, as data. Names of parameters in it are those of Hugging Face's checkpoints.

@@ -1,27 +1,18 @@
 // Llama: RMSNorm, RoPE, grouped-query attention, SwiGLU.
 // Touvron et al. 2023, https://arxiv.org/abs/2302.13971.
-#include "compiler/config/Checks.h"
+#include "compiler/config/ModelFamily.h"
 #include "models/families/Decoder.h"
-#include "models/families/Mistral.h"
 
 namespace lmc {
 
-// What transformers' Llama does not have, and its Mistral has; null where there is nothing.
-static const char *beyondLlama(const ModelConfig &model) {
-  return model.slidingWindow                               ? "a sliding_window"
-         : model.hiddenSize % model.numAttentionHeads != 0 ? "heads that do not divide hidden_size"
-                                                           : nullptr;
-}
+const ModelFamily &mistral();
 
-static const ModelFamily *exportedAs(const ModelConfig &model) {
-  return beyondLlama(model) ? mistral().exportedAs(model) : model.family;
-}
-
-static void check(const config::CheckedJob &job) {
-  if (!job.sound({"model.hidden_size", "model.num_attention_heads", "model.sliding_window"}))
-    return;
-  if (const char *reason = beyondLlama(job.config.model))
-    refuseBiases(job, reason);
+static std::optional<Export> exportElsewhere(const ModelConfig &model) {
+  if (model.slidingWindow)
+    return Export{&mistral(), "a sliding_window"};
+  if (model.hiddenSize % model.numAttentionHeads != 0)
+    return Export{&mistral(), "heads that do not divide hidden_size"};
+  return std::nullopt;
 }
 
 static void writeConfig(const ModelConfig &model, config::Json &json) {
@@ -46,8 +37,7 @@ const ModelFamily &llama() {
       .className = "LlamaForCausalLM",
       .ignored = {"sliding_window"},
       .defaults = {{"rms_norm_eps", 1e-6}, {"max_position_embeddings", 2048}},
-      .check = check,
-      .exportedAs = exportedAs,
+      .exportElsewhere = exportElsewhere,
       .writeConfig = writeConfig,
       .decoder = decoder,
   };

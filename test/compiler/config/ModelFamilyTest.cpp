@@ -2,10 +2,18 @@
 // all others are.
 
 #include "compiler/config/ModelFamily.h"
+#include "compiler/config/Checks.h"
 #include "test/compiler/config/ConfigFixture.h"
 
 namespace lmc {
 namespace {
+
+void checkCap(const config::CheckedJob &job) {
+  if (job.sound({"model.softcap", "model.scaled"}) &&
+      job.config.model.familyValue<bool>("scaled") &&
+      job.config.model.familyValue<double>("softcap") == 0)
+    job.error("model.softcap", "scaled needs a softcap");
+}
 
 const ModelFamily &capped() {
   static const ModelFamily family = {
@@ -34,7 +42,9 @@ const ModelFamily &capped() {
                 .field = config::familyField("cap_style", std::string("tanh")),
                 .choices = {{"tanh"}, {"clamp"}},
                 .doc = "How logits are bounded."}},
+      .ignored = {"mlp_bias", "sliding_window"},
       .defaults = {{"softcap", 50.0}, {"hidden_act", "silu"}},
+      .check = checkCap,
   };
   return family;
 }
@@ -95,6 +105,22 @@ TEST_F(ModelFamilyTest, KeysBelongToTheirFamilies) {
   families.pop_back();
   EXPECT_EQ(errorsOf(kModel + "softcap = 20\n" + kTraining),
             "job.toml:7:1: error: unknown key 'softcap' in [model]\n");
+}
+
+TEST_F(ModelFamilyTest, ItsOwnCheck) {
+  EXPECT_EQ(errorsOf(own + "softcap = 0\nscaled = true\n" + kTraining),
+            "job.toml:8:11: error: scaled needs a softcap\n");
+}
+
+// Its checkpoints would say nothing of these keys.
+TEST_F(ModelFamilyTest, KeysThatItsClassIgnoresMayNotBeSet) {
+  EXPECT_EQ(
+      errorsOf(own + "attention_bias = true\nmlp_bias = true\nsliding_window = 8\n" + kTraining),
+      "job.toml:9:12: error: mlp_bias does not go with architecture \"capped\": checkpoints "
+      "could not be exported, as Hugging Face's CappedForCausalLM ignores it\n"
+      "job.toml:10:18: error: sliding_window does not go with architecture \"capped\": "
+      "checkpoints could not be exported, as Hugging Face's CappedForCausalLM ignores it\n");
+  EXPECT_EQ(errorsOf(own + "mlp_bias = false\nsliding_window = 0\n" + kTraining), "");
 }
 
 TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
