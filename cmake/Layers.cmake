@@ -11,6 +11,7 @@
 # What both halves share.
 lmc_layer(runtime/support)
 lmc_layer(runtime/plan runtime/support)
+lmc_layer(tools/support runtime/support)
 
 # The runtime: links no LLVM.
 lmc_layer(runtime/device runtime/plan runtime/support)
@@ -19,8 +20,8 @@ lmc_layer(runtime/checkpoint runtime/plan runtime/support)
 lmc_layer(runtime/monitor runtime/support)
 lmc_layer(runtime/train runtime/checkpoint runtime/data runtime/device runtime/monitor
           runtime/plan runtime/support)
-lmc_program(tools/lmc-run runtime/support runtime/train)
-lmc_program(tools/lmc-data runtime/data runtime/support)
+lmc_program(tools/lmc-run runtime/train tools/support)
+lmc_program(tools/lmc-data runtime/data runtime/support tools/support)
 
 # The compiler's ground: planning problems, the TOML, costs. No MLIR.
 lmc_layer(compiler/algorithms)
@@ -69,6 +70,7 @@ lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compi
           models/decoder passes/autodiff passes/buffers passes/distribute passes/fusion passes/memory
           passes/schedule)
 lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/extract
-            compiler/report compiler/targets models/families runtime/plan)
+            compiler/report compiler/targets models/families runtime/plan
+            runtime/support tools/support)
 lmc_program(tools/lmc-opt MLIR compiler/driver)
 lmc_program(tools/lmc-translate MLIR compiler/driver compiler/targets)

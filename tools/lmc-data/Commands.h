@@ -1,13 +1,20 @@
-// The commands of lmc-data. argv[0] is the command's name; what a command reports
-// goes to stdout, an Error to main().
+// The commands of lmc-data. Each function adds its command to the command line and returns what
+// runs it: that prints a report to stdout, or returns the Error that main() prints.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "tools/support/CommandLine.h"
+
+#include <functional>
 
 namespace lmc {
 
-Result<void> packCommand(int argc, char **argv);
-Result<void> inspectCommand(int argc, char **argv);
-Result<void> verifyCommand(int argc, char **argv);
+struct DataCommand {
+  const Command *command;
+  std::function<Result<void>()> run;
+};
+
+DataCommand addPackCommand(CommandLine &line);
+DataCommand addInspectCommand(CommandLine &line);
+DataCommand addVerifyCommand(CommandLine &line);
 
 } // namespace lmc

@@ -1,7 +1,6 @@
 // lmc-data inspect: what a token file holds.
 
 #include "runtime/data/TokenFile.h"
-#include "tools/lmc-data/CommandLine.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/Progress.h"
 
@@ -18,18 +17,6 @@
 namespace lmc {
 
 namespace {
-
-constexpr const char *kHelp = R"(lmc-data inspect FILE [--eod=ID] [--json]
-
-Reads all of a token file and prints its format, the number of tokens and documents,
-how long documents are, the most frequent ids, ends of documents that stand doubled,
-and the unigram entropy: the loss, in nats per token, of a model that knows nothing
-but how frequent each id is.
-
-  --eod=ID    the id that ends a document, where the file does not say. Default: 50256
-              (GPT-2) for uint16 files, 128000 (Llama 3) for uint32 files
-  --json      the same as one JSON object
-)";
 
 constexpr uint64_t kChunk = 1 << 16;    // tokens read together
 constexpr uint32_t kDenseIds = 1 << 20; // counted in a table, ids beyond in a map
@@ -215,43 +202,47 @@ void printJson(const TokenFile &file, const Summary &summary) {
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-} // namespace
-
-Result<void> inspectCommand(int argc, char **argv) {
-  bool json = false;
+struct InspectOptions {
+  std::string path;
   std::optional<uint32_t> eod;
-  const Option table[] = {{"json", 0, false,
-                           [&](const std::string &) -> Result<void> {
-                             json = true;
-                             return {};
-                           }},
-                          {"eod", 0, true, [&](const std::string &value) -> Result<void> {
-                             auto id = parseNumber("eod", value, 0, UINT32_MAX);
-                             if (!id)
-                               return id.error();
-                             eod = static_cast<uint32_t>(*id);
-                             return {};
-                           }}};
-  auto arguments = parseCommandLine(argc, argv, table);
-  if (!arguments)
-    return arguments.error();
-  if (arguments->help) {
-    fmt::print("{}", kHelp);
-    return {};
-  }
-  if (arguments->positional.size() != 1)
-    return usageError("inspect", "expected one FILE");
-  auto file = TokenFile::open(arguments->positional[0]);
+  bool json = false;
+};
+
+Result<void> inspect(const InspectOptions &options) {
+  auto file = TokenFile::open(options.path);
   if (!file)
     return file.error();
-  auto summary = summarise(**file, eod);
-  if (!summary)
-    return summary.error();
-  if (json)
+  auto summary = summarise(**file, options.eod);
+  LMC_TRY(summary);
+  if (options.json)
     printJson(**file, *summary);
   else
     printText(**file, *summary);
   return {};
+}
+
+} // namespace
+
+DataCommand addInspectCommand(CommandLine &line) {
+  auto options = std::make_shared<InspectOptions>();
+  Command &command = line.command("inspect", "prints what a token file holds");
+  command.argument("FILE", options->path, "the token file");
+  command.option(
+      "--eod", "ID",
+      [=](const std::string &value) -> Result<void> {
+        auto id = parseNumber("--eod", value, 0, UINT32_MAX);
+        LMC_TRY(id);
+        options->eod = static_cast<uint32_t>(*id);
+        return {};
+      },
+      "the id that ends a document, where the file does not say. Default: 50256 (GPT-2) for uint16 "
+      "files, 128000 (Llama 3) for uint32 files");
+  command.flag("--json", options->json, "the same as one JSON object");
+  command.footer(
+      "Prints the format, the number of tokens and documents, how long documents are, the most\n"
+      "frequent ids, ends of documents that stand doubled, and the unigram entropy: the loss,\n"
+      "in nats per token, of a model that knows nothing but how frequent each id is.");
+  return {&command, [=] { return inspect(*options); }};
 }
 
 } // namespace lmc

@@ -6,7 +6,6 @@
 // twice, first for the documents' lengths, on which the choice depends.
 
 #include "runtime/data/TokenFileWriter.h"
-#include "tools/lmc-data/CommandLine.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/Documents.h"
 
@@ -24,33 +23,12 @@ namespace lmc {
 
 namespace {
 
-constexpr const char *kHelp = R"(lmc-data pack IN... -o OUT.bin [options]
-
-Writes the documents of the input files, in order, as one token file. A token is a
-byte, so the vocabulary is 256.
-
-  -o, --output=OUT.bin         the token file; appears when it is complete
-  --format=text|jsonl          default: jsonl for .jsonl and .ndjson, else text
-  --document-separator=TEXT    what ends a document of a text; \f \n \r \t \0 \\ \xHH
-                               are understood; '' makes each file one document.
-                               Default: \f (form feed)
-  --field=NAME                 the field of each line of JSON that holds a document's
-                               text. Default: text
-  --eod=ID|none                the token written once between documents. The same id at
-                               a document's edges is merged into it. An id above 255
-                               widens the vocabulary. Default: 0 (the NUL byte)
-  --validation=OUT2.bin        a second file, of text that OUT.bin then does not have
-  --validation-fraction=F      its share of the tokens, between 0 and 1. Whole documents,
-                               chosen by a fixed hash, when that comes within half of F,
-                               else the end of the text. Default: 0.05
-)";
-
 constexpr int32_t kNoEod = -1;
 
 struct PackOptions {
   std::vector<std::string> inputs;
   std::string output, validation;
-  double validationFraction = 0.05;
+  std::optional<double> validationFraction; // default: 0.05
   DocumentOptions documents;
   int32_t eod = 0;
 
@@ -342,7 +320,8 @@ Result<void> pack(const PackOptions &options) {
   if (total < 2)
     return Error{fmt::format("{}: {} bytes of text, nothing to share with a validation file",
                              options.inputs[0], total)};
-  const Split split = chooseSplit(measured.lengths, total, options.validationFraction);
+  const Split split =
+      chooseSplit(measured.lengths, total, options.validationFraction.value_or(0.05));
   Router router(split, **output, **validation);
   EdgeCleaner cleaner(options.eod, router);
   LMC_TRY(readInputs(options, "packing", cleaner));
@@ -360,73 +339,73 @@ Result<void> pack(const PackOptions &options) {
 
 } // namespace
 
-Result<void> packCommand(int argc, char **argv) {
-  PackOptions options;
-  bool fractionGiven = false;
-  auto store = [](std::string &place) {
-    return [&place](const std::string &value) -> Result<void> {
-      place = value;
-      return {};
-    };
-  };
-  const Option table[] = {
-      {"output", 'o', true, store(options.output)},
-      {"validation", 0, true, store(options.validation)},
-      {"field", 0, true, store(options.documents.field)},
-      {"format", 0, true,
-       [&](const std::string &value) -> Result<void> {
-         if (value != "text" && value != "jsonl")
-           return Error{fmt::format("--format={}: expected text or jsonl", value)};
-         options.documents.format = value == "text" ? InputFormat::Text : InputFormat::JsonLines;
-         return {};
-       }},
-      {"document-separator", 0, true,
-       [&](const std::string &value) -> Result<void> {
-         auto separator = parseSeparator(value);
-         if (!separator)
-           return separator.error();
-         options.documents.separator = *separator;
-         return {};
-       }},
-      {"eod", 0, true,
-       [&](const std::string &value) -> Result<void> {
-         if (value == "none") {
-           options.eod = kNoEod;
-           return {};
-         }
-         auto id = parseNumber("eod", value, 0, 65535);
-         if (!id)
-           return Error{id.error().message + ", or none"};
-         options.eod = static_cast<int32_t>(*id);
-         return {};
-       }},
-      {"validation-fraction", 0, true,
-       [&](const std::string &value) -> Result<void> {
-         char *end = nullptr;
-         double fraction = std::strtod(value.c_str(), &end);
-         if (value.empty() || *end != '\0' || !(fraction > 0 && fraction < 1))
-           return Error{
-               fmt::format("--validation-fraction={}: expected a number between 0 and 1", value)};
-         options.validationFraction = fraction;
-         fractionGiven = true;
-         return {};
-       }},
-  };
-  auto arguments = parseCommandLine(argc, argv, table);
-  if (!arguments)
-    return arguments.error();
-  if (arguments->help) {
-    fmt::print("{}", kHelp);
-    return {};
-  }
-  options.inputs = arguments->positional;
-  if (options.inputs.empty())
-    return usageError("pack", "no input file given");
-  if (options.output.empty())
-    return usageError("pack", "no --output given");
-  if (fractionGiven && options.validation.empty())
-    return usageError("pack", "--validation-fraction needs --validation=OUT2.bin");
-  return pack(options);
+DataCommand addPackCommand(CommandLine &line) {
+  auto options = std::make_shared<PackOptions>();
+  Command &command = line.command("pack", "writes text or JSON lines as one token file");
+  command.arguments("IN", options->inputs, "files of documents, packed in this order");
+  command.option("-o,--output", "OUT.bin", options->output,
+                 "the token file; appears when it is complete");
+  command.option(
+      "--format", "text|jsonl",
+      [=](const std::string &value) -> Result<void> {
+        if (value != "text" && value != "jsonl")
+          return Error{fmt::format("--format={}: expected text or jsonl", value)};
+        options->documents.format = value == "text" ? InputFormat::Text : InputFormat::JsonLines;
+        return {};
+      },
+      "default: jsonl for .jsonl and .ndjson, else text");
+  command.option(
+      "--document-separator", "TEXT",
+      [=](const std::string &value) -> Result<void> {
+        auto separator = parseSeparator(value);
+        LMC_TRY(separator);
+        options->documents.separator = *separator;
+        return {};
+      },
+      "what ends a document of a text; \\f \\n \\r \\t \\0 \\\\ \\xHH are understood; '' makes "
+      "each file "
+      "one document. Default: \\f (form feed)");
+  command.option("--field", "NAME", options->documents.field,
+                 "the field of each line of JSON that holds a document's text. Default: text");
+  command.option(
+      "--eod", "ID|none",
+      [=](const std::string &value) -> Result<void> {
+        if (value == "none") {
+          options->eod = kNoEod;
+          return {};
+        }
+        auto id = parseNumber("--eod", value, 0, 65535);
+        if (!id)
+          return Error{id.error().message + ", or none"};
+        options->eod = static_cast<int32_t>(*id);
+        return {};
+      },
+      "the token written once between documents. The same id at a document's edges is merged into "
+      "it. An id above 255 widens the vocabulary. Default: 0 (the NUL byte)");
+  command.option("--validation", "OUT2.bin", options->validation,
+                 "a second file, of text that OUT.bin then does not have");
+  command.option(
+      "--validation-fraction", "F",
+      [=](const std::string &value) -> Result<void> {
+        char *end = nullptr;
+        double fraction = std::strtod(value.c_str(), &end);
+        if (value.empty() || *end != '\0' || !(fraction > 0 && fraction < 1))
+          return Error{
+              fmt::format("--validation-fraction={}: expected a number between 0 and 1", value)};
+        options->validationFraction = fraction;
+        return {};
+      },
+      "its share of the tokens, between 0 and 1. Whole documents, chosen by a fixed hash, when "
+      "that "
+      "comes within half of F, else the end of the text. Default: 0.05");
+  command.footer("A token is a byte, so the vocabulary is 256.");
+  return {&command, [=]() -> Result<void> {
+            if (options->output.empty())
+              return Error{"no --output given; see: lmc-data pack --help"};
+            if (options->validationFraction && options->validation.empty())
+              return Error{"--validation-fraction needs --validation=OUT2.bin"};
+            return pack(*options);
+          }};
 }
 
 } // namespace lmc

@@ -1,41 +1,14 @@
 // lmc-data verify: reads all of a token file.
 
 #include "runtime/data/TokenFile.h"
-#include "tools/lmc-data/CommandLine.h"
 #include "tools/lmc-data/Commands.h"
 
 #include <fmt/format.h>
 
 namespace lmc {
 
-static constexpr const char *kHelp = R"(lmc-data verify FILE [--vocab-size=N]
-
-Reads all of a token file and checks the header against the size, and in files of
-lmc-data pack the checksum, the table of documents, and every id against the
-header's vocabulary.
-
-  --vocab-size=N    every id must be below N too, the model's vocabulary
-)";
-
-Result<void> verifyCommand(int argc, char **argv) {
-  uint64_t vocabSize = 0;
-  const Option table[] = {{"vocab-size", 0, true, [&](const std::string &value) -> Result<void> {
-                             auto size = parseNumber("vocab-size", value, 1, UINT32_MAX);
-                             if (!size)
-                               return size.error();
-                             vocabSize = *size;
-                             return {};
-                           }}};
-  auto arguments = parseCommandLine(argc, argv, table);
-  if (!arguments)
-    return arguments.error();
-  if (arguments->help) {
-    fmt::print("{}", kHelp);
-    return {};
-  }
-  if (arguments->positional.size() != 1)
-    return usageError("verify", "expected one FILE");
-  auto file = TokenFile::open(arguments->positional[0]);
+static Result<void> verify(const std::string &path, uint64_t vocabSize) {
+  auto file = TokenFile::open(path);
   if (!file)
     return file.error();
   LMC_TRY((*file)->verify(vocabSize));
@@ -50,6 +23,29 @@ Result<void> verifyCommand(int argc, char **argv) {
     fmt::print("note: this format has no checksum and no vocabulary; --vocab-size=N checks the "
                "ids\n");
   return {};
+}
+
+DataCommand addVerifyCommand(CommandLine &line) {
+  struct Options {
+    std::string path;
+    uint64_t vocabSize = 0;
+  };
+  auto options = std::make_shared<Options>();
+  Command &command = line.command("verify", "reads all of a token file and checks it");
+  command.argument("FILE", options->path, "the token file");
+  command.option(
+      "--vocab-size", "N",
+      [=](const std::string &value) -> Result<void> {
+        auto size = parseNumber("--vocab-size", value, 1, UINT32_MAX);
+        LMC_TRY(size);
+        options->vocabSize = *size;
+        return {};
+      },
+      "every id must be below N too, the model's vocabulary");
+  command.footer(
+      "Checks the header against the size, and in files of lmc-data pack the checksum, the\n"
+      "table of documents, and every id against the header's vocabulary.");
+  return {&command, [=] { return verify(options->path, options->vocabSize); }};
 }
 
 } // namespace lmc

@@ -292,13 +292,13 @@ TEST_F(LmcDataTest, RefusesMistakesOfTheUser) {
   write("empty.txt", "");
   EXPECT_THAT(fail({}), HasSubstr("no command given"));
   EXPECT_THAT(fail({"unpack"}), HasSubstr("unknown command 'unpack'"));
-  EXPECT_THAT(fail({"pack"}), HasSubstr("no input file given; see: lmc-data pack --help"));
+  EXPECT_THAT(fail({"pack"}), HasSubstr("no IN given; see: lmc-data pack --help"));
   EXPECT_THAT(fail({"pack", "a.txt"}), HasSubstr("no --output given"));
   EXPECT_THAT(fail({"pack", "a.txt", "-o"}), HasSubstr("option -o needs a value"));
   EXPECT_THAT(fail({"pack", "a.txt", "--outptu=a.bin"}),
               HasSubstr("unknown option --outptu=a.bin"));
   EXPECT_THAT(fail({"inspect", "a.txt", "--json=1"}), HasSubstr("option --json=1 takes no value"));
-  EXPECT_THAT(fail({"inspect"}), HasSubstr("expected one FILE"));
+  EXPECT_THAT(fail({"inspect"}), HasSubstr("no FILE given"));
   EXPECT_THAT(fail({"inspect", "a.txt"}), HasSubstr("a.txt: bad magic at byte 0"));
   EXPECT_THAT(fail({"verify", "none.bin"}), HasSubstr("none.bin: missing"));
   EXPECT_THAT(fail({"pack", "none.txt", "-o", "a.bin"}),

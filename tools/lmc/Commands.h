@@ -1,0 +1,20 @@
+// The commands of lmc. Each function adds its command to the command line and returns what runs
+// it: that prints its errors and returns the exit code.
+#pragma once
+
+#include "tools/support/CommandLine.h"
+
+#include <functional>
+
+namespace lmc {
+
+struct LmcCommand {
+  const Command *command;
+  std::function<int()> run;
+};
+
+LmcCommand addCompileCommand(CommandLine &line);
+LmcCommand addExplainCommand(CommandLine &line);
+LmcCommand addReferenceCommand(CommandLine &line);
+
+} // namespace lmc

@@ -1,0 +1,176 @@
+// lmc explain: what a plan does and what it needs.
+#include "compiler/cost/PlanCost.h"
+#include "compiler/extract/ExtractKernel.h"
+#include "compiler/report/Explain.h"
+#include "compiler/report/Html.h"
+#include "compiler/report/Trace.h"
+#include "runtime/plan/PlanFile.h"
+#include "tools/lmc/Commands.h"
+#include "tools/lmc/Job.h"
+
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace lmc {
+namespace {
+
+struct ExplainArguments {
+  std::string input, output;
+  JobOptions job;
+  bool json = false;
+  std::string html, trace, kernel;
+  // Sections that are asked for by name; none means all.
+  bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
+       kernels = false, commands = false;
+};
+
+// What is explained, and for which device.
+struct Explained {
+  std::unique_ptr<PlanFile> plan;
+  cost::DeviceSpec spec;
+  nlohmann::json compileTimes; // null unless it was compiled here
+};
+
+// The spec that a plan is explained with: the command line's, or what it was made for.
+Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given) {
+  if (!given.empty())
+    return cost::loadDeviceSpec(given);
+  TargetConfig target;
+  target.device = plan.target()->str();
+  if (plan.device_spec())
+    target.spec = plan.device_spec()->str();
+  if (target.spec.empty())
+    target.spec = cost::settingOf(plan, "target.spec");
+  return cost::deviceSpecOf(target, plan.config_directory() ? plan.config_directory()->str() : "");
+}
+
+Result<Explained> openPlan(const ExplainArguments &arguments) {
+  auto plan = PlanFile::open(arguments.input);
+  if (!plan)
+    return plan.error();
+  auto spec = specOf(***plan, arguments.job.spec);
+  LMC_TRY(spec);
+  return Explained{std::move(*plan), std::move(*spec), {}};
+}
+
+// Without a value the error has been printed, and ends the program with a user's error.
+Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
+  std::optional<Config> config = readConfig(arguments.input, arguments.job);
+  if (!config)
+    return std::optional<Explained>();
+  auto spec = cost::deviceSpecOf(config->target, config->directory);
+  LMC_TRY(spec);
+  CompileOptions options;
+  setCompileOptions(arguments.job, options);
+  // Other reports are about the plan, and the CPU's kernels have no resources to report.
+  options.withCode =
+      (arguments.kernels || !arguments.kernel.empty()) && config->target.device != "cpu";
+  auto context = makeContext();
+  mlir::FailureOr<CompileResult> result = compileConfig(*config, options, *context);
+  if (mlir::failed(result))
+    return std::optional<Explained>();
+  Explained explained;
+  explained.spec = std::move(*spec);
+  double seconds = 0;
+  for (const PhaseTime &time : result->times) {
+    explained.compileTimes["phases"][phaseName(time.phase).str()] = time.seconds;
+    seconds += time.seconds;
+  }
+  explained.compileTimes["seconds"] = seconds;
+  auto plan = PlanFile::fromBytes(result->plan.data(), result->plan.size(), arguments.input);
+  if (!plan)
+    return plan.error();
+  explained.plan = std::move(*plan);
+  return std::optional<Explained>(std::move(explained));
+}
+
+int write(const std::string &path, const std::string &content) {
+  if (std::error_code error = writeAtomically(path, content))
+    return fail("lmc explain: error: cannot write " + path + ": " + error.message(),
+                ExitCode::Failure);
+  return 0;
+}
+
+int writeKernel(const plan::Plan &plan, const ExplainArguments &arguments) {
+  auto context = makeContext();
+  llvm::Expected<std::string> program = extractKernel(plan, arguments.kernel, *context);
+  if (!program)
+    return fail("lmc explain: error: " + llvm::toString(program.takeError()));
+  if (!arguments.output.empty())
+    return write(arguments.output, *program);
+  llvm::outs() << *program;
+  return 0;
+}
+
+int writeReport(const Explained &explained, const ExplainArguments &arguments) {
+  const plan::Plan &plan = **explained.plan;
+  nlohmann::json report = explainJson(plan, explained.spec);
+  if (!explained.compileTimes.is_null())
+    report.emplace("compile", explained.compileTimes);
+  if (!arguments.html.empty())
+    if (int code =
+            write(arguments.html,
+                  htmlReport(plan, report, llvm::sys::path::filename(arguments.input).str())))
+      return code;
+  if (!arguments.trace.empty())
+    if (int code = write(arguments.trace, traceJson(plan, explained.spec).dump()))
+      return code;
+  const ExplainArguments &a = arguments;
+  const bool all =
+      !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels && !a.commands;
+  // With a file to write, text only where a section is asked for.
+  if (a.json)
+    llvm::outs() << report.dump(2) << "\n";
+  else if (!all || (a.html.empty() && a.trace.empty()))
+    llvm::outs() << explainText(report, {all || a.memory, all || a.fusion, all || a.recompute,
+                                         all || a.cost, all || a.comm, all || a.kernels,
+                                         all || a.commands});
+  return 0;
+}
+
+int runExplain(const ExplainArguments &arguments) {
+  std::optional<Explained> explained;
+  if (llvm::StringRef(arguments.input).ends_with(".toml")) {
+    auto compiled = compileJob(arguments);
+    if (!compiled)
+      return fail(compiled.error().message, compiled.error().code);
+    if (!*compiled)
+      return int(ExitCode::UserError);
+    explained = std::move(*compiled);
+  } else {
+    auto opened = openPlan(arguments);
+    if (!opened)
+      return fail(opened.error().message, opened.error().code);
+    explained = std::move(*opened);
+  }
+  return arguments.kernel.empty() ? writeReport(*explained, arguments)
+                                  : writeKernel(**explained->plan, arguments);
+}
+
+} // namespace
+
+LmcCommand addExplainCommand(CommandLine &line) {
+  auto arguments = std::make_shared<ExplainArguments>();
+  Command &command = line.command("explain", "say what a plan does and what it needs");
+  command.argument("JOB.plan|JOB.toml", arguments->input, "a plan, or a job to compile first");
+  command.flag("--json", arguments->json, "print the report as JSON");
+  command.option("--html", "FILE", arguments->html, "write the report as a page");
+  command.option("--trace", "FILE", arguments->trace,
+                 "write the predicted schedule as a Chrome or Perfetto trace");
+  command.option("--extract-kernel", "NAME", arguments->kernel,
+                 "a CUDA kernel as a program of its own, with a check and a bench");
+  command.option("-o", "FILE", arguments->output,
+                 "extracted kernel to write (default: standard output)");
+  command.group("Sections to print (default: all)");
+  command.flag("--memory", arguments->memory, "memory by category, by phase and at the peak");
+  command.flag("--fusion", arguments->fusion, "fusions formed and refused; traffic and its floor");
+  command.flag("--recompute", arguments->recompute, "what is computed again, and its price");
+  command.flag("--cost", arguments->cost, "predicted times and what bounds them");
+  command.flag("--comm", arguments->comm, "communication between ranks");
+  command.flag("--kernels", arguments->kernels, "the generated kernels");
+  command.flag("--commands", arguments->commands, "the functions and their commands");
+  addJobOptions(command, arguments->job);
+  return {&command, [=] { return runExplain(*arguments); }};
+}
+
+} // namespace lmc

@@ -1,0 +1,108 @@
+#include "tools/lmc/Job.h"
+#include "compiler/cost/DeviceSpec.h"
+#include "compiler/driver/Registration.h"
+#include "compiler/targets/cuda/KernelCache.h"
+#include "models/families/Families.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace lmc {
+
+void addJobOptions(Command &command, JobOptions &options) {
+  command.group("The job");
+  command.list("--set", "SECTION.KEY=VALUE", options.settings,
+               "override a key of the TOML; repeatable");
+  command.option("--target", "cpu|cuda:sm_90a", options.target,
+                 "device to compile for (target.device)");
+  command.option("--nodes", "N", options.nodes, "nodes of the job (distributed.nodes)");
+  command.option("--devices-per-node", "N", options.devicesPerNode,
+                 "devices per node (distributed.devices_per_node)");
+  command.option("--memory-budget", "76GiB", options.memoryBudget,
+                 "bytes of planned peak (memory.budget)");
+  command.option("--spec", "NAME|FILE.toml", options.spec,
+                 "device spec to plan or predict for (target.spec)");
+  command.option("--kernel-cache", "DIR|off", options.kernelCache,
+                 "where compiled CUDA kernels are kept (default: $LMC_CACHE_DIR, or "
+                 "~/.cache/lmc/kernels); off: nowhere");
+  command.group("");
+  command.list("--disable-fusion", "KIND", options.disableFusion,
+               "leave out kinds of fusion: linears, producer, siblings, layers, state, rope", true);
+}
+
+// A spec named on the command line: a file's path starts here, not at the TOML's folder.
+static std::string fromHere(const std::string &spec) {
+  llvm::SmallString<128> path(spec);
+  if (cost::isSpecPath(spec))
+    llvm::sys::fs::make_absolute(path);
+  return path.str().str();
+}
+
+std::optional<Config> readConfig(const std::string &path, const JobOptions &options) {
+  std::vector<std::string> overrides = options.settings;
+  for (auto [key, value] : {std::pair("target.device", &options.target),
+                            {"distributed.nodes", &options.nodes},
+                            {"distributed.devices_per_node", &options.devicesPerNode},
+                            {"memory.budget", &options.memoryBudget}})
+    if (!value->empty())
+      overrides.push_back(std::string(key) + "=" + *value);
+  if (!options.spec.empty())
+    overrides.push_back("target.spec=\"" + fromHere(options.spec) + "\"");
+  Config config;
+  ConfigError error;
+  if (loadConfig(path, overrides, modelFamilies(), config, error))
+    return config;
+  fail(llvm::StringRef(error.message).rtrim());
+  return std::nullopt;
+}
+
+void setCompileOptions(const JobOptions &from, CompileOptions &to) {
+  to.disableFusion.assign(from.disableFusion.begin(), from.disableFusion.end());
+  to.kernelCache = from.kernelCache.empty()    ? codegen::KernelCache::defaultDirectory()
+                   : from.kernelCache == "off" ? ""
+                                               : from.kernelCache;
+}
+
+std::unique_ptr<mlir::MLIRContext> makeContext() {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  return std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
+}
+
+mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
+                                             mlir::MLIRContext &context) {
+  context.printOpOnDiagnostic(false);
+  context.getDiagEngine().registerHandler([&](mlir::Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
+      llvm::errs() << config.path << ": error: " << diagnostic.str() << "\n";
+    return mlir::success();
+  });
+  return compile(config, options, context);
+}
+
+std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) {
+  std::string temporary = path + ".partial";
+  std::error_code error;
+  {
+    llvm::raw_fd_ostream stream(temporary, error);
+    if (error)
+      return error;
+    stream << bytes;
+    stream.close();
+    error = stream.error();
+    stream.clear_error();
+  }
+  if (!error)
+    error = llvm::sys::fs::rename(temporary, path);
+  if (error)
+    llvm::sys::fs::remove(temporary);
+  return error;
+}
+
+int fail(llvm::StringRef message, ExitCode code) {
+  llvm::errs() << message << "\n";
+  return int(code);
+}
+
+} // namespace lmc
