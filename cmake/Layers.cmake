@@ -57,7 +57,7 @@ lmc_layer(compiler/emit MLIR compiler/config compiler/kernels compiler/targets d
 # What reads plans.
 lmc_layer(compiler/analysis MLIR compiler/cost runtime/plan)
 lmc_layer(compiler/report MLIR compiler/analysis compiler/cost compiler/targets runtime/plan)
-lmc_layer(compiler/extract MLIR compiler/targets dialects/kern runtime/plan)
+lmc_layer(compiler/extract MLIR compiler/cost compiler/targets dialects/kern runtime/plan)
 
 # What drives it all.
 lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/targets dialects/plan

@@ -68,11 +68,9 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
       ++(c >= turn ? backward : forward)[layer];
       (c >= turn ? forward : backward).try_emplace(layer, 0);
     }
-    if (command->body_type() == plan::CommandBody::Gemm ||
-        command->body_type() == plan::CommandBody::Attention ||
-        command->body_type() == plan::CommandBody::AttentionGrad)
-      continue;
-    (layer >= 0 ? layers : head) += cost::estimate(cost::workOf(plan, *command), spec).bytes;
+    const cost::Work work = cost::workOf(plan, *command);
+    if (!cost::isMatrixWork(work))
+      (layer >= 0 ? layers : head) += cost::estimate(work, spec).bytes;
   }
   double tokens =
       double(plan.batch()->micro_batch_size()) * double(plan.batch()->sequence_length());

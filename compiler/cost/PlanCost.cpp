@@ -1,5 +1,8 @@
 #include "compiler/cost/PlanCost.h"
 
+#include "runtime/plan/Operands.h"
+#include "runtime/plan/PlanFile.h"
+
 #include <algorithm>
 
 namespace lmc::cost {
@@ -10,59 +13,48 @@ DataType dataType(plan::DType dtype) {
                                       : DataType::F32;
 }
 
-Work workOf(const plan::Plan &plan, const plan::Command &command) {
-  auto slice = [&](uint32_t index) -> const plan::Slice & { return *plan.slices()->Get(index); };
-  auto width = [&](uint32_t index) {
-    const plan::Slice &known = slice(index);
-    uint64_t elements = 1;
-    for (uint64_t extent : *known.shape())
-      elements *= extent;
-    return elements ? int64_t(known.bytes() / elements) : 0;
-  };
-  auto attention = [&](const auto &body, bool backward) {
-    return AttentionWork{body.batch(),
-                         body.seq(),
-                         body.heads(),
-                         body.kv_heads(),
-                         body.head_dim(),
-                         body.window(),
-                         dataType(slice(body.q()).dtype()),
-                         backward};
-  };
-  switch (command.body_type()) {
-  case plan::CommandBody::Gemm: {
-    const plan::Gemm &body = *command.body_as_Gemm();
-    return GemmWork{int64_t(body.m()),
-                    int64_t(body.n()),
-                    int64_t(body.k()),
-                    dataType(slice(body.a()).dtype()),
-                    dataType(slice(body.d()).dtype()),
-                    body.c() >= 0};
-  }
-  case plan::CommandBody::Attention:
-    return attention(*command.body_as_Attention(), false);
-  case plan::CommandBody::AttentionGrad:
-    return attention(*command.body_as_AttentionGrad(), true);
-  case plan::CommandBody::ScatterAdd: {
-    const plan::ScatterAdd &body = *command.body_as_ScatterAdd();
-    return ScatterWork{int64_t(body.rows()), int64_t(body.columns()), int64_t(body.vocabulary()),
-                       width(body.x()),      width(body.d()),         body.accumulate()};
-  }
-  case plan::CommandBody::Launch: {
-    const plan::Kernel &kernel = *plan.kernels()->Get(command.body_as_Launch()->kernel());
+namespace {
+
+// What each kind of command does.
+class WorkOf {
+public:
+  explicit WorkOf(const plan::Plan &plan) : plan(plan) {}
+
+  Work operator()(const plan::Launch &op) const {
+    const plan::Kernel &kernel = *plan.kernels()->Get(op.kernel());
     return KernelWork{double(kernel.read_bytes()), double(kernel.written_bytes()),
                       double(kernel.flops())};
   }
-  case plan::CommandBody::Fill:
-    return KernelWork{0, double(slice(command.body_as_Fill()->d()).bytes()), 0};
-  case plan::CommandBody::Copy: {
-    const plan::Copy &body = *command.body_as_Copy();
-    return KernelWork{double(slice(body.x()).bytes()), double(slice(body.d()).bytes()), 0};
+  Work operator()(const plan::Gemm &op) const {
+    return GemmWork{int64_t(op.m()),       int64_t(op.n()),       int64_t(op.k()),
+                    typeOf(op.a()), typeOf(op.d()), op.c() >= 0};
   }
-  case plan::CommandBody::NONE:
-    break;
+  Work operator()(const plan::Attention &op) const { return attention(op, false); }
+  Work operator()(const plan::AttentionGrad &op) const { return attention(op, true); }
+  Work operator()(const plan::ScatterAdd &op) const {
+    return ScatterWork{int64_t(op.rows()), int64_t(op.columns()), int64_t(op.vocabulary()),
+                       widthOf(op.x()),    widthOf(op.d()),       op.accumulate()};
   }
-  return KernelWork{};
+  Work operator()(const plan::Copy &op) const {
+    return KernelWork{double(slice(op.x()).bytes()), double(slice(op.d()).bytes()), 0};
+  }
+
+private:
+  const plan::Slice &slice(uint32_t index) const { return *plan.slices()->Get(index); }
+  DataType typeOf(uint32_t index) const { return dataType(slice(index).dtype()); }
+  int64_t widthOf(uint32_t index) const { return int64_t(byteWidth(slice(index).dtype())); }
+  template <typename Op> Work attention(const Op &op, bool backward) const {
+    return AttentionWork{op.batch(),    op.seq(),    op.heads(),     op.kv_heads(),
+                         op.head_dim(), op.window(), typeOf(op.q()), backward};
+  }
+
+  const plan::Plan &plan;
+};
+
+} // namespace
+
+Work workOf(const plan::Plan &plan, const plan::Command &command) {
+  return plan::visitBody(command, WorkOf(plan));
 }
 
 uint64_t runsPerStep(std::string_view function, uint64_t gas) {
@@ -75,23 +67,17 @@ uint64_t runsPerStep(std::string_view function, uint64_t gas) {
   return 0;
 }
 
+// The part of `whole` that one of `count` equal parts takes.
+static Estimate share(Estimate whole, size_t count) {
+  for (double *part : {&whole.seconds, &whole.flops, &whole.bytes})
+    *part /= double(count);
+  return whole;
+}
+
 static void addLaunch(KernelCost &kernel, const Estimate &estimate, uint64_t runs) {
   kernel.launches += runs;
   kernel.seconds += double(runs) * estimate.seconds;
   kernel.launch = estimate;
-}
-
-// Returns the kernels that a CUDA device runs for a command with a body of its own (attention,
-// scatter-add, ...); null for a command without such kernels.
-static const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> *
-templateLaunches(const plan::Command &command) {
-  if (const plan::Attention *attention = command.body_as_Attention())
-    return attention->launches();
-  if (const plan::AttentionGrad *grad = command.body_as_AttentionGrad())
-    return grad->launches();
-  if (const plan::ScatterAdd *scatter = command.body_as_ScatterAdd())
-    return scatter->launches();
-  return nullptr;
 }
 
 PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec) {
@@ -106,15 +92,10 @@ PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec) {
       Estimate estimate = cost::estimate(workOf(plan, *command), spec);
       entry.seconds += estimate.seconds;
       entry.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
-      if (const plan::Launch *launch = command->body_as_Launch())
-        addLaunch(cost.kernels[launch->kernel()], estimate, entry.runsPerStep);
-      else if (const auto *launches = templateLaunches(*command)) {
-        Estimate share = estimate;
-        for (double *part : {&share.seconds, &share.flops, &share.bytes})
-          *part /= launches->size();
-        for (const plan::Launch *launch : *launches)
-          addLaunch(cost.kernels[launch->kernel()], share, entry.runsPerStep);
-      }
+      const std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
+      for (const plan::Launch *launch : launches)
+        addLaunch(cost.kernels[launch->kernel()], share(estimate, launches.size()),
+                  entry.runsPerStep);
       entry.commands.push_back(estimate);
     }
     cost.stepSeconds += double(entry.runsPerStep) * entry.seconds;

@@ -1,10 +1,11 @@
 #include "compiler/emit/Emit.h"
 
-#include "compiler/targets/cuda/InitializerTemplates.h"
+#include "compiler/emit/Commands.h"
 #include "compiler/emit/FusionNotes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 #include "compiler/kernels/Hero.h"
+#include "compiler/targets/cuda/InitializerTemplates.h"
 #include "plan_generated.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanTrailer.h"
@@ -13,7 +14,6 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/xxhash.h"
 
@@ -37,11 +37,6 @@ static fb::DType dtypeOf(Type element) {
 
 static int64_t bytesOf(RankedTensorType type) {
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
-}
-
-static std::string nameOf(Location loc) {
-  auto name = dyn_cast<NameLoc>(loc);
-  return name ? name.getName().str() : "";
 }
 
 namespace {
@@ -68,22 +63,19 @@ private:
   FailureOr<int32_t> initializerKernel(DictionaryAttr init, RankedTensorType type, Type source);
   void addKernels();
   void addCudaKernels();
-  std::vector<std::unique_ptr<fb::LaunchT>> launchesOf(Operation &command);
   void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
-  FailureOr<std::unique_ptr<fb::CommandT>> command(Operation &op);
 
   uint32_t addSlice(std::string name, uint32_t arena, int64_t offset, RankedTensorType type,
                     fb::Category category, int function);
-  uint32_t sliceOf(Value value) const { return slices.lookup(value); }
 
   ModuleOp module;
   const Config &config;
   const PlanDetails &details;
   fb::PlanT plan;
-  llvm::StringMap<uint32_t> arenas, kernels;
+  llvm::StringMap<uint32_t> arenas;
   llvm::StringMap<uint32_t> variableSlices;
-  llvm::DenseMap<Value, uint32_t> slices; // of the current function
+  PlanNumbers numbers;
   // By kernel: what it moves to make the first values of all its variables.
   std::map<size_t, codegen::GlobalBytes> initializerBytes;
 };
@@ -358,7 +350,7 @@ void Emitter::addKernels() {
   }
   plan.modules.push_back(std::move(binary));
   for (auto kernel : module.getOps<kern::KernelOp>()) {
-    kernels[kernel.getSymName()] = uint32_t(plan.kernels.size());
+    numbers.kernels[kernel.getSymName()] = uint32_t(plan.kernels.size());
     plan.kernels.push_back(kernelOf(kernel));
     plan.kernels.back()->source = textOf(kernel);
   }
@@ -370,7 +362,7 @@ void Emitter::addCudaKernels() {
   for (const codegen::CudaProgram::Kernel &kernel : details.cuda->kernels) {
     std::unique_ptr<fb::KernelT> entry;
     if (kern::KernelOp op = kernel.op) {
-      kernels[op.getSymName()] = uint32_t(plan.kernels.size());
+      numbers.kernels[op.getSymName()] = uint32_t(plan.kernels.size());
       entry = kernelOf(op);
       entry->region = textOf(op);
     } else {
@@ -407,133 +399,12 @@ void Emitter::addCudaKernels() {
   }
 }
 
-std::vector<std::unique_ptr<fb::LaunchT>> Emitter::launchesOf(Operation &command) {
-  std::vector<std::unique_ptr<fb::LaunchT>> made;
-  if (!details.cuda)
-    return made;
-  auto found = details.cuda->launches.find(&command);
-  if (found == details.cuda->launches.end())
-    return made;
-  for (const codegen::CudaProgram::Launch &launch : found->second) {
-    auto entry = std::make_unique<fb::LaunchT>();
-    entry->kernel = uint32_t(launch.kernel);
-    for (Value arg : launch.args)
-      entry->args.push_back(sliceOf(arg));
-    entry->inputs = launch.inputs;
-    entry->items = entry->chunk = 1;
-    made.push_back(std::move(entry));
-  }
-  return made;
-}
-
-FailureOr<std::unique_ptr<fb::CommandT>> Emitter::command(Operation &operation) {
-  auto command = std::make_unique<fb::CommandT>();
-  command->source = nameOf(operation.getLoc());
-  command->backward = operation.hasAttr("lm.backward");
-  auto extent = [](Value slice, unsigned index) {
-    return uint64_t(
-        cast<plan_ir::SliceType>(slice.getType()).getContent().getDimSize(index));
-  };
-  auto optional = [&](Value value) { return value ? int32_t(sliceOf(value)) : -1; };
-  // What forward and backward attention share.
-  auto attention = [&](auto op, auto &body) {
-    body.q = sliceOf(op.getQ());
-    body.k = sliceOf(op.getK());
-    body.v = sliceOf(op.getV());
-    body.out = sliceOf(op.getOut());
-    body.lse = sliceOf(op.getLse());
-    body.starts = optional(op.getStarts());
-    body.head_dim = uint32_t(op.getHeadDim());
-    body.seq = uint32_t(op.getSeq());
-    body.batch = uint32_t(extent(op.getQ(), 0)) / body.seq;
-    body.heads = uint32_t(extent(op.getQ(), 1)) / body.head_dim;
-    body.kv_heads = uint32_t(extent(op.getK(), 1)) / body.head_dim;
-    body.scale = op.getScale().convertToDouble();
-    body.window = uint32_t(op.getWindow());
-  };
-  LogicalResult known =
-      llvm::TypeSwitch<Operation *, LogicalResult>(&operation)
-          .Case([&](plan_ir::LaunchOp op) {
-            fb::LaunchT body;
-            body.kernel = kernels.lookup(op.getKernel());
-            for (Value arg : op.getArgs())
-              body.args.push_back(sliceOf(arg));
-            body.inputs = uint32_t(op.getInputs());
-            body.items = op.getItems();
-            body.chunk = op.getChunk();
-            command->body.Set(std::move(body));
-            return success();
-          })
-          .Case([&](plan_ir::GemmOp op) {
-            fb::GemmT body;
-            body.a = sliceOf(op.getA());
-            body.b = sliceOf(op.getB());
-            body.d = sliceOf(op.getD());
-            body.c = op.getAccumulate() ? int32_t(body.d) : -1;
-            body.bias = optional(op.getBias());
-            body.workspace = optional(op.getWorkspace());
-            body.transpose_a = op.getTransposeA();
-            body.transpose_b = op.getTransposeB();
-            body.m = extent(op.getD(), 0);
-            body.n = extent(op.getD(), 1);
-            body.k = extent(op.getA(), body.transpose_a ? 0 : 1);
-            command->body.Set(std::move(body));
-            return success();
-          })
-          .Case([&](plan_ir::AttentionOp op) {
-            fb::AttentionT body;
-            attention(op, body);
-            body.launches = launchesOf(operation);
-            command->body.Set(std::move(body));
-            return success();
-          })
-          .Case([&](plan_ir::AttentionGradOp op) {
-            fb::AttentionGradT body;
-            attention(op, body);
-            body.dout = sliceOf(op.getDout());
-            body.dq = sliceOf(op.getDq());
-            body.dk = sliceOf(op.getDk());
-            body.dv = sliceOf(op.getDv());
-            body.cos = optional(op.getCos());
-            body.sin = optional(op.getSin());
-            body.workspace = optional(op.getWorkspace());
-            body.launches = launchesOf(operation);
-            command->body.Set(std::move(body));
-            return success();
-          })
-          .Case([&](plan_ir::ScatterAddOp op) {
-            fb::ScatterAddT body;
-            body.ids = sliceOf(op.getIds());
-            body.x = sliceOf(op.getX());
-            body.d = sliceOf(op.getD());
-            body.rows = extent(op.getX(), 0);
-            body.columns = extent(op.getX(), 1);
-            body.vocabulary = extent(op.getD(), 0);
-            body.accumulate = op.getAccumulate();
-            body.workspace = optional(op.getWorkspace());
-            body.launches = launchesOf(operation);
-            command->body.Set(std::move(body));
-            return success();
-          })
-          .Case([&](plan_ir::CopyOp op) {
-            fb::CopyT body;
-            body.x = sliceOf(op.getX());
-            body.d = sliceOf(op.getD());
-            command->body.Set(std::move(body));
-            return success();
-          })
-          .Default([](Operation *op) { return op->emitOpError("has no place in a plan file"); });
-  if (failed(known))
-    return failure();
-  return command;
-}
-
 LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
   auto entry = std::make_unique<fb::FunctionT>();
   entry->name = function.getSymName().str();
   entry->peak_workspace_bytes = function.getPeakBytes();
   int index = int(plan.functions.size());
-  slices.clear();
+  numbers.slices.clear();
   // Equal views are one slice.
   std::map<std::tuple<uint32_t, int64_t, int64_t, int64_t, const void *>, uint32_t> known;
   for (Operation &op : function.getBody().front()) {
@@ -544,7 +415,7 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
                                   .Case("activations", fb::Category::Activations)
                                   .Case("library_workspace", fb::Category::LibraryWorkspace)
                                   .Default(fb::Category::Temporaries);
-      slices[slice] = addSlice(slice.getSource().str(), arena, int64_t(slice.getOffset()), type,
+      numbers.slices[slice] = addSlice(slice.getSource().str(), arena, int64_t(slice.getOffset()), type,
                                category, index);
       plan.slices.back()->first_command = int32_t(slice.getFirst());
       plan.slices.back()->last_command = int32_t(slice.getLast());
@@ -566,10 +437,10 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
         plan.slices.back()->rows = ref.getRows();
         plan.slices.back()->pitch = ref.getPitch();
       }
-      slices[ref] = it->second;
+      numbers.slices[ref] = it->second;
       continue;
     }
-    auto made = command(op);
+    auto made = emitCommand(op, numbers, details.cuda);
     if (failed(made))
       return failure();
     entry->commands.push_back(std::move(*made));

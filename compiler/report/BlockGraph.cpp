@@ -2,6 +2,7 @@
 
 #include "compiler/analysis/Fusion.h"
 #include "compiler/analysis/SliceGeometry.h"
+#include "runtime/plan/Operands.h"
 
 #include <fmt/format.h>
 
@@ -56,7 +57,7 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
     lines.push_back(fmt::format("gemm {} x {} x {}{}", gemm->m(), gemm->n(), gemm->k(),
                                 gemm->c() >= 0 ? ", adds" : ""));
   } else {
-    lines.push_back(plan::EnumNameCommandBody(command.body_type()));
+    lines.push_back(plan::commandName(command.body_type()));
   }
   if (lines[0].empty()) {
     lines.erase(lines.begin());
@@ -147,59 +148,6 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
 
 } // namespace
 
-Operands operandsOf(const plan::Command &command) {
-  Operands operands;
-  auto optional = [](std::vector<uint32_t> &list, int32_t slice) {
-    if (slice >= 0)
-      list.push_back(uint32_t(slice));
-  };
-  switch (command.body_type()) {
-  case plan::CommandBody::Launch: {
-    const plan::Launch &body = *command.body_as_Launch();
-    for (unsigned i = 0; i < body.args()->size(); ++i)
-      (i < body.inputs() ? operands.reads : operands.writes).push_back(body.args()->Get(i));
-    break;
-  }
-  case plan::CommandBody::Gemm: {
-    const plan::Gemm &body = *command.body_as_Gemm();
-    operands = {{body.a(), body.b()}, {body.d()}};
-    optional(operands.reads, body.c());
-    optional(operands.reads, body.bias());
-    break;
-  }
-  case plan::CommandBody::Attention: {
-    const plan::Attention &body = *command.body_as_Attention();
-    operands = {{body.q(), body.k(), body.v()}, {body.out(), body.lse()}};
-    optional(operands.reads, body.starts());
-    break;
-  }
-  case plan::CommandBody::AttentionGrad: {
-    const plan::AttentionGrad &body = *command.body_as_AttentionGrad();
-    operands = {{body.q(), body.k(), body.v(), body.out(), body.lse(), body.dout()},
-                {body.dq(), body.dk(), body.dv()}};
-    for (int32_t maybe : {body.starts(), body.cos(), body.sin()})
-      optional(operands.reads, maybe);
-    break;
-  }
-  case plan::CommandBody::ScatterAdd: {
-    const plan::ScatterAdd &body = *command.body_as_ScatterAdd();
-    operands = {{body.ids(), body.x()}, {body.d()}};
-    if (body.accumulate())
-      operands.reads.push_back(body.d());
-    break;
-  }
-  case plan::CommandBody::Fill:
-    operands.writes = {command.body_as_Fill()->d()};
-    break;
-  case plan::CommandBody::Copy:
-    operands = {{command.body_as_Copy()->x()}, {command.body_as_Copy()->d()}};
-    break;
-  case plan::CommandBody::NONE:
-    break;
-  }
-  return operands;
-}
-
 BlockGraph blockGraph(const plan::Plan &plan) {
   BlockGraph graph;
   int step = microStep(plan);
@@ -223,7 +171,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
   std::vector<Write> writes;
   for (unsigned c = 0; c < commands.size(); ++c) {
     const plan::Command &command = *commands[c];
-    Operands operands = operandsOf(command);
+    const plan::Operands operands = plan::operandsOf(command);
     int node = -1;
     if (layerOf(command) == graph.layer) {
       node = int(graph.nodes.size());
@@ -235,9 +183,9 @@ BlockGraph blockGraph(const plan::Plan &plan) {
       made.height = double(made.lines.size()) * kLine + 2 * kPad;
       graph.nodes.push_back(std::move(made));
       std::map<size_t, uint64_t> sources; // bytes read, by node
-      for (uint32_t index : operands.reads) {
-        const plan::Slice &read = *plan.slices()->Get(index);
-        if (read.function() < 0) // state: weights and gradients are not drawn
+      for (const plan::Operand &operand : operands) {
+        const plan::Slice &read = *plan.slices()->Get(uint32_t(operand.slice));
+        if (!operand.isRead() || read.function() < 0) // state: weights and gradients are not drawn
           continue;
         // Back in time, until every byte that is read has been written.
         std::vector<const plan::Slice *> found;
@@ -258,8 +206,9 @@ BlockGraph blockGraph(const plan::Plan &plan) {
         graph.edges.push_back(
             {from, size_t(node), !graph.nodes[from].backward && c >= turn, bytes});
     }
-    for (uint32_t index : operands.writes)
-      if (const plan::Slice *slice = plan.slices()->Get(index); slice->function() >= 0)
+    for (const plan::Operand &operand : operands)
+      if (const plan::Slice *slice = plan.slices()->Get(uint32_t(operand.slice));
+          operand.isResult() && slice->function() >= 0)
         writes.push_back({slice, node});
   }
   std::vector<size_t> forward, backward;

@@ -35,10 +35,4 @@ struct BlockGraph {
 // plan without layers.
 BlockGraph blockGraph(const plan::Plan &plan);
 
-// Slices that a command reads and writes (one that it adds to is in both).
-struct Operands {
-  std::vector<uint32_t> reads, writes;
-};
-Operands operandsOf(const plan::Command &command);
-
 } // namespace lmc

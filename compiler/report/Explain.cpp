@@ -5,6 +5,7 @@
 #include "compiler/analysis/Memory.h"
 #include "compiler/report/Units.h"
 #include "compiler/targets/cuda/CudaKernel.h"
+#include "runtime/plan/Operands.h"
 
 #include <fmt/format.h>
 
@@ -28,17 +29,6 @@ json categoriesJson(const CategoryBytes &bytes) {
     if (bytes[category] > 0)
       entries[categoryName(plan::Category(category))] = bytes[category];
   return entries;
-}
-
-std::string commandKind(const plan::Command &command) {
-  std::string kind;
-  for (const char *c = plan::EnumNameCommandBody(command.body_type()); *c; ++c) {
-    bool upper = *c >= 'A' && *c <= 'Z';
-    if (upper && !kind.empty())
-      kind += '_';
-    kind += char(upper ? *c - 'A' + 'a' : *c);
-  }
-  return kind;
 }
 
 // What takes the memory at the worst moment: state, workspace in use then, and what lies
@@ -153,11 +143,10 @@ json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
     const plan::Function &function = *plan.functions()->Get(f);
     bool eval = function.name()->string_view() == "eval";
     for (unsigned c = 0; (eval || int(f) == step) && c < function.commands()->size(); ++c) {
-      plan::CommandBody kind = function.commands()->Get(c)->body_type();
-      bool attention =
-          kind == plan::CommandBody::Attention || kind == plan::CommandBody::AttentionGrad;
-      if (!attention && kind != plan::CommandBody::Gemm)
+      const cost::Work work = cost::workOf(plan, *function.commands()->Get(c));
+      if (!cost::isMatrixWork(work))
         continue;
+      bool attention = std::holds_alternative<cost::AttentionWork>(work);
       double flops = cost.functions[f].commands[c].flops;
       (eval ? needed : done) += eval ? flops * (attention ? 3.5 : 3) : flops;
     }
@@ -205,7 +194,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
                                    {"runs_per_step", entry.runsPerStep}});
     for (unsigned c = 0; runs > 0 && c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
-      Kind &kind = kinds[commandKind(*function.commands()->Get(c))];
+      Kind &kind = kinds[plan::commandName(function.commands()->Get(c)->body_type())];
       kind.commands += entry.runsPerStep;
       kind.seconds += runs * estimate.seconds;
       kind.flops += runs * estimate.flops;
@@ -242,7 +231,7 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
     for (unsigned c = 0; c < function.commands()->size(); ++c) {
       const plan::Command &command = *function.commands()->Get(c);
       const cost::Estimate &estimate = cost.functions[f].commands[c];
-      std::string kind = commandKind(command);
+      std::string kind = plan::commandName(command.body_type());
       json entry = {{"kind", kind},
                     {"source", text(command.source())},
                     {"backward", command.backward()},
@@ -268,24 +257,6 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
                          {"peak_workspace_bytes", function.peak_workspace_bytes()}});
   }
   return functions;
-}
-
-// The kernels that a command launches, in order; a typed one launches none on the CPU.
-std::vector<const plan::Launch *> launchesOf(const plan::Command &command) {
-  std::vector<const plan::Launch *> made;
-  auto add = [&](const auto *launches) {
-    if (launches)
-      made.insert(made.end(), launches->begin(), launches->end());
-  };
-  if (const plan::Launch *launch = command.body_as_Launch())
-    made = {launch};
-  else if (const plan::Attention *attention = command.body_as_Attention())
-    add(attention->launches());
-  else if (const plan::AttentionGrad *grad = command.body_as_AttentionGrad())
-    add(grad->launches());
-  else if (const plan::ScatterAdd *scatter = command.body_as_ScatterAdd())
-    add(scatter->launches());
-  return made;
 }
 
 // What a CUDA kernel takes of its device; nothing for others and for those without code.
@@ -315,7 +286,7 @@ json kernelsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   std::vector<uint64_t> launches(plan.kernels()->size(), 0);
   for (const plan::Function *function : *plan.functions())
     for (const plan::Command *command : *function->commands())
-      for (const plan::Launch *launch : launchesOf(*command))
+      for (const plan::Launch *launch : plan::launchesOf(*command))
         ++launches[launch->kernel()];
   json kernels = json::array();
   for (unsigned i = 0; i < plan.kernels()->size(); ++i) {

@@ -74,7 +74,6 @@ constexpr Colour kKindColours[] = {
     {"launch", "generated kernel", "#f28e2b"},
     {"scatter_add", "scatter", "#e15759"},
     {"copy", "copy", "#8f9aa3"},
-    {"fill", "fill", "#bab0ac"},
 };
 
 const char *kindColour(const std::string &kind) {

@@ -11,7 +11,7 @@
 namespace lmc {
 
 // Raised whenever an older runtime could misread a newer plan, or the reverse.
-inline constexpr uint32_t kSchemaVersion = 2;
+inline constexpr uint32_t kSchemaVersion = 3;
 
 // A plan mapped read-only into memory, verified. Immutable.
 class PlanFile {

@@ -1,5 +1,6 @@
 #include "runtime/plan/VerifyPlan.h"
 #include "runtime/plan/MomentBlock.h"
+#include "runtime/plan/Operands.h"
 #include "runtime/plan/PlanFile.h"
 
 #include <fmt/format.h>
@@ -342,65 +343,61 @@ private:
   }
 
   Result<void> command(const plan::Command &command) {
-    switch (command.body_type()) {
-    case plan::CommandBody::Launch:
-      return launch(*command.body_as_Launch());
-    case plan::CommandBody::Gemm:
-      return gemm(*command.body_as_Gemm());
-    case plan::CommandBody::Attention:
-      return attention(*command.body_as_Attention());
-    case plan::CommandBody::AttentionGrad:
-      return attentionGrad(*command.body_as_AttentionGrad());
-    case plan::CommandBody::ScatterAdd:
-      return scatterAdd(*command.body_as_ScatterAdd());
-    case plan::CommandBody::Fill:
-      return fill(*command.body_as_Fill());
-    case plan::CommandBody::Copy:
-      return copy(*command.body_as_Copy());
-    default:
+    const auto &types = plan::EnumValuesCommandBody();
+    if (command.body_type() == plan::CommandBody::NONE ||
+        std::find(std::begin(types), std::end(types), command.body_type()) == std::end(types))
       return fail("it is of an unknown type");
+    LMC_TRY(plan::visitBody(command, [&](const auto &body) { return shapes(body, command); }));
+    const plan::Operands operands = plan::operandsOf(command);
+    for (const plan::Operand &operand : operands) {
+      LMC_TRY(exists(operand.name, operand.slice));
+      if (!operand.mayBeSpaced && slice(operand.slice).pitch() != 0)
+        return fail("operand {} is not dense", operand.name);
     }
+    // A kernel may write over what it has read.
+    if (!command.body_as_Launch())
+      LMC_TRY(apart(operands));
+    return launches(command, operands);
   }
 
-  // Operand `name` is a slice of `dtype` with at least `needed` elements, and dense.
-  Result<void> operand(std::string_view name, int64_t index, DType dtype, uint64_t needed) {
-    LMC_TRY(anyOperand(name, index, dtype, needed));
-    if (plan.slices()->Get(uint32_t(index))->pitch() != 0)
-      return fail("operand {} is not dense", name);
-    return {};
-  }
+  const plan::Slice &slice(int64_t index) const { return *plan.slices()->Get(uint32_t(index)); }
 
-  // The same, whose `rows` rows may lie apart.
-  Result<void> matrix(std::string_view name, int64_t index, DType dtype, uint64_t rows,
-                      uint64_t columns) {
-    LMC_TRY(anyOperand(name, index, dtype, product({rows, columns})));
-    const plan::Slice &slice = *plan.slices()->Get(uint32_t(index));
-    if (slice.pitch() != 0 && (slice.rows() != rows || elements(slice) != rows * columns))
-      return fail("operand {} does not have {} rows of {}", name, rows, columns);
-    return {};
-  }
-
-  Result<void> anyOperand(std::string_view name, int64_t index, DType dtype, uint64_t needed) {
+  Result<void> exists(std::string_view name, int64_t index) const {
     if (index < 0 || uint64_t(index) >= plan.slices()->size())
       return fail("operand {} does not exist", name);
-    const plan::Slice &slice = *plan.slices()->Get(uint32_t(index));
-    if (slice.dtype() != dtype)
-      return fail("operand {} is {}, not {}", name, plan::EnumNameDType(slice.dtype()),
+    return {};
+  }
+
+  // Operand `name` is a slice of `dtype` with at least `needed` elements.
+  Result<void> operand(std::string_view name, int64_t index, DType dtype, uint64_t needed) {
+    LMC_TRY(exists(name, index));
+    const plan::Slice &known = slice(index);
+    if (known.dtype() != dtype)
+      return fail("operand {} is {}, not {}", name, plan::EnumNameDType(known.dtype()),
                   plan::EnumNameDType(dtype));
-    if (needed >= kLimit || elements(slice) < needed)
-      return fail("operand {} has {} elements, not {}", name, elements(slice), needed);
+    if (needed >= kLimit || elements(known) < needed)
+      return fail("operand {} has {} elements, not {}", name, elements(known), needed);
+    return {};
+  }
+
+  // The same, and where it is spaced its runs are its `rows` rows.
+  Result<void> matrix(std::string_view name, int64_t index, DType dtype, uint64_t rows,
+                      uint64_t columns) {
+    LMC_TRY(operand(name, index, dtype, product({rows, columns})));
+    const plan::Slice &known = slice(index);
+    if (known.pitch() != 0 && (known.rows() != rows || elements(known) != rows * columns))
+      return fail("operand {} does not have {} rows of {}", name, rows, columns);
     return {};
   }
 
   // The dtype of a slice that may not exist yet; F32 then, `operand` complains.
   DType dtypeOf(int64_t index) const {
-    return index >= 0 && uint64_t(index) < plan.slices()->size()
-               ? plan.slices()->Get(uint32_t(index))->dtype()
-               : DType::F32;
+    return index >= 0 && uint64_t(index) < plan.slices()->size() ? slice(index).dtype()
+                                                                 : DType::F32;
   }
 
-  bool overlap(uint32_t x, uint32_t y) const {
-    const plan::Slice &a = *plan.slices()->Get(x), &b = *plan.slices()->Get(y);
+  bool overlap(int64_t x, int64_t y) const {
+    const plan::Slice &a = slice(x), &b = slice(y);
     if (a.arena() != b.arena() || a.offset() >= b.offset() + extent(b) ||
         b.offset() >= a.offset() + extent(a))
       return false;
@@ -413,12 +410,13 @@ private:
            column + high.bytes() / high.rows() > a.pitch();
   }
 
-  // No result may share memory with an operand that the command still reads.
-  Result<void> apart(std::string_view name, uint32_t result,
-                     std::initializer_list<uint32_t> operands) {
-    for (uint32_t other : operands)
-      if (overlap(result, other))
-        return fail("result {} shares memory with an operand", name);
+  // What a command writes shares memory with no other operand of it.
+  Result<void> apart(const plan::Operands &operands) {
+    for (const plan::Operand &result : operands)
+      for (const plan::Operand &other : operands)
+        if (&other != &result && result.role != plan::Role::Read &&
+            overlap(result.slice, other.slice))
+          return fail("result {} shares memory with operand {}", result.name, other.name);
     return {};
   }
 
@@ -442,25 +440,25 @@ private:
     return {};
   }
 
-  // The kernels that do a command on a CUDA device touch nothing but what the command names:
-  // they read `operands`, and write `results` and the workspace (-1: none).
-  Result<void> launches(const flatbuffers::Vector<flatbuffers::Offset<plan::Launch>> *launches,
-                        std::vector<int64_t> operands, std::vector<int64_t> results,
-                        int64_t workspace) {
-    if (!launches)
+  // The kernels that do a command on a CUDA device touch nothing but what the command names.
+  Result<void> launches(const plan::Command &command, const plan::Operands &operands) {
+    if (!command.launches())
       return {};
     if (!isCuda())
       return fail("it has launches, in a plan for '{}'", plan.target()->str());
-    operands.insert(operands.end(), results.begin(), results.end());
-    for (const auto *entry : *launches) {
+    for (const auto *entry : *command.launches()) {
       LMC_TRY(launch(*entry));
       if (entry->args()->size() == entry->inputs())
         return fail("a launch of it has no result");
       for (uint32_t i = 0; i < entry->args()->size(); ++i) {
         const uint32_t arg = entry->args()->Get(i);
-        const std::vector<int64_t> &allowed = i < entry->inputs() ? operands : results;
-        if (std::find(allowed.begin(), allowed.end(), int64_t(arg)) == allowed.end() &&
-            (workspace < 0 || !inside(arg, uint32_t(workspace))))
+        const bool isNamed =
+            std::any_of(operands.begin(), operands.end(), [&](const plan::Operand &operand) {
+              return operand.role == plan::Role::Scratch
+                         ? inside(arg, operand.slice)
+                         : operand.slice == arg && (i < entry->inputs() || operand.isResult());
+            });
+        if (!isNamed)
           return fail("argument {} of a launch is slice {}, which the command does not name", i,
                       arg);
       }
@@ -469,13 +467,18 @@ private:
   }
 
   // Whether slice `x` lies in slice `whole`.
-  bool inside(uint32_t x, uint32_t whole) const {
-    const plan::Slice &a = *plan.slices()->Get(x), &b = *plan.slices()->Get(whole);
+  bool inside(int64_t x, int64_t whole) const {
+    const plan::Slice &a = slice(x), &b = slice(whole);
     return a.arena() == b.arena() && a.offset() >= b.offset() &&
            a.offset() + extent(a) <= b.offset() + extent(b);
   }
 
-  Result<void> gemm(const plan::Gemm &gemm) {
+  bool isCuda() const { return plan.target()->string_view().starts_with("cuda:"); }
+
+  // The operands of each kind of command have the types and sizes that it will touch.
+  Result<void> shapes(const plan::Launch &op, const plan::Command &) { return launch(op); }
+
+  Result<void> shapes(const plan::Gemm &gemm, const plan::Command &) {
     const DType type = dtypeOf(gemm.a());
     if (!isFloat(type))
       return fail("it multiplies integers");
@@ -486,28 +489,20 @@ private:
         return fail("it multiplies {} x {} by {} x {}", gemm.m(), gemm.k(), gemm.k(), gemm.n());
     LMC_TRY(operand("a", gemm.a(), type, product({gemm.m(), gemm.k()})));
     LMC_TRY(operand("b", gemm.b(), type, product({gemm.k(), gemm.n()})));
-    DType result = dtypeOf(gemm.d());
-    if (result != type)
-      result = sumType(type);
-    LMC_TRY(operand("d", gemm.d(), result, product({gemm.m(), gemm.n()})));
-    LMC_TRY(apart("d", gemm.d(), {gemm.a(), gemm.b()}));
+    LMC_TRY(operand("d", gemm.d(), typeOrSum(gemm.d(), type), product({gemm.m(), gemm.n()})));
     if (gemm.c() != -1 && int64_t(gemm.c()) != int64_t(gemm.d()))
       return fail("operand c is neither absent nor d");
-    if (gemm.bias() != -1) {
-      DType bias = dtypeOf(gemm.bias());
-      if (bias != type)
-        bias = sumType(type);
-      LMC_TRY(operand("bias", gemm.bias(), bias, gemm.n()));
-      LMC_TRY(apart("d", gemm.d(), {uint32_t(gemm.bias())}));
-    }
-    if (gemm.workspace() != -1)
-      LMC_TRY(operand("workspace", gemm.workspace(), dtypeOf(gemm.workspace()), 0));
+    if (gemm.bias() != -1)
+      LMC_TRY(operand("bias", gemm.bias(), typeOrSum(gemm.bias(), type), gemm.n()));
     return {};
   }
 
-  bool isCuda() const { return plan.target()->string_view().starts_with("cuda:"); }
+  // What operand `index` should be of where `type` and what its sums are held in are both allowed.
+  DType typeOrSum(int64_t index, DType type) const {
+    return dtypeOf(index) == type ? type : sumType(type);
+  }
 
-  template <typename Op> Result<void> attentionShape(const Op &op, DType type) {
+  template <typename Op> Result<void> attention(const Op &op, DType type) {
     if (!isFloat(type))
       return fail("it attends to integers");
     if (op.batch() == 0 || op.seq() == 0 || op.heads() == 0 || op.kv_heads() == 0 ||
@@ -532,116 +527,57 @@ private:
     return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
   }
 
-  Result<void> attention(const plan::Attention &op) {
-    LMC_TRY(attentionShape(op, dtypeOf(op.q())));
-    for (uint32_t result : {op.out(), op.lse()})
-      LMC_TRY(apart(result == op.out() ? "out" : "lse", result, {op.q(), op.k(), op.v()}));
-    LMC_TRY(apart("lse", op.lse(), {op.out()}));
-    if (op.starts() != -1)
-      LMC_TRY(apart("out or lse", uint32_t(op.starts()), {op.out(), op.lse()}));
-    if (op.workspace() != -1) {
-      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
-      LMC_TRY(apart("workspace", uint32_t(op.workspace()),
-                    {op.q(), op.k(), op.v(), op.out(), op.lse()}));
-      if (op.starts() != -1)
-        LMC_TRY(apart("workspace", uint32_t(op.workspace()), {uint32_t(op.starts())}));
-    }
-    return launches(op.launches(), {op.q(), op.k(), op.v(), op.starts()}, {op.out(), op.lse()},
-                    op.workspace());
+  Result<void> shapes(const plan::Attention &op, const plan::Command &) {
+    return attention(op, dtypeOf(op.q()));
   }
 
-  Result<void> attentionGrad(const plan::AttentionGrad &op) {
+  Result<void> shapes(const plan::AttentionGrad &op, const plan::Command &command) {
     const DType type = dtypeOf(op.q());
-    LMC_TRY(attentionShape(op, type));
+    LMC_TRY(attention(op, type));
     const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
     const uint64_t tokens = product({op.batch(), op.seq()});
     LMC_TRY(operand("dout", op.dout(), type, queries));
     LMC_TRY(matrix("dq", op.dq(), type, tokens, product({op.heads(), op.head_dim()})));
     LMC_TRY(matrix("dk", op.dk(), type, tokens, product({op.kv_heads(), op.head_dim()})));
     LMC_TRY(matrix("dv", op.dv(), type, tokens, product({op.kv_heads(), op.head_dim()})));
-    for (uint32_t result : {op.dq(), op.dk(), op.dv()})
-      LMC_TRY(
-          apart("dq, dk or dv", result, {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout()}));
-    LMC_TRY(apart("dq", op.dq(), {op.dk(), op.dv()}));
-    LMC_TRY(apart("dk", op.dk(), {op.dv()}));
-    if (op.starts() != -1)
-      LMC_TRY(apart("dq, dk or dv", uint32_t(op.starts()), {op.dq(), op.dk(), op.dv()}));
-    if ((op.cos() != -1 || op.sin() != -1) && op.head_dim() % 2 != 0)
-      return fail("it rotates heads of {}", op.head_dim());
-    for (auto [name, table] : {std::pair("cos", op.cos()), std::pair("sin", op.sin())}) {
-      if (op.cos() == -1 && op.sin() == -1)
-        continue;
-      LMC_TRY(operand(name, table, DType::F32, product({op.seq(), op.head_dim() / 2})));
-      LMC_TRY(apart("dq, dk or dv", uint32_t(table), {op.dq(), op.dk(), op.dv()}));
-      if (op.workspace() != -1)
-        LMC_TRY(apart("workspace", uint32_t(op.workspace()), {uint32_t(table)}));
+    if (op.cos() != -1 || op.sin() != -1) {
+      if (op.head_dim() % 2 != 0)
+        return fail("it rotates heads of {}", op.head_dim());
+      const uint64_t angles = product({op.seq(), op.head_dim() / 2});
+      LMC_TRY(operand("cos", op.cos(), DType::F32, angles));
+      LMC_TRY(operand("sin", op.sin(), DType::F32, angles));
     }
     if (isCuda())
-      LMC_TRY(operand("workspace", op.workspace(), sumType(type), product({tokens, op.heads()})));
-    else if (type == DType::BF16)
-      LMC_TRY(operand("workspace", op.workspace(), DType::F32, queries));
-    else if (op.workspace() != -1)
-      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
-    if (op.workspace() != -1)
-      LMC_TRY(apart(
-          "workspace", uint32_t(op.workspace()),
-          {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.dq(), op.dk(), op.dv()}));
-    if (op.workspace() != -1 && op.starts() != -1)
-      LMC_TRY(apart("workspace", uint32_t(op.workspace()), {uint32_t(op.starts())}));
-    return launches(op.launches(),
-                    {op.q(), op.k(), op.v(), op.out(), op.lse(), op.dout(), op.starts(), op.cos(),
-                     op.sin()},
-                    {op.dq(), op.dk(), op.dv()}, op.workspace());
+      return operand("workspace", command.workspace(), sumType(type),
+                     product({tokens, op.heads()}));
+    if (type == DType::BF16)
+      return operand("workspace", command.workspace(), DType::F32, queries);
+    return {};
   }
 
-  Result<void> scatterAdd(const plan::ScatterAdd &op) {
+  Result<void> shapes(const plan::ScatterAdd &op, const plan::Command &command) {
     const DType type = dtypeOf(op.x());
     if (!isFloat(type) || op.columns() == 0)
       return fail("it adds rows of {} {}", op.columns(), plan::EnumNameDType(type));
     LMC_TRY(operand("ids", op.ids(), DType::I32, op.rows()));
     LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.columns()})));
     LMC_TRY(operand("d", op.d(), sumType(type), product({op.vocabulary(), op.columns()})));
-    LMC_TRY(apart("d", op.d(), {op.ids(), op.x()}));
     // How much of it the kernels need is for the compiler to know: at least the sorted pairs.
     if (isCuda())
-      LMC_TRY(operand("workspace", op.workspace(), DType::I8, product({op.rows(), 8})));
-    else if (op.workspace() != -1)
-      LMC_TRY(operand("workspace", op.workspace(), dtypeOf(op.workspace()), 0));
-    if (op.workspace() != -1)
-      LMC_TRY(apart("workspace", uint32_t(op.workspace()), {op.ids(), op.x(), op.d()}));
-    return launches(op.launches(), {op.ids(), op.x()}, {op.d()}, op.workspace());
-  }
-
-  Result<void> fill(const plan::Fill &op) {
-    LMC_TRY(operand("d", op.d(), dtypeOf(op.d()), 0));
-    double low = 0, high = 0;
-    switch (dtypeOf(op.d())) {
-    case DType::I32:
-      low = std::numeric_limits<int32_t>::min();
-      high = std::numeric_limits<int32_t>::max();
-      break;
-    case DType::I8:
-      low = std::numeric_limits<int8_t>::min();
-      high = std::numeric_limits<int8_t>::max();
-      break;
-    default:
-      return {};
-    }
-    if (!(op.value() >= low && op.value() <= high))
-      return fail("{} does not fit the integers that it fills", op.value());
+      return operand("workspace", command.workspace(), DType::I8, product({op.rows(), 8}));
     return {};
   }
 
-  Result<void> copy(const plan::Copy &op) {
-    LMC_TRY(anyOperand("x", op.x(), dtypeOf(op.x()), 0));
-    const plan::Slice &from = *plan.slices()->Get(op.x());
-    LMC_TRY(anyOperand("d", op.d(), from.dtype(), elements(from)));
-    const plan::Slice &to = *plan.slices()->Get(op.d());
+  Result<void> shapes(const plan::Copy &op, const plan::Command &) {
+    LMC_TRY(operand("x", op.x(), dtypeOf(op.x()), 0));
+    const plan::Slice &from = slice(op.x());
+    LMC_TRY(operand("d", op.d(), from.dtype(), elements(from)));
+    const plan::Slice &to = slice(op.d());
     if (to.bytes() != from.bytes())
       return fail("it copies {} bytes to {}", from.bytes(), to.bytes());
     if (to.pitch() && from.pitch() && to.rows() != from.rows())
       return fail("it copies {} rows to {}", from.rows(), to.rows());
-    return apart("d", op.d(), {op.x()});
+    return {};
   }
 
   Result<void> settings() {

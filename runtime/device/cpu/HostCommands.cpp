@@ -1,9 +1,8 @@
 #include "runtime/device/cpu/HostCommands.h"
-#include "runtime/device/cpu/Movement.h"
-#include "runtime/plan/FloatConvert.h"
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace lmc::cpu {
@@ -41,33 +40,6 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
                      memory.address(op.d())};
 }
 
-FillCommand bindFill(const plan::Fill &op, HostMemory &memory) {
-  const plan::Slice &slice = memory.slice(op.d());
-  const int64_t width = int64_t(byteWidth(slice.dtype()));
-  FillCommand command{memory.address(op.d()), 0, width, int64_t(slice.bytes()) / width};
-  auto set = [&](auto value) { std::memcpy(&command.element, &value, sizeof(value)); };
-  switch (slice.dtype()) {
-  case plan::DType::F64:
-    set(op.value());
-    break;
-  case plan::DType::I32:
-    set(int32_t(op.value()));
-    break;
-  case plan::DType::I8:
-    set(int8_t(op.value()));
-    break;
-  case plan::DType::F32:
-    set(float(op.value()));
-    break;
-  case plan::DType::BF16:
-    set(toBFloat16(float(op.value())));
-    break;
-  }
-  return command;
-}
-
-void FillCommand::run(int threads) const { fill(d, &element, width, count, threads); }
-
 CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
   const plan::Slice &to = memory.slice(op.d()), &from = memory.slice(op.x());
   char *d = memory.address(op.d());
@@ -83,6 +55,24 @@ CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
           rows,
           to.pitch() ? int64_t(to.pitch()) : run,
           from.pitch() ? int64_t(from.pitch()) : run};
+}
+
+// Below this many bytes a parallel region costs more than it saves.
+static constexpr int64_t kParallelBytes = 1 << 16;
+
+static void copy(void *d, const void *x, int64_t bytes, int threads) {
+  if (bytes <= kParallelBytes) {
+    std::memmove(d, x, size_t(bytes));
+    return;
+  }
+  constexpr int64_t kPiece = kParallelBytes;
+  const int64_t pieces = (bytes + kPiece - 1) / kPiece;
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    int64_t from = piece * kPiece;
+    std::memcpy(static_cast<char *>(d) + from, static_cast<const char *>(x) + from,
+                size_t(std::min(kPiece, bytes - from)));
+  }
 }
 
 void CopyCommand::run(int threads) const {

@@ -18,15 +18,6 @@ struct GemmCommand {
   void run() const { gemm->run(a, b, d, bias); }
 };
 
-// `count` elements of `width` bytes each, whose bytes are the first of `element`.
-struct FillCommand {
-  void *d;
-  uint64_t element;
-  int64_t width, count;
-
-  void run(int threads) const;
-};
-
 // `rows` runs of `bytes` each, `dPitch` and `xPitch` bytes apart. Where both sides are dense,
 // there is one run.
 struct CopyCommand {
@@ -38,7 +29,6 @@ struct CopyCommand {
 };
 
 Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache &gemms);
-FillCommand bindFill(const plan::Fill &op, HostMemory &memory);
 CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory);
 
 } // namespace lmc::cpu

@@ -41,7 +41,6 @@ public:
 
 private:
   using Step = std::function<Result<void>()>;
-  using Launches = flatbuffers::Vector<flatbuffers::Offset<plan::Launch>>;
 
   Argument argument(uint32_t index, Access access) {
     const plan::Slice &slice = memory.slice(index);
@@ -50,8 +49,6 @@ private:
   }
   // `results`: how the kernel accesses the arguments behind its inputs.
   Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
-  Result<void> resolveLaunches(const Launches *launches, const std::string &source,
-                               std::vector<Step> &steps);
   Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
 
   uint64_t seed, launched = 0;
@@ -101,25 +98,14 @@ SimtDevice::Step SimtDevice::stepOf(const plan::Launch &launch, Access results,
   };
 }
 
-Result<void> SimtDevice::resolveLaunches(const Launches *launches, const std::string &source,
-                                         std::vector<Step> &steps) {
-  if (!launches || launches->size() == 0)
-    return Error{fmt::format("a command of the plan has no kernels ({})", source)};
-  // A launch may write only a part of a result or of the workspace, and read what an earlier one
-  // wrote.
-  for (const auto *launch : *launches)
-    steps.push_back(stepOf(*launch, Access::ReadWrite, source));
-  return {};
-}
-
 Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step> &steps) {
   const std::string source = command.source() ? command.source()->str() : "";
-  switch (command.body_type()) {
-  case plan::CommandBody::Launch:
-    steps.push_back(stepOf(*command.body_as_Launch(), Access::Write, source));
+  if (const plan::Launch *launch = command.body_as_Launch()) {
+    steps.push_back(stepOf(*launch, Access::Write, source));
     return {};
-  case plan::CommandBody::Gemm: {
-    auto gemm = cpu::bindGemm(*command.body_as_Gemm(), memory, gemms);
+  }
+  if (const plan::Gemm *op = command.body_as_Gemm()) {
+    auto gemm = cpu::bindGemm(*op, memory, gemms);
     LMC_TRY(gemm);
     steps.push_back([gemm = *gemm]() -> Result<void> {
       gemm.run();
@@ -127,28 +113,20 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step>
     });
     return {};
   }
-  case plan::CommandBody::Attention:
-    return resolveLaunches(command.body_as_Attention()->launches(), source, steps);
-  case plan::CommandBody::AttentionGrad:
-    return resolveLaunches(command.body_as_AttentionGrad()->launches(), source, steps);
-  case plan::CommandBody::ScatterAdd:
-    return resolveLaunches(command.body_as_ScatterAdd()->launches(), source, steps);
-  case plan::CommandBody::Fill:
-    steps.push_back([fill = cpu::bindFill(*command.body_as_Fill(), memory)]() -> Result<void> {
-      fill.run(1);
-      return {};
-    });
-    return {};
-  case plan::CommandBody::Copy:
-    steps.push_back([copy = cpu::bindCopy(*command.body_as_Copy(), memory)]() -> Result<void> {
+  if (const plan::Copy *op = command.body_as_Copy()) {
+    steps.push_back([copy = cpu::bindCopy(*op, memory)]() -> Result<void> {
       copy.run(1);
       return {};
     });
     return {};
-  case plan::CommandBody::NONE:
-    break;
   }
-  return Error{"a command of the plan has no body", ExitCode::Failure};
+  if (!command.launches() || command.launches()->size() == 0)
+    return Error{fmt::format("a command of the plan has no kernels ({})", source)};
+  // A launch may write only a part of a result or of the workspace, and read what an earlier one
+  // wrote.
+  for (const plan::Launch *launch : *command.launches())
+    steps.push_back(stepOf(*launch, Access::ReadWrite, source));
+  return {};
 }
 
 Result<std::unique_ptr<Executable>> SimtDevice::record(int index) {

@@ -9,7 +9,7 @@
 
 namespace lmc::simt {
 
-// Launch, and attention, its gradient and scatter_add by their `launches`, run each kernel once,
+// A launch, and the `launches` of any other command that has them, run each kernel once,
 // in the orders that `seed` gives, under all of the executor's checks; a failure is submit()'s
 // Error. Matrix products are the CPU's Gemm. The workspace arena starts as garbage that depends
 // on `seed`.

@@ -17,17 +17,16 @@ using testing::HasSubstr;
 
 namespace {
 
-// One function of `commands` fills; slices are placed by hand.
+// One function of `commands` copies; slices are placed by hand.
 class Job : public test::PlanBuilder {
 public:
   explicit Job(int commands, uint64_t bytes = 1 << 12) {
     plan.arenas[1]->bytes = bytes;
-    slice(plan::DType::F32, {1});
-    for (int i = 0; i < commands; ++i) {
-      plan::FillT fill;
-      fill.d = 0;
-      command(fill);
-    }
+    plan::CopyT copy;
+    copy.x = slice(plan::DType::F32, {1});
+    copy.d = copy.x;
+    for (int i = 0; i < commands; ++i)
+      command(copy);
   }
 
   plan::SliceT &place(uint64_t offset, uint64_t bytes, int first, int last,

@@ -12,7 +12,7 @@ using namespace lmc::cost;
 
 namespace {
 
-// Functions of one command each: a GEMM, a kernel, a copy, attention, a scatter, a fill.
+// Functions of one command each: a GEMM, a kernel, a copy, attention, a scatter.
 class Job : public test::PlanBuilder {
 public:
   Job() {
@@ -110,9 +110,6 @@ TEST(PlanCost, WorkOfACommand) {
   plan::CopyT copy;
   copy.x = copy.d = d;
   job.command(copy);
-  plan::FillT fill;
-  fill.d = d;
-  job.command(fill);
   plan::AttentionGradT attention;
   attention.q = x;
   attention.batch = 2;
@@ -135,9 +132,8 @@ TEST(PlanCost, WorkOfACommand) {
   EXPECT_EQ(scattered.inputWidth, 2);
   EXPECT_EQ(scattered.outputWidth, 4);
   EXPECT_EQ(std::get<KernelWork>(work(0, 2)).readBytes, 320);
-  EXPECT_EQ(std::get<KernelWork>(work(0, 3)).readBytes, 0);
-  EXPECT_EQ(std::get<KernelWork>(work(0, 3)).writtenBytes, 320);
-  auto grad = std::get<AttentionWork>(work(0, 4));
+  EXPECT_EQ(std::get<KernelWork>(work(0, 2)).writtenBytes, 320);
+  auto grad = std::get<AttentionWork>(work(0, 3));
   EXPECT_TRUE(grad.backward);
   EXPECT_EQ(grad.window, 5);
   EXPECT_EQ(grad.dtype, DataType::BF16);

@@ -163,12 +163,12 @@ TEST(ExtractKernel, AnArgumentThatItsCommandDoesNotNameIsAnError) {
   launch->kernel = plan.kernel("sum", "extern \"C\" void sum(void **) {}\n");
   launch->args = {scatter.ids, scatter.x, scatter.d};
   launch->inputs = 2;
-  scatter.launches.push_back(std::move(launch));
   plan.command(scatter);
+  plan.plan.functions[0]->commands[0]->launches.push_back(std::move(launch));
   auto sound = plan.extract("sum");
   EXPECT_TRUE(bool(sound)) << llvm::toString(sound.takeError());
 
-  plan.plan.functions[0]->commands[0]->body.AsScatterAdd()->launches[0]->args[1] = other;
+  plan.plan.functions[0]->commands[0]->launches[0]->args[1] = other;
   auto text = plan.extract("sum");
   ASSERT_FALSE(bool(text));
   EXPECT_EQ(llvm::toString(text.takeError()), "kernel 'sum': argument 1 is slice 3, which is no "

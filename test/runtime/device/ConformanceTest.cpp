@@ -216,6 +216,12 @@ protected:
     return launch;
   }
 
+  // Adds a launch to those that do the last command.
+  void addLaunch(const KernelText &text, std::vector<uint32_t> args, uint32_t inputs) {
+    b.plan.functions[0]->commands.back()->launches.push_back(
+        launchOf(text, std::move(args), inputs));
+  }
+
   PlanBuilder b;
   std::unique_ptr<PlanFile> plan;
   std::unique_ptr<Device> device;
@@ -363,23 +369,6 @@ TEST_P(Conformance, CopiesRows) {
   EXPECT_EQ(read<float>(d), (std::vector<float>{1, 2, 0, 0, 5, 6, 0, 0, 9, 10, 0, 0}));
 }
 
-TEST_P(Conformance, Fills) {
-  uint32_t whole = b.slice(DType::F32, {4}), half = b.slice(DType::BF16, {5});
-  uint32_t count = b.slice(DType::I32, {3});
-  for (auto [slice, value] :
-       {std::pair(whole, 0.5), std::pair(half, 1.5), std::pair(count, -7.0)}) {
-    plan::FillT command;
-    command.d = slice;
-    command.value = value;
-    b.command(command);
-  }
-  ASSERT_NO_FATAL_FAILURE(record(2));
-  ASSERT_NO_FATAL_FAILURE(run());
-  EXPECT_EQ(read<float>(whole), std::vector<float>(4, 0.5f));
-  EXPECT_EQ(read<uint16_t>(half), std::vector<uint16_t>(5, 0x3fc0));
-  EXPECT_EQ(read<int32_t>(count), std::vector<int32_t>(3, -7));
-}
-
 // Two sequences of 8 tokens, 4 heads of 8 that share 2 key/value heads, a window of 5.
 constexpr int64_t kTokens = 16, kSequence = 8, kHeads = 4, kKvHeads = 2, kHeadDim = 8, kWindow = 5;
 constexpr double kScale = 0.25;
@@ -423,9 +412,9 @@ TEST_P(Conformance, Attends) {
   op.head_dim = kHeadDim;
   op.scale = kScale;
   op.window = kWindow;
-  if (!GetParam().ownKernels)
-    op.launches.push_back(launchOf(kAttention, {op.q, op.k, op.v, op.out, op.lse}, 3));
   b.command(op);
+  if (!GetParam().ownKernels)
+    addLaunch(kAttention, {op.q, op.k, op.v, op.out, op.lse}, 3);
   ASSERT_NO_FATAL_FAILURE(record(2));
   auto wave = [](size_t count, double step) {
     std::vector<float> values(count);
@@ -493,12 +482,12 @@ TEST_P(Conformance, AddsRows) {
   op.rows = 4;
   op.columns = 3;
   op.vocabulary = 5;
-  if (!GetParam().ownKernels) {
-    op.workspace = int(b.slice(DType::I8, {4 * 8}, 1));
-    op.launches.push_back(launchOf(kZero, {op.d}, 0));
-    op.launches.push_back(launchOf(kAddRows, {op.ids, op.x, op.d}, 2));
-  }
   b.command(op);
+  if (!GetParam().ownKernels) {
+    b.plan.functions[0]->commands.back()->workspace = int(b.slice(DType::I8, {4 * 8}, 1));
+    addLaunch(kZero, {op.d}, 0);
+    addLaunch(kAddRows, {op.ids, op.x, op.d}, 2);
+  }
   ASSERT_NO_FATAL_FAILURE(record(2));
   write(op.ids, std::vector<int32_t>{3, -1, 0, 3});
   write(op.x, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});

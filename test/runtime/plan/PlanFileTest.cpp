@@ -32,11 +32,10 @@ static PlanBuilder completePlan() {
   uint32_t lse = b.slice(DType::F32, {16, 2}, 1), dq = b.slice(DType::F32, {16, 32}, 1);
   uint32_t dk = b.slice(DType::F32, {16, 16}, 1), dv = b.slice(DType::F32, {16, 16}, 1);
 
-  plan::FillT fill;
-  fill.d = out;
-  fill.value = 1;
-  b.command(fill);
   plan::CopyT copy;
+  copy.x = q;
+  copy.d = out;
+  b.command(copy);
   copy.x = weight;
   copy.d = gradient;
   b.command(copy);
@@ -130,16 +129,16 @@ static PlanBuilder cudaPlan() {
   auto &commands = b.plan.functions[0]->commands;
   plan::AttentionGradT &grad = *commands[4]->body.AsAttentionGrad();
   uint32_t delta = b.slice(DType::F32, {16, 2}, 1);
-  grad.workspace = int(delta);
-  grad.launches.push_back(
+  commands[4]->workspace = int(delta);
+  commands[4]->launches.push_back(
       launch(1, {grad.q, grad.k, grad.v, grad.out, grad.lse, grad.dout, grad.dq, delta}, 6));
-  grad.launches.push_back(
+  commands[4]->launches.push_back(
       launch(2, {grad.q, grad.k, grad.v, grad.lse, grad.dout, delta, grad.dk, grad.dv}, 6));
   plan::ScatterAddT &scatter = *commands[5]->body.AsScatterAdd();
-  scatter.workspace = int(b.slice(DType::I8, {256}, 1));
+  commands[5]->workspace = int(b.slice(DType::I8, {256}, 1));
   uint32_t part = b.slice(DType::I32, {16}, 1); // bytes 64 to 128 of the workspace
-  b.plan.slices[part]->offset = b.plan.slices[size_t(scatter.workspace)]->offset + 64;
-  scatter.launches.push_back(launch(3, {scatter.ids, part}, 1));
+  b.plan.slices[part]->offset = b.plan.slices[size_t(commands[5]->workspace)]->offset + 64;
+  commands[5]->launches.push_back(launch(3, {scatter.ids, part}, 1));
   b.command(*launch(0, {0, 1}, 1));
   return b;
 }
@@ -285,8 +284,11 @@ TEST(PlanFile, ChecksTheMeaning) {
     std::function<void(plan::PlanT &)> damage;
     const char *message;
   };
-  auto body = [](plan::PlanT &p, int i) -> plan::CommandBodyUnion & {
-    return p.functions[0]->commands[size_t(i)]->body;
+  auto command = [](plan::PlanT &p, int i) -> plan::CommandT & {
+    return *p.functions[0]->commands[size_t(i)];
+  };
+  auto body = [&](plan::PlanT &p, int i) -> plan::CommandBodyUnion & {
+    return command(p, i).body;
   };
   const Case cases[] = {
       {[](auto &p) { p.slices[0]->arena = 2; }, "slice 0 is in arena 2"},
@@ -317,7 +319,7 @@ TEST(PlanFile, ChecksTheMeaning) {
        "do not match its shape"},
       {[](auto &p) { p.variables[0]->initializer->kind = plan::InitializerKind::CopyOf; },
        "copy of nothing"},
-      {[&](auto &p) { body(p, 0).AsFill()->d = 99; }, "command 0: operand d does not exist"},
+      {[&](auto &p) { body(p, 0).AsCopy()->d = 99; }, "command 0: operand d does not exist"},
       {[&](auto &p) { body(p, 1).AsCopy()->d = 2; }, "operand d is I32, not F32"},
       {[&](auto &p) { body(p, 2).AsGemm()->n = 17; }, "operand b has 512 elements, not 544"},
       {[&](auto &p) { body(p, 2).AsGemm()->k = 0; }, "multiplies"},
@@ -342,7 +344,7 @@ TEST(PlanFile, ChecksTheMeaning) {
          p.slices[2]->offset = p.slices[body(p, 3).AsAttention()->lse]->offset;
          p.variables.erase(p.variables.begin() + 2);
        },
-       "command 3: result out or lse shares memory"},
+       "command 3: result lse shares memory with operand starts"},
       {[&](auto &p) { body(p, 4).AsAttentionGrad()->cos = 99; }, "operand cos does not exist"},
       {[&](auto &p) { body(p, 4).AsAttentionGrad()->cos = 0; }, "operand sin does not exist"},
       {[&](auto &p) {
@@ -354,22 +356,22 @@ TEST(PlanFile, ChecksTheMeaning) {
          auto &grad = *body(p, 4).AsAttentionGrad();
          grad.cos = grad.sin = int(grad.dq);
        },
-       "dq, dk or dv shares memory"},
+       "result dq shares memory with operand cos"},
       {[&](auto &p) { body(p, 4).AsAttentionGrad()->seq = 9; }, "operand q has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->vocabulary = 33; }, "operand d has"},
       {[&](auto &p) { body(p, 5).AsScatterAdd()->ids = 0; }, "operand ids is F32"},
-      {[&](auto &p) { body(p, 5).AsScatterAdd()->workspace = 99; }, "workspace does not exist"},
-      {[&](auto &p) { body(p, 5).AsScatterAdd()->workspace = int(body(p, 5).AsScatterAdd()->x); },
+      {[&](auto &p) { command(p, 5).workspace = 99; }, "workspace does not exist"},
+      {[&](auto &p) { command(p, 5).workspace = int(body(p, 5).AsScatterAdd()->x); },
        "result workspace shares memory"},
       {[&](auto &p) {
-         body(p, 4).AsAttentionGrad()->workspace = int(body(p, 4).AsAttentionGrad()->q);
+         command(p, 4).workspace = int(body(p, 4).AsAttentionGrad()->q);
        },
        "result workspace shares memory"},
       // On a CUDA device both need scratch memory.
       {[](auto &p) { p.target = "cuda:sm_90a"; }, "command 4: operand workspace does not exist"},
       {[&](auto &p) {
          p.target = "cuda:sm_90a";
-         body(p, 4).AsAttentionGrad()->workspace = 0;
+         command(p, 4).workspace = 0;
        },
        "command 5: operand workspace does not exist"},
       {[](auto &p) { p.variables[0]->initializer->kernel = 7; }, "initialised by kernel 7"},
@@ -395,12 +397,8 @@ TEST(PlanFile, ChecksTheKernelsOfAGpu) {
     std::function<void(plan::PlanT &)> damage;
     const char *message;
   };
-  auto grad = [](plan::PlanT &p) -> plan::AttentionGradT & {
-    return *p.functions[0]->commands[4]->body.AsAttentionGrad();
-  };
-  auto scatter = [](plan::PlanT &p) -> plan::ScatterAddT & {
-    return *p.functions[0]->commands[5]->body.AsScatterAdd();
-  };
+  auto grad = [](plan::PlanT &p) -> plan::CommandT & { return *p.functions[0]->commands[4]; };
+  auto scatter = [](plan::PlanT &p) -> plan::CommandT & { return *p.functions[0]->commands[5]; };
   const Case cases[] = {
       {[](auto &p) { p.kernels[0]->grid.clear(); }, "kernel 'norm' has code and no grid"},
       {[](auto &p) { p.kernels[0]->grid = {1, 1}; }, "a grid of 2 dimensions"},
@@ -417,18 +415,19 @@ TEST(PlanFile, ChecksTheKernelsOfAGpu) {
        "a module is for 'cuda:sm_80' in a plan for 'cuda:sm_90a'"},
       {[](auto &p) { p.target = p.modules[0]->target = "cpu"; }, "has a grid, in a plan for 'cpu'"},
       {[&](auto &p) { grad(p).workspace = -1; }, "operand workspace does not exist"},
-      {[&](auto &p) { grad(p).workspace = int(grad(p).lse); }, "workspace shares memory"},
+      {[&](auto &p) { grad(p).workspace = int(grad(p).body.AsAttentionGrad()->lse); },
+       "workspace shares memory"},
       {[&](auto &p) { grad(p).launches[1]->kernel = 4; }, "kernel 4 does not exist"},
       {[&](auto &p) { grad(p).launches[1]->args[0] = 999; }, "slice 999 does not exist"},
       {[&](auto &p) { grad(p).launches[1]->args[0] = 0; },
        "argument 0 of a launch is slice 0, which the command does not name"},
-      {[&](auto &p) { grad(p).launches[1]->args[6] = grad(p).q; },
+      {[&](auto &p) { grad(p).launches[1]->args[6] = grad(p).body.AsAttentionGrad()->q; },
        "argument 6 of a launch is slice"},
       {[&](auto &p) { grad(p).launches[0]->inputs = 5; }, "argument 5 of a launch is slice"},
       {[&](auto &p) { grad(p).launches[0]->inputs = 8; }, "has no result"},
       {[&](auto &p) { grad(p).launches[0]->inputs = 9; }, "9 inputs of 8 arguments"},
       {[&](auto &p) { grad(p).launches[0]->items = 0; }, "0 items"},
-      {[&](auto &p) { scatter(p).workspace = int(scatter(p).x); },
+      {[&](auto &p) { scatter(p).workspace = int(scatter(p).body.AsScatterAdd()->x); },
        "operand workspace is F32, not I8"},
       {[&](auto &p) { p.slices[scatter(p).launches[0]->args[1]]->offset += 192; },
        "argument 1 of a launch is slice"},

@@ -77,6 +77,13 @@ void optimizer(void *const *a, int64_t begin, int64_t end) {
   *(float *)a[15] = (float)sqrt(uu);
 }
 
+/* | loss, grad */
+void zero(void *const *a, int64_t begin, int64_t end) {
+  float *grad = a[1];
+  *(float *)a[0] = 0;
+  for (int i = 0; i < P; ++i) grad[i] = 0;
+}
+
 /* copy, tokens, targets | loss */
 void eval(void *const *a, int64_t begin, int64_t end) {
   const int32_t *x = a[1], *y = a[2];
@@ -302,14 +309,6 @@ private:
     return command;
   }
 
-  std::unique_ptr<plan::CommandT> zero(const std::string &name) {
-    plan::FillT body;
-    body.d = variables.at(name);
-    auto command = std::make_unique<plan::CommandT>();
-    command->body.Set(std::move(body));
-    return command;
-  }
-
   template <typename... Commands> void addFunction(const std::string &name, Commands... commands) {
     auto function = std::make_unique<plan::FunctionT>();
     function->name = name;
@@ -322,7 +321,7 @@ private:
       return launch("micro", {"model.w.compute", "batch.tokens", "batch.targets", "run.loss_scale"},
                     {"run.loss", "model.w.grad"});
     };
-    addFunction("micro_first", zero("run.loss"), zero("model.w.grad"), micro());
+    addFunction("micro_first", launch("zero", {}, {"run.loss", "model.w.grad"}), micro());
     addFunction("micro", micro());
     addFunction("micro_last", micro());
     addFunction(

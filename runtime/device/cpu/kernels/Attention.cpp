@@ -56,15 +56,16 @@ template <typename R> struct ForwardScratch {
 
 } // namespace
 
-int64_t attentionTasks(const AttentionArgs &args) {
+static int64_t attentionTasks(const AttentionArgs &args) {
   return args.batch * args.heads * ((args.seq + kQueries - 1) / kQueries);
 }
 
-template <typename T> size_t attentionScratch(const AttentionArgs &args) {
+template <typename T> static size_t attentionScratch(const AttentionArgs &args) {
   return size_t(ForwardScratch<Arithmetic<T>>(nullptr, args.headDim).bytes);
 }
 
-template <typename T> void attentionRun(const AttentionArgs &args, int64_t task, void *memory) {
+template <typename T>
+static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) {
   using R = Arithmetic<T>;
   constexpr int kLanes = kTileColumns<R>;
   static_assert(kQueries % kLanes == 0);
@@ -199,12 +200,14 @@ template <typename T> void attentionRun(const AttentionArgs &args, int64_t task,
   }
 }
 
-#define LMC_INSTANTIATE(T)                                                                         \
-  template size_t attentionScratch<T>(const AttentionArgs &);                                      \
-  template void attentionRun<T>(const AttentionArgs &, int64_t, void *);
-LMC_INSTANTIATE(float)
-LMC_INSTANTIATE(Bf16)
-LMC_INSTANTIATE(double)
+template <typename T> void addAttention(AttentionKernels &kernels) {
+  kernels.tasks = attentionTasks;
+  kernels.scratchBytes = attentionScratch<T>;
+  kernels.run = attentionRun<T>;
+}
+template void addAttention<float>(AttentionKernels &);
+template void addAttention<Bf16>(AttentionKernels &);
+template void addAttention<double>(AttentionKernels &);
 
 void exp2F32(const float *x, float *e, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth<float>) {

@@ -117,14 +117,14 @@ void rotateBack(const AttentionGradArgs &args, R *x, int64_t leading, int64_t ro
 
 } // namespace
 
-int64_t attentionGradTasks(const AttentionGradArgs &args) { return args.batch * args.kvHeads; }
+static int64_t attentionGradTasks(const AttentionGradArgs &args) { return args.batch * args.kvHeads; }
 
-template <typename T> size_t attentionGradScratch(const AttentionGradArgs &args) {
+template <typename T> static size_t attentionGradScratch(const AttentionGradArgs &args) {
   return size_t(BackwardScratch<Arithmetic<T>>(nullptr, args).bytes);
 }
 
 template <typename T>
-void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory) {
+static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory) {
   using R = Arithmetic<T>;
   using Lane = typename VectorOf<R>::Lane;
   constexpr bool kSeparateSum = sizeof(T) < sizeof(R);
@@ -273,11 +273,13 @@ void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory)
     storeBlock(dqSum, sumLeading, seq, group * headDim, R(1), dq, args.dqPitch);
 }
 
-#define LMC_INSTANTIATE(T)                                                                         \
-  template size_t attentionGradScratch<T>(const AttentionGradArgs &);                              \
-  template void attentionGradRun<T>(const AttentionGradArgs &, int64_t, void *);
-LMC_INSTANTIATE(float)
-LMC_INSTANTIATE(Bf16)
-LMC_INSTANTIATE(double)
+template <typename T> void addAttentionBackward(AttentionKernels &kernels) {
+  kernels.gradTasks = attentionGradTasks;
+  kernels.gradScratchBytes = attentionGradScratch<T>;
+  kernels.gradRun = attentionGradRun<T>;
+}
+template void addAttentionBackward<float>(AttentionKernels &);
+template void addAttentionBackward<Bf16>(AttentionKernels &);
+template void addAttentionBackward<double>(AttentionKernels &);
 
 } // namespace lmc::cpu::LMC_ISA

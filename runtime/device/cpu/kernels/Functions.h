@@ -6,14 +6,9 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-int64_t attentionTasks(const AttentionArgs &args);
-template <typename T> size_t attentionScratch(const AttentionArgs &args);
-template <typename T> void attentionRun(const AttentionArgs &args, int64_t task, void *memory);
-
-int64_t attentionGradTasks(const AttentionGradArgs &args);
-template <typename T> size_t attentionGradScratch(const AttentionGradArgs &args);
-template <typename T>
-void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *memory);
+// Set tasks, scratchBytes and run, and the same of the gradient.
+template <typename T> void addAttention(AttentionKernels &kernels);
+template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 
 template <typename T> PackedGemmKernels packedGemm();
 

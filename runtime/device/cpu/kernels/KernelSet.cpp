@@ -4,9 +4,11 @@
 namespace lmc::cpu::LMC_ISA {
 namespace {
 
-template <typename T> KernelSet::Attention attention() {
-  return {attentionTasks,     attentionScratch<T>,     attentionRun<T>,
-          attentionGradTasks, attentionGradScratch<T>, attentionGradRun<T>};
+template <typename T> AttentionKernels attention() {
+  AttentionKernels kernels;
+  addAttention<T>(kernels);
+  addAttentionBackward<T>(kernels);
+  return kernels;
 }
 
 } // namespace

@@ -11,41 +11,9 @@
 // on the thread that runs them, nor on how many there are.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include "runtime/device/cpu/kernels/Attention.h"
 
 namespace lmc::cpu {
-
-// How elements lie in memory. Arithmetic is f32, and f64 for F64.
-enum class Storage : uint8_t { F32, BF16, F64 };
-
-// The operands of plan::Attention, resolved. Rows are tokens, batch-major; a pitch is
-// the number of elements from one row to the next, where rows need not touch.
-struct AttentionArgs {
-  const void *q, *k, *v;
-  void *out;
-  void *lse;
-  int64_t batch, seq, heads, kvHeads, headDim;
-  int64_t window; // 0: causal only
-  double scale;
-  int64_t qPitch, kPitch, vPitch;
-  // [batch * seq], or null: the position in its sequence where the document of a token
-  // begins; ascending within a sequence, and nowhere beyond the token itself.
-  const int32_t *starts = nullptr;
-};
-
-struct AttentionGradArgs {
-  const void *q, *k, *v, *out, *lse, *dout;
-  void *dq, *dk, *dv;
-  void *workspace; // BF16 only: f32, shaped as dq, dense
-  int64_t batch, seq, heads, kvHeads, headDim;
-  int64_t window;
-  double scale;
-  int64_t qPitch, kPitch, vPitch, dqPitch, dkPitch, dvPitch;
-  const int32_t *starts = nullptr; // as AttentionArgs
-  // [seq, headDim / 2], both or neither: dq and dk are rotated back by them.
-  const float *cos = nullptr, *sin = nullptr;
-};
 
 // A block of a matrix to be packed: element (row, column) is at
 // source[row * leading + column], or, transposed, source[column * leading + row].
@@ -87,15 +55,7 @@ struct KernelSet {
   const char *name; // "x86-64-v3"
 
   // Indexed by Storage.
-  struct Attention {
-    int64_t (*tasks)(const AttentionArgs &args);
-    size_t (*scratchBytes)(const AttentionArgs &args); // per thread, 64-byte aligned
-    void (*run)(const AttentionArgs &args, int64_t task, void *scratch);
-    int64_t (*gradTasks)(const AttentionGradArgs &args);
-    size_t (*gradScratchBytes)(const AttentionGradArgs &args);
-    void (*gradRun)(const AttentionGradArgs &args, int64_t task, void *scratch);
-  } attention[3];
-
+  AttentionKernels attention[3];
   PackedGemmKernels gemm[3];
 
   // e[i] = 2^x[i], as attention computes it (for tests); x <= 127.

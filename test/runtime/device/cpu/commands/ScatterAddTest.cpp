@@ -1,4 +1,4 @@
-#include "runtime/device/cpu/Movement.h"
+#include "runtime/device/cpu/commands/ScatterAdd.h"
 #include "test/runtime/device/cpu/Values.h"
 
 #include <gtest/gtest.h>
@@ -37,19 +37,5 @@ TEST(ScatterAdd, AddsRowsInOrderWhateverTheThreads) {
           first = d.bytes;
         EXPECT_EQ(d.bytes, first) << threads << " threads";
       }
-    }
-}
-
-TEST(Movement, FillsAndCopiesEveryWidth) {
-  for (int64_t width : {1, 2, 4, 8})
-    for (int64_t count : {1, 1000, 100000}) {
-      std::vector<char> pattern = {1, 2, 3, 4, 5, 6, 7, 8};
-      std::vector<char> d(size_t(width * count + 1), 0), copied(d.size(), 0);
-      fill(d.data(), pattern.data(), width, count, 3);
-      copy(copied.data(), d.data(), width * count, 3);
-      for (int64_t i = 0; i < width * count; ++i)
-        ASSERT_EQ(d[size_t(i)], pattern[size_t(i % width)]);
-      EXPECT_EQ(d.back(), 0) << "written past the end";
-      EXPECT_EQ(copied, d);
     }
 }

@@ -1,4 +1,3 @@
-// Commands that move or write data without arithmetic worth the name.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -19,10 +18,5 @@ struct ScatterAddArgs {
   bool accumulate;
 };
 void scatterAdd(const ScatterAddArgs &args, int threads);
-
-// Writes `count` copies of an element of `width` bytes (1, 2, 4 or 8).
-void fill(void *d, const void *element, int64_t width, int64_t count, int threads);
-
-void copy(void *d, const void *x, int64_t bytes, int threads);
 
 } // namespace lmc::cpu

@@ -1,13 +1,11 @@
-#include "runtime/device/cpu/Movement.h"
+#include "runtime/device/cpu/commands/ScatterAdd.h"
+#include "runtime/device/cpu/Resolver.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace lmc::cpu {
 namespace {
-
-// Below this many bytes a parallel region costs more than it saves.
-constexpr int64_t kParallelBytes = 1 << 16;
 
 struct Bf16 {
   uint16_t bits;
@@ -72,41 +70,17 @@ void scatterAdd(const ScatterAddArgs &args, int threads) {
   }
 }
 
-void fill(void *d, const void *element, int64_t width, int64_t count, int threads) {
-  auto write = [&](auto zero) {
-    using T = decltype(zero);
-    T pattern;
-    std::memcpy(&pattern, element, sizeof(T));
-    T *target = static_cast<T *>(d);
-#pragma omp parallel for num_threads(threads) schedule(static) if (count * width > kParallelBytes)
-    for (int64_t i = 0; i < count; ++i)
-      target[i] = pattern;
-  };
-  switch (width) {
-  case 1:
-    return write(uint8_t(0));
-  case 2:
-    return write(uint16_t(0));
-  case 4:
-    return write(uint32_t(0));
-  default:
-    return write(uint64_t(0));
-  }
-}
-
-void copy(void *d, const void *x, int64_t bytes, int threads) {
-  if (bytes <= kParallelBytes) {
-    std::memmove(d, x, size_t(bytes));
-    return;
-  }
-  constexpr int64_t kPiece = kParallelBytes;
-  const int64_t pieces = (bytes + kPiece - 1) / kPiece;
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    int64_t from = piece * kPiece;
-    std::memcpy(static_cast<char *>(d) + from, static_cast<const char *>(x) + from,
-                size_t(std::min(kPiece, bytes - from)));
-  }
+template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ScatterAdd &op) {
+  const ScatterAddArgs args{at.address<const int32_t>(op.ids()),
+                            at.address(op.x()),
+                            at.address(op.d()),
+                            at.storage(op.x()),
+                            at.storage(op.d()),
+                            int64_t(op.rows()),
+                            int64_t(op.columns()),
+                            int64_t(op.vocabulary()),
+                            op.accumulate()};
+  return Step([args, threads = at.threads] { scatterAdd(args, threads); });
 }
 
 } // namespace lmc::cpu

@@ -1,0 +1,145 @@
+#include "compiler/emit/Commands.h"
+
+#include "dialects/plan/Plan.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// Makes the body of each kind of command.
+class BodyEmitter {
+public:
+  explicit BodyEmitter(const PlanNumbers &numbers) : numbers(numbers) {}
+
+  plan::LaunchT body(plan_ir::LaunchOp op) const {
+    plan::LaunchT body;
+    body.kernel = numbers.kernels.lookup(op.getKernel());
+    for (Value arg : op.getArgs())
+      body.args.push_back(sliceOf(arg));
+    body.inputs = uint32_t(op.getInputs());
+    body.items = op.getItems();
+    body.chunk = op.getChunk();
+    return body;
+  }
+
+  plan::GemmT body(plan_ir::GemmOp op) const {
+    plan::GemmT body;
+    body.a = sliceOf(op.getA());
+    body.b = sliceOf(op.getB());
+    body.d = sliceOf(op.getD());
+    body.c = op.getAccumulate() ? int32_t(body.d) : -1;
+    body.bias = optional(op.getBias());
+    body.transpose_a = op.getTransposeA();
+    body.transpose_b = op.getTransposeB();
+    body.m = extent(op.getD(), 0);
+    body.n = extent(op.getD(), 1);
+    body.k = extent(op.getA(), body.transpose_a ? 0 : 1);
+    return body;
+  }
+
+  plan::AttentionT body(plan_ir::AttentionOp op) const {
+    plan::AttentionT body;
+    fillAttention(op, body);
+    return body;
+  }
+
+  plan::AttentionGradT body(plan_ir::AttentionGradOp op) const {
+    plan::AttentionGradT body;
+    fillAttention(op, body);
+    body.dout = sliceOf(op.getDout());
+    body.dq = sliceOf(op.getDq());
+    body.dk = sliceOf(op.getDk());
+    body.dv = sliceOf(op.getDv());
+    body.cos = optional(op.getCos());
+    body.sin = optional(op.getSin());
+    return body;
+  }
+
+  plan::ScatterAddT body(plan_ir::ScatterAddOp op) const {
+    plan::ScatterAddT body;
+    body.ids = sliceOf(op.getIds());
+    body.x = sliceOf(op.getX());
+    body.d = sliceOf(op.getD());
+    body.rows = extent(op.getX(), 0);
+    body.columns = extent(op.getX(), 1);
+    body.vocabulary = extent(op.getD(), 0);
+    body.accumulate = op.getAccumulate();
+    return body;
+  }
+
+  plan::CopyT body(plan_ir::CopyOp op) const {
+    plan::CopyT body;
+    body.x = sliceOf(op.getX());
+    body.d = sliceOf(op.getD());
+    return body;
+  }
+
+  uint32_t sliceOf(Value value) const { return numbers.slices.lookup(value); }
+  int32_t optional(Value value) const { return value ? int32_t(sliceOf(value)) : -1; }
+
+private:
+  static uint64_t extent(Value slice, unsigned dim) {
+    return uint64_t(cast<plan_ir::SliceType>(slice.getType()).getContent().getDimSize(dim));
+  }
+
+  // What attention and its gradient share.
+  template <typename Op, typename Body> void fillAttention(Op op, Body &body) const {
+    body.q = sliceOf(op.getQ());
+    body.k = sliceOf(op.getK());
+    body.v = sliceOf(op.getV());
+    body.out = sliceOf(op.getOut());
+    body.lse = sliceOf(op.getLse());
+    body.starts = optional(op.getStarts());
+    body.head_dim = uint32_t(op.getHeadDim());
+    body.seq = uint32_t(op.getSeq());
+    body.batch = uint32_t(extent(op.getQ(), 0)) / body.seq;
+    body.heads = uint32_t(extent(op.getQ(), 1)) / body.head_dim;
+    body.kv_heads = uint32_t(extent(op.getK(), 1)) / body.head_dim;
+    body.scale = op.getScale().convertToDouble();
+    body.window = uint32_t(op.getWindow());
+  }
+
+  const PlanNumbers &numbers;
+};
+
+} // namespace
+
+FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation,
+                                                            const PlanNumbers &numbers,
+                                                            const codegen::CudaProgram *cuda) {
+  const BodyEmitter emitter(numbers);
+  auto command = std::make_unique<plan::CommandT>();
+  LogicalResult known =
+      llvm::TypeSwitch<Operation *, LogicalResult>(&operation)
+          .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::AttentionOp, plan_ir::AttentionGradOp,
+                plan_ir::ScatterAddOp, plan_ir::CopyOp>([&](auto op) {
+            command->body.Set(emitter.body(op));
+            if constexpr (requires { op.getWorkspace(); })
+              command->workspace = emitter.optional(op.getWorkspace());
+            return success();
+          })
+          .Default([](Operation *op) { return op->emitOpError("has no place in a plan file"); });
+  if (failed(known))
+    return failure();
+  if (auto name = dyn_cast<NameLoc>(operation.getLoc()))
+    command->source = name.getName().str();
+  command->backward = operation.hasAttr("lm.backward");
+  if (!cuda)
+    return command;
+  auto launches = cuda->launches.find(&operation);
+  if (launches == cuda->launches.end())
+    return command;
+  for (const codegen::CudaProgram::Launch &launch : launches->second) {
+    auto entry = std::make_unique<plan::LaunchT>();
+    entry->kernel = uint32_t(launch.kernel);
+    for (Value arg : launch.args)
+      entry->args.push_back(emitter.sliceOf(arg));
+    entry->inputs = launch.inputs;
+    entry->items = entry->chunk = 1;
+    command->launches.push_back(std::move(entry));
+  }
+  return command;
+}

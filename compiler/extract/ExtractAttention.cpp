@@ -1,0 +1,60 @@
+// The kernels of attention and of its gradient as a program.
+#include "compiler/cost/Roofline.h"
+#include "compiler/extract/Program.h"
+
+#include "llvm/Support/Format.h"
+
+using namespace llvm;
+
+namespace lmc::extract {
+
+// `products`: matrix products per visible score.
+template <typename Op>
+static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &command, const Op &op,
+                                     bool isGradient, double products) {
+  to.add("q", op.q(), true);
+  to.add("k", op.k(), true);
+  to.add("v", op.v(), true);
+  to.add("starts", op.starts(), true, 300); // less than 1: a document begins
+  to.add("out", op.out(), isGradient);
+  to.add("lse", op.lse(), isGradient);
+  for (auto [name, value] : {std::pair<const char *, uint64_t>{"Batch", op.batch()},
+                             {"Seq", op.seq()},
+                             {"Heads", op.heads()},
+                             {"Group", op.heads() / op.kv_heads()},
+                             {"HeadDim", op.head_dim()},
+                             {"Window", op.window()}})
+    to.constant("int", name, Twine(value));
+  to.constant("float", "Scale", formatv("float({0})", format("%.17g", op.scale())).str());
+  to.constant("bool", "IsGradient", boolText(isGradient));
+  to.program.main = "attention";
+  to.program.options = "-std=c++17 -O2 -fmad=true"; // as CudaKernel::contract
+  to.program.flops = 2 * products * op.head_dim() * cost::visiblePairs(op.seq(), op.window()) *
+                     op.heads() * op.batch();
+  return to.launching(command);
+}
+
+template <>
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::Attention &op) {
+  CommandProgram made(plan);
+  for (const char *name : {"dout", "dq", "dk", "dv", "cos", "sin"})
+    made.add(name, -1, false);
+  return attentionOf(made, command, op, /*isGradient=*/false, 2);
+}
+
+template <>
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::AttentionGrad &op) {
+  CommandProgram made(plan);
+  made.add("dout", op.dout(), true);
+  made.add("dq", op.dq(), false);
+  made.add("dk", op.dk(), false);
+  made.add("dv", op.dv(), false);
+  made.add("delta", command.workspace(), false);
+  made.add("cos", op.cos(), true);
+  made.add("sin", op.sin(), true);
+  return attentionOf(made, command, op, /*isGradient=*/true, 5);
+}
+
+} // namespace lmc::extract

@@ -1,0 +1,161 @@
+#include "compiler/extract/Program.h"
+
+#include "compiler/targets/cuda/DeviceLibrary.h"
+#include "runtime/plan/PlanFile.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+
+using namespace llvm;
+
+namespace lmc::extract {
+
+// The texts of compiler/extract/text, and the runtime's NormalStream.
+static constexpr struct {
+  const char *stem, *text;
+} kTexts[] = {
+#include "extract_texts.inc"
+};
+
+std::string textOf(StringRef stem) {
+  for (const auto &entry : kTexts)
+    if (stem == entry.stem)
+      return entry.text;
+  llvm_unreachable("a text that is embedded");
+}
+
+std::string Array::print() const {
+  std::string extents =
+      llvm::join(llvm::map_range(shape, [](int64_t n) { return std::to_string(n); }), ", ");
+  return formatv("{{\"{0}\", host::Type::{1}, {{{2}}, {3}, {4}, {5}, {{{6}, {7}, {8}}, "
+                 "{{{9}, {10}}, {{}}",
+                 name, type, extents, rows, pitch, boolText(isInput), least, bound,
+                 boolText(isPositive), llvm::format("%g", relative), llvm::format("%g", absolute));
+}
+
+// Headers once, then each kernel in a namespace of its own, as their helpers may share names.
+std::string Program::kernels() const {
+  std::string includes, bodies;
+  std::vector<const plan::Kernel *> done;
+  for (const Launch &launch : launches) {
+    if (llvm::is_contained(done, launch.kernel))
+      continue;
+    bodies += formatv("namespace kernel{0} {{\n", done.size());
+    done.push_back(launch.kernel);
+    SmallVector<StringRef> lines;
+    StringRef(launch.kernel->source()->c_str()).split(lines, '\n');
+    for (StringRef line : lines)
+      (isInclude(line) ? includes : bodies) += (line + "\n").str();
+    bodies += "} // namespace\n\n";
+  }
+  return codegen::inlineDeviceHeaders(includes) + "\n" + bodies;
+}
+
+std::string Program::tables() const {
+  std::string text = "static std::vector<host::Array> arrays = {\n";
+  for (const Array &array : arrays)
+    text += "    " + array.print() + ",\n";
+  text += formatv("};\n\nconstexpr double kBytes = {0}, kFlops = {1};\n"
+                  "constexpr size_t kLaunches = {2};\nconst char *const launchNames[] = {{",
+                  llvm::format("%.17g", bytes), llvm::format("%.17g", flops), launches.size());
+  for (const Launch &launch : launches)
+    text += "\"" + launch.kernel->name()->str() + "\", ";
+  text += "};\n\nstatic void launch(size_t number) {\n  switch (number) {\n";
+  std::vector<const plan::Kernel *> done;
+  for (auto [i, launch] : llvm::enumerate(launches)) {
+    const plan::Kernel &kernel = *launch.kernel;
+    auto known = llvm::find(done, &kernel);
+    size_t space = size_t(known - done.begin());
+    if (known == done.end())
+      done.push_back(&kernel);
+    std::string args = llvm::join(
+        llvm::map_range(launch.args,
+                        [](size_t array) { return formatv("&arrays[{0}].device", array).str(); }),
+        ", ");
+    text +=
+        formatv("  case {0}: {{\n"
+                "    auto *entry = reinterpret_cast<const void *>(kernel{1}::{2});\n"
+                "    void *arguments[] = {{{3}};\n"
+                "    static const cudaError_t room = cudaFuncSetAttribute(\n"
+                "        entry, cudaFuncAttributeMaxDynamicSharedMemorySize, {4});\n"
+                "    host::check(room, \"shared memory\");\n"
+                "    host::check(cudaLaunchKernel(entry, dim3({5}, {6}, {7}), dim3({8}),\n"
+                "                                 arguments, {4}, nullptr),\n"
+                "                \"{2}\");\n    return;\n  }\n",
+                i, space, kernel.entry()->str(), args, kernel.shared_bytes(), kernel.grid()->Get(0),
+                kernel.grid()->Get(1), kernel.grid()->Get(2), kernel.threads());
+  }
+  return text + "  }\n}\n\nstatic void launchAll() {\n  for (size_t i = 0; i < kLaunches; ++i)\n"
+                "    launch(i);\n}\n\n";
+}
+
+std::string Program::print(const plan::Plan &plan, StringRef name) const {
+  std::string arch = plan.target()->str();
+  arch.erase(0, arch.find(':') + 1);
+  return formatv("// {0}, out of a plan for {1}, with a check and a bench.\n"
+                 "//   nvcc {2} -arch={1} {0}.cu -o {0} && ./{0}\n\n",
+                 name, arch, options)
+             .str() +
+         kernels() + textOf("harness") + "\n" + tables() + constants + reference + "\n" +
+         textOf(main);
+}
+
+static const char *hostType(plan::DType type) {
+  switch (type) {
+  case plan::DType::F32:
+    return "F32";
+  case plan::DType::BF16:
+    return "BF16";
+  case plan::DType::F64:
+    return "F64";
+  case plan::DType::I32:
+    return "I32";
+  case plan::DType::I8:
+    return "I8";
+  }
+  return "F32";
+}
+
+static std::string capitalized(StringRef name) {
+  return toUpper(name[0]) + name.drop_front().str();
+}
+
+void CommandProgram::add(StringRef name, int64_t slice, bool isInput, int64_t bound) {
+  if (slice < 0) {
+    constant("int", capitalized(name), "-1");
+    return;
+  }
+  const plan::Slice &from = *plan.slices()->Get(uint32_t(slice));
+  Array array{name.str(), hostType(from.dtype()), {}};
+  if (from.shape())
+    array.shape.assign(from.shape()->begin(), from.shape()->end());
+  array.rows = int64_t(from.rows());
+  array.pitch = int64_t(from.pitch() / byteWidth(from.dtype()));
+  array.isInput = isInput;
+  array.bound = bound;
+  arrayOf[uint32_t(slice)] = program.arrays.size();
+  add(std::move(array));
+}
+
+void CommandProgram::add(Array array) {
+  constant("int", capitalized(array.name), Twine(program.arrays.size()));
+  program.arrays.push_back(std::move(array));
+}
+
+Expected<Program> CommandProgram::launching(const plan::Command &command) {
+  for (const plan::Launch *launch : *command.launches()) {
+    Launch made{plan.kernels()->Get(launch->kernel()), {}};
+    for (auto [i, slice] : enumerate(*launch->args())) {
+      auto known = arrayOf.find(slice);
+      if (known == arrayOf.end())
+        return fail("kernel '{0}': argument {1} is slice {2}, which is no operand of its command",
+                    made.kernel->name()->str(), i, slice);
+      made.args.push_back(known->second);
+    }
+    program.launches.push_back(std::move(made));
+  }
+  return std::move(program);
+}
+
+} // namespace lmc::extract

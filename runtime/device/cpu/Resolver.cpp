@@ -1,0 +1,14 @@
+#include "runtime/device/cpu/Resolver.h"
+
+#include <algorithm>
+
+namespace lmc::cpu {
+
+void Resolver::needScratch(size_t bytes) {
+  // Whole pages and one line: neighbours share neither pages nor cache sets.
+  size_t rounded = (bytes + 4095) / 4096 * 4096 + 64;
+  scratchBytes = std::max(scratchBytes, int64_t(rounded));
+  scratch.reserve(scratchBytes * threads);
+}
+
+} // namespace lmc::cpu

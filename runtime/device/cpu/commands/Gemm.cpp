@@ -1,0 +1,11 @@
+#include "runtime/device/cpu/Resolver.h"
+
+namespace lmc::cpu {
+
+template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Gemm &op) {
+  auto gemm = bindGemm(op, at.memory, at.gemms);
+  LMC_TRY(gemm);
+  return Step([gemm = *gemm] { gemm.run(); });
+}
+
+} // namespace lmc::cpu

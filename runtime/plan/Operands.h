@@ -1,0 +1,123 @@
+// The commands of a plan, all of them seen alike: which slices each one works on, and how.
+//
+// An operand's slice is the index that the plan gives; nothing here checks it.
+#pragma once
+
+#include "plan_generated.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <initializer_list>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace lmc::plan {
+
+enum class Role : uint8_t {
+  Read,
+  Write,      // overwritten; nothing of it is read
+  Accumulate, // read, and overwritten with a sum that it is part of
+  Scratch,    // its content is undefined before and after the command
+};
+
+struct Operand {
+  const char *name; // of the body's field: "q"
+  int64_t slice;
+  Role role = Role::Read;
+  bool mayBeSpaced = false; // its rows may lie apart: Slice.pitch
+
+  bool isRead() const { return role == Role::Read || role == Role::Accumulate; }
+  bool isResult() const { return role == Role::Write || role == Role::Accumulate; }
+};
+
+// The operands that a command has; one that is optional and absent (slice -1) is left out.
+class Operands : public std::vector<Operand> {
+public:
+  Operands() = default;
+  Operands(std::initializer_list<Operand> all) {
+    std::copy_if(all.begin(), all.end(), std::back_inserter(*this),
+                 [](const Operand &operand) { return operand.slice != -1; });
+  }
+};
+
+inline Operands operandsOf(const Launch &op) {
+  Operands operands;
+  for (uint32_t slice : *op.args())
+    operands.push_back(
+        {"argument", slice, operands.size() < op.inputs() ? Role::Read : Role::Write, true});
+  return operands;
+}
+
+inline Operands operandsOf(const Gemm &op) {
+  return {{"a", op.a()},
+          {"b", op.b()},
+          {"d", op.d(), op.c() == -1 ? Role::Write : Role::Accumulate},
+          {"bias", op.bias()}};
+}
+
+inline Operands operandsOf(const Attention &op) {
+  return {{"q", op.q(), Role::Read, true}, {"k", op.k(), Role::Read, true},
+          {"v", op.v(), Role::Read, true}, {"starts", op.starts()},
+          {"out", op.out(), Role::Write},  {"lse", op.lse(), Role::Write}};
+}
+
+inline Operands operandsOf(const AttentionGrad &op) {
+  return {{"q", op.q(), Role::Read, true},
+          {"k", op.k(), Role::Read, true},
+          {"v", op.v(), Role::Read, true},
+          {"out", op.out()},
+          {"lse", op.lse()},
+          {"dout", op.dout()},
+          {"starts", op.starts()},
+          {"cos", op.cos()},
+          {"sin", op.sin()},
+          {"dq", op.dq(), Role::Write, true},
+          {"dk", op.dk(), Role::Write, true},
+          {"dv", op.dv(), Role::Write, true}};
+}
+
+inline Operands operandsOf(const ScatterAdd &op) {
+  return {{"ids", op.ids()},
+          {"x", op.x()},
+          {"d", op.d(), op.accumulate() ? Role::Accumulate : Role::Write}};
+}
+
+inline Operands operandsOf(const Copy &op) {
+  return {{"x", op.x(), Role::Read, true}, {"d", op.d(), Role::Write, true}};
+}
+
+// Returns visit(body), the body of `command` having its own type: `const Gemm &`. The body's type
+// must be known, as it is in every verified plan.
+template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
+  switch (command.body_type()) {
+  case CommandBody::Launch:
+    return visit(*command.body_as_Launch());
+  case CommandBody::Gemm:
+    return visit(*command.body_as_Gemm());
+  case CommandBody::Attention:
+    return visit(*command.body_as_Attention());
+  case CommandBody::AttentionGrad:
+    return visit(*command.body_as_AttentionGrad());
+  case CommandBody::ScatterAdd:
+    return visit(*command.body_as_ScatterAdd());
+  case CommandBody::Copy:
+    return visit(*command.body_as_Copy());
+  case CommandBody::NONE:
+    break;
+  }
+  std::abort();
+}
+
+// The body's operands, then the command's workspace.
+Operands operandsOf(const Command &command);
+
+// The kernels that a command launches, in order: its own, if it is a launch, else those that do
+// it on a CUDA device.
+std::vector<const Launch *> launchesOf(const Command &command);
+
+// What people call a kind of command: "gemm", "attention_grad".
+std::string commandName(CommandBody body);
+
+} // namespace lmc::plan

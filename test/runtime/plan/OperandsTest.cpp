@@ -1,0 +1,100 @@
+// What each kind of command reads and writes, as those see it who treat all commands alike.
+#include "runtime/plan/Operands.h"
+
+#include "test/runtime/plan/PlanBuilder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace lmc;
+using testing::ElementsAre;
+
+namespace {
+
+// "<" read, ">" written, "+" added to, "?" scratch; "*" may be spaced: "<*q=3".
+std::vector<std::string> texts(const plan::CommandT &command) {
+  test::PlanBuilder b;
+  b.plan.functions[0]->commands.push_back(std::make_unique<plan::CommandT>(command));
+  const std::string bytes = b.bytes();
+  const plan::Plan &plan = *plan::GetPlan(bytes.data());
+  std::vector<std::string> texts;
+  for (const plan::Operand &operand :
+       plan::operandsOf(*plan.functions()->Get(0)->commands()->Get(0)))
+    texts.push_back(std::string(1, "<>+?"[int(operand.role)]) + (operand.mayBeSpaced ? "*" : "") +
+                    operand.name + "=" + std::to_string(operand.slice));
+  return texts;
+}
+
+template <typename Body> plan::CommandT commandOf(Body body) {
+  plan::CommandT command;
+  command.body.Set(std::move(body));
+  return command;
+}
+
+} // namespace
+
+TEST(Operands, OfALaunchAreItsArguments) {
+  plan::LaunchT launch;
+  launch.args = {4, 5, 6};
+  launch.inputs = 2;
+  EXPECT_THAT(texts(commandOf(launch)), ElementsAre("<*argument=4", "<*argument=5", ">*argument=6"));
+}
+
+TEST(Operands, AbsentOnesAreLeftOut) {
+  plan::GemmT gemm;
+  gemm.a = 1;
+  gemm.b = 2;
+  gemm.d = 3;
+  EXPECT_THAT(texts(commandOf(gemm)), ElementsAre("<a=1", "<b=2", ">d=3"));
+  gemm.bias = 4;
+  EXPECT_THAT(texts(commandOf(gemm)), ElementsAre("<a=1", "<b=2", ">d=3", "<bias=4"));
+}
+
+TEST(Operands, AnAccumulatorIsReadAndWritten) {
+  plan::GemmT gemm;
+  gemm.d = 3;
+  gemm.c = 3;
+  EXPECT_THAT(texts(commandOf(gemm)), ElementsAre("<a=0", "<b=0", "+d=3"));
+  plan::ScatterAddT scatter;
+  scatter.accumulate = true;
+  EXPECT_THAT(texts(commandOf(scatter)), ElementsAre("<ids=0", "<x=0", "+d=0"));
+}
+
+TEST(Operands, TheWorkspaceIsScratch) {
+  plan::CommandT command = commandOf(plan::ScatterAddT());
+  command.workspace = 7;
+  EXPECT_THAT(texts(command), ElementsAre("<ids=0", "<x=0", ">d=0", "?workspace=7"));
+}
+
+TEST(Operands, AttentionTakesColumnsOfAWiderMatrix) {
+  plan::AttentionT attention;
+  attention.starts = 9;
+  EXPECT_THAT(texts(commandOf(attention)),
+              ElementsAre("<*q=0", "<*k=0", "<*v=0", "<starts=9", ">out=0", ">lse=0"));
+  EXPECT_THAT(texts(commandOf(plan::AttentionGradT())),
+              ElementsAre("<*q=0", "<*k=0", "<*v=0", "<out=0", "<lse=0", "<dout=0", ">*dq=0",
+                          ">*dk=0", ">*dv=0"));
+  EXPECT_THAT(texts(commandOf(plan::CopyT())), ElementsAre("<*x=0", ">*d=0"));
+}
+
+TEST(Operands, ACommandLaunchesItselfOrItsKernels) {
+  test::PlanBuilder b;
+  b.command(plan::LaunchT());
+  b.command(plan::ScatterAddT());
+  b.command(plan::ScatterAddT());
+  for (uint32_t kernel : {5, 6}) {
+    b.plan.functions[0]->commands[2]->launches.push_back(std::make_unique<plan::LaunchT>());
+    b.plan.functions[0]->commands[2]->launches.back()->kernel = kernel;
+  }
+  const std::string bytes = b.bytes();
+  const auto &commands = *plan::GetPlan(bytes.data())->functions()->Get(0)->commands();
+  EXPECT_THAT(plan::launchesOf(*commands[0]), ElementsAre(commands[0]->body_as_Launch()));
+  EXPECT_TRUE(plan::launchesOf(*commands[1]).empty());
+  ASSERT_EQ(plan::launchesOf(*commands[2]).size(), 2u);
+  EXPECT_EQ(plan::launchesOf(*commands[2])[1]->kernel(), 6u);
+}
+
+TEST(Operands, CommandsHaveShortNames) {
+  EXPECT_EQ(plan::commandName(plan::CommandBody::Gemm), "gemm");
+  EXPECT_EQ(plan::commandName(plan::CommandBody::AttentionGrad), "attention_grad");
+}
