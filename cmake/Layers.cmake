@@ -32,8 +32,8 @@ lmc_layer(compiler/cost compiler/config runtime/plan runtime/support)
 lmc_layer(dialects/interfaces MLIR)
 lmc_layer(dialects/lm MLIR dialects/interfaces)
 lmc_layer(dialects/dist MLIR)
-lmc_layer(dialects/kern MLIR dialects/interfaces)
-lmc_layer(dialects/plan MLIR)
+lmc_layer(dialects/plan MLIR dialects/interfaces)
+lmc_layer(dialects/kern MLIR dialects/interfaces dialects/plan)
 lmc_layer(compiler/kernels MLIR dialects/kern)
 
 # What is trained.

@@ -117,8 +117,7 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
           .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::AttentionOp, plan_ir::AttentionGradOp,
                 plan_ir::ScatterAddOp, plan_ir::CopyOp>([&](auto op) {
             command->body.Set(emitter.body(op));
-            if constexpr (requires { op.getWorkspace(); })
-              command->workspace = emitter.optional(op.getWorkspace());
+            command->workspace = emitter.optional(op.getScratch());
             return success();
           })
           .Default([](Operation *op) { return op->emitOpError("has no place in a plan file"); });

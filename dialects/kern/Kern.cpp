@@ -1,7 +1,5 @@
 #include "dialects/kern/Kern.h"
 
-#include "dialects/interfaces/Attention.h"
-
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -95,6 +93,16 @@ LogicalResult FusionOp::verify() {
   return success();
 }
 
+// A kernel takes its operands and makes its results as they lie: codegen::canEmit.
+CommandOperands LaunchOp::getCommandOperands() {
+  CommandOperands operands;
+  for (Value input : getInputs())
+    operands.push_back({"an input", input, CommandRole::Read, true});
+  for (Value result : getResults())
+    operands.push_back({"a result", result, CommandRole::Write, true});
+  return operands;
+}
+
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
   if (!kernel)
@@ -104,46 +112,6 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (body.getArgumentTypes() != getInputs().getTypes() || !yield ||
       yield.getValues().getTypes() != getResultTypes())
     return emitOpError("has other types than ") << getKernelAttr();
-  return success();
-}
-
-LogicalResult GemmOp::verify() {
-  auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
-  RankedTensorType d = getType();
-  int64_t m = a.getDimSize(getTransposeA() ? 1 : 0), k = a.getDimSize(getTransposeA() ? 0 : 1);
-  int64_t kb = b.getDimSize(getTransposeB() ? 1 : 0), n = b.getDimSize(getTransposeB() ? 0 : 1);
-  if (k != kb || d.getDimSize(0) != m || d.getDimSize(1) != n)
-    return emitOpError("multiplies [")
-           << m << ", " << k << "] by [" << kb << ", " << n << "] into " << d;
-  if (getAcc() && getAcc().getType() != d)
-    return emitOpError("has an accumulator of type ") << getAcc().getType();
-  if (getBias() && cast<RankedTensorType>(getBias().getType()).getDimSize(0) != n)
-    return emitOpError("has a bias of type ") << getBias().getType();
-  return success();
-}
-
-LogicalResult AttentionOp::verify() {
-  return verifyAttention(*this, AttentionShape(*this, getResult()));
-}
-
-LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
-
-// In what values of `type` are summed.
-static Type sumTypeOf(Type type) {
-  return type.isF64() ? type : Float32Type::get(type.getContext());
-}
-
-LogicalResult ScatterAddOp::verify() {
-  auto ids = cast<RankedTensorType>(getIds().getType());
-  auto x = cast<RankedTensorType>(getX().getType());
-  auto d = cast<RankedTensorType>(getResult().getType());
-  if (x.getRank() != 2 || d.getRank() != 2 || x.getDimSize(0) != ids.getDimSize(0) ||
-      x.getDimSize(1) != d.getDimSize(1))
-    return emitOpError("adds rows of ") << x << " by " << ids << " into " << d;
-  if (!isa<FloatType>(x.getElementType()) || d.getElementType() != sumTypeOf(x.getElementType()))
-    return emitOpError("sums ") << x.getElementType() << " in " << d.getElementType();
-  if (getAcc() && getAcc().getType() != d)
-    return emitOpError("has an accumulator of type ") << getAcc().getType();
   return success();
 }
 

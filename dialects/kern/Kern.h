@@ -10,6 +10,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "dialects/interfaces/Command.h"
 #include "dialects/kern/KernDialect.h.inc"
 #include "dialects/kern/KernEnums.h.inc"
 

@@ -3,7 +3,7 @@
 #ifndef LMC_DIALECTS_KERN
 #define LMC_DIALECTS_KERN
 
-include "dialects/interfaces/Differentiable.td"
+include "dialects/interfaces/Command.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -26,6 +26,14 @@ def KernDialect : Dialect {
 }
 
 class Kern_Op<string mnemonic, list<Trait> traits = []> : Op<KernDialect, mnemonic, traits>;
+
+// An op that a library or a template does. It becomes one command; `operands` lists what that reads
+// and writes.
+class Kern_Call<string mnemonic, string operands, list<Trait> traits = []>
+    : Kern_Op<mnemonic, !listconcat(traits, [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
+                                             DeclareOpInterfaceMethods<PlannedOpInterface>])> {
+  let extraClassDefinition = CommandOperandList<operands>.definition;
+}
 
 def Hero : I32EnumAttr<"Hero", "loop structure of a generated kernel", [
   I32EnumAttrCase<"Elementwise", 0, "elementwise">,
@@ -77,7 +85,8 @@ def KernelOp : Kern_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let assemblyFormat = "$sym_name $hero attr-dict-with-keyword $body";
 }
 
-def LaunchOp : Kern_Op<"launch", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def LaunchOp : Kern_Op<"launch", [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
+                                  DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one run of a kernel";
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs);
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -86,7 +95,10 @@ def LaunchOp : Kern_Op<"launch", [Pure, DeclareOpInterfaceMethods<SymbolUserOpIn
   }];
 }
 
-def GemmOp : Kern_Op<"gemm", [Pure, AttrSizedOperandSegments]> {
+def GemmOp : Kern_Call<"gemm", [{
+    {"a", getA()}, {"b", getB()}, {"bias", getBias()}, {"acc", getAcc(), Accumulate},
+    {"d", getResult(), Write}
+  }], [AttrSizedOperandSegments]> {
   let summary = "op(a) op(b) (+ acc) (+ bias), a library call";
   let description = [{
     `a` `[m, k]` (`[k, m]` with `transpose_a`), `b` `[k, n]` (`[n, k]` with
@@ -104,7 +116,11 @@ def GemmOp : Kern_Op<"gemm", [Pure, AttrSizedOperandSegments]> {
 }
 def Kern_Matrix : 2DTensorOf<[F32, BF16, F64]>;
 
-def AttentionOp : Kern_Op<"attention", [Pure]> {
+def AttentionOp : Kern_Call<"attention", [{
+    {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
+    {"v", getV(), Read, mayBeSpaced}, {"starts", getStarts()},
+    {"out", getResult(), Write}, {"lse", getLse(), Write}
+  }]> {
   let summary = "flash attention forward, a template call";
   let description = [{Operands and attributes are those of `lm.attention`.}];
   let arguments = (ins Kern_Matrix:$q, Kern_Matrix:$k, Kern_Matrix:$v,
@@ -117,7 +133,13 @@ def AttentionOp : Kern_Op<"attention", [Pure]> {
   let hasVerifier = 1;
 }
 
-def AttentionGradOp : Kern_Op<"attention_grad", [Pure, AttrSizedOperandSegments]> {
+def AttentionGradOp : Kern_Call<"attention_grad", [{
+    {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
+    {"v", getV(), Read, mayBeSpaced}, {"out", getOut()}, {"lse", getLse()},
+    {"dout", getDout()}, {"starts", getStarts()}, {"cos", getCos()}, {"sin", getSin()},
+    {"dq", getDq(), Write, mayBeSpaced}, {"dk", getDk(), Write, mayBeSpaced},
+    {"dv", getDv(), Write, mayBeSpaced}
+  }], [AttrSizedOperandSegments]> {
   let summary = "flash attention backward, a template call";
   let description = [{Operands and attributes are those of `lm.attention_grad`.}];
   let arguments = (ins Kern_Matrix:$dout, Kern_Matrix:$q, Kern_Matrix:$k,
@@ -133,7 +155,9 @@ def AttentionGradOp : Kern_Op<"attention_grad", [Pure, AttrSizedOperandSegments]
   let hasVerifier = 1;
 }
 
-def ScatterAddOp : Kern_Op<"scatter_add", [Pure]> {
+def ScatterAddOp : Kern_Call<"scatter_add", [{
+    {"ids", getIds()}, {"x", getX()}, {"acc", getAcc(), Accumulate}, {"d", getResult(), Write}
+  }]> {
   let summary = "result[ids[t], :] (+)= x[t, :], t ascending, a template call";
   let description = [{
     `ids` `[rows]`, `x` `[rows, columns]`, `acc` and the result

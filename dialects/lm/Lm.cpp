@@ -186,12 +186,6 @@ LogicalResult RopeOp::verify() {
   return expectEqual(*this, dim(getCos(), 1), headDim / 2, "table columns");
 }
 
-LogicalResult AttentionOp::verify() {
-  return verifyAttention(*this, AttentionShape(*this, getResult()));
-}
-
-LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
-
 LogicalResult LinearCrossEntropyOp::verify() {
   if (int64_t(getChunk()) <= 0)
     return emitOpError("needs a positive chunk");

@@ -107,20 +107,6 @@ LogicalResult RopeOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   return success();
 }
 
-LogicalResult AttentionOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                    SmallVectorImpl<Value> &gradients) {
-  if (!cotangents[0] || cotangents[1])
-    return emitOpError("can be differentiated through its output only, not through lse");
-  auto grad = AttentionGradOp::create(
-      b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), cotangents[0], getQ(),
-      getK(), getV(), getResult(), getLse(), getStarts(), /*cos=*/Value(), /*sin=*/Value(),
-      getHeadDimAttr(), getSeqAttr(), getScaleAttr(), getWindowAttr());
-  gradients.append({grad.getDq(), grad.getDk(), grad.getDv()});
-  if (getStarts())
-    gradients.push_back(Value());
-  return success();
-}
-
 LogicalResult SwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                  SmallVectorImpl<Value> &gradients) {
   auto grad = SwigluGradOp::create(b, getLoc(), getType(), getType(), cotangents[0], getGate(),

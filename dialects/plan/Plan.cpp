@@ -6,6 +6,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace lmc;
 using namespace lmc::plan_ir;
 
 #include "dialects/plan/PlanDialect.cpp.inc"
@@ -25,4 +26,14 @@ void PlanDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/plan/PlanOps.cpp.inc"
       >();
+}
+
+CommandOperands LaunchOp::getCommandOperands() {
+  CommandOperands operands;
+  for (Value arg : getArgs()) {
+    const bool isInput = operands.size() < getInputs();
+    operands.push_back({isInput ? "an input" : "a result", arg,
+                        isInput ? CommandRole::Read : CommandRole::Write, true});
+  }
+  return operands;
 }

@@ -10,6 +10,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "dialects/interfaces/Command.h"
 #include "dialects/plan/PlanDialect.h.inc"
 
 #define GET_TYPEDEF_CLASSES

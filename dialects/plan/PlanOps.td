@@ -3,6 +3,7 @@
 #ifndef LMC_DIALECTS_PLAN
 #define LMC_DIALECTS_PLAN
 
+include "dialects/interfaces/Command.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -81,9 +82,13 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
   let assemblyFormat = "$variable `:` type($result) attr-dict";
 }
 
-class Plan_Command<string mnemonic, list<Trait> traits = []> : Plan_Op<mnemonic, traits>;
+// A command. `operands` lists what it reads and writes.
+class Plan_Command<string mnemonic, string operands, list<Trait> traits = []>
+    : Plan_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>])> {
+  let extraClassDefinition = CommandOperandList<operands>.definition;
+}
 
-def LaunchOp : Plan_Command<"launch"> {
+def LaunchOp : Plan_Op<"launch", [DeclareOpInterfaceMethods<CommandOpInterface>]> {
   let summary = "runs work items [0, items) of a kernel, chunk by chunk";
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<SliceType>:$args, I64Attr:$inputs,
                        I64Attr:$items, I64Attr:$chunk);
@@ -92,7 +97,10 @@ def LaunchOp : Plan_Command<"launch"> {
   }];
 }
 
-def GemmOp : Plan_Command<"gemm", [AttrSizedOperandSegments]> {
+def GemmOp : Plan_Command<"gemm", [{
+    {"a", getA()}, {"b", getB()}, {"bias", getBias()},
+    {"d", getD(), getAccumulate() ? Accumulate : Write}, {"workspace", getWorkspace(), Scratch}
+  }], [AttrSizedOperandSegments]> {
   let summary = "d = op(a) op(b) (+ d) (+ bias)";
   let arguments = (ins SliceType:$a, SliceType:$b, SliceType:$d, Optional<SliceType>:$bias,
                        Optional<SliceType>:$workspace, UnitAttr:$accumulate,
@@ -103,7 +111,11 @@ def GemmOp : Plan_Command<"gemm", [AttrSizedOperandSegments]> {
   }];
 }
 
-def AttentionOp : Plan_Command<"attention"> {
+def AttentionOp : Plan_Command<"attention", [{
+    {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
+    {"v", getV(), Read, mayBeSpaced}, {"starts", getStarts()}, {"out", getOut(), Write},
+    {"lse", getLse(), Write}
+  }]> {
   let summary = "flash attention forward";
   let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
                        Optional<SliceType>:$starts, I64Attr:$head_dim, I64Attr:$seq,
@@ -113,7 +125,13 @@ def AttentionOp : Plan_Command<"attention"> {
   }];
 }
 
-def AttentionGradOp : Plan_Command<"attention_grad", [AttrSizedOperandSegments]> {
+def AttentionGradOp : Plan_Command<"attention_grad", [{
+    {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
+    {"v", getV(), Read, mayBeSpaced}, {"out", getOut()}, {"lse", getLse()},
+    {"dout", getDout()}, {"starts", getStarts()}, {"cos", getCos()}, {"sin", getSin()},
+    {"dq", getDq(), Write, mayBeSpaced}, {"dk", getDk(), Write, mayBeSpaced},
+    {"dv", getDv(), Write, mayBeSpaced}, {"workspace", getWorkspace(), Scratch}
+  }], [AttrSizedOperandSegments]> {
   let summary = "flash attention backward";
   let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
                        SliceType:$dout, SliceType:$dq, SliceType:$dk, SliceType:$dv,
@@ -126,7 +144,10 @@ def AttentionGradOp : Plan_Command<"attention_grad", [AttrSizedOperandSegments]>
   }];
 }
 
-def ScatterAddOp : Plan_Command<"scatter_add"> {
+def ScatterAddOp : Plan_Command<"scatter_add", [{
+    {"ids", getIds()}, {"x", getX()}, {"d", getD(), getAccumulate() ? Accumulate : Write},
+    {"workspace", getWorkspace(), Scratch}
+  }]> {
   let summary = "d[ids[t], :] (+)= x[t, :]";
   let arguments = (ins SliceType:$ids, SliceType:$x, SliceType:$d,
                        Optional<SliceType>:$workspace, UnitAttr:$accumulate);
@@ -135,7 +156,9 @@ def ScatterAddOp : Plan_Command<"scatter_add"> {
   }];
 }
 
-def CopyOp : Plan_Command<"copy"> {
+def CopyOp : Plan_Command<"copy", [{
+    {"x", getX(), Read, mayBeSpaced}, {"d", getD(), Write, mayBeSpaced}
+  }]> {
   let summary = "d = x";
   let arguments = (ins SliceType:$x, SliceType:$d);
   let assemblyFormat = "$x `into` $d `:` type(operands) attr-dict";

@@ -1,7 +1,6 @@
 #include "passes/buffers/BufferAssignment.h"
 
 #include "compiler/kernels/Hero.h"
-#include "compiler/kernels/ScatterAddLayout.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -39,36 +38,6 @@ std::optional<BufferAssignment::Workspace> BufferAssignment::workspaceOf(Operati
   return it->second;
 }
 
-// On the CPU dq is summed in f32, as large as q. On CUDA a first kernel leaves the row sums of
-// dout * out, one per query and head, for the second.
-static RankedTensorType workspaceTypeOf(kern::AttentionGradOp grad, BufferTarget target) {
-  auto type = cast<RankedTensorType>(grad.getQ().getType());
-  if (target == BufferTarget::Cuda)
-    return cast<RankedTensorType>(grad.getLse().getType());
-  return type.getElementTypeBitWidth() < 32 ? type.clone(Float32Type::get(grad.getContext()))
-                                            : RankedTensorType();
-}
-
-// The CPU adds one row after the other. On CUDA they are sorted by id first.
-static RankedTensorType workspaceTypeOf(kern::ScatterAddOp scatter, BufferTarget target) {
-  if (target == BufferTarget::Cpu)
-    return {};
-  auto x = cast<RankedTensorType>(scatter.getX().getType());
-  auto d = cast<RankedTensorType>(scatter.getType());
-  int64_t bytes = scatterAddWorkspaceBytes(x.getDimSize(0), x.getDimSize(1), d.getDimSize(0),
-                                           d.getElementTypeBitWidth() / 8);
-  return RankedTensorType::get(bytes, IntegerType::get(scatter.getContext(), 8));
-}
-
-// Null where `op` needs none.
-static RankedTensorType workspaceTypeOf(Operation *op, BufferTarget target) {
-  if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
-    return workspaceTypeOf(grad, target);
-  if (auto scatter = dyn_cast<kern::ScatterAddOp>(op))
-    return workspaceTypeOf(scatter, target);
-  return {};
-}
-
 namespace lmc {
 
 class BufferAssigner {
@@ -101,7 +70,6 @@ private:
   bool mayMakeInPlaceOf(Value value, unsigned variableBuffer);
   bool kernelMayWriteOver(OpResult result, unsigned input) const;
   bool mayOverwrite(StringRef variable, Value sum) const;
-  Value accumulatorOf(Operation *op) const;
   static bool isView(Operation *op) {
     return isa<tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
                tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
@@ -236,28 +204,25 @@ bool BufferAssigner::isWholeTemporary(Value value) const {
          buffer.bytes == byteSize(cast<RankedTensorType>(value.getType()));
 }
 
-// Whether an op may read, or make, a value in spaced runs.
-static bool readsSpacedRuns(OpOperand &use) {
-  Operation *op = use.getOwner();
-  if (isa<kern::LaunchOp>(op))
-    return true;
-  if (auto attention = dyn_cast<kern::AttentionOp>(op))
-    return use.get() != attention.getStarts();
-  if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
-    return llvm::is_contained({grad.getQ(), grad.getK(), grad.getV()}, use.get()) &&
-           !llvm::is_contained({grad.getDout(), grad.getOut(), grad.getLse()}, use.get());
-  return false;
+// Whether `op` takes or makes `value` in spaced runs as well.
+static bool acceptsSpacedRuns(Operation *op, Value value) {
+  auto command = dyn_cast<CommandOpInterface>(op);
+  return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
+           return operand.value != value || operand.mayBeSpaced;
+         });
 }
 
-static bool makesSpacedRuns(Operation *op) {
-  return isa<kern::LaunchOp, kern::AttentionGradOp>(op);
+// What `op` adds to; null where it adds to nothing.
+static Value accumulatedBy(Operation *op) {
+  auto command = dyn_cast<CommandOpInterface>(op);
+  return command ? command.getAccumulated() : Value();
 }
 
 bool BufferAssigner::readersTakeSpacedRuns(Value value) {
   for (OpOperand &use : value.getUses()) {
     if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(use.getOwner())
             ? !readersTakeSpacedRuns(use.getOwner()->getResult(0))
-            : !isView(use.getOwner()) && !readsSpacedRuns(use))
+            : !isView(use.getOwner()) && !acceptsSpacedRuns(use.getOwner(), value))
       return false;
   }
   return true;
@@ -267,10 +232,10 @@ bool BufferAssigner::readersTakeSpacedRuns(Value value) {
 bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
   for (Value member : members[buffer]) {
     Operation *producer = member.getDefiningOp();
-    if (producer && !isView(producer) && !makesSpacedRuns(producer))
+    if (producer && !isView(producer) && !acceptsSpacedRuns(producer, member))
       return false;
-    for (OpOperand &use : member.getUses())
-      if (!isView(use.getOwner()) && !readsSpacedRuns(use))
+    for (Operation *user : member.getUsers())
+      if (!isView(user) && !acceptsSpacedRuns(user, member))
         return false;
   }
   return true;
@@ -309,14 +274,6 @@ bool BufferAssigner::usedAfter(BufferView region, uint64_t bytes, int64_t positi
   return false;
 }
 
-Value BufferAssigner::accumulatorOf(Operation *op) const {
-  if (auto gemm = dyn_cast<kern::GemmOp>(op))
-    return gemm.getAcc();
-  if (auto scatter = dyn_cast<kern::ScatterAddOp>(op))
-    return scatter.getAcc();
-  return Value();
-}
-
 bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
   auto launch = dyn_cast<kern::LaunchOp>(value.getOwner());
   if (!launch)
@@ -339,7 +296,7 @@ bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
     for (Operation *user : sum.getUsers()) {
       if (auto store = dyn_cast<lm::StoreOp>(user); store && store.getVariable() == variable)
         return true;
-      if (accumulatorOf(user) == sum)
+      if (accumulatedBy(user) == sum)
         next = user->getResult(0);
     }
   }
@@ -446,7 +403,7 @@ LogicalResult BufferAssigner::assignViews() {
       setView(op.getResult(0), view);
       continue;
     }
-    if (Value accumulator = accumulatorOf(&op)) {
+    if (Value accumulator = accumulatedBy(&op)) {
       auto type = cast<RankedTensorType>(accumulator.getType());
       BufferView view = result->view(accumulator);
       // The product must not read what it is added to.
@@ -655,7 +612,7 @@ void BufferAssigner::computeLifetimes() {
     for (Value value : op.getResults())
       touch(result->view(value).buffer);
     // Scratch lives during the command.
-    if (RankedTensorType type = workspaceTypeOf(&op, target)) {
+    if (RankedTensorType type = scratchTypeOf(&op, target)) {
       unsigned id = newBuffer(type);
       result->buffers[id].category = Category::LibraryWorkspace;
       result->workspaces[&op] = {id, type};

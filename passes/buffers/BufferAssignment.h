@@ -11,6 +11,7 @@
 // somebody read the wrong bytes, a copy is recorded instead.
 #pragma once
 
+#include "compiler/kernels/Scratch.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
 
@@ -44,9 +45,6 @@ struct BufferView {
 
   friend bool operator==(const BufferView &, const BufferView &) = default;
 };
-
-// Whose kernels and libraries will run the commands: how much scratch memory they need.
-enum class BufferTarget { Cpu, Cuda };
 
 class BufferAssignment {
 public:

@@ -8,7 +8,9 @@
 #include "mlir/IR/OperationSupport.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -43,10 +45,11 @@ struct Arena {
 };
 
 // Ops and commands with equal signatures compute the same of equal operands: an ArrayAttr of
-// the kind, what it was given, and the types of operands and results.
+// the kind of command, its attributes, the names of what it reads, its kernel, and the types of
+// operands and results.
 using Signature = Attribute;
 
-// An op that computes.
+// An op of the function that computes.
 struct Step {
   Operation *op = nullptr;
   Signature signature;
@@ -55,6 +58,7 @@ struct Step {
   bool done = false;
 };
 
+// A command, or an op of the function.
 struct Command {
   Operation *op = nullptr;
   int64_t index = 0;
@@ -93,11 +97,8 @@ private:
   // The function.
   LogicalResult evaluateFunction();
   LogicalResult evaluate(Operation &op);
-  LogicalResult addStep(Operation &op, StringRef kind, ArrayRef<Attribute> given,
-                        ValueRange reads);
+  LogicalResult addStep(Operation &op);
   unsigned kernelClass(kern::KernelOp kernel);
-  Signature signatureOf(StringRef kind, ArrayRef<Attribute> given, TypeRange reads,
-                        TypeRange writes);
   Content initial(const Variable &variable);
   const Variable *find(StringRef variable, Type type, Operation *user);
 
@@ -364,8 +365,6 @@ LogicalResult AliasingChecker::checkBufferStarts() {
   return success();
 }
 
-//===-- The function ------------------------------------------------------------------------===//
-
 // Kernels with one region and hero: equal, however their arguments lie.
 unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
   auto [it, isNew] = classes.try_emplace(kernel, 0);
@@ -381,14 +380,81 @@ unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
   return it->second = unsigned(kernelClasses.size() - 1);
 }
 
-Signature AliasingChecker::signatureOf(StringRef kind, ArrayRef<Attribute> given, TypeRange reads,
-                                       TypeRange writes) {
-  SmallVector<Attribute> parts{b.getStringAttr(kind)};
-  llvm::append_range(parts, given);
-  parts.push_back(b.getTypeArrayAttr(SmallVector<Type>(reads)));
-  parts.push_back(b.getTypeArrayAttr(SmallVector<Type>(writes)));
-  return b.getArrayAttr(parts);
+//===-- Ops and commands --------------------------------------------------------------------===//
+
+// What two ops must agree in to compute the same, besides their operands: attributes, without
+// those that only say how the op is written down or run.
+static DictionaryAttr meaningOf(Operation &op) {
+  static const llvm::StringSet<> kForm = {"accumulate", "chunk", "inputs", "items", "kernel",
+                                          "operandSegmentSizes"};
+  SmallVector<NamedAttribute> meaning;
+  if (auto all = dyn_cast_or_null<DictionaryAttr>(op.getPropertiesAsAttribute()))
+    for (NamedAttribute attribute : all)
+      if (!kForm.contains(attribute.getName()))
+        meaning.push_back(attribute);
+  return DictionaryAttr::get(op.getContext(), meaning);
 }
+
+static Type contentTypeOf(Value value) {
+  auto slice = dyn_cast<plan_ir::SliceType>(value.getType());
+  return slice ? Type(slice.getContent()) : value.getType();
+}
+
+// An op of the function, whose values are tensors, or a command, whose values are slices. What
+// it adds to is the last that it reads.
+FailureOr<Command> AliasingChecker::describe(Operation &op) {
+  auto described = dyn_cast<CommandOpInterface>(op);
+  if (!described)
+    return op.emitError("is not known to the aliasing check");
+  Command command;
+  command.op = &op;
+  auto missing = [&](FlatSymbolRefAttr kernel) {
+    return op.emitError("there is no kernel ") << kernel;
+  };
+  if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
+    command.kernel = sourceKernels.lookup(launch.getKernel());
+    if (!command.kernel)
+      return missing(launch.getKernelAttr());
+  } else if (auto launch = dyn_cast<plan_ir::LaunchOp>(op)) {
+    command.kernel = planKernels.lookup(launch.getKernel());
+    if (!command.kernel || launch.getInputs() > launch.getArgs().size())
+      return missing(launch.getKernelAttr()) << " with " << launch.getInputs() << " inputs";
+  }
+  SmallVector<StringRef> writeNames;
+  Value accumulated;
+  for (const CommandOperand &operand : described.getCommandOperands()) {
+    if (operand.role == CommandRole::Read) {
+      command.reads.push_back(operand.value);
+      command.names.push_back(operand.name);
+    } else if (operand.role == CommandRole::Scratch) {
+      command.scratch = operand.value;
+    } else {
+      if (operand.role == CommandRole::Accumulate)
+        accumulated = operand.value;
+      // The sum of an op on tensors is another value than what it adds to.
+      if (operand.role == CommandRole::Write || isa<plan_ir::SliceType>(operand.value.getType())) {
+        command.writes.push_back(operand.value);
+        writeNames.push_back(operand.name);
+      }
+    }
+  }
+  if (accumulated) {
+    command.accumulates = true;
+    command.reads.push_back(accumulated);
+    command.names.push_back("what is added to");
+  }
+  auto types = [&](ArrayRef<Value> values) {
+    return b.getTypeArrayAttr(llvm::map_to_vector(values, contentTypeOf));
+  };
+  command.signature = b.getArrayAttr(
+      {b.getStringAttr(described.getCommandName()), meaningOf(op), b.getStrArrayAttr(command.names),
+       b.getI64IntegerAttr(command.kernel ? int64_t(kernelClass(command.kernel)) : -1),
+       types(command.reads), types(command.writes)});
+  command.names.append(writeNames);
+  return command;
+}
+
+//===-- The function ------------------------------------------------------------------------===//
 
 Content AliasingChecker::initial(const Variable &variable) {
   auto [it, isNew] = initialTokens.try_emplace(variable.arena, unsigned(tokens.size()));
@@ -407,13 +473,15 @@ const Variable *AliasingChecker::find(StringRef variable, Type type, Operation *
   return nullptr;
 }
 
-LogicalResult AliasingChecker::addStep(Operation &op, StringRef kind, ArrayRef<Attribute> given,
-                                       ValueRange reads) {
+LogicalResult AliasingChecker::addStep(Operation &op) {
+  FailureOr<Command> described = describe(op);
+  if (failed(described))
+    return failure();
   Step step;
   step.op = &op;
-  step.signature = signatureOf(kind, given, reads.getTypes(), op.getResultTypes());
+  step.signature = described->signature;
   std::vector<int64_t> key{int64_t(uintptr_t(step.signature.getAsOpaquePointer()))};
-  for (Value read : reads) {
+  for (Value read : described->reads) {
     step.reads.push_back(contents.lookup(read));
     key.push_back(int64_t(step.reads.back().size()));
     for (const Piece &piece : step.reads.back())
@@ -466,26 +534,7 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   return ByteRuns::spaced(offset, rows, pitch, rows * run);
 }
 
-// What an attention reads: `operands`, then the starts of documents and the tables of its
-// rotation where it has them.
-template <typename Op>
-static SmallVector<Value> withOptional(std::initializer_list<Value> operands, Op op) {
-  SmallVector<Value> reads(operands);
-  if (op.getStarts())
-    reads.push_back(op.getStarts());
-  if constexpr (requires { op.getCos(); })
-    if (op.getCos())
-      reads.append({op.getCos(), op.getSin()});
-  return reads;
-}
-
 LogicalResult AliasingChecker::evaluate(Operation &op) {
-  auto flag = [&](bool set) -> Attribute { return b.getBoolAttr(set); };
-  // What both directions of attention are given.
-  auto attention = [](auto op) {
-    return SmallVector<Attribute>{op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
-                                  op.getWindowAttr()};
-  };
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case([&](lm::LoadOp load) -> LogicalResult {
         const Variable *variable = find(load.getVariable(), load.getType(), load);
@@ -522,39 +571,7 @@ LogicalResult AliasingChecker::evaluate(Operation &op) {
         contents[reshape] = same;
         return success();
       })
-      .Case([&](kern::LaunchOp launch) -> LogicalResult {
-        kern::KernelOp kernel = sourceKernels.lookup(launch.getKernel());
-        if (!kernel)
-          return launch.emitError("there is no kernel ") << launch.getKernelAttr();
-        return addStep(op, "launch", b.getI64IntegerAttr(kernelClass(kernel)),
-                       launch.getInputs());
-      })
-      .Case([&](kern::GemmOp gemm) {
-        SmallVector<Value> reads{gemm.getA(), gemm.getB()};
-        for (Value optional : {gemm.getBias(), gemm.getAcc()})
-          if (optional)
-            reads.push_back(optional);
-        return addStep(op, "gemm",
-                       {flag(gemm.getTransposeA()), flag(gemm.getTransposeB()),
-                        flag(bool(gemm.getBias())), flag(bool(gemm.getAcc()))},
-                       reads);
-      })
-      .Case([&](kern::AttentionOp op) {
-        return addStep(*op, "attention", attention(op),
-                       withOptional({op.getQ(), op.getK(), op.getV()}, op));
-      })
-      .Case([&](kern::AttentionGradOp op) {
-        return addStep(*op, "attention_grad", attention(op),
-                       withOptional({op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
-                                     op.getDout()},
-                                    op));
-      })
-      .Case([&](kern::ScatterAddOp scatter) {
-        SmallVector<Value> reads{scatter.getIds(), scatter.getX()};
-        if (scatter.getAcc())
-          reads.push_back(scatter.getAcc());
-        return addStep(op, "scatter_add", flag(bool(scatter.getAcc())), reads);
-      })
+      .Case([&](CommandOpInterface) { return addStep(op); })
       .Case([&](func::ReturnOp) { return success(); })
       .Default([](Operation *op) { return op->emitError("is not known to the aliasing check"); });
 }
@@ -572,124 +589,16 @@ LogicalResult AliasingChecker::evaluateFunction() {
 
 //===-- The commands ------------------------------------------------------------------------===//
 
-FailureOr<Command> AliasingChecker::describe(Operation &op) {
-  Command command;
-  command.op = &op;
-  auto flag = [&](bool set) -> Attribute { return b.getBoolAttr(set); };
-  auto attention = [](auto op) {
-    return SmallVector<Attribute>{op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
-                                  op.getWindowAttr()};
-  };
-  SmallVector<Attribute> given;
-  StringRef kind;
-  LogicalResult known =
-      llvm::TypeSwitch<Operation *, LogicalResult>(&op)
-          .Case([&](plan_ir::LaunchOp launch) -> LogicalResult {
-            kind = "launch";
-            command.kernel = planKernels.lookup(launch.getKernel());
-            if (!command.kernel || launch.getInputs() > launch.getArgs().size())
-              return launch.emitError("there is no kernel ")
-                     << launch.getKernelAttr() << " with " << launch.getInputs() << " inputs";
-            given = {b.getI64IntegerAttr(kernelClass(command.kernel))};
-            llvm::append_range(command.reads, launch.getArgs().take_front(launch.getInputs()));
-            llvm::append_range(command.writes, launch.getArgs().drop_front(launch.getInputs()));
-            command.names.assign(command.reads.size(), "an input");
-            command.names.append(command.writes.size(), "a result");
-            return success();
-          })
-          .Case([&](plan_ir::GemmOp gemm) {
-            kind = "gemm";
-            given = {flag(gemm.getTransposeA()), flag(gemm.getTransposeB()),
-                     flag(bool(gemm.getBias())), flag(gemm.getAccumulate())};
-            command.reads = {gemm.getA(), gemm.getB()};
-            command.names = {"a", "b"};
-            if (gemm.getBias()) {
-              command.reads.push_back(gemm.getBias());
-              command.names.push_back("bias");
-            }
-            command.accumulates = gemm.getAccumulate();
-            if (command.accumulates) {
-              command.reads.push_back(gemm.getD());
-              command.names.push_back("what is added to");
-            }
-            command.writes = {gemm.getD()};
-            command.names.push_back("d");
-            command.scratch = gemm.getWorkspace();
-            return success();
-          })
-          .Case([&](plan_ir::AttentionOp op) {
-            kind = "attention";
-            given = attention(op);
-            command.reads = withOptional({op.getQ(), op.getK(), op.getV()}, op);
-            command.writes = {op.getOut(), op.getLse()};
-            command.names = {"q", "k", "v"};
-            if (op.getStarts())
-              command.names.push_back("starts");
-            command.names.append({"out", "lse"});
-            return success();
-          })
-          .Case([&](plan_ir::AttentionGradOp op) {
-            kind = "attention_grad";
-            given = attention(op);
-            command.reads = withOptional({op.getQ(), op.getK(), op.getV(), op.getOut(),
-                                          op.getLse(), op.getDout()},
-                                         op);
-            command.writes = {op.getDq(), op.getDk(), op.getDv()};
-            command.names = {"q", "k", "v", "out", "lse", "dout"};
-            if (op.getStarts())
-              command.names.push_back("starts");
-            if (op.getCos())
-              command.names.append({"cos", "sin"});
-            command.names.append({"dq", "dk", "dv"});
-            command.scratch = op.getWorkspace();
-            return success();
-          })
-          .Case([&](plan_ir::ScatterAddOp scatter) {
-            kind = "scatter_add";
-            given = {flag(scatter.getAccumulate())};
-            command.reads = {scatter.getIds(), scatter.getX()};
-            command.names = {"ids", "x"};
-            command.accumulates = scatter.getAccumulate();
-            if (command.accumulates) {
-              command.reads.push_back(scatter.getD());
-              command.names.push_back("what is added to");
-            }
-            command.writes = {scatter.getD()};
-            command.names.push_back("d");
-            command.scratch = scatter.getWorkspace();
-            return success();
-          })
-          .Case([&](plan_ir::CopyOp copy) {
-            kind = "copy";
-            command.reads = {copy.getX()};
-            command.writes = {copy.getD()};
-            command.names = {"x", "d"};
-            return success();
-          })
-          .Default(
-              [](Operation *op) { return op->emitError("is not known to the aliasing check"); });
-  if (failed(known))
-    return failure();
-  auto contentTypes = [](ArrayRef<Value> slices) {
-    SmallVector<Type> types;
-    for (Value slice : slices)
-      types.push_back(cast<plan_ir::SliceType>(slice.getType()).getContent());
-    return types;
-  };
-  command.signature =
-      signatureOf(kind, given, contentTypes(command.reads), contentTypes(command.writes));
-  return command;
+// Whether attention takes the operand of that name as rows of tokens, which may lie apart.
+static bool isTokenMatrix(StringRef name) {
+  return llvm::is_contained({"q", "k", "v", "dq", "dk", "dv"}, name);
 }
 
-// Whether a command takes operand or result number `number`, reads first, in spaced runs.
+// Whether a command takes operand or result number `number`, reads first, in spaced runs. Second
+// opinion: this does not ask the operand's `mayBeSpaced`, by which places were chosen.
 static bool takesSpacedRuns(const Command &command, unsigned number) {
-  if (isa<plan_ir::LaunchOp, plan_ir::CopyOp>(command.op))
-    return true;
-  if (isa<plan_ir::AttentionOp>(command.op))
-    return number < 3; // q, k, v
-  if (isa<plan_ir::AttentionGradOp>(command.op))
-    return number < 3 || number >= command.reads.size(); // and their gradients
-  return false;
+  return command.kernel || isa<plan_ir::CopyOp>(command.op) ||
+         isTokenMatrix(command.names[number]);
 }
 
 // Slices lie as the command will take them to lie.
@@ -701,8 +610,7 @@ LogicalResult AliasingChecker::checkLayouts(const Command &command) {
     StringRef name = command.names[number];
     if (spaced && !takesSpacedRuns(command, number))
       return fault(command) << "takes " << name << " for dense, but it is spaced";
-    if (spaced && isa<plan_ir::AttentionOp, plan_ir::AttentionGradOp>(command.op) &&
-        place.runs.rows != place.type.getDimSize(0))
+    if (spaced && isTokenMatrix(name) && place.runs.rows != place.type.getDimSize(0))
       return fault(command) << "takes " << name << " for rows of tokens, but it has "
                             << place.runs.rows << " runs";
     if (kern::KernelOp kernel = command.kernel) {

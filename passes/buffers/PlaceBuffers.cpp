@@ -66,12 +66,11 @@ private:
                  sourceOf(value));
   }
   // Null where the op needs no scratch memory.
-  Value workspaceOf(Operation *op) {
+  Value scratchOf(Operation *op) {
     auto workspace = assignment->workspaceOf(op);
     return workspace ? slice({workspace->buffer, 0}, workspace->type, nameOf(op->getLoc()))
                      : Value();
   }
-  Value optional(Value value) { return value ? slice(value) : Value(); }
   std::string sourceOf(Value value) {
     Operation *op = value.getDefiningOp();
     return op ? nameOf(op->getLoc()) : "";
@@ -162,37 +161,12 @@ LogicalResult Placer::emit(Operation *op) {
                               shape->second->items, shape->second->chunk);
     return success();
   }
-  if (auto gemm = dyn_cast<kern::GemmOp>(op)) {
-    plan_ir::GemmOp::create(b, loc, slice(gemm.getA()), slice(gemm.getB()),
-                            slice(gemm.getResult()),
-                            optional(gemm.getBias()), Value(),
-                            bool(gemm.getAcc()), gemm.getTransposeA(), gemm.getTransposeB());
-    return success();
-  }
-  if (auto attention = dyn_cast<kern::AttentionOp>(op)) {
-    plan_ir::AttentionOp::create(b, loc, slice(attention.getQ()), slice(attention.getK()),
-                                 slice(attention.getV()), slice(attention.getResult()),
-                                 slice(attention.getLse()), optional(attention.getStarts()),
-                                 attention.getHeadDimAttr(), attention.getSeqAttr(),
-                                 attention.getScaleAttr(), attention.getWindowAttr());
-    return success();
-  }
-  if (auto grad = dyn_cast<kern::AttentionGradOp>(op)) {
-    plan_ir::AttentionGradOp::create(
-        b, loc, slice(grad.getQ()), slice(grad.getK()), slice(grad.getV()), slice(grad.getOut()),
-        slice(grad.getLse()), slice(grad.getDout()), slice(grad.getDq()), slice(grad.getDk()),
-        slice(grad.getDv()), optional(grad.getStarts()), optional(grad.getCos()),
-        optional(grad.getSin()), workspaceOf(op), grad.getHeadDimAttr(), grad.getSeqAttr(),
-        grad.getScaleAttr(), grad.getWindowAttr());
-    return success();
-  }
-  if (auto scatter = dyn_cast<kern::ScatterAddOp>(op)) {
-    plan_ir::ScatterAddOp::create(b, loc, slice(scatter.getIds()), slice(scatter.getX()),
-                                  slice(scatter.getResult()), workspaceOf(op),
-                                  bool(scatter.getAcc()));
-    return success();
-  }
-  return op->emitOpError("has no command in a plan");
+  auto planned = dyn_cast<PlannedOpInterface>(op);
+  if (!planned)
+    return op->emitOpError("has no command in a plan");
+  planned.createCommand(
+      b, [&](Value value) { return value ? slice(value) : Value(); }, scratchOf(op));
+  return success();
 }
 
 FailureOr<Placer::Peak> Placer::run() {

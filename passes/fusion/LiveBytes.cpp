@@ -63,10 +63,9 @@ static SmallVector<Value> sharedOperands(Operation *op) {
     return {op->getOperand(0)};
   if (auto insert = dyn_cast<tensor::InsertSliceOp>(op))
     return {insert.getSource(), insert.getDest()};
-  if (auto gemm = dyn_cast<kern::GemmOp>(op); gemm && gemm.getAcc())
-    return {gemm.getAcc()};
-  if (auto scatter = dyn_cast<kern::ScatterAddOp>(op); scatter && scatter.getAcc())
-    return {scatter.getAcc()};
+  if (auto command = dyn_cast<CommandOpInterface>(op))
+    if (Value accumulated = command.getAccumulated())
+      return {accumulated};
   return {};
 }
 

@@ -1,0 +1,64 @@
+// What becomes one command of a plan, and the commands themselves, seen alike.
+
+#ifndef LMC_DIALECTS_INTERFACES_COMMAND
+#define LMC_DIALECTS_INTERFACES_COMMAND
+
+include "mlir/IR/OpBase.td"
+
+def CommandOpInterface : OpInterface<"CommandOpInterface"> {
+  let cppNamespace = "::lmc";
+  let description = [{
+    An op that becomes one command of a plan (`kern.gemm`: its values are tensors), or is one
+    (`plan.gemm`: its values are slices).
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Returns what the command reads, adds to, writes and works in. Optional operands that
+      are absent are left out. The operands that are read have the same names and order in
+      an op on tensors and in its command. In an op on tensors the operand with the role
+      `Accumulate` is what is added to: the first result takes over its bytes. Scratch
+      memory is listed for commands only, as it depends on the target.
+    }], "::lmc::CommandOperands", "getCommandOperands">
+  ];
+  let extraSharedClassDeclaration = [{
+    // What people call the command: "gemm".
+    ::llvm::StringRef getCommandName() { return $_op->getName().stripDialect(); }
+    // Null where the command adds to nothing.
+    ::mlir::Value getAccumulated() {
+      return ::lmc::valueOf($_op.getCommandOperands(), ::lmc::CommandRole::Accumulate);
+    }
+    // Null where the command has no scratch memory.
+    ::mlir::Value getScratch() {
+      return ::lmc::valueOf($_op.getCommandOperands(), ::lmc::CommandRole::Scratch);
+    }
+  }];
+}
+
+def PlannedOpInterface : OpInterface<"PlannedOpInterface"> {
+  let cppNamespace = "::lmc";
+  let description = [{
+    An op on tensors that creates the command it becomes.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Creates the command. `sliceOf` gives the slice of a tensor, and null for null;
+      `scratch` is the slice that the command may use as scratch memory, null for none.
+    }], "void", "createCommand",
+      (ins "::mlir::OpBuilder &":$b,
+           "::llvm::function_ref<::mlir::Value(::mlir::Value)>":$sliceOf,
+           "::mlir::Value":$scratch)>
+  ];
+}
+
+// Implements getCommandOperands by a list of CommandOperand in C++.
+class CommandOperandList<string operands> {
+  string definition =
+      "::lmc::CommandOperands $cppClass::getCommandOperands() {\n"
+      "  using enum ::lmc::CommandRole;\n"
+      "  constexpr bool mayBeSpaced = true;\n"
+      "  (void)mayBeSpaced;\n"
+      "  return {" # operands # "};\n"
+      "}\n";
+}
+
+#endif

@@ -1,0 +1,26 @@
+#include "dialects/interfaces/Attention.h"
+#include "dialects/lm/Lm.h"
+
+using namespace mlir;
+using namespace lmc;
+using namespace lmc::lm;
+
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(*this, AttentionShape(*this, getResult()));
+}
+
+LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
+
+LogicalResult AttentionOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                    SmallVectorImpl<Value> &gradients) {
+  if (!cotangents[0] || cotangents[1])
+    return emitOpError("can be differentiated through its output only, not through lse");
+  auto grad = AttentionGradOp::create(
+      b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), cotangents[0], getQ(),
+      getK(), getV(), getResult(), getLse(), getStarts(), /*cos=*/Value(), /*sin=*/Value(),
+      getHeadDimAttr(), getSeqAttr(), getScaleAttr(), getWindowAttr());
+  gradients.append({grad.getDq(), grad.getDk(), grad.getDv()});
+  if (getStarts())
+    gradients.push_back(Value());
+  return success();
+}
