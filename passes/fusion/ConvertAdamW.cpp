@@ -13,12 +13,12 @@ using kern::Hero;
 using Combine = FusionBuilder::Combine;
 using Read = FusionBuilder::Read;
 
-// The smallest scale of a block of moments: its inverse is finite.
+// The smallest scale of a moment block; its inverse is still finite.
 static constexpr double kSmallestScale = std::numeric_limits<float>::min();
 
 //===-- Formulas ----------------------------------------------------------------------------===//
 
-// Whether the step counts: a gradient norm that is NaN or infinite leaves all as it was.
+// Returns `fresh`, or `old` if the gradient norm is NaN or infinite: such a step changes nothing.
 static Value keepUnlessFinite(OpBuilder &b, Location loc, Value norm, Value fresh, Value old) {
   Value infinity = constant(b, loc, norm.getType(), std::numeric_limits<double>::infinity());
   Value finite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, norm, infinity);
@@ -39,8 +39,8 @@ static Value clipped(OpBuilder &b, Location loc, Value g, Value norm, Value clip
 
 namespace {
 
-// The region of one step: its scalars are the inputs from number `first` on. They are broadcast
-// into the element bodies; the code generators move what depends on them alone out of the loops.
+// The region of one step. Its scalars are the inputs from number `first` on. They are broadcast
+// into the element bodies; the code generators move computations on scalars alone out of the loops.
 class AdamWStep {
 public:
   AdamWStep(FusionBuilder &f, RankedTensorType type, unsigned first, bool decays)
@@ -63,7 +63,7 @@ public:
   Value moment1(Value gradient, Value old);
   Value moment2(Value gradient, Value old);
   Value parameter(Value old, Value moment1, Value moment2);
-  // Sums over each row of the squares of the change and of the new parameter.
+  // Per row, the sums of the squares of the change and of the new parameter.
   Value updateSq(Value old, Value fresh);
   Value paramSq(Value fresh);
   Value copyIn(Type element, Value fresh);
@@ -149,7 +149,7 @@ Value AdamWStep::copyIn(Type element, Value fresh) {
                [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
 }
 
-// The fusion's results in the shapes of the op's.
+// Returns the fusion's results, reshaped to the types of the op's results.
 static SmallVector<Value> inShapesOf(OpBuilder &b, Operation *op, kern::FusionOp kernel) {
   SmallVector<Value> converted;
   for (auto [result, original] : llvm::zip(kernel.getResults(), op->getResults()))
@@ -185,9 +185,9 @@ SmallVector<Value> lmc::convertAdamW(OpBuilder &b, lm::AdamWOp op) {
 
 namespace {
 
-// One of the two moments: where it lies, and its code.
+// One of the two moments: its inputs and its code.
 struct CodedMoment {
-  unsigned codes, scale; // numbers of inputs
+  unsigned codes, scale; // numbers of the fusion's inputs
   Value (*decode)(OpBuilder &, Location, Value code, Value scale);
   Value (*encode)(OpBuilder &, Location, Value moment, Value inverse);
 };
@@ -195,7 +195,7 @@ struct CodedMoment {
 constexpr CodedMoment kMoment1{2, 3, decodeMoment1, encodeMoment1};
 constexpr CodedMoment kMoment2{4, 5, decodeMoment2, encodeMoment2};
 
-// The rows of the region are blocks of elements with a scale each.
+// Decodes and encodes 8-bit moments. Each row of the region is a moment block, with one scale.
 class CodedMoments {
 public:
   CodedMoments(FusionBuilder &f, AdamWStep &step, RankedTensorType type)
@@ -221,8 +221,8 @@ private:
 
 } // namespace
 
-// Codes and scales are kept by themselves when the step does not count: rounding what was
-// decoded once more must not decide whether all stays as it was.
+// If the step changes nothing, the old codes and scales are kept as they are: encoding the decoded
+// values again could change them.
 CodedMoments::Coded CodedMoments::encode(const CodedMoment &moment, Value fresh) {
   auto scales = RankedTensorType::get({type.getDimSize(0)}, type.getElementType());
   Value top = f.reduce(type.getShape(), 1, type.getElementType(), {step.each(fresh)}, Combine::Max,

@@ -1,13 +1,13 @@
-// lm-fold-rope: the rotation that undoes rope's in the backward pass becomes part of attention's
-// gradients, whose kernels hold what it rotates in registers, not rounded yet.
+// lm-fold-rope: makes the rotation that undoes rope in the backward pass part of attention's
+// gradient. The gradient's kernels hold the values to be rotated in registers, not yet rounded.
 //
 //   %dq, %dk, %dv = lm.attention_grad ...          %dq, %dk, %dv = lm.attention_grad ...
 //   %x = lm.join %dq, %dk                    =>        rope %cos, %sin
 //   %y = lm.rope %x, %cos, %sin {inverse}          %z = lm.join %dq, %dk, %dv
 //   %z = lm.join %y, %dv
 //
-// On the way forward rope stays an op of its own: many blocks read the same rotated keys, and the
-// backward pass reads them again.
+// In the forward pass rope stays an op of its own: many thread blocks read the same rotated keys,
+// and the backward pass reads them again.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -24,8 +24,8 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// The one reader of `value` where that is a rotation back, as it is or joined with others of
-// `rotated` only.
+// Returns the op that reads `value` if it is the only reader and an inverse rope. The rope may read
+// the value itself or a join of values of `rotated` only.
 static lm::RopeOp rotationOf(Value value, ArrayRef<Value> rotated) {
   if (!value.hasOneUse())
     return {};
@@ -40,7 +40,7 @@ static lm::RopeOp rotationOf(Value value, ArrayRef<Value> rotated) {
   return rope && rope.getInverse() ? rope : lm::RopeOp();
 }
 
-// Whether `rope` does what attention_grad's operands cos and sin say.
+// Returns true if `rope` computes the same rotation as the operands cos and sin of attention_grad.
 static bool canFold(lm::RopeOp rope, lm::AttentionGradOp grad) {
   auto table = cast<RankedTensorType>(rope.getCos().getType());
   return rope.getHeadDim() == grad.getHeadDim() && table.getElementType().isF32() &&
@@ -52,8 +52,8 @@ static bool isKnownAt(Value value, Operation *op) {
   return !producer || (producer->getBlock() == op->getBlock() && producer->isBeforeInBlock(op));
 }
 
-// Puts the parts of a join in its place where another join is its only reader, so that the parts
-// are written to where the outer one wants them.
+// If the only reader of a join is another join, replaces the inner join by its operands, so that
+// these are written directly to their final place.
 static void flatten(lm::JoinOp join) {
   auto outer = join->hasOneUse() ? dyn_cast<lm::JoinOp>(*join->user_begin()) : lm::JoinOp();
   if (!outer)
@@ -68,7 +68,7 @@ static void flatten(lm::JoinOp join) {
   join.erase();
 }
 
-// Whether the rotations of dq and dk became part of `grad`.
+// Tries to make the rotations of dq and dk part of `grad`; returns true if it did.
 static bool fold(lm::AttentionGradOp grad) {
   if (grad.getCos())
     return false;

@@ -7,7 +7,7 @@ Value lmc::constant(OpBuilder &b, Location loc, Type type, double value) {
   return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
 }
 
-// Through one dimension, where neither shape is.
+// Reshapes through one dimension, unless one of the shapes already is one-dimensional.
 Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)
@@ -128,8 +128,8 @@ Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type eleme
                  });
 }
 
-// Loops (block, row of the block, column). No tensor has the second loop's extent, so an empty
-// one that nobody reads states it.
+// The loops are (block, row of the block, column). No tensor's shape gives the extent of the second
+// loop, so an empty tensor that is never read gives it.
 Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, Type element,
                                ArrayRef<Read> reads, Body body) {
   MLIRContext *context = b.getContext();

@@ -1,4 +1,4 @@
-// Building a kern.fusion: its region, one linalg.generic at a time.
+// Builds a kern.fusion: its region, one linalg.generic at a time.
 #pragma once
 
 #include "dialects/kern/Kern.h"
@@ -10,35 +10,37 @@
 
 namespace lmc {
 
-// A float of `type`.
+// Returns a floating-point constant of `type`.
 mlir::Value constant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, double value);
 
-// A view of all elements of `value` in another shape.
+// Returns a view of all elements of `value` in another shape.
 mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                     llvm::ArrayRef<int64_t> shape);
 
-// A vector as one row; a matrix as it is.
+// Returns a vector as a matrix of one row, and a matrix unchanged.
 mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 
-// Arithmetic happens in f32, or f64 for f64 storage; integers stay as they are.
+// Returns the type to compute in: f64 for f64 storage, f32 for other floats, and integers
+// unchanged.
 mlir::Type arithmeticType(mlir::Type storage);
 
-// Rounds or widens between float types; leaves values of other types alone.
+// Rounds or widens a float to `type`; returns a value that is no float unchanged.
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                          mlir::Type type);
 
-// The divisor of `rows` by which a sum over rows is cut into blocks, one row of sums for each:
-// about 64, so that writing the sums is little beside reading the rows, and there are enough
-// blocks to share among processors. A count with no such divisor gets larger blocks while
-// there are 64 of them, else smaller ones: those write more, but run side by side.
+// Returns the rows per block when a sum over `rows` rows is divided into blocks of rows, with one
+// row of sums each. It divides `rows` and is about 64, so that writing the sums costs little
+// compared with reading the rows, and there are enough blocks for all processors. If `rows` has no
+// such divisor, blocks are larger while there are still 64 of them, else smaller: small blocks
+// write more, but run in parallel.
 int64_t rowsPerBlock(int64_t rows);
 
 class FusionBuilder {
 public:
-  // Scalars in, scalar out, all in the arithmetic type.
+  // A function from scalars to a scalar, all of the arithmetic type.
   using Body = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
 
-  // A value read by a generic, through `map` from the loops to its indices.
+  // A tensor that a generic reads; `map` goes from the loops to the tensor's indices.
   struct Read {
     mlir::Value value;
     mlir::AffineMap map;
@@ -49,7 +51,7 @@ public:
 
   mlir::Value arg(unsigned index) { return block->getArgument(index); }
 
-  // Maps over `rank` loops: all of them, all but the last, the last only, none.
+  // Maps from `rank` loops: to all of them, all but the last, only the last, none.
   mlir::AffineMap all(unsigned rank);
   mlir::AffineMap outer(unsigned rank);
   mlir::AffineMap inner(unsigned rank);
@@ -63,13 +65,14 @@ public:
   mlir::Value reduce(llvm::ArrayRef<int64_t> extents, unsigned axis, mlir::Type element,
                      llvm::ArrayRef<Read> reads, Combine combine, Body body);
 
-  // Sums body(reads) over each `rowsPerBlock` rows of the loops `extents` (rows, columns), in
-  // order: [rows / rowsPerBlock, columns]. The maps of `reads` are from (row, column).
+  // Sums body(reads) over each `rowsPerBlock` consecutive rows of the loops `extents` (rows,
+  // columns), in order. The result is [rows / rowsPerBlock, columns]. The maps of `reads` are from
+  // (row, column).
   mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
                         llvm::ArrayRef<Read> reads, Body body);
 
-  // The tensor whose index along dimension `dim` chooses the part: type [..., n, ...] from n
-  // parts without that dimension.
+  // Returns a tensor of `type` [..., n, ...] that stacks n `parts` along dimension `dim`; the parts
+  // lack that dimension.
   mlir::Value stack(mlir::RankedTensorType type, unsigned dim, mlir::ValueRange parts);
 
   // Ends the region and creates the op at the builder's insertion point.

@@ -1,8 +1,8 @@
-// The most bytes that a block's values hold at once, for comparing orders of its ops.
+// The peak of the bytes of a block's values, for comparing orders of its ops.
 //
-// A model of what buffer placement will find: views and accumulators share the bytes of what
-// they come from, a kernel writes its results over inputs of the same size that die there,
-// and state (what lm.load gives) is not counted.
+// This is a model of the result of buffer assignment. Views and accumulators share the bytes of
+// their operands; a kernel writes its results over inputs of the same size that die there; state
+// (results of lm.load) is not counted.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,16 +13,17 @@
 
 namespace lmc {
 
-// Ops that run as one, in the order in which steps run.
+// Ops that run as one. Steps run one after the other.
 using Step = llvm::SmallVector<mlir::Operation *, 2>;
 
 class LiveBytes {
 public:
-  // Arguments to which every call passes state are state too.
+  // An argument to which every call passes state counts as state.
   explicit LiveBytes(mlir::func::FuncOp function);
 
-  // Bytes that are live at each of `steps`, which have every op of the function's body once,
-  // views and the return included. A value that is made and read in one step only takes none.
+  // Returns the live bytes at each of `steps`. The steps contain every op of the function's body
+  // once, including views and the return. A value that is written and read within one step takes no
+  // bytes.
   std::vector<uint64_t> bytesAt(llvm::ArrayRef<Step> steps) const;
 
   uint64_t peak(llvm::ArrayRef<Step> steps) const;

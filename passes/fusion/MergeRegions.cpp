@@ -20,7 +20,7 @@ FusionPart lmc::partOf(kern::LaunchOp launch, kern::KernelOp kernel) {
   return {launch, kernel.getHero(), &kernel.getBody().front(), kernel.getSourceOpsAttr()};
 }
 
-// The loop structure that could hold both; none when both insist on their own.
+// Returns the loop structure that can hold both regions; nothing if they need different ones.
 static std::optional<kern::Hero> commonHero(kern::Hero first, kern::Hero second) {
   if (first == second || first == kern::Hero::Elementwise)
     return second;
@@ -69,12 +69,12 @@ std::optional<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPar
 void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
                       Location loc, Region &into) {
   Block &body = into.emplaceBlock();
-  llvm::DenseMap<Value, Value> inside; // outer values as the region sees them
+  llvm::DenseMap<Value, Value> inside; // values outside -> values inside the merged region
   for (Value input : plan.inputs)
     inside[input] = body.addArgument(input.getType(), input.getLoc());
   OpBuilder b = OpBuilder::atBlockEnd(&body);
   for (const FusionPart *part : {&first, &second}) {
-    IRMapping mapping; // of its own, since both may be launches of one kernel
+    IRMapping mapping; // one per part: both may launch the same kernel
     for (auto [argument, input] : llvm::zip(part->body->getArguments(), part->op->getOperands()))
       mapping.map(argument, inside.lookup(input));
     for (Operation &op : part->body->without_terminator())
@@ -144,7 +144,7 @@ std::string lmc::kernelName(ArrayAttr sources) {
       op.consume_front("lm.");
       name += (name.empty() ? "" : "_") + op.str();
     }
-  if (name.size() > 80) // long fusions: the full list is in source_ops
+  if (name.size() > 80) // source_ops has the full list
     name.resize(80);
   for (char &c : name)
     if (!llvm::isAlnum(c))

@@ -1,4 +1,4 @@
-// kern-outline-kernels: one kern.kernel for all fusions that say the same.
+// kern-outline-kernels: makes one kern.kernel for all fusions with the same hero and region.
 //
 //   %y = kern.fusion elementwise (%a = %x) -> ... {...}   =>   %y = kern.launch @mlp(%x)
 #include "passes/fusion/MergeRegions.h"

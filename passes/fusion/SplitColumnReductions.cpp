@@ -20,8 +20,8 @@ using namespace lmc;
 
 namespace {
 
-// Blocks may be this part of the rows at most: what they cost to write and read again is then
-// little beside the rows.
+// A block must have at least this many rows, so that writing and reading the blocks' sums costs
+// little compared with reading the rows.
 constexpr int64_t kLeastRowsPerBlock = 4;
 
 bool reduces(Operation &op) {
@@ -29,7 +29,7 @@ bool reduces(Operation &op) {
   return generic && generic.getNumReductionLoops() > 0;
 }
 
-// Removes ops without users, last first, then inputs without users.
+// Erases ops without users, from the last to the first, then inputs without users.
 void eraseUnused(kern::FusionOp fusion) {
   Block &body = fusion.getBody().front();
   SmallVector<Operation *> ops;
@@ -50,7 +50,7 @@ public:
   Splitter(kern::FusionOp fusion, int64_t rowsPerBlock)
       : fusion(fusion), rowsPerBlock(rowsPerBlock), b(fusion) {}
 
-  // Whether some hero emits both stages; then they stand in the place of the fusion.
+  // Replaces the fusion by both stages and returns true, if some hero can emit each of them.
   bool split();
 
 private:
@@ -66,7 +66,8 @@ private:
   OpBuilder b;
 };
 
-// A fusion whose region has arguments for `inputs`, the first of them mapped to the original's.
+// Returns a fusion whose region has arguments for `inputs`. `mapping` maps the arguments of the
+// original region to the first of them.
 kern::FusionOp Splitter::emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange results,
                                    IRMapping &mapping) {
   auto copy =
@@ -80,7 +81,7 @@ kern::FusionOp Splitter::emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange
   return copy;
 }
 
-// The same reduction over loops (block, row of the block, column), for each block.
+// Returns the same reduction over each block: with loops (block, row of the block, column).
 SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp reduction) {
   Location loc = reduction.getLoc();
   AffineExpr block, row, column;
@@ -93,7 +94,7 @@ SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp redu
     inputs.push_back(input->get());
     maps.push_back(reduction.getMatchingIndexingMap(input).compose(toRows));
   }
-  // No input's indices say how long a block is.
+  // The indices of the inputs do not give the extent of a block, so an empty tensor gives it.
   inputs.push_back(
       tensor::EmptyOp::create(inside, loc, ArrayRef<int64_t>{rowsPerBlock}, inside.getF32Type()));
   maps.push_back(AffineMap::get(3, 0, row));
@@ -117,7 +118,7 @@ SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp redu
   return blocks.getResults();
 }
 
-// The same reduction of the blocks' results, from what it started from.
+// Returns the same reduction over the results of the blocks, with the original start values.
 SmallVector<Value> Splitter::sumRest(OpBuilder &inside, linalg::GenericOp reduction,
                                      ValueRange blocks) {
   SmallVector<AffineMap> maps(blocks.size(), inside.getMultiDimIdentityMap(2));
@@ -204,7 +205,7 @@ struct SplitColumnReductionsPass
     : lmc::impl::SplitColumnReductionsPassBase<SplitColumnReductionsPass> {
   using SplitColumnReductionsPassBase::SplitColumnReductionsPassBase;
 
-  // Rows of a block, or 0 where the fusion stays as it is.
+  // Returns the rows of a block, or 0 if the fusion is not split.
   int64_t blockOf(kern::FusionOp fusion) {
     if (fusion.getHero() != kern::Hero::ColumnReduction)
       return 0;
@@ -213,7 +214,8 @@ struct SplitColumnReductionsPass
       if (!reduces(op))
         continue;
       rows = cast<linalg::GenericOp>(op).getStaticLoopRanges()[0];
-      // An index would be that of a row in its block.
+      // An op that uses a row's index cannot be split: its index would become that of a row in its
+      // block.
       if (op.walk([](linalg::IndexOp) { return WalkResult::interrupt(); }).wasInterrupted())
         return 0;
       for (Value yielded : cast<linalg::GenericOp>(op).getBody()->getTerminator()->getOperands())
