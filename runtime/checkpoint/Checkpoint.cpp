@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-// The hash is a header here: no library to link.
+// With this macro xxHash is header-only: no library has to be linked.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -22,8 +22,8 @@ static constexpr const char *kStateFile = "state.json";
 static constexpr const char *kFormat = "lmc-checkpoint";
 static constexpr uint64_t kVersion = 1;
 static constexpr uint64_t kMaximumStateBytes = 16 << 20;
-// What a file may take on the disk beyond its size: its last block, and its share
-// of the file system's own records.
+// Bytes that a file may take on the disk in addition to its size: its last block, and its share of
+// the file system's own records.
 static constexpr uint64_t kFileOverheadBytes = 16 << 10;
 static constexpr const char *kPartialSuffix = ".partial";
 static constexpr const char *kReplacedSuffix = ".replaced";
@@ -34,7 +34,8 @@ static std::string checkpointsFolder(const std::string &runDirectory) {
   return runDirectory + "/checkpoints";
 }
 
-// The step of "STEP"; only the spelling that saveCheckpoint writes.
+// Returns the step of a folder named STEP, in the form that saveCheckpoint writes; nothing for
+// other names.
 static std::optional<uint64_t> parseStep(std::string_view name) {
   uint64_t step = 0;
   auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
@@ -43,7 +44,7 @@ static std::optional<uint64_t> parseStep(std::string_view name) {
   return step;
 }
 
-// The step of ".STEP" + suffix.
+// Returns the step of a folder named .STEP followed by `suffix`; nothing for other names.
 static std::optional<uint64_t> parseHidden(std::string_view name, std::string_view suffix) {
   if (!name.starts_with('.') || !name.ends_with(suffix) || name.size() < 1 + suffix.size())
     return std::nullopt;
@@ -98,7 +99,7 @@ static Result<std::string> stateText(const StateFile &file) {
   }
 }
 
-// Reads and verifies state.json itself; the files it lists are not looked at.
+// Reads and verifies state.json itself, without the files that it lists.
 static Result<StateFile> readStateFile(const std::string &directory) {
   std::string path = directory + "/" + kStateFile;
   Result<std::string> text = readTextFile(path, kMaximumStateBytes);
@@ -111,7 +112,7 @@ static Result<StateFile> readStateFile(const std::string &directory) {
   try {
     if (document->at("format").get_ref<const std::string &>() != kFormat)
       return damaged;
-    // Conversion between number types would let 1.5 pass for 1.
+    // nlohmann's number conversion would accept 1.5 as 1.
     auto number = [](const nlohmann::json &object, const char *key) {
       const nlohmann::json &value = object.at(key);
       if (!value.is_number_unsigned())
@@ -185,8 +186,8 @@ static Result<CheckpointState> verify(const std::string &directory, bool verifyC
 
 //===--- Saving -----------------------------------------------------------===//
 
-// Removes what interrupted saves left behind, and puts a checkpoint that one had
-// set aside back into its place.
+// Removes the folders that interrupted saves left. A checkpoint that such a save had set aside gets
+// its old name back.
 static Result<void> removeLeftOvers(const std::string &folder) {
   Result<std::vector<std::string>> names = listFolder(folder);
   if (!names)
@@ -206,7 +207,7 @@ static Result<void> removeLeftOvers(const std::string &folder) {
   return {};
 }
 
-// Fills `partial`; every file in it and the folder itself are on the disk after.
+// Fills the folder `partial`. On return the folder and every file in it are on the disk.
 static Result<void> writeFiles(const std::string &partial, const CheckpointState &state,
                                const std::vector<CheckpointFile> &files, bool &fetchFailed) {
   StateFile stateFile{state, {}};
@@ -228,7 +229,7 @@ static Result<void> writeFiles(const std::string &partial, const CheckpointState
 
 static Result<uint64_t> bytesNeeded(const std::string &partial,
                                     const std::vector<CheckpointFile> &files) {
-  uint64_t needed = 2 * kFileOverheadBytes; // the folder and state.json
+  uint64_t needed = 2 * kFileOverheadBytes; // for the folder and state.json
   for (const CheckpointFile &file : files) {
     Result<uint64_t> bytes = safeTensorsBytes(partial + "/" + file.name, file.tensors, {});
     if (!bytes)
@@ -260,8 +261,8 @@ static Result<void> saveNew(const std::string &folder, const CheckpointState &st
   Result<void> written = writeFiles(partial, state, files, fetchFailed);
   if (written)
     written = publishFolder(partial, folder + "/" + step, folder + "/." + step + kReplacedSuffix);
-  // Give the space back now; should that fail too, the next save tries again, and
-  // the first reason is the one to report.
+  // Frees the disk space now. If this fails too, the next save tries again; the first error is the
+  // one to report.
   if (!written)
     (void)static_cast<bool>(removeTree(partial));
   return written;
@@ -278,7 +279,8 @@ static Result<void> removeOldest(const std::string &folder, uint64_t saved, int 
       others.push_back(*step);
   std::sort(others.rbegin(), others.rend());
   for (size_t i = static_cast<size_t>(keep) - 1; i < others.size(); ++i) {
-    // Hidden first: a crash halfway must not leave a broken checkpoint in sight.
+    // Renames the folder to a hidden name first: a crash during the removal must not leave a
+    // damaged checkpoint under a valid name.
     std::string step = std::to_string(others[i]);
     std::string path = folder + "/" + step;
     std::string hidden = folder + "/." + step + kPartialSuffix;
@@ -327,7 +329,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
   Result<std::vector<std::string>> names = listFolder(folder);
   if (!names)
     return names.error();
-  // Of one step, the folder in its place before the one that was set aside.
+  // For equal steps, the folder STEP comes before the one that was set aside.
   std::map<uint64_t, std::vector<std::string>, std::greater<>> newestFirst;
   for (const std::string &name : *names)
     if (std::optional<uint64_t> step = parseStep(name))
@@ -396,7 +398,7 @@ Result<void> readCheckpointFile(const std::string &directory, const std::string 
       return Error{
           fmt::format("{}: the plan has no tensor '{}': {}", contents.path(), entry.name, other)};
 
-  // `store` may read elements in place, so it gets them aligned.
+  // `store` may access the data as elements, so the data must be aligned.
   std::vector<double> aligned((largestUnaligned + sizeof(double) - 1) / sizeof(double));
   for (size_t i = 0; i < entries.size(); ++i) {
     const void *data = entries[i]->data;

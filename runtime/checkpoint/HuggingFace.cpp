@@ -27,7 +27,7 @@ static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
 //===--- Element conversion -----------------------------------------------===//
 
 namespace {
-// 16-bit floats as they lie in a file.
+// The bits of 16-bit floats in a file.
 struct BF16 {
   uint16_t bits;
 };
@@ -36,7 +36,7 @@ struct F16 {
 };
 } // namespace
 
-// Every source dtype widens exactly, to f32 or, from f64, not at all.
+// widen() converts exactly: f64 stays f64, every other dtype becomes f32.
 static float widen(float value) { return value; }
 static double widen(double value) { return value; }
 static float widen(BF16 value) { return std::bit_cast<float>(uint32_t(value.bits) << 16); }
@@ -57,15 +57,15 @@ static void narrow(double value, float &result) { result = static_cast<float>(va
 static void narrow(float value, BF16 &result) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) {
-    result.bits = static_cast<uint16_t>(bits >> 16 | 0x40); // keep it a (quiet) NaN
+    result.bits = static_cast<uint16_t>(bits >> 16 | 0x40); // stays a (quiet) NaN
     return;
   }
   bits += 0x7fff + (bits >> 16 & 1); // to nearest, ties to even
   result.bits = static_cast<uint16_t>(bits >> 16);
 }
 static void narrow(double value, BF16 &result) {
-  // Through f32 rounded to odd, which keeps what the second rounding must know:
-  // Boldo and Melquiond, "When double rounding is odd", 2005.
+  // Converts through an f32 that is rounded to odd. The odd last bit keeps what the second rounding
+  // needs: Boldo and Melquiond, "When double rounding is odd", 2005.
   float single = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(single) == value)
     return narrow(single, result);
@@ -100,7 +100,7 @@ template <typename From> static Conversion conversionFrom(plan::DType to) {
   }
 }
 
-// nullptr where the two are no floats.
+// Returns the conversion between two float dtypes, or nullptr if one of them is no float.
 static Conversion findConversion(const std::string &from, plan::DType to) {
   if (from == "F32")
     return conversionFrom<float>(to);
@@ -115,7 +115,8 @@ static Conversion findConversion(const std::string &from, plan::DType to) {
 
 //===--- Export -----------------------------------------------------------===//
 
-// Replacing `directory` must lose nothing but an earlier export.
+// Fails unless `directory` is missing, empty or an earlier export: replacing it must not lose any
+// other file.
 static Result<void> checkReplaceable(const std::string &directory) {
   if (!exists(directory))
     return {};
@@ -153,7 +154,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   auto tie = config->find(kTieKey);
   bool tied = tie != config->end() && tie->is_boolean() && tie->get<bool>();
 
-  // What is written, and where each comes from in `tensors`.
+  // The tensors to write, and the index of each in `tensors`.
   std::vector<TensorView> written;
   std::vector<size_t> source;
   for (size_t i = 0; i < tensors.size(); ++i)
@@ -162,7 +163,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
       source.push_back(i);
     }
   FetchTensor fetchWritten = [&](size_t index, void *data) { return fetch(source[index], data); };
-  // from_pretrained refuses a file that does not name its framework.
+  // from_pretrained rejects a file whose metadata does not name its framework.
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
 
   LMC_TRY(checkReplaceable(to));
@@ -184,7 +185,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   Result<void> result = writeExport(partial, configJson, written, fetchWritten, metadata);
   if (result)
     result = publishFolder(partial, to, parent + "/." + name + ".replaced");
-  // The first reason is the one to report.
+  // The first error is the one to report.
   if (!result)
     (void)static_cast<bool>(removeTree(partial));
   return result;
@@ -193,7 +194,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
 //===--- Import -----------------------------------------------------------===//
 
 namespace {
-// The files of a model, opened, and its tensors by name.
+// The open files of a model, and its tensors by name.
 struct Model {
   std::vector<std::unique_ptr<SafeTensorsFile>> files;
   struct Tensor {
@@ -230,7 +231,7 @@ static Result<void> addShards(Model &model, const std::string &folder) {
   std::set<std::string> files;
   for (const auto &[name, file] : map->get_ref<const nlohmann::json::object_t &>()) {
     const std::string *fileName = file.get_ptr<const std::string *>();
-    // A shard lies beside its index: nothing in a file may point elsewhere.
+    // A shard must lie beside its index: the index must not name files in other folders.
     if (!fileName || fileName->empty() ||
         fileName->find_first_of(std::string("/\0", 2)) != std::string::npos)
       return Error{fmt::format("{}: the file of '{}' is not a name of a file beside the index",
@@ -260,7 +261,7 @@ static Result<Model> openModel(const std::string &path) {
     LMC_TRY(addFile(model, path));
     return model;
   }
-  // One file wins over shards, as in from_pretrained.
+  // A single file takes precedence over shards, as in from_pretrained.
   if (exists(path + "/" + kModelFile))
     LMC_TRY(addFile(model, path + "/" + kModelFile));
   else if (exists(path + "/" + kIndexFile))
@@ -272,7 +273,8 @@ static Result<Model> openModel(const std::string &path) {
   return model;
 }
 
-// Whether config.json beside the weights says that the head is its own matrix.
+// Returns true if a config.json beside the weights has tie_word_embeddings = false: the head is
+// then a matrix of its own.
 static Result<bool> saysUntied(const std::string &path) {
   std::string configPath = path + "/" + kConfigFile;
   if (!isFolder(path) || !exists(configPath))
@@ -287,7 +289,7 @@ static Result<bool> saysUntied(const std::string &path) {
   return tie != config->end() && tie->is_boolean() && !tie->get<bool>();
 }
 
-// "'a', 'b', 'c' and 7 more"
+// Formats names as "'a', 'b', 'c' and 7 more".
 static std::string listNames(const std::vector<std::string> &names) {
   constexpr size_t kShown = 3;
   std::string text;
@@ -300,7 +302,7 @@ static std::string listNames(const std::vector<std::string> &names) {
 
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
-  // The buffer below relies on each view's bytes being those of its shape.
+  // Checks that the bytes of each view match its shape; the buffer below relies on it.
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
   Result<Model> model = openModel(path);
@@ -359,7 +361,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
                  ExitCode::Failure};
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SafeTensorsFile::Entry &entry = *model->tensors.at(tensors[i].name).entry;
-    // The same dtype is copied bit for bit, NaNs included.
+    // Elements of the same dtype are copied bit by bit, including NaNs.
     if (entry.dtype == tensors[i].dtype) {
       std::memcpy(buffer.get(), entry.data, entry.bytes);
     } else {

@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-// The hash is a header here: no library to link.
+// With this macro xxHash is header-only: no library has to be linked.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -21,11 +21,12 @@ namespace lmc {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
-// As the reference implementation: no header is larger.
+// The limit of the reference implementation.
 static constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 static constexpr size_t kMaximumDimensions = 64;
 static constexpr uint64_t kDataAlignment = 64;
-// Written and hashed at a time, so that the hash finds its bytes in the cache.
+// The bytes that are written and then hashed at a time: few enough to be still in the cache for the
+// hash.
 static constexpr uint64_t kChunkBytes = 1 << 20;
 
 namespace {
@@ -55,7 +56,7 @@ static const FormatDType &formatDType(plan::DType dtype) {
   for (const FormatDType &candidate : kFormatDTypes)
     if (candidate.dtype == dtype)
       return candidate;
-  return kFormatDTypes[0]; // every plan::DType is in the table
+  return kFormatDTypes[0]; // not reached: the table has every plan::DType
 }
 
 const char *safeTensorsName(plan::DType dtype) { return formatDType(dtype).name; }
@@ -67,7 +68,7 @@ std::string shapeText(const std::vector<uint64_t> &shape) {
   return text + "]";
 }
 
-// Bytes of a dense tensor; nullopt when that is no 64-bit number.
+// Returns the bytes of a dense tensor; nullopt if they exceed 64 bits.
 static std::optional<uint64_t> denseBytes(const std::vector<uint64_t> &shape, uint64_t width) {
   uint64_t bytes = width;
   for (uint64_t size : shape)
@@ -78,12 +79,12 @@ static std::optional<uint64_t> denseBytes(const std::vector<uint64_t> &shape, ui
 
 //===--- Writing ----------------------------------------------------------===//
 
-// The file's first bytes: length, header, padding.
+// Returns the first bytes of the file: length, header, padding.
 static Result<std::string> headerText(const std::string &path,
                                       const std::vector<TensorView> &tensors,
                                       const std::map<std::string, std::string> &metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  // An ordered_json searches linearly; names are checked here and appended there.
+  // A lookup in an ordered_json is linear, so duplicate names are found with a hash map.
   std::unordered_map<std::string_view, size_t> seen;
   auto &members = header.get_ref<nlohmann::ordered_json::object_t &>();
   if (!metadata.empty())
@@ -190,7 +191,7 @@ Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<Ten
 
 namespace {
 
-// A tensor as the header describes it; nothing is checked against the data yet.
+// A tensor as the header describes it, not yet checked against the data.
 struct HeaderEntry {
   std::string name;
   std::optional<std::string> dtype;
@@ -201,7 +202,7 @@ struct HeaderEntry {
 // Accepts exactly
 //   {"__metadata__": {STRING: STRING...}, NAME: {"dtype": STRING, "shape": [N...],
 //    "data_offsets": [N, N]}...}
-// and keeps no more than that; the first thing else ends the parse with `problem`.
+// and stores only these values. Anything else ends the parse with `problem`.
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 public:
   std::vector<HeaderEntry> tensors;
@@ -406,8 +407,8 @@ Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string
                               std::move(*tensor.shape), data + begin, end - begin});
   }
 
-  // With every range inside the data, sorted ranges that each begin where the
-  // last one ended, up to the end, can neither overlap nor leave a gap.
+  // All ranges are inside the data. If the sorted ranges each begin where the range before ended,
+  // up to the end of the data, they neither overlap nor leave a gap.
   std::sort(state->entries.begin(), state->entries.end(), [](const Entry &a, const Entry &b) {
     return std::tie(a.data, a.bytes) < std::tie(b.data, b.bytes);
   });

@@ -1,6 +1,6 @@
-// Workers claim batches in order and leave them in a ring of slots; next() takes
-// from the ring in order. A worker that claims batch b waits until b lies inside the
-// ring, so at most `capacity` batches are held.
+// Workers take batches in order and put them into a ring of slots; next() takes them from the ring
+// in order. A worker that has taken batch b waits until the ring has room for b, so at most
+// `capacity` batches exist at a time.
 
 #include "runtime/data/DataSource.h"
 
@@ -14,7 +14,7 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kBatchesPerWorker = 2; // one being made, one waiting
+constexpr uint64_t kBatchesPerWorker = 2; // one in work, one waiting
 
 Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t samples, uint64_t number) {
   BatchLoader::Batch batch;

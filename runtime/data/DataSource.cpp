@@ -33,8 +33,8 @@ Error inKey(const DataOptions &options, Error error) {
   return error;
 }
 
-// Files of one entry of the list. A name that exists is that file, whatever
-// characters it has.
+// Returns the files of one entry of the list. An entry that is the name of an existing file means
+// that file, even if the name contains wildcard characters.
 Result<std::vector<std::string>> expand(const std::string &entry,
                                         const std::string &baseDirectory) {
   std::string pattern = entry;
@@ -49,12 +49,13 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   globfree(&found);
   if (status != 0 || paths.empty())
     return Error{fmt::format("no file matches '{}'", pattern)};
-  // By bytes: glob(3) would sort by locale, and samples would depend on it.
+  // Sorts by bytes. glob(3) sorts by locale, on which samples would then depend.
   std::sort(paths.begin(), paths.end());
   return paths;
 }
 
-// A token file with a table of documents; files of other formats have a table of one.
+// Returns true if the file's table lists its documents. For files of other formats the table has a
+// single entry.
 bool knowsDocuments(const TokenFile &file) { return file.format() == TokenFormat::Lmc; }
 
 Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
@@ -73,19 +74,19 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
   return {};
 }
 
-// Fills [from, to) of a row with the start of the document that begins at `from`.
+// Sets `starts` of the tokens [from, to) of a row to the document that begins at `from`.
 void startDocument(int32_t *starts, uint64_t from, uint64_t to) {
   std::fill(starts + from, starts + to, static_cast<int32_t>(from));
 }
 
-// `starts` of the `length` tokens from `begin` on, by the file's table.
+// Fills `starts` of the `length` tokens from `begin` on, using the file's table of documents.
 Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
                            int32_t *starts) {
   std::span<const uint64_t> table = file.documentStarts();
   auto next = std::upper_bound(table.begin(), table.end(), begin);
   uint64_t from = 0;
   for (; next != table.end() && *next < begin + length; ++next) {
-    if (*next <= begin + from) // only a sorted table was searched well
+    if (*next <= begin + from) // the search was right only if the table is sorted
       return Error{fmt::format("{}: document {} starts at token {}, before the one that it "
                                "follows; the file is damaged, pack or copy it again",
                                file.path(), next - table.begin(), *next)};
@@ -158,8 +159,8 @@ DataSource::State::Window DataSource::State::window(uint64_t index) const {
   uint64_t place = index % samples;
   if (options.shuffle)
     place = Permutation(samples, options.seed, index / samples)(place);
-  // The last file that starts at or before the place: files without a sample share
-  // their start with the next one and are passed over.
+  // Takes the last file that starts at or before the sample. A file without samples has the same
+  // start as the file after it and is therefore skipped.
   size_t file =
       std::upper_bound(firstSample.begin(), firstSample.end(), place) - firstSample.begin() - 1;
   return {files[file].get(), (place - firstSample[file]) * options.sequenceLength};
@@ -184,7 +185,7 @@ Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens, i
     window.file->read(window.begin, length, rowTokens);
     window.file->read(window.begin + 1, length, rowTargets);
     auto beyond = [&](int32_t id) { return static_cast<uint32_t>(id) >= state->options.vocabSize; };
-    // The window is its first token and then its targets.
+    // A window is its first token, followed by its targets.
     uint64_t offset = 0;
     if (!beyond(rowTokens[0]))
       offset = 1 + (std::find_if(rowTargets, rowTargets + length, beyond) - rowTargets);

@@ -19,10 +19,10 @@ inline constexpr int32_t kIgnoredTarget = -100; // a position without a loss, as
 
 struct DataOptions {
   std::vector<std::string> paths;  // files or globs; globs expand in sorted order
-  std::string baseDirectory;       // relative paths start here
+  std::string baseDirectory;       // folder that relative paths start from
   std::string key;                 // "data.train": named in errors
   uint64_t sequenceLength = 0;     // tokens per sample
-  uint32_t vocabSize = 0;          // ids must be below
+  uint32_t vocabSize = 0;          // all ids must be below
   uint64_t seed = 0;
   bool shuffle = true;             // false: in file order (validation)
   bool documentMask = false;       // fill() also gives where documents start
@@ -32,30 +32,28 @@ struct DataOptions {
 
 class DataSource {
 public:
-  // Opens every file and checks that there is at least one sample, and with a
-  // document mask that every file tells its documents apart. Token ids are checked
-  // as they are read.
+  // Opens every file. Checks that there is at least one sample and, with a document mask, that the
+  // documents of every file can be told apart. Token ids are checked when they are read.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 
   uint64_t samplesPerEpoch() const;
-  // Of all files. What is left at a file's end, fewer than sequenceLength tokens,
-  // is in no sample.
+  // The number of tokens in all files. Tokens left at a file's end, fewer than sequenceLength, are
+  // in no sample.
   uint64_t tokens() const;
   uint64_t sequenceLength() const;
 
-  // Fills rows of `tokens` and `targets` ([count, sequenceLength] int32,
-  // row-major) with samples [first, first + count); targets[t] is the token
-  // after tokens[t], also where that begins another document. With a document mask,
-  // starts[t] of `starts` (as `tokens`, or null) is where in its row the document of token t
-  // begins: 0 where that was before the row. An end-of-document token belongs to the
-  // document that it ends. A token beyond the vocabulary, and a damaged table of
-  // documents, are Errors with file and position. Thread safe.
+  // Fills the rows of `tokens` and `targets` ([count, sequenceLength] int32, row-major) with
+  // samples [first, first + count). targets[t] is the token after tokens[t], even if it begins
+  // another document. With a document mask, starts[t] (`starts` has the shape of `tokens`, or is
+  // null) is the position in the row at which the document of token t begins, or 0 if it begins
+  // before the row. An end-of-document token belongs to the document that it ends. Errors, with
+  // file and position: a token beyond the vocabulary, a damaged table of documents. Thread safe.
   Result<void> fill(uint64_t first, uint64_t count, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
   bool hasDocumentMask() const;
 
-  // The file and the token position that sample `index` starts at.
+  // Returns the file and the token position at which sample `index` starts.
   std::pair<std::string, uint64_t> locate(uint64_t index) const;
 
 private:
@@ -71,13 +69,13 @@ public:
     std::vector<int32_t> tokens;   // [samples, sequenceLength]
     std::vector<int32_t> targets;  // [samples, sequenceLength]
     std::vector<int32_t> starts;   // [samples, sequenceLength] with a document mask, else empty
-    uint64_t validTargets = 0;     // targets that count in the loss
+    uint64_t validTargets = 0;     // targets that are part of the loss
   };
-  // Batch b holds samples [b * samples, (b + 1) * samples), from `firstBatch` on.
-  // The source must outlive the loader. 0 workers: next() makes its batch itself.
+  // Batch b holds samples [b * samples, (b + 1) * samples); the first one returned is `firstBatch`.
+  // The source must outlive the loader. With 0 workers, next() fills the batch itself.
   BatchLoader(const DataSource &source, uint64_t samples, uint64_t firstBatch, int workers);
   ~BatchLoader();
-  // An Error comes in the place of its batch, and again from then on.
+  // Returns the next batch. A batch that failed gives its Error, and so do all calls after it.
   Result<Batch> next();
 
 private:

@@ -1,10 +1,10 @@
 // A pseudo-random permutation of 0 .. size-1 that needs no table.
 //
-// A balanced Feistel network permutes the 2h-bit numbers, 4^h >= size, whatever its
-// round function is. Cycle walking (apply again until the value is below size)
-// restricts it to 0 .. size-1: following a cycle of a bijection from inside a subset
-// until it returns to the subset is itself a bijection of the subset. See J. Black
-// and P. Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
+// A balanced Feistel network permutes the numbers of 2h bits (4^h >= size), for any round function.
+// Cycle walking, which applies the network again until the value is below size, restricts the
+// permutation to 0 .. size-1: walking along a cycle of a bijection from an element of a subset
+// until the next element of the subset is a bijection of the subset. See J. Black and P. Rogaway,
+// "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace lmc {
 
 class Permutation {
 public:
-  // Keyed by (seed, epoch); the same three numbers give the same permutation on
+  // `seed` and `epoch` are the key; the same size, seed and epoch give the same permutation on
   // every machine. size >= 1.
   Permutation(uint64_t size, uint64_t seed, uint64_t epoch);
 
-  // The image of index < size. Four applications of the network on average at most
-  // when size > 64.
+  // Returns the image of index < size. If size > 64, the network is applied four times at most on
+  // average.
   uint64_t operator()(uint64_t index) const;
 
 private:

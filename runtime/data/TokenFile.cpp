@@ -22,7 +22,7 @@ struct TokenFile::State {
   uint64_t bytes = 0; // size of the file
   TokenFormat format = TokenFormat::NanoGpt;
   uint32_t tokenBytes = 2;
-  uint64_t payload = 0; // byte of the first token
+  uint64_t payload = 0; // offset of the first token, in bytes
   uint64_t tokens = 0;
   uint32_t vocabulary = 0;
   int32_t endOfDocument = -1;
@@ -41,7 +41,7 @@ struct TokenFile::State {
 namespace {
 
 constexpr uint64_t kNoDocuments[] = {0};
-constexpr uint64_t kReadChunk = 1 << 16; // tokens looked at together
+constexpr uint64_t kReadChunk = 1 << 16; // tokens checked per round
 
 Error badFile(const std::string &path, const std::string &what) {
   return {fmt::format("{}: {}", path, what), ExitCode::UserError};
@@ -68,7 +68,8 @@ Result<void> TokenFile::State::readLmcHeader() {
     return badFile(path, "byte 24: the header promises 0 tokens; pack it again");
   if (header.documents == 0)
     return badFile(path, "byte 32: the header promises 0 documents; pack it again");
-  // Bounds first: a damaged count must not wrap the sum below.
+  // The counts are compared with the file's size first: with a damaged count the sum below could
+  // overflow.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t table = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
   uint64_t expected = table + header.documents * sizeof(uint64_t);
@@ -183,7 +184,7 @@ int32_t TokenFile::endOfDocument() const { return state->endOfDocument; }
 std::span<const uint64_t> TokenFile::documentStarts() const { return state->documentStarts; }
 
 void TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const {
-  // Every format keeps its tokens aligned: headers are multiples of 64 bytes.
+  // Tokens are aligned in every format, because headers are multiples of 64 bytes.
   const std::byte *first = state->map + state->payload + begin * state->tokenBytes;
   if (state->tokenBytes == 1)
     std::copy_n(reinterpret_cast<const uint8_t *>(first), count, out);

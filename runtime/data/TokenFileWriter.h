@@ -1,5 +1,5 @@
-// Writes a token file of the lmc format, streaming and all or nothing: the file
-// appears under its name when commit() succeeds, and not before.
+// Writes a token file of the lmc format as a stream, all or nothing: the file appears under its
+// name only when commit() succeeds.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -14,26 +14,26 @@ namespace lmc {
 class TokenFileWriter {
 public:
   struct Options {
-    uint32_t vocabulary = 0;    // every id is below; chooses uint8, uint16 or uint32
+    uint32_t vocabulary = 0;    // above every id; selects uint8, uint16 or uint32
     int32_t endOfDocument = -1; // recorded in the header, not inserted
   };
-  // Makes PATH.partial-PID beside PATH. An existing PATH stays as it is until
-  // commit(); anything but a regular file there is refused.
+  // Creates PATH.partial-PID beside PATH. An existing PATH is unchanged until commit(). A PATH that
+  // is not a regular file is an Error.
   static Result<std::unique_ptr<TokenFileWriter>> create(const std::string &path,
                                                          const Options &options);
-  // Without a commit(), removes what was written.
+  // Removes the partial file if there was no commit().
   ~TokenFileWriter();
 
-  // The next token starts a document. A document without tokens is not kept.
+  // Makes the next token start a document. A document without tokens is dropped.
   void beginDocument();
-  // Appends ids to the document. An id beyond the vocabulary is an Error.
+  // Appends ids to the current document. An id beyond the vocabulary is an Error.
   Result<void> append(std::span<const uint32_t> ids);
   uint64_t tokens() const;
   uint64_t documents() const;
-  // Writes the table and the header and syncs: what a disk can refuse is done. An
-  // Error (a full disk, no tokens) leaves nothing behind but what was there before.
+  // Writes the table and the header and syncs, so that commit() can no longer fail for lack of
+  // space. After an Error (a full disk, no tokens) only the files that existed before remain.
   Result<void> finish();
-  // Finishes the file if that is not done, and gives it its name.
+  // Finishes the file if necessary and gives it its name.
   Result<void> commit();
 
 private:

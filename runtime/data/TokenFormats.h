@@ -15,7 +15,7 @@ struct LmcTokenHeader {
   char magic[8];         // "LMCTOKEN"
   uint32_t version;      // kLmcTokenVersion
   uint32_t tokenBytes;   // 1, 2 or 4: uint8, uint16 or uint32 tokens
-  uint32_t vocabulary;   // every id is below
+  uint32_t vocabulary;   // above every id
   int32_t endOfDocument; // the id between documents; -1: none
   uint64_t tokens;
   uint64_t documents;
@@ -35,7 +35,7 @@ inline constexpr int32_t kLlmCVersion16 = 1;
 inline constexpr int32_t kLlmCMagic32 = 20240801; // version 7, uint32 tokens (Llama 3)
 inline constexpr int32_t kLlmCVersion32 = 7;
 
-// Where the table of documents starts in an lmc file.
+// Returns the offset of the table of documents in an lmc file.
 constexpr uint64_t lmcTableOffset(uint64_t tokens, uint32_t tokenBytes) {
   return (sizeof(LmcTokenHeader) + tokens * tokenBytes + 7) / 8 * 8;
 }

@@ -27,7 +27,7 @@ std::string formatDuration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60);
 }
 
-// "12,345"
+// Formats a number as "12,345".
 static std::string grouped(double value) {
   if (!std::isfinite(value) || value < 0 || value > 1e15)
     return "?";
@@ -46,7 +46,7 @@ Console::Console(FILE *out, FILE *err, int64_t logInterval, int64_t totalSteps)
       totalSteps(totalSteps) {}
 
 Console::~Console() {
-  if (lineShown) // leave the last state on the screen
+  if (lineShown) // keep the last state on the screen
     std::fputc('\n', out);
   std::fflush(out);
 }
@@ -85,8 +85,8 @@ std::string Console::progressLine(const StepRecord &record) const {
 }
 
 void Console::step(const StepRecord &record) {
-  // The first step warms caches and libraries up: it starts the averages, but
-  // the second one replaces it.
+  // The first step also warms up caches and libraries, so the second step replaces its values in
+  // the averages.
   double weight = shownSteps < 2 ? 1.0 : 0.1;
   smoothedSeconds += weight * (record.stepSeconds - smoothedSeconds);
   smoothedRate += weight * (record.tokensPerSecond - smoothedRate);
@@ -105,7 +105,7 @@ void Console::step(const StepRecord &record) {
   winsize window{};
   if (::ioctl(::fileno(out), TIOCGWINSZ, &window) == 0 && window.ws_col > 1 &&
       line.size() >= window.ws_col)
-    line.resize(window.ws_col - 1u); // a wrapped line could not be cleared
+    line.resize(window.ws_col - 1u); // a wrapped line could not be erased
   std::fputs(line.c_str(), out);
   std::fflush(out);
   lineShown = true;

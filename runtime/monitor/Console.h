@@ -1,5 +1,5 @@
-// Progress for the person who watches: a live line on a terminal, plain lines
-// at intervals in a log.
+// Progress for the user: a line that is updated in place on a terminal, plain lines at intervals in
+// a log.
 #pragma once
 
 #include "runtime/monitor/Metrics.h"
@@ -9,23 +9,23 @@
 
 namespace lmc {
 
-// "1.50 GiB", binary units.
+// Formats bytes in binary units: "1.50 GiB".
 std::string formatBytes(uint64_t bytes);
-// "1:02:03", or "2d 03:04:05" from a day on.
+// Formats seconds as "1:02:03", or "2d 03:04:05" from a day on.
 std::string formatDuration(double seconds);
 
 class Console {
 public:
-  // Progress goes to `out` (live where that is a terminal), warnings to `err`.
+  // Progress is written to `out` (updated in place if `out` is a terminal), warnings to `err`.
   Console(FILE *out, FILE *err, int64_t logInterval, int64_t totalSteps);
   ~Console();
 
-  // A line that stays.
+  // Prints a line that remains.
   void note(const std::string &line);
-  // "warning: LINE", on the error stream.
+  // Prints "warning: LINE" to the error stream.
   void warning(const std::string &line);
-  // After every step. A log gets a line every logInterval steps, at the first
-  // step, the last one, and when there is a validation loss.
+  // Must be called after every step. A log gets a line every logInterval steps, for the first and
+  // the last step, and for a step with a validation loss.
   void step(const StepRecord &record);
 
 private:
@@ -34,7 +34,7 @@ private:
 
   FILE *out, *err;
   bool live;              // `out` is a terminal
-  bool lineShown = false; // a live line stands without a newline
+  bool lineShown = false; // the last line printed has no newline yet
   int64_t logInterval, totalSteps;
   int64_t shownSteps = 0;     // calls of step()
   double smoothedSeconds = 0; // per step, exponential average

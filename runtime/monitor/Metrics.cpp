@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// Whether `line` is a record of a step up to `lastStep`.
+// Returns true if `line` is the record of a step up to `lastStep`.
 static bool keepLine(const std::string &line, int64_t lastStep) {
   nlohmann::json record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object())
@@ -28,7 +28,7 @@ Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastS
   uint64_t end = 0;
   {
     std::ifstream file(path, std::ios::binary);
-    // getline sets eof when it met the end before a newline: an unfinished line.
+    // getline() sets eof if the file ends before a newline: the line is unfinished.
     for (std::string line; std::getline(file, line) && !file.eof(); end += line.size() + 1)
       if (!keepLine(line, lastStep))
         break;
@@ -78,7 +78,8 @@ Result<void> MetricsWriter::write(const StepRecord &record) {
       continue;
     if (count <= 0) {
       Error error = systemError("write", path, count < 0 ? errno : ENOSPC);
-      // No half line stays; should this fail too, the next open cuts it.
+      // Removes the part of the line that was written. If this fails too, the next open() removes
+      // it.
       (void)!::ftruncate(fd, static_cast<off_t>(end));
       return error;
     }

@@ -1,4 +1,4 @@
-// Where the time of a run goes, by function of the plan.
+// The time that a run spends in each function of the plan.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -11,7 +11,7 @@ namespace lmc {
 
 class Profile {
 public:
-  // One run of `function` took `seconds`.
+  // Adds one run of `function` that took `seconds`.
   void add(const std::string &function, double seconds);
 
   // Writes {"functions": [{"name", "calls", "seconds", "mean_seconds", "min_seconds"}]},

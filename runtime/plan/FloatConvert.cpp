@@ -22,8 +22,8 @@ uint16_t toBFloat16(float value) {
 
 float fromBFloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// f32 by rounding to odd: the last bit is set where bits were lost, so that the
-// second rounding, to bf16, sees that the value was not a tie.
+// Converts to f32, rounding to odd: the last bit is set if bits were lost, so that the second
+// rounding, to bf16, does not take the value for a tie.
 static float roundToOdd(double value) {
   auto narrow = static_cast<float>(value);
   if (static_cast<double>(narrow) == value || std::isnan(value))
@@ -31,7 +31,7 @@ static float roundToOdd(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(narrow);
   if (bits & 1)
     return narrow;
-  // Even and inexact: the odd neighbour on the value's side is toward it.
+  // The f32 is even and inexact; the result is its odd neighbour in the direction of the value.
   bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
   return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
 }
@@ -51,7 +51,7 @@ template <typename From, typename To> static To cast(From value) {
 
 template <typename From, typename To>
 static bool convert(const void *source, void *target, uint64_t count) {
-  // memcpy: a tensor in a file may start at any byte.
+  // memcpy, because a tensor in a file may start at any byte.
   for (uint64_t i = 0; i < count; ++i) {
     From value;
     std::memcpy(&value, static_cast<const char *>(source) + i * sizeof(From), sizeof(From));

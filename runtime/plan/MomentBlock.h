@@ -1,11 +1,11 @@
-// The blocks of moments in 8 bits, as plans have them.
+// The moment blocks of 8-bit moments in plans.
 #pragma once
 
 #include <cstdint>
 
 namespace lmc {
 
-// Elements that share a scale.
+// The elements that share one scale.
 inline constexpr int64_t kMomentBlock = 256;
 
 } // namespace lmc

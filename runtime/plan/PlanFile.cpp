@@ -29,13 +29,13 @@ size_t byteWidth(plan::DType dtype) {
   return 0;
 }
 
-// The plan inside `bytes` of `data`, trusted from here on.
+// Returns the plan in the `bytes` bytes of `data` after verifying it.
 static Result<const plan::Plan *> verified(const void *data, size_t bytes,
                                            const std::string &name) {
   auto damaged = [&](const std::string &why) {
     return Error{fmt::format("{}: {}; compile it again", name, why)};
   };
-  // Root offset, file identifier.
+  // The header is the root offset and the file identifier.
   constexpr size_t kHeaderBytes = 8;
   if (bytes < kHeaderBytes || !plan::PlanBufferHasIdentifier(data))
     return Error{fmt::format("{}: not a plan (made by 'lmc compile')", name)};
@@ -44,8 +44,8 @@ static Result<const plan::Plan *> verified(const void *data, size_t bytes,
     return damaged("the plan is cut short or damaged: its checksum is missing");
   if (trailer == PlanTrailer::Damaged)
     return damaged("the plan is damaged: its checksum does not match");
-  // A plan with every table shared can unfold to far more than its bytes; real
-  // ones have some tables per command.
+  // The number of tables is limited because a hostile plan may refer to one table many times, which
+  // takes far longer to verify than its bytes suggest. Real plans have a few tables per command.
   constexpr size_t kMaxDepth = 64, kMaxTables = 10'000'000;
   flatbuffers::Verifier verifier(static_cast<const uint8_t *>(data), bytes - kPlanTrailerBytes,
                                  kMaxDepth, kMaxTables);

@@ -1,7 +1,7 @@
-// The last 16 bytes of a plan file: "LMCX", a version, and the XXH64 of all that
-// comes before, little-endian. FlatBuffers' verifier only proves that a file is
-// safe to read; this proves that it is the one that was written, which matters
-// because a plan carries machine code.
+// The last 16 bytes of a plan file: "LMCX", a version, and the XXH64 of all bytes before,
+// little-endian. FlatBuffers' verifier only proves that a file is safe to read. The hash proves
+// that the file is unchanged since it was written, which matters because a plan carries machine
+// code.
 #pragma once
 
 #include <xxhash.h>
@@ -28,7 +28,7 @@ inline void appendPlanTrailer(std::string &plan) {
 
 enum class PlanTrailer { Good, Missing, Damaged };
 
-// Checks `bytes` of a plan file, the trailer included.
+// Checks the trailer in the `bytes` bytes of a plan file.
 inline PlanTrailer checkPlanTrailer(const void *data, size_t bytes) {
   if (bytes < kPlanTrailerBytes)
     return PlanTrailer::Missing;

@@ -1,4 +1,4 @@
-// The meaning of a plan, checked before anything uses it.
+// Verifies the meaning of a plan before anything uses it.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -7,10 +7,9 @@
 
 namespace lmc {
 
-// For a plan whose structure FlatBuffers' verifier accepted: every index, range,
-// shape, enum and name. Afterwards the commands touch only memory of their
-// slices, and the slices only memory of their arenas. Kernels' code is not
-// looked at. The error names the table and the entry.
+// Verifies a plan whose structure FlatBuffers' verifier accepted: every index, range, shape, enum
+// and name. If it succeeds, commands access only memory of their slices, and slices only memory of
+// their arenas. The code of kernels is not examined. The error names the table and the entry.
 Result<void> verifyPlan(const plan::Plan &plan);
 
 } // namespace lmc

@@ -23,7 +23,8 @@ Error systemError(const std::string &action, const std::string &path, int errorN
       ExitCode::Failure};
 }
 
-// A path that cannot be opened for reading is usually a mistyped one.
+// The error of opening a path for reading. It counts as a user error, because such a path is
+// usually mistyped.
 static Error readingError(const std::string &path, int errorNumber) {
   Error error = systemError("read", path, errorNumber);
   switch (errorNumber) {
@@ -46,7 +47,7 @@ static std::string parentOf(const std::string &path) {
 //===--- File -------------------------------------------------------------===//
 
 Result<File> File::openForReading(const std::string &path) {
-  // O_NONBLOCK: opening a FIFO must not wait for its writer.
+  // O_NONBLOCK keeps open() from waiting for the writer of a FIFO.
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return readingError(path, errno);
@@ -129,7 +130,7 @@ Result<void> File::sync() {
 
 Result<void> File::close() {
   int closing = std::exchange(fd, -1);
-  // After EINTR Linux has closed the descriptor all the same.
+  // Linux has closed the descriptor even if close() returns EINTR.
   if (closing >= 0 && ::close(closing) != 0 && errno != EINTR)
     return systemError("write", name, errno);
   return {};
@@ -209,8 +210,7 @@ Result<void> syncFolder(const std::string &path) {
   while (status != 0 && errno == EINTR);
   int errorNumber = errno;
   ::close(fd);
-  // Some network file systems have no fsync for folders: their renames are
-  // synchronous, and they say EINVAL.
+  // EINVAL means a network file system without fsync for folders; its renames are synchronous.
   if (status != 0 && errorNumber != EINVAL)
     return systemError("write", path, errorNumber);
   return {};
@@ -272,8 +272,8 @@ Result<uint64_t> freeBytes(const std::string &path) {
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside) {
   std::string parent = parentOf(to);
-  // Without a folder in the way a plain rename does; with one, exchange the
-  // names, so that `to` is whole before, after and in between.
+  // If nothing is at `to`, a plain rename is enough. Otherwise the two names are exchanged, so that
+  // `to` is a whole folder at every moment.
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     LMC_TRY(syncFolder(parent));
     return removeTree(from);
@@ -285,7 +285,7 @@ Result<void> publishFolder(const std::string &from, const std::string &to,
     return syncFolder(parent);
   case EINVAL:
   case ENOSYS:
-    break; // no exchange here
+    break; // the file system cannot exchange names
   default:
     return systemError("replace", to, errno);
   }

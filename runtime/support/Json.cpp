@@ -6,8 +6,8 @@ namespace lmc {
 
 static constexpr int kMaximumDepth = 64;
 
-// Whether brackets nest at most kMaximumDepth deep. Brackets inside strings do
-// not count; text that is no JSON may give any answer.
+// Returns true if brackets nest at most kMaximumDepth deep. Brackets inside strings do not count.
+// For text that is not JSON the result is arbitrary.
 static bool isShallow(std::string_view text) {
   int depth = 0;
   bool inString = false;

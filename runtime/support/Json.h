@@ -1,4 +1,4 @@
-// JSON from files that nobody vouches for.
+// JSON from untrusted files.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -10,8 +10,8 @@
 
 namespace lmc {
 
-// Parses `text`, the contents of the file `path`: a JSON object, nested at most
-// 64 deep (deeper ones are refused before anything is built).
+// Parses `text`, the contents of the file `path`: a JSON object. Nesting deeper than 64 is an Error
+// before any value is built.
 Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path);
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-// "Did you mean": the known name that a mistyped one is closest to.
+// "Did you mean": finds the known name that is closest to a mistyped one.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// The candidate with the smallest Levenshtein distance to `name`, the first of
-// equals; empty when none is within a third of the name's length (at least 2).
+// Returns the candidate with the smallest Levenshtein distance to `name`, the first of equals;
+// returns "" if no distance is at most a third of the name's length (or 2 for short names).
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates);
 
 } // namespace lmc

@@ -1,7 +1,7 @@
-// Errors as values: every fallible function of the runtime returns Result<T>.
+// Errors as values: every function of the runtime that can fail returns Result<T>.
 //
-// An Error is written for the person at the terminal: one line with the place
-// and the way out. It travels up to main(), the one place that prints it.
+// An Error is one line for the person at the terminal: it names the place and says what to do. It
+// is passed up to main(), the only place that prints it.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ namespace lmc {
 // Exit codes of the programs.
 enum class ExitCode : int {
   Success = 0,
-  Failure = 1,       // the machine failed: disk, memory, device
-  UserError = 2,     // something that the user gave is wrong
-  DoesNotFit = 3,    // the plan cannot meet its memory budget
-  Interrupted = 75,  // SIGTERM or SIGINT: a checkpoint was written, start again to go on
+  Failure = 1,      // the machine failed: disk, memory, device
+  UserError = 2,    // something that the user gave is wrong
+  DoesNotFit = 3,   // the plan cannot meet its memory budget
+  Interrupted = 75, // SIGTERM or SIGINT: a checkpoint was written, restart to continue
 };
 
 struct Error {
