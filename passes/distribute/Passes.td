@@ -1,4 +1,4 @@
-// Phase 3: which rank holds what.
+// Phase 3: the share of each rank.
 
 #ifndef LMC_PASSES_DISTRIBUTE
 #define LMC_PASSES_DISTRIBUTE
@@ -8,9 +8,9 @@ include "mlir/Pass/PassBase.td"
 def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
   let summary = "declares the mesh of ranks and divides the state between them";
   let description = [{
-    Adds `dist.mesh @ranks(replicate = R, shard = S)`: one axis of all ranks for
-    ZeRO, and for HYBRID_SHARD the ranks of a node times the nodes. With one rank
-    there is nothing to divide. More than one is an error in this release.
+    Adds `dist.mesh @ranks(replicate = R, shard = S)`. ZeRO needs one axis of all ranks;
+    HYBRID_SHARD needs S ranks per node times R nodes. With one rank there is nothing to
+    divide. More than one rank is an error in this release.
   }];
   let options = [
     Option<"nodes", "nodes", "int64_t", "1", "nodes of the job">,

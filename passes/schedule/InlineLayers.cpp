@@ -1,4 +1,4 @@
-// kern-inline-layers: calls of layers become their bodies.
+// kern-inline-layers: replaces each call of a layer by the layer's body.
 //
 //   %y = call @layer(%x, ...) loc("layers.3")   =>   the ops of @layer, each located at
 //                                                    "layers.3/..."
@@ -17,7 +17,7 @@ namespace lmc {
 
 using namespace mlir;
 
-// "layers.3" and "mlp" make "layers.3/mlp".
+// Joins two locations: "layers.3" and "mlp" give "layers.3/mlp".
 static Location nest(Location outer, Location inner) {
   auto outerName = dyn_cast<NameLoc>(outer), innerName = dyn_cast<NameLoc>(inner);
   if (!outerName)
