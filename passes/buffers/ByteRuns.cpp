@@ -16,12 +16,12 @@ ByteRuns ByteRuns::spaced(int64_t offset, int64_t rows, int64_t pitch, int64_t b
 
 namespace {
 
-// Bytes as rows and columns of a grid, whose rows begin `pitch` bytes apart from `anchor`.
+// A grid that maps bytes to rows and columns: row r begins at byte anchor + r * pitch.
 struct Grid {
   int64_t anchor, pitch;
 };
 
-// Rows [top, bottom) and columns [left, right), 0 <= left < right <= pitch.
+// The rows [top, bottom) and columns [left, right) of a grid, 0 <= left < right <= pitch.
 struct Box {
   int64_t top, bottom, left, right;
 };
@@ -30,14 +30,15 @@ using Boxes = llvm::SmallVector<Box, 3>;
 
 } // namespace
 
-// The boxes that cover the same bytes: dense runs and runs of the grid's pitch only.
+// Returns the boxes of `grid` that cover the bytes of `runs`. The runs must be dense or have the
+// grid's pitch.
 static Boxes boxesOf(const ByteRuns &runs, const Grid &grid) {
   Boxes boxes;
   int64_t row = llvm::divideFloorSigned(runs.offset - grid.anchor, grid.pitch);
   int64_t column = runs.offset - grid.anchor - row * grid.pitch;
   if (column + runs.run <= grid.pitch) {
     boxes.push_back({row, row + runs.rows, column, column + runs.run});
-  } else if (runs.rows > 1) { // every run goes on in the next row
+  } else if (runs.rows > 1) { // every run continues in the next row
     boxes.push_back({row, row + runs.rows, column, grid.pitch});
     boxes.push_back({row + 1, row + 1 + runs.rows, 0, column + runs.run - grid.pitch});
   } else {
@@ -61,7 +62,7 @@ static bool fits(const ByteRuns &runs, int64_t pitch) {
   return runs.rows == 1 || runs.pitch == pitch;
 }
 
-// The bytes of `piece` in `box`, which lies inside of it.
+// Returns the part of `piece` in `box`, which lies inside the piece.
 static Piece pieceOf(const Piece &piece, const Grid &grid, const Box &box) {
   Piece part = piece;
   int64_t rows = box.bottom - box.top, run = box.right - box.left;
@@ -91,7 +92,7 @@ static std::optional<Box> intersect(const Box &a, const Box &b) {
   return both;
 }
 
-// What of `a` lies around `inner`, a part of it.
+// Returns the boxes of `a` that remain without `inner`, which lies inside `a`.
 static Boxes around(const Box &a, const Box &inner) {
   Boxes rest;
   if (a.top < inner.top)
@@ -136,7 +137,7 @@ CutPiece lmc::cut(const Piece &piece, const ByteRuns &by) {
     }
     return result;
   }
-  // Two dense ranges: a grid of one row from the lower to the higher end.
+  // For two dense ranges the grid has a single row, from the lower start to the higher end.
   int64_t low = std::min(place.offset, by.offset);
   Grid grid = by.rows > 1      ? Grid{by.offset, by.pitch}
               : place.rows > 1 ? Grid{place.offset, place.pitch}
@@ -164,7 +165,7 @@ bool lmc::overlap(const ByteRuns &a, const ByteRuns &b) {
   return extentsOverlap(a, b) && !cut(piece, b).inside.empty();
 }
 
-// Calls `use` for `piece` in rows and columns of `grid`, one box at a time.
+// Divides `piece` into boxes of `grid` and calls `use` for each.
 static void forEachBox(const Piece &piece, const Grid &grid,
                        llvm::function_ref<void(const Piece &, const Box &)> use) {
   if (fits(piece.place, grid.pitch)) {
@@ -176,8 +177,8 @@ static void forEachBox(const Piece &piece, const Grid &grid,
     forEachBox(rowOf(piece, row), grid, use);
 }
 
-// `piece`, whose bytes are counted in the runs of `from`, at the same bytes of `to`, which
-// has as many. One of the two is dense.
+// Moves `piece`, whose place is counted in the bytes of the runs `from`, to the same bytes of the
+// runs `to`. Both have equally many bytes, and one of them is dense.
 static void move(const Piece &piece, const ByteRuns &from, const ByteRuns &to,
                  llvm::SmallVectorImpl<Piece> &result) {
   if (from.rows == 1 && to.rows == 1) {
@@ -229,7 +230,7 @@ Content lmc::replacePart(const Content &content, const ByteRuns &part, const Con
   return result;
 }
 
-// Row by row, for places that are cut differently.
+// Compares row by row, for places that are divided differently.
 static bool sameBytes(const Piece &expected, const Piece &found) {
   if (expected.place == found.place)
     return expected.sameSource(found);
@@ -245,7 +246,7 @@ static bool sameBytes(const Piece &expected, const Piece &found) {
 
 std::optional<ContentDifference> lmc::findDifference(const Content &expected,
                                                      const Content &found) {
-  // Nearly always the two are cut alike; then one walk tells.
+  // Nearly always both are divided in the same way; one pass over both then gives the answer.
   auto same = [](const Piece &x, const Piece &y) { return x.place == y.place && x.sameSource(y); };
   if (llvm::equal(expected, found, same))
     return std::nullopt;
@@ -300,9 +301,10 @@ void ByteMemory::insert(const Piece &piece) {
   clusters.emplace(begin, std::move(cluster));
 }
 
-// Rows of pieces that are cut one by one where two pitches meet. Beyond, nothing of the piece
-// is kept. That is right where its buffer's time is over, as in all plans that passes make so
-// far; where it is not, reading the rest is reported, although it may be as it should.
+// Where two pitches meet, at most this many rows of a piece are cut one by one; beyond that the
+// whole piece is forgotten. This is exact if the piece's buffer is no longer live, as in all plans
+// that the passes have produced so far. Otherwise a read of the rest is reported as a fault,
+// although it may be right.
 static constexpr int64_t kExactRows = 1024;
 
 void ByteMemory::forget(const ByteRuns &at) {

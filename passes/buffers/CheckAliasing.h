@@ -1,17 +1,16 @@
-// Proof that commands on placed buffers compute what the function on tensors says.
+// Proves that the commands on placed buffers compute the same as the function on tensors.
 //
-// plan-place-buffers lets values share bytes in five ways, and a wrong reuse trains a wrong
-// model without a word. This check knows nothing of how places were chosen. It runs the
-// function and the commands side by side, with symbols for values: memory is a map from
-// bytes to (value, bytes of it), a command writes its results' symbols over what was there,
-// a copy moves symbols, and every command must find, byte for byte, the operands of an op of
-// the function that computes the same. At the end every variable must hold what the function
-// stored, or what it held before. Also checked: what a command may do to operands that share
-// bytes with its results (see OverwriteRule.h), that slices lie in their arenas, aligned, and
-// that their recorded lifetimes are true.
+// plan-place-buffers lets values share bytes in five ways, and a wrong decision would silently
+// train a wrong model. This check does not know how places were chosen. It runs the function and
+// the commands side by side, with a symbol for each value: memory is a map from bytes to (value,
+// bytes of the value). A command replaces the contents of its results by their symbols, and a copy
+// moves symbols. Every command must find, byte for byte, the operands of an op of the function that
+// computes the same. At the end every variable must contain the value that the function stored, or
+// its old contents. The check also covers results that share bytes with operands (OverwriteRule.h),
+// slices that must lie in their arenas and be aligned, and live ranges that must be right.
 //
-// Where commands are in another order than the ops, or one runs twice, but each reads what it
-// should, that is no fault.
+// Commands may run in another order than the ops, and a command may run twice, as long as each
+// reads the right bytes.
 #pragma once
 
 #include "dialects/plan/Plan.h"
@@ -20,8 +19,8 @@
 
 namespace lmc {
 
-// Checks `planned` against `function`. Kernels, variables and arenas are looked up in the
-// modules of the two. The first fault is reported at its command, in one line.
+// Checks `planned` against `function`. Kernels, variables and arenas are looked up in the modules
+// of the two. Reports the first fault at its command, in one line.
 mlir::LogicalResult checkAliasing(mlir::func::FuncOp function, plan_ir::FunctionOp planned);
 
 } // namespace lmc

@@ -10,12 +10,12 @@ using namespace lmc;
 
 namespace {
 
-// One way in which the kernel reads the input: at `point`, a map from the loops to indices.
+// One read of the input by the kernel: at `point`, a map from the loops to indices.
 struct Read {
   AffineMap point;
-  SmallVector<bool> computed; // per index: from values, so that `point` does not know it
+  SmallVector<bool> computed; // per index: it comes from a value, not from `point`
   bool onLane = false;        // a computed index varies along the innermost loop
-  unsigned pass = 0;          // the last that may make it
+  unsigned pass = 0;          // the last pass over the row that may read it
 };
 
 class ReadsOfInput {
@@ -35,10 +35,10 @@ private:
   void collectScalar(Value scalar, AffineMap point, unsigned pass);
   void collectExtract(tensor::ExtractOp extract, AffineMap point, unsigned pass);
   bool variesOnLane(Value scalar, AffineMap point);
-  unsigned passOf(Value tensor); // the first in which it is known
+  unsigned passOf(Value tensor); // the first pass in which it is known
   unsigned passOfReduction(linalg::GenericOp reduction);
   AffineMap loopsOf(linalg::GenericOp reduction) const;
-  AffineMap pointOf(Value result); // null: not where this kernel writes results
+  AffineMap pointOf(Value result); // null: kernels write no result there
   bool isBefore(const Read &read, AffineMap written) const;
 
   bool isColumn() const { return hero() == kern::Hero::ColumnReduction; }
@@ -60,7 +60,7 @@ private:
 
 static bool reduces(linalg::GenericOp op) { return op && op.getNumReductionLoops() > 0; }
 
-// Sums of rows in blocks: loops over the block, its rows and the columns.
+// Returns true for sums over blocks of rows: the loops are the block, its rows and the columns.
 static bool sumsBlocks(linalg::GenericOp op) {
   return reduces(op) && op.getNumLoops() == 3 && op.getNumReductionLoops() == 1 &&
          op.getIteratorTypesArray()[1] == utils::IteratorType::reduction;
@@ -77,7 +77,8 @@ void ReadsOfInput::findLoops() {
       loops = std::max(loops, unsigned(cast<RankedTensorType>(part.value.getType()).getRank()));
 }
 
-// The loops of a reduction at a point of the kernel's. Block sums go row by row.
+// Returns the loops of a reduction as a function of the kernel's loops. A sum over a block of rows
+// goes row by row.
 AffineMap ReadsOfInput::loopsOf(linalg::GenericOp reduction) const {
   if (!sumsBlocks(reduction))
     return allLoops();
@@ -103,7 +104,7 @@ unsigned ReadsOfInput::passOf(Value tensor) {
   return passes[tensor] = pass;
 }
 
-// A result over all loops, or over those that are not reduced.
+// Returns the indices at which a result is written: all loops, or those that are not reduced.
 AffineMap ReadsOfInput::pointOf(Value result) {
   unsigned rank = unsigned(cast<RankedTensorType>(result.getType()).getRank());
   AffineMap all = allLoops();
@@ -124,8 +125,8 @@ void ReadsOfInput::collectAll() {
     for (Value yielded : generic.getBody()->getTerminator()->getOperands())
       collectScalar(yielded, loopsOf(generic), pass);
     if (sumsBlocks(generic))
-      continue; // they start from a constant
-    // What the sum starts from is added after the pass.
+      continue; // its sums start from a constant
+    // The start value of a sum is added after the pass.
     for (OpOperand &init : generic.getDpsInitsMutable())
       collect(init.get(), generic.getMatchingIndexingMap(&init), pass + 1);
   }
@@ -142,7 +143,7 @@ void ReadsOfInput::collect(Value tensor, AffineMap point, unsigned pass) {
     reads.push_back({point, SmallVector<bool>(point.getNumResults(), false), false, pass});
     return;
   }
-  // Reductions are collected once, in their own pass.
+  // The reads of a reduction are collected once, in the pass of the reduction.
   auto generic = tensor.getDefiningOp<linalg::GenericOp>();
   if (!generic || reduces(generic))
     return;
@@ -201,13 +202,14 @@ bool ReadsOfInput::variesOnLane(Value scalar, AffineMap point) {
   });
 }
 
-// Whether an element is read in the item, and no later in it, that writes it at `written`.
+// Returns true if the work item that writes an element at `written` is also the one that reads it,
+// and reads it before it writes.
 bool ReadsOfInput::isBefore(const Read &read, AffineMap written) const {
   bool computed = llvm::is_contained(read.computed, true);
   if (!computed && read.point == written)
     return true;
-  // Some element of the row that the item writes, the same along the row: only a row
-  // reduction reads it before any of the row is written.
+  // The read does not vary along the row and is of some element of the row that the item writes.
+  // Only a row reduction makes such a read before any element of the row is written.
   if (!isRow() || written != allLoops() || read.onLane ||
       read.point.getNumResults() != loops || read.point.isFunctionOfDim(loops - 1))
     return false;
@@ -220,7 +222,7 @@ bool ReadsOfInput::isBefore(const Read &read, AffineMap written) const {
 bool ReadsOfInput::allBefore(unsigned result) {
   SmallVector<kern::ResultPart> parts =
       kern::partsOfResult(body.getTerminator()->getOperand(result));
-  // Parts are written at one point of the loops, after everything that is read there.
+  // All parts are written at the same point of the loops, after everything that is read there.
   SmallVector<AffineMap> written;
   for (const kern::ResultPart &part : parts) {
     AffineMap point = pointOf(part.value);
