@@ -1,5 +1,4 @@
-// All variables of one kind as host tensors: for checkpoints, imports, exports
-// and dumps.
+// All variables of one kind as host tensors, for checkpoints, imports, exports and dumps.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -9,8 +8,8 @@
 
 namespace lmc {
 
-// Named by the parameter they are or belong to, in the plan's order. `fetch`
-// reads tensor i from the device, `store` writes it there.
+// The tensors in the plan's order. Each has the name of its parameter. `fetch` reads tensor i from
+// the device, `store` writes it to the device.
 struct DeviceTensors {
   std::vector<TensorView> tensors;
   FetchTensor fetch;

@@ -11,17 +11,16 @@
 namespace lmc {
 
 struct Evaluation {
-  double loss = 0;      // nats per token, mean over `tokens`
-  uint64_t tokens = 0;  // valid targets
-  bool complete = true; // false: given up because of a wish to stop
+  double loss = 0;      // nats per token, mean over the valid targets
+  uint64_t tokens = 0;  // the number of valid targets
+  bool complete = true; // false: stopped by a signal
 };
 
 class Evaluator {
 public:
-  // Evaluates `batches` batches of the plan's global batch size, or what the data
-  // has if that is less, each sample once and in file order. So the loss does not
-  // depend on the micro-batch size. Samples that do not fill a last micro-batch
-  // are padded with ignored ones.
+  // Evaluates `batches` batches of the plan's global batch size, or all data if that is less. Every
+  // sample is used once, in file order, so the loss does not depend on the micro-batch size. An
+  // incomplete last micro-batch is padded with ignored samples.
   Evaluator(const PlanFile &plan, Device &device, Functions &functions, Scalars &scalars,
             std::unique_ptr<DataSource> data, uint64_t batches);
 

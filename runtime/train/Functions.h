@@ -1,4 +1,4 @@
-// The functions of a plan, recorded once and run by name.
+// The functions of a plan: recorded once, then run by name.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -12,14 +12,14 @@ namespace lmc {
 
 class Functions {
 public:
-  // Records every function of `plan`. With a `profile` (which must outlive this)
-  // each run waits for its end, and its time is added there.
+  // Records every function of `plan`. With a `profile`, which must outlive this object, each run
+  // waits for its end and adds its time to the profile.
   static Result<std::unique_ptr<Functions>> record(const PlanFile &plan, Device &device,
                                                    Profile *profile);
 
   bool has(const std::string &name) const { return executables.count(name) != 0; }
 
-  // Submits one run. An Error when the plan has no such function.
+  // Submits one run. Fails if the plan has no such function.
   Result<void> run(const std::string &name);
 
 private:

@@ -16,7 +16,7 @@ namespace lmc {
 using plan::DType;
 using plan::InitializerKind;
 
-// Host memory used at a time: 2^22 elements, split among the threads.
+// The elements in host memory at a time, and the elements of one thread's share.
 static constexpr uint64_t kChunkElements = uint64_t{1} << 22;
 static constexpr uint64_t kThreadElements = uint64_t{1} << 16;
 
@@ -24,7 +24,7 @@ static Error unsupported(const plan::Variable &variable, const char *what) {
   return Error{fmt::format("plan: variable '{}': {}", variable.name()->str(), what)};
 }
 
-// Element i is value(i), in T's precision.
+// Sets element i to value(i), rounded to T.
 template <typename T, typename Value>
 static void generate(uint64_t begin, uint64_t count, T *out, Value value) {
   for (uint64_t i = 0; i < count; ++i)
@@ -114,7 +114,7 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
     chunk.resize(std::max<size_t>(chunk.size(), std::min(elements, kChunkElements) * width));
     for (uint64_t begin = 0; begin < elements; begin += kChunkElements) {
       uint64_t count = std::min(kChunkElements, elements - begin);
-      // The first element tells whether the initializer is sound; then none can fail.
+      // The first element shows whether the initializer is valid; if so, no other element can fail.
       LMC_TRY(initialElements(*variable, slice, seed, begin, 1, chunk.data()));
 #pragma omp parallel for schedule(dynamic)
       for (uint64_t first = 0; first < count; first += kThreadElements)
@@ -128,7 +128,7 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
   return {};
 }
 
-// The variable that holds the values a CopyOf starts from, through copies of copies.
+// Follows copies of copies to the variable whose values a CopyOf variable gets.
 static Result<const plan::Variable *> copyOrigin(const PlanFile &plan,
                                                  const plan::Variable &variable) {
   const plan::Variable *origin = &variable;

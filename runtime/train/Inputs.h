@@ -1,4 +1,4 @@
-// One micro-batch into device memory.
+// Copies one micro-batch to device memory.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -7,7 +7,7 @@
 
 namespace lmc {
 
-// Whether attention of the plan reads batch.starts.
+// Returns true if the plan's attention reads batch.starts.
 bool hasDocumentMask(const PlanFile &plan);
 
 // Copies `tokens`, `targets` and, with a document mask, `starts` ([mbs, seq] int32

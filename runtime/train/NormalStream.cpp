@@ -1,5 +1,6 @@
-// Compiled with -ffp-contract=off (runtime/CMakeLists.txt): a fused multiply-add
-// would make the numbers depend on the machine. -fno-math-errno lets sqrt vectorise.
+// This file is compiled with -ffp-contract=off (runtime/CMakeLists.txt), because a fused
+// multiply-add would make the numbers depend on the machine, and with -fno-math-errno, because sqrt
+// can then be vectorised.
 #include "runtime/train/NormalStream.h"
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 #include <cmath>
 #include <cstddef>
 
-// One build runs on every x86-64: the AVX2 clone is chosen when the program is
-// loaded. Both give the same bits. Sanitizers start too late for the resolver.
+// One binary runs on every x86-64: the loader chooses the AVX2 clone if the CPU has AVX2. Both
+// clones give the same bits. Sanitizers start too late for this choice.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LMC_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
@@ -38,18 +39,18 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> c, std::array<uint32_
   return c;
 }
 
-// x as a double, exactly, by way of 2^52 + x; vectorises without AVX-512.
+// Converts x to double exactly, through 2^52 + x, which vectorises without AVX-512.
 static LMC_INLINE double toDouble(uint32_t x) {
   return std::bit_cast<double>(0x4330000000000000ull | x) - 0x1p52;
 }
 
-// sqrt(-2 ln u), u = (x + 1/2) / 2^32 in (0, 1). With u = 2^e m, m in [sqrt(1/2), sqrt(2)):
-// ln u = e ln 2 + 2 atanh((m - 1) / (m + 1)), the series cut at s^19 (error < 1e-16).
+// Returns sqrt(-2 ln u), u = (x + 1/2) / 2^32 in (0, 1). With u = 2^e m, m in [sqrt(1/2), sqrt(2)),
+// and s = (m - 1) / (m + 1): ln u = e ln 2 + 2 atanh(s), with the series of atanh cut after s^19
+// (error < 1e-16).
 static LMC_INLINE double radius(uint32_t x) {
   double u = (toDouble(x) + 0.5) * 0x1p-32;
   uint64_t bits = std::bit_cast<uint64_t>(u);
-  // Adding the distance from sqrt(1/2) to 1 carries into the exponent where m would be
-  // above sqrt(2) otherwise.
+  // The added distance from sqrt(1/2) to 1 carries into the exponent when m would be above sqrt(2).
   uint64_t shifted = bits + (0x3FF0000000000000ull - 0x3FE6A09E667F3BCDull);
   uint32_t exponent = static_cast<uint32_t>(shifted >> 52); // biased by 1023
   double m = std::bit_cast<double>((shifted & 0x000FFFFFFFFFFFFFull) + 0x3FE6A09E667F3BCDull);
@@ -69,11 +70,12 @@ static LMC_INLINE double radius(uint32_t x) {
   return std::sqrt(-2.0 * logarithm);
 }
 
-// cos and sin of 2 pi y / 2^32. The nearest quarter turn q is split off exactly; Taylor
-// series serve the rest, |a| <= pi / 4 (error < 1e-16).
+// Computes cos and sin of 2 pi y / 2^32. The nearest multiple q of a quarter turn is subtracted
+// exactly; Taylor series give the rest, |a| <= pi / 4 (error < 1e-16).
 static LMC_INLINE void cosSin(uint32_t y, double &cosine, double &sine) {
   uint32_t q = (y + 0x20000000u) >> 30; // nearest quarter, modulo 4
-  // Distance from that quarter, in [-2^29, 2^29), moved to be positive for toDouble.
+  // The distance from that quarter turn, in [-2^29, 2^29), plus 2^29, as toDouble needs a positive
+  // number.
   uint32_t offset = y + 0x20000000u - (q << 30);
   double a = (toDouble(offset) - 0x1p29) * (0x1.921fb54442d18p+2 * 0x1p-32);
   double t = a * a;
@@ -94,8 +96,8 @@ static LMC_INLINE void cosSin(uint32_t y, double &cosine, double &sine) {
   s = s * t + 1.0 / 120;
   s = s * t - 1.0 / 6;
   s = s * t * a + a;
-  // Quarter turns: (c, s), (-s, c), (-c, -s), (s, -c). Selected by masks, as branches
-  // would keep the loop from being vectorised.
+  // The results after 0, 1, 2 and 3 quarter turns: (c, s), (-s, c), (-c, -s), (s, -c). They are
+  // selected by masks, as branches would prevent vectorisation.
   uint64_t cBits = std::bit_cast<uint64_t>(c), sBits = std::bit_cast<uint64_t>(s);
   uint64_t swapped = (cBits ^ sBits) & (uint64_t{0} - (q & 1));
   cosine = std::bit_cast<double>((cBits ^ swapped) ^ (uint64_t{(q + 1) & 2} << 62));
@@ -104,7 +106,7 @@ static LMC_INLINE void cosSin(uint32_t y, double &cosine, double &sine) {
 
 static constexpr size_t kTileBlocks = 64;
 
-// Standard normals of blocks [first, first + kTileBlocks): four per block.
+// Computes the standard normals of blocks [first, first + kTileBlocks), four per block.
 LMC_VECTOR_CLONES
 static void normalTile(uint64_t seed, uint64_t stream, uint64_t first, double *out) {
   uint32_t words[4][kTileBlocks];
@@ -133,7 +135,8 @@ static void fill(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count,
                  T *out) {
   double tile[4 * kTileBlocks];
   uint64_t end = begin + count;
-  // Tiles are aligned to blocks, not to `begin`: the ends use a part of one.
+  // Tiles begin at whole blocks of four, not at `begin`, so the first and the last tile may be used
+  // in part.
   for (uint64_t start = begin / 4 * 4; start < end; start += 4 * kTileBlocks) {
     normalTile(seed, stream, start / 4, tile);
     uint64_t from = std::max(start, begin), to = std::min(start + 4 * kTileBlocks, end);

@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// Validation alone: one JSON object on the output.
+// Runs only the validation, and prints one JSON object.
 static Result<ExitCode> evaluate(Session &session, const RunOptions &options) {
   if (session.settings.validationData.empty())
     return Error{"--eval: no validation data; give --set data.validation=FILE"};
@@ -54,7 +54,7 @@ static Result<ExitCode> train(Session &session, const RunOptions &options, RunDi
 }
 
 Result<ExitCode> run(const RunOptions &options) {
-  // From here on, so that a signal during the set-up leaves nothing half done either.
+  // Signals are handled from here on, so that a signal during the set-up leaves nothing half done.
   StopSignals stop;
   auto opened = Session::open(options);
   if (!opened)
@@ -80,7 +80,7 @@ Result<ExitCode> run(const RunOptions &options) {
   LMC_TRY(session.chooseStart(*checkpoint));
   if (training) {
     LMC_TRY(checkNothingLater(options.out, session.progress.step));
-    // A mistake in the paths should not wait for the weights.
+    // Opens the data before the weights are loaded, so that a wrong path is reported early.
     auto source = session.openTrainData();
     if (!source)
       return source.error();

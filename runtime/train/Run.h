@@ -1,4 +1,4 @@
-// One call of lmc-run: what was asked for, and doing it.
+// One run of lmc-run: its options, and their execution.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -14,7 +14,7 @@ namespace lmc {
 struct RunOptions {
   std::string plan;
   std::string out;                    // may be empty with eval and dumpLogits
-  std::optional<int64_t> steps;       // optimizer steps to reach; default train_iters
+  std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
   std::vector<std::string> overrides; // --set
   std::string init;                   // Hugging Face folder or .safetensors

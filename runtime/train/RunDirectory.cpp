@@ -23,8 +23,7 @@ using plan::VariableKind;
 static constexpr const char *kParameterFile = "model.safetensors";
 static constexpr const char *kScaleFile = "moment1_scale.safetensors";
 
-// The state that a checkpoint holds, a file for each kind. Those of scales are only there
-// where moments are kept in 8 bits.
+// The state in a checkpoint, one file per kind. Files of scales exist only for 8-bit moments.
 static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFiles = {{
     {kParameterFile, VariableKind::Parameter},
     {"moment1.safetensors", VariableKind::Moment1},
@@ -58,14 +57,14 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path
         fmt::format("{}: another run{} is writing here; give this one its own --out", path,
                     count > 0 ? fmt::format(" (process {})", std::atol(holder.data())) : "")};
   }
-  // For the message above only: a full disk costs no more than that.
+  // The process id only serves the message above, so a failed write (a full disk) is ignored.
   std::string pid = fmt::format("{}\n", ::getpid());
   (void)!::ftruncate(fd, 0);
   (void)!::pwrite(fd, pid.data(), pid.size(), 0);
   return directory;
 }
 
-// The lock's file stays: removing it would let two runs lock two files of one name.
+// The lock file is not removed: otherwise two runs could lock two different files of the same name.
 RunDirectory::~RunDirectory() { ::close(fd); }
 
 Result<void> RunDirectory::rememberPlan(const PlanFile &plan,
@@ -130,7 +129,7 @@ Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Devi
   return saveCheckpoint(runDirectory, state, files, keep);
 }
 
-// The first parameter that a checkpoint has not as the plan has it, in words; "": all are alike.
+// Describes the first parameter that differs between checkpoint and plan; "" if there is none.
 static Result<std::string> parameterDifference(const std::string &checkpoint,
                                                const PlanFile &plan) {
   auto file = SafeTensorsFile::open(checkpoint + "/" + kParameterFile);

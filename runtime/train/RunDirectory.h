@@ -1,9 +1,9 @@
-// OUT, the folder of a run: its lock, what it remembers, and which checkpoint a
-// run starts from.
+// OUT, the folder of a run: its lock, its files, and the choice of the checkpoint that a run starts
+// from.
 //
-//   OUT/run.lock            held while a run writes here
-//   OUT/plan.json           the plan that ran last: path, fingerprint, settings changed
-//   OUT/metrics.jsonl       a line per step
+//   OUT/run.lock            locked while a run writes to OUT
+//   OUT/plan.json           the plan of the latest run: path, fingerprint, changed settings
+//   OUT/metrics.jsonl       one line per step
 //   OUT/checkpoints/STEP/   see runtime/checkpoint/Checkpoint.h
 //   OUT/exports/STEP/       Hugging Face folders
 #pragma once
@@ -20,8 +20,8 @@ namespace lmc {
 
 class RunDirectory {
 public:
-  // Creates `path` if need be and locks it until this is destroyed, or the
-  // process ends however it ends. An Error when another run has it.
+  // Creates `path` if necessary and locks it until this object is destroyed or the process ends in
+  // any way. Fails if another run holds the lock.
   static Result<std::unique_ptr<RunDirectory>> open(const std::string &path);
   ~RunDirectory();
   RunDirectory(const RunDirectory &) = delete;
@@ -36,29 +36,29 @@ private:
   int fd;
 };
 
-// The checkpoint that `resume` means: "auto" the newest complete one of
-// `runDirectory` (none where that is empty), "none", or the path of a checkpoint
-// or of a run. Broken checkpoints that were passed over are named in `warnings`.
+// Returns the checkpoint that `resume` names: "auto" is the newest complete one of `runDirectory`
+// (nothing if there is none), "none" is nothing, and any other text is the path of a checkpoint or
+// of a run. Damaged checkpoints that were skipped are listed in `warnings`.
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
                                                     std::vector<std::string> *warnings);
 
-// An Error when `runDirectory` holds a checkpoint later than `step`: a run that
-// starts there would mix with the one that left it.
+// Fails if `runDirectory` holds a checkpoint later than `step`: a run that starts at `step` would
+// mix with the run that wrote it.
 Result<void> checkNothingLater(const std::string &runDirectory, uint64_t step);
 
-// Saves parameters and moments: OUT/checkpoints/STEP.
+// Saves parameters and moments to OUT/checkpoints/STEP.
 Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
                      const CheckpointState &state, int keep);
 
-// state.json of a checkpoint of this very plan's model; an Error naming both
-// fingerprints when it is of another.
+// Reads state.json of a checkpoint. Fails, naming both fingerprints, if the checkpoint does not
+// belong to the plan.
 Result<CheckpointState> readRunState(const std::string &checkpoint, const PlanFile &plan);
 
-// Loads parameters and moments. Compute copies still have to be refreshed.
+// Loads parameters and moments. The compute copies must be refreshed afterwards.
 Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device);
 
-// Writes `directory` as a Hugging Face checkpoint, fp32 masters.
+// Writes the f32 master weights to `directory` as a Hugging Face checkpoint.
 Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device);
 
 } // namespace lmc

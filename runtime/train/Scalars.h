@@ -1,4 +1,4 @@
-// The step's scalars in device memory: run.lr, run.loss and their like.
+// The scalars of a step in device memory, such as run.lr and run.loss.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -12,16 +12,16 @@ class Scalars {
 public:
   Scalars(const PlanFile &plan, Device &device) : plan(plan), device(device) {}
 
-  // Writes `name` (f32 or f64) where its value changes.
+  // Writes `name` (f32 or f64) if its value changes.
   Result<void> set(const std::string &name, double value);
-  // Waits for all submissions and reads `name`.
+  // Waits for all submitted work and returns the value of `name`.
   Result<double> get(const std::string &name);
 
 private:
   Result<int> sliceOf(const std::string &name) const;
   const PlanFile &plan;
   Device &device;
-  std::map<std::string, double> written; // only the host writes these
+  std::map<std::string, double> written; // last values; only the host writes them
 };
 
 } // namespace lmc

@@ -14,7 +14,7 @@ namespace lmc {
 
 using plan::VariableKind;
 
-// Bytes of all arenas, as planned.
+// Returns the bytes of all arenas according to the plan.
 static uint64_t plannedBytes(const PlanFile &plan) {
   uint64_t bytes = 0;
   for (const plan::Arena *arena : *plan->arenas())
@@ -87,7 +87,7 @@ Result<void> Session::chooseStart(const std::optional<std::string> &from) {
 
 Result<void> Session::setState(const std::string &init) {
   bool loaded = checkpoint.has_value();
-  // What a file brings need not be drawn first.
+  // Variables that a file provides need no initial values.
   auto filter = [&](const plan::Variable &variable) {
     switch (variable.kind()) {
     case VariableKind::Parameter:

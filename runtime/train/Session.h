@@ -1,4 +1,4 @@
-// A plan on a device with its state: what training, evaluation and dumps share.
+// A plan on a device, with its state: the part that training, evaluation and dumps share.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -19,27 +19,26 @@ namespace lmc {
 
 class Session {
 public:
-  // Opens the plan and reads its settings. Nothing is allocated yet, so that the
-  // mistakes of a command line show at once.
+  // Opens the plan and reads its settings. Nothing is allocated yet, so that mistakes in the
+  // command line are reported at once.
   static Result<std::unique_ptr<Session>> open(const RunOptions &options);
 
-  // Training or validation data as the settings say.
+  // Open the training or validation data that the settings name.
   Result<std::unique_ptr<DataSource>> openTrainData() const;
   Result<std::unique_ptr<DataSource>> openValidationData() const;
 
-  // Reads state.json of `checkpoint`, if there is one, and checks that it belongs
-  // to this plan. Sets `progress`.
+  // Reads state.json of `checkpoint`, if there is one, checks that it belongs to this plan, and
+  // sets `progress`.
   Result<void> chooseStart(const std::optional<std::string> &checkpoint);
 
-  // Loads the device, checks that it holds just what the plan says, records the
-  // functions, and sets all state: from the checkpoint, else from `init`, else
-  // from the initializers.
+  // Prepares the device, checks that it holds exactly the planned bytes, records the functions, and
+  // sets all state: from the checkpoint, else from `init`, else from the initializers.
   Result<void> start(const RunOptions &options);
 
-  // The evaluator on the validation data; nullptr when the settings ask for none.
+  // Returns the evaluator of the validation data; nullptr if the settings request no validation.
   Result<std::unique_ptr<Evaluator>> makeEvaluator();
 
-  // "2.50 GiB in 2 arenas", and the other facts of a run, a line each.
+  // Returns facts about the run, one per line: "2.50 GiB in 2 arenas" and others.
   std::vector<std::string> facts() const;
 
   std::unique_ptr<PlanFile> plan;
@@ -49,8 +48,8 @@ public:
   Profile profile;
   std::unique_ptr<Functions> functions;
   std::unique_ptr<Scalars> scalars;
-  CheckpointState progress;              // what is done
-  std::optional<std::string> checkpoint; // where it came from
+  CheckpointState progress;              // steps, samples and tokens so far
+  std::optional<std::string> checkpoint; // that the progress came from
 
 private:
   Result<std::unique_ptr<DataSource>>

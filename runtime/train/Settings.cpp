@@ -38,19 +38,19 @@ template <typename T> static bool parseWhole(const std::string &text, T &value) 
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// A value as typed by the user: canonical text, or the elements of a list.
+// A value from the command line: its canonical text, or the elements of a list.
 struct ParsedValue {
   std::string value;
   std::vector<std::string> values;
   double number = 0;
 };
 
-// Reads `text` as a TOML value, and as a bare word where it is none. Returns
-// false when the value is not of `type`.
+// Reads `text` as a TOML value or, if it is none, as a bare word. Returns false if the value is not
+// of `type`.
 static bool parseValue(const std::string &text, SettingType type, ParsedValue &parsed) {
   toml::parse_result document = toml::parse("v = " + text);
   const toml::node *node = document ? document.table().get("v") : nullptr;
-  // "1\nw = 2" would smuggle in a second key.
+  // A text such as "1\nw = 2" would define a second key.
   if (document && document.table().size() != 1)
     node = nullptr;
   switch (type) {
@@ -122,7 +122,7 @@ Result<void> SettingTable::apply(const plan::Plan &plan, const std::string &over
     return Error{fmt::format("--set {}: '{}' takes {}", override, key, typeName(found->type()))};
 
   bool numeric = found->type() == SettingType::Integer || found->type() == SettingType::Float;
-  // A table row without bounds has minimum = maximum = 0.
+  // In the plan's table, minimum = maximum = 0 means that there are no bounds.
   bool bounded = found->minimum() < found->maximum();
   if (numeric && bounded &&
       !(parsed.number >= found->minimum() && parsed.number <= found->maximum()))
@@ -218,7 +218,7 @@ static Result<LrStyle> lrStyle(const std::string &name) {
 
 Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   TrainSettings settings;
-  // Counts and intervals are never negative; a hostile plan could say so.
+  // Counts and intervals are never negative, except in a hostile plan.
   auto count = [&](std::string_view key, int64_t &value) -> Result<void> {
     auto read = table.integer(key);
     LMC_TRY(read);
@@ -264,7 +264,7 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   if (settings.lr.decayIters == 0)
     settings.lr.decayIters = settings.trainIters;
 
-  // The compiler checked this; `--set` of one of the two may break it.
+  // The compiler has checked this, but `--set` of only one of the two keys may violate it.
   if (settings.lr.style != LrStyle::Constant && settings.lr.minLr > settings.lr.lr)
     return Error{fmt::format("lr_schedule.min_lr ({}) is above lr_schedule.lr ({}); set both",
                              settings.lr.minLr, settings.lr.lr)};

@@ -1,9 +1,8 @@
-// The settings of a run: those compiled into the plan, with the changes that
-// `lmc-run --set` may make.
+// The settings of a run: those in the plan, with the changes of `lmc-run --set`.
 //
-// The plan's table says of each key its type, range, choices and whether it may
-// change at run time, so no key is named here but those that the trainer reads,
-// once, into TrainSettings.
+// The plan's table gives the type, the range, the choices of each key, and whether it may change at
+// run time. The runtime therefore names only the keys that the trainer reads, in one place:
+// TrainSettings.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -16,16 +15,16 @@
 
 namespace lmc {
 
-// The plan's table of settings after `--set` changes.
+// The plan's table of settings, after the changes of `--set`.
 class SettingTable {
 public:
-  // Applies `overrides` ("section.key=value" with a TOML value, or a bare word for
-  // a string) in order. Each must name a key of the plan that may change at run
-  // time, and give it a value of its type and within its range or choices.
+  // Applies `overrides` in order. Each has the form "section.key=value", with a TOML value, or a
+  // bare word for a string. The key must be one of the plan that may change at run time; the value
+  // must have its type and be within its range or choices.
   static Result<SettingTable> fromPlan(const plan::Plan &plan,
                                        const std::vector<std::string> &overrides);
 
-  // The value of `key`; an Error when the plan has no such key of that type.
+  // Returns the value of `key`. Fails if the plan has no such key of that type.
   Result<int64_t> integer(std::string_view key) const;
   Result<double> number(std::string_view key) const;
   Result<std::string> text(std::string_view key) const;
@@ -52,17 +51,17 @@ struct LrSettings {
   double lr = 0, minLr = 0;
   int64_t warmupIters = 0;
   int64_t decayIters = 0;      // step at which minLr is reached
-  double wsdDecayFraction = 0; // wsd: last part of decayIters that decays
+  double wsdDecayFraction = 0; // wsd: the last fraction of decayIters, in which the rate decays
 };
 
-// What the trainer wants to know, read once.
+// The settings that the trainer uses, read once.
 struct TrainSettings {
   uint64_t seed = 0;
   int64_t trainIters = 0;
   double beta1 = 0, beta2 = 0, eps = 0, weightDecay = 0, clipGrad = 0;
   LrSettings lr;
   std::vector<std::string> trainData, validationData;
-  int32_t endOfDocument = -1;     // of token files that don't tell documents apart; -1: none
+  int32_t endOfDocument = -1; // for token files without a table of documents; -1: none
   int64_t numWorkers = 0;
   int64_t checkpointInterval = 0; // steps; 0: only at the end
   int64_t checkpointKeep = 0;     // 0: all
@@ -70,7 +69,7 @@ struct TrainSettings {
   int64_t logInterval = 1;        // steps between lines of a log
   int64_t validationInterval = 0; // steps; 0: only at the end
   int64_t validationIters = 0;    // batches of batch_size sequences
-  double peakTflops = 0;          // 0: what the device says of itself
+  double peakTflops = 0;          // 0: the device's own value
 
   static Result<TrainSettings> read(const SettingTable &table);
 };

@@ -1,4 +1,4 @@
-// The samples of each optimizer step, in order, loaded ahead of time.
+// The samples of each optimizer step, in order, loaded in advance.
 #pragma once
 
 #include "runtime/data/DataSource.h"
@@ -8,17 +8,17 @@
 
 namespace lmc {
 
-// Batch k holds samples [first + k * batchSize, first + (k + 1) * batchSize), for
-// any `first`: a run may go on with another batch size where it stopped.
+// Batch k holds samples [first + k * batchSize, first + (k + 1) * batchSize). Any `first` is
+// allowed, so that a run may resume with another batch size.
 class StepBatches {
 public:
-  // `source` must outlive this.
+  // `source` must outlive this object.
   StepBatches(const DataSource &source, uint64_t batchSize, uint64_t first, int workers);
   Result<BatchLoader::Batch> next();
 
 private:
-  // A loader counts in whole batches of its own size, so it loads pieces of
-  // gcd(batchSize, first) samples; with an unchanged batch size that is one.
+  // A BatchLoader counts in whole batches of its own size. Each batch is therefore loaded in pieces
+  // of gcd(batchSize, first) samples: in one piece if the batch size has not changed.
   uint64_t pieces;
   BatchLoader loader;
 };

@@ -1,12 +1,12 @@
-// SIGTERM and SIGINT as a wish: the step is finished, a checkpoint written.
+// SIGTERM and SIGINT request a stop: the current step is finished and a checkpoint is written.
 #pragma once
 
 #include <csignal>
 
 namespace lmc {
 
-// While one of these lives, both signals only set a flag. A second SIGINT
-// (a second Ctrl-C) ends the program at once.
+// While an object of this class exists, both signals only set a flag. A second SIGINT (Ctrl-C) ends
+// the program at once.
 class StopSignals {
 public:
   StopSignals();
@@ -17,7 +17,7 @@ public:
   bool requested() const;
 
 private:
-  struct sigaction terminate, interrupt; // what was installed before
+  struct sigaction terminate, interrupt; // the handlers that were installed before
 };
 
 } // namespace lmc

@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-static constexpr int64_t kMaxNonFiniteSteps = 10; // in a row
+static constexpr int64_t kMaxNonFiniteSteps = 10; // consecutive steps
 
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
                  Console &console, const StopSignals &stop, std::unique_ptr<DataSource> data,
@@ -34,8 +34,8 @@ Result<void> Trainer::prepare() {
   return {};
 }
 
-// Micro-steps write batch.tokens in place: copyIn is ordered after what was
-// submitted before, so the device has read the last micro-batch by then.
+// Each micro-step overwrites batch.tokens. copyIn waits for the work submitted before it, so the
+// device has read the previous micro-batch by then.
 Result<void> Trainer::microSteps(const BatchLoader::Batch &batch, int64_t number) {
   const plan::BatchInfo &info = *(*session.plan)->batch();
   uint64_t accumulation = info.gradient_accumulation_steps();
@@ -117,7 +117,7 @@ Result<StepRecord> Trainer::step(int64_t number) {
   session.progress.tokens += stepTokens;
   record->tokens = session.progress.tokens;
   record->tokensPerSecond = static_cast<double>(stepTokens) / record->stepSeconds;
-  // Without a known peak both are not finite: null in the metrics, "?" on the console.
+  // Without a known peak both values are not finite: null in the metrics, "?" on the console.
   double peak = session.deviceInfo.peakFlops > 0
                     ? session.deviceInfo.peakFlops * static_cast<double>(plan.batch()->ranks())
                     : std::nan("");
@@ -126,7 +126,7 @@ Result<StepRecord> Trainer::step(int64_t number) {
   return record;
 }
 
-// Without the sign of a NaN, which says nothing.
+// Formats a value. The sign of a NaN has no meaning and is left out.
 static std::string valueText(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
@@ -200,7 +200,8 @@ void Trainer::exportTo(const std::string &folder) {
                                 exportError->message));
 }
 
-// Whether a thing done every `interval` steps is due after `step`; 0 is never.
+// Returns true if an action with period `interval` is due after `step`; an interval of 0 means
+// never.
 static bool isDue(uint64_t step, int64_t interval) {
   return interval > 0 && step % static_cast<uint64_t>(interval) == 0;
 }
@@ -215,8 +216,8 @@ Result<ExitCode> Trainer::train() {
   while (done < totalSteps && !stop.requested()) {
     auto record = step(static_cast<int64_t>(done) + 1);
     if (!record) {
-      // A bad token file must not cost the steps before it; the weights are still
-      // those of the last whole step. A failed device has nothing left to save.
+      // A damaged token file must not lose the steps before it: the weights are still those of the
+      // last whole step, so they are saved. After a failure of the device there is nothing to save.
       if (record.error().code == ExitCode::UserError && done > savedStep)
         save();
       return record.error();
@@ -244,7 +245,7 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
     exportTo(options.exportDirectory);
   if (metricsHeldBack)
     console.warning("metrics.jsonl lacks the last steps: they could not be written");
-  // A warning told of these already; the end of the run must say that it failed.
+  // Failed saves were reported as warnings. If the last one failed, the run must end with an error.
   if (saveError)
     return Error{fmt::format("{}: the last checkpoint, of step {}, could not be saved: {}",
                              directory.path(), done, saveError->message),

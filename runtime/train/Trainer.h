@@ -14,24 +14,24 @@
 
 namespace lmc {
 
-// Takes a started session from the step it is at to a total number of steps.
+// Trains a started session from its current step to a given number of steps.
 //
-// Step s (from 1) reads samples [s - 1, s) * GBS where the run began at sample 0,
-// and in general those from progress.samples on. It divides the loss by the
-// valid targets of the whole step, which is known before its first micro-step.
-// The host waits for the device once a step, to read the scalars.
+// Step s (from 1) reads samples [s - 1, s) * GBS if the run began at sample 0; in general, a run
+// reads the samples from progress.samples on. The loss is divided by the number of valid targets of
+// the whole step, which is known before the first micro-step. The host waits for the device once
+// per step, to read the scalars.
 //
-// A step whose gradient norm is not finite is skipped on the device; it still
-// counts as a step, and its samples as used. Ten such steps in a row end the run.
+// The device skips a step whose gradient norm is not finite. The step still counts, and so do its
+// samples. Ten such steps in a row end the run.
 class Trainer {
 public:
   Trainer(Session &session, const RunOptions &options, RunDirectory &directory, Console &console,
           const StopSignals &stop, std::unique_ptr<DataSource> data, int64_t totalSteps);
 
-  // Opens the metrics and the validation data; to be called before train().
+  // Opens the metrics and the validation data. Must be called before train().
   Result<void> prepare();
 
-  // Runs, saves and exports. Interrupted when a signal ended it early.
+  // Trains, saves and exports. Returns Interrupted if a signal ended the run early.
   Result<ExitCode> train();
 
 private:
@@ -42,7 +42,7 @@ private:
   Result<void> watchForNonFinite(const StepRecord &record);
   Result<void> validate(StepRecord &record);
   void report(const StepRecord &record);
-  // Keeps the error of a failed save, and whether the last one worked.
+  // Saves a checkpoint; stores the error if the save fails, and clears it if it succeeds.
   void save();
   void exportTo(const std::string &folder);
   Result<ExitCode> finish(bool interrupted);
@@ -53,7 +53,7 @@ private:
   Console &console;
   const StopSignals &stop;
   const uint64_t totalSteps;
-  const uint64_t firstStep; // steps done before this run
+  const uint64_t firstStep; // steps completed before this run
 
   const std::unique_ptr<DataSource> data;
   std::unique_ptr<StepBatches> batches;
@@ -61,7 +61,7 @@ private:
   std::optional<MetricsWriter> metrics;
   bool metricsHeldBack = false;
   bool gradientsDumped = false;
-  int64_t nonFiniteSteps = 0;     // in a row
+  int64_t nonFiniteSteps = 0;     // consecutive
   uint64_t savedStep;             // of the newest durable checkpoint
   std::optional<Error> saveError; // of the latest save, if it failed
   std::optional<Error> exportError;
