@@ -1,8 +1,8 @@
-// The device interface: what a plan needs of the machine it runs on.
+// The device interface: the operations of a machine that a plan needs.
 //
-// One implementation per kind of device: runtime/device/cpu, and for tests runtime/device/simt,
-// which runs CUDA kernels on the host. test/runtime/device/ConformanceTest.cpp runs on every one
-// of them. Memory is addressed as (arena, byte offset), as in the plan.
+// There is one implementation per kind of device: runtime/device/cpu, and for tests
+// runtime/device/simt, which runs CUDA kernels on the host. test/runtime/device/ConformanceTest.cpp
+// tests each of them. Memory is addressed as (arena, byte offset), as in the plan.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -18,11 +18,11 @@ struct DeviceInfo {
   std::string name;         // "AMD EPYC, 2 threads"
   int threads = 1;          // CPU only
   double peakFlops = 0;     // dense, in the plan's compute dtype, FLOP/s
-  std::string peakSource;   // how peakFlops is known
+  std::string peakSource;   // where peakFlops comes from
   uint64_t memoryBytes = 0;
 };
 
-// A function of the plan, bound to arenas and ready to be submitted many times.
+// A recorded function of the plan, which may be submitted many times.
 class Executable {
 public:
   virtual ~Executable() = default;
@@ -34,31 +34,32 @@ public:
 
   virtual DeviceInfo info(plan::DType computeDType) const = 0;
 
-  // Allocates all arenas and loads all modules of `plan`, once; the plan must
-  // outlive the device. Errors: not enough memory (with the breakdown of the
-  // plan), a module that this machine cannot run.
+  // Allocates all arenas and loads all modules of `plan`. Must be called once; the plan must
+  // outlive the device. Errors: not enough memory (with the sizes of the plan's arenas), a module
+  // that this machine cannot run.
   virtual Result<void> load(const PlanFile &plan) = 0;
 
-  // Bytes that the arenas really occupy.
+  // The bytes that the arenas occupy in memory.
   virtual uint64_t allocatedBytes() const = 0;
 
-  // Resolves every operand of function `index` once.
+  // Prepares function `index`: every operand is resolved to an address once.
   virtual Result<std::unique_ptr<Executable>> record(int index) = 0;
 
-  // Enqueues one run; runs happen in the order they were submitted.
+  // Enqueues one run. Runs execute in the order of submission.
   virtual Result<void> submit(Executable &executable) = 0;
 
-  // Waits for everything that was submitted. Reports an asynchronous failure.
+  // Waits for all submitted work. Reports failures that happened meanwhile.
   virtual Result<void> synchronize() = 0;
 
-  // Ordered after all submissions so far; both wait until the copy is done.
+  // Copy between host memory and a slice, after all work submitted before. Both calls return when
+  // the copy is complete.
   virtual Result<void> copyIn(int slice, const void *source, uint64_t bytes,
                               uint64_t offset = 0) = 0;
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;
 };
 
-// Opens the device that `plan` was compiled for. `threads` 0 means OMP_NUM_THREADS
-// or, without it, every CPU this process may run on.
+// Opens the device that `plan` was compiled for. With `threads` = 0 the device uses OMP_NUM_THREADS
+// threads or, if that is not set, one per CPU that this process may run on.
 Result<std::unique_ptr<Device>> openDevice(const PlanFile &plan, int threads = 0);
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-// Which device a plan's target names.
+// Opens the device that the target of a plan names.
 #include "runtime/device/cpu/CpuDevice.h"
 
 #include <fmt/format.h>

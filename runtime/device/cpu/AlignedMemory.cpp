@@ -30,7 +30,7 @@ bool AlignedMemory::tryReserve(uint64_t bytes) {
   if (bytes > UINT64_MAX / 2)
     return false;
   release();
-  // One huge page more than needed, cut so that the start lies on a huge page.
+  // Maps one huge page more than needed, and cuts it so that the memory starts at a huge page.
   const uint64_t rounded = wholePages(bytes);
   const uint64_t slack = bytes >= kHugePage ? kHugePage : 0;
   void *address =

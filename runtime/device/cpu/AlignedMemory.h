@@ -1,5 +1,5 @@
-// Anonymous memory from the operating system: zeroed, on huge pages where the
-// system has them, given back on destruction.
+// Anonymous memory from the operating system: zeroed, on huge pages if available, released by the
+// destructor.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ public:
   }
   AlignedMemory &operator=(AlignedMemory &&other) noexcept;
 
-  // At least `bytes`; what was there is lost when it grows. Throws
-  // std::bad_alloc when the system refuses.
+  // Makes the memory at least `bytes` long. Growing it discards its contents. Throws std::bad_alloc
+  // if the system has too little memory.
   void reserve(int64_t bytes);
-  // The same without exceptions.
+  // Does the same, but returns false instead of throwing.
   bool tryReserve(uint64_t bytes);
   void release();
 
@@ -30,7 +30,7 @@ public:
 
 private:
   char *memory = nullptr;
-  uint64_t size = 0; // as asked for; whole pages are mapped
+  uint64_t size = 0; // as requested; whole pages are mapped
 };
 
 } // namespace lmc::cpu

@@ -1,5 +1,5 @@
-// The CPU as a device: arenas in anonymous memory, modules as shared objects,
-// commands run in order on OpenMP threads when they are submitted.
+// The CPU as a device. Arenas are anonymous memory, modules are shared objects. Submitting a
+// function runs its commands at once and in order, on OpenMP threads.
 #pragma once
 
 #include "runtime/device/Device.h"

@@ -28,7 +28,7 @@ bool hasFeature(std::string_view name) {
         std::istringstream words(line.substr(line.find(':') + 1));
         for (std::string word; words >> word;)
           found.insert(word);
-        break; // every processor of a machine has the same
+        break; // all processors of a machine are equal
       }
     return found;
   }();
@@ -68,9 +68,9 @@ int threadCount(int requested) {
   return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
-// Cycles per second, by timing multiplications that each wait for the one before:
-// an integer multiply takes 3 cycles on every x86-64 core since 2008. The fastest
-// of several short runs, so that a busy machine does not count.
+// Returns the clock in cycles per second. It times a chain of dependent integer multiplications,
+// each of which takes 3 cycles on every x86-64 core since 2008. The result is the fastest of
+// several short runs, so that other load on the machine does not matter.
 static double measureClock() {
 #if defined(__x86_64__)
   constexpr int kSteps = 100000;
@@ -107,7 +107,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
     perCycle /= 2;
   if (compute == Storage::BF16) {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    // Leaf 7: EDX bit 22 is AMX-BF16.
+    // CPUID leaf 7: EDX bit 22 is AMX-BF16.
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1)) {
       perCycle = 2048;
       by = "AMX bf16";

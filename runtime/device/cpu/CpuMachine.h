@@ -1,4 +1,4 @@
-// What the machine is: features, threads, memory, speed.
+// Facts about this machine: features, threads, memory, speed.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -9,17 +9,18 @@
 
 namespace lmc::cpu {
 
-// Whether the processor has a feature, by its name among the flags of /proc/cpuinfo
+// Returns true if the processor has a feature, given by its name in the flags of /proc/cpuinfo
 // ("avx2", "avx512_bf16").
 bool hasFeature(std::string_view name);
 
-// "AMD EPYC"
+// Returns a name such as "AMD EPYC".
 std::string processorName();
 
-// Physical memory, or the control group's limit where it is lower.
+// Returns the physical memory, or the control group's limit if that is lower.
 uint64_t memoryBytes();
 
-// `requested`, or OMP_NUM_THREADS, or the CPUs this process may run on.
+// Returns `requested` if it is positive, else OMP_NUM_THREADS, else the number of CPUs that this
+// process may run on.
 int threadCount(int requested);
 
 struct PeakSpeed {
@@ -27,8 +28,8 @@ struct PeakSpeed {
   std::string source;
 };
 
-// Threads x clock x FLOPs per cycle that the instruction set can start. The clock
-// is measured, because what the system reports is often the nominal one.
+// Returns threads x clock x FLOPs that the instruction set can start per cycle. The clock is
+// measured, because the system often reports the nominal one.
 PeakSpeed peakSpeed(Storage compute, int threads);
 
 } // namespace lmc::cpu

@@ -46,7 +46,7 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     image += written;
     left -= size_t(written);
   }
-  // A name of its own per file: the loader takes equal names for one library.
+  // Each file has a different name, because the loader takes files of equal names for one library.
   void *handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
   const char *reason = handle ? nullptr : dlerror();
   close(file);

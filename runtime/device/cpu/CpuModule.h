@@ -1,4 +1,4 @@
-// A module of the plan, loaded as a shared object without a file on disk.
+// A module of the plan: a shared object that is loaded from memory, without a file on disk.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -10,13 +10,13 @@
 
 namespace lmc::cpu {
 
-// Computes work items [begin, end).
+// The function of a kernel. It computes the work items [begin, end).
 using KernelEntry = void (*)(void *const *args, int64_t begin, int64_t end);
 
 class CpuModule {
 public:
-  // Refuses an image for another kind of device, or one that needs a feature
-  // this machine lacks, before any of its code can run.
+  // Loads the image of a module. Before any of its code can run, fails for an image of another kind
+  // of device and for one that needs a feature which this machine lacks.
   static Result<std::unique_ptr<CpuModule>> load(const plan::Module &module);
   ~CpuModule();
   CpuModule(const CpuModule &) = delete;

@@ -19,8 +19,8 @@ memory::data_type dnnlType(Storage storage) {
   return storage == Storage::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// Transposes are strides, so nothing is copied before the product; a sum post-op
-// becomes beta = 1 of the product itself.
+// A product by oneDNN. Transposes are expressed as strides, so nothing is copied before the
+// product. The sum post-op becomes beta = 1 of the product itself.
 class OneDNNGemm final : public Gemm {
 public:
   OneDNNGemm(const dnnl::engine &engine, const GemmShape &shape) : stream(engine) {
@@ -76,14 +76,15 @@ private:
   std::string kind;
 };
 
-// Buffers that all packed products share: they run one after another.
+// Buffers that all packed products share, because only one product runs at a time.
 struct PackedBuffers {
   AlignedMemory panelsB, sums, perThread;
 };
 
-// Blocks: a panel of B (kDepth x panelColumns) stays in the first-level cache, a
-// block of A (kRows x kDepth) in the second, the packed B (kDeep x kWide) in the
-// third. kRows is a multiple of every kernel's panelRows, kWide of panelColumns.
+// A product by packed kernels. The block sizes are chosen for the caches: a panel of B (kDepth x
+// panelColumns) stays in the first level, a block of A (kRows x kDepth) in the second, the packed B
+// (kDeep x kWide) in the third. kRows is a multiple of every kernel's panelRows, kWide of
+// panelColumns.
 class PackedGemm final : public Gemm {
 public:
   static constexpr int64_t kRows = 96, kDepth = 256, kDeep = 1024, kWide = 1024, kTall = 2016;
@@ -91,11 +92,11 @@ public:
   PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
       : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
-    // Sums go straight to d when it has the arithmetic type.
+    // Sums are written directly to d if d has the arithmetic type.
     direct = shape.output != Storage::BF16;
     deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
     tall = !direct && deepSteps > 1 ? kTall : shape.m;
-    // Few row blocks on many threads: cut the columns as well.
+    // If there are few blocks of rows for many threads, the columns are divided too.
     int64_t rowBlocks = (shape.m + kRows - 1) / kRows;
     columnsPerItem = kWide;
     while (columnsPerItem > 128 && rowBlocks * (kWide / columnsPerItem) < 4 * threads)
@@ -126,7 +127,7 @@ public:
 private:
   static int64_t roundUp(int64_t x) { return (x + 63) / 64 * 64; }
 
-  // Packs op(b)[depth0 .. +depth, column0 .. +columns] by blocks of kDepth rows.
+  // Packs op(b)[depth0 .. +depth, column0 .. +columns] in blocks of kDepth rows.
   void packB(const void *b, int64_t depth0, int64_t depth, int64_t column0, int64_t columns) {
     const int64_t blocks = (depth + kDepth - 1) / kDepth;
     const int64_t pieces = (columns + kPackColumns - 1) / kPackColumns;
@@ -209,8 +210,8 @@ private:
   int64_t deepSteps, tall, columnsPerItem, blockBytes, threadBytes;
 };
 
-// Whether oneDNN multiplies `storage` with instructions made for it; what it
-// would emulate, the packed kernels do faster.
+// Returns true if oneDNN multiplies `storage` with instructions made for it. The packed kernels are
+// faster than oneDNN's emulation.
 bool oneDNNIsNative(Storage storage) {
   if (storage == Storage::F64)
     return false;

@@ -1,5 +1,5 @@
-// Matrix products on the CPU: oneDNN where it has the machine's fast
-// instructions for a type, the packed kernels of kernels/PackedGemm.cpp where not.
+// Matrix products on the CPU: by oneDNN if it uses fast instructions of the machine for the type,
+// otherwise by the packed kernels of kernels/PackedGemm.cpp.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -16,11 +16,11 @@ inline int64_t elementBytes(Storage storage) {
   return storage == Storage::F64 ? 8 : storage == Storage::F32 ? 4 : 2;
 }
 
-// d[m,n] = op(a) op(b) (+ d) (+ bias[n]), as plan::Gemm.
+// The shape of d[m,n] = op(a) op(b) (+ d) (+ bias[n]), as in plan::Gemm.
 struct GemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false;
-  bool accumulate = false; // d is added to
+  bool accumulate = false; // the product is added to d
   bool hasBias = false;
   Storage input = Storage::F32; // of a and b
   Storage output = Storage::F32;
@@ -32,15 +32,16 @@ struct GemmShape {
 class Gemm {
 public:
   virtual ~Gemm() = default;
-  // `bias` is ignored unless the shape has one. Not reentrant.
+  // Computes the product. `bias` is ignored if the shape has none. Only one thread may call it at a
+  // time.
   virtual void run(const void *a, const void *b, void *d, const void *bias) = 0;
-  // What runs it, for reports: "oneDNN gemm:jit", "packed x86-64-v3".
+  // Returns the name of the implementation, for reports: "oneDNN gemm:jit", "packed x86-64-v3".
   virtual std::string implementation() const = 0;
 };
 
 enum class GemmLibrary { Automatic, OneDNN, Packed };
 
-// One per device: each shape is prepared once.
+// The products of one device; each shape is prepared once.
 class GemmCache {
 public:
   explicit GemmCache(int threads);

@@ -32,7 +32,7 @@ Result<void> HostMemory::allocate(const PlanFile &file) {
   if (needed > memoryBytes())
     return tooLarge();
   for (const auto *arena : *file->arenas()) {
-    // An empty arena still needs an address to point at.
+    // An empty arena also needs an address.
     arenas.emplace_back();
     if (!arenas.back().tryReserve(std::max<uint64_t>(arena->bytes(), 1)))
       return tooLarge();

@@ -1,4 +1,4 @@
-// Picks the kernels for the machine by what its processor says it can do.
+// Selects the kernels for this machine from the features of its processor.
 #include "runtime/device/cpu/kernels/Kernels.h"
 
 namespace lmc::cpu {
@@ -24,7 +24,7 @@ struct Sets {
   Sets() {
     sets[count++] = &baseline::kernels();
 #if defined(__x86_64__)
-    // The builtin also asks whether the operating system saves the registers.
+    // The builtin also checks that the operating system saves the registers.
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
       sets[count++] = &avx2::kernels();
     if (count == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -10,11 +10,11 @@
 namespace lmc::simt {
 namespace {
 
-// A tagged address: bits 60-63 mark it, 48-55 hold the argument, and the rest counts from the
-// middle of 2^48, so that an address before the buffer keeps its tag. On x86-64 and AArch64 no
-// such address can be mapped.
+// A tagged address: bits 60-63 are the mark, bits 48-55 the number of the argument, and the rest
+// counts from the middle of 2^48, so that an address before the buffer keeps its tag. Neither
+// x86-64 nor AArch64 can map such an address.
 constexpr uint64_t kMark = 5, kMiddle = uint64_t(1) << 40;
-// Atomic operations of several blocks may meet.
+// Marks bytes with atomic operations: those of several blocks may access the same byte.
 constexpr uint32_t kAtomic = ~0u;
 constexpr uint64_t kSector = 32;
 
@@ -25,7 +25,7 @@ Memory::Memory(const std::vector<Argument> &arguments, bool count)
   for (const Argument &argument : arguments) {
     Buffer buffer;
     static_cast<Argument &>(buffer) = argument;
-    // The offset inside a page is kept, and with it the alignment.
+    // The offset within a page is kept, and with it the alignment.
     buffer.base = kMark << 60 | uint64_t(buffers.size()) << 48 |
                   (kMiddle + (reinterpret_cast<uint64_t>(argument.data) & 4095));
     buffer.touched.assign(argument.extent(), 0);
@@ -36,7 +36,7 @@ Memory::Memory(const std::vector<Argument> &arguments, bool count)
 
 void *Memory::tagged(size_t i) const { return reinterpret_cast<void *>(buffers[i].base); }
 
-// Arguments that lie over each other share cells.
+// Arguments that overlap share cells.
 void Memory::placeCells() {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), 0);
@@ -155,7 +155,7 @@ void Memory::endBlock() {
   for (size_t i = 0; i < records.size();) {
     const Record &first = records[i];
     uint64_t moved = 0, sectors = 0, end = 0, lastSector = 0;
-    // Words are aligned, so that none crosses a sector.
+    // Words are aligned, so no word crosses a sector.
     for (; i < records.size() && key(records[i]) == key(first); ++i) {
       const Record &r = records[i];
       const uint64_t from = std::max(r.address, end), to = r.address + r.bytes;

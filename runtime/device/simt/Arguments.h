@@ -1,9 +1,9 @@
-// The global memory of a launch: the buffers that are its arguments, and a watch over every
-// access to them.
+// The global memory of a launch: the buffers that are its arguments, and checks of every access to
+// them.
 //
-// A kernel does not get the buffers' addresses but tagged ones, which no memory is mapped at:
-// an access through them says which argument it means, however far off it is, and a pointer
-// that is dereferenced past loadGlobal and storeGlobal faults.
+// A kernel receives tagged addresses instead of the buffers' own; no memory is mapped at them. An
+// access through a tagged address shows which argument is meant, however far outside of it the
+// address is. A pointer that is dereferenced without loadGlobal or storeGlobal faults.
 #pragma once
 
 #include <cstdint>
@@ -22,23 +22,23 @@ struct Argument {
   void *data = nullptr;
   uint64_t bytes = 0; // of all rows together
   Access access = Access::Read;
-  // `rows` equal runs of bytes that start `pitch` bytes apart; pitch 0: one dense run.
+  // `rows` equal runs of bytes that begin `pitch` bytes apart; with pitch 0, one dense run.
   uint64_t rows = 1, pitch = 0;
 
   uint64_t runBytes() const { return bytes / rows; }
-  // From the first byte to the last.
+  // The bytes from the first to the end of the last run.
   uint64_t extent() const { return pitch ? (rows - 1) * pitch + runBytes() : bytes; }
 };
 
-// What a launch moved of one argument. An instruction of a warp moves a byte once, however
-// many lanes ask for it.
+// The traffic of one argument in a launch. An instruction of a warp moves a byte once, however many
+// lanes access it.
 struct Traffic {
-  uint64_t loaded = 0, stored = 0;                 // bytes, by all instructions
-  uint64_t distinctLoaded = 0, distinctStored = 0; // bytes that were touched at all
-  uint64_t loadSectors = 0, storeSectors = 0;      // of 32 bytes, by all instructions
+  uint64_t loaded = 0, stored = 0;                 // bytes, summed over instructions
+  uint64_t distinctLoaded = 0, distinctStored = 0; // bytes that were accessed at all
+  uint64_t loadSectors = 0, storeSectors = 0;      // of 32 bytes, summed over instructions
 };
 
-// Who asks: blocks and warps by number, and which execution of which instruction it is.
+// The origin of an access: block, warp, and the execution of an instruction, each by number.
 struct Asker {
   uint32_t block = 0, warp = 0;
   uint64_t instruction = 0;
@@ -47,31 +47,31 @@ struct Asker {
 
 class Memory {
 public:
-  // With `count`, traffic() is filled; it costs a record per access.
+  // If `count`, traffic() is computed, which costs a record per access.
   Memory(const std::vector<Argument> &arguments, bool count);
 
-  // What the kernel gets for argument `i`.
+  // Returns the tagged address that the kernel gets for argument `i`.
   void *tagged(size_t i) const;
 
-  // The memory behind a tagged address. Null for an access that no kernel may make (outside of
-  // the argument, misaligned, a store to an input, or a race with another block), then
-  // problem() says why. An atomic access races with plain ones only.
+  // Returns the memory at a tagged address. Returns null for an access that no kernel may make:
+  // outside of the argument, misaligned, a store to an input, or a race with another block.
+  // problem() then gives the reason. An atomic access races only with plain ones.
   enum class Kind { Load, Store, Atomic };
   char *resolve(const void *address, int bytes, Kind kind, const Asker &asker);
   const std::string &problem() const { return trouble; }
 
-  // Sums up the records of a block.
+  // Adds up the records of a block.
   void endBlock();
-  // "" or what was left unwritten; fills traffic().
+  // Computes traffic(). Returns a description of the bytes left unwritten, or "".
   std::string endLaunch();
   const std::vector<Traffic> &traffic() const { return sums; }
 
-  // Bytes as they lie in memory, one run after the other.
+  // The bytes of an argument, one run after the other.
   static std::string bytesOf(const Argument &argument);
   static void setBytes(const Argument &argument, const std::string &bytes);
 
 private:
-  // Blocks that touched a byte, counted from 1; 0: none.
+  // The blocks that accessed a byte, counted from 1; 0 means none.
   struct Cell {
     uint32_t writer = 0, reader = 0, otherReader = 0;
   };

@@ -47,16 +47,16 @@ struct Random {
     state = mix(state);
     return uint32_t((state >> 32) * n >> 32);
   }
-  // One of the set bits of a mask that has some.
+  // Returns a random set bit of a mask that has at least one.
   uint32_t bitOf(uint32_t mask) {
     const uint32_t turn = below(32);
     return (uint32_t(std::countr_zero(std::rotr(mask, int(turn)))) + turn) & 31;
   }
 };
 
-// Memory between two pages that fault.
+// Memory between two pages on which every access faults.
 struct GuardedMemory {
-  char *start = nullptr; // behind the first guard
+  char *start = nullptr; // after the first guard page
   size_t bytes = 0;      // between the guards, whole pages
 
   void reserve(size_t size) {
@@ -80,7 +80,7 @@ struct GuardedMemory {
   }
 };
 
-// Frames that a failure left on a stack count no more.
+// Tells the address sanitizer that the frames which a failure left on a stack are no longer in use.
 void forgetFrames([[maybe_unused]] const GuardedMemory &stack) {
 #ifdef __SANITIZE_ADDRESS__
   __asan_unpoison_memory_region(stack.start, stack.bytes);
@@ -102,9 +102,9 @@ struct Thread {
   uint32_t number;
   State state;
   Place place;             // of the barrier or collective it waits at
-  const void *instruction; // that called it
+  const void *instruction; // the instruction that called it
   std::vector<AsyncCopy> copies;
-  uint32_t group; // of asynchronous copies: the one that is open
+  uint32_t group; // the open group of asynchronous copies
   std::vector<std::pair<const void *, uint32_t>> executions;
 };
 
@@ -136,7 +136,8 @@ float fromBf16(uint32_t word, int half) {
   return std::bit_cast<float>((half ? word >> 16 : word) << 16);
 }
 
-// d += a b for a warp, fragments as in compiler/targets/cuda/device/platform.cuh.
+// d += a b for a warp; lanes hold elements as described in
+// compiler/targets/cuda/device/platform.cuh.
 void multiplyAdd(const uint64_t (&products)[kLanes]) {
   float a[16][16], b[16][8];
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -172,7 +173,7 @@ public:
   LaunchResult run(const Launch &launch, Memory &memory, const Order &order);
   Machine table{};
 
-  // What the table's functions do.
+  // Implementations of the table's functions.
   void load(const void *from, void *to, int bytes, const void *instruction);
   void store(void *to, const void *from, int bytes, const void *instruction);
   void *atomic(void *at, int bytes, const void *instruction);
@@ -188,7 +189,7 @@ public:
   std::string faultText(const siginfo_t &info) const;
   [[noreturn]] void abandon(const std::string &what, const void *instruction);
   bool inThread() const { return running != nullptr; }
-  // For a thread that faulted.
+  // The stack for a thread that faulted.
   char *emergencyStack() const {
     forgetFrames(emergency);
     return emergency.end();
@@ -250,7 +251,7 @@ void onFault(int signal, siginfo_t *info, void *context) {
     auto &registers = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
     pendingFault = executor().faultText(*info);
     pendingInstruction = reinterpret_cast<const void *>(registers[REG_RIP]);
-    // Go on in leaveFaultedThread, as if the instruction had called it, on a stack that is whole.
+    // Continues in leaveFaultedThread, as if the instruction had called it, on an intact stack.
     registers[REG_RIP] = reinterpret_cast<greg_t>(&leaveFaultedThread);
     registers[REG_RSP] = reinterpret_cast<greg_t>(executor().emergencyStack() - 8);
     return;
@@ -305,12 +306,12 @@ void Executor::abandon(const std::string &what, const void *instruction) {
                             ? std::to_string(t.x)
                             : fmt::format("({}, {}, {})", t.x, t.y, t.z),
                         sourcePlace(static_cast<const char *>(instruction)));
-  // The thread never goes on; its stack is used again from the start.
+  // The thread never continues; its stack is reused from the start.
   jump_fcontext(scheduler, nullptr);
   std::abort();
 }
 
-// `instruction` is a return address: the call stands right before it.
+// `instruction` is a return address; the call is right before it.
 void Executor::fail(const std::string &what, const void *instruction) {
   abandon(what, static_cast<const char *>(instruction) - 1);
 }
@@ -326,7 +327,8 @@ std::string Executor::placeOf(const Thread &t) const {
   return sourcePlace(static_cast<const char *>(t.instruction) - 1);
 }
 
-// "threads 0-15, 32" in `state` at the place of `like`; at a collective, those of its warp.
+// Returns the threads in `state` at the same place as `like`, such as "threads 0-15, 32"; for a
+// collective, only those of the warp of `like`.
 std::string Executor::threadsIn(State state, const Thread &like) const {
   std::string text;
   for (uint32_t i = 0; i < launch.threads; ++i) {
@@ -348,7 +350,7 @@ std::string Executor::threadsIn(State state, const Thread &like) const {
   return "threads " + text;
 }
 
-// Who waits where, when nobody can go on.
+// Describes which threads wait where, when no thread can continue.
 std::string Executor::stuckText() const {
   std::string text = fmt::format("divergent code: {}", blockText());
   std::vector<std::tuple<State, int, uint32_t>> told;
@@ -409,7 +411,7 @@ void *Executor::atomic(void *at, int bytes, const void *instruction) {
   return real;
 }
 
-// 16 bytes that a warp-wide or asynchronous instruction touches.
+// Checks 16 bytes that a warp-wide or asynchronous instruction accesses.
 void Executor::checkShared(const void *at, const char *what, const void *instruction) {
   const int64_t offset = static_cast<const unsigned char *>(at) - table.shared;
   if (offset < 0 || offset + 16 > launch.sharedBytes)
@@ -441,7 +443,7 @@ void Executor::land(const AsyncCopy &copy) {
     std::memset(copy.to, 0, 16);
 }
 
-// Groups before the open one and the `pending` before it have arrived.
+// Completes the copies of all groups before the latest `pending` closed groups.
 void Executor::copyAsyncWait(int pending) {
   auto &copies = running->copies;
   size_t kept = 0;
@@ -538,7 +540,7 @@ uint64_t Executor::collective(Collective kind, uint32_t mask, uint64_t value, ui
   return warp.result[lane];
 }
 
-// All lanes that are left have come.
+// Runs when all remaining lanes have reached the collective.
 void Executor::completeCollective(uint32_t number) {
   Warp &warp = warps[number];
   const uint32_t first = uint32_t(std::countr_zero(warp.waiting));
@@ -567,7 +569,7 @@ void Executor::completeCollective(uint32_t number) {
   case Collective::Shuffle:
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       const uint64_t from = warp.operand[lane] < kLanes ? warp.operand[lane] : lane;
-      // What a lane that has returned would give is not defined.
+      // The value of a lane that has returned is undefined.
       warp.result[lane] = warp.waiting >> from & 1 ? warp.value[from] : mix(order.garbage);
     }
     break;
@@ -620,7 +622,7 @@ void Executor::enterThread(transfer_t from) {
   std::abort();
 }
 
-// Those that wait may now be all that are left.
+// After a thread has finished, the waiting threads may be all that remain.
 void Executor::finish() {
   Warp &warp = warpOf(*running);
   running->state = State::Done;
@@ -641,7 +643,7 @@ void Executor::startBlock(uint32_t number) {
   live = launch.threads;
   atBarrier = 0;
   votes = 0;
-  // Warps that take turns show other mistakes than one that runs ahead of the rest.
+  // Interleaved warps reveal other mistakes than one warp that runs ahead of the rest.
   byPriority = random.below(2);
   warps.resize(launch.threads / kLanes);
   for (Warp &warp : warps) {
@@ -701,7 +703,7 @@ void Executor::runBlock() {
 constexpr size_t kCanary = 128;
 constexpr unsigned char kCanaryByte = 0xc5;
 
-// Bytes around shared memory that lie before the faulting pages.
+// Checks the bytes around shared memory that lie before the guard pages.
 void Executor::checkCanaries() {
   auto *last = reinterpret_cast<unsigned char *>(shared.end());
   for (auto *p = reinterpret_cast<unsigned char *>(shared.start); p < last; ++p) {
@@ -763,7 +765,8 @@ LaunchResult Executor::run(const Launch &wanted, Memory &launched, const Order &
   return {failure, atomics};
 }
 
-// The entries of the table. The return address of each is the instruction of the kernel that asks.
+// The entries of the table. The return address of each identifies the calling instruction of the
+// kernel.
 #define LMC_CALLER __builtin_return_address(0)
 void loadEntry(const void *from, void *to, int bytes) {
   executor().load(from, to, bytes, LMC_CALLER);
@@ -811,7 +814,7 @@ void fillGarbage(void *to, uint64_t bytes, uint64_t seed, uint64_t salt) {
   auto *p = static_cast<unsigned char *>(to);
   for (uint64_t i = 0; i < bytes; i += 8) {
     uint64_t word = mix(mix(seed) ^ mix(salt + i));
-    // Every fourth word or so holds NaN, in f32 and in bf16.
+    // About every fourth word contains NaN, in f32 and in bf16.
     if ((word & 3) == 0)
       word |= 0x7fc07fc07fc07fc0u;
     std::memcpy(p + i, &word, std::min<uint64_t>(8, bytes - i));

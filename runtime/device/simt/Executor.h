@@ -1,10 +1,10 @@
-// Runs the threads of a launch on the host: each is a fiber, one runs at a time, and only a
-// barrier or a collective of the warp lets another one go on.
+// Runs the threads of a launch on the host. Each thread is a fiber. One runs at a time, and only a
+// barrier or a collective of the warp lets another one continue.
 //
-// Every order that the hardware may take is as good as any other, so the executor takes random
-// ones: of blocks, and of threads whenever it must choose. Shared memory starts as garbage, and
-// asynchronous copies arrive as late as they may. A kernel whose result depends on any of this
-// is wrong, and two runs show it (SimtKernel.h).
+// The hardware may execute blocks and threads in any order, so the executor chooses random ones:
+// for blocks, and for threads whenever several could continue. Shared memory starts as garbage, and
+// asynchronous copies arrive as late as allowed. A kernel whose result depends on any of this is
+// wrong, and two runs reveal it (SimtKernel.h).
 #pragma once
 
 #include "runtime/device/simt/Arguments.h"
@@ -16,11 +16,11 @@
 
 namespace lmc::simt {
 
-// Seeds of all that a kernel must not depend on.
+// Seeds of everything that a kernel must not depend on.
 struct Order {
   uint64_t threads = 1, blocks = 1, garbage = 1;
-  // Asynchronous copies arrive at the wait that requires them, and leave garbage at their
-  // target until then. Otherwise they arrive at once.
+  // If true, an asynchronous copy arrives only at the wait that requires it, and its target holds
+  // garbage until then. If false, it arrives at once.
   bool lateCopies = true;
 
   static Order of(uint64_t seed) { return {seed * 3 + 1, seed * 3 + 2, seed * 3 + 3}; }
@@ -34,17 +34,18 @@ struct Launch {
 };
 
 struct LaunchResult {
-  std::string failure;  // "": none
+  std::string failure;  // "" if the launch succeeded
   bool atomics = false; // the kernel used atomic operations
 };
 
-// The table to give to a kernel's object before it runs.
+// Returns the table that a kernel's object needs before it runs.
 Machine *machine();
 
-// One launch at a time. A failure names the block, the threads and the place in the source.
+// Executes a launch; only one may run at a time. A failure names the block, the threads and the
+// place in the source.
 LaunchResult execute(const Launch &launch, Memory &memory, const Order &order);
 
-// `bytes` of garbage that depends on the seed and `salt` alone: random bits with many NaN.
+// Writes `bytes` of garbage that depends only on `seed` and `salt`: random bits with many NaN.
 void fillGarbage(void *to, uint64_t bytes, uint64_t seed, uint64_t salt);
 
 } // namespace lmc::simt

@@ -15,15 +15,15 @@ namespace {
 
 const char *const kFlags =
     "-std=c++20 -O1 -g1 -fPIC -shared -w -fno-exceptions -fno-rtti -fno-strict-aliasing "
-    // What the text rounds twice is rounded twice; a variable that is used before it is set
-    // holds a pattern, not what happens to be there.
+    // No multiply-adds are fused, so that rounding is as the text says. A variable that is used
+    // before it is set holds a pattern rather than a random value.
     "-ffp-contract=off -ftrivial-auto-var-init=pattern "
 #ifdef __SANITIZE_ADDRESS__
     "-fsanitize=address -fno-omit-frame-pointer "
 #endif
     ;
 
-// The text, and behind it what the executor calls. Lines keep their numbers.
+// Returns the text, followed by the functions that the executor calls. Lines keep their numbers.
 std::string hostText(const Source &source) {
   return source.text + fmt::format("\nextern \"C\" {{\n"
                                    "lmc::simt::Machine *lmcMachine;\n"
@@ -42,7 +42,7 @@ std::string contentsOf(const std::string &folder) {
   return all;
 }
 
-// Of everything but the kernel: headers, flags, the compiler.
+// Returns a hash of everything but the kernel: headers, flags, the compiler.
 const std::string &commonHash() {
   static const std::string hash = [] {
     std::string all = kFlags;
@@ -61,7 +61,8 @@ std::string objectPath(const std::string &text) {
   return fmt::format(LMC_SIMT_FOLDER "/{:016x}{:016x}.so", hash.high64, hash.low64);
 }
 
-// "" or the compiler's messages. Others may build the same at the same time.
+// Returns "" or the compiler's messages. Other processes may build the same object at the same
+// time.
 std::string buildObject(const std::string &text, const std::string &object) {
   const std::string source = object.substr(0, object.size() - 3) + ".cu";
   const std::string mine = fmt::format("{}.{}.{}", object, getpid(),
@@ -109,7 +110,7 @@ bool overlap(const Argument &a, const Argument &b) {
   return p < q + b.extent() && q < p + a.extent();
 }
 
-// Contents of all written arguments.
+// Returns the contents of all written arguments.
 std::vector<std::string> contents(const std::vector<Argument> &arguments) {
   std::vector<std::string> all;
   for (const Argument &argument : arguments)
@@ -194,7 +195,7 @@ struct Factor {
   const char *meaning;
 };
 
-// In the order of suspicion: what comes later may follow from what comes first.
+// Most suspicious first: later factors may be consequences of earlier ones.
 const Factor kFactors[] = {
     {[](Order &order, const Order &other) { order.threads = other.threads; },
      "the order in which threads of a block run: a barrier is missing, or threads add in no fixed "
@@ -207,7 +208,7 @@ const Factor kFactors[] = {
      "what memory held before: shared memory, or a result, is read before it is written"},
 };
 
-// What makes the results differ from `expected`, those of `base`.
+// Finds the factor that makes the results differ from `expected`, the results with order `base`.
 std::string cause(const Kernel &kernel, const std::vector<Argument> &arguments,
                   const std::vector<std::string> &before, const std::vector<std::string> &expected,
                   const Order &base, uint64_t seed) {

@@ -1,8 +1,8 @@
 // A CUDA kernel's source, compiled for the host and run by the executor.
 //
-// The text is the very one that NVRTC gets; runtime/device/simt/shim takes the place of CUDA and of
-// compiler/targets/cuda/device/platform.cuh, all other device headers are used as they are. Objects are kept
-// in the build tree, named by a hash of all that went into them.
+// The text is exactly the one that NVRTC compiles. runtime/device/simt/shim replaces CUDA and
+// compiler/targets/cuda/device/platform.cuh; all other device headers are used unchanged. Objects
+// are stored in the build tree, named by a hash of everything that they depend on.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -12,7 +12,7 @@
 
 namespace lmc::simt {
 
-// As codegen::CudaKernel has it.
+// The same fields as codegen::CudaKernel.
 struct Source {
   std::string name, text;
   std::array<uint32_t, 3> grid = {1, 1, 1};
@@ -25,8 +25,8 @@ struct Kernel {
   Launch launch;
 };
 
-// Compiles what is not in the cache, as many at a time as there are processors. Errors: the
-// compiler's messages.
+// Compiles the sources that are not in the cache, as many at a time as there are processors.
+// Errors: the compiler's messages.
 std::vector<Result<Kernel>> compile(std::span<const Source> sources);
 Result<Kernel> compile(const Source &source);
 
@@ -36,13 +36,13 @@ struct RunResult {
   bool atomics = false;
 };
 
-// Runs once. Arguments with Access::Write start as garbage, unless they lie over others.
+// Runs the kernel once. Arguments with Access::Write start as garbage, unless they overlap others.
 RunResult run(const Kernel &kernel, const std::vector<Argument> &arguments, const Order &order,
               bool count = false);
 
-// Runs twice, from the same arguments but in different orders, and compares all results bit for
-// bit. Where they differ, the failure says what the result depends on, and so what is wrong.
-// The results of the first run stay in the arguments.
+// Runs the kernel twice from the same arguments, in different orders, and compares all results bit
+// by bit. If they differ, the failure names what the result depends on, and thereby the mistake.
+// The results of the first run remain in the arguments.
 RunResult runTwice(const Kernel &kernel, const std::vector<Argument> &arguments, uint64_t seed = 1,
                    bool count = false);
 

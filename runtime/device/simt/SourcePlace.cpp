@@ -48,7 +48,7 @@ std::string sourcePlace(const void *instruction) {
     return "an unknown place";
   const auto offset = static_cast<const char *>(instruction) -
                       static_cast<const char *>(object.dli_fbase);
-  // One "file:line" per level of inlining, innermost first.
+  // addr2line prints one "file:line" per level of inlining, innermost first.
   std::istringstream lines(
       outputOf(fmt::format("addr2line -i -e '{}' {:#x} 2>/dev/null", object.dli_fname, offset)));
   std::vector<std::pair<std::string, int>> levels;

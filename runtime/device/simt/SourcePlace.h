@@ -1,16 +1,16 @@
-// Where in a kernel's source an instruction comes from.
+// Finds the place in a kernel's source that an instruction comes from.
 #pragma once
 
 #include <string>
 
 namespace lmc::simt {
 
-// "line 12: `float v = loadOne(x + i);`" for the address of an instruction of a loaded kernel,
-// with the place inside the device library where it is deeper than vector_io.cuh. Needs the
-// debug lines of the object, which are read by addr2line; "an unknown place" without them.
+// Returns "line 12: `float v = loadOne(x + i);`" for the address of an instruction of a loaded
+// kernel. For code of the device library deeper than vector_io.cuh, the place there is added. The
+// debug lines of the object are read by addr2line; without them the result is "an unknown place".
 std::string sourcePlace(const void *instruction);
 
-// The same for a line that is known.
+// Returns the same for a known line.
 std::string sourceLine(const std::string &file, int line);
 
 } // namespace lmc::simt

@@ -1,3 +1,4 @@
+// The command scatter-add on the CPU.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -6,9 +7,9 @@
 
 namespace lmc::cpu {
 
-// d[ids[t], :] += x[t, :] for t ascending; d is zeroed first unless `accumulate`.
-// Threads share the columns, so that every element is summed in order whatever
-// their number. An id outside the vocabulary adds nothing.
+// d[ids[t], :] += x[t, :] in ascending order of t; d is zeroed first unless `accumulate`. Threads
+// divide the columns, so that every element is summed in the same order for any number of threads.
+// An id outside the vocabulary adds nothing.
 struct ScatterAddArgs {
   const int32_t *ids;
   const void *x;

@@ -1,4 +1,4 @@
-// Moving blocks of a tensor into scratch, converted to the arithmetic type.
+// Copies blocks of a tensor to and from scratch, converting to the arithmetic type and back.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Vector.h"
@@ -71,8 +71,9 @@ LMC_INLINE void storeBlock(const R *from, int64_t leading, int64_t rows, int64_t
   }
 }
 
-// The first key that query `i` of sequence `batch` sees, by its window and its document; the
-// last is its own. Whatever `starts` holds, it is a key of the sequence, and not behind `i`.
+// Returns the first key that query `i` of sequence `batch` sees, according to its window and its
+// document. The result is a key of the sequence and at most `i`, even if the values of `starts` are
+// wrong.
 template <typename Args>
 LMC_INLINE int64_t firstVisibleKey(const Args &args, int64_t batch, int64_t i) {
   int64_t first = args.window ? greater(0, i - args.window + 1) : 0;
@@ -81,7 +82,7 @@ LMC_INLINE int64_t firstVisibleKey(const Args &args, int64_t batch, int64_t i) {
   return lesser(first, i);
 }
 
-// A cursor over a thread's scratch: 64-byte aligned pieces, one after another.
+// Divides a thread's scratch into consecutive pieces, each aligned to 64 bytes.
 struct Scratch {
   char *at;
   template <typename R> R *take(int64_t elements) {

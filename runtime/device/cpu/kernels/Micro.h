@@ -1,25 +1,25 @@
-// The register-blocked product that all kernels are made of.
+// The register-blocked product that all kernels use.
 //
 //   C[rows, columns] = (C +) A[rows, depth] B[depth, columns]
 //
-// One register tile is kTileRows x (2 registers); its sums stay in registers
-// over the whole depth. B and C are row-major with columns a multiple of the
-// register width; an element of A is broadcast, so A may lie either way.
+// One register tile is kTileRows x (2 registers); its sums stay in registers over the whole depth.
+// B and C are row-major, with columns in multiples of the register width. Elements of A are
+// broadcast one by one, so A may be row-major or column-major.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Vector.h"
 
 namespace lmc::cpu::LMC_ISA {
 
-// 12 (24) of 16 (32) registers hold sums: enough independent chains to hide the
-// latency of a fused multiply-add, and room for B's and A's operands.
+// 12 (24) of 16 (32) registers hold sums: enough independent chains to hide the latency of a fused
+// multiply-add. The rest holds operands of A and B.
 inline constexpr int kTileRows = kRegisters == 32 ? 12 : 6;
 template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
 
 enum class Layout { RowMajor, ColumnMajor };
 
-// A function of its own: a call costs little against the sums, and the many
-// shapes of tile would otherwise be compiled again at every use.
+// Not inlined: a call costs little compared with the sums, and inlining would compile the many tile
+// shapes again at every use.
 template <typename R, Layout kLayout, int kRows, int kVectors>
 __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
                      int64_t ldc, bool add) {
@@ -52,7 +52,7 @@ __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, cons
     }
 }
 
-// A tile of 1..kTileRows rows, chosen at run time.
+// Calls tile() with a number of rows, 1 to kTileRows, that is known only at run time.
 template <typename R, Layout kLayout, int kVectors, int kRows = kTileRows>
 LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb,
                        R *c, int64_t ldc, bool add) {
@@ -66,15 +66,15 @@ LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R
   }
 }
 
-// The part of the depth that a tile needs; nothing is written where `wanted` is
-// false, zeros (without add) where the range is empty.
+// The part of the depth that a tile needs. If `wanted` is false, the tile is not written. If the
+// range is empty, the tile becomes zero (or, with `add`, stays unchanged).
 struct DepthRange {
   int64_t first, last;
   bool wanted = true;
 };
 
-// The product over tiles. `range(row, rows, column, columns)` gives each tile's
-// depth: this is how causal and window masks skip work.
+// Computes the product tile by tile. `range(row, rows, column, columns)` returns the depth that a
+// tile needs; causal and window masks skip work in this way.
 template <Layout kLayout, typename R, typename Range>
 LMC_INLINE void multiplyTiles(int64_t rows, int64_t columns, const R *a, int64_t lda, const R *b,
                               int64_t ldb, R *c, int64_t ldc, bool add, Range range) {

@@ -1,5 +1,5 @@
-// Vectors of the instruction set that this file is compiled for, as GCC vector
-// types: V<float> and V<double> fill one register.
+// Vectors of the instruction set that this file is compiled for, as GCC vector types. V<float> and
+// V<double> fill one register.
 #pragma once
 
 #include <cstdint>
@@ -47,15 +47,16 @@ template <> struct VectorOf<double> {
 
 template <typename R> using V = typename VectorOf<R>::Type;
 template <typename R> using VInt = typename VectorOf<R>::Int;
-// Elements of R in a register.
+// The elements of type R in a register.
 template <typename R> inline constexpr int kWidth = kRegisterBytes / int(sizeof(R));
 
-// The arithmetic type of a storage type.
+// The type to compute in, for a storage type.
 template <typename T> struct ArithmeticOf { using Type = T; };
 template <> struct ArithmeticOf<Bf16> { using Type = float; };
 template <typename T> using Arithmetic = typename ArithmeticOf<T>::Type;
 
-// Subtracting zero is exact even for -0, so the compiler leaves only a broadcast.
+// Fills a vector with x. Subtracting zero is exact, even for -0, so the compiler emits only a
+// broadcast.
 template <typename R> LMC_INLINE V<R> splat(R x) { return x - V<R>{}; }
 
 LMC_INLINE V<float> load(const float *p) {
@@ -71,7 +72,7 @@ LMC_INLINE void store(double *p, V<double> x) {
   *reinterpret_cast<VectorOf<double>::Unaligned *>(p) = x;
 }
 
-// bf16 is the upper half of an f32; rounding is to nearest even, NaN stays NaN.
+// bf16 is the upper half of an f32. Rounding is to nearest, ties to even; NaN stays NaN.
 typedef uint16_t HalfVector __attribute__((vector_size(kRegisterBytes / 2)));
 typedef uint16_t HalfUnaligned
     __attribute__((vector_size(kRegisterBytes / 2), aligned(2), may_alias));
@@ -109,7 +110,7 @@ LMC_INLINE void fromReal(float x, Bf16 &to) {
 
 template <typename R> LMC_INLINE V<R> maximum(V<R> a, V<R> b) { return a > b ? a : b; }
 
-// {0, 1, 2, ...}
+// Returns {0, 1, 2, ...}.
 template <typename R> LMC_INLINE VInt<R> iota() {
   VInt<R> result{};
   for (int i = 0; i < kWidth<R>; ++i)
@@ -117,14 +118,14 @@ template <typename R> LMC_INLINE VInt<R> iota() {
   return result;
 }
 
-// 2^x for x <= 127 (1023 in f64); exactly 0 below the normal range, NaN for NaN.
+// Computes 2^x for x <= 127 (1023 in f64); exactly 0 below the normal range, NaN for NaN.
 //
-// x = n + f with integer n and |f| <= 1/2. 2^f is the polynomial 1 + f g(f), g
-// interpolating (2^f - 1) / f at the Chebyshev nodes of [-1/2, 1/2]: its relative
-// error is 5e-9 for degree 6 (f32) and 2e-19 for degree 12 (f64), below rounding.
+// x = n + f with integer n and |f| <= 1/2. 2^f is computed as 1 + f g(f). The polynomial g
+// interpolates (2^f - 1) / f at the Chebyshev nodes of [-1/2, 1/2]; its relative error is 5e-9 for
+// degree 6 (f32) and 2e-19 for degree 12 (f64), below rounding.
 template <typename R> struct Exp2;
 template <> struct Exp2<float> {
-  static constexpr float kRound = 12582912.0f; // 1.5 * 2^23: the low bits of a sum are n
+  static constexpr float kRound = 12582912.0f; // 1.5 * 2^23: adding it leaves n in the low bits
   static constexpr int32_t kRoundBits = 0x4b400000;
   static constexpr float kLowest = -126.0f;
   static constexpr int kBias = 127, kMantissa = 23, kDegree = 6;

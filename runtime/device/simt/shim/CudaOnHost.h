@@ -1,6 +1,7 @@
-// CUDA C++ for a host compiler: included before the source of every kernel that the executor
-// compiles. What differs from the hardware: rsqrtf and the fast functions are as exact as the
-// host's, and warp collectives take the full mask only (the rules in compiler/targets/cuda/device/platform.cuh).
+// CUDA C++ for a host compiler, included before the source of every kernel that the executor
+// compiles. Differences from the hardware: rsqrtf and the fast functions are as exact as the
+// host's, and warp collectives support only the full mask (the rules in
+// compiler/targets/cuda/device/platform.cuh).
 #pragma once
 
 #include "MachineTable.h"
@@ -110,7 +111,7 @@ inline bool isfinite(double x) { return __builtin_isfinite(x); }
   inline double NAME(double x, double y) { return __builtin_##NAME(x, y); }                        \
   inline float NAME##f(float x, float y) { return __builtin_##NAME##f(x, y); }                     \
   inline float NAME(float x, float y) { return __builtin_##NAME##f(x, y); }
-// In a namespace of their own: the host's library has functions of these names too.
+// These are in a namespace of their own because the host's library has functions of the same names.
 namespace lmcCuda {
 LMC_MATH1(exp)
 LMC_MATH1(exp2)
@@ -200,7 +201,7 @@ inline double __dadd_rn(double x, double y) { return x + y; }
 inline double __dmul_rn(double x, double y) { return x * y; }
 inline double __fma_rn(double x, double y, double z) { return __builtin_fma(x, y, z); }
 
-// Conversions saturate, and NaN becomes 0, as on the device.
+// As on the device, conversions saturate and NaN becomes 0.
 template <typename T> inline T lmcToInteger(double rounded, T lowest, T highest) {
   if (rounded != rounded)
     return 0;
@@ -254,7 +255,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, LMC_PLACE) {
 inline int __any_sync(unsigned mask, int predicate, LMC_PLACE) {
   return __ballot_sync(mask, predicate, file, line) != 0;
 }
-// Lanes that have returned do not vote.
+// Lanes that have returned do not count.
 inline int __all_sync(unsigned mask, int predicate, LMC_PLACE) {
   return __ballot_sync(mask, !predicate, file, line) == 0;
 }
@@ -298,7 +299,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __trap() { lmcMachine->trap(); }
 
-// Device code has none of these (platform.cuh); the executor's own tests do.
+// Device code has no atomics (platform.cuh); the executor's own tests use them.
 template <typename T, typename F> inline T lmcAtomic(T *at, F next) {
   T *real = static_cast<T *>(lmcMachine->atomic(at, sizeof(T)));
   T old = *real;

@@ -1,5 +1,5 @@
-// compiler/targets/cuda/device/platform.cuh for the executor: the same names with the same meaning, in terms
-// of the machine. The rules that device code keeps to stand there.
+// compiler/targets/cuda/device/platform.cuh for the executor: the same names with the same meaning,
+// implemented by the machine's table. The rules for device code are stated there.
 #pragma once
 
 namespace lmc {
