@@ -1,4 +1,4 @@
-// What fusion left: kernels per layer, and memory traffic beside its floor.
+// The result of fusion in a plan: kernels per layer, and memory traffic compared with its floor.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -11,15 +11,17 @@
 
 namespace lmc {
 
-// The function that stands for a micro-step: micro, or without it micro_last or
-// micro_first; -1 for a plan that has none of them.
+// Returns the function that represents a micro-step: micro, else micro_last, else micro_first; -1
+// for a plan without any of them.
 int microStep(const plan::Plan &plan);
 
-// The command with which a function's backward pass begins; the number of commands in one
-// that has none. All that follows belongs to it: sums of gradients are not marked one by one.
+// Returns the first command of a function's backward pass, or the number of commands if there is
+// none. All later commands belong to the backward pass, even those without a mark of their own,
+// such as sums of gradients.
 unsigned firstBackward(const plan::Function &function);
 
-// The layer that a command's source or a slice's name is of, "layers.N/..."; -1 outside of layers.
+// Returns the number N if the name of a command's source or of a slice begins with "layers.N/"; -1
+// otherwise.
 int layerOf(std::string_view source);
 int layerOf(const plan::Command &command);
 

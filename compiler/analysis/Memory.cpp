@@ -10,8 +10,8 @@
 namespace lmc {
 namespace {
 
-// What is held for the backward pass counts first where slices of several categories
-// cover the same bytes, so that it is never hidden behind a view.
+// The order in which categories claim bytes that slices of several categories cover. Values kept
+// for the backward pass come first, so that a view never hides them.
 constexpr plan::Category kOrder[] = {
     plan::Category::Activations,    plan::Category::LibraryWorkspace, plan::Category::Temporaries,
     plan::Category::Parameters,     plan::Category::ComputeCopies,    plan::Category::Gradients,
@@ -21,7 +21,7 @@ static_assert(std::size(kOrder) == kCategories);
 
 using Slices = std::vector<const plan::Slice *>;
 
-// Distinct bytes of `slices`, each counted for one category.
+// Returns the distinct bytes of `slices`; each byte counts for one category.
 CategoryBytes coveredBytes(const Slices &slices) {
   CategoryBytes bytes{};
   if (slices.size() == 1) {
@@ -44,8 +44,8 @@ CategoryBytes coveredBytes(const Slices &slices) {
   return bytes;
 }
 
-// Groups slices that share bytes while both are alive (a buffer and its views, results
-// written over an input): what different groups cover at one command is disjoint.
+// Groups slices that share bytes while both are live: a buffer with its views, or a result written
+// over an input. At any command, different groups cover disjoint bytes.
 std::vector<Slices> groupByBuffer(Slices slices) {
   std::stable_sort(slices.begin(), slices.end(), [](const plan::Slice *a, const plan::Slice *b) {
     return a->first_command() < b->first_command();
@@ -59,7 +59,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
     uint64_t end;
     size_t group;
   };
-  std::map<uint64_t, Extent> extents; // by begin; disjoint
+  std::map<uint64_t, Extent> extents; // keyed by begin; disjoint
   for (const plan::Slice *slice : slices) {
     Group made{{slice}, slice->last_command()};
     uint64_t begin = slice->offset(), end = endOf(*slice);
@@ -68,7 +68,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
       --it;
     while (it != extents.end() && it->first < end) {
       Group &other = groups[it->second.group];
-      if (other.last >= slice->first_command()) { // alive: the same buffer
+      if (other.last >= slice->first_command()) { // still live: the same buffer
         begin = std::min(begin, it->first);
         end = std::max(end, it->second.end);
         if (other.slices.size() > made.slices.size())
@@ -93,7 +93,7 @@ bool alive(const plan::Slice &slice, int command) {
   return slice.first_command() <= command && command <= slice.last_command();
 }
 
-// Adds what `buffer` covers at each command to `change`, as differences from the command
+// Adds the bytes that `buffer` covers at each command to `change`, as differences from the command
 // before.
 void addBuffer(Slices buffer, std::vector<std::array<int64_t, kCategories>> &change) {
   int commands = int(change.size()) - 1;

@@ -1,4 +1,4 @@
-// Where the bytes of a plan are, command by command.
+// The use of a plan's memory, command by command.
 #pragma once
 
 #include "plan_generated.h"
@@ -15,42 +15,43 @@ using CategoryBytes = std::array<uint64_t, kCategories>;
 
 uint64_t total(const CategoryBytes &bytes);
 
-// "optimizer_state"
+// Returns a name such as "optimizer_state".
 std::string categoryName(plan::Category category);
 
-// A buffer in use at one command: a slice with the views that overlap it.
+// A buffer that is live at a command: a slice, with the views that overlap it.
 struct LiveBuffer {
-  std::string source; // op that made it, of the largest of its slices
+  std::string source; // op that wrote the largest of its slices
   plan::Category category = plan::Category::Temporaries;
   uint64_t bytes = 0;
 };
 
-// A stretch of a function: the forward or the backward pass of a micro-step, or all of it.
+// A range of commands of a function: the forward or the backward pass of a micro-step, or the whole
+// function.
 struct MemoryPhase {
   std::string name;         // "forward", "backward"; "" for a function that has no backward pass
   int first = 0, last = -1; // commands
   int peakCommand = -1;
 };
 
-// The workspace of one function, without the state.
+// The workspace of one function; state is not included.
 struct FunctionMemory {
-  std::vector<CategoryBytes> live; // per command: distinct bytes that must be kept
+  std::vector<CategoryBytes> live; // per command, distinct live bytes
   uint64_t peakBytes = 0;
-  int peakCommand = -1;            // the first that needs so much; -1: none does
-  std::vector<LiveBuffer> largest; // then; largest first
+  int peakCommand = -1;            // the first command at the peak; -1: no commands
+  std::vector<LiveBuffer> largest; // live at peakCommand, largest first
   std::vector<MemoryPhase> phases;
 };
 
 struct MemoryTimeline {
-  CategoryBytes state{}; // of variables, which live throughout
+  CategoryBytes state{}; // of variables, which are always live
   std::vector<FunctionMemory> functions;
   int worst = -1; // the function with the highest peak
 
-  // The most bytes that any function holds for its backward pass at one moment.
+  // Returns the maximum of bytes that any function keeps for its backward pass at one moment.
   uint64_t activationBytes() const;
 };
 
-// A sweep over the commands: O(n log n) in the slices, for buffers of few views.
+// Sweeps over the commands. Takes O(n log n) for n slices if buffers have few views.
 MemoryTimeline memoryTimeline(const plan::Plan &plan);
 
 } // namespace lmc

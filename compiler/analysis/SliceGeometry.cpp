@@ -13,7 +13,7 @@ bool strided(const plan::Slice &slice) { return slice.pitch() > 0 && slice.rows(
 
 uint64_t runBytes(const plan::Slice &slice) { return slice.bytes() / slice.rows(); }
 
-// Sorts and joins; the intervals are disjoint afterwards.
+// Sorts the intervals and joins those that overlap or touch, so that they are disjoint.
 void normalize(std::vector<Interval> &intervals) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
@@ -36,7 +36,7 @@ uint64_t length(const std::vector<Interval> &intervals) {
   return total;
 }
 
-// Where the runs of a strided slice lie within a row of `pitch` bytes.
+// Adds the parts of a row of `pitch` bytes that the runs of a strided slice cover.
 void addResidues(const plan::Slice &slice, std::vector<Interval> &residues) {
   uint64_t pitch = slice.pitch(), begin = slice.offset() % pitch, end = begin + runBytes(slice);
   if (end <= pitch) {
@@ -47,7 +47,7 @@ void addResidues(const plan::Slice &slice, std::vector<Interval> &residues) {
   }
 }
 
-// Bytes x of [0, limit) with x mod pitch in `residue`.
+// Returns the number of bytes x in [0, limit) with x mod pitch in `residue`.
 uint64_t countBelow(uint64_t limit, uint64_t pitch, const Interval &residue) {
   uint64_t width = residue.end - residue.begin, last = limit % pitch;
   return limit / pitch * width + (last > residue.begin ? std::min(last - residue.begin, width) : 0);
@@ -81,7 +81,7 @@ uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
     normalize(extents);
     return std::min(sum, length(extents));
   }
-  // Between two cuts the same slices cover the same part of every row.
+  // Between two neighbouring cuts, the same slices cover the same part of every row.
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   uint64_t total = 0;
@@ -106,7 +106,7 @@ bool overlap(const plan::Slice &a, const plan::Slice &b) {
   if (a.arena() != b.arena() || a.offset() >= endOf(b) || b.offset() >= endOf(a))
     return false;
   if (!strided(a) || !strided(b) || a.pitch() != b.pitch())
-    return true; // of a strided and a dense one some run is hit, unless all lie in gaps
+    return true; // one strided: assumes that a run is hit
   return unionBytes({&a, &b}) < a.bytes() + b.bytes();
 }
 

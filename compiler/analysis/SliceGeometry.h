@@ -1,5 +1,5 @@
-// Which bytes slices cover. A slice is a run of bytes, or equal runs `pitch` apart
-// (columns of a wider tensor); slices of one buffer overlap.
+// The bytes that slices cover. A slice is a run of bytes, or several equal runs that begin `pitch`
+// bytes apart (columns of a wider tensor). Slices of one buffer overlap.
 #pragma once
 
 #include "plan_generated.h"
@@ -9,14 +9,15 @@
 
 namespace lmc {
 
-// One past the last byte.
+// Returns the offset after the last byte.
 uint64_t endOf(const plan::Slice &slice);
 
-// Bytes of the arena that at least one of `slices` covers; all of one arena. Exact for
-// slices of up to one pitch (a buffer has one row length); of several, no less.
+// Returns the number of bytes that at least one of `slices` covers; all must lie in one arena. The
+// result is exact if the slices have at most one pitch, as those of a buffer do. With several
+// pitches it may be too large.
 uint64_t unionBytes(const std::vector<const plan::Slice *> &slices);
 
-// Whether some byte belongs to both.
+// Returns true if some byte belongs to both slices.
 bool overlap(const plan::Slice &a, const plan::Slice &b);
 
 } // namespace lmc

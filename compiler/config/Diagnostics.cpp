@@ -9,7 +9,7 @@ namespace lmc::config {
 
 namespace {
 
-// What the user wrote may hold anything; an error stays one line.
+// Text from the user may contain line breaks, but an error has to be one line.
 std::string oneLine(const std::string &text) {
   std::string line;
   for (const unsigned char c : text) {

@@ -1,4 +1,4 @@
-// Mistakes found in a configuration, gathered so that all are reported at once.
+// Collects the mistakes of a configuration, so that all are reported together.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace lmc::config {
 
-// Where something was written. `file` is a path, or "--set" for an override.
+// The place of a text. `file` is a path, or "--set" for an override.
 struct Location {
   std::string file;
   unsigned line = 0, column = 0; // from 1; 0: the file as a whole
@@ -18,8 +18,8 @@ public:
   void error(Location location, std::string message);
   bool empty() const { return entries.empty(); }
   size_t count() const { return entries.size(); }
-  // One line each; those of a file in the order of its text, files in the order
-  // in which they first went wrong.
+  // Returns the messages, one line each. Messages about a file are in the order of its text; files
+  // are in the order of their first message.
   std::string text() const;
 
 private:

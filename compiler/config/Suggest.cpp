@@ -7,7 +7,7 @@
 namespace lmc::config {
 
 unsigned editDistance(std::string_view a, std::string_view b) {
-  // distance[i][j]: from the first i letters of a to the first j of b.
+  // distance[i][j] is the distance of the first i letters of a to the first j letters of b.
   std::vector<std::vector<unsigned>> distance(a.size() + 1, std::vector<unsigned>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i)
     distance[i][0] = i;
@@ -26,12 +26,13 @@ unsigned editDistance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string> &candidates) {
-  // A third, rounded up, but never the whole word: 'x' is not a slip of 'y'.
+  // The limit is a third of the word, rounded up, but less than the whole word: 'x' is not similar
+  // to 'y'.
   const size_t limit = word.empty() ? 0 : std::min((word.size() + 2) / 3, word.size() - 1);
   std::optional<std::string> best;
   size_t bestDistance = limit + 1;
   for (const std::string &candidate : candidates) {
-    // Skips what cannot be near, so that a word of any length stays cheap.
+    // Skips candidates of very different length, so that long words stay cheap.
     if (candidate.size() > word.size() + limit || word.size() > candidate.size() + limit)
       continue;
     const size_t distance = editDistance(word, candidate);

@@ -8,16 +8,16 @@
 
 namespace lmc::config {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn `a` into
-// `b` (optimal string alignment).
+// Returns the number of insertions, deletions, replacements and swaps of neighbours that turn `a`
+// into `b` (optimal string alignment).
 unsigned editDistance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word`, if it is near enough to be a slip: at most a
-// third of the word's length away.
+// Returns the candidate nearest to `word` if their distance is at most a third of the word's
+// length.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string> &candidates);
 
-// "; did you mean 'x'?", or nothing.
+// Returns "; did you mean 'x'?", or "".
 std::string suggestion(std::string_view word, const std::vector<std::string> &candidates);
 
 } // namespace lmc::config

@@ -1,9 +1,10 @@
-// toml++, as every file here that parses TOML must include it: without exceptions.
+// Includes toml++ without exceptions; every file here that parses TOML includes it through this
+// header.
 //
-// toml++ 3.3 asserts things of the text that a faulty file does not keep ("[" at the
-// end of a line) and reports the same mistake properly right after. So its assertions
-// are off, and without NDEBUG they are not turned into promises to the optimizer. To
-// be included last.
+// toml++ 3.3 contains assertions that a faulty file can violate ("[" at the end of a line),
+// although the parser reports the same mistake properly afterwards. The assertions are therefore
+// turned off, and without NDEBUG they are not turned into promises to the optimizer either. This
+// header must be included last.
 #pragma once
 
 #define TOML_EXCEPTIONS 0

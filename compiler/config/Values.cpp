@@ -21,7 +21,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// What the user wrote, for "must be ..., not ...".
+// Describes a value that the user wrote, for "must be ..., not ...".
 std::string describe(const Value &value) {
   struct {
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
@@ -39,7 +39,7 @@ struct Assigner {
   const Value &value;
 
   std::string wrongType() const {
-    // 5e5 is a float in TOML; the whole number is what was meant.
+    // In TOML 5e5 is a float, but the user meant the whole number; the error shows it as such.
     const double *number = std::get_if<double>(&value);
     const bool whole = number && *number == std::floor(*number) && std::abs(*number) < 9e15;
     return fmt::format("{} must be {}, not {}", key.path(), typeText(key),

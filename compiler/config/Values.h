@@ -1,4 +1,4 @@
-// Values on their way from text (TOML, --set, JSON) into the fields of a Config.
+// Converts values from text (TOML, --set, JSON) to fields of a Config.
 #pragma once
 
 #include "compiler/config/Keys.h"
@@ -10,7 +10,7 @@
 
 namespace lmc::config {
 
-// A value that no key takes: what it is, for the error ("a date", "a table").
+// A value of a type that no key accepts, with a description for the error ("a date", "a table").
 struct OtherValue {
   std::string what;
 };
@@ -18,11 +18,11 @@ struct OtherValue {
 using Value =
     std::variant<bool, int64_t, double, std::string, std::vector<std::string>, OtherValue>;
 
-// Checks `value` against the key's type, range and choices and stores it.
-// Returns what is wrong with it, as a sentence that names the key.
+// Checks `value` against the key's type, range and choices, and stores it. Returns the mistake, if
+// there is one, as a sentence that names the key.
 std::optional<std::string> assign(const Key &key, const Value &value, Config &config);
 
-// The key's value in `config` as the plan records it.
+// Returns the key's value in `config` in the form of the plan.
 ResolvedSetting resolvedSetting(const Key &key, Config &config);
 
 // Bytes of "76GiB", "1.5 GB", "4096". Returns what is wrong otherwise.

@@ -1,4 +1,4 @@
-// Driving a compile: the phases in order, and the searches for a plan within the budget.
+// Drives a compile: runs the phases in order and searches for a plan within the budget.
 #pragma once
 
 #include "compiler/phases/Phases.h"
@@ -14,23 +14,22 @@ namespace lmc {
 
 struct CompileResult {
   mlir::OwningOpRef<mlir::ModuleOp> module; // after the last phase that ran
-  std::string plan;                         // the plan file's bytes; "" before Emit
+  std::string plan;                         // the bytes of the plan file; "" before Emit
   std::vector<PhaseTime> times;             // of all attempts together
-  uint64_t budgetBytes = 0;                 // what the plan was to meet; 0: no limit
-  // The plan meets the budget. Otherwise it is the smallest that there is, without code, and
-  // `smallestBudget` is the least budget with which the job compiles.
+  uint64_t budgetBytes = 0;                 // the budget of the plan; 0: no limit
+  // True if the plan meets the budget. Otherwise the plan is the smallest possible, without code,
+  // and `smallestBudget` is the minimum budget with which the job compiles.
   bool fits = true;
   uint64_t smallestBudget = 0;
 };
 
-// Compiles `config`. Diagnostics go to the context's handler; failure means that at
-// least one error was reported. A plan that does not fit is no failure.
+// Compiles `config`. Diagnostics go to the context's handler; a failure means that at least one
+// error was reported. A plan that exceeds the budget is not a failure.
 mlir::FailureOr<CompileResult> compile(const Config &config, const CompileOptions &options,
                                        mlir::MLIRContext &context);
 
-// Compiles a module that somebody else made, from phase `from` on: functions of the
-// level that `from` expects. `config` gives the target and what the plan says about
-// the job.
+// Compiles a given module from phase `from` on. The module must have the form that phase `from`
+// expects. `config` gives the target and the plan's facts about the job.
 mlir::FailureOr<CompileResult> compileModule(mlir::OwningOpRef<mlir::ModuleOp> module, Phase from,
                                              const Config &config, const CompileOptions &options);
 

@@ -1,4 +1,4 @@
-// A kernel of a plan for CUDA as a program of its own.
+// Extracts a CUDA kernel of a plan as a separate program.
 #pragma once
 
 #include "plan_generated.h"
@@ -11,12 +11,12 @@
 
 namespace lmc {
 
-// CUDA C++ that nvcc compiles without anything of lmc: the kernel named `name` with the device
-// library in it, and a main() that runs it on random values, compares with plain loops (or, for
-// attention, plain kernels) and measures. A kernel of a command with several comes with the
-// others, as they only make sense together; one of first values makes those of the largest
-// variable that needs it. The program exits with 0 if all values are right. Errors: no such
-// kernel, one without CUDA code, or one that the plan has no use for.
+// Returns CUDA C++ that nvcc compiles without any other file of lmc: the kernel named `name`, the
+// device library, and a main() that runs the kernel on random values, compares with plain loops
+// (or, for attention, plain kernels) and measures the time. If a command has several kernels, the
+// program contains all of them, as they only work together. A kernel of initial values runs on the
+// largest variable that uses it. The program exits with 0 if all values are right. Errors: an
+// unknown kernel, one without CUDA code, or one that the plan never launches.
 llvm::Expected<std::string> extractKernel(const plan::Plan &plan, llvm::StringRef name,
                                           mlir::MLIRContext &context);
 

@@ -60,7 +60,7 @@ static std::string indexNames(int64_t rank, StringRef prefix, StringRef type = "
   return llvm::join(names, ", ");
 }
 
-// Row-major: the element with indices PREFIX0, PREFIX1, ...
+// Returns the row-major number of the element with indices PREFIX0, PREFIX1, ...
 static std::string flatIndex(ArrayRef<int64_t> shape, StringRef prefix) {
   std::string flat = "0";
   for (auto [i, extent] : llvm::enumerate(shape))
@@ -121,7 +121,7 @@ std::string Printer::constant(Attribute value) {
 static std::string compared(arith::CmpFPredicate predicate, StringRef a, StringRef b) {
   using P = arith::CmpFPredicate;
   auto ordered = [&](StringRef op) { return formatv("({0} {1} {2})", a, op, b).str(); };
-  // An unordered comparison is the opposite of the ordered opposite.
+  // An unordered comparison is the negation of the opposite ordered comparison.
   auto unordered = [&](StringRef opposite) {
     return formatv("!({0} {1} {2})", a, opposite, b).str();
   };
@@ -175,7 +175,7 @@ static std::string compared(arith::CmpIPredicate predicate, StringRef a, StringR
                     : formatv("({0} {1} {2})", a, op, b).str();
 }
 
-// An integer of `type` out of a 64-bit one.
+// Prints the conversion of a 64-bit integer to `type`.
 static std::string wrapped(Type type, const llvm::Twine &value) {
   if (type.isInteger(8))
     return ("int64_t(int8_t(" + value + "))").str();
@@ -184,7 +184,8 @@ static std::string wrapped(Type type, const llvm::Twine &value) {
   return ("(" + value + ")").str();
 }
 
-// An op of a body on expressions; reals are doubles, integers int64_t, i1 bool.
+// Prints an op of a body, given the expressions of its operands. Reals are doubles, integers
+// int64_t, i1 is bool.
 std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::GenericOp generic) {
   Type to = op->getResult(0).getType();
   auto infix = [&](StringRef sign) { return formatv("({0} {1} {2})", x[0], sign, x[1]).str(); };
@@ -195,7 +196,7 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
   auto call = [&](StringRef function) {
     return (function + "(" + llvm::join(x, ", ") + ")").str();
   };
-  // NaN wins in maximumf and minimumf.
+  // maximumf and minimumf return NaN if either operand is NaN.
   auto extremum = [&](StringRef sign) {
     return formatv("({0} != {0} || {0} {2} {1} ? {0} : {1})", x[0], x[1], sign).str();
   };
@@ -287,8 +288,8 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
       });
 }
 
-// Declares what `yielded` needs, in order; `names` then has its expression. On the way in it has
-// those of accumulators.
+// Prints declarations of everything that `yielded` depends on, in order; `names` then has the
+// expression of `yielded`. On entry `names` has the expressions of the accumulators.
 std::string Printer::statements(linalg::GenericOp generic, Value yielded, StringRef indent,
                                 DenseMap<Value, std::string> &names) {
   std::string made;
@@ -332,7 +333,8 @@ void Printer::elementwise(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + "    return double(" + names[yielded] + ");\n");
 }
 
-// acc = init; for the reduced loops: acc = body(acc). Kept by element.
+// Prints acc = init; for the reduced loops: acc = body(acc). The result of each element is stored
+// after its first computation.
 void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   unsigned number = tensor.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
@@ -362,7 +364,7 @@ void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + formatv("    return {0}[flat] = acc;\n", memo).str());
 }
 
-// A part of a tensor, or what it is put into.
+// Prints the result of an insertion: the inserted part, or the tensor that it is inserted into.
 void Printer::part(tensor::InsertSliceOp insert) {
   SmallVector<std::string> inside, indices;
   llvm::SmallBitVector dropped = insert.getDroppedDims();
@@ -372,7 +374,7 @@ void Printer::part(tensor::InsertSliceOp insert) {
     if (!dropped[i])
       indices.push_back(formatv("i{0} - {1}", i, offset));
   }
-  std::string whole = "0"; // where no part lies nobody reads
+  std::string whole = "0"; // never read outside of the parts
   if (!insert.getDest().getDefiningOp<tensor::EmptyOp>())
     whole = name(insert.getDest()) + "(" +
             indexNames(typeOf(insert.getDest()).getRank(), "i") + ")";
@@ -436,7 +438,7 @@ int64_t integerBound(kern::KernelOp kernel) {
   return std::min(least == INT64_MAX ? most : least, int64_t(INT32_MAX));
 }
 
-// Whether a value in a region is a function of codes in 8 bits, and of nothing else.
+// Returns true if a value in a region depends on 8-bit codes and on nothing else.
 static bool isOfCodesAlone(Value value) {
   bool isOfCodes = false;
   llvm::SetVector<Value> work;
@@ -453,7 +455,7 @@ static bool isOfCodesAlone(Value value) {
   return isOfCodes;
 }
 
-// Whether some product of a region has `factor` and a function of codes.
+// Returns true if the region multiplies `factor` with a value that depends only on codes.
 static bool scalesCodes(BlockArgument factor) {
   return llvm::any_of(factor.getUses(), [](OpOperand &use) {
     return isa<arith::MulFOp>(use.getOwner()) &&
@@ -486,10 +488,10 @@ FloatType precisionOf(Value result) {
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       unsigned number = cast<OpResult>(value).getResultNumber();
       work.insert(generic.getBody()->getTerminator()->getOperand(number));
-      continue; // with what it starts from, where the body has it
+      continue; // also the start value, if the body reads it
     }
     auto type = dyn_cast<FloatType>(value.getType());
-    // What a constant or an input is rounded to is the same on both sides.
+    // The rounding of a constant or an input is the same on both sides, so it does not count.
     if (type && !isa<arith::ConstantOp, tensor::ExtractOp>(op) && (!least || type.getWidth() < least.getWidth()))
       least = type;
     work.insert(op->operand_begin(), op->operand_end());

@@ -1,5 +1,5 @@
-// The maths of a kernel as plain C++ loops in f64: what its code is checked against. Printed from
-// the region by itself, with nothing of the code generators in between.
+// Prints the formulas of a kernel as plain C++ loops in f64, as the reference for its code. They
+// are printed directly from the region, independently of the code generators.
 #pragma once
 
 #include "dialects/kern/Kern.h"
@@ -10,22 +10,21 @@
 
 namespace lmc {
 
-// `struct Reference` with `double result(int number, int64_t element)`: an element of a result,
-// row-major, from the tensors in `arrays`, of which input i is arrays[i]
-// (compiler/extract/text/harness.cu). Sums are computed when they are asked for, once. Error:
-// an op that has no place in a kernel.
+// Returns a `struct Reference` with `double result(int number, int64_t element)`, which returns an
+// element (row-major) of a result. Input i is arrays[i] (compiler/extract/text/harness.cu). Each
+// sum is computed once, when it is first needed. Fails for an op that kernels may not contain.
 llvm::Expected<std::string> hostReference(kern::KernelOp kernel);
 
-// Integers that are inputs of `kernel` are below this: the least extent that they are an index
-// of, or the largest of all.
+// Returns an upper limit for the integer inputs of `kernel`: the smallest extent that one of them
+// indexes, or the largest extent of all inputs if none is an index.
 int64_t integerBound(kern::KernelOp kernel);
 
-// Whether an input of a kernel has positive values alone: scalars (rates, norms, counts), and the
-// scales of codes in 8 bits.
+// Returns true if an input of a kernel must be positive: scalars (rates, norms, counts), and the
+// scales of 8-bit codes.
 bool isPositive(mlir::BlockArgument input);
 
-// The coarsest type that a value on the way from the inputs to `result`, one of a kernel, is
-// rounded to.
+// Returns the least precise type that a value between the inputs and `result`, a result of a
+// kernel, is rounded to.
 mlir::FloatType precisionOf(mlir::Value result);
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-// The report as one self-contained page.
+// The report as one self-contained HTML page.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -11,7 +11,7 @@
 
 namespace lmc {
 
-// `report` is explainJson's. The page is well-formed XML too, and loads nothing.
+// `report` is the result of explainJson. The page is also well-formed XML, and loads no other file.
 std::string htmlReport(const plan::Plan &plan, const nlohmann::json &report,
                        const std::string &title);
 

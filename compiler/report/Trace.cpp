@@ -11,7 +11,7 @@ using nlohmann::json;
 
 namespace lmc {
 
-// Tracks are threads of one process: 0 the functions, 1 + s stream s.
+// Tracks are threads of one process: thread 0 has the functions, thread 1 + s has stream s.
 constexpr int kProcess = 1;
 
 static json nameTrack(int thread, const std::string &name) {

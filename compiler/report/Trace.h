@@ -9,9 +9,9 @@
 
 namespace lmc {
 
-// The functions of a step one after another (the repeated micro-step once): a track for
-// each stream with an event for each command, a track of the functions, and a counter of
-// live bytes by category. Times in microseconds, never going back.
+// Returns the functions of a step one after another, with the repeated micro-step once. There is
+// one track per stream with an event per command, a track of the functions, and a counter of live
+// bytes by category. Times are in microseconds and never decrease.
 nlohmann::json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
 } // namespace lmc

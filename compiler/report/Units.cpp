@@ -24,7 +24,7 @@ std::string readableSeconds(double seconds) {
   return fmt::format("{:.2f} s", seconds);
 }
 
-// Three digits with the largest prefix of 1000 that leaves something before the point.
+// Formats three digits, with the largest prefix of 1000 for which the integer part is not zero.
 static std::string scaled(double rate, const char *unit) {
   const struct {
     double factor;

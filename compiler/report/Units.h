@@ -1,4 +1,4 @@
-// Quantities as people read them.
+// Formats quantities for people.
 #pragma once
 
 #include <cstdint>
