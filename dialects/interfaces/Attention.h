@@ -5,11 +5,11 @@
 
 namespace lmc {
 
-// The operands and results of an attention op; see lm.attention for what they are.
+// The operands and results of an attention op; lm.attention describes them.
 struct AttentionShape {
   mlir::Value q, k, v;    // [tokens, heads * headDim], k and v [tokens, kvHeads * headDim]
   mlir::Value starts;     // [tokens], or null
-  mlir::Value out;        // as q
+  mlir::Value out;        // shaped as q
   mlir::Value lse;        // [tokens, heads], f32; f64 where q is f64
   int64_t headDim, seq, window;
 
@@ -20,14 +20,15 @@ struct AttentionShape {
         window(int64_t(op.getWindow())) {}
 };
 
-// Emits an error on `op` where the types (ranked, of rank 2; starts of rank 1) do not fit.
+// Emits an error on `op` if the types do not match. All must be ranked: `starts` of rank 1, the
+// others of rank 2.
 mlir::LogicalResult verifyAttention(mlir::Operation *op, const AttentionShape &shape);
 
-// The tables of lm.attention_grad's rotation: both or neither, f32 [seq, headDim / 2].
+// Verifies the tables of lm.attention_grad's rotation: both or neither, f32 [seq, headDim / 2].
 mlir::LogicalResult verifyRotation(mlir::Operation *op, mlir::Value cos, mlir::Value sin,
                                    int64_t seq, int64_t headDim);
 
-// The same for the gradients: each has the type of what it is the gradient of.
+// Verifies a gradient op: dq, dk, dv and dout must have the types of q, k, v and out.
 template <typename Op> mlir::LogicalResult verifyAttentionGrad(Op op) {
   if (mlir::failed(verifyAttention(op, AttentionShape(op, op.getOut()))))
     return mlir::failure();
