@@ -294,8 +294,8 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t goal = std::max(bound, int64_t(enough) / unit); // no smaller packing is asked for
   // Bisection over the height. The first target is the goal itself, as it is often reached. Each
   // later target is the middle of (given, best), whether the target before it was impossible or
-  // only ran out of nodes. When the interval is empty it starts again from the goal, with four
-  // times the nodes.
+  // only ran out of nodes. When this interval is empty, the bisection restarts with
+  // (goal - 1, best) and four times the nodes per target.
   int64_t given = goal - 1; // up to this height a packing is impossible or given up for now
   // Nodes for one target: enough to place every buffer one and a half times. A longer search hardly
   // ever repairs a bad first placement.

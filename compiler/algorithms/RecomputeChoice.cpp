@@ -146,8 +146,8 @@ struct Relaxation {
     const Corner &a = corners[hint - 1], &b = corners[hint];
     int64_t rise = b.time - a.time;
     double part = double(kept - b.kept) / double(a.kept - b.kept);
-    // The product's relative error is below 2^-50; subtracting that much keeps the result a lower
-    // bound.
+    // The interpolated rise has a relative error below 2^-50. It is increased by that much, so that
+    // the result stays a lower bound.
     return b.time - std::min(rise, int64_t(double(rise) * part) + (rise >> 50) + 1);
   }
 };
