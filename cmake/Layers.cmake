@@ -60,9 +60,9 @@ lmc_layer(compiler/report MLIR compiler/analysis compiler/cost compiler/targets 
 lmc_layer(compiler/extract MLIR compiler/cost compiler/targets dialects/kern runtime/plan)
 
 # What drives it all.
-lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/targets dialects/plan
-          passes/autodiff passes/buffers passes/distribute passes/fusion passes/memory
-          passes/schedule)
+lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/report compiler/targets
+          dialects/lm dialects/plan passes/autodiff passes/buffers passes/distribute passes/fusion
+          passes/memory passes/schedule)
 lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/cost compiler/emit
           compiler/phases dialects/lm passes/buffers passes/memory runtime/plan)
 lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/phases

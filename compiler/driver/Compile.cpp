@@ -38,8 +38,10 @@ public:
     return std::move(result);
   }
 
+  // What the plan reports about its making, by name (docs/explain.md).
+  nlohmann::json &reports() { return phases.reports; }
+
   CompileResult result;
-  PlanDetails details;
 
 private:
   LogicalResult requireSpec(StringRef key);
@@ -60,6 +62,7 @@ private:
   const CompileOptions &options;
   MLIRContext &context;
   PhaseRunner phases;
+  PlanDetails details;
   Result<cost::DeviceSpec> spec;
 };
 
@@ -126,7 +129,8 @@ LogicalResult Driver::planMemory() {
 
 // There is one plan, which fits or not.
 LogicalResult Driver::planNamedMode() {
-  if (config.memory.recompute != RecomputeMode::KeepAll && options.compileTo == Phase::Emit) {
+  const bool isReported = options.compileTo == Phase::Emit || !options.dumpDirectory.empty();
+  if (config.memory.recompute != RecomputeMode::KeepAll && isReported) {
     FailureOr<RecomputeOptions> found =
         recomputeOptionsOf(*result.module, config, spec ? &*spec : nullptr);
     if (failed(found))
@@ -136,7 +140,7 @@ LogicalResult Driver::planNamedMode() {
                         config.memory.recomputeStride);
     if (failed(choice))
       return failure();
-    details.reports["recompute"] = recomputeNotes(*found, *choice);
+    phases.reports["recompute"] = recomputeNotes(*found, *choice);
   }
   if (failed(runUpTo(Phase::Memory, Phase::Buffers)))
     return failure();
@@ -171,7 +175,7 @@ LogicalResult Driver::searchRecompute() {
   }
   if (!rung)
     return failure();
-  details.reports["recompute"] = recomputeNotes(
+  phases.reports["recompute"] = recomputeNotes(
       **search, *rung, config.training.gradientAccumulationSteps);
   if (options.compileTo >= Phase::Buffers && options.dumpDirectory.empty() &&
       options.printIrAfter.empty()) {
@@ -257,6 +261,7 @@ LogicalResult Driver::finish() {
   }
   if (options.compileTo < Phase::Emit)
     return success();
+  details.reports = phases.reports;
   LogicalResult emitted = phases.run(Phase::Emit, [&] {
     return success(succeeded(nameTarget()) &&
                    succeeded(emitPlan(*result.module, config, details, result.plan)));
@@ -336,7 +341,7 @@ static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
     if (failed(best->plan(Phase::Model, nullptr)))
       return failure();
   }
-  best->details.reports["micro_batch"] = microBatchNotes(*found);
+  best->reports()["micro_batch"] = microBatchNotes(*found);
   if (failed(best->finish()))
     return failure();
   CompileResult result = best->take();

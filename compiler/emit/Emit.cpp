@@ -1,7 +1,6 @@
 #include "compiler/emit/Emit.h"
 
 #include "compiler/emit/Commands.h"
-#include "compiler/emit/FusionNotes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 #include "compiler/kernels/Hero.h"
@@ -460,8 +459,6 @@ void Emitter::addReports() {
   nlohmann::json reports = details.reports;
   if (auto mode = module->getAttrOfType<StringAttr>("lm.recompute"))
     reports["recompute"].emplace("mode", mode.getValue().str());
-  if (nlohmann::json fusion = fusionNotes(module); !fusion.empty())
-    reports["fusion"] = std::move(fusion);
   for (const auto &[name, content] : reports.items()) {
     auto report = std::make_unique<fb::ReportT>();
     report->name = name;

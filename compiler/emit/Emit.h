@@ -24,12 +24,11 @@ struct PlanDetails {
   std::string deviceSpec;                   // name or path (DeviceSpec.h); "": none
   std::optional<ModelCounts> counts;        // absent: not known, the plan says zeros
   uint64_t memoryBudget = 0;                // bytes; 0: none
-  nlohmann::json reports = nlohmann::json::object(); // by name: "recompute"
+  nlohmann::json reports = nlohmann::json::object(); // by name: "recompute", "fusion"
 };
 
 // Serializes `module` (plan level, with its kern.kernel ops) into the bytes of a plan
-// file: the FlatBuffer of runtime/plan/plan.fbs and its trailer. What the fusion passes
-// reported on the module becomes the report "fusion".
+// file: the FlatBuffer of runtime/plan/plan.fbs and its trailer.
 mlir::LogicalResult emitPlan(mlir::ModuleOp module, const Config &config,
                              const PlanDetails &details, std::string &bytes);
 

@@ -1,6 +1,7 @@
 #include "compiler/phases/Phases.h"
 
 #include "compiler/cost/DeviceSpec.h"
+#include "compiler/phases/Tables.h"
 #include "dialects/plan/Plan.h"
 #include "passes/autodiff/Passes.h"
 #include "passes/buffers/Passes.h"
@@ -65,7 +66,7 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
 
 // Why each pass stands where it does is said here; what it does, in its Passes.td.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
-                      const FusionPrices &prices, PassManager &passes) {
+                      const FusionPrices &prices, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const bool isCuda = StringRef(config.target.device).starts_with("cuda");
   SmallVector<std::string> without; // of the kinds that fusion passes know
@@ -103,7 +104,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     if (isCuda && isOn(kFoldedRope))
       passes.addPass(createFoldRopePass());
     passes.addPass(createConvertLmPass());
-    passes.addPass(createFormFusionsPass({without, prices.bytesPerSecond, prices.launchSeconds}));
+    passes.addPass(createFormFusionsPass(
+        {without, prices.bytesPerSecond, prices.launchSeconds}, fusions));
     // Behind fusion, which takes a sum over rows into another kernel where it can.
     if (isCuda)
       passes.addPass(createSplitColumnReductionsPass());
@@ -113,7 +115,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
     // A layer's end meets the next one's start only now.
-    passes.addPass(createMergeLaunchesPass({without, prices.bytesPerSecond, prices.launchSeconds}));
+    passes.addPass(createMergeLaunchesPass(
+        {without, prices.bytesPerSecond, prices.launchSeconds}, fusions));
     break;
   case Phase::Buffers:
     passes.addPass(createPlaceBuffersPass({options.reuseMemory, isCuda ? "cuda" : "cpu"}));
@@ -135,12 +138,17 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
             return llvm::is_contained(options.printIrAfter, pass->getArgument());
           },
           /*printModuleScope=*/true);
-    addPasses(phase, config, options, prices, passes);
+    FusionReport fusions;
+    addPasses(phase, config, options, prices, fusions, passes);
     // The verifier closes the phase; after each pass of one it would take as long as they do.
     passes.enableVerifier(false);
     if (failed(passes.run(module)) || failed(verify(module)))
       return failure();
-    return isAttempt ? success() : dump(phase, module);
+    if (phase == Phase::Fusion)
+      reports["fusion"] = nullptr;
+    if (phase == Phase::Fusion || phase == Phase::Schedule)
+      addNotes(fusions, reports["fusion"]);
+    return isAttempt ? success() : dump(phase, module, fusions);
   });
 }
 
@@ -158,23 +166,47 @@ LogicalResult PhaseRunner::run(Phase phase, llvm::function_ref<LogicalResult()> 
   return success();
 }
 
-LogicalResult PhaseRunner::dump(Phase phase, ModuleOp module) {
-  if (options.dumpDirectory.empty())
-    return success();
-  Location loc = UnknownLoc::get(module.getContext());
-  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpDirectory))
-    return emitError(loc) << "cannot create " << options.dumpDirectory << ": " << error.message();
-  std::string path = llvm::formatv("{0}/{1:d2}.{2}.mlir", options.dumpDirectory, int(phase) + 1,
-                                   phaseName(phase));
+// Writes the file "DIRECTORY/05.fusion.EXTENSION".
+static LogicalResult writeDump(const std::string &directory, Phase phase, StringRef extension,
+                               StringRef content, Location loc) {
+  std::string path = llvm::formatv("{0}/{1:d2}.{2}.{3}", directory, int(phase) + 1,
+                                   phaseName(phase), extension);
   std::error_code error;
   llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_Text);
   if (error)
     return emitError(loc) << "cannot write " << path << ": " << error.message();
-  module->print(file.os(), OpPrintingFlags()
-                               .enableDebugInfo(true, /*prettyForm=*/false)
-                               .useLocalScope());
+  file.os() << content;
   file.keep();
   return success();
+}
+
+// The module with the names of ops, `loc("mlp")`, which are the only locations that say something.
+static std::string textOf(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module->print(stream, OpPrintingFlags()
+                            .enableDebugInfo(true, /*prettyForm=*/false)
+                            .useLocalScope());
+  const StringRef unknown = " loc(unknown)";
+  std::string named;
+  for (StringRef rest = text; !rest.empty();) {
+    auto [before, after] = rest.split(unknown);
+    named += before;
+    rest = after;
+  }
+  return named;
+}
+
+LogicalResult PhaseRunner::dump(Phase phase, ModuleOp module, const FusionReport &fusions) {
+  const std::string &directory = options.dumpDirectory;
+  if (directory.empty())
+    return success();
+  Location loc = UnknownLoc::get(module.getContext());
+  if (std::error_code error = llvm::sys::fs::create_directories(directory))
+    return emitError(loc) << "cannot create " << directory << ": " << error.message();
+  if (failed(writeDump(directory, phase, "mlir", textOf(module), loc)))
+    return failure();
+  return writeDump(directory, phase, "txt", phaseTable(phase, module, reports, fusions), loc);
 }
 
 uint64_t lmc::plannedBytes(ModuleOp module) {

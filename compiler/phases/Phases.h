@@ -3,9 +3,13 @@
 
 #include "compiler/config/Config.h"
 
+#include "passes/fusion/FusionReport.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <nlohmann/json.hpp>
 
 #include <optional>
 #include <string>
@@ -26,7 +30,7 @@ struct CompileOptions {
   bool withCode = true;
   // Where compiled CUDA kernels are kept (KernelCache.h); "": nowhere.
   std::string kernelCache;
-  std::string dumpDirectory;               // a numbered .mlir file per phase; "": none
+  std::string dumpDirectory; // gets "05.fusion.mlir" and "05.fusion.txt" per phase; "": nothing
   std::vector<std::string> printIrAfter;   // pass arguments ("kern-form-fusions")
   std::vector<std::string> disableFusion;  // kinds to leave out ("siblings"), for developers
   bool reuseMemory = true;                 // off: every value has bytes of its own, for tests
@@ -55,10 +59,15 @@ public:
   // Work of a phase that is not passes.
   mlir::LogicalResult run(Phase phase, llvm::function_ref<mlir::LogicalResult()> work);
 
-  // Writes the module as the phase left it, where that was asked for.
-  mlir::LogicalResult dump(Phase phase, mlir::ModuleOp module);
+  // Writes the module as the phase left it, and a table of it for people, into the folder that
+  // CompileOptions names. `fusions` is what the phase merged and refused to merge.
+  mlir::LogicalResult dump(Phase phase, mlir::ModuleOp module, const FusionReport &fusions = {});
 
   std::vector<PhaseTime> times; // in the order in which the phases first ran
+
+  // What phases report, by the report's name in the plan. The runner fills "fusion", of the
+  // module that went through the fusion and schedule phases last.
+  nlohmann::json reports = nlohmann::json::object();
 
 private:
   const Config &config;

@@ -222,6 +222,21 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   return report;
 }
 
+// All steps of the job; null for a plan that does not say how many there are.
+json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
+  std::string_view text = cost::settingOf(plan, "training.train_iters");
+  uint64_t steps = 0;
+  std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (steps == 0)
+    return nullptr;
+  const double tokens = double(steps) * double(plan.batch()->global_batch_size()) *
+                        double(plan.batch()->sequence_length());
+  return {{"steps", steps},
+          {"tokens", tokens},
+          {"tokens_per_parameter", tokens / double(plan.model()->parameters())},
+          {"hours", double(steps) * cost.stepSeconds / 3600}};
+}
+
 json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   json functions = json::array();
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
@@ -344,6 +359,7 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   report["recompute"] = recomputeReport(plan, cost, report.value("recompute", json()));
   report["cost"] = costReport(plan, cost, spec);
   report["comm"] = {{"ranks", batch.ranks()}, {"collectives", json::array()}};
+  report["job"] = jobReport(plan, cost);
   report["functions"] = functionsReport(plan, cost);
   report["kernels"] = kernelsReport(plan, cost);
   return report;

@@ -14,6 +14,7 @@ namespace lmc {
 struct ExplainSections {
   bool memory = true, fusion = true, recompute = true, cost = true, comm = true, kernels = true,
        commands = true;
+  bool allFusions = false; // refused ones each on a line, instead of folded by reason
 };
 
 // The report of a plan on a device as JSON; docs/explain.md documents the keys.
@@ -21,6 +22,11 @@ nlohmann::json explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec)
 
 // The same for a terminal.
 std::string explainText(const nlohmann::json &report, const ExplainSections &sections);
+
+// Parts of it: the lists `formed` and `refused` of the section `fusion`, which `fusions` has, and
+// the section `recompute`, in which `layers` and `flops_overhead` may be missing.
+std::string fusionsText(const nlohmann::json &fusions);
+std::string recomputeText(const nlohmann::json &recompute);
 
 // Bytes of all arenas: what running the plan allocates, once.
 uint64_t plannedBytes(const plan::Plan &plan);

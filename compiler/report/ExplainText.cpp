@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <map>
+#include <vector>
 
 using namespace lmc;
 using nlohmann::json;
@@ -21,6 +24,91 @@ std::string word(const json &object, const char *key) {
 std::string bytes(const json &value) { return readableBytes(number(value)); }
 std::string percent(double fraction) { return fmt::format("{:.1f}%", fraction * 100); }
 
+// The largest members of an object of numbers: "activations 91.0 MiB, gradients 9.2 MiB".
+template <typename Print>
+std::string largest(const json &object, size_t count, const Print &print) {
+  std::vector<std::pair<double, std::string>> members;
+  for (const auto &[name, value] : object.items())
+    if (number(value) > 0)
+      members.push_back({number(value), name});
+  std::sort(members.rbegin(), members.rend());
+  std::string text;
+  for (size_t i = 0; i < std::min(count, members.size()); ++i)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", members[i].second,
+                        print(members[i].first));
+  return text;
+}
+
+// The distinct names of a list, "swiglu, up_proj", on further lines of this indent where they take
+// more than 110 columns.
+std::string listed(const json &names, size_t indent) {
+  std::vector<std::string> distinct;
+  for (const json &name : names)
+    if (name.is_string() &&
+        std::find(distinct.begin(), distinct.end(), name.get<std::string>()) == distinct.end())
+      distinct.push_back(name.get<std::string>());
+  std::string text;
+  size_t column = indent;
+  for (const std::string &name : distinct) {
+    if (!text.empty()) {
+      text += ", ";
+      if (column + name.size() > 110) {
+        text.back() = '\n';
+        text.append(indent, ' ');
+        column = indent;
+      }
+    }
+    text += name;
+    column += name.size() + 2;
+  }
+  return text;
+}
+
+// The text without its numbers: reasons that differ in numbers only are one.
+std::string withoutNumbers(const std::string &text) {
+  std::string kept;
+  for (char c : text)
+    if (!std::isdigit(static_cast<unsigned char>(c)))
+      kept += c;
+    else if (kept.empty() || kept.back() != '#')
+      kept += '#';
+  return kept;
+}
+
+// Entries of fusions that a person takes for one.
+struct FoldedFusions {
+  std::vector<const json *> entries; // the one that saves most first
+  uint64_t times = 0;
+  double bytes = 0; // of all of them
+
+  void add(const json &entry) {
+    uint64_t count = entry.value("times", uint64_t(1));
+    times += count;
+    bytes += double(count) * number(entry.value("bytes", json(0)));
+    entries.push_back(&entry);
+    if (number(entry.value("bytes", json(0))) > number(entries[0]->value("bytes", json(0))))
+      std::swap(entries[0], entries.back());
+  }
+};
+
+// The entries of a list by the text that `key` gives them, in the order of their bytes.
+template <typename Key> std::vector<FoldedFusions> folded(const json &entries, const Key &key) {
+  std::map<std::string, FoldedFusions> byKey;
+  for (const json &entry : entries)
+    byKey[key(entry)].add(entry);
+  std::vector<FoldedFusions> groups;
+  for (auto &[name, group] : byKey)
+    groups.push_back(std::move(group));
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto &a, const auto &b) { return a.bytes > b.bytes; });
+  return groups;
+}
+
+// "lm.rms_norm <- lm.add": the second of a pair, and the first, which runs before it.
+std::string pairText(const json &entry) {
+  return word(entry, "consumer") + " <- " + word(entry, "producer");
+}
+
 class Text {
 public:
   explicit Text(const json &report) : report(report) {}
@@ -31,10 +119,12 @@ public:
     text += '\n';
   }
 
-  void heading();
+  void summary();
   void memory();
-  void fusion();
-  void recompute();
+  void fusion(bool showsAll);
+  void formed(const json &entries);
+  void refused(const json &entries, bool showsAll);
+  void recompute(const json &recompute);
   void cost();
   void comm();
   void kernels();
@@ -45,13 +135,39 @@ public:
   std::string text;
 };
 
-void Text::heading() {
-  const json &batch = report["batch"];
+// Ten lines that say what the job is, whether it fits and how fast it is.
+void Text::summary() {
+  const json &batch = report["batch"], &memory = report["memory"], &cost = report["cost"];
+  const json &fusion = report["fusion"], &overhead = report["recompute"]["flops_overhead"];
   line("{} with {} parameters for {}", word(report["model"], "architecture"),
        report["model"]["parameters"].get<uint64_t>(), word(report, "target"));
   line("GBS {} = MBS {} x GAS {} x {} rank(s), sequences of {} tokens: {} tokens a step",
        number(batch["gbs"]), number(batch["mbs"]), number(batch["gas"]), number(batch["ranks"]),
        number(batch["sequence_length"]), number(batch["tokens_per_step"]));
+  const double planned = number(memory["peak_bytes"]), budget = number(memory["budget_bytes"]);
+  line("{}: {} planned, {} of the budget of {}", planned <= budget ? "fits" : "DOES NOT FIT",
+       readableBytes(planned), percent(planned / std::max(1.0, budget)), readableBytes(budget));
+  line("needs most for: {}", largest(memory["by_category"], 4, readableBytes));
+  line("speed, predicted for {}: {} tokens/s per device, a step in {}", word(cost, "device"),
+       readableCount(number(cost["tokens_per_second_per_device"])),
+       readableSeconds(number(cost["step_seconds"])));
+  line("MFU {} causal, {} full, of {} dense {}", percent(number(cost["mfu_causal"])),
+       percent(number(cost["mfu_full"])), readableFlops(number(cost["peak_flops"])),
+       word(cost, "peak_dtype"));
+  const double step = std::max(1e-30, number(cost["step_seconds"]));
+  line("waits for: {}", largest(cost["seconds_by_bound"], 3,
+                                [&](double seconds) { return percent(seconds / step); }));
+  line("computes again for the backward pass: {}",
+       !overhead.is_number()     ? "unknown"
+       : number(overhead) < 5e-4 ? "no matrix products"
+                                 : percent(number(overhead)) + " more matrix FLOPs");
+  if (fusion.contains("bytes_per_token"))
+    line("a layer launches {} kernels forward, {} backward, beside products and attention",
+         number(fusion["kernels_per_layer_forward"]), number(fusion["kernels_per_layer_backward"]));
+  if (const json &job = report["job"]; job.is_object())
+    line("the job: {} steps, {} tokens ({:.2f} per parameter), {:.2f} hours on {} device(s)",
+         number(job["steps"]), readableCount(number(job["tokens"])),
+         number(job["tokens_per_parameter"]), number(job["hours"]), number(batch["ranks"]));
   if (!report.contains("micro_batch"))
     return;
   line("MBS was chosen; tokens/s per device, predicted, of those tried:");
@@ -93,7 +209,7 @@ void Text::memory() {
          word(buffer, "source"));
 }
 
-void Text::fusion() {
+void Text::fusion(bool showsAll) {
   const json &fusion = report["fusion"];
   if (!fusion.contains("bytes_per_token"))
     return line("\nfusion: the plan has no micro-step");
@@ -112,34 +228,48 @@ void Text::fusion() {
   traffic("together", "bytes_per_token", "floor_bytes_per_token");
   if (!fusion.contains("formed") && !fusion.contains("refused"))
     return line("  the plan does not say which fusions were formed");
-  if (fusion.contains("formed") && !fusion["formed"].empty()) {
-    line("  formed: {}", fusion["formed"].size());
-    for (const json &entry : fusion["formed"])
-      line("    {:<16} {} <- {}  saves {}{}", word(entry, "hero"), word(entry, "consumer"),
-           word(entry, "producer"), bytes(entry.value("bytes", json(0))),
-           word(entry, "function").empty() ? "" : "  in " + word(entry, "function"));
-  }
-  if (fusion.contains("merged") && !fusion["merged"].empty()) {
-    line("  merged products: {}", fusion["merged"].size());
-    for (const json &entry : fusion["merged"]) {
-      std::string gemms;
-      for (const json &gemm : entry.value("gemms", json::array()))
-        if (gemm.is_string())
-          gemms += (gemms.empty() ? "" : ", ") + gemm.get<std::string>();
-      line("    {}  {}", gemms, word(entry, "reason"));
-    }
-  }
-  if (fusion.contains("refused") && !fusion["refused"].empty()) {
-    line("  refused: {}", fusion["refused"].size());
-    for (const json &entry : fusion["refused"])
-      line("    {} <- {}  would save {}: {}", word(entry, "consumer"), word(entry, "producer"),
-           bytes(entry.value("bytes", json(0))), word(entry, "reason"));
+  formed(fusion.value("formed", json::array()));
+  refused(fusion.value("refused", json::array()), showsAll);
+}
+
+void Text::formed(const json &entries) {
+  line("  formed: {}", entries.size());
+  auto keyOf = [](const json &entry) {
+    return fmt::format("{} {} {}", word(entry, "hero"), pairText(entry),
+                       entry.value("bytes", json(0)).dump());
+  };
+  for (const FoldedFusions &same : folded(entries, keyOf)) {
+    const json &entry = *same.entries[0];
+    std::string functions;
+    for (const json *each : same.entries)
+      if (std::string name = word(*each, "function"); !name.empty())
+        functions += (functions.empty() ? "  in " : ", ") + name;
+    line("    {:<16} {}  saves {}{}{}", word(entry, "hero"), pairText(entry),
+         bytes(entry.value("bytes", json(0))),
+         same.times > 1 ? fmt::format(" x {}", same.times) : "", functions);
   }
 }
 
-void Text::recompute() {
-  const json &recompute = report["recompute"];
-  const json &overhead = recompute["flops_overhead"];
+void Text::refused(const json &entries, bool showsAll) {
+  line("  refused: {}{}", entries.size(), entries.empty() || showsAll ? "" : ", by reason:");
+  if (showsAll) {
+    for (const json &entry : entries)
+      line("    {}  would save {}: {}", pairText(entry), bytes(entry.value("bytes", json(0))),
+           word(entry, "reason"));
+    return;
+  }
+  auto keyOf = [](const json &entry) { return withoutNumbers(word(entry, "reason")); };
+  for (const FoldedFusions &same : folded(entries, keyOf)) {
+    const json &most = *same.entries[0];
+    line("    {:>4} x {}", same.times, word(most, "reason"));
+    line("           together {}; the largest is {}  {}", readableBytes(same.bytes), pairText(most),
+         bytes(most.value("bytes", json(0))));
+  }
+}
+
+void Text::recompute(const json &recompute) {
+  const json overhead = recompute.value("flops_overhead", json());
+  const json layers = recompute.value("layers", json::array()); // an option's index for each
   line("\nrecompute: {}{}", word(recompute, "mode"),
        overhead.is_number() ? fmt::format(", {} more matrix FLOPs", percent(number(overhead)))
                             : "");
@@ -147,27 +277,23 @@ void Text::recompute() {
     line("  options of a layer         kept    transient       time  computed again");
     size_t index = 0;
     for (const json &option : recompute["options"]) {
-      size_t layers = 0;
-      for (const json &choice : recompute["layers"])
-        layers += choice.is_number() && choice.get<size_t>() == index;
-      std::string again;
-      for (const json &op : option.value("recomputed", json::array()))
-        if (op.is_string())
-          again += (again.empty() ? "" : ", ") + op.get<std::string>();
+      size_t takers = 0;
+      for (const json &choice : layers)
+        takers += choice.is_number() && choice.get<size_t>() == index;
+      const std::string again = listed(option.value("recomputed", json::array()), 62);
       line("    {:>2} {:<14} {:>11}  {:>11}  {:>9}  {}", index, word(option, "name"),
            bytes(option.value("kept_bytes", json(0))),
            bytes(option.value("transient_bytes", json(0))),
            readableSeconds(number(option.value("seconds", json(0)))),
            again.empty() ? "nothing" : again);
-      if (layers > 0)
-        line("       taken by {} layer(s)", layers);
+      if (takers > 0)
+        line("       taken by {} layer(s)", takers);
       ++index;
     }
   }
-  if (!recompute["layers"].empty()) {
+  if (!layers.empty()) {
     // Runs of layers with the same option: "0-11: 2, 12-15: 0".
     std::string runs;
-    const json &layers = recompute["layers"];
     for (size_t first = 0; first < layers.size();) {
       size_t last = first;
       while (last + 1 < layers.size() && layers[last + 1] == layers[first])
@@ -275,13 +401,13 @@ void Text::commands() {
 
 std::string lmc::explainText(const json &report, const ExplainSections &sections) {
   Text text(report);
-  text.heading();
+  text.summary();
   if (sections.memory)
     text.memory();
   if (sections.fusion)
-    text.fusion();
+    text.fusion(sections.allFusions);
   if (sections.recompute)
-    text.recompute();
+    text.recompute(report["recompute"]);
   if (sections.cost)
     text.cost();
   if (sections.comm)
@@ -290,5 +416,18 @@ std::string lmc::explainText(const json &report, const ExplainSections &sections
     text.kernels();
   if (sections.commands)
     text.commands();
+  return std::move(text.text);
+}
+
+std::string lmc::fusionsText(const json &fusions) {
+  Text text(fusions);
+  text.formed(fusions["formed"]);
+  text.refused(fusions["refused"], /*showsAll=*/false);
+  return std::move(text.text);
+}
+
+std::string lmc::recomputeText(const json &recompute) {
+  Text text(recompute);
+  text.recompute(recompute);
   return std::move(text.text);
 }

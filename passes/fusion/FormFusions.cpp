@@ -98,7 +98,7 @@ struct FormFusionsPass : lmc::impl::FormFusionsPassBase<FormFusionsPass> {
       if (!function.isExternal())
         mergeEqualViews(function.getBody().front());
     getOperation().walk([&](func::CallOp call) { calls[call.getCallee()].push_back(call); });
-    SmallVector<Attribute> report;
+    FusionReport made;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
@@ -106,9 +106,21 @@ struct FormFusionsPass : lmc::impl::FormFusionsPassBase<FormFusionsPass> {
       mergeEqualViews(function.getBody().front());
       FusionQueue queue(function, *options, {partOfFusion, createFusion});
       numFormed += queue.run();
-      llvm::append_range(report, queue.report());
+      llvm::append_range(made, queue.report());
     }
-    getOperation()->setAttr("kern.fusion_report", ArrayAttr::get(&getContext(), report));
+    if (printReport)
+      print(made, llvm::outs());
+    if (report)
+      llvm::append_range(*report, made);
   }
+
+  FusionReport *report = nullptr;
 };
 } // namespace
+
+std::unique_ptr<Pass> lmc::createFormFusionsPass(FormFusionsPassOptions options,
+                                                 FusionReport &report) {
+  auto pass = std::make_unique<FormFusionsPass>(std::move(options));
+  pass->report = &report;
+  return pass;
+}

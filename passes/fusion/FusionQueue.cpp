@@ -90,35 +90,12 @@ void FusionQueue::pushPairsOf(Operation *op) {
 }
 
 void FusionQueue::record(const Candidate &candidate, kern::Hero hero, StringRef refusal) {
-  auto source = [&](Operation *op) {
-    return b.getStringAttr(describe(level.partOf(op)->sources));
-  };
-  double seconds =
-      double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds;
-  SmallVector<NamedAttribute> entry{
-      b.getNamedAttr("outcome", b.getStringAttr(refusal.empty() ? "formed" : "refused")),
-      b.getNamedAttr("kind", b.getStringAttr(candidate.siblings ? "siblings" : "producer")),
-      b.getNamedAttr("function", function.getSymNameAttr()),
-      b.getNamedAttr("producer", source(candidate.first)),
-      b.getNamedAttr("consumer", source(candidate.second)),
-      b.getNamedAttr("bytes", b.getI64IntegerAttr(int64_t(candidate.savedBytes))),
-      b.getNamedAttr("seconds", b.getF64FloatAttr(seconds))};
-  if (refusal.empty())
-    entry.push_back(b.getNamedAttr("hero", b.getStringAttr(kern::stringifyHero(hero))));
-  else
-    entry.push_back(b.getNamedAttr("reason", b.getStringAttr(refusal)));
-  ++recorded[b.getDictionaryAttr(entry)];
-}
-
-SmallVector<Attribute> FusionQueue::report() {
-  SmallVector<Attribute> entries;
-  Builder builder(function.getContext());
-  for (auto [entry, times] : recorded) {
-    NamedAttrList named(cast<DictionaryAttr>(entry));
-    named.set("times", builder.getI64IntegerAttr(times));
-    entries.push_back(named.getDictionary(function.getContext()));
-  }
-  return entries;
+  auto source = [&](Operation *op) { return describe(level.partOf(op)->sources); };
+  add(decisions,
+      {candidate.siblings, function.getSymName().str(), source(candidate.first),
+       source(candidate.second), refusal.empty() ? kern::stringifyHero(hero).str() : "",
+       refusal.str(), candidate.savedBytes,
+       double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds});
 }
 
 // The ops between the two that need what the first makes, in order: they move behind the

@@ -1,12 +1,12 @@
 // Which pieces of work of a function become one, most time saved first.
 #pragma once
 
+#include "passes/fusion/FusionReport.h"
 #include "passes/fusion/LiveBytes.h"
 #include "passes/fusion/MergeRegions.h"
 
 #include "mlir/IR/Builders.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <queue>
@@ -45,8 +45,8 @@ public:
   // Merges until nothing more may; returns how many merges there were.
   unsigned run();
 
-  // What was formed and refused, as entries of `kern.fusion_report`.
-  llvm::SmallVector<mlir::Attribute> report();
+  // Every pair that was merged or refused, in the order of the decisions.
+  const FusionReport &report() const { return decisions; }
 
 private:
   struct Candidate {
@@ -80,7 +80,7 @@ private:
   uint64_t pushed = 0;
   uint64_t peak = 0; // of live bytes, before any merge
   llvm::DenseMap<mlir::Operation *, uint64_t> liveBound; // no more than this is live at an op
-  llvm::MapVector<mlir::Attribute, int64_t> recorded; // and how many times
+  FusionReport decisions;
   // Merged ops stay in memory, out of the block: a queued candidate may name them.
   llvm::SmallVector<mlir::Operation *> gone;
 };

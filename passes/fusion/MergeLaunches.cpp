@@ -128,9 +128,7 @@ struct MergeLaunchesPass : lmc::impl::MergeLaunchesPassBase<MergeLaunchesPass> {
     if (!options->layers)
       return;
     MergedKernels kernels(getOperation());
-    SmallVector<Attribute> report;
-    if (auto before = getOperation()->getAttrOfType<ArrayAttr>("kern.fusion_report"))
-      llvm::append_range(report, before);
+    FusionReport made;
     auto partOf = [&](Operation *op) { return kernels.partOf(op); };
     auto create = [&](OpBuilder &b, const MergePlan &plan, const FusionPart &first,
                       const FusionPart &second, std::string *reason) {
@@ -141,11 +139,23 @@ struct MergeLaunchesPass : lmc::impl::MergeLaunchesPassBase<MergeLaunchesPass> {
         continue;
       FusionQueue queue(function, *options, {partOf, create});
       numFormed += queue.run();
-      llvm::append_range(report, queue.report());
+      llvm::append_range(made, queue.report());
     }
     kernels.eraseUnused();
     numKernels += kernels.made;
-    getOperation()->setAttr("kern.fusion_report", ArrayAttr::get(&getContext(), report));
+    if (printReport)
+      print(made, llvm::outs());
+    if (report)
+      llvm::append_range(*report, made);
   }
+
+  FusionReport *report = nullptr;
 };
 } // namespace
+
+std::unique_ptr<Pass> lmc::createMergeLaunchesPass(MergeLaunchesPassOptions options,
+                                                   FusionReport &report) {
+  auto pass = std::make_unique<MergeLaunchesPass>(std::move(options));
+  pass->report = &report;
+  return pass;
+}

@@ -84,19 +84,15 @@ def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
       of the first that stand before the second move behind the merged fusion;
     * the peak of the function's live bytes (LiveBytes.h) does not rise.
 
-    Most modelled time saved comes first: bytes that are no longer read or written at
-    `bytes-per-second`, and `launch-seconds` for the launch. Values that both regions
-    compute are computed once. Merges and refusals are recorded in the module attribute
-    `kern.fusion_report`, equal ones once:
+    The pair that saves the most modelled time is merged first: bytes that are no longer
+    read or written at `bytes-per-second`, and `launch-seconds` for the launch. Values that
+    both regions compute are computed once. What was merged and what was refused goes into
+    a FusionReport (FusionReport.h); `print-report` prints it, equal pairs of a function as
+    one line:
 
-    ```mlir
-    kern.fusion_report = [
-      {outcome = "formed", kind = "producer", function = "layer", hero = "row_reduction",
-       producer = "lm.add", consumer = "lm.rms_norm", // of siblings: the first, the second
-       bytes = 16777216 : i64, seconds = 7.6e-06,     // saved by one of them
-       times = 1 : i64},
-      {outcome = "refused", ..., reason = "a gather and a row_reduction have different loops"}
-    ]
+    ```
+    formed producer in layer: lm.add, lm.rms_norm, saves 16777216 bytes and 7.59241 us, times 1: row_reduction
+    refused producer in layer: lm.embedding, lm.rms_norm, would save ..., times 1: a gather and a row_reduction have different loops
     ```
 
     ```mlir
@@ -117,7 +113,9 @@ def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
     Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
            "memory bandwidth (default: 3.0e12, an H100)">,
     Option<"launchSeconds", "launch-seconds", "double", "2e-6",
-           "from the end of a kernel to the start of the next">
+           "from the end of a kernel to the start of the next">,
+    Option<"printReport", "print-report", "bool", "false",
+           "print what was merged and what was refused">
   ];
   let dependentDialects = ["::lmc::kern::KernDialect"];
   let statistics = [Statistic<"numFormed", "formed", "fusions merged">];
@@ -182,7 +180,7 @@ def MergeLaunchesPass : Pass<"kern-merge-launches", "::mlir::ModuleOp"> {
     %n = kern.launch @rms_norm(%y, %w) : ...
     ```
     becomes `%r:2 = kern.launch @add_rms_norm(%x, %h, %w) : ...`. Merges and refusals are
-    appended to `kern.fusion_report`.
+    reported as by `kern-form-fusions`.
   }];
   let options = [
     ListOption<"disable", "disable", "std::string",
@@ -190,7 +188,9 @@ def MergeLaunchesPass : Pass<"kern-merge-launches", "::mlir::ModuleOp"> {
     Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
            "memory bandwidth (default: 3.0e12, an H100)">,
     Option<"launchSeconds", "launch-seconds", "double", "2e-6",
-           "from the end of a kernel to the start of the next">
+           "from the end of a kernel to the start of the next">,
+    Option<"printReport", "print-report", "bool", "false",
+           "print what was merged and what was refused">
   ];
   let dependentDialects = ["::lmc::kern::KernDialect"];
   let statistics = [Statistic<"numFormed", "formed", "launches merged">,

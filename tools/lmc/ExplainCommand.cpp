@@ -124,7 +124,7 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   else if (!all || (a.html.empty() && a.trace.empty()))
     llvm::outs() << explainText(report, {all || a.memory, all || a.fusion, all || a.recompute,
                                          all || a.cost, all || a.comm, all || a.kernels,
-                                         all || a.commands});
+                                         all || a.commands, a.fusion});
   return 0;
 }
 

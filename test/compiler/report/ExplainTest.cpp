@@ -120,8 +120,13 @@ TEST(Explain, PhasesSpeakForThemselves) {
           {"producer", "c"},
           {"consumer", "d"},
           {"bytes", 1024},
-          {"reason", "would raise the peak"}}}},
-       {"merged", {{{"function", "layer"}, {"gemms", {"q", "k", "v"}}, {"reason", "one x"}}}}});
+          {"reason", "would raise the peak from 7 to 9"}},
+         {{"function", "layer"},
+          {"producer", "e"},
+          {"consumer", "f"},
+          {"bytes", 2048},
+          {"times", 3},
+          {"reason", "would raise the peak from 7 to 10"}}}}});
   job.report("recompute",
              {{"mode", "auto"},
               {"flops_overhead", 0.125},
@@ -140,8 +145,12 @@ TEST(Explain, PhasesSpeakForThemselves) {
   EXPECT_EQ(report["recompute"]["flops_overhead"], 0.125);
   std::string text = explainText(report, {});
   EXPECT_THAT(text, HasSubstr("row_reduction    b <- a  saves 2.0 KiB  in layer"));
-  EXPECT_THAT(text, HasSubstr("d <- c  would save 1.0 KiB: would raise the peak"));
-  EXPECT_THAT(text, HasSubstr("q, k, v  one x"));
+  EXPECT_THAT(text, HasSubstr("refused: 2, by reason:\n"
+                              "       4 x would raise the peak from 7 to 10\n"
+                              "           together 7.0 KiB; the largest is f <- e  2.0 KiB\n"));
+  EXPECT_THAT(explainText(report, {.allFusions = true}),
+              HasSubstr("d <- c  would save 1.0 KiB: would raise the peak from 7 to 9\n"
+                        "    f <- e  would save 2.0 KiB: would raise the peak from 7 to 10\n"));
   EXPECT_THAT(text, HasSubstr("recompute: auto, 12.5% more matrix FLOPs"));
   EXPECT_THAT(text, HasSubstr("option by layer: 0-1: 1, 2: 0"));
   EXPECT_THAT(text, HasSubstr("swiglu, up_proj"));

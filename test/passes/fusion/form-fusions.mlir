@@ -1,5 +1,5 @@
-// kern-form-fusions moves a fusion into the one that consumes its result, where one kernel can do both, and says in kern.fusion_report what it did and why not.
-// RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions | FileCheck %s
+// kern-form-fusions moves a fusion into the one that consumes its result, where one kernel can do both, and reports what it merged and what not, with the reason.
+// RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions=print-report | FileCheck %s
 // RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions=disable=siblings | FileCheck %s --check-prefix=ALONE
 // RUN: lmc-opt %s -split-input-file --kern-convert-lm --kern-form-fusions=disable=producer,siblings | FileCheck %s --check-prefix=OFF
 // RUN: not lmc-opt %s -split-input-file --kern-form-fusions=disable=all 2>&1 | FileCheck %s --check-prefix=KIND
@@ -9,7 +9,9 @@
 
 // A sum and its norm: one kernel that gives both, since the sum is needed elsewhere. The
 // norm does not read it back, which is what is saved.
-// CHECK:       module attributes {kern.fusion_report = [{bytes = 128 : i64, consumer = "lm.rms_norm", function = "bothKept", hero = "row_reduction", kind = "producer", outcome = "formed", producer = "lm.add", seconds = 2.0000426666666665E-6 : f64, times = 1 : i64}]} {
+// CHECK:       fusions: 1
+// CHECK-NEXT:    formed producer in bothKept: lm.add, lm.rms_norm, saves 128 bytes and 2.00004 us, times 1: row_reduction
+// CHECK-NOT:     {{^}}  {{formed|refused}}
 // CHECK-LABEL: func.func @bothKept(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xf32>, %[[H:[^ ]*]]: tensor<4x8xf32>, %[[G:[^ ]*]]: tensor<8xf32>)
 // CHECK-NEXT:    %[[R:.*]]:2 = kern.fusion row_reduction (%[[A:.*]] = %[[X]] : tensor<4x8xf32>, %[[B:.*]] = %[[H]] : tensor<4x8xf32>, %[[C:.*]] = %[[G]] : tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
@@ -29,7 +31,7 @@ func.func @bothKept(%x: tensor<4x8xf32>, %h: tensor<4x8xf32>, %g: tensor<8xf32>)
 // -----
 
 // A sum that nobody else needs is not written either: twice its bytes are saved.
-// CHECK:       {bytes = 256 : i64, consumer = "lm.swiglu", function = "onlyUser", hero = "elementwise", kind = "producer", outcome = "formed", producer = "lm.add",
+// CHECK:         formed producer in onlyUser: lm.add, lm.swiglu, saves 256 bytes and {{.*}}: elementwise{{$}}
 // CHECK-LABEL: func.func @onlyUser(
 // CHECK-NEXT:    %[[R:.*]] = kern.fusion elementwise ({{.*}}) -> tensor<4x8xf32> {
 // CHECK:         } {lm.backward, source_ops = ["lm.add", "lm.swiglu"]}
@@ -57,9 +59,9 @@ func.func @afterRows(%x: tensor<4x8xf32>, %h: tensor<4x8xf32>, %g: tensor<8xf32>
 
 // Merges repeat until there is nothing left to merge, most bytes first.
 // Here b and then n are not written, nor read; a and then x are read once.
-// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.add", function = "chain", {{.*}} producer = "lm.add"
-// CHECK-SAME:    {bytes = 256 : i64, consumer = "lm.add", {{.*}} producer = "lm.rms_norm"
-// CHECK-SAME:    {bytes = 512 : i64, consumer = "lm.rms_norm+lm.add", {{.*}} producer = "lm.add+lm.add"
+// CHECK:         formed producer in chain: lm.add, lm.add, saves 256 bytes
+// CHECK-NEXT:    formed producer in chain: lm.rms_norm, lm.add, saves 256 bytes
+// CHECK-NEXT:    formed producer in chain: lm.add+lm.add, lm.rms_norm+lm.add, saves 512 bytes
 // CHECK-LABEL: func.func @chain(
 // CHECK-NEXT:    %[[R:.*]] = kern.fusion row_reduction
 // CHECK:         } {source_ops = ["lm.add", "lm.add", "lm.rms_norm", "lm.add"]}
@@ -74,7 +76,8 @@ func.func @chain(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %g: tensor<8xf32>) ->
 
 // -----
 
-// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.sum_rows", function = "otherLoops", kind = "producer", outcome = "refused", producer = "lm.rms_norm", reason = "a row_reduction and a column_reduction have different loops", {{.*}}}]
+// CHECK:       fusions: 1
+// CHECK-NEXT:    refused producer in otherLoops: lm.rms_norm, lm.sum_rows, would save 256 bytes and {{.*}}, times 1: a row_reduction and a column_reduction have different loops{{$}}
 // CHECK-LABEL: func.func @otherLoops(
 // CHECK:         %[[N:.*]] = kern.fusion row_reduction
 // CHECK:         } {source_ops = ["lm.rms_norm"]}
@@ -89,7 +92,8 @@ func.func @otherLoops(%x: tensor<4x8xf32>, %g: tensor<8xf32>) -> tensor<8xf32> {
 // -----
 
 // The product between the two reads what the first makes.
-// CHECK:       kern.fusion_report = [{bytes = 128 : i64, consumer = "lm.add", function = "usedBefore", kind = "producer", outcome = "refused", producer = "lm.add", reason = "the second one also needs what another op makes of the first one's result", {{.*}}}]
+// CHECK:       fusions: 1
+// CHECK-NEXT:    refused producer in usedBefore: lm.add, lm.add, would save 128 bytes and {{.*}}, times 1: the second one also needs what another op makes of the first one's result{{$}}
 // CHECK-LABEL: func.func @usedBefore(
 // CHECK:         %[[N:.*]] = kern.fusion elementwise
 // CHECK:         %[[P:.*]] = kern.gemm %[[N]],
@@ -104,7 +108,8 @@ func.func @usedBefore(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf3
 // -----
 
 // The hero has the last word.
-// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.embedding", function = "cannotEmit", kind = "producer", outcome = "refused", producer = "lm.add", reason = "tensor.extract may only read an input of the region", {{.*}}}]
+// CHECK:       fusions: 1
+// CHECK-NEXT:    refused producer in cannotEmit: lm.add, lm.embedding, would save 256 bytes and {{.*}}, times 1: tensor.extract may only read an input of the region{{$}}
 // CHECK-LABEL: func.func @cannotEmit(
 // CHECK:         %[[N:.*]] = kern.fusion elementwise
 // CHECK:         kern.fusion gather (%{{.*}} = %{{.*}}, %{{.*}} = %[[N]] :
@@ -118,7 +123,7 @@ func.func @cannotEmit(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %t: tensor<4xi32
 
 // The activation that the backward pass makes again and its gradient read the same gate and
 // up: one kernel gives both. The product that reads the activation moves behind it.
-// CHECK:       kern.fusion_report = [{bytes = 256 : i64, consumer = "lm.swiglu_grad", function = "siblings", hero = "elementwise", kind = "siblings", outcome = "formed", producer = "lm.swiglu",
+// CHECK:         formed siblings in siblings: lm.swiglu, lm.swiglu_grad, saves 256 bytes and {{.*}}: elementwise{{$}}
 // CHECK-LABEL: func.func @siblings(
 // CHECK-SAME:    %[[G:[^ ]*]]: tensor<4x8xf32>, %[[U:[^ ]*]]: tensor<4x8xf32>, %[[D:[^ ]*]]: tensor<4x8xf32>)
 // CHECK-NEXT:    %[[R:.*]]:3 = kern.fusion elementwise (%{{.*}} = %[[G]] : tensor<4x8xf32>, %{{.*}} = %[[U]] : tensor<4x8xf32>, %{{.*}} = %[[D]] : tensor<4x8xf32>)
@@ -183,7 +188,7 @@ func.func @calls(%m: tensor<4x8xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>, 
 // -----
 
 // A weight in common makes no siblings: there is next to nothing to save.
-// CHECK:       kern.fusion_report = []
+// CHECK:       fusions: 0{{$}}
 // CHECK-LABEL: func.func @weightInCommon(
 func.func @weightInCommon(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %g: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
   %a = lm.rms_norm %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
@@ -195,7 +200,7 @@ func.func @weightInCommon(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %g: tensor<8
 
 // The product, of 16 bytes, needs w's 32, x and z of 128 each, and the first sum; the second
 // sum would be there as well.
-// CHECK:       consumer = "lm.add", function = "peak", kind = "siblings", outcome = "refused", producer = "lm.add", reason = "raises the peak of live bytes from 432 to 560"
+// CHECK:         refused siblings in peak: lm.add, lm.add, {{.*}}: raises the peak of live bytes from 432 to 560{{$}}
 // CHECK-LABEL: func.func @peak(
 // CHECK-COUNT-2: kern.fusion elementwise
 func.func @peak(%x: tensor<4x8xf32>, %z: tensor<4x8xf32>, %w: tensor<8x1xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x1xf32>) {
@@ -208,7 +213,7 @@ func.func @peak(%x: tensor<4x8xf32>, %z: tensor<4x8xf32>, %w: tensor<8x1xf32>) -
 // -----
 
 // Nothing to merge: the report is there, and empty.
-// CHECK:       module attributes {kern.fusion_report = []} {
+// CHECK:       fusions: 0{{$}}
 // CHECK-LABEL: func.func @alone(
 func.func @alone(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %n = lm.add %x, %x : tensor<4x8xf32>

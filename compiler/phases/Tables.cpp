@@ -1,0 +1,217 @@
+#include "compiler/phases/Tables.h"
+
+#include "compiler/report/Explain.h"
+#include "compiler/report/Units.h"
+#include "dialects/lm/Lm.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace lmc;
+using llvm::formatv;
+using nlohmann::json;
+
+void lmc::addNotes(const FusionReport &fusions, json &report) {
+  if (report.is_null())
+    report = {{"formed", json::array()}, {"refused", json::array()}, {"merged", json::array()}};
+  for (const auto &[pair, times] : fusions) {
+    const bool isFormed = pair.refusal.empty();
+    report[isFormed ? "formed" : "refused"].push_back(
+        {{"kind", pair.isSiblings ? "siblings" : "producer"},
+         {"function", pair.function},
+         {"producer", pair.first},
+         {"consumer", pair.second},
+         {"bytes", pair.bytes},
+         {"seconds", pair.seconds},
+         {"times", times},
+         {isFormed ? "hero" : "reason", isFormed ? pair.hero : pair.refusal}});
+  }
+}
+
+// What a reader of the dump needs to know about a phase.
+static StringRef introduction(Phase phase) {
+  switch (phase) {
+  case Phase::Model:
+    return "The model as the TOML describes it: ops of the lm dialect on tensors. A layer is one\n"
+           "function, which @forward calls once per layer.";
+  case Phase::Autodiff:
+    return "Training: gradients (lm.backward marks ops of the backward pass), gradient\n"
+           "accumulation and the optimizer. A step runs @micro_first, then @micro as often as it\n"
+           "takes, then @micro_last, then @optimizer; @eval is the forward pass alone, which\n"
+           "calls @layer. @layer.forward also returns what @layer.backward reads;\n"
+           "@layer.backward.accumulate adds to the gradients of earlier micro-steps. Linear\n"
+           "layers with one input are merged (\"q_proj+k_proj+v_proj\"), and variables that the\n"
+           "optimizer treats alike lie side by side in one (@flat.N).";
+  case Phase::Distribute:
+    return "The state, divided among ranks.";
+  case Phase::Memory:
+    return "What the backward pass computes again instead of keeping it. Each choice for a layer\n"
+           "is an option; layers of different options are different functions\n"
+           "(@layer.forward.none).";
+  case Phase::Fusion:
+    return "Model ops became matrix products (kern.gemm), attention, and launches of kernels: a\n"
+           "kern.kernel holds the scalar code of all the ops that were fused into it. Its hero\n"
+           "is the shape of its loops: elementwise, row_reduction, column_reduction, gather.";
+  case Phase::Schedule:
+    return "Layers are inlined: each function is one list of ops, in the order in which they\n"
+           "run. Kernels that now stand next to each other are fused across layers.";
+  case Phase::Buffers:
+    return "Every value has its bytes: a slice of the arena @workspace, or a variable in @state.\n"
+           "A command reads and writes slices. All addresses are fixed.";
+  case Phase::Codegen:
+  case Phase::Emit: // leave no IR
+    break;
+  }
+  return "";
+}
+
+//===-- State and functions -----------------------------------------------------------------===//
+
+static std::string bytesText(uint64_t bytes) { return readableBytes(double(bytes)); }
+
+static uint64_t bytesOf(RankedTensorType type) {
+  return uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+}
+
+// Variables by kind. Those that lie in another variable's bytes are not counted.
+static void addState(ModuleOp module, std::string &text) {
+  struct Kind {
+    unsigned variables = 0;
+    uint64_t bytes = 0;
+  };
+  llvm::MapVector<StringRef, Kind> kinds;
+  for (auto variable : module.getOps<lm::VariableOp>()) {
+    if (variable.getStorage())
+      continue;
+    Kind &kind = kinds[lm::stringifyVariableKind(variable.getKind())];
+    ++kind.variables;
+    kind.bytes += bytesOf(cast<RankedTensorType>(variable.getType()));
+  }
+  text += "\nstate, by kind:\n";
+  for (const auto &[name, kind] : kinds)
+    text += formatv("  {0,-14} {1,12}  in {2} variable(s)\n", name, bytesText(kind.bytes),
+                    kind.variables);
+}
+
+// "17 ops: 5 kern.gemm, 4 kern.launch, ...", the most frequent first.
+static std::string opCounts(func::FuncOp function) {
+  llvm::MapVector<StringRef, unsigned> counts;
+  unsigned ops = 0;
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    ++ops;
+    ++counts[op.getName().getStringRef()];
+  }
+  SmallVector<std::pair<StringRef, unsigned>> sorted = counts.takeVector();
+  llvm::stable_sort(sorted, [](auto &a, auto &b) { return a.second > b.second; });
+  std::string text = formatv("{0} ops:", ops);
+  for (const auto &[name, count] : sorted)
+    text += formatv("{0} {1} {2}", name == sorted.front().first ? "" : ",", count, name);
+  return text;
+}
+
+static void addFunctions(ModuleOp module, std::string &text) {
+  llvm::StringMap<unsigned> calls;
+  module.walk([&](func::CallOp call) { ++calls[call.getCallee()]; });
+  text += "\nfunctions:\n";
+  for (auto function : module.getOps<func::FuncOp>())
+    text += formatv("  @{0}{1}\n    {2}\n", function.getSymName(),
+                    function.isPrivate()
+                        ? formatv(", called {0} time(s)", calls[function.getSymName()]).str()
+                        : "",
+                    opCounts(function));
+}
+
+//===-- Buffers -----------------------------------------------------------------------------===//
+
+static void addArenas(ModuleOp module, std::string &text) {
+  text += "\narenas:\n";
+  for (auto arena : module.getOps<plan_ir::ArenaOp>())
+    text += formatv("  @{0,-10} {1,14} bytes ({2}); no packing needs less than {3}\n",
+                    arena.getSymName(), arena.getBytes(), bytesText(arena.getBytes()),
+                    arena.getLowerBound());
+}
+
+static void addVariables(ModuleOp module, std::string &text) {
+  SmallVector<plan_ir::VariableOp> variables(module.getOps<plan_ir::VariableOp>());
+  llvm::stable_sort(variables, [](auto a, auto b) { return a.getOffset() < b.getOffset(); });
+  text += "\nvariables, by address (some lie inside of others: @flat.N, merged weights):\n"
+          "  arena          offset        bytes  kind            name\n";
+  for (plan_ir::VariableOp variable : variables)
+    text += formatv("  @{0,-10} {1,9} {2,12}  {3,-14}  {4}\n", variable.getArena(),
+                    variable.getOffset(), bytesOf(cast<RankedTensorType>(variable.getType())),
+                    variable.getKind(), variable.getSymName());
+}
+
+// "launch @rms_norm"
+static std::string commandText(Operation &command) {
+  std::string text = command.getName().stripDialect().str();
+  if (auto launch = dyn_cast<plan_ir::LaunchOp>(command))
+    text += " @" + launch.getKernel().str();
+  return text;
+}
+
+// The slices of a function in the order of the commands that write them first.
+static void addSlices(plan_ir::FunctionOp function, std::string &text) {
+  SmallVector<Operation *> commands;
+  SmallVector<plan_ir::SliceOp> slices;
+  for (Operation &op : function.getBody().front()) {
+    if (auto slice = dyn_cast<plan_ir::SliceOp>(op))
+      slices.push_back(slice);
+    else if (!isa<plan_ir::VariableRefOp>(op))
+      commands.push_back(&op);
+  }
+  llvm::stable_sort(slices, [](auto a, auto b) { return a.getFirst() < b.getFirst(); });
+  text += formatv("\nfunction @{0}: {1} commands, at most {2} of @workspace\n"
+                  "  commands         offset        bytes  category           value\n",
+                  function.getSymName(), commands.size(), bytesText(function.getPeakBytes()));
+  for (plan_ir::SliceOp slice : slices) {
+    auto type = cast<plan_ir::SliceType>(slice.getType()).getContent();
+    std::string live = formatv("{0}-{1}", slice.getFirst(), slice.getLast());
+    text += formatv("  {0,-10} {1,12} {2,12}  {3,-18} {4} {5}", live, slice.getOffset(),
+                    bytesOf(type), slice.getCategory(), slice.getSource(), type);
+    if (slice.getPitch())
+      text += formatv(", {0} rows {1} bytes apart", slice.getRows(), slice.getPitch());
+    if (slice.getFirst() < commands.size())
+      text += formatv(", by {0}", commandText(*commands[size_t(slice.getFirst())]));
+    text += "\n";
+  }
+}
+
+static std::string buffersText(ModuleOp module) {
+  std::string text;
+  addArenas(module, text);
+  addVariables(module, text);
+  text +=
+      "\nEach line below is a value in @workspace: its bytes are its own from the first to the\n"
+      "last of the commands given, which are numbered from 0, and are another's before and\n"
+      "after. Lines with the same offset at the same time are views of one buffer.\n";
+  for (auto function : module.getOps<plan_ir::FunctionOp>())
+    addSlices(function, text);
+  return text;
+}
+
+std::string lmc::phaseTable(Phase phase, ModuleOp module, const json &reports,
+                            const FusionReport &fusions) {
+  std::string text =
+      formatv("Phase {0}, {1}.\n\n{2}\n", int(phase) + 1, phaseName(phase), introduction(phase));
+  if (phase == Phase::Buffers)
+    return text + buffersText(module);
+  addState(module, text);
+  addFunctions(module, text);
+  if (phase == Phase::Memory && reports.contains("recompute")) {
+    json recompute = reports["recompute"];
+    if (auto mode = module->getAttrOfType<StringAttr>("lm.recompute"))
+      recompute.emplace("mode", mode.str());
+    text += recomputeText(recompute);
+  }
+  if (phase == Phase::Fusion || phase == Phase::Schedule) {
+    json notes;
+    addNotes(fusions, notes);
+    text += "\nfusions\n" + fusionsText(notes);
+  }
+  return text;
+}

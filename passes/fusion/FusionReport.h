@@ -1,0 +1,38 @@
+// What the fusion passes merged, what they refused to merge, and why.
+#pragma once
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// Two fusions, or two launches, that a pass wanted to merge.
+struct FusionPair {
+  bool isSiblings = false; // both read one tensor; otherwise the second reads what the first makes
+  std::string function;
+  std::string first, second; // their source ops: "lm.add+lm.rms_norm"
+  std::string hero;          // of the merged kernel: "row_reduction"; "" if refused
+  std::string refusal;       // the reason; "" if merged
+  uint64_t bytes = 0;        // memory traffic that one merge saves, or would save
+  double seconds = 0;        // the time of that traffic and of one launch
+
+  bool operator==(const FusionPair &) const = default;
+};
+
+struct FusionEntry {
+  FusionPair pair;
+  int64_t times; // how many equal pairs the function has
+};
+
+using FusionReport = std::vector<FusionEntry>;
+
+// Counts `pair` in `report`: equal pairs share an entry.
+void add(FusionReport &report, FusionPair pair);
+
+// One line for each entry.
+void print(const FusionReport &report, llvm::raw_ostream &os);
+
+} // namespace lmc
