@@ -9,7 +9,7 @@ using namespace lmc::codegen;
 
 // On the CPU dq is summed in f32, as large as q. On CUDA a first kernel leaves the row sums of
 // dout * out, one per query and head, for the second.
-static RankedTensorType scratchTypeOf(kern::AttentionGradOp grad, BufferTarget target) {
+static RankedTensorType attentionGradScratch(kern::AttentionGradOp grad, BufferTarget target) {
   auto type = cast<RankedTensorType>(grad.getQ().getType());
   if (target == BufferTarget::Cuda)
     return cast<RankedTensorType>(grad.getLse().getType());
@@ -18,7 +18,7 @@ static RankedTensorType scratchTypeOf(kern::AttentionGradOp grad, BufferTarget t
 }
 
 // The CPU adds one row after the other. On CUDA they are sorted by id first.
-static RankedTensorType scratchTypeOf(kern::ScatterAddOp scatter, BufferTarget target) {
+static RankedTensorType scatterAddScratch(kern::ScatterAddOp scatter, BufferTarget target) {
   if (target == BufferTarget::Cpu)
     return {};
   auto x = cast<RankedTensorType>(scatter.getX().getType());
@@ -30,8 +30,8 @@ static RankedTensorType scratchTypeOf(kern::ScatterAddOp scatter, BufferTarget t
 
 RankedTensorType lmc::scratchTypeOf(Operation *op, BufferTarget target) {
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
-    return scratchTypeOf(grad, target);
+    return attentionGradScratch(grad, target);
   if (auto scatter = dyn_cast<kern::ScatterAddOp>(op))
-    return scratchTypeOf(scatter, target);
+    return scatterAddScratch(scatter, target);
   return {};
 }
