@@ -45,8 +45,10 @@ lmc_layer(passes/autodiff MLIR dialects/interfaces dialects/lm runtime/plan)
 lmc_layer(passes/distribute MLIR dialects/dist)
 lmc_layer(passes/buffers MLIR compiler/algorithms compiler/kernels dialects/kern dialects/lm
           dialects/plan)
-lmc_layer(passes/memory MLIR compiler/algorithms dialects/dist dialects/lm passes/buffers)
-lmc_layer(passes/fusion MLIR compiler/kernels dialects/kern dialects/lm passes/memory)
+lmc_layer(passes/memory MLIR compiler/algorithms compiler/cost dialects/dist dialects/lm
+          passes/buffers)
+lmc_layer(passes/fusion MLIR compiler/cost compiler/kernels dialects/kern dialects/lm
+          passes/memory)
 lmc_layer(passes/schedule MLIR dialects/kern)
 
 # Code for a target, a folder each, and the plan file.

@@ -38,7 +38,9 @@ struct Size {
 // One key of a section: the place its value is stored to and the range that is accepted.
 struct Field {
   const char *name;
-  std::variant<double *, int64_t *, std::string *, Size, DataType *> target;
+  std::variant<double *, int64_t *, std::string *, Size, DataType *, bool *,
+               std::vector<std::string> *>
+      target;
   double minimum = 0, maximum = 0; // numbers only; inclusive
   bool required = true;
 };
@@ -53,7 +55,11 @@ public:
 
   void read(const toml::table &root, DeviceSpec &spec) {
     fields(root, "",
-           {{"name", &spec.name}, {"description", &spec.description}, {"arch", &spec.arch}},
+           {{"name", &spec.name},
+            {"description", &spec.description},
+            {"arch", &spec.arch},
+            {"default_of", &spec.defaultOf, 0, 0, false},
+            {"host", &spec.host, 0, 0, false}},
            {"memory", "peak", "vector", "launch", "gemm", "attention", "link"});
     if (const toml::table *memory = section(root, "memory", "memory"))
       fields(*memory, "memory",
@@ -164,6 +170,17 @@ private:
       if (!text || text->empty())
         return error(" must be a string");
       **target = *text;
+    } else if (auto *target = std::get_if<bool *>(&field.target)) {
+      if (!node.is_boolean())
+        return error(" must be true or false");
+      **target = *node.value<bool>();
+    } else if (auto *target = std::get_if<std::vector<std::string> *>(&field.target)) {
+      const toml::array *list = node.as_array();
+      if (!list || !std::all_of(list->begin(), list->end(),
+                                [](const toml::node &entry) { return entry.is_string(); }))
+        return error(" must be a list of strings");
+      for (const toml::node &entry : *list)
+        (*target)->push_back(*entry.value<std::string>());
     } else if (auto *target = std::get_if<DataType *>(&field.target)) {
       auto text = node.value_exact<std::string>();
       for (const auto &known : kDTypes)
@@ -291,13 +308,20 @@ std::vector<std::string> deviceSpecNames() {
   return names;
 }
 
+Rates ratesOf(const DeviceSpec *spec, DataType dtype) {
+  if (!spec)
+    return kDefaultRates;
+  return {spec->gemm[size_t(dtype)].sustained, spec->memoryBandwidth * spec->reachable,
+          spec->launchSeconds};
+}
+
 std::string defaultDeviceSpec(std::string_view device) {
-  if (device.starts_with("cpu"))
-    return "cpu";
-  if (device.starts_with("cuda:sm_90"))
-    return "h100-sxm";
-  if (device.starts_with("cuda:sm_80"))
-    return "a100-80gb";
+  const std::string_view family = device.substr(0, device.rfind(':'));
+  for (const auto &builtIn : kBuiltIn)
+    if (auto spec = parseDeviceSpec(builtIn.text, builtIn.name))
+      for (const std::string &listed : spec->defaultOf)
+        if (listed == device || listed == family)
+          return builtIn.name;
   return "";
 }
 
@@ -345,8 +369,8 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
                     "file",
                     target.device, fmt::join(deviceSpecNames(), ", "))};
   Result<DeviceSpec> spec = loadDeviceSpec(name, directory);
-  // The built-in CPU spec was measured on one machine; the memory size is that of this machine.
-  if (spec && target.spec.empty() && spec->arch == "cpu") {
+  // The rates of a built-in spec were measured on one machine; the memory of this one is known.
+  if (spec && target.spec.empty() && spec->host) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {
       // A virtual machine's host may take or give single pages between two calls, so whole

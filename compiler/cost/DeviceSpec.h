@@ -49,6 +49,8 @@ struct DeviceSpec {
   std::string name;        // "h100-sxm"
   std::string description; // "NVIDIA H100 SXM5, 80 GB"
   std::string arch;        // "sm_90a", "cpu"
+  std::vector<std::string> defaultOf; // values of target.device: see defaultDeviceSpec
+  bool host = false;                  // the device is the machine that compiles
 
   uint64_t memoryBytes = 0;   // what a program can allocate on an idle device
   uint64_t reserveBytes = 0;  // the part of memoryBytes left to the driver and libraries
@@ -75,12 +77,28 @@ struct DeviceSpec {
 // The bytes that a plan may use if memory.budget does not limit it.
 inline uint64_t usableBytes(const DeviceSpec &spec) { return spec.memoryBytes - spec.reserveBytes; }
 
+// The rates that planning passes count with.
+struct Rates {
+  double flopsPerSecond; // of large matrix products
+  double bytesPerSecond; // of kernels that stream through memory
+  double launchSeconds;  // from the end of a kernel to the start of the next
+};
+
+// For a pass that runs alone, and for a device that has no spec: an H100 SXM, which sustains about
+// 70% of 989 TFLOP/s in dense bf16 and 90% of 3.35 TB/s (NVIDIA's data sheet). The gap between
+// kernels is the one of devices/h100-sxm.toml.
+inline constexpr Rates kDefaultRates{700e12, 3.0e12, 2e-6};
+
+// The rates of the device for matrix products of `dtype`; kDefaultRates where `spec` is null.
+Rates ratesOf(const DeviceSpec *spec, DataType dtype);
+
 // Names of the built-in specs, sorted.
 std::vector<std::string> deviceSpecNames();
 
-// Returns the name of the spec for a target.device (or a plan's target, such as "cpu:x86-64-v3")
-// when target.spec is not set: "cpu", "cuda:sm_90a" -> "h100-sxm", "cuda:sm_80" -> "a100-80gb".
-// Returns "" for an architecture without a known spec.
+// The name of the built-in spec that a job for `device` is planned with unless target.spec names
+// another: the spec whose key `default_of` lists `device` ("cuda:sm_90a" -> "h100-sxm"). A plan's
+// target ("cpu:x86-64-v3") is looked up by the device before its last ':' too. "" where no spec
+// lists the device.
 std::string defaultDeviceSpec(std::string_view device);
 
 // Returns true if the text names a file: it contains '/' or ends in ".toml".
@@ -90,7 +108,8 @@ bool isSpecPath(std::string_view nameOrPath);
 // what is wrong; each mistake in a file is one line "FILE:LINE:COLUMN: error: ...".
 Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory = "");
 
-// The spec of a job: target.spec, or the default of target.device.
+// The spec of a job: target.spec, or the default of target.device. A default spec of the machine
+// that compiles has that machine's memory.
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory);
 
 // Parses the text of a spec; `path` names it in errors.

@@ -1,6 +1,5 @@
 #include "compiler/phases/Phases.h"
 
-#include "compiler/cost/DeviceSpec.h"
 #include "compiler/phases/Tables.h"
 #include "dialects/plan/Plan.h"
 #include "passes/autodiff/Passes.h"
@@ -59,14 +58,14 @@ static constexpr StringRef kMergedLinears = "linears", kFlatState = "state",
                            kFoldedRope = "rope";
 
 PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
-    : config(config), options(options) {
+    : config(config), options(options), rates(cost::kDefaultRates) {
   if (auto spec = cost::deviceSpecOf(config.target, config.directory))
-    prices = {spec->memoryBandwidth * spec->reachable, spec->launchSeconds};
+    rates = cost::ratesOf(&*spec, config.training.computeDType);
 }
 
 // Why each pass stands where it does is said here; what it does, in its Passes.td.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
-                      const FusionPrices &prices, FusionReport &fusions, PassManager &passes) {
+                      const cost::Rates &rates, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const bool isCuda = StringRef(config.target.device).starts_with("cuda");
   SmallVector<std::string> without; // of the kinds that fusion passes know
@@ -105,7 +104,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
       passes.addPass(createFoldRopePass());
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass(
-        {without, prices.bytesPerSecond, prices.launchSeconds}, fusions));
+        {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     // Behind fusion, which takes a sum over rows into another kernel where it can.
     if (isCuda)
       passes.addPass(createSplitColumnReductionsPass());
@@ -116,7 +115,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     passes.addPass(createInlineLayersPass());
     // A layer's end meets the next one's start only now.
     passes.addPass(createMergeLaunchesPass(
-        {without, prices.bytesPerSecond, prices.launchSeconds}, fusions));
+        {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     break;
   case Phase::Buffers:
     passes.addPass(createPlaceBuffersPass({options.reuseMemory, isCuda ? "cuda" : "cpu"}));
@@ -139,7 +138,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
           },
           /*printModuleScope=*/true);
     FusionReport fusions;
-    addPasses(phase, config, options, prices, fusions, passes);
+    addPasses(phase, config, options, rates, fusions, passes);
     // The verifier closes the phase; after each pass of one it would take as long as they do.
     passes.enableVerifier(false);
     if (failed(passes.run(module)) || failed(verify(module)))

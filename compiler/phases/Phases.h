@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/config/Config.h"
+#include "compiler/cost/DeviceSpec.h"
 
 #include "passes/fusion/FusionReport.h"
 
@@ -41,11 +42,6 @@ struct PhaseTime {
   double seconds;
 };
 
-// What fusion saves is worth on the job's device; an H100's where there is no spec.
-struct FusionPrices {
-  double bytesPerSecond = 3.0e12, launchSeconds = 2e-6;
-};
-
 // Runs phases and adds up their times. A phase may run many times.
 class PhaseRunner {
 public:
@@ -72,7 +68,7 @@ public:
 private:
   const Config &config;
   const CompileOptions &options;
-  FusionPrices prices;
+  cost::Rates rates; // of the job's device
 };
 
 // Bytes of all arenas of a module that went through the buffers phase.

@@ -1,9 +1,10 @@
 #include "compiler/report/Explain.h"
 
-#include "compiler/cost/PlanCost.h"
 #include "compiler/analysis/Fusion.h"
 #include "compiler/analysis/Memory.h"
+#include "compiler/cost/PlanCost.h"
 #include "compiler/report/Units.h"
+#include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/targets/cuda/CudaKernel.h"
 #include "runtime/plan/Operands.h"
 

@@ -126,12 +126,8 @@ lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
 
 FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config &config,
                                                     const cost::DeviceSpec *spec) {
-  return analyzeRecompute(start, [&](Operation *op) {
-    if (!spec)
-      return modelledSeconds(op);
-    return modelledSeconds(op, spec->gemm[size_t(config.training.computeDType)].sustained,
-                           spec->memoryBandwidth * spec->reachable);
-  });
+  const cost::Rates rates = cost::ratesOf(spec, config.training.computeDType);
+  return analyzeRecompute(start, [&](Operation *op) { return modelledSeconds(op, rates); });
 }
 
 // Returns the first option of the kind that recomputes the same ops as `option`; it may be `option`

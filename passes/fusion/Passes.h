@@ -1,8 +1,8 @@
 // The passes of this folder; what each does is written in Passes.td.
 #pragma once
 
+#include "compiler/cost/DeviceSpec.h"
 #include "passes/fusion/FusionReport.h"
-#include "passes/memory/OpCost.h"
 
 #include "mlir/Pass/Pass.h"
 

@@ -110,9 +110,11 @@ def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
   let options = [
     ListOption<"disable", "disable", "std::string",
                "kinds of fusion to leave out: producer, siblings, layers">,
-    Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
-           "memory bandwidth (default: 3.0e12, an H100)">,
-    Option<"launchSeconds", "launch-seconds", "double", "2e-6",
+    Option<"bytesPerSecond", "bytes-per-second", "double",
+           "::lmc::cost::kDefaultRates.bytesPerSecond",
+           "memory bandwidth, bytes/s (default: an H100's)">,
+    Option<"launchSeconds", "launch-seconds", "double",
+           "::lmc::cost::kDefaultRates.launchSeconds",
            "from the end of a kernel to the start of the next">,
     Option<"printReport", "print-report", "bool", "false",
            "print what was merged and what was refused">
@@ -185,9 +187,11 @@ def MergeLaunchesPass : Pass<"kern-merge-launches", "::mlir::ModuleOp"> {
   let options = [
     ListOption<"disable", "disable", "std::string",
                "kinds of fusion to leave out: producer, siblings, layers">,
-    Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
-           "memory bandwidth (default: 3.0e12, an H100)">,
-    Option<"launchSeconds", "launch-seconds", "double", "2e-6",
+    Option<"bytesPerSecond", "bytes-per-second", "double",
+           "::lmc::cost::kDefaultRates.bytesPerSecond",
+           "memory bandwidth, bytes/s (default: an H100's)">,
+    Option<"launchSeconds", "launch-seconds", "double",
+           "::lmc::cost::kDefaultRates.launchSeconds",
            "from the end of a kernel to the start of the next">,
     Option<"printReport", "print-report", "bool", "false",
            "print what was merged and what was refused">

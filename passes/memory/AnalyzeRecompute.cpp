@@ -193,8 +193,9 @@ struct AnalyzeRecomputePass : lmc::impl::AnalyzeRecomputePassBase<AnalyzeRecompu
       module.emitError("needs positive flops-per-second and bytes-per-second to price recompute");
       return signalPassFailure();
     }
-    FailureOr<RecomputeOptions> options = analyzeRecompute(
-        module, [&](Operation *op) { return modelledSeconds(op, flopsPerSecond, bytesPerSecond); });
+    FailureOr<RecomputeOptions> options = analyzeRecompute(module, [&](Operation *op) {
+      return modelledSeconds(op, {flopsPerSecond, bytesPerSecond, 0});
+    });
     if (failed(options))
       return signalPassFailure();
     writeRecomputeOptions(module, *options);

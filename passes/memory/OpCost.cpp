@@ -59,16 +59,16 @@ double lmc::forwardFlops(Operation *op) {
       .Default(0.0);
 }
 
-double lmc::modelledSeconds(Operation *op, double flopsPerSecond, double bytesPerSecond) {
+double lmc::modelledSeconds(Operation *op, const cost::Rates &rates) {
   if (isView(op))
     return 0;
   if (double flops = forwardFlops(op); flops > 0)
-    return flops / (isa<lm::AttentionOp>(op) ? flopsPerSecond / 2 : flopsPerSecond);
+    return flops / (isa<lm::AttentionOp>(op) ? rates.flopsPerSecond / 2 : rates.flopsPerSecond);
   uint64_t bytes = 0;
   for (Value result : op->getResults())
     bytes += bytesOf(result);
   if (!isFreeToRecompute(op))
     for (Value operand : op->getOperands())
       bytes += bytesOf(operand);
-  return double(bytes) / bytesPerSecond;
+  return double(bytes) / rates.bytesPerSecond;
 }

@@ -1,6 +1,8 @@
 // The cost of recomputing an op of a layer's forward pass, and the ops for which that is allowed.
 #pragma once
 
+#include "compiler/cost/DeviceSpec.h"
+
 #include "mlir/IR/Operation.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -29,14 +31,9 @@ bool mayRecompute(mlir::Operation *op);
 // op take twice as many.
 double forwardFlops(mlir::Operation *op);
 
-// The sustained rates of an H100 SXM: about 70% of 989 TFLOP/s (dense bf16) in large GEMMs, and 90%
-// of 3.35 TB/s in streaming kernels. The peaks are from NVIDIA's data sheet.
-inline constexpr double kH100FlopsPerSecond = 700e12, kH100BytesPerSecond = 3.0e12;
-
-// An OpCost for a device that does `flopsPerSecond` in matrix products and half as many in
-// attention. Every other op takes the time to read and write its bytes at `bytesPerSecond`.
-double modelledSeconds(mlir::Operation *op, double flopsPerSecond = kH100FlopsPerSecond,
-                       double bytesPerSecond = kH100BytesPerSecond);
+// An OpCost for a device of these rates: attention runs at half of the rate of matrix products, and
+// all other ops take as long as reading and writing their bytes.
+double modelledSeconds(mlir::Operation *op, const cost::Rates &rates = cost::kDefaultRates);
 
 // Returns the bytes of a tensor or scalar.
 uint64_t bytesOf(mlir::Value value);

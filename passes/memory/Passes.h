@@ -1,7 +1,7 @@
 // The passes of this folder; what each does is written in Passes.td.
 #pragma once
 
-#include "passes/memory/OpCost.h"
+#include "compiler/cost/DeviceSpec.h"
 
 #include "mlir/Pass/Pass.h"
 

@@ -61,10 +61,10 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"flopsPerSecond", "flops-per-second", "double", "::lmc::kH100FlopsPerSecond",
-           "rate of matrix products (default: 700e12, an H100)">,
-    Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::kH100BytesPerSecond",
-           "rate of all other ops (default: 3.0e12, an H100)">
+    Option<"flopsPerSecond", "flops-per-second", "double", "::lmc::cost::kDefaultRates.flopsPerSecond",
+           "rate of matrix products, FLOP/s (default: an H100's)">,
+    Option<"bytesPerSecond", "bytes-per-second", "double", "::lmc::cost::kDefaultRates.bytesPerSecond",
+           "rate of all other ops, bytes/s (default: an H100's)">
   ];
 }
 

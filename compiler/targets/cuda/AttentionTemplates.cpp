@@ -18,7 +18,7 @@ static llvm::Error refuse(const std::string &why) {
 }
 
 static llvm::Error check(const AttentionShape &shape) {
-  if (shape.type == AttentionType::F64)
+  if (shape.type == DataType::F64)
     return refuse("f64 has no kernel there; compute in f32 or bf16, or on the CPU");
   if (shape.batch < 1 || shape.seq < 1 || shape.heads < 1 || shape.kvHeads < 1 ||
       shape.window < 0)
@@ -53,11 +53,11 @@ static AttentionShape resolved(AttentionShape shape) {
 
 // Returns the number of (sequence, head) pairs processed at the same time: the largest number of
 // whole groups of heads whose shared rows (keys and values, or queries and gradients) fit half of
-// the L2 cache (A100 40 MB, H100 50 MB, from NVIDIA's whitepapers), but at least one group.
+// the L2 cache, but at least one group.
 static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
                              const CudaArch &arch) {
-  int64_t cache = (arch.version < 90 ? 40 : 50) * 1000000 / 2, group = shape.heads / shape.kvHeads;
-  int64_t rowBytes = 2 * (shape.type == AttentionType::BF16 ? 2 : 4) * shape.headDim;
+  int64_t cache = arch.chip.cacheBytes / 2, group = shape.heads / shape.kvHeads;
+  int64_t rowBytes = 2 * bytesOf(shape.type) * shape.headDim;
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t shared = shape.seq * rowBytes * (byKeys ? group : 1);
   return std::max<int64_t>(1, cache / shared) * (byKeys ? 1 : group);
@@ -188,11 +188,11 @@ static std::string formulas(AttentionPart part, const AttentionShape &shape) {
 
 static std::string comment(AttentionPart part, const AttentionTile *tile,
                            const AttentionShape &shape, const std::string &name) {
-  const char *type = shape.type == AttentionType::BF16 ? "bf16" : "f32";
   std::string text = formatv("// {0}: {1}\n", name, heroOf(part)).str() + formulas(part, shape);
   text += formatv("// {0} [{1} * {2}, heads * {3}], {4} query and {5} key heads; lse and delta f32 "
                   "[{1} * {2}, {4}]\n",
-                  type, shape.batch, shape.seq, shape.headDim, shape.heads, shape.kvHeads);
+                  shortName(shape.type), shape.batch, shape.seq, shape.headDim, shape.heads,
+                  shape.kvHeads);
   if (tile)
     text += formatv("// {0} queries x {1} keys at a time by {2} warps, {3} tiles in flight\n",
                     tile->queries, tile->keys, tile->warps, tile->stages);
@@ -250,18 +250,17 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
       tile ? sharedBytesOf(*tile, shape)
            : 4 * (2 * 32 * (shape.headDim + 1) + 2 * plainWarps * shape.headDim));
 
-  const char *type = shape.type == AttentionType::BF16 ? "lmc::bf16" : "float";
   llvm::SmallVector<std::string> parameters, arguments;
   for (const Parameter &parameter : parametersOf(part)) {
     bool present = isPresent(parameter, part, shape);
     arguments.push_back(present ? parameter.name : "nullptr");
     if (!present)
       continue;
-    bool half = llvm::StringRef(parameter.type) == "T" && shape.type == AttentionType::BF16;
+    bool isCompute = llvm::StringRef(parameter.type) == "T";
     (parameter.result ? kernel.bytes.written : kernel.bytes.read) +=
-        uint64_t(elementsOf(parameter, shape)) * (half ? 2 : 4);
+        uint64_t(elementsOf(parameter, shape) * (isCompute ? bytesOf(shape.type) : 4));
     parameters.push_back(formatv("{0}{1} *{2}", parameter.result ? "" : "const ",
-                                 llvm::StringRef(parameter.type) == "T" ? type : parameter.type,
+                                 isCompute ? cudaName(shape.type) : parameter.type,
                                  parameter.name));
   }
   const char *header = !tile                             ? "attention_plain"

@@ -8,7 +8,9 @@
 // ignore its launches.
 #pragma once
 
+#include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/CudaTypes.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
@@ -19,13 +21,11 @@
 
 namespace lmc::codegen {
 
-enum class AttentionType { F32, BF16, F64 };
-
 // The shape of softmax(scale q k^T + mask) v per head, as in plan.fbs. Query i of a sequence sees
 // key j if j <= i, if i - j < window (when there is a window), and if j >= starts[i] (with
 // documents).
 struct AttentionShape {
-  AttentionType type = AttentionType::BF16;
+  DataType type = DataType::BF16;
   int64_t batch = 1, seq = 1, heads = 1, kvHeads = 1, headDim = 64;
   int64_t window = 0;     // 0: none
   double scale = 1;

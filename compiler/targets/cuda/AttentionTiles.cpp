@@ -4,7 +4,7 @@
 // of an SM is busy for some clocks of a step:
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
 //   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
-//   L2 cache       the two tiles that are copied, at 5120 bytes per clock for all SMs
+//   L2 cache       the two tiles that are copied, at chip.cacheBytesPerClock for all SMs
 //   exponentials   queries keys / 16
 //   issue          instructions / 4
 // With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the other
@@ -32,14 +32,6 @@ struct PartModel {
   double instructions;
 };
 
-struct ArchModel {
-  int sms;
-  // FLOPs per clock and SM of mma.sync on bf16.
-  double tensorFlops;
-  // L2 bytes per clock for all SMs together: the A100's (its whitepaper), used for all
-  // architectures.
-  double cacheBytes = 5120;
-};
 } // namespace
 
 static PartModel modelOf(AttentionPart part) {
@@ -52,17 +44,6 @@ static PartModel modelOf(AttentionPart part) {
     return {4, 9};
   }
   llvm_unreachable("a part of attention");
-}
-
-// A100: 312 TFLOP/s dense at 1.41 GHz on 108 SMs (NVIDIA A100 whitepaper). H100 SXM: 4096 FLOPs per
-// clock and SM (989 TFLOP/s at 1.83 GHz, 132 SMs), of which mma.sync reaches 62% (Luo et al.,
-// arXiv:2402.13499). sm_100 is assumed to reach the same per SM.
-static ArchModel modelOf(const CudaArch &arch) {
-  if (arch.version < 90)
-    return {108, 2048};
-  if (arch.version < 100)
-    return {132, 0.62 * 4096};
-  return {148, 0.62 * 4096};
 }
 
 llvm::ArrayRef<AttentionTile> attentionTiles() {
@@ -103,7 +84,7 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
 }
 
 // Returns the clocks of an SM for one step of one block, when `resident` blocks share the SM.
-static double clocksOfStep(const AttentionTile &tile, const ArchModel &arch, int64_t resident) {
+static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int64_t resident) {
   PartModel model = modelOf(tile.part);
   double scores = double(tile.queries) * tile.keys;
   double flops = 2 * model.products * scores * tile.headDim;
@@ -116,8 +97,8 @@ static double clocksOfStep(const AttentionTile &tile, const ArchModel &arch, int
   double loads = tile.warps * slices * (ownLoads * bands + model.products * (other / 16));
   double instructions = flops / 4096 + loads + model.instructions * scores / 32;
   double copied = 2.0 * 2 * other * tile.headDim;
-  double busy[] = {flops / arch.tensorFlops, (512 * loads + copied) / 128,
-                   copied * arch.sms / arch.cacheBytes, scores / 16, instructions / 4};
+  double busy[] = {flops / chip.tensorFlops, (512 * loads + copied) / 128,
+                   copied * chip.sms / chip.cacheBytesPerClock, scores / 16, instructions / 4};
   double sum = 0, most = 0;
   for (double clocks : busy) {
     sum += clocks;
@@ -156,8 +137,7 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
   if (result.blocksPerSm == 0)
     return result;
 
-  ArchModel model = modelOf(arch);
-  double step = clocksOfStep(tile, model, result.blocksPerSm);
+  double step = clocksOfStep(tile, arch.chip, result.blocksPerSm);
   int64_t steps = 0, longest = 0;
   std::vector<double> lengths;
   for (int64_t t = 0; t < tiles; ++t) {
@@ -175,7 +155,7 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
   if (byKeys)
     visible *= double(shape.heads / shape.kvHeads);
   result.visited = double(steps) * stepScores / visible;
-  result.clocks = endOf(lengths, pairs, model.sms * result.blocksPerSm);
+  result.clocks = endOf(lengths, pairs, arch.chip.sms * result.blocksPerSm);
   return result;
 }
 
@@ -188,7 +168,7 @@ static bool isWhole(const AttentionTile &tile, const AttentionShape &shape) {
 
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
                                          const CudaArch &arch) {
-  if (shape.type != AttentionType::BF16)
+  if (shape.type != DataType::BF16)
     return nullptr;
   int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
   for (int64_t pitch :

@@ -1,27 +1,40 @@
-#include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/CudaArch.h"
 
 #include <algorithm>
 
 namespace lmc::codegen {
 
-// Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+// A100: 312 TFLOP/s dense at 1.41 GHz on 108 SMs; 40 MB of L2, 5120 bytes per clock (NVIDIA A100
+// whitepaper).
+static constexpr CudaChip kA100{108, 2048, 40000000, 5120};
+
+// H100 SXM: 4096 FLOPs per clock and SM (989 TFLOP/s at 1.83 GHz, 132 SMs), of which mma.sync
+// reaches 62% (Luo et al., arXiv:2402.13499), and 50 MB of L2 (NVIDIA H100 whitepaper). The L2
+// bandwidth per clock is the A100's.
+static constexpr CudaChip kH100{132, 0.62 * 4096, 50000000, 5120};
+
+// B200: 148 SMs; all other numbers are the H100's.
+static constexpr CudaChip kB200{148, 0.62 * 4096, 50000000, 5120};
+
+// Limits per SM: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". An
+// architecture of other devices than the three above has the chip of the nearest older one.
 llvm::ArrayRef<CudaArch> cudaArchs() {
   static const CudaArch archs[] = {
-      {"sm_80", 80, 163 << 10, 164 << 10, 2048, 32},
-      {"sm_86", 86, 99 << 10, 100 << 10, 1536, 16},
-      {"sm_87", 87, 163 << 10, 164 << 10, 1536, 16},
-      {"sm_89", 89, 99 << 10, 100 << 10, 1536, 24},
-      {"sm_90", 90, 227 << 10, 228 << 10, 2048, 32},
-      {"sm_90a", 90, 227 << 10, 228 << 10, 2048, 32},
-      {"sm_100", 100, 227 << 10, 228 << 10, 2048, 32},
-      {"sm_100a", 100, 227 << 10, 228 << 10, 2048, 32},
-      {"sm_100f", 100, 227 << 10, 228 << 10, 2048, 32},
-      {"sm_103", 103, 227 << 10, 228 << 10, 2048, 32},
-      {"sm_103a", 103, 227 << 10, 228 << 10, 2048, 32},
-      {"sm_120", 120, 99 << 10, 100 << 10, 1536, 24},
-      {"sm_120a", 120, 99 << 10, 100 << 10, 1536, 24},
-      {"sm_121", 121, 99 << 10, 100 << 10, 1536, 24},
-      {"sm_121a", 121, 99 << 10, 100 << 10, 1536, 24},
+      {"sm_80", 80, 163 << 10, 164 << 10, 2048, 32, kA100},
+      {"sm_86", 86, 99 << 10, 100 << 10, 1536, 16, kA100},
+      {"sm_87", 87, 163 << 10, 164 << 10, 1536, 16, kA100},
+      {"sm_89", 89, 99 << 10, 100 << 10, 1536, 24, kA100},
+      {"sm_90", 90, 227 << 10, 228 << 10, 2048, 32, kH100},
+      {"sm_90a", 90, 227 << 10, 228 << 10, 2048, 32, kH100},
+      {"sm_100", 100, 227 << 10, 228 << 10, 2048, 32, kB200},
+      {"sm_100a", 100, 227 << 10, 228 << 10, 2048, 32, kB200},
+      {"sm_100f", 100, 227 << 10, 228 << 10, 2048, 32, kB200},
+      {"sm_103", 103, 227 << 10, 228 << 10, 2048, 32, kB200},
+      {"sm_103a", 103, 227 << 10, 228 << 10, 2048, 32, kB200},
+      {"sm_120", 120, 99 << 10, 100 << 10, 1536, 24, kB200},
+      {"sm_120a", 120, 99 << 10, 100 << 10, 1536, 24, kB200},
+      {"sm_121", 121, 99 << 10, 100 << 10, 1536, 24, kB200},
+      {"sm_121a", 121, 99 << 10, 100 << 10, 1536, 24, kB200},
   };
   return archs;
 }

@@ -34,28 +34,6 @@ struct CudaKernel {
   bool contract = false;
 };
 
-// The facts about an architecture that kernels rely on. The numbers are per SM, from the CUDA C++
-// Programming Guide's table of compute capabilities.
-struct CudaArch {
-  std::string name; // "sm_90a"
-  unsigned version; // 90
-  unsigned sharedBytesPerBlock;
-  unsigned sharedBytesPerSm;
-  unsigned threadsPerSm;
-  unsigned blocksPerSm;
-};
-
-// All architectures that code is generated for, oldest first: sm_80 and later.
-llvm::ArrayRef<CudaArch> cudaArchs();
-
-// Returns the architecture of this name, or null if it is not one of cudaArchs().
-const CudaArch *findCudaArch(llvm::StringRef name);
-
-// Returns how many blocks of `threads` threads fit on an SM at once, given the registers of a
-// thread and the shared memory of a block; 0 if not even one fits.
-unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
-                        unsigned sharedBytes);
-
 // Prints `kernel` as CUDA C++. The text's comment gives the formulas, the shapes and the source
 // ops. Fails, with the reason, for a kernel that the analysis of Hero.h rejects. The text is the
 // same for every architecture.

@@ -78,18 +78,13 @@ static RankedTensorType contentOf(Value slice) {
   return cast<plan_ir::SliceType>(slice.getType()).getContent();
 }
 
-static DataType dataTypeOf(RankedTensorType type) {
-  Type element = type.getElementType();
-  return element.isF64() ? DataType::F64 : element.isBF16() ? DataType::BF16 : DataType::F32;
-}
-
 void Planner::addScatterAdd(plan_ir::ScatterAddOp scatter) {
   RankedTensorType x = contentOf(scatter.getX()), d = contentOf(scatter.getD());
   ScatterAddShape shape;
   shape.rows = x.getDimSize(0);
   shape.columns = x.getDimSize(1);
   shape.vocabulary = d.getDimSize(0);
-  shape.x = dataTypeOf(x);
+  shape.x = *dataTypeOf(x.getElementType());
   shape.accumulate = scatter.getAccumulate();
   auto slice = [&](ScatterAddOperand operand) -> Value {
     switch (operand) {
@@ -153,9 +148,7 @@ static int64_t pitchOf(Value slice) {
 template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op) {
   RankedTensorType q = contentOf(op.getQ()), k = contentOf(op.getK());
   AttentionShape shape;
-  shape.type = q.getElementType().isBF16()  ? AttentionType::BF16
-               : q.getElementType().isF64() ? AttentionType::F64
-                                            : AttentionType::F32;
+  shape.type = *dataTypeOf(q.getElementType());
   shape.seq = int64_t(op.getSeq());
   shape.headDim = int64_t(op.getHeadDim());
   shape.batch = q.getDimSize(0) / shape.seq;

@@ -2,8 +2,9 @@
 // templates for attention, scatter-add and the initial values of variables.
 #pragma once
 
-#include "compiler/targets/cuda/KernelCache.h"
+#include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/KernelCache.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -17,13 +17,6 @@ using llvm::formatv;
 // has enough blocks to fill any device and few enough to be cheap for small variables.
 static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 
-static const char *shortName(DataType type) {
-  return type == DataType::F64 ? "f64" : type == DataType::F32 ? "f32" : "bf16";
-}
-static const char *cudaName(DataType type) {
-  return type == DataType::F64 ? "double" : type == DataType::F32 ? "float" : "lmc::bf16";
-}
-
 static bool isRope(InitializerKind kind) {
   return kind == InitializerKind::RopeCos || kind == InitializerKind::RopeSin;
 }
@@ -121,23 +114,9 @@ CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape) {
 
 GlobalBytes lmc::codegen::initializerBytes(const InitializerShape &shape, int64_t elements) {
   constexpr uint64_t recordBytes = 40; // InitializerRecord of initialize.cuh
-  auto bytes = [&](DataType type) {
-    return uint64_t(elements) * (type == DataType::F64 ? 8 : type == DataType::F32 ? 4 : 2);
-  };
+  auto bytes = [&](DataType type) { return uint64_t(elements * bytesOf(type)); };
   bool copies = shape.kind == InitializerKind::Copy;
   return {recordBytes + (copies ? bytes(shape.source) : 0), bytes(shape.destination)};
-}
-
-static std::optional<DataType> dataTypeOf(Type type) {
-  if (!type)
-    return std::nullopt;
-  if (type.isF64())
-    return DataType::F64;
-  if (type.isF32())
-    return DataType::F32;
-  if (type.isBF16())
-    return DataType::BF16;
-  return std::nullopt;
 }
 
 std::optional<InitializerShape> lmc::codegen::initializerShape(DictionaryAttr init,

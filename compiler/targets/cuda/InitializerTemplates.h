@@ -2,8 +2,8 @@
 // compiler/targets/cuda/device/initialize.cuh. plan.fbs (Initializer) describes their arguments.
 #pragma once
 
-#include "compiler/config/Config.h"
 #include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/CudaTypes.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"

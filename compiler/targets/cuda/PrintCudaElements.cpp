@@ -12,12 +12,12 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kThreads = 256;
-// Bytes that a thread should have in flight. With 2048 threads on an SM this is four times what
-// covers the latency of HBM (3.35 TB/s * 0.7 us / 132 SMs = 18 KB), so a quarter of the threads is
-// enough.
+// Bytes that a thread should have in flight. An SM with 2048 such threads has 256 KB in flight. An
+// H100 covers the latency of its memory with 18 KB per SM (3.35 TB/s * 0.7 us, divided by the SMs
+// of CudaArch.cpp), so a fraction of the threads is enough.
 constexpr int64_t kBytesInFlight = 128;
 constexpr int64_t kMaxChunks = 8;
-// With fewer blocks than this, the SMs of an H100 or B200 (132, 148) are loaded unevenly.
+// With fewer blocks than this, the SMs of the largest devices (CudaArch.cpp) are loaded unevenly.
 constexpr int64_t kFewBlocks = 600;
 
 class ElementPrinter : CudaEmitter {

@@ -28,7 +28,7 @@ namespace {
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
 constexpr int64_t kWarpsPerBlock = 4; // when each warp computes a row
 // A block may compute several rows, to load only once what does not vary with the row. At least
-// this many blocks must remain: about seven waves of two blocks on each of an H100's 132 SMs.
+// this many blocks must remain: about seven waves of two blocks on each SM of an H100.
 constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kBytesInFlight = 64; // per thread
 // The most vectors of a row that a thread loads at a time; half as many if a thread has only 64

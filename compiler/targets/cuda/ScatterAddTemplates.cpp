@@ -39,13 +39,8 @@ private:
     return formatv("reinterpret_cast<{0} *>(workspace + {1})", type, offset);
   }
   std::string words(int64_t offset) const { return at(offset, "lmc::u32"); }
-  std::string sums(int64_t offset) const {
-    return at(offset, shape.x == DataType::F64 ? "double" : "float");
-  }
-  const char *elementName() const {
-    return shape.x == DataType::F64 ? "double" : shape.x == DataType::F32 ? "float" : "lmc::bf16";
-  }
-  const char *parameter(Operand operand) const;
+  std::string sums(int64_t offset) const { return at(offset, cudaName(shape.sumType())); }
+  std::string parameter(Operand operand) const;
   // Returns the blocks of a kernel in which each warp computes one item.
   static int64_t blocksOf(int64_t warps) { return llvm::divideCeil(warps, kWarps); }
 
@@ -54,18 +49,16 @@ private:
   std::vector<ScatterAddLaunch> launches;
 };
 
-const char *Printer::parameter(Operand operand) const {
+std::string Printer::parameter(Operand operand) const {
   switch (operand) {
   case Operand::Ids:
     return "const lmc::i32 *ids";
   case Operand::X:
-    return shape.x == DataType::F64   ? "const double *x"
-           : shape.x == DataType::F32 ? "const float *x"
-                                      : "const lmc::bf16 *x";
+    return formatv("const {0} *x", cudaName(shape.x));
   case Operand::Workspace:
     return "lmc::u8 *workspace";
   case Operand::D:
-    return shape.x == DataType::F64 ? "double *d" : "float *d";
+    return formatv("{0} *d", cudaName(shape.sumType()));
   }
   return "";
 }
@@ -127,9 +120,8 @@ void Printer::addPass(int64_t pass) {
 }
 
 void Printer::addSums() {
-  const char *type = elementName();
-  const char *sumName = shape.x == DataType::F64 ? "f64" : "f32";
-  const char *xName = shape.x == DataType::BF16 ? "bf16" : sumName;
+  const char *type = cudaName(shape.x);
+  const char *sumName = shortName(shape.sumType()), *xName = shortName(shape.x);
   int64_t sorted = (layout.passes - 1) % 2;
   std::string rows =
       formatv("lmc::RowSums<{0}, {1}, {2}, {3}, {4}, {5}>", type, shape.rows, shape.columns,
@@ -142,8 +134,7 @@ void Printer::addSums() {
                              shape.vocabulary, xName, shape.accumulate ? "_acc" : "");
   std::string keys = words(layout.keys[sorted]), tokens = words(layout.tokens[sorted]);
   std::string partials = sums(layout.partials);
-  int64_t sumBytes = shape.x == DataType::F64 ? 8 : 4;
-  int64_t xBytes = shape.x == DataType::F64 ? 8 : shape.x == DataType::F32 ? 4 : 2;
+  int64_t sumBytes = bytesOf(shape.sumType()), xBytes = bytesOf(shape.x);
   int64_t stretches = llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, xBytes));
   int64_t sumStretches = llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, sumBytes));
   uint64_t ids = uint64_t(std::min(shape.rows, shape.vocabulary)), pairs = uint64_t(shape.rows) * 8;

@@ -1,22 +1,24 @@
 // The kernels of kern.scatter_add on a CUDA device, from compiler/targets/cuda/device/scatter_add.cuh.
 #pragma once
 
-#include "compiler/config/Config.h"
-#include "compiler/targets/cuda/CudaKernel.h"
 #include "compiler/kernels/ScatterAddLayout.h"
+#include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/CudaTypes.h"
 
 #include <vector>
 
 namespace lmc::codegen {
 
-// The operands are ids i32 [rows], x [rows, columns] and d f32 (f64 for f64) [vocabulary, columns].
+// The operands are ids i32 [rows], x [rows, columns] and d [vocabulary, columns] of
+// dtype sumType().
 struct ScatterAddShape {
   int64_t rows = 0, columns = 0, vocabulary = 0;
   DataType x = DataType::BF16;
   bool accumulate = false; // else all of d is written; rows without an id become zero
 
+  DataType sumType() const { return x == DataType::F64 ? DataType::F64 : DataType::F32; }
   ScatterAddLayout layout() const {
-    return scatterAddLayout(rows, columns, vocabulary, x == DataType::F64 ? 8 : 4);
+    return scatterAddLayout(rows, columns, vocabulary, bytesOf(sumType()));
   }
 };
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 using namespace lmc;
@@ -92,7 +93,7 @@ TEST(DeviceSpec, BuiltInSpecsAreSound) {
     }
     for (const AttentionModel &model : spec->attention)
       EXPECT_LT(std::max(model.forward, model.backward), spec->peakOf(model.dtype)) << name;
-    if (spec->arch != "cpu") {
+    if (!spec->host) {
       EXPECT_GT(spec->deviceLink.bandwidth, spec->nodeLink.bandwidth);
     }
   }
@@ -107,6 +108,7 @@ TEST(DeviceSpec, DefaultsByDevice) {
   EXPECT_EQ(defaultDeviceSpec("cpu"), "cpu");
   EXPECT_EQ(defaultDeviceSpec("cpu:znver3"), "cpu");
   EXPECT_EQ(defaultDeviceSpec("cuda:sm_90a"), "h100-sxm");
+  EXPECT_EQ(defaultDeviceSpec("cuda:sm_90"), "h100-sxm");
   EXPECT_EQ(defaultDeviceSpec("cuda:sm_80"), "a100-80gb");
   EXPECT_EQ(defaultDeviceSpec("cuda:sm_120"), "");
   TargetConfig target;
@@ -119,6 +121,25 @@ TEST(DeviceSpec, DefaultsByDevice) {
   ASSERT_FALSE(unknown);
   EXPECT_THAT(unknown.error().message, HasSubstr("no device spec is known for 'cuda:sm_120'; name "
                                                  "one with target.spec: a100-40gb,"));
+}
+
+// Two specs for one device would make the choice depend on the order of files.
+TEST(DeviceSpec, ADeviceHasAtMostOneDefault) {
+  std::set<std::string> devices;
+  for (const std::string &name : deviceSpecNames()) {
+    auto spec = loadDeviceSpec(name);
+    for (const std::string &device : spec->defaultOf)
+      EXPECT_TRUE(devices.insert(device).second) << device << " is listed by " << name << " too";
+  }
+}
+
+TEST(DeviceSpec, RatesAreThoseOfTheSpec) {
+  auto spec = parseDeviceSpec(kSpec, "toy.toml");
+  Rates rates = ratesOf(&*spec, DataType::F32);
+  EXPECT_EQ(rates.flopsPerSecond, 8e11);
+  EXPECT_EQ(rates.bytesPerSecond, 5e9);
+  EXPECT_EQ(rates.launchSeconds, 1e-6);
+  EXPECT_EQ(ratesOf(nullptr, DataType::F32).flopsPerSecond, kDefaultRates.flopsPerSecond);
 }
 
 TEST(DeviceSpec, APathIsRelativeToTheFolder) {

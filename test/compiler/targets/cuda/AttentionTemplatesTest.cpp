@@ -6,6 +6,7 @@
 
 #include <tuple>
 
+using lmc::DataType;
 using namespace lmc::codegen;
 using testing::HasSubstr;
 using testing::Not;
@@ -195,7 +196,7 @@ TEST(AttentionTemplates, GradientsAreTwoKernelsThatPassDeltaOn) {
 TEST(AttentionTemplates, RefuseWhatHasNoKernel) {
   AttentionShape shape = llama1b();
   EXPECT_EQ(refusal(shape), "");
-  shape.type = AttentionType::F64;
+  shape.type = DataType::F64;
   EXPECT_EQ(refusal(shape), "attention on CUDA: f64 has no kernel there; compute in f32 or bf16, "
                             "or on the CPU");
   shape = llama1b();
@@ -223,7 +224,7 @@ TEST(AttentionTemplates, TensorCoresTakeWhatTheyCan) {
   EXPECT_NE(chosen(llama1b()), nullptr);
   EXPECT_NE(chosen(mistral7b()), nullptr);
   AttentionShape shape = llama1b();
-  shape.type = AttentionType::F32;
+  shape.type = DataType::F32;
   EXPECT_EQ(chosen(shape), nullptr);
   shape = llama1b();
   shape.headDim = 80;

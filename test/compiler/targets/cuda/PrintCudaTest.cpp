@@ -1,5 +1,6 @@
 // What printCudaKernel decides of a kernel: widths of vectors, literals, and an order of sums that
 // does not depend on what was fused.
+#include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/targets/cuda/CudaKernel.h"
 #include "test/compiler/targets/cpu/KernelRunner.h"
 #include "test/compiler/targets/cpu/KernelTexts.h"

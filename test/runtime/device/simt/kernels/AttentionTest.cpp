@@ -24,7 +24,6 @@ using namespace lmc::simt;
 using codegen::AttentionPart;
 using codegen::AttentionShape;
 using codegen::AttentionTile;
-using codegen::AttentionType;
 using codegen::GlobalBytes;
 
 namespace {
@@ -44,16 +43,16 @@ template <typename T> using DeviceVector = std::vector<T, SectorAllocator<T>>;
 // Elements of the compute dtype in memory, rows `pitch` elements apart. All starts as NaN, and
 // what is between two rows stays so.
 struct Matrix {
-  AttentionType type;
+  DataType type;
   int64_t rows, width, pitch;
   DeviceVector<char> bytes;
   int64_t offset = 0; // elements, of the first row
 
-  Matrix(AttentionType type, int64_t rows, int64_t width, int64_t pitch)
+  Matrix(DataType type, int64_t rows, int64_t width, int64_t pitch)
       : type(type), rows(rows), width(width), pitch(pitch),
         bytes(size_t(rows * pitch * elementBytes(type)), char(0xff)) {}
 
-  static int64_t elementBytes(AttentionType type) { return type == AttentionType::BF16 ? 2 : 4; }
+  static int64_t elementBytes(DataType type) { return type == DataType::BF16 ? 2 : 4; }
   char *address(int64_t row, int64_t column) {
     return bytes.data() + (offset + row * pitch + column) * elementBytes(type);
   }
@@ -62,11 +61,11 @@ struct Matrix {
       std::memcpy(&value, address(row, column), sizeof(value));
       return value;
     };
-    return type == AttentionType::BF16 ? fromBFloat16(as(uint16_t())) : as(float());
+    return type == DataType::BF16 ? fromBFloat16(as(uint16_t())) : as(float());
   }
   void set(int64_t row, int64_t column, float value) {
     auto put = [&](auto as) { std::memcpy(address(row, column), &as, sizeof(as)); };
-    type == AttentionType::BF16 ? put(toBFloat16(value)) : put(value);
+    type == DataType::BF16 ? put(toBFloat16(value)) : put(value);
   }
   // Columns [first, first + columns) as an argument of a launch.
   Argument columns(int64_t first, int64_t columns, Access access) {
@@ -396,7 +395,7 @@ void expectMoved(Problem &p, AttentionPart part) {
   }
 }
 
-double toleranceOf(AttentionType type) { return type == AttentionType::BF16 ? 0.02 : 2e-6; }
+double toleranceOf(DataType type) { return type == DataType::BF16 ? 0.02 : 2e-6; }
 
 void expectForward(Problem &p, const std::vector<double> &out, const std::vector<double> &lse) {
   double tolerance = toleranceOf(p.shape.type);
@@ -416,7 +415,7 @@ void expectGradient(Problem &p, const char *what, const std::vector<double> &exp
       std::ldexp(std::sqrt(double(p.shape.headDim) * double(p.width) / double(width)), -9);
   const bool hasDelta = llvm::StringRef(what) != "dv";
   expectRows(what, expected, p.shape.headDim, toleranceOf(p.shape.type),
-             p.shape.type == AttentionType::BF16 && hasDelta ? rounding : 1e-5,
+             p.shape.type == DataType::BF16 && hasDelta ? rounding : 1e-5,
              [&](int64_t row, int64_t column) {
                int64_t at = row * p.shape.headDim + column;
                return p.dqkv.at(at / width, first + at % width);
@@ -462,7 +461,7 @@ void takeForward(Problem &p, const Reference &r) {
 
 AttentionShape shapeOf(int64_t batch, int64_t seq, int64_t heads, int64_t kvHeads, int64_t headDim,
                        int64_t window = 0, bool documents = false, bool rope = false,
-                       AttentionType type = AttentionType::BF16) {
+                       DataType type = DataType::BF16) {
   AttentionShape shape;
   shape.type = type;
   shape.batch = batch;
@@ -503,7 +502,7 @@ Results resultsOfCpu(const Problem &p) {
         matrix->set(row, column, float(from.at(row, column)));
   }
   const AttentionShape &shape = p.shape;
-  const bool half = shape.type == AttentionType::BF16;
+  const bool half = shape.type == DataType::BF16;
   const auto &kernels =
       cpu::kernelSet().attention[size_t(half ? cpu::Storage::BF16 : cpu::Storage::F32)];
   const int32_t *starts = shape.documents ? onCpu.starts.data() : nullptr;
@@ -546,7 +545,7 @@ Results resultsOfCpu(const Problem &p) {
 }
 
 // A shape with so many rows of heads that a check takes about a second.
-AttentionShape drawShape(Draw &draw, AttentionType type, int64_t headDim) {
+AttentionShape drawShape(Draw &draw, DataType type, int64_t headDim) {
   const int64_t group = draw.pick({1, 4, 8}), kvHeads = draw.between(1, group == 8 ? 1 : 2);
   const int64_t batch = draw.between(1, 2), seq = draw.extent(600 / (batch * group * kvHeads));
   // None, small, large, more than there is.
@@ -561,9 +560,8 @@ std::string textOf(const AttentionShape &shape) {
                        "{6}{7}, {8}, rows of qkv {9} apart, of out {10}, of its gradient {11}",
                        shape.batch, shape.seq, shape.heads, shape.kvHeads, shape.headDim,
                        shape.window, shape.documents ? ", documents" : "",
-                       shape.rope ? ", rope" : "",
-                       shape.type == AttentionType::BF16 ? "bf16" : "f32", shape.qPitch,
-                       shape.outPitch, shape.doutPitch)
+                       shape.rope ? ", rope" : "", shape.type == DataType::BF16 ? "bf16" : "f32",
+                       shape.qPitch, shape.outPitch, shape.doutPitch)
       .str();
 }
 
@@ -661,15 +659,15 @@ TEST(Attention, SeesOneDocument) {
 
 TEST(Attention, InF32AndOfAnyHeadSize) {
   for (int64_t headDim : {2, 6, 64, 96})
-    check(shapeOf(1, 70, 4, 1, headDim, 0, false, true, AttentionType::F32), {});
-  check(shapeOf(2, 50, 2, 1, 256, 20, true, true, AttentionType::F32), {});
-  check(shapeOf(1, 90, 2, 1, 80, 33, true, false, AttentionType::BF16), {});
+    check(shapeOf(1, 70, 4, 1, headDim, 0, false, true, DataType::F32), {});
+  check(shapeOf(2, 50, 2, 1, 256, 20, true, true, DataType::F32), {});
+  check(shapeOf(1, 90, 2, 1, 80, 33, true, false, DataType::BF16), {});
 }
 
 TEST(Attention, OfDrawnShapesOnTensorCores) {
   for (int64_t seed = 1; seed <= drawCount(9); ++seed) {
     Draw draw{uint64_t(seed)};
-    AttentionShape shape = drawShape(draw, AttentionType::BF16, draw.pick({64, 96, 128}));
+    AttentionShape shape = drawShape(draw, DataType::BF16, draw.pick({64, 96, 128}));
     // Rows begin at multiples of 16 bytes.
     Spacing spacing{draw.pick({0, 8, 24}), draw.pick({0, 8}), draw.pick({0, 16})};
     EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::NotNull()));
@@ -682,9 +680,8 @@ TEST(Attention, OfDrawnShapesByPlainKernels) {
     Draw draw{uint64_t(seed)};
     const bool single = draw.oneIn(2);
     // In bf16 none of the head sizes that tensor cores have kernels for.
-    AttentionShape shape = single
-                               ? drawShape(draw, AttentionType::F32, 2 * draw.between(1, 64))
-                               : drawShape(draw, AttentionType::BF16, 2 + 4 * draw.between(0, 31));
+    AttentionShape shape = single ? drawShape(draw, DataType::F32, 2 * draw.between(1, 64))
+                                  : drawShape(draw, DataType::BF16, 2 + 4 * draw.between(0, 31));
     Spacing spacing{draw.between(0, 9), draw.between(0, 3), draw.between(0, 3)};
     EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::IsNull()));
     checkDrawn(shape, uint64_t(seed), spacing);
