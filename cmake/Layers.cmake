@@ -34,7 +34,7 @@ lmc_layer(dialects/lm MLIR dialects/interfaces)
 lmc_layer(dialects/dist MLIR)
 lmc_layer(dialects/plan MLIR dialects/interfaces)
 lmc_layer(dialects/kern MLIR dialects/interfaces dialects/plan)
-lmc_layer(compiler/kernels MLIR dialects/kern)
+lmc_layer(compiler/kernels MLIR compiler/config dialects/kern)
 
 # What is trained.
 lmc_layer(models/families compiler/config)
@@ -52,27 +52,28 @@ lmc_layer(passes/fusion MLIR compiler/cost compiler/kernels dialects/kern dialec
 lmc_layer(passes/schedule MLIR dialects/kern)
 
 # Code for a target, a folder each, and the plan file.
-lmc_layer(compiler/targets MLIR compiler/config compiler/kernels dialects/kern dialects/plan)
-lmc_layer(compiler/emit MLIR compiler/config compiler/kernels compiler/targets dialects/kern
-          dialects/plan models/decoder runtime/plan)
+lmc_layer(compiler/targets MLIR compiler/config compiler/kernels dialects/kern dialects/plan
+          passes/fusion)
+lmc_layer(compiler/emit MLIR compiler/config compiler/kernels dialects/kern dialects/plan
+          models/decoder runtime/plan)
 
 # What reads plans.
 lmc_layer(compiler/analysis MLIR compiler/cost runtime/plan)
-lmc_layer(compiler/report MLIR compiler/analysis compiler/cost compiler/targets runtime/plan)
+lmc_layer(compiler/report MLIR compiler/analysis compiler/cost compiler/kernels runtime/plan)
 lmc_layer(compiler/extract MLIR compiler/cost compiler/targets dialects/kern runtime/plan)
 
 # What drives it all.
-lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/report compiler/targets
+lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/kernels compiler/report
           dialects/lm dialects/plan passes/autodiff passes/buffers passes/distribute passes/fusion
           passes/memory passes/schedule)
 lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/cost compiler/emit
           compiler/phases dialects/lm passes/buffers passes/memory runtime/plan)
-lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/phases
-          compiler/search compiler/targets dialects/dist dialects/kern dialects/lm dialects/plan
-          models/decoder passes/autodiff passes/buffers passes/distribute passes/fusion passes/memory
-          passes/schedule)
+lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/kernels
+          compiler/phases compiler/search compiler/targets dialects/dist dialects/kern dialects/lm
+          dialects/plan models/decoder passes/autodiff passes/buffers passes/distribute
+          passes/fusion passes/memory passes/schedule)
 lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/extract
-            compiler/report compiler/targets models/families runtime/plan
+            compiler/kernels compiler/report models/families runtime/plan
             runtime/support tools/support)
 lmc_program(tools/lmc-opt MLIR compiler/driver)
-lmc_program(tools/lmc-translate MLIR compiler/driver compiler/targets)
+lmc_program(tools/lmc-translate MLIR compiler/driver compiler/kernels)

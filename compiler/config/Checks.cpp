@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <regex>
 
 namespace lmc::config {
 namespace {
@@ -196,12 +195,10 @@ void optimizer(const CheckedJob &job) {
 }
 
 void device(const CheckedJob &job) {
-  static const std::regex pattern("cpu|cuda:sm_[0-9]{2,3}[af]?");
-  if (job.sound({"target.device"}) && !std::regex_match(job.config.target.device, pattern))
-    job.error("target.device",
-              "target.device is \"{}\"; it must be cpu or cuda:sm_XY, such as "
-              "cuda:sm_90a",
-              job.config.target.device);
+  if (!job.deviceProblem || !job.sound({"target.device"}))
+    return;
+  if (std::string problem = job.deviceProblem(job.config.target.device); !problem.empty())
+    job.error("target.device", "target.device is \"{}\"; {}", job.config.target.device, problem);
 }
 
 } // namespace

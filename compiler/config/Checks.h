@@ -31,6 +31,7 @@ struct CheckedJob {
   const KeyTable &keys;
   const Provenance &provenance;
   const Config &config;
+  const DeviceProblem &deviceProblem;
   Diagnostics &diagnostics;
 
   // Whether no error was reported at any of these keys.

@@ -76,7 +76,8 @@ void setMicroBatchSize(Config &config, int64_t size) {
 }
 
 bool loadConfig(const std::string &path, const std::vector<std::string> &overrides,
-                const ModelFamilies &families, Config &config, ConfigError &error) {
+                const ModelFamilies &families, Config &config, ConfigError &error,
+                const DeviceProblem &deviceProblem) {
   const KeyTable keys(families);
   config = Config();
   for (const Key &key : keys)
@@ -107,7 +108,7 @@ bool loadConfig(const std::string &path, const std::vector<std::string> &overrid
   if (file.valid) { // else nothing is known of what the file meant to say
     checkRequired(keys, provenance, diagnostics);
     deriveDefaults(provenance, config);
-    checkTogether({keys, provenance, config, diagnostics});
+    checkTogether({keys, provenance, config, deviceProblem, diagnostics});
   }
   error.message = diagnostics.text();
   if (!diagnostics.empty())

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -122,7 +123,7 @@ struct MonitoringConfig {
 };
 
 struct TargetConfig {
-  std::string device = "cpu";         // "cpu" | "cuda:sm_90a" ...
+  std::string device = "cpu";         // of any target: "cpu", "cuda:sm_90a"
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
   std::string spec;                   // device spec: name or path; "": by device
   double peakTflops = 0;              // for MFU; 0: from the device's specification
@@ -164,14 +165,20 @@ struct ConfigError {
   std::string message;
 };
 
+// What `device`, a job's target.device, must be instead: "it must be ..."; "" where it is sound.
+// The compiler's targets know (compiler/kernels/Target.h).
+using DeviceProblem = std::function<std::string(const std::string &device)>;
+
 // Reads `path` as a job of one of `families`, applies `overrides` ("section.key=TOML value or bare
 // word", in order), fills defaults and checks each value and what belongs together (heads
 // divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <=
 // train_iters ...). `[model] config = "config.json"` takes Hugging Face's file;
 // keys beside it override it. Returns false and fills `error` on any mistake; all
 // mistakes of a file are reported at once.
+// Without `deviceProblem` any target.device will do.
 bool loadConfig(const std::string &path, const std::vector<std::string> &overrides,
-                const ModelFamilies &families, Config &config, ConfigError &error);
+                const ModelFamilies &families, Config &config, ConfigError &error,
+                const DeviceProblem &deviceProblem = nullptr);
 
 // Sets the MBS, which must divide GBS / devices, and with it the GAS and what `settings` says.
 void setMicroBatchSize(Config &config, int64_t size);

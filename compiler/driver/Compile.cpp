@@ -1,13 +1,11 @@
 #include "compiler/driver/Compile.h"
 
+#include "compiler/cost/PlanCost.h"
+#include "compiler/emit/Emit.h"
+#include "compiler/kernels/Target.h"
 #include "compiler/search/MicroBatchSearch.h"
 #include "compiler/search/RecomputeNotes.h"
 #include "compiler/search/RecomputeSearch.h"
-#include "compiler/targets/cpu/CpuObject.h"
-#include "compiler/targets/cuda/CudaProgram.h"
-#include "compiler/cost/PlanCost.h"
-#include "compiler/emit/Emit.h"
-#include "dialects/kern/Kern.h"
 #include "models/decoder/Model.h"
 
 using namespace mlir;
@@ -49,13 +47,13 @@ private:
   LogicalResult planNamedMode();
   LogicalResult searchRecompute();
   LogicalResult runUpTo(Phase from, Phase last);
-  LogicalResult generateCode(codegen::CpuImage &image);
-  LogicalResult generateCode(codegen::CudaProgram &program);
-  FailureOr<const codegen::CudaArch *> cudaArch();
-  LogicalResult nameTarget();
+  LogicalResult report(llvm::Error error) {
+    if (error)
+      return emitError(loc()) << llvm::toString(std::move(error));
+    return success();
+  }
 
   Location loc() const { return UnknownLoc::get(&context); }
-  bool isCpu() const { return config.target.device == "cpu"; }
   bool wantsCode() const { return options.compileTo >= Phase::Codegen && options.withCode; }
 
   const Config config;
@@ -64,13 +62,15 @@ private:
   PhaseRunner phases;
   PlanDetails details;
   Result<cost::DeviceSpec> spec;
+  const codegen::Target *const target; // null: the job names none
 };
 
 } // namespace
 
 Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
     : config(std::move(job)), options(options), context(context), phases(config, options),
-      spec(cost::deviceSpecOf(config.target, config.directory)) {
+      spec(cost::deviceSpecOf(config.target, config.directory)),
+      target(codegen::findTarget(config.target.device)) {
   result.budgetBytes = config.memory.budget;
   if (result.budgetBytes == 0 && spec)
     result.budgetBytes = cost::usableBytes(*spec);
@@ -95,7 +95,10 @@ LogicalResult Driver::runUpTo(Phase from, Phase last) {
 }
 
 LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
-  if (wantsCode() && !isCpu() && failed(cudaArch())) // before the long part
+  if (!target)
+    return emitError(loc()) << "target.device is \"" << config.target.device << "\"; "
+                            << codegen::deviceProblem(config.target.device);
+  if (wantsCode() && failed(report(target->checkDevice(config.target)))) // before the long part
     return failure();
   result.module = std::move(module);
   if (from == Phase::Model) {
@@ -192,83 +195,31 @@ LogicalResult Driver::searchRecompute() {
   return runUpTo(Phase::Memory, Phase::Buffers);
 }
 
-// The code generator sees kernels only; how they are launched is not its matter.
-LogicalResult Driver::generateCode(codegen::CpuImage &image) {
-  OwningOpRef<ModuleOp> kernels = ModuleOp::create(result.module->getLoc());
-  for (auto kernel : result.module->getOps<kern::KernelOp>())
-    kernels->push_back(kernel->clone());
-  codegen::CpuTarget target;
-  target.cpu = config.target.cpu;
-  auto built = codegen::buildCpuImage(*kernels, target);
-  if (!built)
-    return emitError(loc()) << "cannot generate code for " << config.target.cpu << ": "
-                            << llvm::toString(built.takeError());
-  image = std::move(*built);
-  return success();
-}
-
-FailureOr<const codegen::CudaArch *> Driver::cudaArch() {
-  if (const codegen::CudaArch *arch =
-          codegen::findCudaArch(StringRef(config.target.device).split(':').second))
-    return arch;
-  auto error = emitError(loc()) << "no code can be generated for '" << config.target.device
-                                << "'; lmc knows";
-  StringRef separator = " ";
-  for (const codegen::CudaArch &arch : codegen::cudaArchs()) {
-    error << separator << arch.name;
-    separator = ", ";
-  }
-  return error;
-}
-
-LogicalResult Driver::generateCode(codegen::CudaProgram &program) {
-  FailureOr<const codegen::CudaArch *> arch = cudaArch();
-  if (failed(arch))
-    return failure();
-  FailureOr<codegen::CudaProgram> planned = codegen::planCudaProgram(*result.module, **arch);
-  if (failed(planned))
-    return failure();
-  program = std::move(*planned);
-  codegen::KernelCache cache(options.kernelCache);
-  if (llvm::Error error = codegen::compileProgram(program, **arch, cache))
-    return emitError(loc()) << llvm::toString(std::move(error));
-  return success();
-}
-
-// A plan is for the CPU that "native" stands for, with code or without.
-LogicalResult Driver::nameTarget() {
-  if (!isCpu())
-    return success();
-  auto cpu = codegen::resolveCpu(config.target.cpu);
-  if (!cpu)
-    return emitError(loc()) << "cannot generate code for " << config.target.cpu << ": "
-                            << llvm::toString(cpu.takeError());
-  details.target = "cpu:" + *cpu;
-  return success();
-}
-
 LogicalResult Driver::finish() {
-  codegen::CpuImage image;
-  codegen::CudaProgram program;
+  std::unique_ptr<codegen::TargetCode> code;
   if (wantsCode() && result.fits) {
-    auto generate = [&] { return isCpu() ? generateCode(image) : generateCode(program); };
+    auto generate = [&] {
+      auto made = target->generate(*result.module, config.target, options.kernelCache);
+      if (succeeded(made))
+        code = std::move(*made);
+      return success(succeeded(made));
+    };
     if (failed(phases.run(Phase::Codegen, generate)))
       return failure();
-    if (isCpu())
-      details.image = &image;
-    else
-      details.cuda = &program;
   }
   if (options.compileTo < Phase::Emit)
     return success();
   details.reports = phases.reports;
-  LogicalResult emitted = phases.run(Phase::Emit, [&] {
-    return success(succeeded(nameTarget()) &&
-                   succeeded(emitPlan(*result.module, config, details, result.plan)));
+  return phases.run(Phase::Emit, [&]() -> LogicalResult {
+    llvm::Expected<std::string> name = target->planTarget(config.target);
+    if (!name)
+      return report(name.takeError());
+    details.target = *name;
+    details.code = code.get();
+    LogicalResult emitted = emitPlan(*result.module, config, details, result.plan);
+    details.code = nullptr;
+    return emitted;
   });
-  details.image = nullptr;
-  details.cuda = nullptr;
-  return emitted;
 }
 
 FailureOr<double> Driver::tokensPerSecond() {

@@ -1,5 +1,7 @@
 #include "compiler/driver/Registration.h"
 
+#include "compiler/kernels/Target.h"
+#include "compiler/targets/Targets.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
@@ -7,7 +9,6 @@
 #include "passes/autodiff/Passes.h"
 #include "passes/buffers/Passes.h"
 #include "passes/distribute/Passes.h"
-#include "compiler/targets/cpu/Passes.h"
 #include "passes/fusion/Passes.h"
 #include "passes/memory/Passes.h"
 #include "passes/schedule/Passes.h"
@@ -22,7 +23,10 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Transforms/Passes.h"
 
+void lmc::registerTargets() { codegen::registerTargets(); }
+
 void lmc::registerDialects(mlir::DialectRegistry &registry) {
+  registerTargets();
   registry.insert<lm::LmDialect, dist::DistDialect, kern::KernDialect, plan_ir::PlanDialect,
                   mlir::arith::ArithDialect, mlir::func::FuncDialect,
                   mlir::linalg::LinalgDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
@@ -37,6 +41,8 @@ void lmc::registerPasses() {
   registerFusionPasses();
   registerSchedulePasses();
   registerBuffersPasses();
-  codegen::registerCpuPasses();
+  registerTargets();
+  for (const codegen::Target *target : codegen::targets())
+    target->registerPasses();
   mlir::registerTransformsPasses();
 }

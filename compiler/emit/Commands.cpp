@@ -109,7 +109,7 @@ private:
 
 FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation,
                                                             const PlanNumbers &numbers,
-                                                            const codegen::CudaProgram *cuda) {
+                                                            const codegen::TargetCode &code) {
   const BodyEmitter emitter(numbers);
   auto command = std::make_unique<plan::CommandT>();
   LogicalResult known =
@@ -126,12 +126,7 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
   if (auto name = dyn_cast<NameLoc>(operation.getLoc()))
     command->source = name.getName().str();
   command->backward = operation.hasAttr("lm.backward");
-  if (!cuda)
-    return command;
-  auto launches = cuda->launches.find(&operation);
-  if (launches == cuda->launches.end())
-    return command;
-  for (const codegen::CudaProgram::Launch &launch : launches->second) {
+  for (const codegen::TargetCode::Launch &launch : code.launches.lookup(&operation)) {
     auto entry = std::make_unique<plan::LaunchT>();
     entry->kernel = uint32_t(launch.kernel);
     for (Value arg : launch.args)

@@ -1,7 +1,7 @@
 // Commands of the plan dialect as tables of the plan file.
 #pragma once
 
-#include "compiler/targets/cuda/CudaProgram.h"
+#include "compiler/kernels/Target.h"
 #include "plan_generated.h"
 
 #include "mlir/IR/Operation.h"
@@ -19,9 +19,9 @@ struct PlanNumbers {
   llvm::DenseMap<mlir::Value, uint32_t> slices; // of the function whose commands are emitted
 };
 
-// The table of `command`, with the kernels that `cuda`, if any, launches for it. Failure, with an
-// error at the op, where it is no command.
+// The table of `command`, with the kernels that `code` launches for it. Failure, with an error at
+// the op, where it is no command.
 mlir::FailureOr<std::unique_ptr<plan::CommandT>>
-emitCommand(mlir::Operation &command, const PlanNumbers &numbers, const codegen::CudaProgram *cuda);
+emitCommand(mlir::Operation &command, const PlanNumbers &numbers, const codegen::TargetCode &code);
 
 } // namespace lmc

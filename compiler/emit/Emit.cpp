@@ -4,7 +4,6 @@
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 #include "compiler/kernels/Hero.h"
-#include "compiler/targets/cuda/InitializerTemplates.h"
 #include "plan_generated.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanTrailer.h"
@@ -51,7 +50,9 @@ struct NamedRows {
 class Emitter {
 public:
   Emitter(ModuleOp module, const Config &config, const PlanDetails &details)
-      : module(module), config(config), details(details) {}
+      : module(module), config(config), details(details),
+        planned(details.code ? codegen::TargetCode() : codegen::kernelsWithoutCode(module)),
+        code(details.code ? *details.code : planned) {}
 
   LogicalResult run(std::string &bytes);
 
@@ -61,7 +62,6 @@ private:
   LogicalResult addVariables();
   FailureOr<int32_t> initializerKernel(DictionaryAttr init, RankedTensorType type, Type source);
   void addKernels();
-  void addCudaKernels();
   void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
 
@@ -71,11 +71,13 @@ private:
   ModuleOp module;
   const Config &config;
   const PlanDetails &details;
+  const codegen::TargetCode planned; // where `details` has no code
+  const codegen::TargetCode &code;
   fb::PlanT plan;
   llvm::StringMap<uint32_t> arenas;
   llvm::StringMap<uint32_t> variableSlices;
   PlanNumbers numbers;
-  // By kernel: what it moves to make the first values of all its variables.
+  // By kernel: what its launches for the initial values of all its variables move together.
   std::map<size_t, codegen::GlobalBytes> initializerBytes;
 };
 
@@ -245,24 +247,20 @@ static VariableKinds kindsOf(plan_ir::VariableOp variable) {
       .Default({fb::VariableKind::Input, fb::Category::Inputs});
 }
 
-// The kernel that makes the first values of `type`, whose copies are of elements `source`; -1
-// where none is needed.
+// Returns the kernel that writes the initial values of a variable of `type`, and counts what it
+// moves; -1 where none is needed. A copy is made from elements of type `source`.
 FailureOr<int32_t> Emitter::initializerKernel(DictionaryAttr init, RankedTensorType type,
                                               Type source) {
-  if (!details.cuda)
-    return -1;
-  std::optional<codegen::InitializerShape> shape =
-      codegen::initializerShape(init, type.getElementType(), source);
-  if (!shape)
-    return -1;
-  auto found = details.cuda->initializers.find(codegen::initializerKernelName(*shape));
-  if (found == details.cuda->initializers.end())
+  FailureOr<std::optional<codegen::TargetCode::Initializer>> launch =
+      code.initializer(init, type, source);
+  if (failed(launch))
     return failure();
-  codegen::GlobalBytes bytes = codegen::initializerBytes(*shape, type.getNumElements());
-  codegen::GlobalBytes &all = initializerBytes[found->second];
-  all.read += bytes.read;
-  all.written += bytes.written;
-  return int32_t(found->second);
+  if (!*launch)
+    return -1;
+  codegen::GlobalBytes &all = initializerBytes[(*launch)->kernel];
+  all.read += (*launch)->bytes.read;
+  all.written += (*launch)->bytes.written;
+  return int32_t((*launch)->kernel);
 }
 
 LogicalResult Emitter::addVariables() {
@@ -304,7 +302,7 @@ LogicalResult Emitter::addVariables() {
       FailureOr<int32_t> kernel =
           initializerKernel(part.init, part.type, elementTypes.lookup((*initializer)->source));
       if (failed(kernel))
-        return variable.emitOpError("has no kernel for its first values");
+        return variable.emitOpError("has no kernel for its initial values");
       (*initializer)->kernel = *kernel;
       entry->initializer = std::move(*initializer);
       plan.variables.push_back(std::move(entry));
@@ -320,7 +318,7 @@ static std::string textOf(kern::KernelOp kernel) {
   return text;
 }
 
-// A kernel in module 0, without code and how to launch it.
+// A kernel in module 0, without its text and its launch shape.
 static std::unique_ptr<fb::KernelT> kernelOf(kern::KernelOp kernel) {
   auto entry = std::make_unique<fb::KernelT>();
   entry->name = entry->entry = kernel.getSymName().str();
@@ -339,61 +337,43 @@ static std::unique_ptr<fb::KernelT> kernelOf(kern::KernelOp kernel) {
 }
 
 void Emitter::addKernels() {
-  if (details.cuda)
-    return addCudaKernels();
-  auto binary = std::make_unique<fb::ModuleT>();
-  binary->target = plan.target;
-  if (details.image) {
-    binary->features = details.image->features;
-    binary->image = details.image->object;
+  for (const codegen::TargetCode::Module &module : code.modules) {
+    auto entry = std::make_unique<fb::ModuleT>();
+    entry->target = plan.target;
+    entry->features = module.features;
+    entry->image = module.image;
+    plan.modules.push_back(std::move(entry));
   }
-  plan.modules.push_back(std::move(binary));
-  for (auto kernel : module.getOps<kern::KernelOp>()) {
-    numbers.kernels[kernel.getSymName()] = uint32_t(plan.kernels.size());
-    plan.kernels.push_back(kernelOf(kernel));
-    plan.kernels.back()->source = textOf(kernel);
-  }
-}
-
-// In the program's order. Kernels with the same code share a module.
-void Emitter::addCudaKernels() {
-  std::map<std::vector<uint8_t>, uint32_t> modules;
-  for (const codegen::CudaProgram::Kernel &kernel : details.cuda->kernels) {
+  for (const codegen::TargetCode::Kernel &kernel : code.kernels) {
     std::unique_ptr<fb::KernelT> entry;
     if (kern::KernelOp op = kernel.op) {
       numbers.kernels[op.getSymName()] = uint32_t(plan.kernels.size());
       entry = kernelOf(op);
-      entry->region = textOf(op);
+      (kernel.source.empty() ? entry->source : entry->region) = textOf(op);
     } else {
       entry = std::make_unique<fb::KernelT>();
-      entry->name = kernel.cuda.name;
-      codegen::GlobalBytes bytes = kernel.cuda.bytes;
-      if (auto found = initializerBytes.find(plan.kernels.size()); found != initializerBytes.end())
-        bytes = found->second;
+      entry->name = kernel.entry;
+      auto found = initializerBytes.find(plan.kernels.size());
+      codegen::GlobalBytes bytes = found == initializerBytes.end() ? kernel.bytes : found->second;
       entry->read_bytes = bytes.read;
       entry->written_bytes = bytes.written;
       if (!kernel.sourceOp.empty())
         entry->source_ops = {kernel.sourceOp};
+      entry->hero = kernel.hero;
     }
-    const codegen::CudaKernel &cuda = kernel.cuda;
-    entry->entry = cuda.name;
-    entry->hero = cuda.hero;
-    entry->source = cuda.source;
-    entry->grid.assign(cuda.grid.begin(), cuda.grid.end());
-    entry->threads = cuda.threads;
-    entry->shared_bytes = cuda.sharedBytes;
-    entry->registers = kernel.cubin.resources.registers;
-    entry->spill_bytes = kernel.cubin.resources.spillBytes;
-    entry->stack_bytes = kernel.cubin.resources.stackBytes;
-    auto [known, isNew] =
-        modules.try_emplace(kernel.cubin.image, uint32_t(plan.modules.size()));
-    if (isNew) {
-      auto binary = std::make_unique<fb::ModuleT>();
-      binary->target = plan.target;
-      binary->image = kernel.cubin.image;
-      plan.modules.push_back(std::move(binary));
+    entry->module_ = uint32_t(kernel.module);
+    if (!kernel.entry.empty())
+      entry->entry = kernel.entry;
+    if (!kernel.source.empty())
+      entry->source = kernel.source;
+    if (kernel.grid) {
+      entry->grid.assign(kernel.grid->blocks.begin(), kernel.grid->blocks.end());
+      entry->threads = kernel.grid->threads;
+      entry->shared_bytes = kernel.grid->sharedBytes;
+      entry->registers = kernel.grid->registers;
+      entry->spill_bytes = kernel.grid->spillBytes;
+      entry->stack_bytes = kernel.grid->stackBytes;
     }
-    entry->module_ = known->second;
     plan.kernels.push_back(std::move(entry));
   }
 }
@@ -439,7 +419,7 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
       numbers.slices[ref] = it->second;
       continue;
     }
-    auto made = emitCommand(op, numbers, details.cuda);
+    auto made = emitCommand(op, numbers, code);
     if (failed(made))
       return failure();
     entry->commands.push_back(std::move(*made));

@@ -1,9 +1,8 @@
 // The last phase: the plan dialect and the kernels' code become the plan file.
 #pragma once
 
-#include "compiler/targets/cpu/CpuObject.h"
-#include "compiler/targets/cuda/CudaProgram.h"
 #include "compiler/config/Config.h"
+#include "compiler/kernels/Target.h"
 #include "models/decoder/Counts.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -17,13 +16,11 @@ namespace lmc {
 
 // What a plan says beyond the module and the job.
 struct PlanDetails {
-  std::string target = "cpu";               // "cpu:x86-64-v3", "cuda:sm_90a"
-  // Without either, kernels are planned, but have no code.
-  const codegen::CpuImage *image = nullptr;
-  const codegen::CudaProgram *cuda = nullptr;
-  std::string deviceSpec;                   // name or path (DeviceSpec.h); "": none
-  std::optional<ModelCounts> counts;        // absent: not known, the plan says zeros
-  uint64_t memoryBudget = 0;                // bytes; 0: none
+  std::string target;                        // "cpu:x86-64-v3", "cuda:sm_90a"
+  const codegen::TargetCode *code = nullptr; // null: kernels are planned, but have no code
+  std::string deviceSpec;                    // name or path (DeviceSpec.h); "": none
+  std::optional<ModelCounts> counts;         // absent: not known, the plan says zeros
+  uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // by name: "recompute", "fusion"
 };
 

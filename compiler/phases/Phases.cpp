@@ -1,10 +1,10 @@
 #include "compiler/phases/Phases.h"
 
+#include "compiler/kernels/Target.h"
 #include "compiler/phases/Tables.h"
 #include "dialects/plan/Plan.h"
 #include "passes/autodiff/Passes.h"
 #include "passes/buffers/Passes.h"
-#include "compiler/targets/cpu/Passes.h"
 #include "passes/distribute/Passes.h"
 #include "passes/fusion/Passes.h"
 #include "passes/memory/Passes.h"
@@ -54,8 +54,14 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
 }
 
 // Kinds of fusion that are whole passes.
-static constexpr StringRef kMergedLinears = "linears", kFlatState = "state",
-                           kFoldedRope = "rope";
+static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
+
+// A job may disable a kind that only other targets' passes do.
+static bool isKindOfTargets(StringRef kind) {
+  return llvm::any_of(codegen::targets(), [&](const codegen::Target *target) {
+    return llvm::is_contained(target->fusionKinds(), kind);
+  });
+}
 
 PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
     : config(config), options(options), rates(cost::kDefaultRates) {
@@ -63,14 +69,14 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
     rates = cost::ratesOf(&*spec, config.training.computeDType);
 }
 
-// Why each pass stands where it does is said here; what it does, in its Passes.td.
+// The comments say why each pass stands where it does; its Passes.td says what it does.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
                       const cost::Rates &rates, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
-  const bool isCuda = StringRef(config.target.device).starts_with("cuda");
+  const codegen::Target &target = *codegen::findTarget(config.target.device);
   SmallVector<std::string> without; // of the kinds that fusion passes know
   for (const std::string &kind : options.disableFusion)
-    if (kind != kMergedLinears && kind != kFlatState && kind != kFoldedRope)
+    if (kind != kMergedLinears && kind != kFlatState && !isKindOfTargets(kind))
       without.push_back(kind);
   switch (phase) {
   case Phase::Autodiff:
@@ -99,15 +105,12 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         recomputeModeName(config.memory.recompute).str(), config.memory.recomputeStride}));
     break;
   case Phase::Fusion:
-    // Behind recomputation, which is told by ops of the model what to run again.
-    if (isCuda && isOn(kFoldedRope))
-      passes.addPass(createFoldRopePass());
+    // Recomputation names ops of the model, so it must have happened before.
+    target.addModelPasses(passes, isOn);
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
-    // Behind fusion, which takes a sum over rows into another kernel where it can.
-    if (isCuda)
-      passes.addPass(createSplitColumnReductionsPass());
+    target.addFusionPasses(passes);
     // Before layers are inlined, so that a layer's kernels are compared once.
     passes.addPass(createOutlineKernelsPass());
     break;
@@ -118,7 +121,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     break;
   case Phase::Buffers:
-    passes.addPass(createPlaceBuffersPass({options.reuseMemory, isCuda ? "cuda" : "cpu"}));
+    passes.addPass(createPlaceBuffersPass({options.reuseMemory, target.name().str()}));
     break;
   case Phase::Model: // the builder's work
   case Phase::Codegen:

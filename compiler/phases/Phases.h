@@ -29,7 +29,7 @@ struct CompileOptions {
   Phase compileTo = Phase::Emit;
   // Without it the plan has no code: complete for reports, refused by lmc-run.
   bool withCode = true;
-  // Where compiled CUDA kernels are kept (KernelCache.h); "": nowhere.
+  // The folder that keeps compiled kernels; "": none is kept.
   std::string kernelCache;
   std::string dumpDirectory; // gets "05.fusion.mlir" and "05.fusion.txt" per phase; "": nothing
   std::vector<std::string> printIrAfter;   // pass arguments ("kern-form-fusions")

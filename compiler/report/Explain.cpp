@@ -3,9 +3,8 @@
 #include "compiler/analysis/Fusion.h"
 #include "compiler/analysis/Memory.h"
 #include "compiler/cost/PlanCost.h"
+#include "compiler/kernels/Target.h"
 #include "compiler/report/Units.h"
-#include "compiler/targets/cuda/CudaArch.h"
-#include "compiler/targets/cuda/CudaKernel.h"
 #include "runtime/plan/Operands.h"
 
 #include <fmt/format.h>
@@ -275,7 +274,17 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   return functions;
 }
 
-// What a CUDA kernel takes of its device; nothing for others and for those without code.
+codegen::TargetCode::Grid gridOf(const plan::Kernel &kernel) {
+  const auto &blocks = *kernel.grid();
+  return {{blocks.Get(0), blocks.Get(1), blocks.Get(2)},
+          kernel.threads(),
+          kernel.shared_bytes(),
+          kernel.registers(),
+          kernel.spill_bytes(),
+          kernel.stack_bytes()};
+}
+
+// What a kernel with a grid takes of its device; nothing for other kernels.
 json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
   if (!kernel.grid())
     return json::object();
@@ -289,11 +298,12 @@ json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
                  {"spill_bytes", kernel.spill_bytes()},
                  {"stack_bytes", kernel.stack_bytes()},
                  {"code_bytes", plan.modules()->Get(kernel.module_())->image()->size()}};
-  if (const codegen::CudaArch *known = codegen::findCudaArch(arch)) {
-    unsigned blocks = codegen::residentBlocks(*known, kernel.threads(), kernel.registers(),
-                                              kernel.shared_bytes());
-    report["blocks_per_sm"] = blocks;
-    report["occupancy"] = double(blocks * kernel.threads()) / known->threadsPerSm;
+  const codegen::Target *target = codegen::findTarget(plan.target()->string_view());
+  if (!target)
+    return report;
+  if (auto filled = target->occupancy(plan.target()->string_view(), gridOf(kernel))) {
+    report["blocks_per_sm"] = filled->blocks;
+    report["occupancy"] = filled->threads;
   }
   return report;
 }

@@ -2,31 +2,46 @@
 //
 //   lmc-translate --kern-to-cuda kernels.mlir
 //
-// prints every kern.kernel of a module as CUDA C++.
+// prints every kern.kernel of a module as CUDA C++. There is one such option for each target that
+// prints kernels.
 #include "compiler/driver/Registration.h"
-#include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/kernels/Target.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 
-using namespace mlir;
+#include <deque>
 
-static LogicalResult printKernels(ModuleOp module, llvm::raw_ostream &os) {
+using namespace mlir;
+using lmc::codegen::Target;
+
+static LogicalResult printKernels(const Target &target, ModuleOp module, llvm::raw_ostream &os) {
   for (auto kernel : module.getOps<lmc::kern::KernelOp>()) {
     std::string reason;
-    FailureOr<lmc::codegen::CudaKernel> cuda = lmc::codegen::printCudaKernel(kernel, &reason);
-    if (failed(cuda))
-      return kernel.emitOpError("cannot be printed as CUDA C++: ") << reason;
-    os << cuda->source << "\n";
+    FailureOr<std::string> source = target.print(kernel, &reason);
+    if (failed(source))
+      return kernel.emitOpError("cannot be printed as ") << target.language() << ": " << reason;
+    os << *source << "\n";
   }
   return success();
 }
 
 int main(int argc, char **argv) {
-  TranslateFromMLIRRegistration registration(
-      "kern-to-cuda", "every kern.kernel as CUDA C++",
-      [](ModuleOp module, llvm::raw_ostream &os) { return printKernels(module, os); },
-      [](DialectRegistry &registry) { lmc::registerDialects(registry); });
+  lmc::registerTargets();
+  std::deque<std::string> texts; // MLIR keeps references to them
+  for (const Target *target : lmc::codegen::targets()) {
+    if (target->language().empty())
+      continue;
+    const std::string &option = texts.emplace_back("kern-to-" + target->name().str());
+    const std::string &what =
+        texts.emplace_back("every kern.kernel as " + target->language().str());
+    TranslateFromMLIRRegistration registration(
+        option, what,
+        [target](ModuleOp module, llvm::raw_ostream &os) {
+          return printKernels(*target, module, os);
+        },
+        [](DialectRegistry &registry) { lmc::registerDialects(registry); });
+  }
   return failed(mlirTranslateMain(argc, argv, "lmc translation driver"));
 }

@@ -56,7 +56,6 @@ Result<CompileOptions> compileOptions(const CompileArguments &arguments) {
     if (!mlir::PassInfo::lookup(pass))
       return Error{"lmc compile: error: --mlir-print-ir-after=" + pass +
                    ": no such pass; docs/passes.md lists them"};
-  setCompileOptions(arguments.job, options);
   options.dumpDirectory = arguments.dumpIr;
   options.printIrAfter.assign(arguments.printIrAfter.begin(), arguments.printIrAfter.end());
   options.reuseMemory = !arguments.disableReuse;
@@ -81,6 +80,7 @@ int runCompile(const CompileArguments &arguments) {
   std::optional<Config> config = readConfig(arguments.input, arguments.job);
   if (!config)
     return int(ExitCode::UserError);
+  setCompileOptions(arguments.job, *config, *options);
   if (Result<void> known = checkSpec(*config); !known)
     return fail(known.error().message);
   auto start = std::chrono::steady_clock::now();

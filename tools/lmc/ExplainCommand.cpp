@@ -1,6 +1,7 @@
 // lmc explain: what a plan does and what it needs.
 #include "compiler/cost/PlanCost.h"
 #include "compiler/extract/ExtractKernel.h"
+#include "compiler/kernels/Target.h"
 #include "compiler/report/Explain.h"
 #include "compiler/report/Html.h"
 #include "compiler/report/Trace.h"
@@ -61,10 +62,10 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   auto spec = cost::deviceSpecOf(config->target, config->directory);
   LMC_TRY(spec);
   CompileOptions options;
-  setCompileOptions(arguments.job, options);
-  // Other reports are about the plan, and the CPU's kernels have no resources to report.
-  options.withCode =
-      (arguments.kernels || !arguments.kernel.empty()) && config->target.device != "cpu";
+  setCompileOptions(arguments.job, *config, options);
+  // Only the report on kernels shows more where they have code, and only for some targets.
+  options.withCode = (arguments.kernels || !arguments.kernel.empty()) &&
+                     codegen::findTarget(config->target.device)->reportsResources();
   auto context = makeContext();
   mlir::FailureOr<CompileResult> result = compileConfig(*config, options, *context);
   if (mlir::failed(result))

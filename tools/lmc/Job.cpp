@@ -1,7 +1,7 @@
 #include "tools/lmc/Job.h"
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Registration.h"
-#include "compiler/targets/cuda/KernelCache.h"
+#include "compiler/kernels/Target.h"
 #include "models/families/Families.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -51,15 +51,17 @@ std::optional<Config> readConfig(const std::string &path, const JobOptions &opti
     overrides.push_back("target.spec=\"" + fromHere(options.spec) + "\"");
   Config config;
   ConfigError error;
-  if (loadConfig(path, overrides, modelFamilies(), config, error))
+  registerTargets();
+  if (loadConfig(path, overrides, modelFamilies(), config, error, codegen::deviceProblem))
     return config;
   fail(llvm::StringRef(error.message).rtrim());
   return std::nullopt;
 }
 
-void setCompileOptions(const JobOptions &from, CompileOptions &to) {
+void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to) {
   to.disableFusion.assign(from.disableFusion.begin(), from.disableFusion.end());
-  to.kernelCache = from.kernelCache.empty()    ? codegen::KernelCache::defaultDirectory()
+  to.kernelCache = from.kernelCache.empty()
+                       ? codegen::findTarget(config.target.device)->defaultKernelCache()
                    : from.kernelCache == "off" ? ""
                                                : from.kernelCache;
 }

@@ -1,17 +1,13 @@
 // A kernel as CUDA C++ text, and how it is launched.
 #pragma once
 
+#include "compiler/kernels/Target.h"
 #include "dialects/kern/Kern.h"
 
 #include <array>
 #include <string>
 
 namespace lmc::codegen {
-
-// Bytes of global memory.
-struct GlobalBytes {
-  uint64_t read = 0, written = 0;
-};
 
 // A kernel's text and launch. The source includes headers of compiler/targets/cuda/device as
 // "lmc/NAME.cuh" and defines `extern "C" __global__ void NAME(...)`. All parameters are pointers,

@@ -21,11 +21,7 @@ struct CudaProgram {
     std::string sourceOp; // of a template: "lm.attention"; "" for initial values
     Cubin cubin;          // has no image until compileProgram ran
   };
-  struct Launch {
-    size_t kernel;
-    llvm::SmallVector<mlir::Value> args; // slices; the first `inputs` are only read
-    uint32_t inputs;
-  };
+  using Launch = TargetCode::Launch;
 
   std::vector<Kernel> kernels; // the module's kernels in order, then templates, each once
   llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // per command, in order

@@ -148,6 +148,9 @@ TEST_F(ChecksTest, ValidationNeedsData) {
 }
 
 TEST_F(ChecksTest, Device) {
+  deviceProblem = [](const std::string &device) {
+    return device == "gpu" ? "it must be cpu or cuda:sm_XY, such as cuda:sm_90a" : "";
+  };
   EXPECT_EQ(errorsOf(kModel + kTraining + "[target]\ndevice = \"gpu\"\n"),
             "job.toml:13:10: error: target.device is \"gpu\"; it must be cpu or cuda:sm_XY, such "
             "as cuda:sm_90a\n");

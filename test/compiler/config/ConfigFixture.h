@@ -50,7 +50,7 @@ protected:
   std::string errorsOf(const std::string &text, const std::vector<std::string> &overrides = {}) {
     const std::string path = write("job.toml", text);
     ConfigError error;
-    if (loadConfig(path, overrides, families, config, error))
+    if (loadConfig(path, overrides, families, config, error, deviceProblem))
       return "";
     std::string message = error.message;
     const std::string prefix = directory.string() + "/";
@@ -61,6 +61,7 @@ protected:
 
   std::filesystem::path directory;
   ModelFamilies families = modelFamilies();
+  DeviceProblem deviceProblem; // null: every target.device is sound
   Config config;
 };
 

@@ -1,0 +1,60 @@
+// The CPU as a target: one shared object for all kernels.
+#include "compiler/kernels/Target.h"
+#include "compiler/targets/cpu/CpuObject.h"
+#include "compiler/targets/cpu/Passes.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+llvm::Error noCode(const TargetConfig &job, llvm::Error reason) {
+  return llvm::createStringError("cannot generate code for " + job.cpu + ": " +
+                                 llvm::toString(std::move(reason)));
+}
+
+class Cpu : public Target {
+public:
+  StringRef name() const override { return "cpu"; }
+  bool isDevice(StringRef device) const override { return device == name(); }
+  StringRef devices() const override { return "cpu"; }
+  llvm::Error checkDevice(const TargetConfig &job) const override {
+    return planTarget(job).takeError();
+  }
+
+  // A plan is for the CPU that "native" stands for, with code or without.
+  llvm::Expected<std::string> planTarget(const TargetConfig &job) const override {
+    llvm::Expected<std::string> cpu = resolveCpu(job.cpu);
+    if (!cpu)
+      return noCode(job, cpu.takeError());
+    return (name() + ":" + *cpu).str();
+  }
+
+  void registerPasses() const override { registerCpuPasses(); }
+
+  FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
+                                                  const std::string &cache) const override {
+    // How kernels are launched does not matter to the code.
+    OwningOpRef<ModuleOp> kernels = ModuleOp::create(plan.getLoc());
+    for (auto kernel : plan.getOps<kern::KernelOp>())
+      kernels->push_back(kernel->clone());
+    CpuTarget target;
+    target.cpu = job.cpu;
+    llvm::Expected<CpuImage> image = buildCpuImage(*kernels, target);
+    if (!image)
+      return emitError(UnknownLoc::get(plan.getContext()))
+             << llvm::toString(noCode(job, image.takeError()));
+    auto code = std::make_unique<TargetCode>(kernelsWithoutCode(plan));
+    code->modules.front() = {std::move(image->features), std::move(image->object)};
+    return code;
+  }
+};
+
+} // namespace
+
+const Target &cpuTarget() {
+  static const Cpu cpu;
+  return cpu;
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,134 @@
+// CUDA as a target: a cubin for each kernel, and kernels for attention, sums of rows by id and
+// initial values that are templates of compiler/targets/cuda/device.
+#include "compiler/kernels/Target.h"
+#include "compiler/targets/cuda/CudaProgram.h"
+#include "compiler/targets/cuda/InitializerTemplates.h"
+#include "passes/fusion/Passes.h"
+
+#include "llvm/Support/Regex.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+class Code : public TargetCode {
+public:
+  FailureOr<std::optional<Initializer>> initializer(DictionaryAttr init, RankedTensorType type,
+                                                    Type source) const override {
+    std::optional<InitializerShape> shape = initializerShape(init, type.getElementType(), source);
+    if (!shape)
+      return std::optional<Initializer>();
+    auto found = initializers.find(initializerKernelName(*shape));
+    if (found == initializers.end())
+      return failure();
+    return std::optional(
+        Initializer{found->second, initializerBytes(*shape, type.getNumElements())});
+  }
+
+  llvm::StringMap<size_t> initializers; // by name
+};
+
+// Kernels with the same code share a module.
+std::unique_ptr<Code> codeOf(CudaProgram program) {
+  auto code = std::make_unique<Code>();
+  std::map<std::vector<uint8_t>, size_t> modules;
+  for (CudaProgram::Kernel &kernel : program.kernels) {
+    auto [known, isNew] = modules.try_emplace(kernel.cubin.image, code->modules.size());
+    if (isNew)
+      code->modules.push_back({{}, kernel.cubin.image});
+    const KernelResources &resources = kernel.cubin.resources;
+    CudaKernel &cuda = kernel.cuda;
+    code->kernels.push_back(
+        {kernel.op, known->second, std::move(cuda.name), std::move(cuda.source),
+         TargetCode::Grid{cuda.grid, cuda.threads, cuda.sharedBytes, resources.registers,
+                          resources.spillBytes, resources.stackBytes},
+         std::move(cuda.hero), std::move(kernel.sourceOp), cuda.bytes});
+  }
+  code->launches = std::move(program.launches);
+  code->initializers = std::move(program.initializers);
+  return code;
+}
+
+class Cuda : public Target {
+public:
+  StringRef name() const override { return "cuda"; }
+  bool isDevice(StringRef device) const override {
+    return llvm::Regex("^cuda:sm_[0-9][0-9][0-9]?[af]?$").match(device);
+  }
+  StringRef devices() const override { return "cuda:sm_XY, such as cuda:sm_90a"; }
+
+  llvm::Error checkDevice(const TargetConfig &job) const override {
+    if (archOf(job.device))
+      return llvm::Error::success();
+    std::string names;
+    for (const CudaArch &arch : cudaArchs())
+      names += (names.empty() ? "" : ", ") + arch.name.str();
+    return llvm::createStringError("no code can be generated for '" + job.device + "'; lmc knows " +
+                                   names);
+  }
+  llvm::Expected<std::string> planTarget(const TargetConfig &job) const override {
+    return job.device;
+  }
+
+  ArrayRef<llvm::StringLiteral> fusionKinds() const override { return kFoldedRope; }
+  void addModelPasses(OpPassManager &passes,
+                      llvm::function_ref<bool(StringRef)> isOn) const override {
+    if (isOn(kFoldedRope))
+      passes.addPass(createFoldRopePass());
+  }
+  // Fusion has already moved every sum over rows into another kernel where it could.
+  void addFusionPasses(OpPassManager &passes) const override {
+    passes.addPass(createSplitColumnReductionsPass());
+  }
+
+  FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
+                                                  const std::string &cache) const override {
+    auto report = [&](llvm::Error error) {
+      return emitError(UnknownLoc::get(plan.getContext())) << llvm::toString(std::move(error));
+    };
+    if (llvm::Error error = checkDevice(job))
+      return report(std::move(error));
+    const CudaArch &arch = *archOf(job.device);
+    FailureOr<CudaProgram> program = planCudaProgram(plan, arch);
+    if (failed(program))
+      return failure();
+    if (llvm::Error error = compileProgram(*program, arch, KernelCache(cache)))
+      return report(std::move(error));
+    return std::unique_ptr<TargetCode>(codeOf(std::move(*program)));
+  }
+  std::string defaultKernelCache() const override { return KernelCache::defaultDirectory(); }
+
+  StringRef language() const override { return "CUDA C++"; }
+  FailureOr<std::string> print(kern::KernelOp kernel, std::string *reason) const override {
+    FailureOr<CudaKernel> printed = printCudaKernel(kernel, reason);
+    if (failed(printed))
+      return failure();
+    return std::move(printed->source);
+  }
+
+  bool reportsResources() const override { return true; }
+  std::optional<Occupancy> occupancy(StringRef planTarget,
+                                     const TargetCode::Grid &grid) const override {
+    const CudaArch *arch = archOf(planTarget);
+    if (!arch)
+      return std::nullopt;
+    unsigned blocks = residentBlocks(*arch, grid.threads, grid.registers, grid.sharedBytes);
+    return Occupancy{blocks, double(blocks * grid.threads) / arch->threadsPerSm};
+  }
+
+private:
+  static constexpr llvm::StringLiteral kFoldedRope{"rope"};
+
+  // Of "cuda:sm_90a"; null for others.
+  static const CudaArch *archOf(StringRef device) { return findCudaArch(device.split(':').second); }
+};
+
+} // namespace
+
+const Target &cudaTarget() {
+  static const Cuda cuda;
+  return cuda;
+}
+
+} // namespace lmc::codegen
