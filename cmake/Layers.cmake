@@ -64,8 +64,8 @@ lmc_layer(compiler/extract MLIR compiler/cost compiler/targets dialects/kern run
 
 # What drives it all.
 lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/kernels compiler/report
-          dialects/lm dialects/plan passes/autodiff passes/buffers passes/distribute passes/fusion
-          passes/memory passes/schedule)
+          dialects/kern dialects/lm dialects/plan passes/autodiff passes/buffers passes/distribute
+          passes/fusion passes/memory passes/schedule)
 lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/cost compiler/emit
           compiler/phases dialects/lm passes/buffers passes/memory runtime/plan)
 lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/kernels

@@ -3,6 +3,7 @@
 #include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
 #include "compiler/kernels/Target.h"
+#include "compiler/phases/Levels.h"
 #include "compiler/search/MicroBatchSearch.h"
 #include "compiler/search/RecomputeNotes.h"
 #include "compiler/search/RecomputeSearch.h"
@@ -104,7 +105,8 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
   if (from == Phase::Model) {
     LogicalResult built = phases.run(Phase::Model, [&] {
       result.module = buildModel(config, context);
-      if (failed(result.module->verify()) || failed(phases.dump(Phase::Model, *result.module)))
+      if (failed(result.module->verify()) || failed(verifyLevel(Phase::Model, *result.module)) ||
+          failed(phases.dump(Phase::Model, *result.module)))
         return failure();
       FailureOr<ModelCounts> counts = modelCounts(*result.module);
       if (succeeded(counts))

@@ -1,6 +1,7 @@
 #include "compiler/driver/Registration.h"
 
 #include "compiler/kernels/Target.h"
+#include "compiler/phases/Passes.h"
 #include "compiler/targets/Targets.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/kern/Kern.h"
@@ -41,6 +42,7 @@ void lmc::registerPasses() {
   registerFusionPasses();
   registerSchedulePasses();
   registerBuffersPasses();
+  registerPhasesPasses();
   registerTargets();
   for (const codegen::Target *target : codegen::targets())
     target->registerPasses();

@@ -1,6 +1,7 @@
 #include "compiler/phases/Phases.h"
 
 #include "compiler/kernels/Target.h"
+#include "compiler/phases/Levels.h"
 #include "compiler/phases/Tables.h"
 #include "dialects/plan/Plan.h"
 #include "passes/autodiff/Passes.h"
@@ -142,9 +143,11 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
           /*printModuleScope=*/true);
     FusionReport fusions;
     addPasses(phase, config, options, rates, fusions, passes);
-    // The verifier closes the phase; after each pass of one it would take as long as they do.
+    // The verifiers run once, at the end of the phase: after every pass they would take as long as
+    // the passes do.
     passes.enableVerifier(false);
-    if (failed(passes.run(module)) || failed(verify(module)))
+    if (failed(passes.run(module)) || failed(verify(module)) ||
+        failed(verifyLevel(phase, module)))
       return failure();
     if (phase == Phase::Fusion)
       reports["fusion"] = nullptr;

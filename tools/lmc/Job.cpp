@@ -51,7 +51,6 @@ std::optional<Config> readConfig(const std::string &path, const JobOptions &opti
     overrides.push_back("target.spec=\"" + fromHere(options.spec) + "\"");
   Config config;
   ConfigError error;
-  registerTargets();
   if (loadConfig(path, overrides, modelFamilies(), config, error, codegen::deviceProblem))
     return config;
   fail(llvm::StringRef(error.message).rtrim());

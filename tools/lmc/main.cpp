@@ -1,5 +1,6 @@
 // lmc: compiles a training job into a plan, and explains plans.
 #include "compiler/config/Config.h"
+#include "compiler/driver/Registration.h"
 #include "models/families/Families.h"
 #include "tools/lmc/Commands.h"
 
@@ -16,6 +17,7 @@ LmcCommand lmc::addReferenceCommand(CommandLine &line) {
 }
 
 int main(int argc, char **argv) {
+  registerTargets();
   CommandLine line("lmc", LMC_VERSION, "The compiler for LLM pre-training.");
   const LmcCommand commands[] = {addCompileCommand(line), addExplainCommand(line),
                                  addReferenceCommand(line)};

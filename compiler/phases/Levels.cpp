@@ -1,0 +1,143 @@
+#include "compiler/phases/Levels.h"
+
+#include "compiler/phases/Passes.h"
+#include "dialects/kern/Kern.h"
+#include "dialects/plan/Plan.h"
+
+#include "llvm/ADT/StringSet.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_VERIFYLEVELPASS
+#include "compiler/phases/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// The level that a phase leaves.
+struct Level {
+  Phase phase;
+  const char *holds; // for people
+  // Dialects ("kern") and single ops ("lm.load"); everything else is an error...
+  std::vector<StringRef> allowed;
+  // ... and so are these ops of the dialects.
+  std::vector<StringRef> forbidden = {};
+};
+
+} // namespace
+
+static const Level *levelAfter(Phase phase) {
+  static const std::vector<StringRef> views = {"tensor.empty", "tensor.extract_slice",
+                                               "tensor.insert_slice", "tensor.expand_shape",
+                                               "tensor.collapse_shape"};
+  auto launches = [](std::vector<StringRef> more) {
+    llvm::append_range(more, views);
+    llvm::append_range(more, std::initializer_list<StringRef>{"kern", "dist", "lm.variable",
+                                                              "lm.load", "lm.store"});
+    return more;
+  };
+  static const Level levels[] = {
+      {Phase::Model, "ops of the model in functions", {"func", "lm"}},
+      {Phase::Autodiff, "ops of the model in functions", {"func", "lm"}},
+      {Phase::Distribute, "ops of the model and collectives in functions", {"func", "lm", "dist"}},
+      {Phase::Memory, "ops of the model and collectives in functions", {"func", "lm", "dist"}},
+      {Phase::Fusion,
+       "launches of kernels, library calls, views of tensors, loads and stores in functions",
+       launches({"func"}),
+       {"kern.fusion"}},
+      {Phase::Schedule,
+       "launches of kernels, library calls, views of tensors, loads and stores in functions that "
+       "call none",
+       launches({"func"}),
+       {"kern.fusion", "func.call"}},
+      {Phase::Buffers,
+       "commands on slices in plan.functions, and kernels",
+       {"plan", "kern.kernel", "dist.mesh"}},
+  };
+  for (const Level &level : levels)
+    if (level.phase == phase)
+      return &level;
+  return nullptr;
+}
+
+// Bytes from the first to the last of a tensor that lies in `rows` runs, `pitch` bytes apart.
+static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
+  uint64_t bytes = uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+  return pitch == 0 || rows == 0 ? bytes : (rows - 1) * pitch + bytes / rows;
+}
+
+// Every slice and variable lies in memory that exists.
+static LogicalResult verifyPlaces(ModuleOp module) {
+  llvm::StringMap<uint64_t> arenas, variables; // bytes
+  for (auto arena : module.getOps<plan_ir::ArenaOp>())
+    arenas[arena.getSymName()] = arena.getBytes();
+  for (auto variable : module.getOps<plan_ir::VariableOp>())
+    variables[variable.getSymName()] =
+        extentOf(cast<RankedTensorType>(variable.getType()), 1, 0);
+  auto inside = [](Operation *op, const llvm::StringMap<uint64_t> &places, StringRef place,
+                   uint64_t offset, uint64_t bytes) -> LogicalResult {
+    auto found = places.find(place);
+    if (found == places.end())
+      return op->emitOpError("lies in @") << place << ", which is not there";
+    if (offset > found->second || bytes > found->second - offset)
+      return op->emitOpError("takes ") << bytes << " bytes from byte " << offset << " of @"
+                                       << place << ", which has " << found->second;
+    return success();
+  };
+  WalkResult walked = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    LogicalResult placed = success();
+    if (isa<kern::KernelOp>(op))
+      return WalkResult::skip();
+    if (auto variable = dyn_cast<plan_ir::VariableOp>(op))
+      placed = inside(op, arenas, variable.getArena(), variable.getOffset(),
+                      variables.lookup(variable.getSymName()));
+    else if (auto slice = dyn_cast<plan_ir::SliceOp>(op))
+      placed = inside(op, arenas, slice.getArena(), slice.getOffset(),
+                      extentOf(slice.getType().getContent(), slice.getRows(), slice.getPitch()));
+    else if (auto ref = dyn_cast<plan_ir::VariableRefOp>(op))
+      placed = inside(op, variables, ref.getVariable(), ref.getOffset(),
+                      extentOf(ref.getType().getContent(), ref.getRows(), ref.getPitch()));
+    return failed(placed) ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return failure(walked.wasInterrupted());
+}
+
+LogicalResult lmc::verifyLevel(Phase phase, ModuleOp module) {
+  const Level *level = levelAfter(phase);
+  if (!level)
+    return success();
+  auto isIn = [](const std::vector<StringRef> &names, Operation *op) {
+    return llvm::is_contained(names, op->getName().getStringRef()) ||
+           llvm::is_contained(names, op->getName().getDialectNamespace());
+  };
+  bool isClosed = true;
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op == module)
+      return WalkResult::advance();
+    if (!isIn(level->allowed, op) || isIn(level->forbidden, op)) {
+      op->emitOpError("has no place after the phase ")
+          << phaseName(phase) << ", which leaves " << level->holds;
+      isClosed = false;
+      return WalkResult::skip();
+    }
+    return isa<kern::KernelOp>(op) ? WalkResult::skip() : WalkResult::advance();
+  });
+  return isClosed && phase == Phase::Buffers ? verifyPlaces(module) : success(isClosed);
+}
+
+namespace {
+struct VerifyLevelPass : lmc::impl::VerifyLevelPassBase<VerifyLevelPass> {
+  using VerifyLevelPassBase::VerifyLevelPassBase;
+  void runOnOperation() override {
+    std::optional<Phase> known = parsePhase(phase);
+    if (!known) {
+      getOperation().emitError("there is no phase '") << phase << "'";
+      return signalPassFailure();
+    }
+    if (failed(verifyLevel(*known, getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,24 @@
+// Ops of the model, and from the distribute phase on collectives, are all that functions hold.
+// RUN: lmc-opt %s -split-input-file --verify-level="phase=autodiff" -verify-diagnostics
+// RUN: not lmc-opt %s -split-input-file --verify-level="phase=memory" 2>&1 | FileCheck %s --check-prefix=MEMORY --implicit-check-not="'dist.mesh' op"
+// RUN: not lmc-opt %s --verify-level="phase=linking" 2>&1 | FileCheck %s --check-prefix=PHASE
+// MEMORY: 'kern.gemm' op has no place after the phase memory, which leaves ops of the model and collectives in functions
+// PHASE: there is no phase 'linking'
+
+func.func @forward(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
+  %y = lm.linear %x, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @library(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @below {{'kern.gemm' op has no place after the phase autodiff, which leaves ops of the model in functions}}
+  %y = kern.gemm %x, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @below {{'dist.mesh' op has no place after the phase autodiff}}
+dist.mesh @ranks(replicate = 1, shard = 1)
