@@ -111,6 +111,9 @@ public:
                               llvm::function_ref<bool(llvm::StringRef)> isOn) const {}
   // Adds passes over fusions, before equal ones become one kernel.
   virtual void addFusionPasses(mlir::OpPassManager &passes) const {}
+  // The type of the scratch memory that `op`, a kern op, needs when it becomes a command; null for
+  // an op that needs none.
+  virtual mlir::RankedTensorType scratchOf(mlir::Operation *op) const { return {}; }
   // Registers the passes of the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 

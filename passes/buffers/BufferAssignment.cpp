@@ -42,7 +42,7 @@ namespace lmc {
 
 class BufferAssigner {
 public:
-  BufferAssigner(func::FuncOp function, const SymbolTable &symbols, BufferTarget target,
+  BufferAssigner(func::FuncOp function, const SymbolTable &symbols, const Target &target,
                  bool reuse)
       : function(function), symbols(symbols), target(target), reuse(reuse),
         result(new BufferAssignment) {}
@@ -81,7 +81,7 @@ private:
 
   func::FuncOp function;
   const SymbolTable &symbols;
-  const BufferTarget target;
+  const Target &target;
   const bool reuse;
   std::unique_ptr<BufferAssignment> result;
   llvm::DenseMap<Operation *, int64_t> positions;
@@ -612,7 +612,7 @@ void BufferAssigner::computeLifetimes() {
     for (Value value : op.getResults())
       touch(result->view(value).buffer);
     // Scratch lives during the command.
-    if (RankedTensorType type = scratchTypeOf(&op, target)) {
+    if (RankedTensorType type = target.scratchOf(&op)) {
       unsigned id = newBuffer(type);
       result->buffers[id].category = Category::LibraryWorkspace;
       result->workspaces[&op] = {id, type};
@@ -642,7 +642,7 @@ LogicalResult BufferAssigner::run() {
 
 FailureOr<std::unique_ptr<BufferAssignment>>
 BufferAssignment::compute(func::FuncOp function, const SymbolTable &symbols,
-                          BufferTarget target, bool reuse) {
+                          const Target &target, bool reuse) {
   BufferAssigner assigner(function, symbols, target, reuse);
   if (failed(assigner.run()))
     return failure();

@@ -11,7 +11,7 @@
 // somebody read the wrong bytes, a copy is recorded instead.
 #pragma once
 
-#include "compiler/kernels/Scratch.h"
+#include "compiler/kernels/Target.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
 
@@ -55,8 +55,8 @@ public:
 
   // Without `reuse` only slices and reshapes share bytes with what they are of.
   static mlir::FailureOr<std::unique_ptr<BufferAssignment>>
-  compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols, BufferTarget target,
-          bool reuse = true);
+  compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols,
+          const codegen::Target &target, bool reuse = true);
 
   BufferView view(mlir::Value value) const { return views.lookup(value); }
   const Buffer &buffer(unsigned id) const { return buffers[id]; }

@@ -33,7 +33,7 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
   let options = [Option<"reuse", "reuse", "bool", "true",
                         "false: only views share bytes, for tests and comparisons">,
                  Option<"target", "target", "std::string", "\"cpu\"",
-                        "whose kernels will need scratch memory: cpu | cuda">];
+                        "the target whose commands need scratch memory: its name, such as cpu or cuda">];
   let dependentDialects = ["::lmc::plan_ir::PlanDialect"];
 }
 

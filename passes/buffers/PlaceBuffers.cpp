@@ -20,6 +20,7 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace lmc {
@@ -48,7 +49,7 @@ namespace {
 // Turns one function's ops into commands on placed buffers.
 class Placer {
 public:
-  Placer(func::FuncOp function, SymbolTable &symbols, BufferTarget target, bool reuse)
+  Placer(func::FuncOp function, SymbolTable &symbols, const Target &target, bool reuse)
       : function(function), symbols(symbols), target(target), reuse(reuse),
         b(function.getContext()) {}
 
@@ -80,7 +81,7 @@ private:
 
   func::FuncOp function;
   SymbolTable &symbols;
-  const BufferTarget target;
+  const Target &target;
   const bool reuse;
   OpBuilder b;
   std::unique_ptr<BufferAssignment> assignment;
@@ -295,11 +296,12 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
     OpBuilder b(module);
-    if (target != "cpu" && target != "cuda") {
-      module.emitError("there is no target '") << target << "': cpu or cuda";
+    const Target *known = findTarget(target);
+    if (!known) {
+      auto names = llvm::map_range(targets(), [](const Target *each) { return each->name(); });
+      module.emitError("there is no target '") << target << "': " << llvm::join(names, " or ");
       return signalPassFailure();
     }
-    BufferTarget bufferTarget = target == "cuda" ? BufferTarget::Cuda : BufferTarget::Cpu;
 
     SmallVector<lm::VariableOp> variables(module.getOps<lm::VariableOp>());
     FailureOr<uint64_t> stateBytes = placeState(variables);
@@ -317,7 +319,7 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     Placer::Peak workspace;
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
     for (func::FuncOp function : functions) {
-      FailureOr<Placer::Peak> peak = Placer(function, symbols, bufferTarget, reuse).run();
+      FailureOr<Placer::Peak> peak = Placer(function, symbols, *known, reuse).run();
       if (failed(peak))
         return signalPassFailure();
       workspace.bytes = std::max(workspace.bytes, peak->bytes);

@@ -30,6 +30,16 @@ public:
     return (name() + ":" + *cpu).str();
   }
 
+  // dq of attention is summed in f32.
+  RankedTensorType scratchOf(Operation *op) const override {
+    auto grad = dyn_cast<kern::AttentionGradOp>(op);
+    if (!grad)
+      return {};
+    auto type = cast<RankedTensorType>(grad.getQ().getType());
+    return type.getElementTypeBitWidth() < 32 ? type.clone(Float32Type::get(op->getContext()))
+                                              : RankedTensorType();
+  }
+
   void registerPasses() const override { registerCpuPasses(); }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,

@@ -3,6 +3,7 @@
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cuda/CudaProgram.h"
 #include "compiler/targets/cuda/InitializerTemplates.h"
+#include "compiler/targets/cuda/ScatterAddLayout.h"
 #include "passes/fusion/Passes.h"
 
 #include "llvm/Support/Regex.h"
@@ -80,6 +81,21 @@ public:
   // Fusion has already moved every sum over rows into another kernel where it could.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
+  }
+
+  RankedTensorType scratchOf(Operation *op) const override {
+    // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
+    if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
+      return cast<RankedTensorType>(grad.getLse().getType());
+    auto scatter = dyn_cast<kern::ScatterAddOp>(op);
+    if (!scatter)
+      return {};
+    // Rows are sorted by id before they are added.
+    auto x = cast<RankedTensorType>(scatter.getX().getType());
+    auto d = cast<RankedTensorType>(scatter.getType());
+    int64_t bytes = scatterAddWorkspaceBytes(x.getDimSize(0), x.getDimSize(1), d.getDimSize(0),
+                                             d.getElementTypeBitWidth() / 8);
+    return RankedTensorType::get(bytes, IntegerType::get(op->getContext(), 8));
   }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,

@@ -1,7 +1,7 @@
 // The kernels of kern.scatter_add on a CUDA device, from compiler/targets/cuda/device/scatter_add.cuh.
 #pragma once
 
-#include "compiler/kernels/ScatterAddLayout.h"
+#include "compiler/targets/cuda/ScatterAddLayout.h"
 #include "compiler/targets/cuda/CudaKernel.h"
 #include "compiler/targets/cuda/CudaTypes.h"
 

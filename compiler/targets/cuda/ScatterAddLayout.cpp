@@ -1,4 +1,4 @@
-#include "compiler/kernels/ScatterAddLayout.h"
+#include "compiler/targets/cuda/ScatterAddLayout.h"
 
 #include "llvm/Support/MathExtras.h"
 
