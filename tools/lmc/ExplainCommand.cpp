@@ -42,6 +42,8 @@ Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given
     target.spec = plan.device_spec()->str();
   if (target.spec.empty())
     target.spec = cost::settingOf(plan, "target.spec");
+  if (target.spec == cost::defaultDeviceSpec(target.device))
+    target.spec.clear(); // the default, with this machine's memory: as when the plan was compiled
   return cost::deviceSpecOf(target, plan.config_directory() ? plan.config_directory()->str() : "");
 }
 
