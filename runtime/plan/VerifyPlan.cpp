@@ -2,6 +2,7 @@
 #include "runtime/plan/MomentBlock.h"
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/TargetRules.h"
 
 #include <fmt/format.h>
 
@@ -19,6 +20,7 @@ namespace lmc {
 namespace {
 
 using plan::DType;
+using plan::sumType;
 
 // No dimension, size or count of a real plan comes near; below it sums of two
 // and casts to int64_t are safe.
@@ -44,9 +46,6 @@ uint64_t product(std::initializer_list<uint64_t> factors) {
 bool isFloat(DType dtype) {
   return dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F64;
 }
-
-// The dtype that sums of `dtype` are held in.
-DType sumType(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
 
 template <typename E> bool known(E value, E last) {
   return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
@@ -270,7 +269,7 @@ private:
     for (const auto *module : *plan.modules()) {
       if (module->target()->size() == 0)
         return fail("a module has no target");
-      if (isCuda() && module->target()->string_view() != plan.target()->string_view())
+      if (rules.modulesMatch && module->target()->string_view() != plan.target()->string_view())
         return fail("a module is for '{}' in a plan for '{}'", module->target()->str(),
                     plan.target()->str());
     }
@@ -286,30 +285,27 @@ private:
     return {};
   }
 
-  // A CUDA kernel with code says how it is launched, within what every device since compute
-  // capability 8.0 allows (CUDA C++ Programming Guide, "Technical Specifications per Compute
-  // Capability").
+  // A kernel has a grid just where the target asks for one, and no more than its devices allow.
   Result<void> launchShape(const plan::Kernel &kernel) {
-    constexpr uint32_t kMostThreads = 1024, kWarp = 32, kMostRegisters = 255;
-    constexpr uint32_t kMostSharedBytes = 227 << 10, kMostLocalBytes = 512 << 10;
-    constexpr uint32_t kMostBlocks[] = {0x7fffffff, 0xffff, 0xffff};
+    const plan::GridLimits *limits = rules.grid;
     if (!kernel.grid()) {
-      if (isCuda() && plan.modules()->Get(kernel.module_())->image()->size() > 0)
+      if (limits && plan.modules()->Get(kernel.module_())->image()->size() > 0)
         return fail("has code and no grid");
       return {};
     }
-    if (!isCuda())
+    if (!limits)
       return fail("has a grid, in a plan for '{}'", plan.target()->str());
-    if (kernel.grid()->size() != std::size(kMostBlocks))
+    if (kernel.grid()->size() != limits->blocks.size())
       return fail("has a grid of {} dimensions", kernel.grid()->size());
-    for (uint32_t i = 0; i < std::size(kMostBlocks); ++i)
-      if (kernel.grid()->Get(i) == 0 || kernel.grid()->Get(i) > kMostBlocks[i])
+    for (uint32_t i = 0; i < limits->blocks.size(); ++i)
+      if (kernel.grid()->Get(i) == 0 || kernel.grid()->Get(i) > limits->blocks[i])
         return fail("has a grid of {} blocks in dimension {}", kernel.grid()->Get(i), i);
-    if (kernel.threads() == 0 || kernel.threads() > kMostThreads || kernel.threads() % kWarp != 0)
+    if (kernel.threads() == 0 || kernel.threads() > limits->threads ||
+        kernel.threads() % limits->threadMultiple != 0)
       return fail("has blocks of {} threads", kernel.threads());
-    if (kernel.shared_bytes() > kMostSharedBytes)
+    if (kernel.shared_bytes() > limits->sharedBytes)
       return fail("takes {} bytes of shared memory", kernel.shared_bytes());
-    if (kernel.registers() > kMostRegisters || kernel.stack_bytes() > kMostLocalBytes)
+    if (kernel.registers() > limits->registers || kernel.stack_bytes() > limits->stackBytes)
       return fail("takes {} registers and {} bytes of stack", kernel.registers(),
                   kernel.stack_bytes());
     return {};
@@ -347,7 +343,8 @@ private:
     if (command.body_type() == plan::CommandBody::NONE ||
         std::find(std::begin(types), std::end(types), command.body_type()) == std::end(types))
       return fail("it is of an unknown type");
-    LMC_TRY(plan::visitBody(command, [&](const auto &body) { return shapes(body, command); }));
+    LMC_TRY(plan::visitBody(command, [&](const auto &body) { return shapes(body); }));
+    LMC_TRY(workspace(command));
     const plan::Operands operands = plan::operandsOf(command);
     for (const plan::Operand &operand : operands) {
       LMC_TRY(exists(operand.name, operand.slice));
@@ -358,6 +355,14 @@ private:
     if (!command.body_as_Launch())
       LMC_TRY(apart(operands));
     return launches(command, operands);
+  }
+
+  Result<void> workspace(const plan::Command &command) {
+    const auto need = rules.scratchOf ? rules.scratchOf(plan, command) : std::nullopt;
+    if (!need)
+      return {};
+    const auto &[a, b, c, d] = need->extents;
+    return operand("workspace", command.workspace(), need->dtype, product({a, b, c, d}));
   }
 
   const plan::Slice &slice(int64_t index) const { return *plan.slices()->Get(uint32_t(index)); }
@@ -444,7 +449,7 @@ private:
   Result<void> launches(const plan::Command &command, const plan::Operands &operands) {
     if (!command.launches())
       return {};
-    if (!isCuda())
+    if (!rules.grid)
       return fail("it has launches, in a plan for '{}'", plan.target()->str());
     for (const auto *entry : *command.launches()) {
       LMC_TRY(launch(*entry));
@@ -473,12 +478,10 @@ private:
            a.offset() + extent(a) <= b.offset() + extent(b);
   }
 
-  bool isCuda() const { return plan.target()->string_view().starts_with("cuda:"); }
-
   // The operands of each kind of command have the types and sizes that it will touch.
-  Result<void> shapes(const plan::Launch &op, const plan::Command &) { return launch(op); }
+  Result<void> shapes(const plan::Launch &op) { return launch(op); }
 
-  Result<void> shapes(const plan::Gemm &gemm, const plan::Command &) {
+  Result<void> shapes(const plan::Gemm &gemm) {
     const DType type = dtypeOf(gemm.a());
     if (!isFloat(type))
       return fail("it multiplies integers");
@@ -527,11 +530,9 @@ private:
     return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
   }
 
-  Result<void> shapes(const plan::Attention &op, const plan::Command &) {
-    return attention(op, dtypeOf(op.q()));
-  }
+  Result<void> shapes(const plan::Attention &op) { return attention(op, dtypeOf(op.q())); }
 
-  Result<void> shapes(const plan::AttentionGrad &op, const plan::Command &command) {
+  Result<void> shapes(const plan::AttentionGrad &op) {
     const DType type = dtypeOf(op.q());
     LMC_TRY(attention(op, type));
     const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
@@ -547,28 +548,20 @@ private:
       LMC_TRY(operand("cos", op.cos(), DType::F32, angles));
       LMC_TRY(operand("sin", op.sin(), DType::F32, angles));
     }
-    if (isCuda())
-      return operand("workspace", command.workspace(), sumType(type),
-                     product({tokens, op.heads()}));
-    if (type == DType::BF16)
-      return operand("workspace", command.workspace(), DType::F32, queries);
     return {};
   }
 
-  Result<void> shapes(const plan::ScatterAdd &op, const plan::Command &command) {
+  Result<void> shapes(const plan::ScatterAdd &op) {
     const DType type = dtypeOf(op.x());
     if (!isFloat(type) || op.columns() == 0)
       return fail("it adds rows of {} {}", op.columns(), plan::EnumNameDType(type));
     LMC_TRY(operand("ids", op.ids(), DType::I32, op.rows()));
     LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.columns()})));
     LMC_TRY(operand("d", op.d(), sumType(type), product({op.vocabulary(), op.columns()})));
-    // How much of it the kernels need is for the compiler to know: at least the sorted pairs.
-    if (isCuda())
-      return operand("workspace", command.workspace(), DType::I8, product({op.rows(), 8}));
     return {};
   }
 
-  Result<void> shapes(const plan::Copy &op, const plan::Command &) {
+  Result<void> shapes(const plan::Copy &op) {
     LMC_TRY(operand("x", op.x(), dtypeOf(op.x()), 0));
     const plan::Slice &from = slice(op.x());
     LMC_TRY(operand("d", op.d(), from.dtype(), elements(from)));
@@ -614,6 +607,7 @@ private:
   }
 
   const plan::Plan &plan;
+  const plan::TargetRules &rules = plan::rulesOf(plan.target()->string_view());
   std::unordered_map<uint32_t, uint32_t> arguments; // of each kernel launched so far: how many
 };
 

@@ -1,0 +1,53 @@
+#include "runtime/plan/TargetRules.h"
+
+namespace lmc::plan {
+namespace {
+
+DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
+
+// The CPU sums dq of attention in f32.
+std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
+  const AttentionGrad *grad = command.body_as_AttentionGrad();
+  if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
+    return std::nullopt;
+  return Scratch{DType::F32, {grad->batch(), grad->seq(), grad->heads(), grad->head_dim()}};
+}
+
+// CUDA keeps the row sums of dout * out. Of rows that are added by id it sorts pairs of id and
+// token; how much more the kernels need is for the compiler to know.
+std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
+  if (const AttentionGrad *grad = command.body_as_AttentionGrad())
+    return Scratch{sumType(dtypeOf(plan, grad->q())),
+                   {grad->batch(), grad->seq(), grad->heads(), 1}};
+  if (const ScatterAdd *scatter = command.body_as_ScatterAdd())
+    return Scratch{DType::I8, {scatter->rows(), 8, 1, 1}};
+  return std::nullopt;
+}
+
+// What every device since compute capability 8.0 allows (CUDA C++ Programming Guide, "Technical
+// Specifications per Compute Capability").
+constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
+                                    .threads = 1024,
+                                    .threadMultiple = 32,
+                                    .registers = 255,
+                                    .stackBytes = 512 << 10,
+                                    .sharedBytes = 227 << 10};
+
+constexpr TargetRules kRules[] = {
+    {.name = "cpu", .scratchOf = cpuScratch},
+    {.name = "cuda", .grid = &kCudaLimits, .modulesMatch = true, .scratchOf = cudaScratch},
+};
+
+constexpr TargetRules kOtherRules = {.name = ""};
+
+} // namespace
+
+const TargetRules &rulesOf(std::string_view target) {
+  const std::string_view name = target.substr(0, target.find(':'));
+  for (const TargetRules &rules : kRules)
+    if (rules.name == name)
+      return rules;
+  return kOtherRules;
+}
+
+} // namespace lmc::plan
