@@ -32,9 +32,9 @@ lmc_layer(compiler/cost compiler/config runtime/plan runtime/support)
 lmc_layer(dialects/interfaces MLIR)
 lmc_layer(dialects/lm MLIR dialects/interfaces)
 lmc_layer(dialects/dist MLIR)
-lmc_layer(dialects/plan MLIR dialects/interfaces)
+lmc_layer(dialects/plan MLIR dialects/interfaces dialects/lm)
 lmc_layer(dialects/kern MLIR dialects/interfaces dialects/plan)
-lmc_layer(compiler/kernels MLIR compiler/config dialects/kern)
+lmc_layer(compiler/kernels MLIR compiler/config dialects/kern dialects/lm)
 
 # What is trained.
 lmc_layer(models/families compiler/config)

@@ -1,6 +1,7 @@
 #include "compiler/emit/Emit.h"
 
 #include "compiler/emit/Commands.h"
+#include "compiler/emit/Variables.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 #include "compiler/kernels/Hero.h"
@@ -11,9 +12,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/xxhash.h"
 
 #include <nlohmann/json.hpp>
 
@@ -21,31 +20,11 @@ using namespace mlir;
 using namespace lmc;
 namespace fb = lmc::plan;
 
-static fb::DType dtypeOf(Type element) {
-  if (element.isBF16())
-    return fb::DType::BF16;
-  if (element.isF64())
-    return fb::DType::F64;
-  if (element.isInteger(32))
-    return fb::DType::I32;
-  if (element.isInteger(8))
-    return fb::DType::I8;
-  return fb::DType::F32;
-}
-
 static int64_t bytesOf(RankedTensorType type) {
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
 }
 
 namespace {
-
-// Rows of a variable under their own name.
-struct NamedRows {
-  std::string name, parameter; // `parameter` as in fb::VariableT
-  RankedTensorType type;
-  int64_t first; // row of the variable
-  DictionaryAttr init;
-};
 
 class Emitter {
 public:
@@ -60,13 +39,14 @@ private:
   void addHeader();
   void addSettings();
   LogicalResult addVariables();
-  FailureOr<int32_t> initializerKernel(DictionaryAttr init, RankedTensorType type, Type source);
+  FailureOr<int32_t> initializerKernel(lm::InitAttr init, RankedTensorType type, Type source);
   void addKernels();
   void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
 
-  uint32_t addSlice(std::string name, uint32_t arena, int64_t offset, RankedTensorType type,
-                    fb::Category category, int function);
+  // `op` is named in an error.
+  FailureOr<uint32_t> addSlice(Operation *op, std::string name, uint32_t arena, int64_t offset,
+                               RankedTensorType type, fb::Category category, int function);
 
   ModuleOp module;
   const Config &config;
@@ -83,14 +63,18 @@ private:
 
 } // namespace
 
-uint32_t Emitter::addSlice(std::string name, uint32_t arena, int64_t offset,
-                           RankedTensorType type, fb::Category category, int function) {
+FailureOr<uint32_t> Emitter::addSlice(Operation *op, std::string name, uint32_t arena,
+                                      int64_t offset, RankedTensorType type,
+                                      fb::Category category, int function) {
+  FailureOr<fb::DType> dtype = dtypeOf(op, type.getElementType());
+  if (failed(dtype))
+    return failure();
   auto slice = std::make_unique<fb::SliceT>();
   slice->name = std::move(name);
   slice->arena = arena;
   slice->offset = uint64_t(offset);
   slice->bytes = uint64_t(bytesOf(type));
-  slice->dtype = dtypeOf(type.getElementType());
+  slice->dtype = *dtype;
   slice->shape.assign(type.getShape().begin(), type.getShape().end());
   slice->category = category;
   slice->function = function;
@@ -106,7 +90,8 @@ void Emitter::addHeader() {
   plan.memory_budget = details.memoryBudget;
   plan.nodes = uint32_t(config.distributed.nodes);
   plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
-  plan.fingerprint = modelFingerprint(module, config);
+  plan.fingerprint =
+      modelFingerprint(module, config.model.architecture + " " + config.optimizer.type);
   plan.config_path = config.path;
   plan.config_toml = config.text;
   plan.config_directory = config.directory;
@@ -165,91 +150,9 @@ void Emitter::addSettings() {
   }
 }
 
-// What a variable's rows are called outside of the graph: its parts, or itself.
-static SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
-                                        const llvm::StringMap<plan_ir::VariableOp> &variables) {
-  StringRef name = variable.getSymName();
-  auto type = cast<RankedTensorType>(variable.getType());
-  auto owner = variable;
-  if (auto parameter = variable.getParameter())
-    if (auto found = variables.lookup(*parameter))
-      owner = found;
-  if (!owner.getParts())
-    return {{name.str(), variable.getParameter().value_or("").str(), type, 0,
-             variable.getInit()}};
-  bool own = owner == variable;
-  // Scales of blocks are fewer than the parameter's rows, or more, in one proportion.
-  int64_t ownerRows = cast<RankedTensorType>(owner.getType()).getDimSize(0);
-  std::string suffix = own ? "" : name.drop_front(owner.getSymName().size()).str();
-  SmallVector<NamedRows> parts;
-  int64_t first = 0;
-  for (auto part : owner.getPartsAttr().getAsRange<DictionaryAttr>()) {
-    std::string parameter = part.getAs<StringAttr>("name").str();
-    SmallVector<int64_t> shape(type.getShape());
-    shape[0] = part.getAs<IntegerAttr>("rows").getInt() * type.getDimSize(0) / ownerRows;
-    DictionaryAttr init = own ? part.getAs<DictionaryAttr>("init") : variable.getInit();
-    if (init.get("source")) // a copy's part is a copy of the parameter's part
-      init = DictionaryAttr::get(
-          init.getContext(),
-          {NamedAttribute(StringAttr::get(init.getContext(), "kind"), init.get("kind")),
-           NamedAttribute(StringAttr::get(init.getContext(), "source"),
-                          StringAttr::get(init.getContext(), parameter))});
-    parts.push_back({parameter + suffix, own ? "" : parameter, type.clone(shape), first, init});
-    first += shape[0];
-  }
-  return parts;
-}
-
-static FailureOr<std::unique_ptr<fb::InitializerT>> initializerOf(plan_ir::VariableOp variable,
-                                                                  DictionaryAttr init) {
-  auto kind = init.getAs<StringAttr>("kind");
-  if (!kind)
-    return variable.emitOpError("has an initializer without a kind");
-  auto entry = std::make_unique<fb::InitializerT>();
-  entry->kind = llvm::StringSwitch<fb::InitializerKind>(kind.getValue())
-                    .Case("zeros", fb::InitializerKind::Zeros)
-                    .Case("ones", fb::InitializerKind::Ones)
-                    .Case("normal", fb::InitializerKind::Normal)
-                    .Case("rope_cos", fb::InitializerKind::RopeCos)
-                    .Case("rope_sin", fb::InitializerKind::RopeSin)
-                    .Case("constant", fb::InitializerKind::Constant)
-                    .Case("copy_of", fb::InitializerKind::CopyOf)
-                    .Default(fb::InitializerKind::None);
-  if (auto stddev = init.getAs<FloatAttr>("stddev"))
-    entry->stddev = stddev.getValueAsDouble();
-  if (auto scale = init.getAs<FloatAttr>("scale"))
-    entry->scale = scale.getValueAsDouble();
-  if (auto values = init.getAs<DenseF64ArrayAttr>("values"))
-    entry->values.assign(values.asArrayRef().begin(), values.asArrayRef().end());
-  if (auto source = init.getAs<StringAttr>("source"))
-    entry->source = source.str();
-  return entry;
-}
-
-namespace {
-struct VariableKinds {
-  fb::VariableKind kind;
-  fb::Category category;
-};
-} // namespace
-
-static VariableKinds kindsOf(plan_ir::VariableOp variable) {
-  return llvm::StringSwitch<VariableKinds>(variable.getKind())
-      .Case("parameter", {fb::VariableKind::Parameter, fb::Category::Parameters})
-      .Case("compute_copy", {fb::VariableKind::ComputeCopy, fb::Category::ComputeCopies})
-      .Case("gradient", {fb::VariableKind::Gradient, fb::Category::Gradients})
-      .Case("moment1", {fb::VariableKind::Moment1, fb::Category::OptimizerState})
-      .Case("moment2", {fb::VariableKind::Moment2, fb::Category::OptimizerState})
-      .Case("moment1_scale", {fb::VariableKind::Moment1Scale, fb::Category::OptimizerState})
-      .Case("moment2_scale", {fb::VariableKind::Moment2Scale, fb::Category::OptimizerState})
-      .Case("table", {fb::VariableKind::Table, fb::Category::Tables})
-      .Case("scalar", {fb::VariableKind::Scalar, fb::Category::Scalars})
-      .Default({fb::VariableKind::Input, fb::Category::Inputs});
-}
-
 // Returns the kernel that writes the initial values of a variable of `type`, and counts what it
 // moves; -1 where none is needed. A copy is made from elements of type `source`.
-FailureOr<int32_t> Emitter::initializerKernel(DictionaryAttr init, RankedTensorType type,
+FailureOr<int32_t> Emitter::initializerKernel(lm::InitAttr init, RankedTensorType type,
                                               Type source) {
   FailureOr<std::optional<codegen::TargetCode::Initializer>> launch =
       code.initializer(init, type, source);
@@ -264,47 +167,47 @@ FailureOr<int32_t> Emitter::initializerKernel(DictionaryAttr init, RankedTensorT
 }
 
 LogicalResult Emitter::addVariables() {
-  llvm::StringMap<plan_ir::VariableOp> variables;
-  for (auto variable : module.getOps<plan_ir::VariableOp>())
-    variables[variable.getSymName()] = variable;
+  SymbolTable symbols(module);
   llvm::StringMap<Type> elementTypes; // by the name that initialisers use
   for (auto variable : module.getOps<plan_ir::VariableOp>())
-    for (const NamedRows &part : namedRows(variable, variables))
-      elementTypes[part.name] = part.type.getElementType();
+    for (const NamedRows &rows : namedRows(variable, symbols))
+      elementTypes[rows.name] = rows.type.getElementType();
   for (auto variable : module.getOps<plan_ir::VariableOp>()) {
-    VariableKinds kinds = kindsOf(variable);
+    fb::Category category = categoryOf(variable.getKind());
     uint32_t arena = arenas.lookup(variable.getArena());
     auto type = cast<RankedTensorType>(variable.getType());
-    SmallVector<NamedRows> parts = namedRows(variable, variables);
-    bool named = !variable.getAnonymous() && parts.size() == 1;
-    if (!named) // what commands use; its rows have other names
-      variableSlices[variable.getSymName()] =
-          addSlice(variable.getSymName().str(), arena, int64_t(variable.getOffset()), type,
-                   kinds.category, -1);
+    SmallVector<NamedRows> named = namedRows(variable, symbols);
+    bool hasOwnName = !variable.getAnonymous() && named.size() == 1;
+    if (!hasOwnName) { // commands use all of it; its rows have other names
+      FailureOr<uint32_t> slice = addSlice(variable, variable.getSymName().str(), arena,
+                                           int64_t(variable.getOffset()), type, category, -1);
+      if (failed(slice))
+        return failure();
+      variableSlices[variable.getSymName()] = *slice;
+    }
     if (variable.getAnonymous())
       continue;
     int64_t rowBytes = type.getRank() ? bytesOf(type) / type.getDimSize(0) : 0;
-    for (const NamedRows &part : parts) {
-      uint32_t slice =
-          addSlice(part.name, arena, int64_t(variable.getOffset()) + part.first * rowBytes,
-                   part.type, kinds.category, -1);
-      if (named)
-        variableSlices[variable.getSymName()] = slice;
-      auto entry = std::make_unique<fb::VariableT>();
-      entry->name = part.name;
-      entry->kind = kinds.kind;
-      entry->slice = slice;
-      entry->parameter = part.parameter;
-      entry->weight_decay = variable.getWeightDecay();
-      auto initializer = initializerOf(variable, part.init);
-      if (failed(initializer))
+    for (const NamedRows &rows : named) {
+      FailureOr<uint32_t> slice =
+          addSlice(variable, rows.name, arena,
+                   int64_t(variable.getOffset()) + rows.first * rowBytes, rows.type, category, -1);
+      if (failed(slice))
         return failure();
-      FailureOr<int32_t> kernel =
-          initializerKernel(part.init, part.type, elementTypes.lookup((*initializer)->source));
+      if (hasOwnName)
+        variableSlices[variable.getSymName()] = *slice;
+      auto entry = std::make_unique<fb::VariableT>();
+      entry->name = rows.name;
+      entry->kind = kindOf(variable.getKind());
+      entry->slice = *slice;
+      entry->parameter = rows.parameter;
+      entry->weight_decay = variable.getWeightDecay();
+      entry->initializer = initializerOf(rows.init);
+      FailureOr<int32_t> kernel = initializerKernel(
+          rows.init, rows.type, elementTypes.lookup(entry->initializer->source));
       if (failed(kernel))
         return variable.emitOpError("has no kernel for its initial values");
-      (*initializer)->kernel = *kernel;
-      entry->initializer = std::move(*initializer);
+      entry->initializer->kernel = *kernel;
       plan.variables.push_back(std::move(entry));
     }
   }
@@ -390,12 +293,12 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
     if (auto slice = dyn_cast<plan_ir::SliceOp>(op)) {
       auto type = cast<plan_ir::SliceType>(slice.getType()).getContent();
       uint32_t arena = arenas.lookup(slice.getArena());
-      fb::Category category = llvm::StringSwitch<fb::Category>(slice.getCategory())
-                                  .Case("activations", fb::Category::Activations)
-                                  .Case("library_workspace", fb::Category::LibraryWorkspace)
-                                  .Default(fb::Category::Temporaries);
-      numbers.slices[slice] = addSlice(slice.getSource().str(), arena, int64_t(slice.getOffset()), type,
-                               category, index);
+      FailureOr<uint32_t> made =
+          addSlice(slice, slice.getSource().str(), arena, int64_t(slice.getOffset()), type,
+                   categoryOf(slice.getCategory()), index);
+      if (failed(made))
+        return failure();
+      numbers.slices[slice] = *made;
       plan.slices.back()->first_command = int32_t(slice.getFirst());
       plan.slices.back()->last_command = int32_t(slice.getLast());
       plan.slices.back()->rows = slice.getRows();
@@ -411,8 +314,12 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
                              int64_t(ref.getPitch()), type.getAsOpaquePointer()},
                             0);
       if (inserted) {
-        it->second = addSlice(ref.getVariable().str(), base.arena,
-                              int64_t(base.offset + ref.getOffset()), type, base.category, -1);
+        FailureOr<uint32_t> made =
+            addSlice(ref, ref.getVariable().str(), base.arena,
+                     int64_t(base.offset + ref.getOffset()), type, base.category, -1);
+        if (failed(made))
+          return failure();
+        it->second = *made;
         plan.slices.back()->rows = ref.getRows();
         plan.slices.back()->pitch = ref.getPitch();
       }
@@ -476,23 +383,4 @@ LogicalResult Emitter::run(std::string &bytes) {
 LogicalResult lmc::emitPlan(ModuleOp module, const Config &config, const PlanDetails &details,
                             std::string &bytes) {
   return Emitter(module, config, details).run(bytes);
-}
-
-std::string lmc::modelFingerprint(ModuleOp module, const Config &config) {
-  std::string text = config.model.architecture + " " + config.optimizer.type;
-  llvm::raw_string_ostream stream(text);
-  llvm::StringMap<plan_ir::VariableOp> variables;
-  for (auto variable : module.getOps<plan_ir::VariableOp>())
-    variables[variable.getSymName()] = variable;
-  // By the names of checkpoints, sorted: how the graph holds them does not matter.
-  std::vector<std::string> lines;
-  for (auto variable : module.getOps<plan_ir::VariableOp>())
-    if (variable.getKind() == "parameter" || variable.getKind().starts_with("moment"))
-      if (!variable.getAnonymous())
-        for (const NamedRows &part : namedRows(variable, variables))
-          lines.push_back(llvm::formatv("{0} {1}", part.name, part.type).str());
-  llvm::sort(lines);
-  for (const std::string &line : lines)
-    stream << "\n" << line;
-  return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
 }

@@ -29,8 +29,4 @@ struct PlanDetails {
 mlir::LogicalResult emitPlan(mlir::ModuleOp module, const Config &config,
                              const PlanDetails &details, std::string &bytes);
 
-// What a checkpoint must agree on to be loaded: names, shapes and dtypes of all
-// parameters and moments, and the optimizer. 16 hexadecimal digits.
-std::string modelFingerprint(mlir::ModuleOp module, const Config &config);
-
 } // namespace lmc

@@ -7,6 +7,7 @@
 
 #include "compiler/config/Config.h"
 #include "dialects/kern/Kern.h"
+#include "dialects/lm/Lm.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -73,7 +74,7 @@ public:
   // `source` (null for other initializers). None where the runtime writes the values itself.
   // Failure where the code lacks the kernel.
   virtual mlir::FailureOr<std::optional<Initializer>>
-  initializer(mlir::DictionaryAttr init, mlir::RankedTensorType type, mlir::Type source) const {
+  initializer(lm::InitAttr init, mlir::RankedTensorType type, mlir::Type source) const {
     return std::optional<Initializer>();
   }
 };

@@ -6,6 +6,7 @@ using namespace mlir;
 using namespace lmc::dist;
 
 #include "dialects/dist/DistDialect.cpp.inc"
+#include "dialects/dist/DistEnums.cpp.inc"
 
 #define GET_OP_CLASSES
 #include "dialects/dist/DistOps.cpp.inc"
@@ -23,17 +24,21 @@ LogicalResult MeshOp::verify() {
   return success();
 }
 
+int64_t MeshOp::ranksAlong(Axis axis) {
+  switch (axis) {
+  case Axis::Replicate:
+    return int64_t(getReplicate());
+  case Axis::Shard:
+    return int64_t(getShard());
+  }
+  llvm_unreachable("a mesh has two axes");
+}
+
 // Ranks along `axis` of the mesh that `op` names; failure with a message otherwise.
-static FailureOr<int64_t> axisSize(Operation *op, FlatSymbolRefAttr name, StringRef axis) {
-  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, name);
-  if (!mesh)
-    return op->emitOpError("refers to ") << name << ", which is no dist.mesh", failure();
-  if (axis == "shard")
-    return int64_t(mesh.getShard());
-  if (axis == "replicate")
-    return int64_t(mesh.getReplicate());
-  return op->emitOpError("has axis '") << axis << "'; a mesh has 'shard' and 'replicate'",
-         failure();
+static FailureOr<int64_t> axisSize(Operation *op, FlatSymbolRefAttr name, Axis axis) {
+  if (auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, name))
+    return mesh.ranksAlong(axis);
+  return op->emitOpError("refers to ") << name << ", which is no dist.mesh", failure();
 }
 
 // Checks result extents: dimension 0 scales by `numerator / denominator`.

@@ -11,6 +11,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "dialects/dist/DistDialect.h.inc"
+#include "dialects/dist/DistEnums.h.inc"
 
 #define GET_OP_CLASSES
 #include "dialects/dist/DistOps.h.inc"

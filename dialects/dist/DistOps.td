@@ -3,6 +3,7 @@
 #ifndef LMC_DIALECTS_DIST
 #define LMC_DIALECTS_DIST
 
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -19,6 +20,11 @@ def DistDialect : Dialect {
   }];
 }
 
+def Axis : I32EnumAttr<"Axis", "an axis of the mesh", [
+  I32EnumAttrCase<"Replicate", 0, "replicate">,
+  I32EnumAttrCase<"Shard", 1, "shard">
+]> { let cppNamespace = "::lmc::dist"; }
+
 class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<DistDialect, mnemonic, traits>;
 
 def MeshOp : Dist_Op<"mesh", [Symbol]> {
@@ -26,10 +32,13 @@ def MeshOp : Dist_Op<"mesh", [Symbol]> {
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$replicate, I64Attr:$shard);
   let assemblyFormat = "$sym_name `(` `replicate` `=` $replicate `,` `shard` `=` $shard `)` attr-dict";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t ranksAlong(Axis axis);
+  }];
 }
 
 class Dist_Collective<string mnemonic> : Dist_Op<mnemonic, [Pure]> {
-  let arguments = (ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+  let arguments = (ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh, Axis:$axis);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input `over` $mesh $axis `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;

@@ -30,18 +30,26 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
       Operands whose gradient is a sum over tokens and therefore comes in the
       accumulation dtype (f32, or f64 when computing in f64).
     }], "::llvm::SmallVector<unsigned>", "getParameterOperands", (ins), "",
-      [{ return {}; }]>
+      [{ return {}; }]>,
+    InterfaceMethod<[{
+      The op's results where its VJP computes them too, given the `gradients` that
+      `buildVjp` made; empty where it does not. They take the place of the op, which is
+      then not needed.
+    }], "::llvm::SmallVector<::mlir::Value>", "getResultsFromVjp",
+      (ins "::mlir::ValueRange":$gradients), "", [{ return {}; }]>
   ];
 }
 
 def AccumulatingOpInterface : OpInterface<"AccumulatingOpInterface"> {
   let cppNamespace = "::lmc";
   let description = [{
-    An op that can add its (only) result to an accumulator instead of returning
+    An op that can add one of its results to an accumulator instead of returning
     it alone: `acc + f(x)`. Gradient accumulation uses it to add into the main
     gradients in place.
   }];
   let methods = [
+    InterfaceMethod<"The result that an accumulator is added to.",
+      "::mlir::Value", "getAccumulated", (ins), "", [{ return $_op->getResult(0); }]>,
     InterfaceMethod<"The accumulator; null when there is none.",
       "::mlir::Value", "getAccumulator">,
     InterfaceMethod<"Sets the accumulator; there must be none yet.",

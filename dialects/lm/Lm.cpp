@@ -15,6 +15,9 @@ using namespace lmc::lm;
 #include "dialects/lm/LmDialect.cpp.inc"
 #include "dialects/lm/LmEnums.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "dialects/lm/LmAttributes.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "dialects/lm/LmOps.cpp.inc"
 
@@ -28,11 +31,59 @@ struct LmInliner : DialectInlinerInterface {
 } // namespace
 
 void LmDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/lm/LmAttributes.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/lm/LmOps.cpp.inc"
       >();
   addInterfaces<LmInliner>();
+}
+
+//===-- Attributes --------------------------------------------------------------------------===//
+
+static FloatAttr f64(MLIRContext *context, double value) {
+  return FloatAttr::get(Float64Type::get(context), value);
+}
+
+InitAttr InitAttr::normal(MLIRContext *context, double stddev) {
+  return get(context, InitKind::Normal, f64(context, stddev), {}, {}, {});
+}
+
+InitAttr InitAttr::rope(MLIRContext *context, InitKind cosOrSin, ArrayRef<double> frequencies,
+                        double scale) {
+  return get(context, cosOrSin, {}, f64(context, scale),
+             DenseF64ArrayAttr::get(context, frequencies), {});
+}
+
+InitAttr InitAttr::copyOf(StringAttr source) {
+  return get(source.getContext(), InitKind::CopyOf, {}, {}, {}, source);
+}
+
+LogicalResult InitAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, InitKind kind,
+                               FloatAttr stddev, FloatAttr scale, DenseF64ArrayAttr frequencies,
+                               StringAttr source) {
+  bool isTable = kind == InitKind::RopeCos || kind == InitKind::RopeSin;
+  auto expect = [&](StringRef name, bool given, bool wanted) -> LogicalResult {
+    if (given == wanted)
+      return success();
+    return emitError() << "initial values of the kind " << stringifyInitKind(kind)
+                       << (given ? " take no " : " need a ") << name;
+  };
+  if (failed(expect("stddev", bool(stddev), kind == InitKind::Normal)) ||
+      failed(expect("scale", bool(scale), isTable || kind == InitKind::Constant)) ||
+      failed(expect("list of frequencies", bool(frequencies), isTable)))
+    return failure();
+  return expect("source", bool(source), kind == InitKind::CopyOf);
+}
+
+LogicalResult PartAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, StringAttr name,
+                               int64_t rows, InitAttr) {
+  if (rows > 0)
+    return success();
+  return emitError() << "part " << name << " has " << rows << " rows";
 }
 
 //===-- State -------------------------------------------------------------------------------===//
@@ -49,26 +100,26 @@ static LogicalResult verifyVariableUse(Operation *op, SymbolTableCollection &sym
 }
 
 void VariableOp::build(OpBuilder &b, OperationState &state, StringRef name, VariableKind kind,
-                       Type type, DictionaryAttr init, bool weightDecay, StringAttr parameter) {
+                       Type type, InitAttr init, bool weightDecay, StringAttr parameter) {
   build(b, state, b.getStringAttr(name), VariableKindAttr::get(b.getContext(), kind),
         TypeAttr::get(type), init, weightDecay ? b.getUnitAttr() : UnitAttr(), parameter,
-        ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr());
+        ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr(), StringAttr(),
+        StepValueAttr());
 }
 
 LogicalResult VariableOp::verify() {
   if (getStorage().has_value() != getStorageOffset().has_value())
     return emitOpError("has a storage without an offset in it, or the reverse");
+  if ((getSetting() || getStepValue()) && getKind() != VariableKind::Scalar)
+    return emitOpError("is no scalar, and has a setting or a step_value");
+  if (getSetting() && getStepValue())
+    return emitOpError("has both a setting and a step_value");
   if (!getParts())
     return success();
   auto type = cast<RankedTensorType>(getType());
   int64_t rows = 0;
-  for (Attribute attribute : getPartsAttr()) {
-    auto part = dyn_cast<DictionaryAttr>(attribute);
-    if (!part || !part.getAs<StringAttr>("name") || !part.getAs<IntegerAttr>("rows") ||
-        part.getAs<IntegerAttr>("rows").getInt() <= 0 || !part.getAs<DictionaryAttr>("init"))
-      return emitOpError("has a part without a name, rows or an initialiser");
-    rows += part.getAs<IntegerAttr>("rows").getInt();
-  }
+  for (auto part : getPartsAttr().getAsRange<PartAttr>())
+    rows += part.getRows();
   if (type.getRank() == 0 || rows != type.getDimSize(0))
     return emitOpError("has parts of ") << rows << " rows in all, but is a " << type;
   return success();
@@ -192,6 +243,56 @@ LogicalResult LinearCrossEntropyOp::verify() {
   if (failed(expectEqual(*this, dim(getWeight(), 1), dim(getX(), 1), "weight columns")))
     return failure();
   return expectEqual(*this, dim(getTargets(), 0), dim(getX(), 0), "targets");
+}
+
+//===-- Optimizers --------------------------------------------------------------------------===//
+
+static constexpr OptimizerScalar kAdamWScalars[] = {
+    {.name = "run.lr", .stepValue = StepValue::LearningRate},
+    {.name = "run.beta1", .setting = "optimizer.beta1"},
+    {.name = "run.beta2", .setting = "optimizer.beta2"},
+    {.name = "run.eps", .setting = "optimizer.eps"},
+    {.name = "run.weight_decay", .setting = "optimizer.weight_decay", .decays = true},
+    {.name = "run.bias_correction1", .stepValue = StepValue::BiasCorrection1},
+    {.name = "run.bias_correction2", .stepValue = StepValue::BiasCorrection2},
+    {.name = "run.clip_grad", .setting = "optimizer.clip_grad"},
+};
+
+ArrayRef<OptimizerScalar> AdamWOp::getScalars() { return kAdamWScalars; }
+
+SmallVector<OptimizerState> AdamWOp::getStates(RankedTensorType parameter) {
+  return {{VariableKind::Moment1, parameter}, {VariableKind::Moment2, parameter}};
+}
+
+ArrayRef<OptimizerScalar> AdamW8bitOp::getScalars() { return kAdamWScalars; }
+
+SmallVector<OptimizerState> AdamW8bitOp::getStates(RankedTensorType parameter) {
+  auto codes = parameter.clone(IntegerType::get(parameter.getContext(), 8));
+  auto scales = RankedTensorType::get({getNumSums(parameter)}, parameter.getElementType());
+  return {{VariableKind::Moment1, codes},
+          {VariableKind::Moment1Scale, scales},
+          {VariableKind::Moment2, codes},
+          {VariableKind::Moment2Scale, scales}};
+}
+
+int64_t AdamW8bitOp::getNumSums(RankedTensorType parameter) {
+  return parameter.getNumElements() / kBlock;
+}
+
+// Vectors (norms and biases) are little memory, and few elements that matter much.
+bool AdamW8bitOp::takes(RankedTensorType parameter, ArrayRef<int64_t> partRows) {
+  return parameter.getRank() == 2 && parameter.getElementType().isF32() &&
+         llvm::all_of(partRows, [&](int64_t rows) {
+           return rows * parameter.getDimSize(1) % kBlock == 0;
+         });
+}
+
+StringRef AdamW8bitOp::getFallback() { return "adamw"; }
+StringRef AdamW8bitOp::getStepName() { return "adamw"; }
+
+StringRef AdamW8bitOp::getRequirement() {
+  static_assert(kBlock == 256);
+  return "keeps moments of f32 matrices in 8 bits whose elements are a multiple of 256";
 }
 
 LogicalResult AdamW8bitOp::verify() {

@@ -13,7 +13,19 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "dialects/lm/LmDialect.h.inc"
-#include "dialects/lm/LmEnums.h.inc"
+#include "dialects/lm/Optimizer.h"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/lm/LmAttributes.h.inc"
+
+namespace lmc::lm {
+
+template <typename Op>
+class FreeToRecompute : public mlir::OpTrait::TraitBase<Op, FreeToRecompute> {};
+template <typename Op>
+class MlpActivation : public mlir::OpTrait::TraitBase<Op, MlpActivation> {};
+
+} // namespace lmc::lm
 
 #define GET_OP_CLASSES
 #include "dialects/lm/LmOps.h.inc"

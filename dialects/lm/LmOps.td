@@ -4,6 +4,8 @@
 #define LMC_DIALECTS_LM
 
 include "dialects/interfaces/Differentiable.td"
+include "dialects/lm/Optimizer.td"
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
@@ -29,6 +31,7 @@ def LmDialect : Dialect {
     A transformer layer is a private function called once per layer, so that
     differentiation, recompute and code generation treat it once.
   }];
+  let useDefaultAttributePrinterParser = 1;
 }
 
 class Lm_Op<string mnemonic, list<Trait> traits = []> : Op<LmDialect, mnemonic, traits>;
@@ -38,7 +41,17 @@ class Lm_PureOp<string mnemonic, list<Trait> traits = []>
 def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 def DifferentiableParameters
     : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["getParameterOperands"]>;
+def DifferentiableLoss
+    : DeclareOpInterfaceMethods<DifferentiableOpInterface,
+                                ["getParameterOperands", "getResultsFromVjp"]>;
 def Accumulating : DeclareOpInterfaceMethods<AccumulatingOpInterface>;
+def AccumulatingOneOfMany
+    : DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>;
+
+// The op is so cheap that its results are never kept for the backward pass: it runs again.
+def FreeToRecompute : NativeOpTrait<"FreeToRecompute"> { let cppNamespace = "::lmc::lm"; }
+// The op is the non-linearity of an MLP.
+def MlpActivation : NativeOpTrait<"MlpActivation"> { let cppNamespace = "::lmc::lm"; }
 
 // Storage floats: activations and weights.
 def Float : AnyTypeOf<[F32, BF16, F64], "f32, bf16 or f64">;
@@ -51,54 +64,129 @@ def Codes : RankedTensorOf<[I8]>;
 
 //===-- State -------------------------------------------------------------------------------===//
 
-def VariableKind : I32EnumAttr<"VariableKind", "what a variable is", [
-  I32EnumAttrCase<"Parameter", 0, "parameter">,
-  I32EnumAttrCase<"ComputeCopy", 1, "compute_copy">,
-  I32EnumAttrCase<"Gradient", 2, "gradient">,
-  I32EnumAttrCase<"Moment1", 3, "moment1">,
-  I32EnumAttrCase<"Moment2", 4, "moment2">,
-  I32EnumAttrCase<"Table", 5, "table">,
-  I32EnumAttrCase<"Scalar", 6, "scalar">,
-  I32EnumAttrCase<"Input", 7, "input">,
-  I32EnumAttrCase<"Moment1Scale", 8, "moment1_scale">,
-  I32EnumAttrCase<"Moment2Scale", 9, "moment2_scale">
-]> { let cppNamespace = "::lmc::lm"; }
+class Lm_Enum<string name, string summary, list<I32EnumCase> cases>
+    : I32Enum<name, summary, cases> {
+  let cppNamespace = "::lmc::lm";
+}
+class Lm_Attr<string name, string mnemonic_> : AttrDef<LmDialect, name> {
+  let mnemonic = mnemonic_;
+}
+
+def VariableKind : Lm_Enum<"VariableKind", "what a variable is", [
+  I32EnumCase<"Parameter", 0, "parameter">,
+  I32EnumCase<"ComputeCopy", 1, "compute_copy">,
+  I32EnumCase<"Gradient", 2, "gradient">,
+  I32EnumCase<"Moment1", 3, "moment1">,
+  I32EnumCase<"Moment2", 4, "moment2">,
+  I32EnumCase<"Table", 5, "table">,
+  I32EnumCase<"Scalar", 6, "scalar">,
+  I32EnumCase<"Input", 7, "input">,
+  I32EnumCase<"Moment1Scale", 8, "moment1_scale">,
+  I32EnumCase<"Moment2Scale", 9, "moment2_scale">
+]>;
+def VariableKindAttr : EnumAttr<LmDialect, VariableKind, "kind">;
+
+def InitKind : Lm_Enum<"InitKind", "how initial values are made", [
+  I32EnumCase<"None", 0, "none">,
+  I32EnumCase<"Zeros", 1, "zeros">,
+  I32EnumCase<"Ones", 2, "ones">,
+  I32EnumCase<"Normal", 3, "normal">,
+  I32EnumCase<"RopeCos", 4, "rope_cos">,
+  I32EnumCase<"RopeSin", 5, "rope_sin">,
+  I32EnumCase<"Constant", 6, "constant">,
+  I32EnumCase<"CopyOf", 7, "copy_of">
+]>;
+
+def InitAttr : Lm_Attr<"Init", "init"> {
+  let summary = "the initial values of a variable";
+  let description = [{
+    | text | initial values |
+    |---|---|
+    | `none` | none: the variable is written before it is read |
+    | `zeros`, `ones` | the constants |
+    | `constant(scale = 0.5 : f64)` | `scale` everywhere |
+    | `normal(stddev = 0.02 : f64)` | normal, mean 0 |
+    | `rope_cos(scale = 1.0 : f64, frequencies = [1.0, 0.1])` | `[position, j]`: cos(position * frequencies[j]) * scale, frequencies in radians per position |
+    | `rope_sin(...)` | the same with sin |
+    | `copy_of(source = "w")` | those of the variable `w`, rounded |
+  }];
+  let parameters = (ins EnumParameter<InitKind>:$kind,
+                        OptionalParameter<"::mlir::FloatAttr">:$stddev,
+                        OptionalParameter<"::mlir::FloatAttr">:$scale,
+                        OptionalParameter<"::mlir::DenseF64ArrayAttr">:$frequencies,
+                        OptionalParameter<"::mlir::StringAttr">:$source);
+  let assemblyFormat = "$kind (`(` struct($stddev, $scale, $frequencies, $source)^ `)`)?";
+  let genVerifyDecl = 1;
+  let builders = [
+    // Of a kind without parameters.
+    AttrBuilder<(ins "::lmc::lm::InitKind":$kind), [{
+      return $_get($_ctxt, kind, ::mlir::FloatAttr(), ::mlir::FloatAttr(),
+                   ::mlir::DenseF64ArrayAttr(), ::mlir::StringAttr());
+    }]>
+  ];
+  let extraClassDeclaration = [{
+    static InitAttr normal(::mlir::MLIRContext *context, double stddev);
+    static InitAttr rope(::mlir::MLIRContext *context, InitKind cosOrSin,
+                         ::llvm::ArrayRef<double> frequencies, double scale);
+    static InitAttr copyOf(::mlir::StringAttr source);
+  }];
+}
+
+def PartAttr : Lm_Attr<"Part", "part"> {
+  let summary = "rows of a parameter that have a name outside of the graph";
+  let parameters = (ins "::mlir::StringAttr":$name, "int64_t":$rows, InitAttr:$init);
+  let assemblyFormat = "`<` $name `,` `rows` `=` $rows `,` `init` `=` $init `>`";
+  let genVerifyDecl = 1;
+}
+def PartsAttr : TypedArrayAttrBase<PartAttr, "parts of a parameter">;
+
+def StepValue : Lm_Enum<"StepValue", "what the host computes for each step", [
+  I32EnumCase<"LossScale", 0, "loss_scale">,
+  I32EnumCase<"LearningRate", 1, "learning_rate">,
+  I32EnumCase<"BiasCorrection1", 2, "bias_correction1">,
+  I32EnumCase<"BiasCorrection2", 3, "bias_correction2">
+]>;
+def StepValueAttr : EnumAttr<LmDialect, StepValue, "step_value">;
 
 def VariableOp : Lm_Op<"variable", [Symbol]> {
   let summary = "named state that outlives a function";
   let description = [{
-    `init` says what it starts as: `{kind = "normal", stddev = 0.02}`,
-    `{kind = "zeros"}`, `{kind = "ones"}`, `{kind = "constant", scale = 1.0}`,
-    `{kind = "rope_cos" | "rope_sin", values = [inverse frequencies], scale = 1.0}`,
-    `{kind = "copy_of", source = "name"}` or `{kind = "none"}` (written before it is read).
-    `weight_decay` is set on parameters to which AdamW's decay applies;
-    `parameter` names the parameter that a gradient, moment or copy belongs to.
+    `init` gives the initial values. `weight_decay` is set on parameters to which weight
+    decay applies; `parameter` names the parameter that a gradient, moment or copy belongs
+    to. State of a parameter is found by `parameter` and kind (`ParameterState`).
 
-    `parts` of a parameter, `[{name = "q_proj.weight", rows = 8, init = {...}}, ...]`, are
-    what its rows are called outside of the graph (in checkpoints, dumps and
-    initialisation), in order and all of them; its gradient, moments and copy have
-    parts of the same rows, with their own suffix. Scales of its moments have rows in
-    proportion.
+    `parts` of a parameter, `[#lm.part<"q_proj.weight", rows = 8, init = zeros>, ...]`, are
+    the names of its rows outside of the graph (in checkpoints, dumps and initialisation),
+    in order and all of them; its gradient, moments and copy have parts of the same rows,
+    each with the name of that state. Scales of its moments have rows in proportion.
 
     A variable with a `storage` is elements [`storage_offset`, ...) of that variable,
     which is `anonymous`: only its members have names outside of the graph. A function
-    uses either a storage or its members. What no member covers starts as zeros.
+    uses either a storage or its members. Elements that no member covers start as zeros.
+
+    The host writes a scalar before each step where it has a `setting` (the value of that
+    key of the configuration) or a `step_value` (computed from the number of the step).
 
     ```mlir
-    lm.variable @model.norm.weight parameter : tensor<64xf32> {init = {kind = "ones"}}
+    lm.variable @model.norm.weight parameter : tensor<64xf32> init ones
+    lm.variable @run.clip_grad scalar : tensor<f32> init none setting "optimizer.clip_grad"
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, VariableKind:$kind, TypeAttrOf<AnyRankedTensor>:$type,
-                       DictionaryAttr:$init, UnitAttr:$weight_decay,
-                       OptionalAttr<StrAttr>:$parameter, OptionalAttr<ArrayAttr>:$parts,
+  let arguments = (ins SymbolNameAttr:$sym_name, VariableKindAttr:$kind,
+                       TypeAttrOf<AnyRankedTensor>:$type, InitAttr:$init, UnitAttr:$weight_decay,
+                       OptionalAttr<StrAttr>:$parameter, OptionalAttr<PartsAttr>:$parts,
                        OptionalAttr<FlatSymbolRefAttr>:$storage,
-                       OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous);
+                       OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous,
+                       OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value);
   let builders = [
     OpBuilder<(ins "::llvm::StringRef":$name, "VariableKind":$kind, "::mlir::Type":$type,
-                   "::mlir::DictionaryAttr":$init, "bool":$weight_decay,
-                   "::mlir::StringAttr":$parameter)>
+                   "InitAttr":$init, CArg<"bool", "false">:$weight_decay,
+                   CArg<"::mlir::StringAttr", "{}">:$parameter)>
   ];
-  let assemblyFormat = "$sym_name $kind `:` $type attr-dict";
+  let assemblyFormat = [{
+    $sym_name $kind `:` $type `init` $init (`setting` $setting^)? (`step_value` $step_value^)?
+    attr-dict
+  }];
   let hasVerifier = 1;
 }
 
@@ -212,7 +300,7 @@ def AddOp : Lm_PureOp<"add", [Differentiable, SameOperandsAndResultType]> {
   let assemblyFormat = "$lhs `,` $rhs `:` type($result) attr-dict";
 }
 
-def RmsNormOp : Lm_PureOp<"rms_norm", [DifferentiableParameters]> {
+def RmsNormOp : Lm_PureOp<"rms_norm", [DifferentiableParameters, FreeToRecompute]> {
   let summary = "y = x / sqrt(mean(x^2) + eps) * weight, per row";
   let description = [{
     Computed in f32 (f64 for f64) whatever the storage. Zhang and Sennrich 2019,
@@ -296,7 +384,8 @@ def AttentionGradOp : Lm_PureOp<"attention_grad", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def SwigluOp : Lm_PureOp<"swiglu", [Differentiable, SameOperandsAndResultType]> {
+def SwigluOp : Lm_PureOp<"swiglu", [Differentiable, SameOperandsAndResultType, FreeToRecompute,
+                                    MlpActivation]> {
   let summary = "silu(gate) * up";
   let description = [{silu(g) = g / (1 + exp(-g)). Shazeer 2020, https://arxiv.org/abs/2002.05202.}];
   let arguments = (ins FloatTensor:$gate, FloatTensor:$up);
@@ -313,7 +402,7 @@ def SwigluGradOp : Lm_PureOp<"swiglu_grad", [SameOperandsAndResultType]> {
 
 //===-- Head and loss -----------------------------------------------------------------------===//
 
-def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableParameters]> {
+def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableLoss]> {
   let summary = "sum over tokens of -log softmax(x weight^T)[target]";
   let description = [{
     `x` `[tokens, hidden]`, `weight` `[vocab, hidden]`, `targets` `[tokens]`; a
@@ -327,7 +416,7 @@ def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiablePara
   let hasVerifier = 1;
 }
 
-def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad"> {
+def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [AccumulatingOneOfMany]> {
   let summary = "the loss together with its gradients, one pass over the logits";
   let description = [{
     `scale` is the cotangent of the loss. With p = softmax(x weight^T):
@@ -364,13 +453,13 @@ def GlobalNormOp : Lm_PureOp<"global_norm"> {
   let assemblyFormat = "$inputs `:` functional-type(operands, results) attr-dict";
 }
 
-// What the host writes before each step, and the gradient's norm.
+// The gradient's norm, and the scalars that the host writes before each step.
 defvar AdamWScalars = (ins Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$beta1, Tensor0D:$beta2,
                            Tensor0D:$eps, Optional<Tensor0D>:$weight_decay,
                            Tensor0D:$bias_correction1, Tensor0D:$bias_correction2,
                            Tensor0D:$clip_grad);
 
-def AdamWOp : Lm_PureOp<"adamw"> {
+def AdamWOp : Lm_PureOp<"adamw", [DeclareOpInterfaceMethods<OptimizerOpInterface>]> {
   let summary = "one AdamW step with decoupled weight decay";
   let description = [{
     With g = gradient * min(1, clip_grad / (norm + 1e-6)) (clip_grad 0: as it is):
@@ -396,7 +485,10 @@ def AdamWOp : Lm_PureOp<"adamw"> {
   }];
 }
 
-def AdamW8bitOp : Lm_PureOp<"adamw8bit"> {
+def AdamW8bitOp
+    : Lm_PureOp<"adamw8bit", [DeclareOpInterfaceMethods<
+          OptimizerOpInterface, ["getNumSums", "takes", "getFallback", "getRequirement",
+                                 "getStepName"]>]> {
   let summary = "one AdamW step whose moments are kept in 8 bits";
   let description = [{
     The formulas of `lm.adamw` in f32, on moments that lie in memory as codes of 8 bits:

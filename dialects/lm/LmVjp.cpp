@@ -125,3 +125,11 @@ LogicalResult LinearCrossEntropyOp::buildVjp(OpBuilder &b, ValueRange cotangents
 }
 
 SmallVector<unsigned> LinearCrossEntropyOp::getParameterOperands() { return {1}; }
+
+SmallVector<Value> LinearCrossEntropyOp::getResultsFromVjp(ValueRange gradients) {
+  return {gradients[0].getDefiningOp<LinearCrossEntropyGradOp>().getLoss()};
+}
+
+Value LinearCrossEntropyGradOp::getAccumulated() { return getDweight(); }
+Value LinearCrossEntropyGradOp::getAccumulator() { return getAcc(); }
+void LinearCrossEntropyGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }

@@ -10,6 +10,7 @@ using namespace lmc;
 using namespace lmc::plan_ir;
 
 #include "dialects/plan/PlanDialect.cpp.inc"
+#include "dialects/plan/PlanEnums.cpp.inc"
 
 #define GET_TYPEDEF_CLASSES
 #include "dialects/plan/PlanTypes.cpp.inc"

@@ -1,6 +1,8 @@
 // The plan dialect; its reference is docs/dialects/plan.md, generated from PlanOps.td.
 #pragma once
 
+#include "dialects/lm/Lm.h"
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -12,6 +14,7 @@
 
 #include "dialects/interfaces/Command.h"
 #include "dialects/plan/PlanDialect.h.inc"
+#include "dialects/plan/PlanEnums.h.inc"
 
 #define GET_TYPEDEF_CLASSES
 #include "dialects/plan/PlanTypes.h.inc"

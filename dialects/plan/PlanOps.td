@@ -5,6 +5,7 @@
 
 include "dialects/interfaces/Command.td"
 include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -18,6 +19,7 @@ def PlanDialect : Dialect {
     Every op has its table in runtime/plan/plan.fbs. Commands run in order; each
     reads and writes only the slices it names.
   }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
   let useDefaultTypePrinterParser = 1;
 }
 
@@ -26,6 +28,25 @@ def SliceType : TypeDef<PlanDialect, "Slice"> {
   let summary = "a typed range of bytes of an arena";
   let parameters = (ins "::mlir::RankedTensorType":$content);
   let assemblyFormat = "`<` $content `>`";
+}
+
+def Category : I32EnumAttr<"Category", "what a function's bytes are held for", [
+  I32EnumAttrCase<"Activations", 0, "activations">,
+  I32EnumAttrCase<"Temporaries", 1, "temporaries">,
+  I32EnumAttrCase<"LibraryWorkspace", 2, "library_workspace">
+]> { let cppNamespace = "::lmc::plan_ir"; }
+
+// An attribute of the lm dialect (dialects/lm/LmOps.td).
+class LmAttr<string name> : Attr<CPred<"::llvm::isa<::lmc::lm::" # name # ">($_self)">> {
+  let summary = "lm::" # name;
+  let storageType = "::lmc::lm::" # name;
+  let returnType = storageType;
+  let convertFromStorage = "$_self";
+}
+class LmEnumAttr<string enum> : LmAttr<enum # "Attr"> {
+  let returnType = "::lmc::lm::" # enum;
+  let convertFromStorage = "$_self.getValue()";
+  let constBuilderCall = "::lmc::lm::" # enum # "Attr::get($_builder.getContext(), $0)";
 }
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemonic, traits>;
@@ -41,11 +62,18 @@ def ArenaOp : Plan_Op<"arena", [Symbol]> {
 
 def VariableOp : Plan_Op<"variable", [Symbol]> {
   let summary = "a variable of the lm level at its place in an arena";
+  let description = [{The attributes are those of `lm.variable`.}];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$arena, I64Attr:$offset,
-                       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$kind, DictionaryAttr:$init,
-                       UnitAttr:$weight_decay, OptionalAttr<StrAttr>:$parameter,
-                       OptionalAttr<ArrayAttr>:$parts, UnitAttr:$anonymous);
-  let assemblyFormat = "$sym_name `at` $arena `[` $offset `]` `:` $type $kind attr-dict";
+                       TypeAttrOf<AnyRankedTensor>:$type, LmEnumAttr<"VariableKind">:$kind,
+                       LmAttr<"InitAttr">:$init, UnitAttr:$weight_decay,
+                       OptionalAttr<StrAttr>:$parameter,
+                       OptionalAttr<TypedArrayAttrBase<LmAttr<"PartAttr">, "parts">>:$parts,
+                       UnitAttr:$anonymous, OptionalAttr<StrAttr>:$setting,
+                       OptionalAttr<LmEnumAttr<"StepValue">>:$step_value);
+  let assemblyFormat = [{
+    $sym_name `at` $arena `[` $offset `]` `:` $type $kind `init` $init (`setting` $setting^)?
+    (`step_value` $step_value^)? attr-dict
+  }];
 }
 
 def FunctionOp : Plan_Op<"function", [Symbol, IsolatedFromAbove, NoTerminator, SingleBlock]> {
@@ -62,7 +90,7 @@ def SliceOp : Plan_Op<"slice", [Pure]> {
     function, both included. With a `pitch` it is `rows` equal runs of bytes, `pitch`
     bytes apart: columns of a wider tensor.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$arena, I64Attr:$offset, StrAttr:$category,
+  let arguments = (ins FlatSymbolRefAttr:$arena, I64Attr:$offset, Category:$category,
                        StrAttr:$source, I64Attr:$first, I64Attr:$last,
                        DefaultValuedAttr<I64Attr, "1">:$rows,
                        DefaultValuedAttr<I64Attr, "0">:$pitch);

@@ -69,13 +69,9 @@ private:
     return RankedTensorType::get(shape, element);
   }
 
-  DictionaryAttr initializer(StringRef kind, ArrayRef<NamedAttribute> more = {}) {
-    SmallVector<NamedAttribute> attributes{b.getNamedAttr("kind", b.getStringAttr(kind))};
-    attributes.append(more.begin(), more.end());
-    return b.getDictionaryAttr(attributes);
-  }
+  lm::InitAttr initializer(lm::InitKind kind) { return lm::InitAttr::get(b.getContext(), kind); }
 
-  void declare(StringRef name, lm::VariableKind kind, RankedTensorType type, DictionaryAttr init,
+  void declare(StringRef name, lm::VariableKind kind, RankedTensorType type, lm::InitAttr init,
                bool decay = false, StringAttr parameter = {}) {
     lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
@@ -83,32 +79,30 @@ private:
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
-    DictionaryAttr init;
-    if (matrix)
-      init = initializer("normal", b.getNamedAttr("stddev", b.getF64FloatAttr(parameter.initial)));
-    else
-      init = initializer(parameter.initial == 1.0 ? "ones" : "zeros");
+    lm::InitAttr init =
+        matrix ? lm::InitAttr::normal(b.getContext(), parameter.initial)
+               : initializer(parameter.initial == 1.0 ? lm::InitKind::Ones : lm::InitKind::Zeros);
     declare(name, lm::VariableKind::Parameter, tensor(parameter.shape, master), init,
             matrix || config.optimizer.decayNormsAndBiases);
     if (matrix && compute != master)
-      declare(name + ".compute", lm::VariableKind::ComputeCopy, tensor(parameter.shape, compute),
-              initializer("copy_of", b.getNamedAttr("source", b.getStringAttr(name))), false,
+      declare(lm::stateName(name, lm::VariableKind::ComputeCopy), lm::VariableKind::ComputeCopy,
+              tensor(parameter.shape, compute), lm::InitAttr::copyOf(b.getStringAttr(name)), false,
               b.getStringAttr(name));
   }
 
   void declareState() {
-    declare("batch.tokens", lm::VariableKind::Input, ids, initializer("none"));
-    declare("batch.targets", lm::VariableKind::Input, ids, initializer("none"));
+    declare("batch.tokens", lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
+    declare("batch.targets", lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
     if (config.training.documentMask)
-      declare("batch.starts", lm::VariableKind::Input, ids, initializer("none"));
+      declare("batch.starts", lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
 
     double attentionFactor = 1.0;
     std::vector<double> frequencies =
         ropeFrequencies(model, config.training.sequenceLength, attentionFactor);
-    SmallVector<NamedAttribute> rope{b.getNamedAttr("values", b.getDenseF64ArrayAttr(frequencies)),
-                                     b.getNamedAttr("scale", b.getF64FloatAttr(attentionFactor))};
-    declare("rope.cos", lm::VariableKind::Table, ropeTable, initializer("rope_cos", rope));
-    declare("rope.sin", lm::VariableKind::Table, ropeTable, initializer("rope_sin", rope));
+    for (auto [name, kind] : {std::pair("rope.cos", lm::InitKind::RopeCos),
+                              std::pair("rope.sin", lm::InitKind::RopeSin)})
+      declare(name, lm::VariableKind::Table, ropeTable,
+              lm::InitAttr::rope(b.getContext(), kind, frequencies, attentionFactor));
 
     declareParameter(embedding());
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer)
@@ -162,7 +156,9 @@ private:
 
   Value loadParameter(const Parameter &parameter, const std::string &prefix = "") {
     bool copy = parameter.shape.size() == 2 && compute != master;
-    return load(prefix + parameter.name + (copy ? ".compute" : ""), readType(parameter));
+    std::string name = prefix + parameter.name;
+    return load(copy ? lm::stateName(name, lm::VariableKind::ComputeCopy) : name,
+                readType(parameter));
   }
 
   Location named(StringRef name) { return NameLoc::get(b.getStringAttr(name)); }
@@ -321,7 +317,7 @@ private:
       {
         OpBuilder::InsertionGuard atModule(b);
         b.setInsertionPoint(forward);
-        declare("debug.logits", lm::VariableKind::Input, type, initializer("none"));
+        declare("debug.logits", lm::VariableKind::Input, type, initializer(lm::InitKind::None));
       }
       lm::StoreOp::create(b, loc, all, "debug.logits");
       func::ReturnOp::create(b, loc);

@@ -54,20 +54,19 @@ static Value addedTo(OpBuilder &b, Value accumulator, Value contribution) {
   return sum;
 }
 
+// The op that makes `contribution` and can add it to an accumulator; null where there is none.
+static AccumulatingOpInterface accumulatingProducer(Value contribution) {
+  auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
+  bool can = producer && producer.getAccumulated() == contribution &&
+             !producer.getAccumulator() && contribution.hasOneUse();
+  return can ? producer : AccumulatingOpInterface();
+}
+
 // accumulator + contribution, inside the op that makes the contribution if it can.
 Value Accumulator::addTo(Value contribution, Value accumulator, Operation *before) {
-  Operation *producer = contribution.getDefiningOp();
-  Operation *source = accumulator.getDefiningOp();
-  if (auto accumulating = dyn_cast<AccumulatingOpInterface>(producer);
-      accumulating && !accumulating.getAccumulator() && contribution.hasOneUse() &&
-      source->isBeforeInBlock(producer)) {
-    accumulating.setAccumulator(accumulator);
-    return contribution;
-  }
-  if (auto grad = dyn_cast<lm::LinearCrossEntropyGradOp>(producer);
-      grad && contribution == grad.getDweight() && !grad.getAcc() && contribution.hasOneUse() &&
-      source->isBeforeInBlock(producer)) {
-    grad.getAccMutable().assign(accumulator);
+  AccumulatingOpInterface producer = accumulatingProducer(contribution);
+  if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {
+    producer.setAccumulator(accumulator);
     return contribution;
   }
   b.setInsertionPoint(before);
@@ -93,8 +92,7 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
     OpOperand &result = ret->getOpOperand(unsigned(index));
     Value contribution = result.get();
     Value accumulator = body.addArgument(contribution.getType(), contribution.getLoc());
-    auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
-    if (producer && !producer.getAccumulator() && contribution.hasOneUse()) {
+    if (AccumulatingOpInterface producer = accumulatingProducer(contribution)) {
       producer.setAccumulator(accumulator);
       continue;
     }

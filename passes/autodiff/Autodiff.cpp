@@ -60,18 +60,28 @@ private:
 
 class Differentiator {
 public:
-  explicit Differentiator(ModuleOp module) : module(module), symbols(module), b(module) {}
+  explicit Differentiator(ModuleOp module)
+      : module(module), symbols(module), state(module), b(module) {}
 
   LogicalResult run();
 
 private:
-  LogicalResult appendBackward(ArrayRef<Operation *> forwardOps, Cotangents &cotangents);
+  // Results of a forward op that its VJP computes too.
+  struct Recomputed {
+    Operation *op;
+    SmallVector<Value> results;
+  };
+
+  LogicalResult appendBackward(ArrayRef<Operation *> forwardOps, Cotangents &cotangents,
+                               SmallVectorImpl<Recomputed> *recomputed = nullptr);
   LogicalResult differentiateCall(func::CallOp call, Cotangents &cotangents);
   FailureOr<Halves *> differentiate(func::FuncOp function);
-  void declareGradient(lm::VariableOp parameter);
+  lm::VariableOp gradientOf(StringRef parameter);
+  void declareScalar(StringRef name, Type type, std::optional<lm::StepValue> value = {});
 
   ModuleOp module;
   SymbolTable symbols;
+  lm::ParameterState state;
   OpBuilder b;
   llvm::MapVector<StringAttr, Halves> done;
 };
@@ -87,7 +97,8 @@ static void markBackward(Operation *first, Operation *end) {
 
 // Appends the VJPs of `forwardOps`, last to first, at the builder's insertion point.
 LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
-                                             Cotangents &cotangents) {
+                                             Cotangents &cotangents,
+                                             SmallVectorImpl<Recomputed> *recomputed) {
   for (Operation *op : llvm::reverse(forwardOps)) {
     SmallVector<Value> seeds;
     for (Value result : op->getResults())
@@ -109,6 +120,10 @@ LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
       return failure();
     for (auto [operand, gradient] : llvm::zip(op->getOperands(), gradients))
       cotangents.add(operand, gradient);
+    if (!recomputed)
+      continue;
+    if (SmallVector<Value> results = differentiable.getResultsFromVjp(gradients); !results.empty())
+      recomputed->push_back({op, std::move(results)});
   }
   return success();
 }
@@ -239,15 +254,32 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
   return &(done[function.getSymNameAttr()] = std::move(halves));
 }
 
-// Main gradients are as wide as master weights.
-void Differentiator::declareGradient(lm::VariableOp parameter) {
+// The main gradient of a parameter, declared where it is not yet: as wide as the master weights.
+lm::VariableOp Differentiator::gradientOf(StringRef parameter) {
+  using Kind = lm::VariableKind;
+  if (lm::VariableOp known = state.find(parameter, Kind::Gradient))
+    return known;
+  lm::VariableOp owner = state.find(parameter, Kind::Parameter);
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointAfter(parameter);
-  auto init = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("zeros")));
-  symbols.insert(lm::VariableOp::create(b, parameter.getLoc(),
-                                        (parameter.getSymName() + ".grad").str(),
-                                        lm::VariableKind::Gradient, parameter.getType(), init,
-                                        false, parameter.getSymNameAttr()));
+  b.setInsertionPointAfter(owner);
+  auto gradient = lm::VariableOp::create(
+      b, owner.getLoc(), lm::stateName(parameter, Kind::Gradient), Kind::Gradient,
+      owner.getType(), lm::InitAttr::get(b.getContext(), lm::InitKind::Zeros), false,
+      owner.getSymNameAttr());
+  symbols.insert(gradient);
+  state.insert(gradient);
+  return gradient;
+}
+
+void Differentiator::declareScalar(StringRef name, Type type,
+                                   std::optional<lm::StepValue> value) {
+  if (symbols.lookup(name))
+    return;
+  auto scalar = lm::VariableOp::create(b, module.getLoc(), name, lm::VariableKind::Scalar, type,
+                                       lm::InitAttr::get(b.getContext(), lm::InitKind::None));
+  if (value)
+    scalar.setStepValue(*value);
+  symbols.insert(scalar);
 }
 
 LogicalResult Differentiator::run() {
@@ -260,11 +292,9 @@ LogicalResult Differentiator::run() {
 
   // Scalars of the micro-step.
   b.setInsertionPoint(forward);
-  auto none = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
-  for (StringRef name : {"run.loss_scale", "run.loss", "run.eval_loss"})
-    if (!symbols.lookup(name))
-      symbols.insert(lm::VariableOp::create(b, forward.getLoc(), name, lm::VariableKind::Scalar,
-                                            lossType, none, false, StringAttr()));
+  declareScalar("run.loss_scale", lossType, lm::StepValue::LossScale);
+  declareScalar("run.loss", lossType);
+  declareScalar("run.eval_loss", lossType);
 
   // The joint graph of the micro-step starts as a copy of @forward.
   b.setInsertionPointAfter(forward);
@@ -294,25 +324,20 @@ LogicalResult Differentiator::run() {
   Value scale = lm::LoadOp::create(b, loss.getLoc(), lossType, "run.loss_scale");
   Cotangents cotangents(b);
   cotangents.add(loss, scale);
-  if (failed(appendBackward(forwardOps, cotangents)))
+  SmallVector<Recomputed> recomputed;
+  if (failed(appendBackward(forwardOps, cotangents, &recomputed)))
     return failure();
   markBackward(scale.getDefiningOp(), ret);
 
-  // The gradient op of the loss computes the loss too: the forward op is not needed.
-  for (Operation *op : forwardOps)
-    if (auto lossOp = dyn_cast<lm::LinearCrossEntropyOp>(op)) {
-      for (Operation *user : lossOp.getX().getUsers())
-        if (auto grad = dyn_cast<lm::LinearCrossEntropyGradOp>(user);
-            grad && grad.getWeight() == lossOp.getWeight() &&
-            grad.getTargets() == lossOp.getTargets() &&
-            llvm::all_of(lossOp->getUsers(), [&](Operation *reader) {
-              return grad->isBeforeInBlock(reader);
-            })) {
-          lossOp.replaceAllUsesWith(grad.getLoss());
-          lossOp.erase();
-          break;
-        }
-    }
+  // What the VJP computes too need not be computed before, unless it is read before.
+  for (auto &[op, results] : recomputed) {
+    Operation *again = results.front().getDefiningOp();
+    if (!llvm::all_of(op->getUsers(),
+                      [&](Operation *reader) { return again->isBeforeInBlock(reader); }))
+      continue;
+    op->replaceAllUsesWith(results);
+    op->erase();
+  }
 
   loss = ret.getOperand(0);
   Value mean = lm::ScaleOp::create(b, loss.getLoc(), lossType, loss, scale);
@@ -337,10 +362,8 @@ LogicalResult Differentiator::run() {
     Value gradient = cotangents.get(load.getResult());
     if (!gradient)
       continue;
-    StringRef parameterName = copy ? *variable.getParameter() : variable.getSymName();
-    std::string name = (parameterName + ".grad").str();
-    if (!symbols.lookup(name))
-      declareGradient(symbols.lookup<lm::VariableOp>(parameterName));
+    lm::VariableOp main =
+        gradientOf(copy ? *variable.getParameter() : variable.getSymName());
     // Several uses of a parameter: let each contribution reach the gradient alone, so
     // that each can accumulate in place.
     SmallVector<Value> contributions{gradient};
@@ -356,11 +379,11 @@ LogicalResult Differentiator::run() {
       sum.erase();
     }
     for (Value contribution : contributions) {
-      if (contribution.getType() != symbols.lookup<lm::VariableOp>(name).getType())
+      if (contribution.getType() != main.getType())
         return load.emitOpError("is a parameter whose gradient comes as ")
                << contribution.getType() << ", not in the accumulation dtype";
       b.setInsertionPointAfterValue(contribution);
-      lm::AccumulateOp::create(b, load.getLoc(), contribution, name);
+      lm::AccumulateOp::create(b, load.getLoc(), contribution, main.getSymName());
     }
   }
 

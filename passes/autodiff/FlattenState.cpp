@@ -1,4 +1,4 @@
-// lm-flatten-state: the state of parameters that AdamW treats alike becomes one matrix.
+// lm-flatten-state: the state of parameters whose optimizer steps are alike becomes one matrix.
 //
 //   norm = lm.global_norm(w.grad, b.grad)        norm = lm.global_norm(flat.grad)
 //   lm.adamw(w, w.grad, ...)               =>    lm.adamw(flat, flat.grad, ...)
@@ -7,9 +7,9 @@
 // so that the optimizer is one pass over memory in a handful of kernels, however many
 // parameters there are. The parameters lie in the matrices under their own names.
 //
-// Moments in 8 bits have a scale for each block of elements. Such parameters are whole blocks,
-// and so lie at multiples of a block: a block is of one parameter, which can be told by its
-// name in a checkpoint, and has the same elements as without this pass.
+// Moments in 8 bits have a scale for each block of elements. The elements of such a parameter
+// are a multiple of a block's, and its place in the matrix is one too. So a block never holds
+// elements of two parameters, and has the same elements as without this pass.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -18,7 +18,6 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace lmc {
@@ -28,24 +27,22 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
+using lm::OptimizerOpInterface;
+using lm::OptimizerUse;
 
-// A row is a work item of the kernels: enough for a thread block, little enough for a cache.
+// Elements of a row, which is one work item of the kernels: enough for a thread block, and few
+// enough for a cache.
 static constexpr int64_t kColumns = 4096;
-// Elements between the beginnings of members: 256 bytes of bf16, what wide loads like.
+// Each member begins at a multiple of this many elements, 256 bytes of bf16: wide loads need
+// such addresses.
 static constexpr int64_t kAlignment = 128;
 
 namespace {
 
-// What an AdamW step keeps of a parameter: read through `operand` and written as `result`,
-// null where it is only written or only read.
-struct State {
-  StringRef suffix;
-  Value operand, result;
-};
-
-// What decides whether two parameters can go through one AdamW: its scalars, and the
-// element types of what it reads and writes.
+// Two parameters can share one step where these are equal: the optimizer, the scalars that it
+// reads, and the element types of what it reads and writes.
 struct GroupKey {
+  OperationName optimizer;
   SmallVector<Value> scalars;
   SmallVector<Type> elements;
   bool operator==(const GroupKey &other) const = default;
@@ -59,21 +56,21 @@ public:
   unsigned run();
 
 private:
-  using Group = SmallVector<Operation *>;
+  using Group = SmallVector<OptimizerOpInterface>;
 
   lm::VariableOp variableOf(Value loaded);
   lm::VariableOp variableStored(Value value);
-  lm::VariableOp variableOf(const State &state) {
-    return state.operand ? variableOf(state.operand) : variableStored(state.result);
+  lm::VariableOp variableOf(const OptimizerUse &use) {
+    return use.operand ? variableOf(use.operand) : variableStored(use.result);
   }
-  bool mayFlatten(Operation *op);
+  bool mayFlatten(OptimizerOpInterface step);
   bool normsTakeAllOrNone(const Group &group);
   lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
                              ArrayRef<lm::VariableOp> members);
   SmallVector<lm::VariableOp> makeStorages(StringRef name, const Group &group);
   void flatten(unsigned index, Group &group);
-  void takeNormsOf(const Group &group, Operation *flat);
-  void erase(Operation *op);
+  void takeNormsOf(const Group &group, OptimizerOpInterface flat);
+  void erase(OptimizerOpInterface step);
   void replaceParts(Operation *user, ArrayRef<Value> old, Value whole);
 
   SymbolTable symbols;
@@ -83,32 +80,9 @@ private:
 
 } // namespace
 
-static bool isAdamW(Operation *op) { return isa<lm::AdamWOp, lm::AdamW8bitOp>(op); }
-
-// The parameter first.
-static SmallVector<State> statesOf(Operation *op) {
-  SmallVector<State> states;
-  llvm::TypeSwitch<Operation *>(op).Case<lm::AdamWOp, lm::AdamW8bitOp>([&](auto adamw) {
-    states = {{"", adamw.getParameter(), adamw.getNewParameter()},
-              {".grad", adamw.getGradient(), Value()},
-              {".moment1", adamw.getMoment1(), adamw.getNewMoment1()},
-              {".moment2", adamw.getMoment2(), adamw.getNewMoment2()}};
-    if (Value copy = adamw.getCompute())
-      states.push_back({".compute", Value(), copy});
-  });
-  if (auto coded = dyn_cast<lm::AdamW8bitOp>(op)) {
-    states.push_back({".moment1_scale", coded.getMoment1Scale(), coded.getNewMoment1Scale()});
-    states.push_back({".moment2_scale", coded.getMoment2Scale(), coded.getNewMoment2Scale()});
-  }
-  return states;
-}
-
-// What norms are taken of: the gradient, and the sums of squares.
-static SmallVector<Value> partsOf(Operation *op) {
-  return llvm::TypeSwitch<Operation *, SmallVector<Value>>(op)
-      .Case<lm::AdamWOp, lm::AdamW8bitOp>([](auto adamw) {
-        return SmallVector<Value>{adamw.getGradient(), adamw.getUpdateSq(), adamw.getParamSq()};
-      });
+// The values of a step that norms are taken of: the gradient, and the sums of squares.
+static SmallVector<Value> partsOf(OptimizerOpInterface step) {
+  return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
 
 static int64_t elementsOf(lm::VariableOp variable) {
@@ -127,17 +101,18 @@ lm::VariableOp StateFlattener::variableStored(Value value) {
   return {};
 }
 
-// Whether the op reads and writes all of some variables that lie in no storage yet.
-bool StateFlattener::mayFlatten(Operation *op) {
-  return llvm::all_of(statesOf(op), [&](const State &state) {
-    lm::VariableOp variable = variableOf(state);
+// Whether the step reads and writes whole variables, none of which lies in a storage yet.
+bool StateFlattener::mayFlatten(OptimizerOpInterface step) {
+  return llvm::all_of(step.getUses(), [&](const OptimizerUse &use) {
+    lm::VariableOp variable = variableOf(use);
     return variable && !variable.getStorage() &&
-           (!state.result || variableStored(state.result) == variable);
+           (!use.result || variableStored(use.result) == variable);
   });
 }
 
-// The matrix that holds `members`, in order, one for each of `parameters` and each where its
-// parameter is. A member has an element for each of its parameter's, or for so many of them.
+// The matrix that holds `members`, one for each of `parameters` and in their order. A member has
+// an element for every `share` elements of its parameter, the same `share` for all, and its
+// place is that of its parameter divided by `share`.
 lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
                                            ArrayRef<lm::VariableOp> members) {
   lm::VariableOp first = members.front();
@@ -153,25 +128,28 @@ lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::Variable
   int64_t rows = llvm::divideCeil(elements, kColumns);
   auto type = RankedTensorType::get({rows, kColumns / share}, element);
   b.setInsertionPoint(first);
-  auto none = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
-  auto storage = lm::VariableOp::create(b, first.getLoc(), name, first.getKind(), type, none,
-                                        false, StringAttr());
+  auto storage =
+      lm::VariableOp::create(b, first.getLoc(), name, first.getKind(), type,
+                             lm::InitAttr::get(b.getContext(), lm::InitKind::None));
   storage.setAnonymous(true);
   symbols.insert(storage);
   return storage;
 }
 
-// In the order of statesOf.
+// One for each use of a step, in that order.
 SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const Group &group) {
   SmallVector<SmallVector<lm::VariableOp>> members;
-  for (Operation *op : group)
-    for (auto [kind, state] : llvm::enumerate(statesOf(op))) {
-      members.resize(std::max(members.size(), kind + 1));
-      members[kind].push_back(variableOf(state));
+  for (OptimizerOpInterface step : group)
+    for (auto [number, use] : llvm::enumerate(step.getUses())) {
+      members.resize(std::max(members.size(), number + 1));
+      members[number].push_back(variableOf(use));
     }
   SmallVector<lm::VariableOp> storages;
-  for (auto [state, variables] : llvm::zip(statesOf(group.front()), members))
-    storages.push_back(makeStorage((name + state.suffix).str(), members.front(), variables));
+  for (const auto &variables : members) {
+    lm::VariableOp first = variables.front();
+    storages.push_back(
+        makeStorage(lm::stateName(name, first.getKind()), members.front(), variables));
+  }
   return storages;
 }
 
@@ -187,10 +165,10 @@ void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value wh
   user->setOperands(operands);
 }
 
-void StateFlattener::takeNormsOf(const Group &group, Operation *flat) {
+void StateFlattener::takeNormsOf(const Group &group, OptimizerOpInterface flat) {
   SmallVector<SmallVector<Value>, 3> parts(3);
-  for (Operation *op : group)
-    for (auto [kind, value] : llvm::enumerate(partsOf(op)))
+  for (OptimizerOpInterface step : group)
+    for (auto [kind, value] : llvm::enumerate(partsOf(step)))
       parts[kind].push_back(value);
   for (Operation &op : optimizer.getBody().front())
     if (isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
@@ -198,73 +176,67 @@ void StateFlattener::takeNormsOf(const Group &group, Operation *flat) {
         replaceParts(&op, old, whole);
 }
 
-// An AdamW op with its loads and stores.
-void StateFlattener::erase(Operation *op) {
+// Erases a step with its loads and stores.
+void StateFlattener::erase(OptimizerOpInterface step) {
   SmallVector<Operation *> loads;
-  for (const State &state : statesOf(op))
-    if (state.operand)
-      loads.push_back(state.operand.getDefiningOp());
-  for (Value result : op->getResults())
+  for (const OptimizerUse &use : step.getUses())
+    if (use.operand)
+      loads.push_back(use.operand.getDefiningOp());
+  for (Value result : step->getResults())
     for (Operation *user : llvm::make_early_inc_range(result.getUsers()))
       user->erase(); // stores: nothing else reads a result
-  op->erase();
+  step->erase();
   for (Operation *load : loads)
     if (load->use_empty())
       load->erase();
 }
 
 void StateFlattener::flatten(unsigned index, Group &group) {
-  Operation *first = group.front();
+  OptimizerOpInterface first = group.front();
   std::string name = "flat." + std::to_string(index);
   SmallVector<lm::VariableOp> storages = makeStorages(name, group);
-  SmallVector<State> states = statesOf(first);
 
-  Location loc = NameLoc::get(b.getStringAttr("adamw/" + name));
+  Location loc = NameLoc::get(b.getStringAttr(first.getStepName() + "/" + name));
   IRMapping mapping;
-  for (auto [state, storage] : llvm::zip(states, storages)) {
-    if (!state.operand)
+  for (auto [use, storage] : llvm::zip(first.getUses(), storages)) {
+    if (!use.operand)
       continue;
-    if (state.result)
+    if (use.result)
       b.setInsertionPoint(first);
     else
       b.setInsertionPointToStart(&optimizer.getBody().front()); // the norm reads it first
-    mapping.map(state.operand, lm::LoadOp::create(b, loc, storage.getType(), storage.getSymName()));
+    mapping.map(use.operand, lm::LoadOp::create(b, loc, storage.getType(), storage.getSymName()));
   }
   b.setInsertionPoint(first);
-  Operation *flat = b.clone(*first, mapping);
+  auto flat = cast<OptimizerOpInterface>(b.clone(*first.getOperation(), mapping));
   flat->setLoc(loc);
-  for (auto [state, storage] : llvm::zip(statesOf(flat), storages)) {
-    if (!state.result)
+  for (auto [use, storage] : llvm::zip(flat.getUses(), storages)) {
+    if (!use.result)
       continue;
-    state.result.setType(cast<RankedTensorType>(storage.getType()));
-    lm::StoreOp::create(b, loc, state.result, storage.getSymName());
+    use.result.setType(cast<RankedTensorType>(storage.getType()));
+    lm::StoreOp::create(b, loc, use.result, storage.getSymName());
   }
-  int64_t sums = isa<lm::AdamW8bitOp>(flat) ? elementsOf(storages[0]) / lm::AdamW8bitOp::kBlock
-                                            : elementsOf(storages[0]) / kColumns;
-  for (Value part : ArrayRef<Value>(partsOf(flat)).drop_front())
+  int64_t sums = flat.getNumSums(cast<RankedTensorType>(storages[0].getType()));
+  for (Value part : {flat.getUpdateSums(), flat.getParameterSums()})
     part.setType(cast<RankedTensorType>(part.getType()).clone(sums));
 
   takeNormsOf(group, flat);
-  for (Operation *op : group)
-    erase(op);
+  for (OptimizerOpInterface step : group)
+    erase(step);
 }
 
-static GroupKey keyOf(Operation *op) {
-  GroupKey key;
-  SmallVector<State> states = statesOf(op);
-  for (Value operand : op->getOperands())
-    if (llvm::none_of(states, [&](const State &state) { return state.operand == operand; }))
-      key.scalars.push_back(operand);
-  for (const State &state : states)
-    key.elements.push_back(getElementTypeOrSelf(state.operand ? state.operand : state.result));
+static GroupKey keyOf(OptimizerOpInterface step) {
+  GroupKey key{step->getName(), SmallVector<Value>(step.getScalarOperands()), {}};
+  for (const OptimizerUse &use : step.getUses())
+    key.elements.push_back(getElementTypeOrSelf(use.operand ? use.operand : use.result));
   return key;
 }
 
 // Whether each norm of the function is over all of the group or over nothing of it.
 bool StateFlattener::normsTakeAllOrNone(const Group &group) {
   SmallVector<SmallVector<Value>, 3> parts(3);
-  for (Operation *op : group)
-    for (auto [kind, value] : llvm::enumerate(partsOf(op)))
+  for (OptimizerOpInterface step : group)
+    for (auto [kind, value] : llvm::enumerate(partsOf(step)))
       parts[kind].push_back(value);
   return llvm::all_of(optimizer.getBody().front(), [&](Operation &op) {
     if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
@@ -280,14 +252,14 @@ bool StateFlattener::normsTakeAllOrNone(const Group &group) {
 
 unsigned StateFlattener::run() {
   SmallVector<std::pair<GroupKey, Group>> groups;
-  for (Operation &op : optimizer.getBody().front()) {
-    if (!isAdamW(&op) || !mayFlatten(&op))
+  for (auto step : optimizer.getBody().front().getOps<OptimizerOpInterface>()) {
+    if (!mayFlatten(step))
       continue;
-    GroupKey key = keyOf(&op);
+    GroupKey key = keyOf(step);
     auto it = llvm::find_if(groups, [&](auto &entry) { return entry.first == key; });
     if (it == groups.end())
       it = groups.insert(groups.end(), {key, {}});
-    it->second.push_back(&op);
+    it->second.push_back(step);
   }
   unsigned made = 0;
   for (auto &[key, group] : groups)

@@ -3,7 +3,7 @@
 //   norm = lm.global_norm(all gradients)
 //   p, m, v, ... = lm.adamw(p, p.grad, m, v, norm, lr, ...)     per parameter
 //
-// or lm.adamw8bit, where the moments are kept in 8 bits.
+// for lm.adamw or any other op with OptimizerOpInterface.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -12,6 +12,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 
+#include "llvm/ADT/SmallVectorExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
 namespace lmc {
 #define GEN_PASS_DEF_INSERTOPTIMIZERPASS
 #include "passes/autodiff/Passes.h.inc"
@@ -19,197 +22,191 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
+using lm::OptimizerOpInterface;
+using lm::OptimizerScalar;
+using lm::OptimizerState;
+using Kind = lm::VariableKind;
 
 static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of the op");
 
 namespace {
 
+// An op with OptimizerOpInterface, and what it says of itself.
+struct Optimizer {
+  std::string op; // "lm.adamw"
+  const OptimizerOpInterface::Concept *facts;
+};
+
 class OptimizerBuilder {
 public:
-  OptimizerBuilder(ModuleOp module, ArrayRef<lm::VariableOp> parameters, bool coded)
-      : module(module), symbols(module), b(module), loc(module.getLoc()), parameters(parameters),
-        coded(coded) {
+  OptimizerBuilder(ModuleOp module, ArrayRef<lm::VariableOp> parameters)
+      : symbols(module), state(module), b(module), loc(module.getLoc()), parameters(parameters) {
     master = cast<RankedTensorType>(lm::VariableOp(parameters[0]).getType()).getElementType();
     scalarType = RankedTensorType::get({}, master);
   }
 
-  bool isAnyCoded() {
-    return llvm::any_of(parameters, [&](lm::VariableOp p) { return isCoded(p); });
-  }
+  // Chooses the op of each parameter: `type`, or its fallback where it does not take the
+  // parameter. Returns false where it takes none.
+  bool chooseOptimizers(StringRef type);
   void declareScalars();
-  void declareMoments(lm::VariableOp parameter);
-  void build();
+  void declareStates();
+  void build(ModuleOp module);
 
 private:
-  // Sums of squares of the update and of the parameter, as they come from its AdamW.
-  struct Sums {
-    Value update, parameter;
-  };
-  struct Scalars {
-    Value norm, lr, beta1, beta2, eps, decay, correction1, correction2, clip;
-  };
+  void declareScalar(StringRef name, const OptimizerScalar *scalar = nullptr);
+  lm::OptimizerOpInterface step(lm::VariableOp parameter, const Optimizer &optimizer,
+                                Value gradient, Value norm);
 
-  bool isCoded(lm::VariableOp parameter);
-  Scalars loadScalars(Value norm);
-  Sums step(lm::VariableOp parameter, Value gradient, const Scalars &scalars);
-  Sums codedStep(lm::VariableOp parameter, Value gradient, const Scalars &scalars);
+  Value load(lm::VariableOp variable) {
+    return lm::LoadOp::create(b, loc, variable.getType(), variable.getSymName());
+  }
+  Value load(lm::VariableOp parameter, Kind kind) {
+    return load(state.find(parameter.getSymName(), kind));
+  }
+  void store(Value value, StringRef name) {
+    lm::StoreOp::create(b, value.getLoc(), value, name);
+  }
+  Location named(const Twine &name) { return NameLoc::get(b.getStringAttr(name)); }
 
-  Value load(const Twine &name) {
-    std::string symbol = name.str();
-    auto variable = symbols.lookup<lm::VariableOp>(symbol);
-    return lm::LoadOp::create(b, loc, variable.getType(), symbol);
-  }
-  void store(Value value, const Twine &name) {
-    lm::StoreOp::create(b, value.getLoc(), value, name.str());
-  }
-  Location stepLocation(lm::VariableOp parameter) {
-    return NameLoc::get(b.getStringAttr("adamw/" + parameter.getSymName().str()));
-  }
-  Type copyType(lm::VariableOp parameter) {
-    auto copy = symbols.lookup<lm::VariableOp>((parameter.getSymName() + ".compute").str());
-    return copy ? copy.getType() : Type();
-  }
-
-  ModuleOp module;
   SymbolTable symbols;
+  lm::ParameterState state;
   OpBuilder b;
   Location loc;
   ArrayRef<lm::VariableOp> parameters;
-  const bool coded;
+  SmallVector<Optimizer> optimizers; // of each parameter
+  llvm::StringMap<Value> scalars;    // loaded, by name
   Type master;
   RankedTensorType scalarType;
 };
 
 } // namespace
 
-// Whether a parameter's moments are kept in 8 bits: a matrix of f32 whose named parts are
-// whole blocks. Vectors (norms and biases) are little memory, and few elements that matter much.
-bool OptimizerBuilder::isCoded(lm::VariableOp parameter) {
+static bool takes(const Optimizer &optimizer, lm::VariableOp parameter) {
   auto type = cast<RankedTensorType>(parameter.getType());
-  if (!coded || type.getRank() != 2 || !master.isF32())
-    return false;
-  auto isWhole = [&](int64_t rows) {
-    return rows * type.getDimSize(1) % lm::AdamW8bitOp::kBlock == 0;
-  };
+  SmallVector<int64_t> partRows;
   if (!parameter.getParts())
-    return isWhole(type.getDimSize(0));
-  return llvm::all_of(parameter.getPartsAttr().getAsRange<DictionaryAttr>(),
-                      [&](DictionaryAttr part) {
-                        return isWhole(part.getAs<IntegerAttr>("rows").getInt());
-                      });
+    partRows.push_back(type.getRank() ? type.getDimSize(0) : 1);
+  else
+    for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>())
+      partRows.push_back(part.getRows());
+  return optimizer.facts->takes(type, partRows);
+}
+
+static Optimizer optimizerOf(MLIRContext *context, StringRef type) {
+  return {("lm." + type).str(), OptimizerOpInterface::lookup(context, type)};
+}
+
+bool OptimizerBuilder::chooseOptimizers(StringRef type) {
+  const Optimizer wanted = optimizerOf(b.getContext(), type);
+  bool takesAny = false;
+  for (lm::VariableOp parameter : parameters) {
+    bool taken = takes(wanted, parameter);
+    takesAny |= taken;
+    optimizers.push_back(
+        taken ? wanted : optimizerOf(b.getContext(), wanted.facts->getFallback()));
+  }
+  return takesAny;
+}
+
+void OptimizerBuilder::declareScalar(StringRef name, const OptimizerScalar *scalar) {
+  if (symbols.lookup(name))
+    return;
+  b.setInsertionPointAfter(lm::VariableOp(parameters.back()));
+  auto variable = lm::VariableOp::create(b, loc, name, Kind::Scalar, scalarType,
+                                         lm::InitAttr::get(b.getContext(), lm::InitKind::None));
+  if (scalar && !scalar->setting.empty())
+    variable.setSetting(StringRef(scalar->setting));
+  if (scalar && scalar->stepValue)
+    variable.setStepValue(*scalar->stepValue);
+  symbols.insert(variable);
 }
 
 void OptimizerBuilder::declareScalars() {
-  auto none = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
-  for (StringRef name :
-       {"run.lr", "run.beta1", "run.beta2", "run.eps", "run.weight_decay", "run.bias_correction1",
-        "run.bias_correction2", "run.clip_grad", "run.grad_norm", "run.param_norm",
-        "run.update_norm"}) {
-    b.setInsertionPointAfter(lm::VariableOp(parameters.back()));
-    symbols.insert(lm::VariableOp::create(b, loc, name, lm::VariableKind::Scalar, scalarType, none,
-                                          false, StringAttr()));
+  for (const Optimizer &optimizer : optimizers)
+    for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
+      declareScalar(scalar.name, &scalar);
+  for (StringRef name : {"run.grad_norm", "run.param_norm", "run.update_norm"})
+    declareScalar(name);
+}
+
+void OptimizerBuilder::declareStates() {
+  for (auto [each, optimizer] : llvm::zip(parameters, optimizers)) {
+    lm::VariableOp parameter = each;
+    b.setInsertionPointAfter(parameter);
+    for (const OptimizerState &kept :
+         optimizer.facts->getStates(cast<RankedTensorType>(parameter.getType()))) {
+      auto variable = lm::VariableOp::create(
+          b, loc, lm::stateName(parameter.getSymName(), kept.kind), kept.kind, kept.type,
+          lm::InitAttr::get(b.getContext(), kept.init), false, parameter.getSymNameAttr());
+      symbols.insert(variable);
+      state.insert(variable);
+    }
   }
 }
 
-void OptimizerBuilder::declareMoments(lm::VariableOp parameter) {
-  auto zeros = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("zeros")));
+// By the convention of OptimizerOpInterface.
+OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Optimizer &optimizer,
+                                            Value gradient, Value norm) {
   auto type = cast<RankedTensorType>(parameter.getType());
-  b.setInsertionPointAfter(parameter);
-  auto declare = [&](StringRef suffix, lm::VariableKind kind, Type declared) {
-    symbols.insert(lm::VariableOp::create(b, loc, (parameter.getSymName() + suffix).str(), kind,
-                                          declared, zeros, false, parameter.getSymNameAttr()));
-  };
-  using Kind = lm::VariableKind;
-  if (!isCoded(parameter)) {
-    declare(".moment1", Kind::Moment1, type);
-    declare(".moment2", Kind::Moment2, type);
-    return;
+  OperationState made(named(optimizer.facts->getStepName() + "/" + parameter.getSymName()),
+                      optimizer.op);
+  made.addOperands({load(parameter), gradient});
+  made.addTypes(type);
+  for (const OptimizerState &kept : optimizer.facts->getStates(type)) {
+    made.addOperands(load(parameter, kept.kind));
+    made.addTypes(kept.type);
   }
-  RankedTensorType codes = type.clone(b.getI8Type());
-  auto scales = RankedTensorType::get({type.getNumElements() / lm::AdamW8bitOp::kBlock}, master);
-  declare(".moment1", Kind::Moment1, codes);
-  declare(".moment1_scale", Kind::Moment1Scale, scales);
-  declare(".moment2", Kind::Moment2, codes);
-  declare(".moment2_scale", Kind::Moment2Scale, scales);
+  made.addOperands(norm);
+  for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
+    if (parameter.getWeightDecay() || !scalar.decays)
+      made.addOperands(scalars.lookup(scalar.name));
+  Type sums = RankedTensorType::get({optimizer.facts->getNumSums(type)}, master);
+  made.addTypes({sums, sums});
+  if (lm::VariableOp copy = state.find(parameter.getSymName(), Kind::ComputeCopy))
+    made.addTypes(copy.getType());
+
+  auto step = cast<OptimizerOpInterface>(b.create(made));
+  for (const lm::OptimizerUse &use : step.getUses())
+    if (use.result)
+      store(use.result, lm::stateName(parameter.getSymName(), use.kind));
+  return step;
 }
 
-OptimizerBuilder::Scalars OptimizerBuilder::loadScalars(Value norm) {
-  Scalars s;
-  s.norm = norm;
-  s.lr = load("run.lr");
-  s.beta1 = load("run.beta1");
-  s.beta2 = load("run.beta2");
-  s.eps = load("run.eps");
-  s.decay = load("run.weight_decay");
-  s.correction1 = load("run.bias_correction1");
-  s.correction2 = load("run.bias_correction2");
-  s.clip = load("run.clip_grad");
-  return s;
-}
-
-OptimizerBuilder::Sums OptimizerBuilder::step(lm::VariableOp parameter, Value gradient,
-                                              const Scalars &s) {
-  StringRef name = parameter.getSymName();
-  auto type = cast<RankedTensorType>(parameter.getType());
-  auto rows = RankedTensorType::get({type.getRank() == 2 ? type.getDimSize(0) : 1}, master);
-  Value p = load(name), m = load(name + ".moment1"), v = load(name + ".moment2");
-  auto adamw = lm::AdamWOp::create(
-      b, stepLocation(parameter), type, type, type, rows, rows, copyType(parameter), p, gradient, m,
-      v, s.norm, s.lr, s.beta1, s.beta2, s.eps, parameter.getWeightDecay() ? s.decay : Value(),
-      s.correction1, s.correction2, s.clip);
-  store(adamw.getNewParameter(), name);
-  store(adamw.getNewMoment1(), name + ".moment1");
-  store(adamw.getNewMoment2(), name + ".moment2");
-  if (Value copy = adamw.getCompute())
-    store(copy, name + ".compute");
-  return {adamw.getUpdateSq(), adamw.getParamSq()};
-}
-
-OptimizerBuilder::Sums OptimizerBuilder::codedStep(lm::VariableOp parameter, Value gradient,
-                                                   const Scalars &s) {
-  StringRef name = parameter.getSymName();
-  Value p = load(name), m = load(name + ".moment1"), mScale = load(name + ".moment1_scale"),
-        v = load(name + ".moment2"), vScale = load(name + ".moment2_scale");
-  Type type = p.getType(), codes = m.getType(), scales = mScale.getType();
-  auto adamw = lm::AdamW8bitOp::create(
-      b, stepLocation(parameter), type, codes, scales, codes, scales, scales, scales,
-      copyType(parameter), p, gradient, m, mScale, v, vScale, s.norm, s.lr, s.beta1, s.beta2,
-      s.eps, parameter.getWeightDecay() ? s.decay : Value(), s.correction1, s.correction2, s.clip);
-  store(adamw.getNewParameter(), name);
-  store(adamw.getNewMoment1(), name + ".moment1");
-  store(adamw.getNewMoment1Scale(), name + ".moment1_scale");
-  store(adamw.getNewMoment2(), name + ".moment2");
-  store(adamw.getNewMoment2Scale(), name + ".moment2_scale");
-  if (Value copy = adamw.getCompute())
-    store(copy, name + ".compute");
-  return {adamw.getUpdateSq(), adamw.getParamSq()};
-}
-
-void OptimizerBuilder::build() {
+void OptimizerBuilder::build(ModuleOp module) {
   b.setInsertionPointToEnd(module.getBody());
-  auto optimizer = func::FuncOp::create(b, loc, "optimizer", b.getFunctionType({}, {}));
-  symbols.insert(optimizer);
-  b.setInsertionPointToStart(optimizer.addEntryBlock());
-  auto named = [&](StringRef name) { return NameLoc::get(b.getStringAttr(name)); };
+  auto function = func::FuncOp::create(b, loc, "optimizer", b.getFunctionType({}, {}));
+  symbols.insert(function);
+  b.setInsertionPointToStart(function.addEntryBlock());
 
   SmallVector<Value> gradients;
   for (lm::VariableOp parameter : parameters)
-    gradients.push_back(load(parameter.getSymName() + ".grad"));
+    gradients.push_back(load(parameter, Kind::Gradient));
   Value norm = lm::GlobalNormOp::create(b, named("grad_norm"), scalarType, gradients);
   store(norm, "run.grad_norm");
-  Scalars scalars = loadScalars(norm);
+  for (const Optimizer &optimizer : optimizers)
+    for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
+      if (Value &loaded = scalars[scalar.name]; !loaded)
+        loaded = load(symbols.lookup<lm::VariableOp>(scalar.name));
   SmallVector<Value> updateParts, parameterParts;
-  for (auto [parameter, gradient] : llvm::zip(parameters, gradients)) {
-    Sums sums = isCoded(parameter) ? codedStep(parameter, gradient, scalars)
-                                   : step(parameter, gradient, scalars);
-    updateParts.push_back(sums.update);
-    parameterParts.push_back(sums.parameter);
+  for (auto [parameter, optimizer, gradient] : llvm::zip(parameters, optimizers, gradients)) {
+    OptimizerOpInterface made = step(parameter, optimizer, gradient, norm);
+    updateParts.push_back(made.getUpdateSums());
+    parameterParts.push_back(made.getParameterSums());
   }
   store(lm::NormOfPartsOp::create(b, named("update_norm"), scalarType, updateParts),
         "run.update_norm");
   store(lm::NormOfPartsOp::create(b, named("param_norm"), scalarType, parameterParts),
         "run.param_norm");
   func::ReturnOp::create(b, loc);
+}
+
+// The types that there are: "adamw", "adamw8bit".
+static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
+  SmallVector<StringRef> types;
+  for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))
+    if (name.hasInterface<OptimizerOpInterface>())
+      types.push_back(name.stripDialect());
+  return types;
 }
 
 namespace {
@@ -221,29 +218,30 @@ struct InsertOptimizerPass : lmc::impl::InsertOptimizerPassBase<InsertOptimizerP
 
 void InsertOptimizerPass::runOnOperation() {
   ModuleOp module = getOperation();
-  if (type != "adamw" && type != "adamw8bit") {
-    module.emitError("type must be adamw or adamw8bit, not '") << type << "'";
+  const auto *wanted = OptimizerOpInterface::lookup(&getContext(), type);
+  if (!wanted) {
+    module.emitError("type must be ")
+        << llvm::join(optimizerTypes(&getContext()), " or ") << ", not '" << type << "'";
     return signalPassFailure();
   }
-  SymbolTable symbols(module);
+  lm::ParameterState state(module);
   SmallVector<lm::VariableOp> parameters;
   for (auto variable : module.getOps<lm::VariableOp>())
-    if (variable.getKind() == lm::VariableKind::Parameter &&
-        symbols.lookup((variable.getSymName() + ".grad").str()))
+    if (variable.getKind() == Kind::Parameter &&
+        state.find(variable.getSymName(), Kind::Gradient))
       parameters.push_back(variable);
   if (parameters.empty()) {
     module.emitOpError("has no parameter with a gradient; run lm-autodiff first");
     return signalPassFailure();
   }
-  OptimizerBuilder builder(module, parameters, type == "adamw8bit");
-  if (type == "adamw8bit" && !builder.isAnyCoded()) {
-    module.emitError("optimizer.type adamw8bit keeps moments of f32 matrices in 8 bits whose "
-                     "elements are a multiple of ")
-        << lm::AdamW8bitOp::kBlock << ", and this model has none; use adamw";
+  OptimizerBuilder builder(module, parameters);
+  if (!builder.chooseOptimizers(type)) {
+    module.emitError("optimizer.type ") << type << " " << wanted->getRequirement()
+                                        << ", and this model has none; use "
+                                        << wanted->getFallback();
     return signalPassFailure();
   }
   builder.declareScalars();
-  for (lm::VariableOp parameter : parameters)
-    builder.declareMoments(parameter);
-  builder.build();
+  builder.declareStates();
+  builder.build(module);
 }

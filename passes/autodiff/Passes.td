@@ -65,41 +65,45 @@ def AccumulateGradientsPass : Pass<"lm-accumulate-gradients", "::mlir::ModuleOp"
 }
 
 def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
-  let summary = "adds @optimizer: gradient norm, clipping and AdamW for every parameter";
+  let summary = "adds @optimizer: gradient norm, clipping and a step for every parameter";
   let description = [{
-    Declares the moments and the step's scalars, and builds `@optimizer` from
-    `lm.global_norm`, one `lm.adamw` per parameter (with `run.weight_decay` only
-    where the parameter has `weight_decay`) and the norms of update and parameters.
+    Declares the states and scalars of the optimizer `lm.TYPE`, an op with
+    `OptimizerOpInterface`, and builds `@optimizer` from `lm.global_norm`, one such op per
+    parameter (with `run.weight_decay` only where the parameter has `weight_decay`) and the
+    norms of update and parameters.
 
     With type `adamw8bit` it is `lm.adamw8bit` for f32 matrices whose named parts are
     multiples of 256 elements: `NAME.moment1` and `NAME.moment2` are i8 then, with scales
     `NAME.moment1_scale` and `NAME.moment2_scale`, f32 per 256 elements. All other parameters
-    (norms, biases, matrices of odd sizes) keep f32 moments.
+    (norms, biases, matrices of odd sizes) are stepped by `lm.adamw`, its fallback, and keep
+    f32 moments.
   }];
   let options = [
-    Option<"type", "type", "std::string", "\"adamw\"", "adamw or adamw8bit">
+    Option<"type", "type", "std::string", "\"adamw\"",
+           "the optimizer, an op of lm: adamw or adamw8bit">
   ];
   let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
 }
 
 def FlattenStatePass : Pass<"lm-flatten-state", "::mlir::ModuleOp"> {
-  let summary = "lays the state of parameters that AdamW treats alike into one matrix";
+  let summary = "lays the state of parameters whose optimizer steps are alike into one matrix";
   let description = [{
     Parameters with the same decay and the same kinds of copies share a storage
     `[rows, 4096]` for each of parameter, main gradient, moments and compute copy, and
     `@optimizer` has one `lm.adamw` (or `lm.adamw8bit`, with a storage `[rows, 16]` for the
-    scales of each moment) and one term of the gradient norm for each storage.
+    scales of each moment) and one term of the gradient norm for each storage. The same holds
+    for every op with `OptimizerOpInterface`.
     All other functions go on using the parameters under their own names. Elements that
     pad members to 128 start as zeros and stay zeros; a block of 8-bit moments is of one
     member.
 
     ```mlir
-    lm.variable @w parameter : tensor<64x64xf32> {...}
+    lm.variable @w parameter : tensor<64x64xf32> init ones
     ```
     becomes
     ```mlir
-    lm.variable @flat.0 parameter : tensor<2x4096xf32> {anonymous, ...}
-    lm.variable @w parameter : tensor<64x64xf32> {storage = @flat.0, storage_offset = 0, ...}
+    lm.variable @flat.0 parameter : tensor<2x4096xf32> init none {anonymous}
+    lm.variable @w parameter : tensor<64x64xf32> init ones {storage = @flat.0, storage_offset = 0}
     ```
     Must run after `lm-insert-optimizer`.
   }];

@@ -10,18 +10,6 @@ using namespace mlir;
 using namespace lmc;
 using namespace lmc::codegen;
 
-StringRef lmc::stringifyCategory(Category category) {
-  switch (category) {
-  case Category::Activations:
-    return "activations";
-  case Category::Temporaries:
-    return "temporaries";
-  case Category::LibraryWorkspace:
-    return "library_workspace";
-  }
-  return "";
-}
-
 uint64_t lmc::byteSize(RankedTensorType type) {
   return uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
 }

@@ -14,6 +14,7 @@
 #include "compiler/kernels/Target.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
+#include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -25,8 +26,7 @@
 
 namespace lmc {
 
-enum class Category { Activations, Temporaries, LibraryWorkspace };
-llvm::StringRef stringifyCategory(Category category);
+using plan_ir::Category;
 
 // Bytes of a dense tensor.
 uint64_t byteSize(mlir::RankedTensorType type);

@@ -215,7 +215,7 @@ void AliasingChecker::collectSymbols() {
     planKernels[kernel.getSymName()] = kernel;
   for (auto op : module.getOps<plan_ir::VariableOp>())
     variables.push_back({op, op.getSymName(), op.getArena(), int64_t(op.getOffset()),
-                         bytesOf(op.getType()), op.getType(), op->hasAttr("anonymous")});
+                         bytesOf(op.getType()), op.getType(), op.getAnonymous()});
   llvm::stable_sort(variables, [](const Variable &x, const Variable &y) {
     return std::tie(x.arena, x.offset, y.isStorage) < std::tie(y.arena, y.offset, x.isStorage);
   });

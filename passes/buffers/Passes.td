@@ -25,7 +25,7 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     ```
     becomes
     ```mlir
-    %0 = plan.slice @workspace[4096] "activations" "layers.0/mlp" : !plan.slice<tensor<8x16xf32>>
+    %0 = plan.slice @workspace[4096] activations "layers.0/mlp" : !plan.slice<tensor<8x16xf32>>
     plan.launch @mlp(%g, %u, %0) inputs 2 items 8 chunk 8 : ...
     ```
     A one-way door.

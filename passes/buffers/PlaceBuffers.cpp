@@ -2,7 +2,7 @@
 //
 //   %y = kern.launch @mlp(%g, %u)
 //   =>
-//   %0 = plan.slice @workspace[4096] "activations" "layers.0/mlp" : !plan.slice<...>
+//   %0 = plan.slice @workspace[4096] activations "layers.0/mlp" : !plan.slice<...>
 //   plan.launch @mlp(%g, %u, %0) inputs 2 items 8 chunk 8
 //
 // Values that must or may share bytes are first joined into one buffer (see
@@ -107,7 +107,7 @@ Value Placer::slice(const BufferView &view, RankedTensorType type, StringRef sou
                                                   view.pitch);
   return known = plan_ir::SliceOp::create(
              b, function.getLoc(), sliceType, "workspace",
-             int64_t(offsets[view.buffer]) + view.offset, stringifyCategory(buffer.category),
+             int64_t(offsets[view.buffer]) + view.offset, buffer.category,
              source, 0, 0, view.rows, view.pitch);
 }
 
@@ -258,10 +258,11 @@ static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
     }
     OpBuilder b(variable);
     plan_ir::VariableOp::create(b, variable.getLoc(), variable.getSymName(), "state",
-                                int64_t(offset), type, stringifyVariableKind(variable.getKind()),
+                                int64_t(offset), type, variable.getKind(),
                                 variable.getInit(), variable.getWeightDecay(),
                                 variable.getParameterAttr(), variable.getPartsAttr(),
-                                variable.getAnonymous());
+                                variable.getAnonymous(), variable.getSettingAttr(),
+                                variable.getStepValueAttr());
   }
   return bytes;
 }

@@ -6,7 +6,7 @@
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
-#include "passes/fusion/ConvertAdamW.h"
+#include "passes/fusion/ConvertOptimizer.h"
 #include "passes/fusion/FusionBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -502,8 +502,7 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::NormOfPartsOp op) {
         return SmallVector<Value>{normOfParts(b, loc, op.getParts())};
       })
-      .Case([&](lm::AdamWOp op) { return convertAdamW(b, op); })
-      .Case([&](lm::AdamW8bitOp op) { return convertAdamW8bit(b, op); })
+      .Case([&](lm::OptimizerOpInterface op) { return convertOptimizer(b, op); })
       .Case([&](lm::LinearCrossEntropyOp op) {
         return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
                            Value(), Value(), Type());

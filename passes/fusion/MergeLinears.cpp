@@ -174,34 +174,29 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
 
 // The variable that holds `variables` one after the other.
 lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
+  using Kind = lm::VariableKind;
   SmallVector<StringRef> names;
   SmallVector<Attribute> parts;
   int64_t rows = 0;
   for (lm::VariableOp variable : variables) {
     names.push_back(variable.getSymName());
     int64_t own = cast<RankedTensorType>(variable.getType()).getDimSize(0);
-    parts.push_back(b.getDictionaryAttr({b.getNamedAttr("name", variable.getSymNameAttr()),
-                                         b.getNamedAttr("rows", b.getI64IntegerAttr(own)),
-                                         b.getNamedAttr("init", variable.getInit())}));
+    parts.push_back(
+        lm::PartAttr::get(b.getContext(), variable.getSymNameAttr(), own, variable.getInit()));
     rows += own;
   }
   lm::VariableOp first = variables.front();
-  bool copy = first.getKind() == lm::VariableKind::ComputeCopy;
-  std::string name;
-  DictionaryAttr init;
+  bool copy = first.getKind() == Kind::ComputeCopy;
+  std::string name = copy ? "" : joinedName(names);
+  auto init = lm::InitAttr::get(b.getContext(), lm::InitKind::None);
   StringAttr parameter;
   if (copy) {
     SmallVector<lm::VariableOp> parameters;
     for (lm::VariableOp variable : variables)
       parameters.push_back(parameterOf(variable));
-    lm::VariableOp whole = layTogether(parameters);
-    name = (whole.getSymName() + ".compute").str();
-    parameter = whole.getSymNameAttr();
-    init = b.getDictionaryAttr({b.getNamedAttr("kind", b.getStringAttr("copy_of")),
-                                b.getNamedAttr("source", parameter)});
-  } else {
-    name = joinedName(names);
-    init = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
+    parameter = layTogether(parameters).getSymNameAttr();
+    name = lm::stateName(parameter.getValue(), Kind::ComputeCopy);
+    init = lm::InitAttr::copyOf(parameter);
   }
   if (auto known = symbols.lookup<lm::VariableOp>(name))
     return known; // another call's

@@ -88,7 +88,7 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
 // whether merged into one or not.
 static bool feedsActivation(Operation *op) {
   return llvm::any_of(op->getUsers(), [](Operation *user) {
-    return isa<lm::SwigluOp>(user) || (isView(user) && feedsActivation(user));
+    return user->hasTrait<lm::MlpActivation>() || (isView(user) && feedsActivation(user));
   });
 }
 

@@ -20,7 +20,7 @@ bool lmc::isView(Operation *op) {
 }
 
 bool lmc::isFreeToRecompute(Operation *op) {
-  return isView(op) || isa<lm::SwigluOp, lm::RmsNormOp>(op);
+  return isView(op) || op->hasTrait<lm::FreeToRecompute>();
 }
 
 bool lmc::mayRecompute(Operation *op) {

@@ -15,7 +15,7 @@ namespace {
 
 class Code : public TargetCode {
 public:
-  FailureOr<std::optional<Initializer>> initializer(DictionaryAttr init, RankedTensorType type,
+  FailureOr<std::optional<Initializer>> initializer(lm::InitAttr init, RankedTensorType type,
                                                     Type source) const override {
     std::optional<InitializerShape> shape = initializerShape(init, type.getElementType(), source);
     if (!shape)

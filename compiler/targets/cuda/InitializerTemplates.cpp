@@ -1,9 +1,6 @@
 #include "compiler/targets/cuda/InitializerTemplates.h"
 
-#include "dialects/plan/Plan.h"
-
 #include "llvm/ADT/StringSet.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/xxhash.h"
@@ -119,20 +116,31 @@ GlobalBytes lmc::codegen::initializerBytes(const InitializerShape &shape, int64_
   return {recordBytes + (copies ? bytes(shape.source) : 0), bytes(shape.destination)};
 }
 
-std::optional<InitializerShape> lmc::codegen::initializerShape(DictionaryAttr init,
-                                                               Type destination, Type source) {
-  auto name = init.getAs<StringAttr>("kind");
-  std::optional<DataType> to = dataTypeOf(destination);
-  if (!name || !to)
+static std::optional<InitializerKind> kernelKind(lm::InitKind kind) {
+  switch (kind) {
+  case lm::InitKind::None:
+  case lm::InitKind::Zeros:
     return std::nullopt;
-  auto kind = llvm::StringSwitch<std::optional<InitializerKind>>(name.getValue())
-                  .Case("normal", InitializerKind::Normal)
-                  .Cases({"ones", "constant"}, InitializerKind::Constant)
-                  .Case("rope_cos", InitializerKind::RopeCos)
-                  .Case("rope_sin", InitializerKind::RopeSin)
-                  .Case("copy_of", InitializerKind::Copy)
-                  .Default(std::nullopt);
-  if (!kind)
+  case lm::InitKind::Normal:
+    return InitializerKind::Normal;
+  case lm::InitKind::Ones:
+  case lm::InitKind::Constant:
+    return InitializerKind::Constant;
+  case lm::InitKind::RopeCos:
+    return InitializerKind::RopeCos;
+  case lm::InitKind::RopeSin:
+    return InitializerKind::RopeSin;
+  case lm::InitKind::CopyOf:
+    return InitializerKind::Copy;
+  }
+  llvm_unreachable("initial values are of a known kind");
+}
+
+std::optional<InitializerShape> lmc::codegen::initializerShape(lm::InitAttr init, Type destination,
+                                                               Type source) {
+  std::optional<InitializerKind> kind = kernelKind(init.getKind());
+  std::optional<DataType> to = dataTypeOf(destination);
+  if (!kind || !to)
     return std::nullopt;
   InitializerShape shape{*kind, *to, *to, {}};
   if (shape.kind == InitializerKind::Copy) {
@@ -141,8 +149,8 @@ std::optional<InitializerShape> lmc::codegen::initializerShape(DictionaryAttr in
       return std::nullopt;
     shape.source = *from;
   }
-  if (auto values = init.getAs<DenseF64ArrayAttr>("values"); values && isRope(shape.kind))
-    shape.frequencies.assign(values.asArrayRef().begin(), values.asArrayRef().end());
+  if (DenseF64ArrayAttr frequencies = init.getFrequencies())
+    shape.frequencies.assign(frequencies.asArrayRef().begin(), frequencies.asArrayRef().end());
   return shape;
 }
 
@@ -156,14 +164,13 @@ std::vector<CudaKernel> lmc::codegen::initializerKernels(ModuleOp plan) {
   for (auto variable : plan.getOps<plan_ir::VariableOp>()) {
     if (variable.getAnonymous())
       continue;
-    SmallVector<DictionaryAttr> inits{variable.getInit()};
+    SmallVector<lm::InitAttr> inits{variable.getInit()};
     if (ArrayAttr parts = variable.getPartsAttr())
-      for (auto part : parts.getAsRange<DictionaryAttr>())
-        if (auto init = part.getAs<DictionaryAttr>("init"))
-          inits.push_back(init);
-    for (DictionaryAttr init : inits) {
+      for (auto part : parts.getAsRange<lm::PartAttr>())
+        inits.push_back(part.getInit());
+    for (lm::InitAttr init : inits) {
       Type source;
-      if (auto name = init.getAs<StringAttr>("source"))
+      if (StringAttr name = init.getSource())
         if (auto origin = symbols.lookup<plan_ir::VariableOp>(name))
           source = elementType(origin);
       auto shape = initializerShape(init, elementType(variable), source);

@@ -4,8 +4,8 @@
 
 #include "compiler/targets/cuda/CudaKernel.h"
 #include "compiler/targets/cuda/CudaTypes.h"
+#include "dialects/plan/Plan.h"
 
-#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 
 #include <optional>
@@ -38,7 +38,7 @@ GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 // Returns the shape for `init`, the initialiser of a plan.variable or of a part of one. The
 // variable's elements have the type `destination`; a copy reads elements of type `source`. Returns
 // nothing where no kernel is needed: for zeros and for values that the runtime writes.
-std::optional<InitializerShape> initializerShape(mlir::DictionaryAttr init, mlir::Type destination,
+std::optional<InitializerShape> initializerShape(lm::InitAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
 // Returns all kernels that the variables of a plan need, each once.

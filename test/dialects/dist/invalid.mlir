@@ -13,7 +13,7 @@ dist.mesh @ranks(replicate = 1, shard = -1)
 
 func.func @noMesh(%x: tensor<8xf32>) {
   // expected-error @+1 {{'dist.all_reduce' op refers to @ranks, which is no dist.mesh}}
-  %0 = dist.all_reduce %x over @ranks "shard" : (tensor<8xf32>) -> tensor<8xf32>
+  %0 = dist.all_reduce %x over @ranks shard : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 
@@ -21,8 +21,8 @@ func.func @noMesh(%x: tensor<8xf32>) {
 
 dist.mesh @ranks(replicate = 1, shard = 4)
 func.func @noAxis(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'dist.all_reduce' op has axis 'pipeline'; a mesh has 'shard' and 'replicate'}}
-  %0 = dist.all_reduce %x over @ranks "pipeline" : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @+1 {{custom op 'dist.all_reduce' expected string or keyword containing one of the following enum values for attribute 'axis' [replicate, shard]}}
+  %0 = dist.all_reduce %x over @ranks pipeline : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 
@@ -31,7 +31,7 @@ func.func @noAxis(%x: tensor<8xf32>) {
 dist.mesh @ranks(replicate = 1, shard = 4)
 func.func @gatherExtent(%x: tensor<8xf32>) {
   // expected-error @+1 {{'dist.all_gather' op cannot turn 'tensor<8xf32>' into 'tensor<16xf32>' over 4 ranks}}
-  %0 = dist.all_gather %x over @ranks "shard" : (tensor<8xf32>) -> tensor<16xf32>
+  %0 = dist.all_gather %x over @ranks shard : (tensor<8xf32>) -> tensor<16xf32>
   return
 }
 
@@ -40,7 +40,7 @@ func.func @gatherExtent(%x: tensor<8xf32>) {
 dist.mesh @ranks(replicate = 1, shard = 4)
 func.func @scatterExtent(%x: tensor<6xf32>) {
   // expected-error @+1 {{'dist.reduce_scatter' op cannot turn 'tensor<6xf32>' into 'tensor<1xf32>' over 4 ranks}}
-  %0 = dist.reduce_scatter %x over @ranks "shard" : (tensor<6xf32>) -> tensor<1xf32>
+  %0 = dist.reduce_scatter %x over @ranks shard : (tensor<6xf32>) -> tensor<1xf32>
   return
 }
 
@@ -49,7 +49,7 @@ func.func @scatterExtent(%x: tensor<6xf32>) {
 dist.mesh @ranks(replicate = 1, shard = 4)
 func.func @innerExtent(%x: tensor<8x2xf32>) {
   // expected-error @+1 {{'dist.all_gather' op cannot turn 'tensor<8x2xf32>' into 'tensor<32x3xf32>' over 4 ranks}}
-  %0 = dist.all_gather %x over @ranks "shard" : (tensor<8x2xf32>) -> tensor<32x3xf32>
+  %0 = dist.all_gather %x over @ranks shard : (tensor<8x2xf32>) -> tensor<32x3xf32>
   return
 }
 
@@ -58,7 +58,7 @@ func.func @innerExtent(%x: tensor<8x2xf32>) {
 dist.mesh @ranks(replicate = 1, shard = 4)
 func.func @dtype(%x: tensor<8xf32>) {
   // expected-error @+1 {{'dist.reduce_scatter' op cannot turn 'tensor<8xf32>' into 'tensor<2xbf16>' over 4 ranks}}
-  %0 = dist.reduce_scatter %x over @ranks "shard" : (tensor<8xf32>) -> tensor<2xbf16>
+  %0 = dist.reduce_scatter %x over @ranks shard : (tensor<8xf32>) -> tensor<2xbf16>
   return
 }
 
@@ -67,6 +67,6 @@ func.func @dtype(%x: tensor<8xf32>) {
 dist.mesh @ranks(replicate = 1, shard = 4)
 func.func @rank(%x: tensor<f32>) {
   // expected-error @+1 {{'dist.all_gather' op cannot turn 'tensor<f32>' into 'tensor<f32>' over 4 ranks}}
-  %0 = dist.all_gather %x over @ranks "shard" : (tensor<f32>) -> tensor<f32>
+  %0 = dist.all_gather %x over @ranks shard : (tensor<f32>) -> tensor<f32>
   return
 }

@@ -123,7 +123,7 @@ func.func @bias(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>, %bias: tensor<4xf32>) 
 
 // -----
 
-lm.variable @r scalar : tensor<8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8xf32> init none
 func.func @unknown() {
   %r = lm.load @r : tensor<8xf32>
   // expected-error @+1 {{'kern.launch' op refers to @nothing, which is no kern.kernel}}

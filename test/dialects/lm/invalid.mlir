@@ -9,7 +9,7 @@ func.func @loadNothing() {
 
 // -----
 
-lm.variable @w parameter : tensor<8xf32> {init = {kind = "ones"}}
+lm.variable @w parameter : tensor<8xf32> init ones
 func.func @loadOtherType() {
   // expected-error @+1 {{'lm.load' op has type 'tensor<4xf32>' but @w is a 'tensor<8xf32>'}}
   %0 = lm.load @w : tensor<4xf32>
@@ -27,7 +27,7 @@ func.func @storeToFunction(%x: tensor<4xf32>) {
 
 // -----
 
-lm.variable @w parameter : tensor<4xbf16> {init = {kind = "ones"}}
+lm.variable @w parameter : tensor<4xbf16> init ones
 func.func @storeOtherType(%x: tensor<4xf32>) {
   // expected-error @+1 {{'lm.store' op has type 'tensor<4xf32>' but @w is a 'tensor<4xbf16>'}}
   lm.store %x, @w : tensor<4xf32>
@@ -44,7 +44,7 @@ func.func @accumulateNothing(%x: tensor<4xf32>) {
 
 // -----
 
-lm.variable @w.grad gradient : tensor<8xf32> {init = {kind = "zeros"}}
+lm.variable @w.grad gradient : tensor<8xf32> init zeros
 func.func @accumulateOtherType(%x: tensor<4xf32>) {
   // expected-error @+1 {{'lm.accumulate' op has type 'tensor<4xf32>' but @w.grad is a 'tensor<8xf32>'}}
   lm.accumulate %x, @w.grad : tensor<4xf32>
@@ -446,22 +446,58 @@ func.func @codedSums(%p: tensor<8x64xf32>, %g: tensor<8x64xf32>, %c: tensor<8x64
 // -----
 
 // expected-error @+1 {{'lm.variable' op has parts of 3 rows in all, but is a 'tensor<4x8xf32>'}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 3 : i64, init = {kind = "zeros"}}]}
+lm.variable @w parameter : tensor<4x8xf32> init none {parts = [#lm.part<"a", rows = 3, init = zeros>]}
 
 // -----
 
-// expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = 4 : i64}]}
+// expected-error @+1 {{'lm.variable' op attribute 'parts' failed to satisfy constraint: parts of a parameter}}
+lm.variable @w parameter : tensor<4x8xf32> init none {parts = [{name = "a", rows = 4 : i64}]}
+
+// -----
+
+// expected-error @+1 {{expected ','}}
+lm.variable @w parameter : tensor<4x8xf32> init none {parts = [#lm.part<"a", rows = 4>]}
 
 // -----
 
 // expected-error @+1 {{'lm.variable' op has a storage without an offset in it, or the reverse}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, storage = @s}
+lm.variable @w parameter : tensor<4x8xf32> init none {storage = @s}
 
 // -----
 
-// expected-error @+1 {{'lm.variable' op has a part without a name, rows or an initialiser}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "none"}, parts = [{name = "a", rows = -2 : i64, init = {kind = "zeros"}}, {name = "b", rows = 6 : i64, init = {kind = "zeros"}}]}
+// expected-error @+1 {{part "a" has -2 rows}}
+lm.variable @w parameter : tensor<4x8xf32> init none {parts = [#lm.part<"a", rows = -2, init = zeros>, #lm.part<"b", rows = 6, init = zeros>]}
+
+// -----
+
+// expected-error @+2 {{failed to parse InitAttr parameter 'kind'}}
+// expected-error @+1 {{expected one of [none, zeros, ones, normal, rope_cos, rope_sin, constant, copy_of] for how initial values are made, got: uniform}}
+lm.variable @w parameter : tensor<4x8xf32> init uniform {weight_decay}
+
+// -----
+
+// expected-error @+1 {{initial values of the kind normal need a stddev}}
+lm.variable @w parameter : tensor<4x8xf32> init normal
+
+// -----
+
+// expected-error @+1 {{initial values of the kind zeros take no source}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros(source = "v")
+
+// -----
+
+// expected-error @+1 {{initial values of the kind rope_cos need a list of frequencies}}
+lm.variable @w table : tensor<4x8xf32> init rope_cos(scale = 1.0)
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op is no scalar, and has a setting or a step_value}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros setting "optimizer.eps"
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has both a setting and a step_value}}
+lm.variable @s scalar : tensor<f32> init none setting "optimizer.eps" step_value learning_rate
 
 // -----
 

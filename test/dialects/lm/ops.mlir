@@ -2,22 +2,26 @@
 // RUN: lmc-opt %s | lmc-opt | FileCheck %s
 // RUN: lmc-opt %s --mlir-print-op-generic | lmc-opt | FileCheck %s
 
-// CHECK: lm.variable @w parameter : tensor<8x4xf32> {init = {kind = "normal", stddev = 2.000000e-02 : f64}, weight_decay}
-lm.variable @w parameter : tensor<8x4xf32> {init = {kind = "normal", stddev = 0.02}, weight_decay}
-// CHECK: lm.variable @w.compute compute_copy : tensor<8x4xbf16> {init = {kind = "copy_of", source = "w"}, parameter = "w"}
-lm.variable @w.compute compute_copy : tensor<8x4xbf16> {init = {kind = "copy_of", source = "w"}, parameter = "w"}
-// CHECK: lm.variable @w.grad gradient : tensor<8x4xf32> {init = {kind = "zeros"}, parameter = "w"}
-lm.variable @w.grad gradient : tensor<8x4xf32> {init = {kind = "zeros"}, parameter = "w"}
+// CHECK: lm.variable @w parameter : tensor<8x4xf32> init normal(stddev = 2.000000e-02 : f64) {weight_decay}
+lm.variable @w parameter : tensor<8x4xf32> init normal(stddev = 0.02) {weight_decay}
+// CHECK: lm.variable @w.compute compute_copy : tensor<8x4xbf16> init copy_of(source = "w") {parameter = "w"}
+lm.variable @w.compute compute_copy : tensor<8x4xbf16> init copy_of(source = "w") {parameter = "w"}
+// CHECK: lm.variable @w.grad gradient : tensor<8x4xf32> init zeros {parameter = "w"}
+lm.variable @w.grad gradient : tensor<8x4xf32> init zeros {parameter = "w"}
 // CHECK: lm.variable @w.moment1 moment1 : tensor<8x4xf32>
-lm.variable @w.moment1 moment1 : tensor<8x4xf32> {init = {kind = "zeros"}, parameter = "w"}
+lm.variable @w.moment1 moment1 : tensor<8x4xf32> init zeros {parameter = "w"}
 // CHECK: lm.variable @w.moment2 moment2 : tensor<8x4xf32>
-lm.variable @w.moment2 moment2 : tensor<8x4xf32> {init = {kind = "zeros"}, parameter = "w"}
-// CHECK: lm.variable @cos table : tensor<2x1xf32> {init = {kind = "rope_cos", scale = 1.000000e+00 : f64, values = [1.000000e+00]}}
-lm.variable @cos table : tensor<2x1xf32> {init = {kind = "rope_cos", values = [1.0], scale = 1.0}}
-// CHECK: lm.variable @lr scalar : tensor<f32> {init = {kind = "none"}}
-lm.variable @lr scalar : tensor<f32> {init = {kind = "none"}}
-// CHECK: lm.variable @ids input : tensor<4xi32> {init = {kind = "none"}}
-lm.variable @ids input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @w.moment2 moment2 : tensor<8x4xf32> init zeros {parameter = "w"}
+// CHECK: lm.variable @cos table : tensor<2x1xf32> init rope_cos(scale = 1.000000e+00 : f64, frequencies = [1.000000e+00])
+lm.variable @cos table : tensor<2x1xf32> init rope_cos(scale = 1.0, frequencies = [1.0])
+// CHECK: lm.variable @lr scalar : tensor<f32> init none
+lm.variable @lr scalar : tensor<f32> init none
+// CHECK: lm.variable @eps scalar : tensor<f32> init none setting "optimizer.eps"
+lm.variable @eps scalar : tensor<f32> init none setting "optimizer.eps"
+// CHECK: lm.variable @correction scalar : tensor<f32> init none step_value bias_correction1
+lm.variable @correction scalar : tensor<f32> init none step_value bias_correction1
+// CHECK: lm.variable @ids input : tensor<4xi32> init none
+lm.variable @ids input : tensor<4xi32> init none
 
 // CHECK-LABEL: func.func @state
 func.func @state() {

@@ -6,17 +6,17 @@
 plan.arena @state bytes 4096 alignment 64 lower_bound 4000
 // CHECK: plan.arena @workspace bytes 8192 alignment 64 lower_bound 8192
 plan.arena @workspace bytes 8192 alignment 64 lower_bound 8192
-// CHECK: plan.variable @w at @state[128] : tensor<8x4xf32> "parameter" {init = {kind = "ones"}, weight_decay}
-plan.variable @w at @state[128] : tensor<8x4xf32> "parameter" {init = {kind = "ones"}, weight_decay}
-// CHECK: plan.variable @w.grad at @state[256] : tensor<8x4xf32> "gradient" {init = {kind = "zeros"}, parameter = "w"}
-plan.variable @w.grad at @state[256] : tensor<8x4xf32> "gradient" {init = {kind = "zeros"}, parameter = "w"}
+// CHECK: plan.variable @w at @state[128] : tensor<8x4xf32> parameter init ones {weight_decay}
+plan.variable @w at @state[128] : tensor<8x4xf32> parameter init ones {weight_decay}
+// CHECK: plan.variable @w.grad at @state[256] : tensor<8x4xf32> gradient init zeros {parameter = "w"}
+plan.variable @w.grad at @state[256] : tensor<8x4xf32> gradient init zeros {parameter = "w"}
 
 // CHECK: plan.function @micro peak 1024 {
 plan.function @micro peak 1024 {
-  // CHECK: %[[X:.*]] = plan.slice @workspace[64] "activations" "layers.0/mlp" live[0, 7] : <tensor<8x4xf32>>
-  %x = plan.slice @workspace[64] "activations" "layers.0/mlp" live [0, 7] : !plan.slice<tensor<8x4xf32>>
-  // CHECK: %[[IDS:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 0] : <tensor<8xi32>>
-  %ids = plan.slice @workspace[0] "temporaries" "" live [0, 0] : !plan.slice<tensor<8xi32>>
+  // CHECK: %[[X:.*]] = plan.slice @workspace[64] activations "layers.0/mlp" live[0, 7] : <tensor<8x4xf32>>
+  %x = plan.slice @workspace[64] activations "layers.0/mlp" live [0, 7] : !plan.slice<tensor<8x4xf32>>
+  // CHECK: %[[IDS:.*]] = plan.slice @workspace[0] temporaries "" live[0, 0] : <tensor<8xi32>>
+  %ids = plan.slice @workspace[0] temporaries "" live [0, 0] : !plan.slice<tensor<8xi32>>
   // CHECK: %[[W:.*]] = plan.variable_ref @w : <tensor<8x4xf32>>{{$}}
   %w = plan.variable_ref @w : !plan.slice<tensor<8x4xf32>>
   // CHECK: %[[G:.*]] = plan.variable_ref @w.grad : <tensor<4x4xf32>> {offset = 64 : i64}

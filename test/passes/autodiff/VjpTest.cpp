@@ -44,7 +44,7 @@ public:
     std::string text;
     for (size_t i = 0; i < test.inputs.size(); ++i)
       text += "lm.variable @in" + std::to_string(i) + " input : " + test.inputs[i] +
-              " {init = {kind = \"none\"}}\n";
+              " init none\n";
     for (const char *function : {"value", "vjp"}) {
       text += "func.func @" + std::string(function) + "() {\n";
       for (size_t i = 0; i < test.inputs.size(); ++i)
@@ -61,9 +61,8 @@ public:
     OpBuilder b(&context);
     auto declare = [&](const std::string &name, Type type) {
       b.setInsertionPointToStart(module->getBody());
-      auto none = b.getDictionaryAttr(b.getNamedAttr("kind", b.getStringAttr("none")));
-      lm::VariableOp::create(b, b.getUnknownLoc(), StringRef(name), lm::VariableKind::Input,
-                             cast<RankedTensorType>(type), none, false, StringAttr());
+      lm::VariableOp::create(b, b.getUnknownLoc(), StringRef(name), lm::VariableKind::Input, type,
+                             lm::InitAttr::get(&context, lm::InitKind::None));
     };
     SmallVector<Value> cotangents;
     for (OpResult result : valueOp->getResults()) {

@@ -60,15 +60,15 @@
 // CHECK:         lm.linear_cross_entropy_grad {{.*}} acc
 // CHECK:         return
 // CHECK-NOT:   func.func @micro
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @ids input : tensor<4xi32> {init = {kind = "none"}}
-lm.variable @e parameter : tensor<16x8xf32> {init = {kind = "zeros"}}
-lm.variable @e.grad gradient : tensor<16x8xf32> {init = {kind = "zeros"}, parameter = "e"}
-lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
-lm.variable @w.grad gradient : tensor<8x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-lm.variable @b.grad gradient : tensor<8xf32> {init = {kind = "zeros"}, parameter = "w"}
-lm.variable @run.loss_scale scalar : tensor<f32> {init = {kind = "none"}}
-lm.variable @run.loss scalar : tensor<f32> {init = {kind = "none"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @ids input : tensor<4xi32> init none
+lm.variable @e parameter : tensor<16x8xf32> init zeros
+lm.variable @e.grad gradient : tensor<16x8xf32> init zeros {parameter = "e"}
+lm.variable @w parameter : tensor<8x8xf32> init zeros
+lm.variable @w.grad gradient : tensor<8x8xf32> init zeros {parameter = "w"}
+lm.variable @b.grad gradient : tensor<8xf32> init zeros {parameter = "w"}
+lm.variable @run.loss_scale scalar : tensor<f32> init none
+lm.variable @run.loss scalar : tensor<f32> init none
 func.func @micro() {
   %ids = lm.load @ids : tensor<4xi32>
   %e = lm.load @e : tensor<16x8xf32>
@@ -128,11 +128,11 @@ func.func @micro() {
 // CHECK:         call @layer.backward.accumulate(
 // CHECK:         call @layer.backward.accumulate(
 // CHECK:         return
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @u.grad gradient : tensor<8x8xf32> {init = {kind = "zeros"}, parameter = "u"}
-lm.variable @v.grad gradient : tensor<8xf32> {init = {kind = "zeros"}, parameter = "v"}
-lm.variable @u2.grad gradient : tensor<8x8xf32> {init = {kind = "zeros"}, parameter = "u2"}
-lm.variable @v2.grad gradient : tensor<8xf32> {init = {kind = "zeros"}, parameter = "v2"}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @u.grad gradient : tensor<8x8xf32> init zeros {parameter = "u"}
+lm.variable @v.grad gradient : tensor<8xf32> init zeros {parameter = "v"}
+lm.variable @u2.grad gradient : tensor<8x8xf32> init zeros {parameter = "u2"}
+lm.variable @v2.grad gradient : tensor<8xf32> init zeros {parameter = "v2"}
 func.func private @layer.backward(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) {
   %dw = lm.matmul %dy, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {lm.backward, transpose_a}
   %db = lm.sum_rows %dy : (tensor<4x8xf32>) -> tensor<8xf32> {lm.backward}
@@ -168,8 +168,8 @@ func.func @micro() {
 // CHECK-NEXT:    %[[SUM2:.*]] = lm.add %[[SUM]], %[[B]]#1
 // CHECK-NEXT:    lm.store %[[SUM2]], @u.grad
 // CHECK-NEXT:    return
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @u.grad gradient : tensor<8x8xf32> {init = {kind = "zeros"}, parameter = "u"}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @u.grad gradient : tensor<8x8xf32> init zeros {parameter = "u"}
 func.func private @layer.backward(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x8xf32>) {
   %dw = lm.matmul %dy, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {lm.backward, transpose_a}
   %dx = lm.add %dy, %x : tensor<4x8xf32> {lm.backward}

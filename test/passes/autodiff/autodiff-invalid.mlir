@@ -28,9 +28,9 @@ module {
 
 // -----
 
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-lm.variable @s scalar : tensor<f32> {init = {kind = "none"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros
+lm.variable @s scalar : tensor<f32> init none
+lm.variable @t input : tensor<4xi32> init none
 func.func @forward() -> tensor<f32> {
   %w = lm.load @w : tensor<4x8xf32>
   %s = lm.load @s : tensor<f32>
@@ -44,9 +44,9 @@ func.func @forward() -> tensor<f32> {
 // -----
 
 // Inside a layer too.
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-lm.variable @s scalar : tensor<f32> {init = {kind = "none"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros
+lm.variable @s scalar : tensor<f32> init none
+lm.variable @t input : tensor<4xi32> init none
 func.func private @layer(%w: tensor<4x8xf32>, %s: tensor<f32>) -> tensor<4x8xf32> {
   // expected-error @+1 {{'lm.scale' op is on the path from a parameter to the loss but has no VJP}}
   %x = lm.scale %w, %s : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
@@ -63,9 +63,9 @@ func.func @forward() -> tensor<f32> {
 
 // -----
 
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-lm.variable @head parameter : tensor<16x4xf32> {init = {kind = "zeros"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros
+lm.variable @head parameter : tensor<16x4xf32> init zeros
+lm.variable @t input : tensor<4xi32> init none
 func.func @forward() -> tensor<f32> {
   %w = lm.load @w : tensor<4x8xf32>
   // expected-error @+1 {{'lm.attention' op can be differentiated through its output only, not through lse}}
@@ -78,8 +78,8 @@ func.func @forward() -> tensor<f32> {
 
 // -----
 
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros
+lm.variable @t input : tensor<4xi32> init none
 func.func private @layer(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
   %y = lm.add %x, %x : tensor<4x8xf32>
   %z = lm.add %x, %y : tensor<4x8xf32>
@@ -96,8 +96,8 @@ func.func @forward() -> tensor<f32> {
 
 // -----
 
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros
+lm.variable @t input : tensor<4xi32> init none
 func.func private @inner(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %y = lm.add %x, %x : tensor<4x8xf32>
   return %y : tensor<4x8xf32>
@@ -117,9 +117,9 @@ func.func @forward() -> tensor<f32> {
 
 // -----
 
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @w parameter : tensor<8x8xf32> init zeros
+lm.variable @t input : tensor<4xi32> init none
 func.func private @layer(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   // expected-error @+1 {{'lm.load' op reads state inside a layer; pass the value as an argument}}
   %w = lm.load @w : tensor<8x8xf32>
@@ -136,9 +136,9 @@ func.func @forward() -> tensor<f32> {
 
 // -----
 
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @w parameter : tensor<8x8xf32> init zeros
+lm.variable @t input : tensor<4xi32> init none
 // expected-error @+1 {{is a layer without ops}}
 func.func private @layer(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %x : tensor<4x8xf32>
@@ -154,9 +154,9 @@ func.func @forward() -> tensor<f32> {
 
 // -----
 
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-lm.variable @w.compute compute_copy : tensor<4x8xbf16> {init = {kind = "copy_of", source = "w"}, parameter = "w"}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros
+lm.variable @w.compute compute_copy : tensor<4x8xbf16> init copy_of(source = "w") {parameter = "w"}
+lm.variable @t input : tensor<4xi32> init none
 func.func @forward() -> tensor<f32> {
   // expected-error @+1 {{is a parameter whose gradient comes as 'tensor<4x8xbf16>', not in the accumulation dtype}}
   %w = lm.load @w.compute : tensor<4x8xbf16>

@@ -7,11 +7,11 @@
 // Gradients are declared beside their parameters; inputs and scalars have none.
 // CHECK:      lm.variable @x input
 // CHECK-NEXT: lm.variable @g parameter
-// CHECK-NEXT: lm.variable @g.grad gradient : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
+// CHECK-NEXT: lm.variable @g.grad gradient : tensor<8xf32> init zeros {parameter = "g"}
 // CHECK-NEXT: lm.variable @w parameter
-// CHECK-NEXT: lm.variable @w.grad gradient : tensor<8x8xf32> {init = {kind = "zeros"}, parameter = "w"}
+// CHECK-NEXT: lm.variable @w.grad gradient : tensor<8x8xf32> init zeros {parameter = "w"}
 // CHECK-NEXT: lm.variable @head parameter
-// CHECK-NEXT: lm.variable @head.grad gradient : tensor<16x8xf32> {init = {kind = "zeros"}, parameter = "head"}
+// CHECK-NEXT: lm.variable @head.grad gradient : tensor<16x8xf32> init zeros {parameter = "head"}
 // CHECK-NEXT: lm.variable @targets input
 
 // CHECK-LABEL: func.func private @layer(
@@ -69,11 +69,11 @@
 // CHECK-NEXT:    %[[MEAN:.*]] = lm.scale %[[LOSS]], %[[SCALE]]
 // CHECK-NEXT:    lm.accumulate %[[MEAN]], @run.loss
 // CHECK-NEXT:    return{{$}}
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @g parameter : tensor<8xf32> {init = {kind = "ones"}}
-lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}, weight_decay}
-lm.variable @head parameter : tensor<16x8xf32> {init = {kind = "zeros"}}
-lm.variable @targets input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @g parameter : tensor<8xf32> init ones
+lm.variable @w parameter : tensor<8x8xf32> init zeros {weight_decay}
+lm.variable @head parameter : tensor<16x8xf32> init zeros
+lm.variable @targets input : tensor<4xi32> init none
 func.func private @layer(%x: tensor<4x8xf32>, %g: tensor<8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
   %n = lm.rms_norm %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
   %h = lm.linear %n, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
@@ -103,10 +103,10 @@ func.func @forward() -> tensor<f32> {
 // CHECK:         %[[DH:.*]] = lm.add %[[DGATE]], %[[DUP]]
 // CHECK:         %[[DW:.*]] = lm.matmul %[[DH]], %[[X]] {{.*}} {lm.backward, transpose_a}
 // CHECK-NEXT:    lm.accumulate %[[DW]], @w.grad
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
-lm.variable @head parameter : tensor<16x8xf32> {init = {kind = "zeros"}}
-lm.variable @targets input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @w parameter : tensor<8x8xf32> init zeros
+lm.variable @head parameter : tensor<16x8xf32> init zeros
+lm.variable @targets input : tensor<4xi32> init none
 func.func @forward() -> tensor<f32> {
   %x = lm.load @x : tensor<4x8xf32>
   %w = lm.load @w : tensor<8x8xf32>
@@ -123,7 +123,7 @@ func.func @forward() -> tensor<f32> {
 // A tied parameter, held in bf16: the gradient is its master's, in f32, and the two
 // contributions are not summed first, so that each can be added in place.
 // CHECK:       lm.variable @e parameter
-// CHECK-NEXT:  lm.variable @e.grad gradient : tensor<16x8xf32> {init = {kind = "zeros"}, parameter = "e"}
+// CHECK-NEXT:  lm.variable @e.grad gradient : tensor<16x8xf32> init zeros {parameter = "e"}
 // CHECK-NOT:   @e.compute.grad
 // CHECK-LABEL: func.func @micro() {
 // CHECK:         %[[IDS:.*]] = lm.load @ids
@@ -133,9 +133,9 @@ func.func @forward() -> tensor<f32> {
 // CHECK-NEXT:    lm.accumulate %[[DE]], @e.grad : tensor<16x8xf32>
 // CHECK-NOT:     lm.add
 // CHECK:         return
-lm.variable @ids input : tensor<4xi32> {init = {kind = "none"}}
-lm.variable @e parameter : tensor<16x8xf32> {init = {kind = "zeros"}}
-lm.variable @e.compute compute_copy : tensor<16x8xbf16> {init = {kind = "copy_of", source = "e"}, parameter = "e"}
+lm.variable @ids input : tensor<4xi32> init none
+lm.variable @e parameter : tensor<16x8xf32> init zeros
+lm.variable @e.compute compute_copy : tensor<16x8xbf16> init copy_of(source = "e") {parameter = "e"}
 func.func @forward() -> tensor<f32> {
   %ids = lm.load @ids : tensor<4xi32>
   %e = lm.load @e.compute : tensor<16x8xbf16>
@@ -149,10 +149,10 @@ func.func @forward() -> tensor<f32> {
 // A parameter that the loss does not depend on has no gradient.
 // CHECK:       lm.variable @unused parameter
 // CHECK-NOT:   @unused.grad
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @unused parameter : tensor<8xf32> {init = {kind = "ones"}}
-lm.variable @head parameter : tensor<16x8xf32> {init = {kind = "zeros"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @unused parameter : tensor<8xf32> init ones
+lm.variable @head parameter : tensor<16x8xf32> init zeros
+lm.variable @t input : tensor<4xi32> init none
 func.func @forward() -> tensor<f32> {
   %x = lm.load @x : tensor<4x8xf32>
   %u = lm.load @unused : tensor<8xf32>
@@ -196,14 +196,14 @@ func.func @forward() -> tensor<f32> {
 // CHECK-NEXT:    %[[DX:.*]] = lm.matmul %[[A]], %[[DM]] : {{.*}} -> tensor<8x4xf32> {lm.backward, transpose_b}
 // CHECK-NEXT:    %[[DA:.*]] = lm.matmul %[[X]], %[[DM]] : {{.*}} -> tensor<8x6xf32> {lm.backward}
 // CHECK-NEXT:    return %[[DX]], %[[DA]], %[[DM]], %[[DB]], %[[DBIAS]] :
-lm.variable @x input : tensor<8x4xf32> {init = {kind = "none"}}
-lm.variable @acc parameter : tensor<4x6xf32> {init = {kind = "zeros"}}
-lm.variable @a parameter : tensor<8x6xf32> {init = {kind = "zeros"}}
-lm.variable @b parameter : tensor<6x6xf32> {init = {kind = "zeros"}}
-lm.variable @bias parameter : tensor<6xf32> {init = {kind = "zeros"}}
-lm.variable @cos table : tensor<2x1xf32> {init = {kind = "none"}}
-lm.variable @head parameter : tensor<16x6xf32> {init = {kind = "zeros"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x4xf32> init none
+lm.variable @acc parameter : tensor<4x6xf32> init zeros
+lm.variable @a parameter : tensor<8x6xf32> init zeros
+lm.variable @b parameter : tensor<6x6xf32> init zeros
+lm.variable @bias parameter : tensor<6xf32> init zeros
+lm.variable @cos table : tensor<2x1xf32> init none
+lm.variable @head parameter : tensor<16x6xf32> init zeros
+lm.variable @t input : tensor<4xi32> init none
 func.func private @ops(%x: tensor<8x4xf32>, %a: tensor<8x6xf32>, %acc: tensor<4x6xf32>, %b: tensor<6x6xf32>, %bias: tensor<6xf32>, %cos: tensor<2x1xf32>) -> tensor<4x6xf32> {
   %0 = lm.matmul %x, %a acc %acc : (tensor<8x4xf32>, tensor<8x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32> {transpose_a}
   %1 = lm.matmul %0, %b : (tensor<4x6xf32>, tensor<6x6xf32>) -> tensor<4x6xf32> {transpose_b}
@@ -238,10 +238,10 @@ func.func @forward() -> tensor<f32> {
 // CHECK-LABEL: func.func private @attend.backward(
 // CHECK-SAME:    %[[DY:[^ ]*]]: tensor<4x8xf32>, %[[O:[^ ]*]]: tensor<4x8xf32>, %[[LSE:[^ ]*]]: tensor<4x4xf32>, %[[X:[^ ]*]]: tensor<4x8xf32>, %[[S:[^ ]*]]: tensor<4xi32>)
 // CHECK:         lm.attention_grad %[[DY]], %[[X]], %[[X]], %[[X]], %[[O]], %[[LSE]] starts %[[S]] :
-lm.variable @x parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-lm.variable @head parameter : tensor<16x8xf32> {init = {kind = "zeros"}}
-lm.variable @t input : tensor<4xi32> {init = {kind = "none"}}
-lm.variable @starts input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @x parameter : tensor<4x8xf32> init zeros
+lm.variable @head parameter : tensor<16x8xf32> init zeros
+lm.variable @t input : tensor<4xi32> init none
+lm.variable @starts input : tensor<4xi32> init none
 func.func private @attend(%x: tensor<4x8xf32>, %s: tensor<4xi32>) -> tensor<4x8xf32> {
   %y:2 = lm.attention %x, %x, %x starts %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
   return %y#0 : tensor<4x8xf32>

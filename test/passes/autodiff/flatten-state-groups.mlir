@@ -10,25 +10,25 @@
 // CHECK:         lm.adamw {{.*}} lr %[[A]]
 // CHECK:         lm.adamw {{.*}} lr %[[B]]
 module {
-  lm.variable @w parameter : tensor<9x8xf32> {init = {kind = "ones"}}
-  lm.variable @w.moment1 moment1 : tensor<9x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-  lm.variable @w.moment2 moment2 : tensor<9x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-  lm.variable @w.grad gradient : tensor<9x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-  lm.variable @g parameter : tensor<8xf32> {init = {kind = "ones"}}
-  lm.variable @g.moment1 moment1 : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
-  lm.variable @g.moment2 moment2 : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
-  lm.variable @run.update_norm scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.param_norm scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.grad_norm scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.clip_grad scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.bias_correction2 scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.bias_correction1 scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.weight_decay scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.eps scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.beta2 scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.beta1 scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.lr scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @g.grad gradient : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
+  lm.variable @w parameter : tensor<9x8xf32> init ones
+  lm.variable @w.moment1 moment1 : tensor<9x8xf32> init zeros {parameter = "w"}
+  lm.variable @w.moment2 moment2 : tensor<9x8xf32> init zeros {parameter = "w"}
+  lm.variable @w.grad gradient : tensor<9x8xf32> init zeros {parameter = "w"}
+  lm.variable @g parameter : tensor<8xf32> init ones
+  lm.variable @g.moment1 moment1 : tensor<8xf32> init zeros {parameter = "g"}
+  lm.variable @g.moment2 moment2 : tensor<8xf32> init zeros {parameter = "g"}
+  lm.variable @run.update_norm scalar : tensor<f32> init none
+  lm.variable @run.param_norm scalar : tensor<f32> init none
+  lm.variable @run.grad_norm scalar : tensor<f32> init none
+  lm.variable @run.clip_grad scalar : tensor<f32> init none
+  lm.variable @run.bias_correction2 scalar : tensor<f32> init none
+  lm.variable @run.bias_correction1 scalar : tensor<f32> init none
+  lm.variable @run.weight_decay scalar : tensor<f32> init none
+  lm.variable @run.eps scalar : tensor<f32> init none
+  lm.variable @run.beta2 scalar : tensor<f32> init none
+  lm.variable @run.beta1 scalar : tensor<f32> init none
+  lm.variable @run.lr scalar : tensor<f32> init none
+  lm.variable @g.grad gradient : tensor<8xf32> init zeros {parameter = "g"}
   func.func @optimizer() {
     %0 = lm.load @w.grad : tensor<9x8xf32>
     %1 = lm.load @g.grad : tensor<8xf32>
@@ -73,25 +73,25 @@ module {
 // CHECK-COUNT-2: lm.adamw
 // CHECK-NOT:     @flat
 module {
-  lm.variable @w parameter : tensor<9x8xf32> {init = {kind = "ones"}}
-  lm.variable @w.moment1 moment1 : tensor<9x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-  lm.variable @w.moment2 moment2 : tensor<9x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-  lm.variable @w.grad gradient : tensor<9x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-  lm.variable @g parameter : tensor<8xf32> {init = {kind = "ones"}}
-  lm.variable @g.moment1 moment1 : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
-  lm.variable @g.moment2 moment2 : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
-  lm.variable @run.update_norm scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.param_norm scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.grad_norm scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.clip_grad scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.bias_correction2 scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.bias_correction1 scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.weight_decay scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.eps scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.beta2 scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.beta1 scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @run.lr scalar : tensor<f32> {init = {kind = "none"}}
-  lm.variable @g.grad gradient : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
+  lm.variable @w parameter : tensor<9x8xf32> init ones
+  lm.variable @w.moment1 moment1 : tensor<9x8xf32> init zeros {parameter = "w"}
+  lm.variable @w.moment2 moment2 : tensor<9x8xf32> init zeros {parameter = "w"}
+  lm.variable @w.grad gradient : tensor<9x8xf32> init zeros {parameter = "w"}
+  lm.variable @g parameter : tensor<8xf32> init ones
+  lm.variable @g.moment1 moment1 : tensor<8xf32> init zeros {parameter = "g"}
+  lm.variable @g.moment2 moment2 : tensor<8xf32> init zeros {parameter = "g"}
+  lm.variable @run.update_norm scalar : tensor<f32> init none
+  lm.variable @run.param_norm scalar : tensor<f32> init none
+  lm.variable @run.grad_norm scalar : tensor<f32> init none
+  lm.variable @run.clip_grad scalar : tensor<f32> init none
+  lm.variable @run.bias_correction2 scalar : tensor<f32> init none
+  lm.variable @run.bias_correction1 scalar : tensor<f32> init none
+  lm.variable @run.weight_decay scalar : tensor<f32> init none
+  lm.variable @run.eps scalar : tensor<f32> init none
+  lm.variable @run.beta2 scalar : tensor<f32> init none
+  lm.variable @run.beta1 scalar : tensor<f32> init none
+  lm.variable @run.lr scalar : tensor<f32> init none
+  lm.variable @g.grad gradient : tensor<8xf32> init zeros {parameter = "g"}
   func.func @optimizer() {
     %0 = lm.load @w.grad : tensor<9x8xf32>
     %1 = lm.load @g.grad : tensor<8xf32>

@@ -6,6 +6,6 @@
 
 // expected-error @+1 {{optimizer.type adamw8bit keeps moments of f32 matrices in 8 bits whose elements are a multiple of 256, and this model has none; use adamw}}
 module {
-  lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-  lm.variable @w.grad gradient : tensor<4x8xf32> {init = {kind = "zeros"}, parameter = "w"}
+  lm.variable @w parameter : tensor<4x8xf32> init zeros
+  lm.variable @w.grad gradient : tensor<4x8xf32> init zeros {parameter = "w"}
 }

@@ -2,10 +2,10 @@
 // RUN: lmc-opt %s --lm-insert-optimizer=type=adamw8bit | FileCheck %s
 // RUN: lmc-opt %s --lm-insert-optimizer=type=adamw8bit | FileCheck %s --check-prefix=STATE
 
-// STATE-DAG: lm.variable @w.moment1 moment1 : tensor<8x64xi8> {init = {kind = "zeros"}, parameter = "w"}
-// STATE-DAG: lm.variable @w.moment1_scale moment1_scale : tensor<2xf32> {init = {kind = "zeros"}, parameter = "w"}
-// STATE-DAG: lm.variable @w.moment2 moment2 : tensor<8x64xi8> {init = {kind = "zeros"}, parameter = "w"}
-// STATE-DAG: lm.variable @w.moment2_scale moment2_scale : tensor<2xf32> {init = {kind = "zeros"}, parameter = "w"}
+// STATE-DAG: lm.variable @w.moment1 moment1 : tensor<8x64xi8> init zeros {parameter = "w"}
+// STATE-DAG: lm.variable @w.moment1_scale moment1_scale : tensor<2xf32> init zeros {parameter = "w"}
+// STATE-DAG: lm.variable @w.moment2 moment2 : tensor<8x64xi8> init zeros {parameter = "w"}
+// STATE-DAG: lm.variable @w.moment2_scale moment2_scale : tensor<2xf32> init zeros {parameter = "w"}
 
 // A vector, a matrix of 300 elements, and one whose parts are no whole blocks though it is.
 // STATE-DAG: lm.variable @g.moment1 moment1 : tensor<256xf32>
@@ -34,12 +34,12 @@
 // CHECK-NOT:     lm.adamw8bit
 // CHECK:         lm.norm_of_parts %[[U]],
 // CHECK:         lm.norm_of_parts %[[P]],
-lm.variable @w parameter : tensor<8x64xf32> {init = {kind = "ones"}, weight_decay}
-lm.variable @w.compute compute_copy : tensor<8x64xbf16> {init = {kind = "copy_of", source = "w"}, parameter = "w"}
-lm.variable @w.grad gradient : tensor<8x64xf32> {init = {kind = "zeros"}, parameter = "w"}
-lm.variable @g parameter : tensor<256xf32> {init = {kind = "ones"}}
-lm.variable @g.grad gradient : tensor<256xf32> {init = {kind = "zeros"}, parameter = "g"}
-lm.variable @odd parameter : tensor<10x30xf32> {init = {kind = "ones"}, weight_decay}
-lm.variable @odd.grad gradient : tensor<10x30xf32> {init = {kind = "zeros"}, parameter = "odd"}
-lm.variable @merged parameter : tensor<8x64xf32> {init = {kind = "none"}, weight_decay, parts = [{name = "q", rows = 6 : i64, init = {kind = "ones"}}, {name = "k", rows = 2 : i64, init = {kind = "ones"}}]}
-lm.variable @merged.grad gradient : tensor<8x64xf32> {init = {kind = "zeros"}, parameter = "merged"}
+lm.variable @w parameter : tensor<8x64xf32> init ones {weight_decay}
+lm.variable @w.compute compute_copy : tensor<8x64xbf16> init copy_of(source = "w") {parameter = "w"}
+lm.variable @w.grad gradient : tensor<8x64xf32> init zeros {parameter = "w"}
+lm.variable @g parameter : tensor<256xf32> init ones
+lm.variable @g.grad gradient : tensor<256xf32> init zeros {parameter = "g"}
+lm.variable @odd parameter : tensor<10x30xf32> init ones {weight_decay}
+lm.variable @odd.grad gradient : tensor<10x30xf32> init zeros {parameter = "odd"}
+lm.variable @merged parameter : tensor<8x64xf32> init none {weight_decay, parts = [#lm.part<"q", rows = 6, init = ones>, #lm.part<"k", rows = 2, init = ones>]}
+lm.variable @merged.grad gradient : tensor<8x64xf32> init zeros {parameter = "merged"}

@@ -3,5 +3,5 @@
 
 // expected-error @+1 {{'builtin.module' op has no parameter with a gradient; run lm-autodiff first}}
 module {
-  lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
+  lm.variable @w parameter : tensor<4x8xf32> init zeros
 }

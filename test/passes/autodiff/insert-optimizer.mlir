@@ -2,21 +2,21 @@
 // RUN: lmc-opt %s --lm-insert-optimizer | FileCheck %s
 // RUN: lmc-opt %s --lm-insert-optimizer | FileCheck %s --check-prefix=STATE
 
-// STATE-DAG: lm.variable @w.moment1 moment1 : tensor<4x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-// STATE-DAG: lm.variable @w.moment2 moment2 : tensor<4x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-// STATE-DAG: lm.variable @g.moment1 moment1 : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
-// STATE-DAG: lm.variable @g.moment2 moment2 : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
-// STATE-DAG: lm.variable @run.lr scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.beta1 scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.beta2 scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.eps scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.weight_decay scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.bias_correction1 scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.bias_correction2 scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.clip_grad scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.grad_norm scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.param_norm scalar : tensor<f32> {init = {kind = "none"}}
-// STATE-DAG: lm.variable @run.update_norm scalar : tensor<f32> {init = {kind = "none"}}
+// STATE-DAG: lm.variable @w.moment1 moment1 : tensor<4x8xf32> init zeros {parameter = "w"}
+// STATE-DAG: lm.variable @w.moment2 moment2 : tensor<4x8xf32> init zeros {parameter = "w"}
+// STATE-DAG: lm.variable @g.moment1 moment1 : tensor<8xf32> init zeros {parameter = "g"}
+// STATE-DAG: lm.variable @g.moment2 moment2 : tensor<8xf32> init zeros {parameter = "g"}
+// STATE-DAG: lm.variable @run.lr scalar : tensor<f32> init none step_value learning_rate
+// STATE-DAG: lm.variable @run.beta1 scalar : tensor<f32> init none setting "optimizer.beta1"
+// STATE-DAG: lm.variable @run.beta2 scalar : tensor<f32> init none setting "optimizer.beta2"
+// STATE-DAG: lm.variable @run.eps scalar : tensor<f32> init none setting "optimizer.eps"
+// STATE-DAG: lm.variable @run.weight_decay scalar : tensor<f32> init none setting "optimizer.weight_decay"
+// STATE-DAG: lm.variable @run.bias_correction1 scalar : tensor<f32> init none step_value bias_correction1
+// STATE-DAG: lm.variable @run.bias_correction2 scalar : tensor<f32> init none step_value bias_correction2
+// STATE-DAG: lm.variable @run.clip_grad scalar : tensor<f32> init none setting "optimizer.clip_grad"
+// STATE-DAG: lm.variable @run.grad_norm scalar : tensor<f32> init none
+// STATE-DAG: lm.variable @run.param_norm scalar : tensor<f32> init none
+// STATE-DAG: lm.variable @run.update_norm scalar : tensor<f32> init none
 // STATE-NOT: @frozen.moment
 // STATE:     func.func @optimizer
 
@@ -65,9 +65,9 @@
 
 // A parameter without a gradient is left alone.
 // CHECK-NOT:   @frozen
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}, weight_decay}
-lm.variable @w.grad gradient : tensor<4x8xf32> {init = {kind = "zeros"}, parameter = "w"}
-lm.variable @w.compute compute_copy : tensor<4x8xbf16> {init = {kind = "copy_of", source = "w"}, parameter = "w"}
-lm.variable @g parameter : tensor<8xf32> {init = {kind = "ones"}}
-lm.variable @g.grad gradient : tensor<8xf32> {init = {kind = "zeros"}, parameter = "g"}
-lm.variable @frozen parameter : tensor<8xf32> {init = {kind = "ones"}}
+lm.variable @w parameter : tensor<4x8xf32> init zeros {weight_decay}
+lm.variable @w.grad gradient : tensor<4x8xf32> init zeros {parameter = "w"}
+lm.variable @w.compute compute_copy : tensor<4x8xbf16> init copy_of(source = "w") {parameter = "w"}
+lm.variable @g parameter : tensor<8xf32> init ones
+lm.variable @g.grad gradient : tensor<8xf32> init zeros {parameter = "g"}
+lm.variable @frozen parameter : tensor<8xf32> init ones

@@ -41,10 +41,10 @@ kern.kernel @both elementwise {
   } -> (tensor<8x8xf32>, tensor<8x8xf32>)
   kern.yield %y#0, %y#1 : tensor<8x8xf32>, tensor<8x8xf32>
 }
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @w input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @s scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @w input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<8x8xf32> init none
+lm.variable @s scalar : tensor<8x8xf32> init none
 )";
 
 // Two temporaries that live together, then a result.
@@ -234,7 +234,7 @@ kern.kernel @flip elementwise {
   } -> tensor<2x32xf32>
   kern.yield %y : tensor<2x32xf32>
 }
-lm.variable @p input : tensor<2x32xf32> {init = {kind = "none"}}
+lm.variable @p input : tensor<2x32xf32> init none
 func.func @f() {
   %x = lm.load @p : tensor<2x32xf32>
   %y = kern.launch @flip(%x) : (tensor<2x32xf32>) -> tensor<2x32xf32>
@@ -308,7 +308,7 @@ kern.kernel @half elementwise {
   } -> tensor<8x4xf32>
   kern.yield %y : tensor<8x4xf32>
 }
-lm.variable @h scalar : tensor<8x4xf32> {init = {kind = "none"}}
+lm.variable @h scalar : tensor<8x4xf32> init none
 func.func @f() {
   %x = lm.load @x : tensor<8x8xf32>
   %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32> loc("a")
@@ -343,9 +343,9 @@ func.func @f() {
 
 TEST_F(CheckAliasingTest, FindsScratchOverAnOperand) {
   place(R"(
-lm.variable @q input : tensor<4x8xbf16> {init = {kind = "none"}}
-lm.variable @k input : tensor<4x4xbf16> {init = {kind = "none"}}
-lm.variable @dq scalar : tensor<4x8xbf16> {init = {kind = "none"}}
+lm.variable @q input : tensor<4x8xbf16> init none
+lm.variable @k input : tensor<4x4xbf16> init none
+lm.variable @dq scalar : tensor<4x8xbf16> init none
 func.func @f() {
   %q = lm.load @q : tensor<4x8xbf16>
   %k = lm.load @k : tensor<4x4xbf16>
@@ -366,10 +366,10 @@ func.func @f() {
 
 TEST_F(CheckAliasingTest, FindsOtherStartsOfDocuments) {
   place(R"(
-lm.variable @q input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @ids input : tensor<4xi32> {init = {kind = "none"}}
-lm.variable @starts input : tensor<4xi32> {init = {kind = "none"}}
-lm.variable @dq scalar : tensor<4x8xf32> {init = {kind = "none"}}
+lm.variable @q input : tensor<4x8xf32> init none
+lm.variable @ids input : tensor<4xi32> init none
+lm.variable @starts input : tensor<4xi32> init none
+lm.variable @dq scalar : tensor<4x8xf32> init none
 func.func @f() {
   %q = lm.load @q : tensor<4x8xf32>
   %s = lm.load @starts : tensor<4xi32>

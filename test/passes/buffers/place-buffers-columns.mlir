@@ -15,9 +15,9 @@ kern.kernel @negate elementwise {
   kern.yield %y : tensor<8x4xf32>
 }
 
-lm.variable @a input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @g scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @a input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<8x8xf32> init none
+lm.variable @g scalar : tensor<8x8xf32> init none
 
 // The kernel's variant knows the pitches, in elements.
 // CHECK:       kern.kernel @negate_pitch_8_8 elementwise attributes {arg_pitches = array<i64: 8, 8>, arg_rows = array<i64: 8, 8>}

@@ -7,8 +7,8 @@
 // CHECK:         plan.copy %[[B:.*]] into %[[OLD_B:.*]] :
 // CHECK:         plan.copy %[[OLD_A]] into %[[B]]
 // CHECK:         plan.copy %[[OLD_B]] into %[[A]]
-lm.variable @a scalar : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @b scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @a scalar : tensor<8x8xf32> init none
+lm.variable @b scalar : tensor<8x8xf32> init none
 func.func @swap() {
   %a = lm.load @a : tensor<8x8xf32>
   %b = lm.load @b : tensor<8x8xf32>
@@ -24,8 +24,8 @@ func.func @swap() {
 // CHECK:         plan.gemm %[[W:.*]], %[[W]] into %[[N:.*]] :
 // CHECK:         plan.gemm %[[W]], %[[W]] into
 // CHECK:         plan.copy %[[N]] into %[[W]]
-lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<8x8xf32> init none
 func.func @f() {
   %w = lm.load @w : tensor<8x8xf32>
   %n = kern.gemm %w, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -42,8 +42,8 @@ func.func @f() {
 // CHECK:         plan.gemm %[[X:.*]], %[[X]] into %[[N:.*]] :
 // CHECK:         plan.copy %[[N]] into %[[SUM:.*]] :
 // CHECK:         plan.gemm %[[N]], %[[X]] into %[[SUM]] {{.*}} {accumulate}
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @a scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @a scalar : tensor<8x8xf32> init none
 func.func @f() {
   %x = lm.load @x : tensor<8x8xf32>
   %n = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -62,8 +62,8 @@ func.func @f() {
 // CHECK:         %[[OLD_ROWS:.*]] = plan.variable_ref @r : <tensor<8x8xf32>>
 // CHECK:         plan.gemm %[[OLD_ROWS]]
 // CHECK:         plan.copy %[[NEW]] into %[[R]]
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<16x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<16x8xf32> init none
 func.func @f() {
   %x = lm.load @x : tensor<8x8xf32>
   %r = lm.load @r : tensor<16x8xf32>
@@ -98,8 +98,8 @@ kern.kernel @two elementwise {
   } -> (tensor<8x8xf32>, tensor<8x8xf32>)
   kern.yield %y#0, %y#1 : tensor<8x8xf32>, tensor<8x8xf32>
 }
-lm.variable @a input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @a input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<8x8xf32> init none
 func.func @dead() {
   %a = lm.load @a : tensor<8x8xf32>
   %x = kern.gemm %a, %a : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>

@@ -1,7 +1,7 @@
 // The errors of plan-place-buffers.
 // RUN: lmc-opt %s -split-input-file -verify-diagnostics --plan-place-buffers
 
-lm.variable @x input : tensor<8x8x2xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8x2xf32> init none
 func.func @columns() {
   %x = lm.load @x : tensor<8x8x2xf32>
   // expected-error @+1 {{'tensor.extract_slice' op is neither a range of rows nor a rectangle of a matrix}}
@@ -23,7 +23,7 @@ kern.kernel @transpose elementwise {
   } -> tensor<8x8xf32>
   kern.yield %y : tensor<8x8xf32>
 }
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
 func.func @kernel() {
   %x = lm.load @x : tensor<8x8xf32>
   // expected-error @+1 {{'kern.launch' op cannot be emitted: input 0 is not contiguous along the innermost dimension}}
@@ -41,8 +41,8 @@ func.func @constant() {
 
 // -----
 
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<4x4xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<4x4xf32> init none
 func.func @stride() {
   %x = lm.load @x : tensor<8x8xf32>
   // expected-error @+1 {{'tensor.extract_slice' op is neither a range of rows nor a rectangle of a matrix}}
@@ -54,8 +54,8 @@ func.func @stride() {
 
 // -----
 
-lm.variable @x input : tensor<8x4x2xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8x2xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x4x2xf32> init none
+lm.variable @r scalar : tensor<8x8x2xf32> init none
 func.func @columns() {
   %x = lm.load @x : tensor<8x4x2xf32>
   %r = lm.load @r : tensor<8x8x2xf32>
@@ -67,7 +67,7 @@ func.func @columns() {
 
 // -----
 
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @r scalar : tensor<8x8xf32> init none
 // expected-error @+1 {{has arguments or results; a function of a plan only has variables}}
 func.func @args(%x: tensor<8x8xf32>) {
   %s = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -77,19 +77,19 @@ func.func @args(%x: tensor<8x8xf32>) {
 
 // -----
 
-lm.variable @s gradient : tensor<2x8xf32> {init = {kind = "none"}, anonymous}
+lm.variable @s gradient : tensor<2x8xf32> init none {anonymous}
 // expected-error @+1 {{'lm.variable' op does not lie in its storage s of 'tensor<2x8xf32>'}}
-lm.variable @a gradient : tensor<8xf32> {init = {kind = "none"}, storage = @s, storage_offset = 9 : i64}
+lm.variable @a gradient : tensor<8xf32> init none {storage = @s, storage_offset = 9 : i64}
 
 // -----
 
 // expected-error @+1 {{'lm.variable' op is in the storage s, which is no variable outside of storages}}
-lm.variable @a gradient : tensor<8xf32> {init = {kind = "none"}, storage = @s, storage_offset = 0 : i64}
+lm.variable @a gradient : tensor<8xf32> init none {storage = @s, storage_offset = 0 : i64}
 
 // -----
 
-lm.variable @s gradient : tensor<2x8xf32> {init = {kind = "none"}, anonymous}
-lm.variable @a gradient : tensor<8xf32> {init = {kind = "none"}, storage = @s, storage_offset = 8 : i64}
+lm.variable @s gradient : tensor<2x8xf32> init none {anonymous}
+lm.variable @a gradient : tensor<8xf32> init none {storage = @s, storage_offset = 8 : i64}
 func.func @both() {
   %s = lm.load @s : tensor<2x8xf32>
   %p = tensor.extract_slice %s[0, 0] [1, 8] [1, 1] : tensor<2x8xf32> to tensor<8xf32>

@@ -30,8 +30,8 @@ kern.kernel @negate elementwise {
   } -> tensor<8x8xf32>
   kern.yield %y : tensor<8x8xf32>
 }
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<8x8xf32> init none
 func.func @f() {
   %x = lm.load @x : tensor<8x8xf32>
   %r = lm.load @r : tensor<8x8xf32>

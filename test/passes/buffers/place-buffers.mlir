@@ -4,18 +4,18 @@
 // State is laid out once, in the order of its variables, each at a multiple of 64 bytes.
 // CHECK:       plan.arena @state bytes 640 alignment 64 lower_bound 640
 // CHECK-NEXT:  plan.arena @workspace bytes 0 alignment 64 lower_bound 0
-// CHECK-NEXT:  plan.variable @x at @state[0] : tensor<7xf32> "input" {init = {kind = "none"}}
-// CHECK-NEXT:  plan.variable @y at @state[64] : tensor<f32> "scalar" {init = {kind = "none"}}
-// CHECK-NEXT:  plan.variable @w at @state[128] : tensor<64xf32> "parameter" {init = {kind = "ones"}, weight_decay}
-// CHECK-NEXT:  plan.variable @w.grad at @state[384] : tensor<64xf32> "gradient" {init = {kind = "zeros"}, parameter = "w"}
+// CHECK-NEXT:  plan.variable @x at @state[0] : tensor<7xf32> input init none
+// CHECK-NEXT:  plan.variable @y at @state[64] : tensor<f32> scalar init none
+// CHECK-NEXT:  plan.variable @w at @state[128] : tensor<64xf32> parameter init ones {weight_decay}
+// CHECK-NEXT:  plan.variable @w.grad at @state[384] : tensor<64xf32> gradient init zeros {parameter = "w"}
 // CHECK-NEXT:  plan.function @nothing peak 0 {
 // CHECK-NEXT:  }
 // CHECK-NOT:   func.func
 // CHECK-NOT:   lm.variable
-lm.variable @x input : tensor<7xf32> {init = {kind = "none"}}
-lm.variable @y scalar : tensor<f32> {init = {kind = "none"}}
-lm.variable @w parameter : tensor<64xf32> {init = {kind = "ones"}, weight_decay}
-lm.variable @w.grad gradient : tensor<64xf32> {init = {kind = "zeros"}, parameter = "w"}
+lm.variable @x input : tensor<7xf32> init none
+lm.variable @y scalar : tensor<f32> init none
+lm.variable @w parameter : tensor<64xf32> init ones {weight_decay}
+lm.variable @w.grad gradient : tensor<64xf32> init zeros {parameter = "w"}
 func.func @nothing() {
   return
 }
@@ -27,7 +27,7 @@ func.func @nothing() {
 // CHECK:       plan.arena @workspace bytes 256 alignment 64 lower_bound 256
 // CHECK-LABEL: plan.function @inPlace peak 256 {
 // CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x :
-// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[0] "temporaries" "first" live[0, 2] : <tensor<64xf32>>
+// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[0] temporaries "first" live[0, 2] : <tensor<64xf32>>
 // CHECK:         plan.launch @double(%[[X]], %[[A]]) inputs 1 items 64 chunk 64 :
 // CHECK-NEXT:    plan.launch @double(%[[A]], %[[A]]) inputs 1
 // CHECK-NEXT:    %[[R:.*]] = plan.variable_ref @r :
@@ -45,8 +45,8 @@ kern.kernel @double elementwise {
   } -> tensor<64xf32>
   kern.yield %y : tensor<64xf32>
 }
-lm.variable @x input : tensor<64xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<64xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<64xf32> init none
+lm.variable @r scalar : tensor<64xf32> init none
 func.func @inPlace() {
   %x = lm.load @x : tensor<64xf32>
   %a = kern.launch @double(%x) : (tensor<64xf32>) -> tensor<64xf32> loc("first")
@@ -61,9 +61,9 @@ func.func @inPlace() {
 // An input that is read again later is not written over.
 // CHECK-LABEL: plan.function @stillRead peak 512 {
 // CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x :
-// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[{{[0-9]+}}] "temporaries" "" live[0, 2] :
+// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[{{[0-9]+}}] temporaries "" live[0, 2] :
 // CHECK:         plan.launch @double(%[[X]], %[[A]])
-// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace[{{[0-9]+}}] "temporaries" "" live[1, 2] :
+// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace[{{[0-9]+}}] temporaries "" live[1, 2] :
 // CHECK-NEXT:    plan.launch @double(%[[A]], %[[B]])
 // CHECK-NEXT:    %[[R:.*]] = plan.variable_ref @r :
 // CHECK-NEXT:    plan.gemm %[[A]], %[[B]] into %[[R]]
@@ -79,8 +79,8 @@ kern.kernel @double elementwise {
   } -> tensor<8x8xf32>
   kern.yield %y : tensor<8x8xf32>
 }
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<8x8xf32> init none
 func.func @stillRead() {
   %x = lm.load @x : tensor<8x8xf32>
   %a = kern.launch @double(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -101,9 +101,9 @@ func.func @stillRead() {
 // CHECK-NEXT:    plan.scatter_add %[[IDS]], %[[X]] into %[[G]] : {{.*}} {accumulate}
 // CHECK-NOT:     plan.copy
 // CHECK:       }
-lm.variable @ids input : tensor<8xi32> {init = {kind = "none"}}
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @g gradient : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @ids input : tensor<8xi32> init none
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @g gradient : tensor<8x8xf32> init none
 func.func @accumulate() {
   %ids = lm.load @ids : tensor<8xi32>
   %x = lm.load @x : tensor<8x8xf32>
@@ -123,8 +123,8 @@ func.func @accumulate() {
 // CHECK:         plan.gemm %[[X]], %[[X]] into %[[G]] : {{.*}}>{{$}}
 // CHECK-NEXT:    plan.gemm %[[X]], %[[X]] into %[[G]] : {{.*}} {accumulate}
 // CHECK-NEXT:  }
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @g gradient : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @g gradient : tensor<8x8xf32> init none
 func.func @accumulateFirst() {
   %x = lm.load @x : tensor<8x8xf32>
   %n = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -138,7 +138,7 @@ func.func @accumulateFirst() {
 // Somebody still reads the old accumulator: the sum is made in a copy, and copied back
 // after that.
 // CHECK-LABEL: plan.function @oldStillRead peak 256 {
-// CHECK-DAG:     %[[SUM:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 3] :
+// CHECK-DAG:     %[[SUM:.*]] = plan.slice @workspace[0] temporaries "" live[0, 3] :
 // CHECK-DAG:     %[[G:.*]] = plan.variable_ref @g :
 // CHECK:         plan.copy %[[G]] into %[[SUM]]
 // CHECK:         plan.gemm %[[X:.*]], %[[X]] into %[[SUM]] : {{.*}} {accumulate, transpose_a}
@@ -157,9 +157,9 @@ kern.kernel @double elementwise {
   } -> tensor<8x8xf32>
   kern.yield %y : tensor<8x8xf32>
 }
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @g gradient : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @g gradient : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<8x8xf32> init none
 func.func @oldStillRead() {
   %x = lm.load @x : tensor<8x8xf32>
   %g = lm.load @g : tensor<8x8xf32>
@@ -177,12 +177,12 @@ func.func @oldStillRead() {
 // CHECK:       plan.arena @workspace bytes 512 alignment 64
 // CHECK-LABEL: plan.function @parts peak 512 {
 // CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x : <tensor<8x8xf32>>{{$}}
-// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 2] : <tensor<8x8xf32>>
+// CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[0] temporaries "" live[0, 2] : <tensor<8x8xf32>>
 // CHECK:         plan.launch @double(%[[X]], %[[A]]) inputs 1
-// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace[256] "temporaries" "" live[0, 2] : <tensor<8x8xf32>>
+// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace[256] temporaries "" live[0, 2] : <tensor<8x8xf32>>
 // CHECK-NEXT:    plan.gemm %[[X]], %[[X]] into %[[B]]
 // CHECK-DAG:     %[[ROWS:.*]] = plan.variable_ref @x : <tensor<2x8xf32>> {offset = 64 : i64}
-// CHECK-DAG:     %[[MIDDLE:.*]] = plan.slice @workspace[128] "temporaries" "" live[0, 2] : <tensor<8x8xf32>>
+// CHECK-DAG:     %[[MIDDLE:.*]] = plan.slice @workspace[128] temporaries "" live[0, 2] : <tensor<8x8xf32>>
 // CHECK-DAG:     %[[R:.*]] = plan.variable_ref @r :
 // CHECK:         plan.gemm %[[ROWS]], %[[MIDDLE]] into %[[R]] :
 // CHECK-NEXT:  }
@@ -198,8 +198,8 @@ kern.kernel @double elementwise {
   } -> tensor<8x8xf32>
   kern.yield %y : tensor<8x8xf32>
 }
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<2x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<2x8xf32> init none
 func.func @parts() {
   %x = lm.load @x : tensor<8x8xf32>
   %e = tensor.empty() : tensor<16x8xf32>
@@ -224,8 +224,8 @@ func.func @parts() {
 // CHECK:         plan.gemm {{.*}} into %[[A]] :
 // CHECK:         %[[B:.*]] = plan.slice @workspace[256] {{.*}} : <tensor<8x8xf32>>
 // CHECK-NEXT:    plan.copy %[[A]] into %[[B]]
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<16x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<16x8xf32> init none
 func.func @insertedTwice() {
   %x = lm.load @x : tensor<8x8xf32>
   %e = tensor.empty() : tensor<16x8xf32>
@@ -241,7 +241,7 @@ func.func @insertedTwice() {
 
 // A kernel may write a variable that it reads; a product may not: it is copied afterwards.
 // CHECK-LABEL: plan.function @product peak 256 {
-// CHECK-DAG:     %[[N:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 1] :
+// CHECK-DAG:     %[[N:.*]] = plan.slice @workspace[0] temporaries "" live[0, 1] :
 // CHECK-DAG:     %[[W:.*]] = plan.variable_ref @w :
 // CHECK:         plan.gemm %[[W]], %[[W]] into %[[N]]
 // CHECK-NEXT:    plan.copy %[[N]] into %[[W]]
@@ -262,7 +262,7 @@ kern.kernel @double elementwise {
   } -> tensor<8x8xf32>
   kern.yield %y : tensor<8x8xf32>
 }
-lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @w parameter : tensor<8x8xf32> init none
 func.func @product() {
   %w = lm.load @w : tensor<8x8xf32>
   %n = kern.gemm %w, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -296,9 +296,9 @@ kern.kernel @double elementwise {
   } -> tensor<8x8xf32>
   kern.yield %y : tensor<8x8xf32>
 }
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @a scalar : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @b scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @a scalar : tensor<8x8xf32> init none
+lm.variable @b scalar : tensor<8x8xf32> init none
 func.func @storedTwice() {
   %x = lm.load @x : tensor<8x8xf32>
   %n = kern.launch @double(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -312,7 +312,7 @@ func.func @storedTwice() {
 // Two variables trade places: one is made aside until the other has been read.
 // CHECK-LABEL: plan.function @trade peak 256 {
 // CHECK-DAG:     %[[B:.*]] = plan.variable_ref @b :
-// CHECK-DAG:     %[[N:.*]] = plan.slice @workspace[0] "temporaries" "" live[0, 2] :
+// CHECK-DAG:     %[[N:.*]] = plan.slice @workspace[0] temporaries "" live[0, 2] :
 // CHECK:         plan.launch @double(%[[B]], %[[N]]) inputs 1
 // CHECK-NEXT:    %[[A:.*]] = plan.variable_ref @a :
 // CHECK-NEXT:    plan.launch @double(%[[A]], %[[B]]) inputs 1
@@ -330,8 +330,8 @@ kern.kernel @double elementwise {
   } -> tensor<8x8xf32>
   kern.yield %y : tensor<8x8xf32>
 }
-lm.variable @a scalar : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @b scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @a scalar : tensor<8x8xf32> init none
+lm.variable @b scalar : tensor<8x8xf32> init none
 func.func @trade() {
   %a = lm.load @a : tensor<8x8xf32>
   %b = lm.load @b : tensor<8x8xf32>
@@ -348,17 +348,17 @@ func.func @trade() {
 // forward pass is an activation. The workspace is as large as the largest function needs.
 // CHECK:       plan.arena @workspace bytes 512 alignment 64 lower_bound 512
 // CHECK-LABEL: plan.function @reuse peak 512 {
-// CHECK:         %[[A:.*]] = plan.slice @workspace{{\[}}[[#ATA:]]] "temporaries" "" live[0, 1] :
+// CHECK:         %[[A:.*]] = plan.slice @workspace{{\[}}[[#ATA:]]] temporaries "" live[0, 1] :
 // CHECK:         plan.gemm %[[X:.*]], %[[X]] into %[[A]]
-// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace{{\[}}[[#ATB:]]] "temporaries" "" live[1, 2] :
+// CHECK-NEXT:    %[[B:.*]] = plan.slice @workspace{{\[}}[[#ATB:]]] temporaries "" live[1, 2] :
 // CHECK-NEXT:    plan.gemm %[[A]], %[[X]] into %[[B]]
-// CHECK-NEXT:    %[[C:.*]] = plan.slice @workspace{{\[}}[[#ATA]]] "activations" "" live[2, 3] :
+// CHECK-NEXT:    %[[C:.*]] = plan.slice @workspace{{\[}}[[#ATA]]] activations "" live[2, 3] :
 // CHECK-NEXT:    plan.gemm %[[B]], %[[X]] into %[[C]]
 // CHECK-NEXT:    %[[R:.*]] = plan.variable_ref @r :
 // CHECK-NEXT:    plan.gemm %[[C]], %[[X]] into %[[R]]
 // CHECK-LABEL: plan.function @small peak 256 {
-lm.variable @x input : tensor<8x8xf32> {init = {kind = "none"}}
-lm.variable @r scalar : tensor<8x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<8x8xf32> init none
 func.func @reuse() {
   %x = lm.load @x : tensor<8x8xf32>
   %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -381,10 +381,10 @@ func.func @small() {
 // Attention in bf16 takes an f32 workspace of the size of q for its gradient.
 // CHECK-LABEL: plan.function @attention
 // CHECK:         plan.attention %[[Q:.*]], %[[K:.*]], %[[K]], %[[O:.*]], %[[LSE:.*]] : {{.*}} {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64, window = 0 : i64}
-// CHECK:         %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] "library_workspace" "grad" live[1, 1] : <tensor<4x8xf32>>
+// CHECK:         %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] library_workspace "grad" live[1, 1] : <tensor<4x8xf32>>
 // CHECK:         plan.attention_grad %[[Q]], %[[K]], %[[K]], %[[O]], %[[LSE]], %[[O]], %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] workspace %[[SCRATCH]] :
-lm.variable @q input : tensor<4x8xbf16> {init = {kind = "none"}}
-lm.variable @k input : tensor<4x4xbf16> {init = {kind = "none"}}
+lm.variable @q input : tensor<4x8xbf16> init none
+lm.variable @k input : tensor<4x4xbf16> init none
 func.func @attention() {
   %q = lm.load @q : tensor<4x8xbf16>
   %k = lm.load @k : tensor<4x4xbf16>
@@ -401,8 +401,8 @@ func.func @attention() {
 // CHECK-DAG:     %[[S:.*]] = plan.variable_ref @starts : <tensor<4xi32>>
 // CHECK:         plan.attention %[[Q]], %[[Q]], %[[Q]], %[[O:.*]], %[[LSE:.*]] starts %[[S]] :
 // CHECK:         plan.attention_grad %[[Q]], %[[Q]], %[[Q]], %[[O]], %[[LSE]], %[[O]], %{{.*}}, %{{.*}}, %{{.*}} starts %[[S]] workspace %{{.*}} :
-lm.variable @q input : tensor<4x8xbf16> {init = {kind = "none"}}
-lm.variable @starts input : tensor<4xi32> {init = {kind = "none"}}
+lm.variable @q input : tensor<4x8xbf16> init none
+lm.variable @starts input : tensor<4xi32> init none
 func.func @documents() {
   %q = lm.load @q : tensor<4x8xbf16>
   %s = lm.load @starts : tensor<4xi32>
@@ -415,12 +415,12 @@ func.func @documents() {
 
 // Members lie in their storage; the parts of a parameter travel along.
 // CHECK:       plan.arena @state bytes 192 alignment 64 lower_bound 192
-// CHECK:       plan.variable @before at @state[0] : tensor<3xf32> "scalar"
-// CHECK-NEXT:  plan.variable @s at @state[64] : tensor<4x8xf32> "gradient" {anonymous, init = {kind = "none"}}
-// CHECK-NEXT:  plan.variable @b at @state[128] : tensor<2x4xf32> "gradient" {init = {kind = "zeros"}, parts = [{init = {kind = "zeros"}, name = "b1", rows = 1 : i64}, {init = {kind = "zeros"}, name = "b2", rows = 1 : i64}]}
-lm.variable @before scalar : tensor<3xf32> {init = {kind = "none"}}
-lm.variable @s gradient : tensor<4x8xf32> {init = {kind = "none"}, anonymous}
-lm.variable @b gradient : tensor<2x4xf32> {init = {kind = "zeros"}, storage = @s, storage_offset = 16 : i64, parts = [{name = "b1", rows = 1 : i64, init = {kind = "zeros"}}, {name = "b2", rows = 1 : i64, init = {kind = "zeros"}}]}
+// CHECK:       plan.variable @before at @state[0] : tensor<3xf32> scalar
+// CHECK-NEXT:  plan.variable @s at @state[64] : tensor<4x8xf32> gradient init none {anonymous}
+// CHECK-NEXT:  plan.variable @b at @state[128] : tensor<2x4xf32> gradient init zeros {parts = [#lm.part<"b1", rows = 1, init = zeros>, #lm.part<"b2", rows = 1, init = zeros>]}
+lm.variable @before scalar : tensor<3xf32> init none
+lm.variable @s gradient : tensor<4x8xf32> init none {anonymous}
+lm.variable @b gradient : tensor<2x4xf32> init zeros {storage = @s, storage_offset = 16 : i64, parts = [#lm.part<"b1", rows = 1, init = zeros>, #lm.part<"b2", rows = 1, init = zeros>]}
 func.func @none() {
   return
 }

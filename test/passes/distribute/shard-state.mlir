@@ -4,6 +4,6 @@
 
 // CHECK:      module {
 // CHECK-NEXT:   dist.mesh @ranks(replicate = 1, shard = 1)
-// CHECK-NEXT:   lm.variable @w parameter : tensor<8x4xf32> {init = {kind = "zeros"}}
+// CHECK-NEXT:   lm.variable @w parameter : tensor<8x4xf32> init zeros
 // CHECK-NEXT: }
-lm.variable @w parameter : tensor<8x4xf32> {init = {kind = "zeros"}}
+lm.variable @w parameter : tensor<8x4xf32> init zeros

@@ -1,7 +1,7 @@
 // The kernel of a step of lm.adamw8bit.
 #pragma once
 
-#include "passes/fusion/ConvertAdamW.h"
+#include "passes/fusion/ConvertOptimizer.h"
 #include "test/passes/fusion/KernelOf.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline std::string adamW8bitKernel(int64_t blocks) {
                                     a[4], a[5], a[6], a[7], a[8], a[9], a[10],
                                     /*weight_decay=*/a[14], a[11], a[12], a[13]);
   EXPECT_TRUE(mlir::succeeded(op.verify()));
-  convertAdamW8bit(b, op);
+  convertOptimizer(b, op);
   kern::FusionOp fusion;
   op->getBlock()->walk([&](kern::FusionOp found) { fusion = found; });
   return scope.kernelText(fusion);

@@ -7,9 +7,9 @@
 // CHECK-SAME:    %[[W:[^ ]*]]: tensor<6x4xf32>, %[[X:[^ ]*]]: tensor<6x4xf32>)
 // CHECK-NEXT:    lm.linear %[[X]], %[[W]]
 // CHECK:         call @layer(%{{.*}}, %{{.*}}) : (tensor<6x4xf32>, tensor<6x4xf32>)
-lm.variable @x input : tensor<6x4xf32> {init = {kind = "none"}}
-lm.variable @q parameter : tensor<4x4xf32> {init = {kind = "zeros"}}
-lm.variable @k parameter : tensor<2x4xf32> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<6x4xf32> init none
+lm.variable @q parameter : tensor<4x4xf32> init zeros
+lm.variable @k parameter : tensor<2x4xf32> init zeros
 func.func private @layer(%wk: tensor<2x4xf32>, %wq: tensor<4x4xf32>, %x: tensor<6x4xf32>) -> (tensor<6x4xf32>, tensor<6x2xf32>) {
   %q = lm.linear %x, %wq : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32>
   %k = lm.linear %x, %wk : (tensor<6x4xf32>, tensor<2x4xf32>) -> tensor<6x2xf32>
@@ -31,10 +31,10 @@ func.func @forward() -> (tensor<6x4xf32>, tensor<6x2xf32>) {
 // CHECK:         lm.split
 // CHECK:         lm.add
 // CHECK-NOT:     lm.rope
-lm.variable @x input : tensor<6x4xf32> {init = {kind = "none"}}
-lm.variable @cos table : tensor<6x1xf32> {init = {kind = "none"}}
-lm.variable @q parameter : tensor<4x4xf32> {init = {kind = "zeros"}}
-lm.variable @k parameter : tensor<4x4xf32> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<6x4xf32> init none
+lm.variable @cos table : tensor<6x1xf32> init none
+lm.variable @q parameter : tensor<4x4xf32> init zeros
+lm.variable @k parameter : tensor<4x4xf32> init zeros
 func.func private @layer(%x: tensor<6x4xf32>, %cos: tensor<6x1xf32>, %wq: tensor<4x4xf32>, %wk: tensor<4x4xf32>) -> (tensor<6x4xf32>, tensor<6x4xf32>) {
   %q = lm.linear %x, %wq : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32>
   %k = lm.linear %x, %wk : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32>
@@ -58,9 +58,9 @@ func.func @forward() -> (tensor<6x4xf32>, tensor<6x4xf32>) {
 // CHECK-LABEL: func.func private @layer(
 // CHECK-COUNT-2: lm.linear
 // CHECK:         lm.store %{{.*}}, @k
-lm.variable @x input : tensor<6x4xf32> {init = {kind = "none"}}
-lm.variable @q parameter : tensor<4x4xf32> {init = {kind = "zeros"}}
-lm.variable @k parameter : tensor<4x4xf32> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<6x4xf32> init none
+lm.variable @q parameter : tensor<4x4xf32> init zeros
+lm.variable @k parameter : tensor<4x4xf32> init zeros
 func.func private @layer(%x: tensor<6x4xf32>, %wq: tensor<4x4xf32>, %wk: tensor<4x4xf32>) -> (tensor<6x4xf32>, tensor<6x4xf32>) {
   %q = lm.linear %x, %wq : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32>
   %k = lm.linear %x, %wk : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32>
@@ -86,9 +86,9 @@ func.func @other() {
 // CHECK-LABEL: func.func private @layer(
 // CHECK-COUNT-2: lm.linear
 // CHECK-NOT:     lm.split
-lm.variable @x input : tensor<6x4xbf16> {init = {kind = "none"}}
-lm.variable @q parameter : tensor<4x4xbf16> {init = {kind = "zeros"}}
-lm.variable @k parameter : tensor<4x4xbf16> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<6x4xbf16> init none
+lm.variable @q parameter : tensor<4x4xbf16> init zeros
+lm.variable @k parameter : tensor<4x4xbf16> init zeros
 func.func private @layer(%x: tensor<6x4xbf16>, %wq: tensor<4x4xbf16>, %wk: tensor<4x4xbf16>) -> (tensor<6x4xbf16>, tensor<6x4xf32>) {
   %q = lm.linear %x, %wq : (tensor<6x4xbf16>, tensor<4x4xbf16>) -> tensor<6x4xbf16>
   %k = lm.linear %x, %wk : (tensor<6x4xbf16>, tensor<4x4xbf16>) -> tensor<6x4xf32>
@@ -107,9 +107,9 @@ func.func @forward() -> (tensor<6x4xbf16>, tensor<6x4xf32>) {
 // What is said of an argument stays with it.
 // CHECK-LABEL: func.func private @layer(
 // CHECK-SAME:    tensor<6x4xf32> {llvm.noalias}, %{{[^ ]*}}: tensor<6x4xf32>)
-lm.variable @x input : tensor<6x4xf32> {init = {kind = "none"}}
-lm.variable @q parameter : tensor<4x4xf32> {init = {kind = "zeros"}}
-lm.variable @k parameter : tensor<2x4xf32> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<6x4xf32> init none
+lm.variable @q parameter : tensor<4x4xf32> init zeros
+lm.variable @k parameter : tensor<2x4xf32> init zeros
 func.func private @layer(%x: tensor<6x4xf32> {llvm.noalias}, %wk: tensor<2x4xf32>, %wq: tensor<4x4xf32>) -> (tensor<6x4xf32>, tensor<6x2xf32>) {
   %q = lm.linear %x, %wq : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32>
   %k = lm.linear %x, %wk : (tensor<6x4xf32>, tensor<2x4xf32>) -> tensor<6x2xf32>

@@ -2,12 +2,12 @@
 // RUN: lmc-opt %s -split-input-file --lm-merge-linears | FileCheck %s
 
 // Weights, biases and compute copies; ropes side by side; the same for every call.
-// CHECK:       lm.variable @"l0.q+k+v.weight" parameter : tensor<8x4xf32> {init = {kind = "none"}, parts = [
-// CHECK-SAME:    {init = {kind = "normal", stddev = 1.000000e+00 : f64}, name = "l0.q.weight", rows = 4 : i64},
-// CHECK-SAME:    {init = {kind = "normal", stddev = 2.000000e+00 : f64}, name = "l0.k.weight", rows = 2 : i64},
-// CHECK-SAME:    {init = {kind = "normal", stddev = 3.000000e+00 : f64}, name = "l0.v.weight", rows = 2 : i64}], weight_decay}
-// CHECK:       lm.variable @"l0.q+k+v.weight.compute" compute_copy : tensor<8x4xbf16> {init = {kind = "copy_of", source = "l0.q+k+v.weight"}, parameter = "l0.q+k+v.weight"}
-// CHECK:       lm.variable @"l0.q+k+v.bias" parameter : tensor<8xbf16> {init = {kind = "none"}, parts = [
+// CHECK:       lm.variable @"l0.q+k+v.weight" parameter : tensor<8x4xf32> init none {parts = [
+// CHECK-SAME:    #lm.part<"l0.q.weight", rows = 4, init = normal(stddev = 1.000000e+00 : f64)>,
+// CHECK-SAME:    #lm.part<"l0.k.weight", rows = 2, init = normal(stddev = 2.000000e+00 : f64)>,
+// CHECK-SAME:    #lm.part<"l0.v.weight", rows = 2, init = normal(stddev = 3.000000e+00 : f64)>], weight_decay}
+// CHECK:       lm.variable @"l0.q+k+v.weight.compute" compute_copy : tensor<8x4xbf16> init copy_of(source = "l0.q+k+v.weight") {parameter = "l0.q+k+v.weight"}
+// CHECK:       lm.variable @"l0.q+k+v.bias" parameter : tensor<8xbf16> init none {parts = [
 // CHECK-NOT:   lm.variable @l0
 // CHECK:       lm.variable @"l1.q+k+v.weight" parameter
 // CHECK-LABEL: func.func private @layer(
@@ -23,26 +23,26 @@
 // CHECK:         call @layer(%{{.*}}, %{{.*}}, %[[W0]], %[[B0]])
 // CHECK:         %[[W1:.*]] = lm.load @"l1.q+k+v.weight.compute"
 // CHECK:         call @layer(%{{.*}}, %{{.*}}, %[[W1]],
-lm.variable @x input : tensor<6x4xbf16> {init = {kind = "none"}}
-lm.variable @cos table : tensor<6x1xf32> {init = {kind = "none"}}
-lm.variable @l0.q.weight parameter : tensor<4x4xf32> {init = {kind = "normal", stddev = 1.0 : f64}, weight_decay}
-lm.variable @l0.q.weight.compute compute_copy : tensor<4x4xbf16> {init = {kind = "copy_of", source = "l0.q.weight"}, parameter = "l0.q.weight"}
-lm.variable @l0.q.bias parameter : tensor<4xbf16> {init = {kind = "zeros"}}
-lm.variable @l0.k.weight parameter : tensor<2x4xf32> {init = {kind = "normal", stddev = 2.0 : f64}, weight_decay}
-lm.variable @l0.k.weight.compute compute_copy : tensor<2x4xbf16> {init = {kind = "copy_of", source = "l0.k.weight"}, parameter = "l0.k.weight"}
-lm.variable @l0.k.bias parameter : tensor<2xbf16> {init = {kind = "zeros"}}
-lm.variable @l0.v.weight parameter : tensor<2x4xf32> {init = {kind = "normal", stddev = 3.0 : f64}, weight_decay}
-lm.variable @l0.v.weight.compute compute_copy : tensor<2x4xbf16> {init = {kind = "copy_of", source = "l0.v.weight"}, parameter = "l0.v.weight"}
-lm.variable @l0.v.bias parameter : tensor<2xbf16> {init = {kind = "zeros"}}
-lm.variable @l1.q.weight parameter : tensor<4x4xf32> {init = {kind = "normal", stddev = 1.0 : f64}, weight_decay}
-lm.variable @l1.q.weight.compute compute_copy : tensor<4x4xbf16> {init = {kind = "copy_of", source = "l1.q.weight"}, parameter = "l1.q.weight"}
-lm.variable @l1.q.bias parameter : tensor<4xbf16> {init = {kind = "zeros"}}
-lm.variable @l1.k.weight parameter : tensor<2x4xf32> {init = {kind = "normal", stddev = 2.0 : f64}, weight_decay}
-lm.variable @l1.k.weight.compute compute_copy : tensor<2x4xbf16> {init = {kind = "copy_of", source = "l1.k.weight"}, parameter = "l1.k.weight"}
-lm.variable @l1.k.bias parameter : tensor<2xbf16> {init = {kind = "zeros"}}
-lm.variable @l1.v.weight parameter : tensor<2x4xf32> {init = {kind = "normal", stddev = 3.0 : f64}, weight_decay}
-lm.variable @l1.v.weight.compute compute_copy : tensor<2x4xbf16> {init = {kind = "copy_of", source = "l1.v.weight"}, parameter = "l1.v.weight"}
-lm.variable @l1.v.bias parameter : tensor<2xbf16> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<6x4xbf16> init none
+lm.variable @cos table : tensor<6x1xf32> init none
+lm.variable @l0.q.weight parameter : tensor<4x4xf32> init normal(stddev = 1.0 : f64) {weight_decay}
+lm.variable @l0.q.weight.compute compute_copy : tensor<4x4xbf16> init copy_of(source = "l0.q.weight") {parameter = "l0.q.weight"}
+lm.variable @l0.q.bias parameter : tensor<4xbf16> init zeros
+lm.variable @l0.k.weight parameter : tensor<2x4xf32> init normal(stddev = 2.0 : f64) {weight_decay}
+lm.variable @l0.k.weight.compute compute_copy : tensor<2x4xbf16> init copy_of(source = "l0.k.weight") {parameter = "l0.k.weight"}
+lm.variable @l0.k.bias parameter : tensor<2xbf16> init zeros
+lm.variable @l0.v.weight parameter : tensor<2x4xf32> init normal(stddev = 3.0 : f64) {weight_decay}
+lm.variable @l0.v.weight.compute compute_copy : tensor<2x4xbf16> init copy_of(source = "l0.v.weight") {parameter = "l0.v.weight"}
+lm.variable @l0.v.bias parameter : tensor<2xbf16> init zeros
+lm.variable @l1.q.weight parameter : tensor<4x4xf32> init normal(stddev = 1.0 : f64) {weight_decay}
+lm.variable @l1.q.weight.compute compute_copy : tensor<4x4xbf16> init copy_of(source = "l1.q.weight") {parameter = "l1.q.weight"}
+lm.variable @l1.q.bias parameter : tensor<4xbf16> init zeros
+lm.variable @l1.k.weight parameter : tensor<2x4xf32> init normal(stddev = 2.0 : f64) {weight_decay}
+lm.variable @l1.k.weight.compute compute_copy : tensor<2x4xbf16> init copy_of(source = "l1.k.weight") {parameter = "l1.k.weight"}
+lm.variable @l1.k.bias parameter : tensor<2xbf16> init zeros
+lm.variable @l1.v.weight parameter : tensor<2x4xf32> init normal(stddev = 3.0 : f64) {weight_decay}
+lm.variable @l1.v.weight.compute compute_copy : tensor<2x4xbf16> init copy_of(source = "l1.v.weight") {parameter = "l1.v.weight"}
+lm.variable @l1.v.bias parameter : tensor<2xbf16> init zeros
 func.func private @layer(%x: tensor<6x4xbf16>, %cos: tensor<6x1xf32>,
     %wq: tensor<4x4xbf16>, %bq: tensor<4xbf16>, %wk: tensor<2x4xbf16>, %bk: tensor<2xbf16>,
     %wv: tensor<2x4xbf16>, %bv: tensor<2xbf16>) -> tensor<6x4xbf16> {
@@ -80,9 +80,9 @@ func.func @forward() -> tensor<6x4xbf16> {
 // CHECK-LABEL: func.func private @shared(
 // CHECK-COUNT-2: lm.linear
 // CHECK-NOT:     lm.split
-lm.variable @a parameter : tensor<2x4xf32> {init = {kind = "zeros"}}
-lm.variable @b parameter : tensor<2x4xf32> {init = {kind = "zeros"}}
-lm.variable @c parameter : tensor<2x4xf32> {init = {kind = "zeros"}, weight_decay}
+lm.variable @a parameter : tensor<2x4xf32> init zeros
+lm.variable @b parameter : tensor<2x4xf32> init zeros
+lm.variable @c parameter : tensor<2x4xf32> init zeros {weight_decay}
 func.func private @shared(%x: tensor<6x4xf32>, %a: tensor<2x4xf32>, %b: tensor<2x4xf32>) -> (tensor<6x2xf32>, tensor<6x2xf32>) {
   %p = lm.linear %x, %a : (tensor<6x4xf32>, tensor<2x4xf32>) -> tensor<6x2xf32>
   %q = lm.linear %x, %b : (tensor<6x4xf32>, tensor<2x4xf32>) -> tensor<6x2xf32>
@@ -114,8 +114,8 @@ func.func @forward(%x: tensor<6x4xf32>) -> tensor<6x2xf32> {
 // CHECK-LABEL: func.func private @swapped(
 // CHECK-COUNT-2: lm.linear
 // CHECK-NOT:     lm.split
-lm.variable @a parameter : tensor<2x4xf32> {init = {kind = "zeros"}}
-lm.variable @b parameter : tensor<2x4xf32> {init = {kind = "zeros"}}
+lm.variable @a parameter : tensor<2x4xf32> init zeros
+lm.variable @b parameter : tensor<2x4xf32> init zeros
 func.func private @swapped(%x: tensor<6x4xf32>, %a: tensor<2x4xf32>, %b: tensor<2x4xf32>) -> (tensor<6x2xf32>, tensor<6x2xf32>) {
   %p = lm.linear %x, %a : (tensor<6x4xf32>, tensor<2x4xf32>) -> tensor<6x2xf32>
   %q = lm.linear %x, %b : (tensor<6x4xf32>, tensor<2x4xf32>) -> tensor<6x2xf32>

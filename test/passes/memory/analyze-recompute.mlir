@@ -20,15 +20,15 @@
 // CHECK-NOT:  hull4
 
 module {
-lm.variable @x input : tensor<8x16xf32> {init = {kind = "none"}}
-lm.variable @targets input : tensor<8xi32> {init = {kind = "none"}}
-lm.variable @cos table : tensor<8x4xf32> {init = {kind = "none"}}
-lm.variable @sin table : tensor<8x4xf32> {init = {kind = "none"}}
-lm.variable @n parameter : tensor<16xf32> {init = {kind = "ones"}}
-lm.variable @wq parameter : tensor<16x16xf32> {init = {kind = "zeros"}}
-lm.variable @wkv parameter : tensor<8x16xf32> {init = {kind = "zeros"}}
-lm.variable @wgu parameter : tensor<32x16xf32> {init = {kind = "zeros"}}
-lm.variable @wd parameter : tensor<16x32xf32> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<8x16xf32> init none
+lm.variable @targets input : tensor<8xi32> init none
+lm.variable @cos table : tensor<8x4xf32> init none
+lm.variable @sin table : tensor<8x4xf32> init none
+lm.variable @n parameter : tensor<16xf32> init ones
+lm.variable @wq parameter : tensor<16x16xf32> init zeros
+lm.variable @wkv parameter : tensor<8x16xf32> init zeros
+lm.variable @wgu parameter : tensor<32x16xf32> init zeros
+lm.variable @wd parameter : tensor<16x32xf32> init zeros
 
 func.func private @layer(%x: tensor<8x16xf32>, %cos: tensor<8x4xf32>, %sin: tensor<8x4xf32>,
                          %n: tensor<16xf32>, %wq: tensor<16x16xf32>, %wk: tensor<8x16xf32>,

@@ -38,12 +38,12 @@
 // STRIDE:      call @layer.backward.accumulate.full(
 
 module {
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @targets input : tensor<4xi32> {init = {kind = "none"}}
-lm.variable @w0 parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
-lm.variable @w1 parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
-lm.variable @w2 parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
-lm.variable @head parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @targets input : tensor<4xi32> init none
+lm.variable @w0 parameter : tensor<8x8xf32> init zeros
+lm.variable @w1 parameter : tensor<8x8xf32> init zeros
+lm.variable @w2 parameter : tensor<8x8xf32> init zeros
+lm.variable @head parameter : tensor<8x8xf32> init zeros
 
 func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
   %g = lm.linear %x, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>

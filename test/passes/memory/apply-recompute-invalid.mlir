@@ -124,7 +124,7 @@ module attributes {lm.recompute_options = {layer = {
   }
   func.func private @layer.forward(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     // expected-error @+1 {{runs once only, but recompute option 'none' runs it again; leave it out of the option}}
-    %y = dist.all_reduce %x over @ranks "shard" : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %y = dist.all_reduce %x over @ranks shard : (tensor<4x8xf32>) -> tensor<4x8xf32>
     return %y : tensor<4x8xf32>
   }
   func.func @micro_first(%x: tensor<4x8xf32>) {

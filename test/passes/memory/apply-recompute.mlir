@@ -6,8 +6,8 @@
 // RUN: lmc-opt %s --lm-apply-recompute=mode=block | FileCheck %s --check-prefixes=CHECK,FULL -DMODE=block
 // RUN: lmc-opt %s --lm-analyze-recompute --lm-apply-recompute=mode=full | FileCheck %s --check-prefixes=CHECK,FULL -DMODE=full
 
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @w parameter : tensor<8x8xf32> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @w parameter : tensor<8x8xf32> init zeros
 
 func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
   %g = lm.linear %x, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>

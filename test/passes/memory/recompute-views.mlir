@@ -11,9 +11,9 @@
 // CHECK-SAME: kept_bytes = 256 : i64, name = "block", ops = ["gate_up", "tensor.extract_slice", "tensor.extract_slice", "lm.swiglu"]
 
 dist.mesh @ranks(replicate = 1, shard = 2)
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
-lm.variable @w parameter : tensor<4x8xf32> {init = {kind = "zeros"}}
-lm.variable @wgu parameter : tensor<16x8xf32> {init = {kind = "zeros"}}
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @w parameter : tensor<4x8xf32> init zeros
+lm.variable @wgu parameter : tensor<16x8xf32> init zeros
 
 func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<4x8xf32>, %wgu: tensor<16x8xf32>) -> tensor<4x8xf32> {
   return %x : tensor<4x8xf32>
@@ -29,7 +29,7 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<4x8xf32>, %wgu: tensor<
 // BLOCK:       return %{{.*}}, %[[W]] : tensor<4x8xf32>, tensor<8x8xf32>
 func.func private @layer.forward(%x: tensor<4x8xf32>, %w: tensor<4x8xf32>, %wgu: tensor<16x8xf32>)
     -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<8x8xf32>) {
-  %full = dist.all_gather %w over @ranks "shard" : (tensor<4x8xf32>) -> tensor<8x8xf32>
+  %full = dist.all_gather %w over @ranks shard : (tensor<4x8xf32>) -> tensor<8x8xf32>
   %r = lm.linear %x, %wgu : (tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<4x16xf32> loc("gate_up")
   %g = tensor.extract_slice %r[0, 0] [4, 8] [1, 1] : tensor<4x16xf32> to tensor<4x8xf32>
   %u = tensor.extract_slice %r[0, 8] [4, 8] [1, 1] : tensor<4x16xf32> to tensor<4x8xf32>

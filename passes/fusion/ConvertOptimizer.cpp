@@ -1,9 +1,11 @@
-#include "passes/fusion/ConvertAdamW.h"
+#include "passes/fusion/ConvertOptimizer.h"
 
 #include "passes/fusion/FusionBuilder.h"
 #include "passes/fusion/MomentCode.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <limits>
 
@@ -164,7 +166,7 @@ static Type elementOf(Value tensor) {
 
 //===-- lm.adamw ----------------------------------------------------------------------------===//
 
-SmallVector<Value> lmc::convertAdamW(OpBuilder &b, lm::AdamWOp op) {
+static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
   SmallVector<Value> inputs;
   for (Value tensor : {op.getParameter(), op.getGradient(), op.getMoment1(), op.getMoment2()})
     inputs.push_back(asRows(b, op.getLoc(), tensor));
@@ -255,7 +257,7 @@ CodedMoments::Coded CodedMoments::encode(const CodedMoment &moment, Value fresh)
   return {codes, scale};
 }
 
-SmallVector<Value> lmc::convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
+static SmallVector<Value> convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
   Location loc = op.getLoc();
   int64_t elements = cast<RankedTensorType>(op.getParameter().getType()).getNumElements();
   int64_t blocks = elements / lm::AdamW8bitOp::kBlock;
@@ -282,4 +284,13 @@ SmallVector<Value> lmc::convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
   if (op.getCompute())
     results.push_back(step.copyIn(elementOf(op.getCompute()), p));
   return inShapesOf(b, op, f.finish(results));
+}
+
+//===-- All ---------------------------------------------------------------------------------===//
+
+SmallVector<Value> lmc::convertOptimizer(OpBuilder &b, lm::OptimizerOpInterface op) {
+  return llvm::TypeSwitch<Operation *, SmallVector<Value>>(op)
+      .Case([&](lm::AdamWOp op) { return convertAdamW(b, op); })
+      .Case([&](lm::AdamW8bitOp op) { return convertAdamW8bit(b, op); })
+      .Default([](Operation *) { return SmallVector<Value>(); });
 }

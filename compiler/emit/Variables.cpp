@@ -1,0 +1,182 @@
+#include "compiler/emit/Variables.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+using namespace lmc;
+namespace fb = lmc::plan;
+
+FailureOr<fb::DType> lmc::dtypeOf(Operation *op, Type element) {
+  if (element.isF32())
+    return fb::DType::F32;
+  if (element.isBF16())
+    return fb::DType::BF16;
+  if (element.isF64())
+    return fb::DType::F64;
+  if (element.isInteger(32))
+    return fb::DType::I32;
+  if (element.isInteger(8))
+    return fb::DType::I8;
+  return op->emitOpError("has elements of ") << element << ", which a plan file cannot hold",
+         failure();
+}
+
+fb::VariableKind lmc::kindOf(lm::VariableKind kind) {
+  switch (kind) {
+  case lm::VariableKind::Parameter:
+    return fb::VariableKind::Parameter;
+  case lm::VariableKind::ComputeCopy:
+    return fb::VariableKind::ComputeCopy;
+  case lm::VariableKind::Gradient:
+    return fb::VariableKind::Gradient;
+  case lm::VariableKind::Moment1:
+    return fb::VariableKind::Moment1;
+  case lm::VariableKind::Moment2:
+    return fb::VariableKind::Moment2;
+  case lm::VariableKind::Moment1Scale:
+    return fb::VariableKind::Moment1Scale;
+  case lm::VariableKind::Moment2Scale:
+    return fb::VariableKind::Moment2Scale;
+  case lm::VariableKind::Table:
+    return fb::VariableKind::Table;
+  case lm::VariableKind::Scalar:
+    return fb::VariableKind::Scalar;
+  case lm::VariableKind::Input:
+    return fb::VariableKind::Input;
+  }
+  llvm_unreachable("a variable is of a known kind");
+}
+
+fb::Category lmc::categoryOf(lm::VariableKind kind) {
+  switch (kind) {
+  case lm::VariableKind::Parameter:
+    return fb::Category::Parameters;
+  case lm::VariableKind::ComputeCopy:
+    return fb::Category::ComputeCopies;
+  case lm::VariableKind::Gradient:
+    return fb::Category::Gradients;
+  case lm::VariableKind::Moment1:
+  case lm::VariableKind::Moment2:
+  case lm::VariableKind::Moment1Scale:
+  case lm::VariableKind::Moment2Scale:
+    return fb::Category::OptimizerState;
+  case lm::VariableKind::Table:
+    return fb::Category::Tables;
+  case lm::VariableKind::Scalar:
+    return fb::Category::Scalars;
+  case lm::VariableKind::Input:
+    return fb::Category::Inputs;
+  }
+  llvm_unreachable("a variable is of a known kind");
+}
+
+fb::Category lmc::categoryOf(plan_ir::Category category) {
+  switch (category) {
+  case plan_ir::Category::Activations:
+    return fb::Category::Activations;
+  case plan_ir::Category::Temporaries:
+    return fb::Category::Temporaries;
+  case plan_ir::Category::LibraryWorkspace:
+    return fb::Category::LibraryWorkspace;
+  }
+  llvm_unreachable("a slice is of a known category");
+}
+
+static fb::InitializerKind initializerKindOf(lm::InitKind kind) {
+  switch (kind) {
+  case lm::InitKind::None:
+    return fb::InitializerKind::None;
+  case lm::InitKind::Zeros:
+    return fb::InitializerKind::Zeros;
+  case lm::InitKind::Ones:
+    return fb::InitializerKind::Ones;
+  case lm::InitKind::Normal:
+    return fb::InitializerKind::Normal;
+  case lm::InitKind::RopeCos:
+    return fb::InitializerKind::RopeCos;
+  case lm::InitKind::RopeSin:
+    return fb::InitializerKind::RopeSin;
+  case lm::InitKind::Constant:
+    return fb::InitializerKind::Constant;
+  case lm::InitKind::CopyOf:
+    return fb::InitializerKind::CopyOf;
+  }
+  llvm_unreachable("initial values are of a known kind");
+}
+
+std::unique_ptr<fb::InitializerT> lmc::initializerOf(lm::InitAttr init) {
+  auto entry = std::make_unique<fb::InitializerT>();
+  entry->kind = initializerKindOf(init.getKind());
+  if (FloatAttr stddev = init.getStddev())
+    entry->stddev = stddev.getValueAsDouble();
+  if (FloatAttr scale = init.getScale())
+    entry->scale = scale.getValueAsDouble();
+  if (DenseF64ArrayAttr frequencies = init.getFrequencies())
+    entry->values.assign(frequencies.asArrayRef().begin(), frequencies.asArrayRef().end());
+  if (StringAttr source = init.getSource())
+    entry->source = source.str();
+  return entry;
+}
+
+SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const SymbolTable &symbols) {
+  auto type = cast<RankedTensorType>(variable.getType());
+  auto owner = variable;
+  if (std::optional<StringRef> parameter = variable.getParameter())
+    if (auto found = symbols.lookup<plan_ir::VariableOp>(*parameter))
+      owner = found;
+  if (!owner.getParts())
+    return {{variable.getSymName().str(), variable.getParameter().value_or("").str(), type, 0,
+             variable.getInit()}};
+  bool own = owner == variable;
+  // Scales of blocks are fewer than the parameter's rows, or more, in one proportion.
+  int64_t ownerRows = cast<RankedTensorType>(owner.getType()).getDimSize(0);
+  SmallVector<NamedRows> rows;
+  int64_t first = 0;
+  for (auto part : owner.getPartsAttr().getAsRange<lm::PartAttr>()) {
+    SmallVector<int64_t> shape(type.getShape());
+    shape[0] = part.getRows() * type.getDimSize(0) / ownerRows;
+    lm::InitAttr init = own ? part.getInit() : variable.getInit();
+    if (init.getKind() == lm::InitKind::CopyOf) // of the parameter's part
+      init = lm::InitAttr::copyOf(part.getName());
+    rows.push_back({lm::stateName(part.getName().getValue(), variable.getKind()),
+                    own ? "" : part.getName().str(), type.clone(shape), first, init});
+    first += shape[0];
+  }
+  return rows;
+}
+
+// Whether checkpoints hold variables of this kind.
+static bool isSaved(lm::VariableKind kind) {
+  switch (kind) {
+  case lm::VariableKind::Parameter:
+  case lm::VariableKind::Moment1:
+  case lm::VariableKind::Moment2:
+  case lm::VariableKind::Moment1Scale:
+  case lm::VariableKind::Moment2Scale:
+    return true;
+  case lm::VariableKind::ComputeCopy:
+  case lm::VariableKind::Gradient:
+  case lm::VariableKind::Table:
+  case lm::VariableKind::Scalar:
+  case lm::VariableKind::Input:
+    return false;
+  }
+  llvm_unreachable("a variable is of a known kind");
+}
+
+std::string lmc::modelFingerprint(ModuleOp module, StringRef job) {
+  SymbolTable symbols(module);
+  // By the names of checkpoints, sorted: how the graph holds them does not matter.
+  std::vector<std::string> lines;
+  for (auto variable : module.getOps<plan_ir::VariableOp>())
+    if (isSaved(variable.getKind()) && !variable.getAnonymous())
+      for (const NamedRows &rows : namedRows(variable, symbols))
+        lines.push_back(llvm::formatv("{0} {1}", rows.name, rows.type).str());
+  llvm::sort(lines);
+  std::string text = job.str();
+  for (const std::string &line : lines)
+    text += "\n" + line;
+  return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
+}

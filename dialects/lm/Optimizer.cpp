@@ -1,0 +1,108 @@
+#include "dialects/lm/Optimizer.h"
+
+#include "dialects/lm/Lm.h"
+
+using namespace mlir;
+using namespace lmc::lm;
+
+#include "dialects/lm/Optimizer.cpp.inc"
+
+//===-- State -------------------------------------------------------------------------------===//
+
+static StringRef suffixOf(VariableKind kind) {
+  switch (kind) {
+  case VariableKind::Parameter:
+    return "";
+  case VariableKind::ComputeCopy:
+    return ".compute";
+  case VariableKind::Gradient:
+    return ".grad";
+  case VariableKind::Moment1:
+    return ".moment1";
+  case VariableKind::Moment2:
+    return ".moment2";
+  case VariableKind::Moment1Scale:
+    return ".moment1_scale";
+  case VariableKind::Moment2Scale:
+    return ".moment2_scale";
+  case VariableKind::Table:
+  case VariableKind::Scalar:
+  case VariableKind::Input:
+    break;
+  }
+  llvm_unreachable("tables, scalars and inputs belong to no parameter");
+}
+
+std::string lmc::lm::stateName(StringRef parameter, VariableKind kind) {
+  return (parameter + suffixOf(kind)).str();
+}
+
+ParameterState::ParameterState(ModuleOp module) : context(module.getContext()) {
+  for (auto variable : module.getOps<VariableOp>())
+    insert(variable);
+}
+
+void ParameterState::insert(VariableOp variable) {
+  if (variable.getKind() == VariableKind::Parameter)
+    variables[{variable.getSymNameAttr(), VariableKind::Parameter}] = variable;
+  else if (StringAttr parameter = variable.getParameterAttr())
+    variables[{parameter, variable.getKind()}] = variable;
+}
+
+VariableOp ParameterState::find(StringRef parameter, VariableKind kind) const {
+  return llvm::cast_if_present<VariableOp>(
+      variables.lookup({StringAttr::get(context, parameter), kind}));
+}
+
+//===-- The interface -----------------------------------------------------------------------===//
+
+const OptimizerOpInterface::Concept *OptimizerOpInterface::lookup(MLIRContext *context,
+                                                                  StringRef type) {
+  auto name = RegisteredOperationName::lookup(("lm." + type).str(), context);
+  return name ? name->getInterface<OptimizerOpInterface>() : nullptr;
+}
+
+static RankedTensorType parameterType(Operation *op) {
+  return cast<RankedTensorType>(op->getOperand(0).getType());
+}
+
+SmallVector<OptimizerUse> OptimizerOpInterface::getUses() {
+  Operation *op = getOperation();
+  SmallVector<OptimizerUse> uses{{VariableKind::Parameter, op->getOperand(0), op->getResult(0)},
+                                 {VariableKind::Gradient, op->getOperand(1), Value()}};
+  SmallVector<OptimizerState> states = getStates(parameterType(op));
+  for (auto [i, state] : llvm::enumerate(states))
+    uses.push_back({state.kind, op->getOperand(unsigned(2 + i)), op->getResult(unsigned(1 + i))});
+  if (unsigned copy = unsigned(3 + states.size()); copy < op->getNumResults())
+    uses.push_back({VariableKind::ComputeCopy, Value(), op->getResult(copy)});
+  return uses;
+}
+
+OperandRange OptimizerOpInterface::getScalarOperands() {
+  Operation *op = getOperation();
+  return op->getOperands().drop_front(2 + getStates(parameterType(op)).size());
+}
+
+Value OptimizerOpInterface::getUpdateSums() {
+  Operation *op = getOperation();
+  return op->getResult(unsigned(1 + getStates(parameterType(op)).size()));
+}
+
+Value OptimizerOpInterface::getParameterSums() {
+  Operation *op = getOperation();
+  return op->getResult(unsigned(2 + getStates(parameterType(op)).size()));
+}
+
+LogicalResult lmc::lm::verifyOptimizer(Operation *op) {
+  auto optimizer = cast<OptimizerOpInterface>(op);
+  size_t states = optimizer.getStates(parameterType(op)).size();
+  ArrayRef<OptimizerScalar> scalars = optimizer.getScalars();
+  size_t most = 3 + states + scalars.size(), operands = op->getNumOperands();
+  size_t decays = size_t(llvm::count_if(scalars, [](auto &scalar) { return scalar.decays; }));
+  if (operands != most && operands != most - decays)
+    return op->emitOpError("has ") << operands << " operands where its states and scalars are "
+                                   << most;
+  if (op->getNumResults() != 3 + states && op->getNumResults() != 4 + states)
+    return op->emitOpError("has ") << op->getNumResults() << " results for " << states << " states";
+  return success();
+}

@@ -1,0 +1,65 @@
+// The parts of an optimizer (Optimizer.td), and the names and places of a parameter's state.
+#pragma once
+
+#include "dialects/lm/LmEnums.h.inc"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/OpDefinition.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <optional>
+#include <string>
+
+namespace lmc::lm {
+
+class VariableOp;
+
+// State that an optimizer keeps of a parameter, in a variable of its own.
+struct OptimizerState {
+  VariableKind kind;
+  mlir::RankedTensorType type;
+  InitKind init = InitKind::Zeros;
+};
+
+// A scalar variable that an optimizer reads. The host writes it before each step: the value of
+// `setting`, or `stepValue`, whichever is given.
+struct OptimizerScalar {
+  llvm::StringLiteral name;            // of the variable: "run.eps"
+  llvm::StringLiteral setting = "";    // a key of the configuration: "optimizer.eps"
+  std::optional<StepValue> stepValue = {};
+  bool decays = false;                 // only read for parameters with weight decay
+};
+
+// A variable of a step: read as `operand`, written as `result`; null where it is not.
+struct OptimizerUse {
+  VariableKind kind;
+  mlir::Value operand, result;
+};
+
+// Fails with an error where the numbers of operands and results are not the convention's.
+mlir::LogicalResult verifyOptimizer(mlir::Operation *op);
+
+// The name that a variable of `kind` has for `parameter`: "w", "w.grad", "w.moment1". For
+// kinds that belong to a parameter.
+std::string stateName(llvm::StringRef parameter, VariableKind kind);
+
+// The variables of a module by the parameter that they belong to.
+class ParameterState {
+public:
+  explicit ParameterState(mlir::ModuleOp module);
+
+  // The variable of `kind` that belongs to the parameter of this name, or, of the kind
+  // Parameter, that parameter. Null where there is none.
+  VariableOp find(llvm::StringRef parameter, VariableKind kind) const;
+  void insert(VariableOp variable);
+
+private:
+  llvm::DenseMap<std::pair<mlir::StringAttr, VariableKind>, mlir::Operation *> variables;
+  mlir::MLIRContext *context;
+};
+
+} // namespace lmc::lm
+
+#include "dialects/lm/Optimizer.h.inc"
