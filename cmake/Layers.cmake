@@ -38,7 +38,7 @@ lmc_layer(compiler/kernels MLIR compiler/config dialects/kern dialects/lm)
 
 # What is trained.
 lmc_layer(models/families compiler/config)
-lmc_layer(models/decoder MLIR compiler/config dialects/lm models/families)
+lmc_layer(models/decoder MLIR compiler/config dialects/lm models/families runtime/plan)
 
 # How the IR changes.
 lmc_layer(passes/autodiff MLIR dialects/interfaces dialects/lm runtime/plan)

@@ -1,6 +1,7 @@
 #include "compiler/analysis/Fusion.h"
 
 #include "compiler/cost/PlanCost.h"
+#include "runtime/plan/Names.h"
 
 #include <algorithm>
 #include <charconv>
@@ -14,7 +15,10 @@ int microStep(const plan::Plan &plan) {
   int found = -1, rank = 0;
   for (unsigned i = 0; i < plan.functions()->size(); ++i) {
     std::string_view name = plan.functions()->Get(i)->name()->string_view();
-    int candidate = name == "micro" ? 3 : name == "micro_last" ? 2 : name == "micro_first" ? 1 : 0;
+    int candidate = name == names::kMicro        ? 3
+                    : name == names::kMicroLast  ? 2
+                    : name == names::kMicroFirst ? 1
+                                                 : 0;
     if (candidate > rank) {
       rank = candidate;
       found = int(i);

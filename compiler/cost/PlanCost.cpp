@@ -1,5 +1,6 @@
 #include "compiler/cost/PlanCost.h"
 
+#include "runtime/plan/Names.h"
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlanFile.h"
 
@@ -58,11 +59,11 @@ Work workOf(const plan::Plan &plan, const plan::Command &command) {
 }
 
 uint64_t runsPerStep(std::string_view function, uint64_t gas) {
-  if (function == "micro_first" || function == "optimizer")
+  if (function == names::kMicroFirst || function == names::kOptimizer)
     return 1;
-  if (function == "micro_last")
+  if (function == names::kMicroLast)
     return gas >= 2 ? 1 : 0;
-  if (function == "micro")
+  if (function == names::kMicro)
     return gas >= 2 ? gas - 2 : 0;
   return 0;
 }

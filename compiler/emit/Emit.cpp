@@ -202,6 +202,8 @@ LogicalResult Emitter::addVariables() {
       entry->slice = *slice;
       entry->parameter = rows.parameter;
       entry->weight_decay = variable.getWeightDecay();
+      entry->setting = variable.getSetting().value_or("").str();
+      entry->step_value = stepValueOf(variable.getStepValue());
       entry->initializer = initializerOf(rows.init);
       FailureOr<int32_t> kernel = initializerKernel(
           rows.init, rows.type, elementTypes.lookup(entry->initializer->source));

@@ -84,6 +84,22 @@ fb::Category lmc::categoryOf(plan_ir::Category category) {
   llvm_unreachable("a slice is of a known category");
 }
 
+fb::StepValue lmc::stepValueOf(std::optional<lm::StepValue> value) {
+  if (!value)
+    return fb::StepValue::None;
+  switch (*value) {
+  case lm::StepValue::LossScale:
+    return fb::StepValue::LossScale;
+  case lm::StepValue::LearningRate:
+    return fb::StepValue::LearningRate;
+  case lm::StepValue::BiasCorrection1:
+    return fb::StepValue::BiasCorrection1;
+  case lm::StepValue::BiasCorrection2:
+    return fb::StepValue::BiasCorrection2;
+  }
+  llvm_unreachable("a step has known values");
+}
+
 static fb::InitializerKind initializerKindOf(lm::InitKind kind) {
   switch (kind) {
   case lm::InitKind::None:

@@ -28,6 +28,8 @@ plan::VariableKind kindOf(lm::VariableKind kind);
 plan::Category categoryOf(lm::VariableKind kind);
 plan::Category categoryOf(plan_ir::Category category);
 
+plan::StepValue stepValueOf(std::optional<lm::StepValue> value);
+
 // Without a kernel.
 std::unique_ptr<plan::InitializerT> initializerOf(lm::InitAttr init);
 

@@ -172,7 +172,8 @@ static void addSlices(plan_ir::FunctionOp function, std::string &text) {
     auto type = cast<plan_ir::SliceType>(slice.getType()).getContent();
     std::string live = formatv("{0}-{1}", slice.getFirst(), slice.getLast());
     text += formatv("  {0,-10} {1,12} {2,12}  {3,-18} {4} {5}", live, slice.getOffset(),
-                    bytesOf(type), slice.getCategory(), slice.getSource(), type);
+                    bytesOf(type), stringifyCategory(slice.getCategory()), slice.getSource(),
+                    type);
     if (slice.getPitch())
       text += formatv(", {0} rows {1} bytes apart", slice.getRows(), slice.getPitch());
     if (slice.getFirst() < commands.size())

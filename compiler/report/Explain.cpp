@@ -5,6 +5,7 @@
 #include "compiler/cost/PlanCost.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/report/Units.h"
+#include "runtime/plan/Names.h"
 #include "runtime/plan/Operands.h"
 
 #include <fmt/format.h>
@@ -141,7 +142,7 @@ json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
   double done = 0, needed = 0;
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
-    bool eval = function.name()->string_view() == "eval";
+    bool eval = function.name()->string_view() == names::kEval;
     for (unsigned c = 0; (eval || int(f) == step) && c < function.commands()->size(); ++c) {
       const cost::Work work = cost::workOf(plan, *function.commands()->Get(c));
       if (!cost::isMatrixWork(work))

@@ -4,6 +4,7 @@
 #include "dialects/lm/Lm.h"
 #include "passes/buffers/BufferAssignment.h"
 #include "passes/memory/OpCost.h"
+#include "runtime/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -228,7 +229,7 @@ static void keepMicroSteps(ModuleOp module) {
     changed = false;
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (function.isPrivate() ? SymbolTable::symbolKnownUseEmpty(function, module)
-                               : !function.getSymName().starts_with("micro")) {
+                               : !names::isMicroStep(function.getSymName())) {
         symbols.erase(function);
         changed = true;
       }

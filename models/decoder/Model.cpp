@@ -2,6 +2,7 @@
 
 #include "compiler/config/ModelFamily.h"
 #include "dialects/lm/Lm.h"
+#include "runtime/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -58,7 +59,7 @@ public:
     b.setInsertionPointToEnd(module->getBody());
     buildForward("forward", /*logits=*/false);
     if (config.monitoring.logits)
-      buildForward("logits", /*logits=*/true);
+      buildForward(names::kLogits, /*logits=*/true);
     return module;
   }
 
@@ -91,10 +92,10 @@ private:
   }
 
   void declareState() {
-    declare("batch.tokens", lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
-    declare("batch.targets", lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
+    declare(names::kTokens, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
+    declare(names::kTargets, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
     if (config.training.documentMask)
-      declare("batch.starts", lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
+      declare(names::kStarts, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
 
     double attentionFactor = 1.0;
     std::vector<double> frequencies =
@@ -293,10 +294,10 @@ private:
     auto forward = func::FuncOp::create(b, loc, name, b.getFunctionType({}, results));
     b.setInsertionPointToStart(forward.addEntryBlock());
 
-    Value tokenIds = load("batch.tokens", ids), cos = load("rope.cos", ropeTable),
+    Value tokenIds = load(names::kTokens, ids), cos = load("rope.cos", ropeTable),
           sin = load("rope.sin", ropeTable), starts;
     if (config.training.documentMask)
-      starts = load("batch.starts", ids);
+      starts = load(names::kStarts, ids);
     Value embeddings = loadParameter(embedding());
     Value x = lm::EmbeddingOp::create(b, named("embed_tokens"), activations, tokenIds, embeddings);
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
@@ -317,13 +318,13 @@ private:
       {
         OpBuilder::InsertionGuard atModule(b);
         b.setInsertionPoint(forward);
-        declare("debug.logits", lm::VariableKind::Input, type, initializer(lm::InitKind::None));
+        declare(names::kDebugLogits, lm::VariableKind::Input, type, initializer(lm::InitKind::None));
       }
-      lm::StoreOp::create(b, loc, all, "debug.logits");
+      lm::StoreOp::create(b, loc, all, names::kDebugLogits);
       func::ReturnOp::create(b, loc);
       return;
     }
-    Value targets = load("batch.targets", ids);
+    Value targets = load(names::kTargets, ids);
     Value loss = lm::LinearCrossEntropyOp::create(b, named("loss"), lossType, x, weight, targets,
                                                   lossChunk());
     func::ReturnOp::create(b, loc, loss);

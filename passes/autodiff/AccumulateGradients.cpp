@@ -8,6 +8,7 @@
 
 #include "dialects/interfaces/Differentiable.h"
 #include "dialects/lm/Lm.h"
+#include "runtime/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -21,6 +22,9 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
+
+// The name of the micro-steps between the first and the last until @micro itself is gone.
+static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {
 
@@ -181,7 +185,7 @@ struct AccumulateGradientsPass
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    auto micro = symbols.lookup<func::FuncOp>("micro");
+    auto micro = symbols.lookup<func::FuncOp>(names::kMicro);
     if (!micro) {
       module.emitOpError("has no @micro; run lm-autodiff first");
       return signalPassFailure();
@@ -200,13 +204,13 @@ struct AccumulateGradientsPass
       Accumulator(function, symbols, variants).run(storeFirst);
     };
     if (steps > 1)
-      make("micro_last", false);
+      make(names::kMicroLast, false);
     if (steps > 2)
-      make("micro_middle", false);
-    make("micro_first", true);
+      make(kMiddle, false);
+    make(names::kMicroFirst, true);
     symbols.erase(micro);
-    if (auto middle = symbols.lookup<func::FuncOp>("micro_middle"))
-      middle.setSymName("micro");
+    if (auto middle = symbols.lookup<func::FuncOp>(kMiddle))
+      middle.setSymName(names::kMicro);
     for (auto function : module.getOps<func::FuncOp>())
       function->removeAttr("lm.accumulated");
   }

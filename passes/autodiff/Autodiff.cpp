@@ -11,6 +11,7 @@
 
 #include "dialects/interfaces/Differentiable.h"
 #include "dialects/lm/Lm.h"
+#include "runtime/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -26,6 +27,9 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
+
+// The cotangent of the loss.
+static constexpr StringRef kLossScale = "run.loss_scale";
 
 namespace {
 
@@ -292,14 +296,14 @@ LogicalResult Differentiator::run() {
 
   // Scalars of the micro-step.
   b.setInsertionPoint(forward);
-  declareScalar("run.loss_scale", lossType, lm::StepValue::LossScale);
-  declareScalar("run.loss", lossType);
-  declareScalar("run.eval_loss", lossType);
+  declareScalar(kLossScale, lossType, lm::StepValue::LossScale);
+  declareScalar(names::kLoss, lossType);
+  declareScalar(names::kEvalLoss, lossType);
 
   // The joint graph of the micro-step starts as a copy of @forward.
   b.setInsertionPointAfter(forward);
   auto micro = cast<func::FuncOp>(b.clone(*forward));
-  micro.setSymName("micro");
+  micro.setSymName(names::kMicro);
   symbols.insert(micro);
   Block &body = micro.getBody().front();
   auto ret = cast<func::ReturnOp>(body.getTerminator());
@@ -321,7 +325,7 @@ LogicalResult Differentiator::run() {
 
   b.setInsertionPoint(ret);
   Value loss = ret.getOperand(0);
-  Value scale = lm::LoadOp::create(b, loss.getLoc(), lossType, "run.loss_scale");
+  Value scale = lm::LoadOp::create(b, loss.getLoc(), lossType, kLossScale);
   Cotangents cotangents(b);
   cotangents.add(loss, scale);
   SmallVector<Recomputed> recomputed;
@@ -341,7 +345,7 @@ LogicalResult Differentiator::run() {
 
   loss = ret.getOperand(0);
   Value mean = lm::ScaleOp::create(b, loss.getLoc(), lossType, loss, scale);
-  lm::AccumulateOp::create(b, loss.getLoc(), mean, "run.loss");
+  lm::AccumulateOp::create(b, loss.getLoc(), mean, names::kLoss);
   ret.getOperandsMutable().clear();
   micro.setFunctionType(b.getFunctionType({}, {}));
 
@@ -388,10 +392,11 @@ LogicalResult Differentiator::run() {
   }
 
   // Evaluation keeps the plain graph.
-  forward.setSymName("eval");
+  forward.setSymName(names::kEval);
   auto evalReturn = cast<func::ReturnOp>(forward.getBody().front().getTerminator());
   b.setInsertionPoint(evalReturn);
-  lm::StoreOp::create(b, forward.getLoc(), evalReturn.getOperand(0), "run.eval_loss");
+  lm::StoreOp::create(b, forward.getLoc(), evalReturn.getOperand(0),
+                      names::kEvalLoss);
   evalReturn.getOperandsMutable().clear();
   forward.setFunctionType(b.getFunctionType({}, {}));
   return success();

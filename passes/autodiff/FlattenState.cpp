@@ -13,6 +13,7 @@
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
+#include "runtime/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -271,7 +272,7 @@ unsigned StateFlattener::run() {
 namespace {
 struct FlattenStatePass : lmc::impl::FlattenStatePassBase<FlattenStatePass> {
   void runOnOperation() override {
-    auto optimizer = getOperation().lookupSymbol<func::FuncOp>("optimizer");
+    auto optimizer = getOperation().lookupSymbol<func::FuncOp>(names::kOptimizer);
     if (!optimizer || optimizer.isExternal()) {
       getOperation().emitOpError("has no @optimizer; run lm-insert-optimizer first");
       return signalPassFailure();

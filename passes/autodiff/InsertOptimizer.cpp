@@ -8,6 +8,7 @@
 
 #include "dialects/lm/Lm.h"
 #include "runtime/plan/MomentBlock.h"
+#include "runtime/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -125,7 +126,7 @@ void OptimizerBuilder::declareScalars() {
   for (const Optimizer &optimizer : optimizers)
     for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
       declareScalar(scalar.name, &scalar);
-  for (StringRef name : {"run.grad_norm", "run.param_norm", "run.update_norm"})
+  for (StringRef name : {names::kGradNorm, names::kParamNorm, names::kUpdateNorm})
     declareScalar(name);
 }
 
@@ -174,7 +175,7 @@ OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Opti
 
 void OptimizerBuilder::build(ModuleOp module) {
   b.setInsertionPointToEnd(module.getBody());
-  auto function = func::FuncOp::create(b, loc, "optimizer", b.getFunctionType({}, {}));
+  auto function = func::FuncOp::create(b, loc, names::kOptimizer, b.getFunctionType({}, {}));
   symbols.insert(function);
   b.setInsertionPointToStart(function.addEntryBlock());
 
@@ -182,7 +183,7 @@ void OptimizerBuilder::build(ModuleOp module) {
   for (lm::VariableOp parameter : parameters)
     gradients.push_back(load(parameter, Kind::Gradient));
   Value norm = lm::GlobalNormOp::create(b, named("grad_norm"), scalarType, gradients);
-  store(norm, "run.grad_norm");
+  store(norm, names::kGradNorm);
   for (const Optimizer &optimizer : optimizers)
     for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
       if (Value &loaded = scalars[scalar.name]; !loaded)
@@ -194,9 +195,9 @@ void OptimizerBuilder::build(ModuleOp module) {
     parameterParts.push_back(made.getParameterSums());
   }
   store(lm::NormOfPartsOp::create(b, named("update_norm"), scalarType, updateParts),
-        "run.update_norm");
+        names::kUpdateNorm);
   store(lm::NormOfPartsOp::create(b, named("param_norm"), scalarType, parameterParts),
-        "run.param_norm");
+        names::kParamNorm);
   func::ReturnOp::create(b, loc);
 }
 

@@ -190,6 +190,7 @@ private:
         return fail("variable '{}' is not dense", name);
       if (variable->kind() == plan::VariableKind::Scalar && elements(slice) != 1)
         return fail("scalar '{}' has {} elements", name, elements(slice));
+      LMC_TRY(hostValue(*variable));
     }
     for (const auto *variable : *plan.variables()) {
       LMC_TRY(initializer(*variable, byName));
@@ -215,6 +216,28 @@ private:
       }
     }
     return {};
+  }
+
+  // The setting or the value of the step that the host writes into a scalar.
+  Result<void> hostValue(const plan::Variable &variable) {
+    const std::string name = variable.name()->str();
+    if (!known(variable.step_value(), plan::StepValue::MAX))
+      return fail("variable '{}' has an unknown value of the step", name);
+    const bool isOfStep = variable.step_value() != plan::StepValue::None;
+    if (!variable.setting() && !isOfStep)
+      return {};
+    if (variable.kind() != plan::VariableKind::Scalar)
+      return fail("variable '{}' is no scalar, and the host sets it", name);
+    if (!variable.setting())
+      return {};
+    if (isOfStep)
+      return fail("scalar '{}' is of a setting and of the step", name);
+    for (const auto *setting : *plan.settings())
+      if (setting->key()->string_view() == variable.setting()->string_view() &&
+          setting->type() == plan::SettingType::Float)
+        return {};
+    return fail("scalar '{}' is of setting '{}', which is no number of the plan", name,
+                variable.setting()->str());
   }
 
   Result<void>

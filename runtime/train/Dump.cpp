@@ -1,6 +1,7 @@
 #include "runtime/train/Dump.h"
 
 #include "runtime/checkpoint/SafeTensors.h"
+#include "runtime/plan/Names.h"
 #include "runtime/train/DeviceTensors.h"
 #include "runtime/train/Inputs.h"
 
@@ -17,8 +18,8 @@ Result<void> dumpGradients(const std::string &path, const PlanFile &plan, Device
 
 Result<void> dumpLogits(const std::string &path, Session &session, const DataSource &data) {
   const PlanFile &plan = *session.plan;
-  int variable = plan.findVariable("debug.logits");
-  if (variable < 0 || !session.functions->has("logits"))
+  int variable = plan.findVariable(names::kDebugLogits);
+  if (variable < 0 || !session.functions->has(names::kLogits))
     return Error{fmt::format("{}: compiled without the function 'logits', which --dump-logits "
                              "needs",
                              plan.path())};
@@ -32,7 +33,7 @@ Result<void> dumpLogits(const std::string &path, Session &session, const DataSou
   std::vector<int32_t> tokens(rows * length), targets(rows * length), starts(rows * length);
   LMC_TRY(data.fill(0, rows, tokens.data(), targets.data(), starts.data()));
   LMC_TRY(copyInputs(plan, *session.device, tokens.data(), targets.data(), starts.data()));
-  LMC_TRY(session.functions->run("logits"));
+  LMC_TRY(session.functions->run(names::kLogits));
 
   uint64_t tokenBytes = tokens.size() * sizeof(int32_t);
   std::vector<TensorView> tensors = {

@@ -1,5 +1,6 @@
 #include "runtime/train/Evaluator.h"
 
+#include "runtime/plan/Names.h"
 #include "runtime/train/Inputs.h"
 
 #include <fmt/format.h>
@@ -34,8 +35,8 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
     if (data->hasDocumentMask())
       std::fill(starts.begin() + padding, starts.end(), 0);
     LMC_TRY(copyInputs(plan, device, tokens.data(), targets.data(), starts.data()));
-    LMC_TRY(functions.run("eval"));
-    auto loss = scalars.get("run.eval_loss");
+    LMC_TRY(functions.run(names::kEval));
+    auto loss = scalars.get(names::kEvalLoss);
     LMC_TRY(loss);
     sum += *loss;
     evaluation.tokens += static_cast<uint64_t>(

@@ -1,5 +1,7 @@
 #include "runtime/train/Inputs.h"
 
+#include "runtime/plan/Names.h"
+
 #include <fmt/format.h>
 
 namespace lmc {
@@ -17,14 +19,14 @@ static Result<void> copyInput(const PlanFile &plan, Device &device, const char *
   return device.copyIn(static_cast<int>(index), data, bytes);
 }
 
-bool hasDocumentMask(const PlanFile &plan) { return plan.findVariable("batch.starts") >= 0; }
+bool hasDocumentMask(const PlanFile &plan) { return plan.findVariable(names::kStarts) >= 0; }
 
 Result<void> copyInputs(const PlanFile &plan, Device &device, const int32_t *tokens,
                         const int32_t *targets, const int32_t *starts) {
-  LMC_TRY(copyInput(plan, device, "batch.tokens", tokens));
+  LMC_TRY(copyInput(plan, device, names::kTokens, tokens));
   if (hasDocumentMask(plan))
-    LMC_TRY(copyInput(plan, device, "batch.starts", starts));
-  return copyInput(plan, device, "batch.targets", targets);
+    LMC_TRY(copyInput(plan, device, names::kStarts, starts));
+  return copyInput(plan, device, names::kTargets, targets);
 }
 
 } // namespace lmc

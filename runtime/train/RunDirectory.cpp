@@ -23,7 +23,7 @@ using plan::VariableKind;
 static constexpr const char *kParameterFile = "model.safetensors";
 static constexpr const char *kScaleFile = "moment1_scale.safetensors";
 
-// The state in a checkpoint, one file per kind. Files of scales exist only for 8-bit moments.
+// The state in a checkpoint: one file for each of these kinds of which the plan has variables.
 static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFiles = {{
     {kParameterFile, VariableKind::Parameter},
     {"moment1.safetensors", VariableKind::Moment1},
@@ -32,13 +32,11 @@ static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFile
     {"moment2_scale.safetensors", VariableKind::Moment2Scale},
 }};
 
-static bool isOptional(VariableKind kind) {
-  return kind == VariableKind::Moment1Scale || kind == VariableKind::Moment2Scale;
-}
-
 static bool hasCodedMoments(const PlanFile &plan) {
   return std::any_of(plan->variables()->begin(), plan->variables()->end(),
-                     [](const plan::Variable *variable) { return isOptional(variable->kind()); });
+                     [](const plan::Variable *variable) {
+                       return variable->kind() == VariableKind::Moment1Scale;
+                     });
 }
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path) {
@@ -123,7 +121,7 @@ Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Devi
   std::vector<CheckpointFile> files;
   for (auto [name, kind] : kStateFiles) {
     DeviceTensors tensors = tensorsOfKind(plan, device, kind);
-    if (!tensors.tensors.empty() || !isOptional(kind))
+    if (!tensors.tensors.empty())
       files.push_back({name, std::move(tensors.tensors), std::move(tensors.fetch)});
   }
   return saveCheckpoint(runDirectory, state, files, keep);
@@ -184,7 +182,7 @@ Result<CheckpointState> readRunState(const std::string &checkpoint, const PlanFi
 Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device) {
   for (auto [name, kind] : kStateFiles) {
     DeviceTensors tensors = tensorsOfKind(plan, device, kind);
-    if (!tensors.tensors.empty() || !isOptional(kind))
+    if (!tensors.tensors.empty())
       LMC_TRY(readCheckpointFile(checkpoint, name, tensors.tensors, tensors.store));
   }
   return {};

@@ -35,6 +35,23 @@ Result<void> Scalars::set(const std::string &name, double value) {
   return {};
 }
 
+Result<void> Scalars::setSettings(const SettingTable &settings) {
+  for (const plan::Variable *variable : *plan->variables())
+    if (variable->setting()) {
+      auto value = settings.number(variable->setting()->string_view());
+      LMC_TRY(value);
+      LMC_TRY(set(variable->name()->str(), *value));
+    }
+  return {};
+}
+
+Result<void> Scalars::setStepValue(plan::StepValue which, double value) {
+  for (const plan::Variable *variable : *plan->variables())
+    if (variable->step_value() == which)
+      LMC_TRY(set(variable->name()->str(), value));
+  return {};
+}
+
 Result<double> Scalars::get(const std::string &name) {
   auto slice = sliceOf(name);
   LMC_TRY(slice);

@@ -1,7 +1,9 @@
-// The scalars of a step in device memory, such as run.lr and run.loss.
+// The scalars of a step in device memory: those that the host writes (settings, and values that
+// depend on the step), and those that it reads, such as run.loss.
 #pragma once
 
 #include "runtime/device/Device.h"
+#include "runtime/train/Settings.h"
 
 #include <map>
 #include <string>
@@ -14,6 +16,10 @@ public:
 
   // Writes `name` (f32 or f64) if its value changes.
   Result<void> set(const std::string &name, double value);
+  // Writes every scalar that has a setting.
+  Result<void> setSettings(const SettingTable &settings);
+  // Writes every scalar that has this value of the step; there may be none.
+  Result<void> setStepValue(plan::StepValue which, double value);
   // Waits for all submitted work and returns the value of `name`.
   Result<double> get(const std::string &name);
 

@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/HuggingFace.h"
 #include "runtime/monitor/Console.h"
+#include "runtime/plan/Names.h"
 #include "runtime/train/DeviceTensors.h"
 #include "runtime/train/Initializer.h"
 #include "runtime/train/Inputs.h"
@@ -31,7 +32,8 @@ Result<std::unique_ptr<Session>> Session::open(const RunOptions &options) {
   const PlanFile &plan = *session->plan;
   auto table = SettingTable::fromPlan(*plan, options.overrides);
   LMC_TRY(table);
-  auto settings = TrainSettings::read(*table);
+  session->settingTable = std::move(*table);
+  auto settings = TrainSettings::read(session->settingTable);
   LMC_TRY(settings);
   session->settings = std::move(*settings);
 
@@ -134,13 +136,14 @@ Result<void> Session::start(const RunOptions &options) {
     return recorded.error();
   functions = std::move(*recorded);
   scalars = std::make_unique<Scalars>(*plan, *device);
+  LMC_TRY(scalars->setSettings(settingTable));
   return setState(options.init);
 }
 
 Result<std::unique_ptr<Evaluator>> Session::makeEvaluator() {
   if (settings.validationData.empty() || settings.validationIters == 0)
     return std::unique_ptr<Evaluator>();
-  if (!functions->has("eval"))
+  if (!functions->has(names::kEval))
     return Error{fmt::format("{}: the plan has no function 'eval'", plan->path())};
   auto data = openValidationData();
   if (!data)

@@ -55,6 +55,8 @@ private:
   Result<std::unique_ptr<DataSource>>
   openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const;
   Result<void> setState(const std::string &init);
+
+  SettingTable settingTable;
 };
 
 } // namespace lmc

@@ -247,9 +247,6 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
 
   LMC_TRY(number("optimizer.beta1", settings.beta1));
   LMC_TRY(number("optimizer.beta2", settings.beta2));
-  LMC_TRY(number("optimizer.eps", settings.eps));
-  LMC_TRY(number("optimizer.weight_decay", settings.weightDecay));
-  LMC_TRY(number("optimizer.clip_grad", settings.clipGrad));
 
   auto styleName = table.text("lr_schedule.style");
   LMC_TRY(styleName);

@@ -58,7 +58,7 @@ struct LrSettings {
 struct TrainSettings {
   uint64_t seed = 0;
   int64_t trainIters = 0;
-  double beta1 = 0, beta2 = 0, eps = 0, weightDecay = 0, clipGrad = 0;
+  double beta1 = 0, beta2 = 0;    // the bases of the bias corrections
   LrSettings lr;
   std::vector<std::string> trainData, validationData;
   int32_t endOfDocument = -1; // for token files without a table of documents; -1: none

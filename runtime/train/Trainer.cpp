@@ -1,5 +1,6 @@
 #include "runtime/train/Trainer.h"
 
+#include "runtime/plan/Names.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/Inputs.h"
 #include "runtime/train/LrSchedule.h"
@@ -42,17 +43,17 @@ Result<void> Trainer::microSteps(const BatchLoader::Batch &batch, int64_t number
   uint64_t elements = info.micro_batch_size() * info.sequence_length();
   if (batch.validTargets == 0)
     console.warning(fmt::format("step {}: no position of this batch has a loss", number));
-  LMC_TRY(session.scalars->set(
-      "run.loss_scale",
+  LMC_TRY(session.scalars->setStepValue(
+      plan::StepValue::LossScale,
       batch.validTargets == 0 ? 0.0 : 1.0 / static_cast<double>(batch.validTargets)));
   for (uint64_t micro = 0; micro < accumulation; ++micro) {
     uint64_t at = micro * elements;
     LMC_TRY(copyInputs(*session.plan, *session.device, batch.tokens.data() + at,
                        batch.targets.data() + at,
                        batch.starts.empty() ? nullptr : batch.starts.data() + at));
-    const char *function = micro == 0                  ? "micro_first"
-                           : micro + 1 == accumulation ? "micro_last"
-                                                       : "micro";
+    const char *function = micro == 0                  ? names::kMicroFirst
+                           : micro + 1 == accumulation ? names::kMicroLast
+                                                       : names::kMicro;
     LMC_TRY(session.functions->run(function));
   }
   return {};
@@ -61,25 +62,21 @@ Result<void> Trainer::microSteps(const BatchLoader::Batch &batch, int64_t number
 Result<void> Trainer::optimizerStep(int64_t number, double lr) {
   const TrainSettings &settings = session.settings;
   auto steps = static_cast<double>(number);
-  const std::pair<const char *, double> values[] = {
-      {"run.lr", lr},
-      {"run.beta1", settings.beta1},
-      {"run.beta2", settings.beta2},
-      {"run.eps", settings.eps},
-      {"run.weight_decay", settings.weightDecay},
-      {"run.bias_correction1", 1.0 - std::pow(settings.beta1, steps)},
-      {"run.bias_correction2", 1.0 - std::pow(settings.beta2, steps)},
-      {"run.clip_grad", settings.clipGrad},
+  using plan::StepValue;
+  const std::pair<StepValue, double> values[] = {
+      {StepValue::LearningRate, lr},
+      {StepValue::BiasCorrection1, 1.0 - std::pow(settings.beta1, steps)},
+      {StepValue::BiasCorrection2, 1.0 - std::pow(settings.beta2, steps)},
   };
-  for (auto [name, value] : values)
-    LMC_TRY(session.scalars->set(name, value));
-  return session.functions->run("optimizer");
+  for (auto [which, value] : values)
+    LMC_TRY(session.scalars->setStepValue(which, value));
+  return session.functions->run(names::kOptimizer);
 }
 
 Result<StepRecord> Trainer::readStep(int64_t number, double lr) {
   Scalars &scalars = *session.scalars;
-  auto loss = scalars.get("run.loss"), gradNorm = scalars.get("run.grad_norm"),
-       paramNorm = scalars.get("run.param_norm"), updateNorm = scalars.get("run.update_norm");
+  auto loss = scalars.get(names::kLoss), gradNorm = scalars.get(names::kGradNorm),
+       paramNorm = scalars.get(names::kParamNorm), updateNorm = scalars.get(names::kUpdateNorm);
   for (const auto *read : {&loss, &gradNorm, &paramNorm, &updateNorm})
     LMC_TRY(*read);
   StepRecord record;

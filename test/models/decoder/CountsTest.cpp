@@ -120,7 +120,7 @@ TEST_F(CountsTest, SumsOverTheGraphAreTheClosedForms) {
 // A new op is no silent zero.
 TEST_F(CountsTest, AnOpWithoutACountIsAnError) {
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(R"(
-    lm.variable @x parameter : tensor<2x4xf32> {init = {kind = "zeros"}}
+    lm.variable @x parameter : tensor<2x4xf32> init zeros
     func.func @forward() {
       %x = lm.load @x : tensor<2x4xf32>
       %y = lm.sum_rows %x : (tensor<2x4xf32>) -> tensor<4xf32>

@@ -26,7 +26,8 @@ static PlanBuilder completePlan() {
   b.plan.variables[0]->initializer->stddev = 0.02;
   b.variable("w.grad", plan::VariableKind::Gradient, gradient).parameter = "w";
   b.variable("batch.tokens", plan::VariableKind::Input, tokens);
-  b.variable("run.lr", plan::VariableKind::Scalar, scalar);
+  b.variable("run.lr", plan::VariableKind::Scalar, scalar).step_value =
+      plan::StepValue::LearningRate;
   uint32_t q = b.slice(DType::F32, {16, 32}, 1), k = b.slice(DType::F32, {16, 16}, 1);
   uint32_t v = b.slice(DType::F32, {16, 16}, 1), out = b.slice(DType::F32, {16, 32}, 1);
   uint32_t lse = b.slice(DType::F32, {16, 2}, 1), dq = b.slice(DType::F32, {16, 32}, 1);
@@ -312,6 +313,17 @@ TEST(PlanFile, ChecksTheMeaning) {
          scales.bytes = 4;
        },
        "'w.moment1_scale' and its parameter differ in size"},
+      {[](auto &p) { p.variables[3]->step_value = plan::StepValue(77); },
+       "'run.lr' has an unknown value of the step"},
+      {[](auto &p) { p.variables[0]->step_value = plan::StepValue::LearningRate; },
+       "'w' is no scalar, and the host sets it"},
+      {[](auto &p) { p.variables[3]->setting = "lr_schedule.lr"; },
+       "'run.lr' is of a setting and of the step"},
+      {[](auto &p) {
+         p.variables[3]->step_value = plan::StepValue::None;
+         p.variables[3]->setting = "lr_schedule.decay";
+       },
+       "'run.lr' is of setting 'lr_schedule.decay', which is no number of the plan"},
       {[](auto &p) { p.variables[0]->slice = 99; }, "no slice"},
       {[](auto &p) { p.variables[0]->slice = 4; }, "not in the arena of the state"},
       {[](auto &p) { p.variables[0]->initializer->stddev = -1; }, "standard deviation"},

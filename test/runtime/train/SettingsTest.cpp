@@ -39,11 +39,11 @@ TEST(Settings, AreThoseOfThePlan) {
 
 TEST(Settings, TakeTomlValuesAndBareWords) {
   TrainSettings settings = read({"lr_schedule.lr=1e-2", "lr_schedule.style=wsd",
-                                 "optimizer.clip_grad=2", "training.train_iters=1_000",
+                                 "optimizer.beta1=0.5", "training.train_iters=1_000",
                                  "data.train=[\"a.bin\", \"b/*.bin\"]", "data.validation=c.bin"});
   EXPECT_EQ(settings.lr.lr, 1e-2);
   EXPECT_EQ(settings.lr.style, LrStyle::Wsd);
-  EXPECT_EQ(settings.clipGrad, 2.0);
+  EXPECT_EQ(settings.beta1, 0.5);
   EXPECT_EQ(settings.trainIters, 1000);
   EXPECT_EQ(settings.trainData, (std::vector<std::string>{"a.bin", "b/*.bin"}));
   EXPECT_EQ(settings.validationData, std::vector<std::string>{"c.bin"});
@@ -86,13 +86,13 @@ TEST(Settings, MinLrAboveLrIsAnError) {
 
 TEST(Settings, APlanWithoutAKeySaysSo) {
   TinyPlan tiny;
-  tiny.removeSetting("optimizer.eps");
+  tiny.removeSetting("optimizer.beta2");
   auto bytes = tiny.bytes();
   auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), {});
   ASSERT_TRUE(bool(table));
   auto settings = TrainSettings::read(*table);
   ASSERT_FALSE(bool(settings));
-  EXPECT_NE(settings.error().message.find("no setting 'optimizer.eps'"), std::string::npos);
+  EXPECT_NE(settings.error().message.find("no setting 'optimizer.beta2'"), std::string::npos);
 }
 
 } // namespace

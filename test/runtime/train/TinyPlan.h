@@ -285,6 +285,16 @@ private:
           "run.bias_correction1", "run.bias_correction2", "run.clip_grad", "run.loss",
           "run.grad_norm", "run.param_norm", "run.update_norm", "run.eval_loss"})
       addVariable(name, K::Scalar, D::F32, {}, C::Scalars);
+    auto scalar = [&](const std::string &name) -> plan::VariableT & {
+      return **std::find_if(plan.variables.begin(), plan.variables.end(),
+                            [&](const auto &variable) { return variable->name == name; });
+    };
+    for (const char *name : {"beta1", "beta2", "eps", "weight_decay", "clip_grad"})
+      scalar("run." + std::string(name)).setting = "optimizer." + std::string(name);
+    scalar("run.loss_scale").step_value = plan::StepValue::LossScale;
+    scalar("run.lr").step_value = plan::StepValue::LearningRate;
+    scalar("run.bias_correction1").step_value = plan::StepValue::BiasCorrection1;
+    scalar("run.bias_correction2").step_value = plan::StepValue::BiasCorrection2;
   }
 
   std::unique_ptr<plan::CommandT> launch(const std::string &kernel,
