@@ -25,7 +25,7 @@ lmc_program(tools/lmc-data runtime/data runtime/support tools/support)
 
 # The compiler's ground: planning problems, the TOML, costs. No MLIR.
 lmc_layer(compiler/algorithms)
-lmc_layer(compiler/config)
+lmc_layer(compiler/config runtime/support)
 lmc_layer(compiler/cost compiler/config runtime/plan runtime/support)
 
 # What the IR can say, and what kernels can be made of it.

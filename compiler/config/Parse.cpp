@@ -1,6 +1,6 @@
 #include "compiler/config/Parse.h"
 
-#include "compiler/config/Suggest.h"
+#include "runtime/support/Nearest.h"
 
 #include <fmt/format.h>
 
@@ -40,14 +40,14 @@ Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_v
   const std::string what = fmt::format("unknown key '{}' in [{}]", name, section);
   if (const Key *key = findAnywhere(keys, name))
     return {fmt::format("{}; it belongs to [{}]", what, key->section), {key->path()}};
-  if (const auto here = nearest(name, namesIn(keys, section)))
+  if (const std::string here = nearestName(name, namesIn(keys, section)); !here.empty())
     return {what + suggestion(name, namesIn(keys, section)),
-            {fmt::format("{}.{}", section, *here)}};
+            {fmt::format("{}.{}", section, here)}};
   std::vector<std::string> all;
   for (const Key &key : keys)
     all.push_back(key.name);
-  if (const auto elsewhere = nearest(name, all)) {
-    const Key *key = findAnywhere(keys, *elsewhere);
+  if (const std::string elsewhere = nearestName(name, all); !elsewhere.empty()) {
+    const Key *key = findAnywhere(keys, elsewhere);
     return {fmt::format("{}; did you mean '{}' of [{}]?", what, key->name, key->section),
             {key->path()}};
   }
@@ -59,9 +59,9 @@ Unknown unknownSection(const KeyTable &keys, std::string_view name) {
   for (const Section &section : sections())
     names.push_back(section.name);
   Unknown unknown{fmt::format("unknown section [{}]{}", name, suggestion(name, names)), {}};
-  if (const auto meant = nearest(name, names))
+  if (const std::string meant = nearestName(name, names); !meant.empty())
     for (const Key &key : keys)
-      if (key.section == *meant)
+      if (key.section == meant)
         unknown.meant.push_back(key.path());
   return unknown;
 }

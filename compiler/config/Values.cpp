@@ -1,6 +1,6 @@
 #include "compiler/config/Values.h"
 
-#include "compiler/config/Suggest.h"
+#include "runtime/support/Nearest.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -2,7 +2,7 @@
 
 #include "compiler/config/Diagnostics.h"
 #include "compiler/config/File.h"
-#include "compiler/config/Suggest.h"
+#include "runtime/support/Nearest.h"
 #include "compiler/config/Values.h"
 
 #include <unistd.h>
@@ -128,7 +128,7 @@ private:
                         fmt::format("unknown {}{}{}",
                                     header ? fmt::format("section [{}]", key.str())
                                            : fmt::format("key '{}'", key.str()),
-                                    where, config::suggestion(key.str(), names)));
+                                    where, suggestion(key.str(), names)));
       unknown = true;
       unknownSection |= header;
     }
@@ -351,7 +351,7 @@ Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::stri
     std::vector<std::string> names = deviceSpecNames();
     return Error{fmt::format("there is no device spec '{}'{}; built in are {}, and a path ends in "
                              ".toml",
-                             nameOrPath, config::suggestion(nameOrPath, names),
+                             nameOrPath, suggestion(nameOrPath, names),
                              fmt::join(names, ", "))};
   }
   const std::string path = (std::filesystem::path(directory) / nameOrPath).string();

@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/HuggingFace.h"
 
 #include "runtime/checkpoint/SafeTensors.h"
+#include "runtime/plan/FloatConvert.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
 
@@ -26,24 +27,11 @@ static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
 
 //===--- Element conversion -----------------------------------------------===//
 
-namespace {
-// The bits of 16-bit floats in a file.
-struct BF16 {
-  uint16_t bits;
-};
-struct F16 {
-  uint16_t bits;
-};
-} // namespace
-
-// widen() converts exactly: f64 stays f64, every other dtype becomes f32.
-static float widen(float value) { return value; }
-static double widen(double value) { return value; }
-static float widen(BF16 value) { return std::bit_cast<float>(uint32_t(value.bits) << 16); }
-static float widen(F16 value) {
-  uint32_t sign = uint32_t(value.bits & 0x8000) << 16;
-  uint32_t exponent = (value.bits >> 10) & 0x1f;
-  uint32_t mantissa = value.bits & 0x3ff;
+// An IEEE half float as an f32, exactly.
+static float fromHalf(uint16_t bits) {
+  uint32_t sign = uint32_t(bits & 0x8000) << 16;
+  uint32_t exponent = (bits >> 10) & 0x1f;
+  uint32_t mantissa = bits & 0x3ff;
   if (exponent == 0) { // zero and subnormals: mantissa * 2^-24
     float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
     return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
@@ -52,65 +40,27 @@ static float widen(F16 value) {
   return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
-static void narrow(double value, double &result) { result = value; }
-static void narrow(double value, float &result) { result = static_cast<float>(value); }
-static void narrow(float value, BF16 &result) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) {
-    result.bits = static_cast<uint16_t>(bits >> 16 | 0x40); // stays a (quiet) NaN
-    return;
+// Converts `count` elements of a file's dtype ("F16") to a plan's. False where one of the two is
+// no float; with a count of 0 that is all it tells.
+static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
+                    void *target) {
+  if (from.storage != "F16")
+    return from.dtype && convertFloats(*from.dtype, from.data, to, target, count);
+  constexpr uint64_t kBlock = 256;
+  float block[kBlock];
+  bool floats = convertFloats(plan::DType::F32, block, to, target, 0);
+  for (uint64_t begin = 0; floats && begin < count; begin += kBlock) {
+    const uint64_t size = std::min(kBlock, count - begin);
+    for (uint64_t i = 0; i < size; ++i) {
+      uint16_t bits; // a tensor in a file may start at any byte
+      std::memcpy(&bits, static_cast<const std::byte *>(from.data) + (begin + i) * sizeof(bits),
+                  sizeof(bits));
+      block[i] = fromHalf(bits);
+    }
+    floats = convertFloats(plan::DType::F32, block, to,
+                           static_cast<std::byte *>(target) + begin * byteWidth(to), size);
   }
-  bits += 0x7fff + (bits >> 16 & 1); // to nearest, ties to even
-  result.bits = static_cast<uint16_t>(bits >> 16);
-}
-static void narrow(double value, BF16 &result) {
-  // Converts through an f32 that is rounded to odd. The odd last bit keeps what the second rounding
-  // needs: Boldo and Melquiond, "When double rounding is odd", 2005.
-  float single = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(single) == value)
-    return narrow(single, result);
-  uint32_t bits = std::bit_cast<uint32_t>(single);
-  if (std::fabs(static_cast<double>(single)) > std::fabs(value))
-    --bits; // toward zero
-  narrow(std::bit_cast<float>(bits | 1), result);
-}
-
-template <typename From, typename To>
-static void convert(const std::byte *from, void *to, uint64_t count) {
-  To *target = static_cast<To *>(to);
-  for (uint64_t i = 0; i < count; ++i) {
-    From value;
-    std::memcpy(&value, from + i * sizeof(From), sizeof(From));
-    narrow(widen(value), target[i]);
-  }
-}
-
-using Conversion = void (*)(const std::byte *from, void *to, uint64_t count);
-
-template <typename From> static Conversion conversionFrom(plan::DType to) {
-  switch (to) {
-  case plan::DType::F32:
-    return convert<From, float>;
-  case plan::DType::F64:
-    return convert<From, double>;
-  case plan::DType::BF16:
-    return convert<From, BF16>;
-  default:
-    return nullptr;
-  }
-}
-
-// Returns the conversion between two float dtypes, or nullptr if one of them is no float.
-static Conversion findConversion(const std::string &from, plan::DType to) {
-  if (from == "F32")
-    return conversionFrom<float>(to);
-  if (from == "BF16")
-    return conversionFrom<BF16>(to);
-  if (from == "F16")
-    return conversionFrom<F16>(to);
-  if (from == "F64")
-    return conversionFrom<double>(to);
-  return nullptr;
+  return floats;
 }
 
 //===--- Export -----------------------------------------------------------===//
@@ -349,7 +299,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
     if (entry->shape != tensor.shape)
       return Error{fmt::format("{}: '{}' is {} there and {} in the model", file->path(),
                                tensor.name, shapeText(entry->shape), shapeText(tensor.shape))};
-    if (entry->dtype != tensor.dtype && !findConversion(entry->storage, tensor.dtype))
+    if (entry->dtype != tensor.dtype && !convert(*entry, 0, tensor.dtype, nullptr))
       return Error{fmt::format("{}: '{}' is {} there, which does not convert to {}", file->path(),
                                tensor.name, entry->storage, safeTensorsName(tensor.dtype))};
     largest = std::max(largest, tensor.bytes);
@@ -368,8 +318,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
       uint64_t count = 1;
       for (uint64_t size : entry.shape)
         count *= size;
-      findConversion(entry.storage, tensors[i].dtype)(static_cast<const std::byte *>(entry.data),
-                                                      buffer.get(), count);
+      convert(entry, count, tensors[i].dtype, buffer.get());
     }
     LMC_TRY(store(i, buffer.get()));
   }

@@ -1,34 +1,49 @@
 #include "runtime/support/Nearest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <numeric>
 
 namespace lmc {
 
-static size_t editDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
+size_t editDistance(std::string_view a, std::string_view b) {
+  // distance[i][j]: from the first i letters of a to the first j of b.
+  std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i)
+    distance[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j)
+    distance[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i)
     for (size_t j = 1; j <= b.size(); ++j) {
-      size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+      size_t &best = distance[i][j];
+      best = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
+                       distance[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        best = std::min(best, distance[i - 2][j - 2] + 1);
     }
-  }
-  return row.back();
+  return distance[a.size()][b.size()];
 }
 
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates) {
-  size_t best = std::max<size_t>(2, name.size() / 3) + 1;
+  // Never the whole word: 'x' is not a slip of 'y'.
+  const size_t limit = name.empty() ? 0 : std::min((name.size() + 2) / 3, name.size() - 1);
   std::string nearest;
-  for (const std::string &candidate : candidates)
+  size_t best = limit + 1;
+  for (const std::string &candidate : candidates) {
+    // Skips what cannot be near, so that a name of any length stays cheap.
+    if (candidate.size() > name.size() + limit || name.size() > candidate.size() + limit)
+      continue;
     if (size_t distance = editDistance(name, candidate); distance < best) {
-      best = distance;
       nearest = candidate;
+      best = distance;
     }
+  }
   return nearest;
+}
+
+std::string suggestion(std::string_view name, const std::vector<std::string> &candidates) {
+  const std::string nearest = nearestName(name, candidates);
+  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
 }
 
 } // namespace lmc

@@ -128,18 +128,14 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
   return {};
 }
 
-// Follows copies of copies to the variable whose values a CopyOf variable gets.
-static Result<const plan::Variable *> copyOrigin(const PlanFile &plan,
+// The variable that a CopyOf copies; the plan's verifier made sure that it is no copy itself.
+static Result<const plan::Variable *> copySource(const PlanFile &plan,
                                                  const plan::Variable &variable) {
-  const plan::Variable *origin = &variable;
-  for (size_t hops = 0; kindOf(*origin) == InitializerKind::CopyOf; ++hops) {
-    const auto *source = origin->initializer()->source();
-    int index = source ? plan.findVariable(source->string_view()) : -1;
-    if (index < 0 || hops > plan->variables()->size())
-      return unsupported(variable, "it is a copy of no variable of the plan");
-    origin = plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(index));
-  }
-  return origin;
+  const auto *source = variable.initializer()->source();
+  int index = source ? plan.findVariable(source->string_view()) : -1;
+  if (index < 0)
+    return unsupported(variable, "it is a copy of no variable of the plan");
+  return plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(index));
 }
 
 Result<void> refreshCopies(const PlanFile &plan, Device &device) {
@@ -147,7 +143,7 @@ Result<void> refreshCopies(const PlanFile &plan, Device &device) {
   for (const plan::Variable *variable : *plan->variables()) {
     if (kindOf(*variable) != InitializerKind::CopyOf)
       continue;
-    auto origin = copyOrigin(plan, *variable);
+    auto origin = copySource(plan, *variable);
     LMC_TRY(origin);
     const plan::Slice &source = *plan->slices()->Get((*origin)->slice());
     const plan::Slice &target = *plan->slices()->Get(variable->slice());

@@ -107,10 +107,9 @@ Result<void> SettingTable::apply(const plan::Plan &plan, const std::string &over
     for (const plan::Setting *setting : settings)
       if (setting->run_time())
         keys.push_back(setting->key()->str());
-    std::string nearest = nearestName(key, keys);
+    const std::string meant = suggestion(key, keys);
     return Error{fmt::format("--set {}: unknown key '{}'{}", override, key,
-                             nearest.empty() ? "; the plan has no such setting"
-                                             : fmt::format("; did you mean '{}'?", nearest))};
+                             meant.empty() ? "; the plan has no such setting" : meant)};
   }
   if (!found->run_time())
     return Error{fmt::format("--set {}: '{}' is fixed in the plan; change the TOML and compile "
@@ -132,12 +131,9 @@ Result<void> SettingTable::apply(const plan::Plan &plan, const std::string &over
     std::vector<std::string> choices;
     for (const auto *choice : *found->choices())
       choices.push_back(choice->str());
-    if (std::find(choices.begin(), choices.end(), parsed.value) == choices.end()) {
-      std::string nearest = nearestName(parsed.value, choices);
-      return Error{
-          fmt::format("--set {}: '{}' is one of {}{}", override, key, fmt::join(choices, ", "),
-                      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest))};
-    }
+    if (std::find(choices.begin(), choices.end(), parsed.value) == choices.end())
+      return Error{fmt::format("--set {}: '{}' is one of {}{}", override, key,
+                               fmt::join(choices, ", "), suggestion(parsed.value, choices))};
   }
 
   Entry &entry = entries[static_cast<size_t>(found - settings.begin())];

@@ -93,11 +93,6 @@ const CLI::App &chosenOf(const CLI::App &root) {
   return commands.empty() ? root : *commands.back();
 }
 
-std::string suggestion(const std::string &name, const std::vector<std::string> &names) {
-  const std::string nearest = nearestName(name, names);
-  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
-}
-
 // What is wrong with `extra`, which belongs to no option and no argument.
 std::string unknown(const CLI::App &root, const std::string &extra) {
   const CLI::App &command = chosenOf(root);
