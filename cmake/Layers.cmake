@@ -60,7 +60,8 @@ lmc_layer(compiler/emit MLIR compiler/config compiler/kernels dialects/kern dial
 # What reads plans.
 lmc_layer(compiler/analysis MLIR compiler/cost runtime/plan)
 lmc_layer(compiler/report MLIR compiler/analysis compiler/cost compiler/kernels runtime/plan)
-lmc_layer(compiler/extract MLIR compiler/cost compiler/targets dialects/kern runtime/plan)
+lmc_layer(compiler/extract MLIR compiler/cost compiler/kernels compiler/targets dialects/kern
+          runtime/plan)
 
 # What drives it all.
 lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/kernels compiler/report

@@ -1,4 +1,5 @@
 #include "compiler/extract/HostReference.h"
+#include "compiler/kernels/MathFunctions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -200,6 +201,9 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
   auto extremum = [&](StringRef sign) {
     return formatv("({0} != {0} || {0} {2} {1} ? {0} : {1})", x[0], x[1], sign).str();
   };
+  if (const codegen::MathFunction *function = codegen::mathFunction(op))
+    return function->host.empty() ? call(("std::" + function->name).str())
+                                  : formatv(function->host.data(), x[0]).str();
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case([&](arith::ConstantOp op) { return constant(op.getValue()); })
       .Case([&](linalg::IndexOp op) { return "d" + std::to_string(op.getDim()); })
@@ -216,8 +220,6 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
       .Case([&](arith::NegFOp) { return "(-" + x[0] + ")"; })
       .Case([&](arith::MaximumFOp) { return extremum(">"); })
       .Case([&](arith::MinimumFOp) { return extremum("<"); })
-      .Case([&](arith::MaxNumFOp) { return call("std::fmax"); })
-      .Case([&](arith::MinNumFOp) { return call("std::fmin"); })
       .Case([&](arith::CmpFOp op) { return compared(op.getPredicate(), x[0], x[1]); })
       .Case([&](arith::CmpIOp op) { return compared(op.getPredicate(), x[0], x[1]); })
       .Case([&](arith::SelectOp) { return formatv("({0} ? {1} : {2})", x[0], x[1], x[2]).str(); })
@@ -268,20 +270,6 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
         complaint = "an arith.bitcast between other types than f32 and i32";
         return std::string("0");
       })
-      .Case([&](math::ExpOp) { return call("std::exp"); })
-      .Case([&](math::Exp2Op) { return call("std::exp2"); })
-      .Case([&](math::ExpM1Op) { return call("std::expm1"); })
-      .Case([&](math::LogOp) { return call("std::log"); })
-      .Case([&](math::Log2Op) { return call("std::log2"); })
-      .Case([&](math::Log1pOp) { return call("std::log1p"); })
-      .Case([&](math::SqrtOp) { return call("std::sqrt"); })
-      .Case([&](math::RsqrtOp) { return "(1 / std::sqrt(" + x[0] + "))"; })
-      .Case([&](math::AbsFOp) { return call("std::fabs"); })
-      .Case([&](math::TanhOp) { return call("std::tanh"); })
-      .Case([&](math::SinOp) { return call("std::sin"); })
-      .Case([&](math::CosOp) { return call("std::cos"); })
-      .Case([&](math::ErfOp) { return call("std::erf"); })
-      .Case([&](math::PowFOp) { return call("std::pow"); })
       .Default([&](Operation *op) {
         complaint = "no C++ for '" + op->getName().getStringRef().str() + "'";
         return std::string("0");

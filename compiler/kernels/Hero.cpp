@@ -1,4 +1,5 @@
 #include "compiler/kernels/Hero.h"
+#include "compiler/kernels/MathFunctions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,8 +21,8 @@ constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
 
 bool isStorage(Type type) {
-  return type.isF32() || type.isBF16() || type.isF64() || type.isInteger(8) ||
-         type.isInteger(32) || type.isInteger(64);
+  return type.isF32() || type.isBF16() || type.isF64() || type.isInteger(8) || type.isInteger(32) ||
+         type.isInteger(64);
 }
 
 bool isCombiner(Operation *op) {
@@ -31,16 +32,14 @@ bool isCombiner(Operation *op) {
 
 // Ops on scalars. A vector of lanes computes them lane by lane.
 bool isScalarOp(Operation *op) {
-  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
-             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
-             arith::CmpFOp, arith::SelectOp, arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp,
-             arith::UIToFPOp, arith::FPToSIOp, arith::IndexCastOp, arith::AddIOp, arith::SubIOp,
-             arith::MulIOp, arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::CmpIOp,
-             arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp, arith::MaxSIOp, arith::MinSIOp,
-             arith::BitcastOp, arith::ShLIOp, arith::ShRUIOp, arith::ShRSIOp, math::ExpOp,
-             math::LogOp, math::SqrtOp, math::RsqrtOp, math::AbsFOp, math::TanhOp, math::SinOp,
-             math::CosOp, math::ErfOp, math::PowFOp, math::Exp2Op, math::Log2Op, math::Log1pOp,
-             math::ExpM1Op>(op);
+  return mathFunction(op) ||
+         isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
+             arith::MaximumFOp, arith::MinimumFOp, arith::CmpFOp, arith::SelectOp, arith::ExtFOp,
+             arith::TruncFOp, arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::IndexCastOp,
+             arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::AndIOp, arith::OrIOp,
+             arith::XOrIOp, arith::CmpIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp,
+             arith::MaxSIOp, arith::MinSIOp, arith::BitcastOp, arith::ShLIOp, arith::ShRUIOp,
+             arith::ShRSIOp>(op);
 }
 
 bool isFloatingPointWork(Operation *op) {
@@ -225,8 +224,8 @@ LogicalResult Analyzer::checkBlockSum(linalg::GenericOp op) {
   SmallVector<int64_t> rows{loops[0] * loops[1], loops[2]};
   if (rows != info.shape.domain || loops[1] != info.shape.rowsPerItem)
     return fail("a sum over blocks " + shapeText(loops) + " does not match the domain " +
-                shapeText(info.shape.domain) + " in blocks of " +
-                Twine(info.shape.rowsPerItem) + " rows");
+                shapeText(info.shape.domain) + " in blocks of " + Twine(info.shape.rowsPerItem) +
+                " rows");
   return success();
 }
 

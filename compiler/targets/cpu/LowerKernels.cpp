@@ -15,6 +15,7 @@
 // read only at the same points.
 
 #include "compiler/kernels/Hero.h"
+#include "compiler/kernels/MathFunctions.h"
 #include "compiler/targets/cpu/Passes.h"
 #include "compiler/targets/cpu/ScalarMath.h"
 
@@ -407,13 +408,12 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
   }
   if (element.isBF16() && isa<arith::TruncFOp>(op) && !options.nativeBf16)
     return scalarMath.toBf16(operands[0]);
-  bool single = source.isF32();
-  if (isa<math::ExpOp>(op))
-    return single ? scalarMath.exp(operands[0]) : call("exp", operands);
-  if (isa<math::LogOp>(op))
-    return single ? scalarMath.log(operands[0]) : call("log", operands);
-  if (isa<math::TanhOp>(op))
-    return single ? scalarMath.tanh(operands[0]) : call("tanh", operands);
+  if (source.isF32() && isa<math::ExpOp>(op))
+    return scalarMath.exp(operands[0]);
+  if (source.isF32() && isa<math::LogOp>(op))
+    return scalarMath.log(operands[0]);
+  if (source.isF32() && isa<math::TanhOp>(op))
+    return scalarMath.tanh(operands[0]);
   if (isa<math::RsqrtOp>(op)) {
     Value root = math::SqrtOp::create(b, loc, operands[0]);
     Type type = root.getType();
@@ -422,18 +422,8 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
       one = DenseElementsAttr::get(vector, Attribute(one));
     return arith::DivFOp::create(b, loc, arith::ConstantOp::create(b, loc, one), root);
   }
-  StringRef library = llvm::TypeSwitch<Operation *, StringRef>(op)
-                          .Case([](math::SinOp) { return "sin"; })
-                          .Case([](math::CosOp) { return "cos"; })
-                          .Case([](math::ErfOp) { return "erf"; })
-                          .Case([](math::PowFOp) { return "pow"; })
-                          .Case([](math::Exp2Op) { return "exp2"; })
-                          .Case([](math::Log2Op) { return "log2"; })
-                          .Case([](math::Log1pOp) { return "log1p"; })
-                          .Case([](math::ExpM1Op) { return "expm1"; })
-                          .Default([](Operation *) { return ""; });
-  if (!library.empty())
-    return call(library, operands);
+  if (const MathFunction *function = mathFunction(op); function && function->callsLibrary)
+    return call(function->name, operands);
   if (Value fused = contract(op, operands, lane))
     return fused;
 

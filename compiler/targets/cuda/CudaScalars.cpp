@@ -1,4 +1,5 @@
 #include "compiler/targets/cuda/CudaScalars.h"
+#include "compiler/kernels/MathFunctions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -169,27 +170,6 @@ CudaExpr bitcast(Operation *op, const CudaExpr &x) {
   return x;
 }
 
-StringRef mathFunction(Operation *op) {
-  return llvm::TypeSwitch<Operation *, StringRef>(op)
-      .Case([](math::ExpOp) { return "exp"; })
-      .Case([](math::Exp2Op) { return "exp2"; })
-      .Case([](math::ExpM1Op) { return "expm1"; })
-      .Case([](math::LogOp) { return "log"; })
-      .Case([](math::Log2Op) { return "log2"; })
-      .Case([](math::Log1pOp) { return "log1p"; })
-      .Case([](math::SqrtOp) { return "sqrt"; })
-      .Case([](math::RsqrtOp) { return "rsqrt"; })
-      .Case([](math::AbsFOp) { return "fabs"; })
-      .Case([](math::TanhOp) { return "tanh"; })
-      .Case([](math::SinOp) { return "sin"; })
-      .Case([](math::CosOp) { return "cos"; })
-      .Case([](math::ErfOp) { return "erf"; })
-      .Case([](math::PowFOp) { return "pow"; })
-      .Case([](arith::MaxNumFOp) { return "fmax"; })
-      .Case([](arith::MinNumFOp) { return "fmin"; })
-      .Default([](Operation *) { return ""; });
-}
-
 // The f32 variants of math functions end in f.
 std::string suffix(Type type) { return type.isF32() ? "f" : ""; }
 
@@ -263,8 +243,8 @@ CudaExpr cudaNegate(const CudaExpr &x) {
 
 CudaExpr cudaApply(Operation *op, ArrayRef<CudaExpr> x) {
   Type type = op->getResult(0).getType();
-  if (StringRef name = mathFunction(op); !name.empty())
-    return call(name.str() + suffix(type), x);
+  if (const MathFunction *function = mathFunction(op))
+    return call(function->name.str() + suffix(type), x);
   return llvm::TypeSwitch<Operation *, CudaExpr>(op)
       .Case([&](arith::AddFOp) { return infix(x[0], "+", x[1], CudaExpr::Plus); })
       .Case([&](arith::SubFOp) { return infix(x[0], "-", x[1], CudaExpr::Plus); })
