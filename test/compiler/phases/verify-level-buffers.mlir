@@ -4,12 +4,12 @@
 dist.mesh @ranks(replicate = 1, shard = 1)
 plan.arena @state bytes 128 alignment 64 lower_bound 128
 plan.arena @workspace bytes 256 alignment 64 lower_bound 256
-plan.variable @x at @state[0] : tensor<4x8xf32> "input" {init = {kind = "none"}}
+plan.variable @x at @state[0] : tensor<4x8xf32> input init none
 plan.function @forward peak 256 {
   %x = plan.variable_ref @x : <tensor<4x8xf32>>
-  %y = plan.slice @workspace[128] "temporaries" "" live[0, 0] : <tensor<4x8xf32>>
+  %y = plan.slice @workspace[128] temporaries "" live[0, 0] : <tensor<4x8xf32>>
   // Columns: 4 runs of 16 bytes, 32 bytes apart, of which the last ends with the arena.
-  %half = plan.slice @workspace[144] "temporaries" "" live[0, 0] : <tensor<4x4xf32>> {pitch = 32 : i64, rows = 4 : i64}
+  %half = plan.slice @workspace[144] temporaries "" live[0, 0] : <tensor<4x4xf32>> {pitch = 32 : i64, rows = 4 : i64}
   plan.copy %x into %y : !plan.slice<tensor<4x8xf32>>, !plan.slice<tensor<4x8xf32>>
 }
 
@@ -30,14 +30,14 @@ plan.function @tensors peak 0 {
 // -----
 
 // expected-error @below {{'lm.variable' op has no place after the phase buffers}}
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<4x8xf32> init none
 
 // -----
 
 plan.arena @workspace bytes 256 alignment 64 lower_bound 256
 plan.function @beyond peak 256 {
   // expected-error @below {{'plan.slice' op takes 128 bytes from byte 192 of @workspace, which has 256}}
-  %0 = plan.slice @workspace[192] "temporaries" "" live[0, 0] : <tensor<4x8xf32>>
+  %0 = plan.slice @workspace[192] temporaries "" live[0, 0] : <tensor<4x8xf32>>
 }
 
 // -----
@@ -45,26 +45,26 @@ plan.function @beyond peak 256 {
 plan.arena @workspace bytes 256 alignment 64 lower_bound 256
 plan.function @beyond peak 256 {
   // expected-error @below {{'plan.slice' op takes 112 bytes from byte 160 of @workspace, which has 256}}
-  %0 = plan.slice @workspace[160] "temporaries" "" live[0, 0] : <tensor<4x4xf32>> {pitch = 32 : i64, rows = 4 : i64}
+  %0 = plan.slice @workspace[160] temporaries "" live[0, 0] : <tensor<4x4xf32>> {pitch = 32 : i64, rows = 4 : i64}
 }
 
 // -----
 
 plan.function @nowhere peak 0 {
   // expected-error @below {{'plan.slice' op lies in @workspace, which is not there}}
-  %0 = plan.slice @workspace[0] "temporaries" "" live[0, 0] : <tensor<4x8xf32>>
+  %0 = plan.slice @workspace[0] temporaries "" live[0, 0] : <tensor<4x8xf32>>
 }
 
 // -----
 
 plan.arena @state bytes 64 alignment 64 lower_bound 64
 // expected-error @below {{'plan.variable' op takes 128 bytes from byte 0 of @state, which has 64}}
-plan.variable @x at @state[0] : tensor<4x8xf32> "input" {init = {kind = "none"}}
+plan.variable @x at @state[0] : tensor<4x8xf32> input init none
 
 // -----
 
 plan.arena @state bytes 128 alignment 64 lower_bound 128
-plan.variable @x at @state[0] : tensor<4x8xf32> "input" {init = {kind = "none"}}
+plan.variable @x at @state[0] : tensor<4x8xf32> input init none
 plan.function @rows peak 0 {
   // expected-error @below {{'plan.variable_ref' op takes 64 bytes from byte 96 of @x, which has 128}}
   %0 = plan.variable_ref @x : <tensor<2x8xf32>> {offset = 96 : i64}

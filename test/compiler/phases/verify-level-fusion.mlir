@@ -1,7 +1,7 @@
 // After fusion only variables, loads and stores are left of the model, and fusions are kernels.
 // RUN: lmc-opt %s -split-input-file --verify-level="phase=fusion" -verify-diagnostics
 
-lm.variable @x input : tensor<4x8xf32> {init = {kind = "none"}}
+lm.variable @x input : tensor<4x8xf32> init none
 kern.kernel @copy elementwise {
 ^bb0(%x: tensor<4x8xf32>):
   %e = tensor.empty() : tensor<4x8xf32>
