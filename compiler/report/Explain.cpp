@@ -7,6 +7,7 @@
 #include "compiler/report/Units.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/Operands.h"
+#include "runtime/plan/PlannedBytes.h"
 
 #include <fmt/format.h>
 
@@ -375,13 +376,6 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   report["functions"] = functionsReport(plan, cost);
   report["kernels"] = kernelsReport(plan, cost);
   return report;
-}
-
-uint64_t lmc::plannedBytes(const plan::Plan &plan) {
-  uint64_t bytes = 0;
-  for (const plan::Arena *arena : *plan.arenas())
-    bytes += arena->bytes();
-  return bytes;
 }
 
 std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, uint64_t budget,

@@ -28,9 +28,6 @@ std::string explainText(const nlohmann::json &report, const ExplainSections &sec
 std::string fusionsText(const nlohmann::json &fusions);
 std::string recomputeText(const nlohmann::json &recompute);
 
-// Bytes of all arenas: what running the plan allocates, once.
-uint64_t plannedBytes(const plan::Plan &plan);
-
 // What to print when `plan` needs more than `budget` bytes: what takes the memory, by
 // category and by buffer, and `smallestBudget`, with which the job compiles. The first
 // line starts "PATH: error: "; the others are indented.

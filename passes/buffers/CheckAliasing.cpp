@@ -149,6 +149,7 @@ private:
 
 } // namespace
 
+// The checker shares no arithmetic with the passes that it checks, or both could be wrong alike.
 static int64_t bytesOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * int64_t(tensor.getElementTypeBitWidth()) / 8;

@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/HuggingFace.h"
 #include "runtime/monitor/Console.h"
 #include "runtime/plan/Names.h"
+#include "runtime/plan/PlannedBytes.h"
 #include "runtime/train/DeviceTensors.h"
 #include "runtime/train/Initializer.h"
 #include "runtime/train/Inputs.h"
@@ -14,14 +15,6 @@
 namespace lmc {
 
 using plan::VariableKind;
-
-// Returns the bytes of all arenas according to the plan.
-static uint64_t plannedBytes(const PlanFile &plan) {
-  uint64_t bytes = 0;
-  for (const plan::Arena *arena : *plan->arenas())
-    bytes += arena->bytes();
-  return bytes;
-}
 
 Result<std::unique_ptr<Session>> Session::open(const RunOptions &options) {
   auto session = std::make_unique<Session>();
@@ -121,7 +114,7 @@ Result<void> Session::start(const RunOptions &options) {
     return opened.error();
   device = std::move(*opened);
   LMC_TRY(device->load(*plan));
-  uint64_t planned = plannedBytes(*plan), allocated = device->allocatedBytes();
+  uint64_t planned = plannedBytes(**plan), allocated = device->allocatedBytes();
   if (allocated != planned)
     return Error{fmt::format("{}: the device holds {} bytes where the plan says {}", plan->path(),
                              allocated, planned),
@@ -172,7 +165,7 @@ std::vector<std::string> Session::facts() const {
                                     deviceInfo.name));
   lines.push_back(fmt::format("memory: {} allocated in {} arena(s), {} planned",
                               formatBytes(device->allocatedBytes()), root.arenas()->size(),
-                              formatBytes(plannedBytes(*plan))));
+                              formatBytes(plannedBytes(**plan))));
   if (checkpoint)
     lines.push_back(fmt::format("resumed at step {} from {}", progress.step, *checkpoint));
   return lines;

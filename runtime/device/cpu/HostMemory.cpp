@@ -1,5 +1,6 @@
 #include "runtime/device/cpu/HostMemory.h"
 #include "runtime/device/cpu/CpuMachine.h"
+#include "runtime/plan/PlannedBytes.h"
 
 #include <fmt/format.h>
 
@@ -19,9 +20,7 @@ static std::string arenaBreakdown(const plan::Plan &plan) {
 Result<void> HostMemory::allocate(const PlanFile &file) {
   if (plan)
     return Error{"a device loads one plan only", ExitCode::Failure};
-  uint64_t needed = 0;
-  for (const auto *arena : *file->arenas())
-    needed = arena->bytes() > UINT64_MAX - needed ? UINT64_MAX : needed + arena->bytes();
+  const uint64_t needed = plannedBytes(*file);
   auto tooLarge = [&] {
     return Error{fmt::format("{}: the plan needs {:.2f} GiB ({}), and this machine has {:.2f} GiB; "
                              "compile with a smaller micro_batch_size or [memory] budget",

@@ -1,0 +1,18 @@
+// The memory that a plan needs of its device.
+#pragma once
+
+#include "plan_generated.h"
+
+#include <cstdint>
+
+namespace lmc {
+
+// Bytes of all arenas together; UINT64_MAX if the sum does not fit 64 bits.
+inline uint64_t plannedBytes(const plan::Plan &plan) {
+  uint64_t bytes = 0;
+  for (const plan::Arena *arena : *plan.arenas())
+    bytes = arena->bytes() > UINT64_MAX - bytes ? UINT64_MAX : bytes + arena->bytes();
+  return bytes;
+}
+
+} // namespace lmc
