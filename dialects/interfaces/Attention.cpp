@@ -5,7 +5,7 @@
 using namespace mlir;
 using namespace lmc;
 
-static LogicalResult expectEqual(Operation *op, int64_t actual, int64_t expected, StringRef what) {
+LogicalResult lmc::expectEqual(Operation *op, int64_t actual, int64_t expected, StringRef what) {
   if (actual == expected)
     return success();
   return op->emitOpError("has ") << what << " " << actual << ", expected " << expected;

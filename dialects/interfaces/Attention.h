@@ -20,6 +20,10 @@ struct AttentionShape {
         window(int64_t(op.getWindow())) {}
 };
 
+// Emits "has WHAT ACTUAL, expected EXPECTED" on `op` where the two numbers differ.
+mlir::LogicalResult expectEqual(mlir::Operation *op, int64_t actual, int64_t expected,
+                                llvm::StringRef what);
+
 // Emits an error on `op` if the types do not match. All must be ranked: `starts` of rank 1, the
 // others of rank 2.
 mlir::LogicalResult verifyAttention(mlir::Operation *op, const AttentionShape &shape);

@@ -1,11 +1,12 @@
 #include "dialects/kern/Kern.h"
 
+#include "dialects/interfaces/Inlining.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
-#include "mlir/Transforms/InliningUtils.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -19,20 +20,12 @@ using namespace lmc::kern;
 #define GET_OP_CLASSES
 #include "dialects/kern/KernOps.cpp.inc"
 
-namespace {
-struct KernInliner : DialectInlinerInterface {
-  using DialectInlinerInterface::DialectInlinerInterface;
-  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final { return true; }
-  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final { return true; }
-};
-} // namespace
-
 void KernDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/kern/KernOps.cpp.inc"
       >();
-  addInterfaces<KernInliner>();
+  addInterfaces<InlineAnywhere>();
 }
 
 // kern.fusion HERO (%arg = %input : type, ...) -> types { body } attr-dict

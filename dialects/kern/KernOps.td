@@ -46,7 +46,8 @@ def FusionOp : Kern_Op<"fusion", [Pure, IsolatedFromAbove, SingleBlock]> {
   let summary = "a region of scalar-level ops that one generated kernel computes";
   let description = [{
     Block arguments are the inputs, in order. The region holds only
-    `linalg.generic`, `linalg.fill`, `tensor.empty` and `arith.constant`.
+    `linalg.generic`, `linalg.fill`, `tensor.empty`, `tensor.insert_slice` and
+    `arith.constant`.
 
     ```mlir
     %y = kern.fusion elementwise (%a = %x : tensor<8x16xf32>) -> tensor<8x16xf32> {

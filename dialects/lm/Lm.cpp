@@ -1,10 +1,10 @@
 #include "dialects/lm/Lm.h"
 
 #include "dialects/interfaces/Attention.h"
+#include "dialects/interfaces/Inlining.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
-#include "mlir/Transforms/InliningUtils.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -21,15 +21,6 @@ using namespace lmc::lm;
 #define GET_OP_CLASSES
 #include "dialects/lm/LmOps.cpp.inc"
 
-namespace {
-// A layer's function may be inlined anywhere: its ops touch nothing but values and named state.
-struct LmInliner : DialectInlinerInterface {
-  using DialectInlinerInterface::DialectInlinerInterface;
-  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final { return true; }
-  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final { return true; }
-};
-} // namespace
-
 void LmDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
@@ -39,7 +30,7 @@ void LmDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/lm/LmOps.cpp.inc"
       >();
-  addInterfaces<LmInliner>();
+  addInterfaces<InlineAnywhere>();
 }
 
 //===-- Attributes --------------------------------------------------------------------------===//
@@ -140,12 +131,6 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &symbols) {
 //===-- Shapes ------------------------------------------------------------------------------===//
 
 // Checks one extent and says which two must agree.
-static LogicalResult expectEqual(Operation *op, int64_t actual, int64_t expected, StringRef what) {
-  if (actual == expected)
-    return success();
-  return op->emitOpError("has ") << what << " " << actual << ", expected " << expected;
-}
-
 static int64_t dim(Value value, unsigned index) {
   return cast<RankedTensorType>(value.getType()).getDimSize(index);
 }

@@ -1,0 +1,19 @@
+// Inlining of functions whose ops touch nothing but values and named state.
+#pragma once
+
+#include "mlir/Transforms/InliningUtils.h"
+
+namespace lmc {
+
+// Every op of the dialect may be inlined anywhere.
+struct InlineAnywhere : mlir::DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(mlir::Operation *, mlir::Region *, bool, mlir::IRMapping &) const final {
+    return true;
+  }
+  bool isLegalToInline(mlir::Region *, mlir::Region *, bool, mlir::IRMapping &) const final {
+    return true;
+  }
+};
+
+} // namespace lmc
