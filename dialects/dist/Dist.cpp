@@ -34,14 +34,15 @@ int64_t MeshOp::ranksAlong(Axis axis) {
   llvm_unreachable("a mesh has two axes");
 }
 
-// Ranks along `axis` of the mesh that `op` names; failure with a message otherwise.
+// Returns the number of ranks along `axis` of the mesh that `op` names; fails with a message if
+// there is none.
 static FailureOr<int64_t> axisSize(Operation *op, FlatSymbolRefAttr name, Axis axis) {
   if (auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, name))
     return mesh.ranksAlong(axis);
   return op->emitOpError("refers to ") << name << ", which is no dist.mesh", failure();
 }
 
-// Checks result extents: dimension 0 scales by `numerator / denominator`.
+// Checks the result's shape: dimension 0 is the input's, times `numerator / denominator`.
 static LogicalResult verifyCollective(Operation *op, Type input, Type result, int64_t numerator,
                                       int64_t denominator) {
   auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);

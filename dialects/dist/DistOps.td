@@ -1,4 +1,4 @@
-// The dist dialect: which ranks hold what, and what they exchange.
+// The dist dialect: the state that each rank has, and what ranks exchange.
 
 #ifndef LMC_DIALECTS_DIST
 #define LMC_DIALECTS_DIST

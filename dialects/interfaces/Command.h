@@ -1,5 +1,5 @@
-// Commands seen alike: what each one reads and writes, as an op interface of the ops on tensors
-// that become commands, and of the commands.
+// A uniform view of commands: an op interface that lists the values that an op reads and writes.
+// The ops on tensors that become commands implement it, and so do the commands themselves.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -31,7 +31,7 @@ public:
   CommandOperands(std::initializer_list<CommandOperand> all);
 };
 
-// The value of the operand with that role; null where there is none.
+// Returns the value of the operand with that role, or null.
 mlir::Value valueOf(const CommandOperands &operands, CommandRole role);
 
 } // namespace lmc

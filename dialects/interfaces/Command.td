@@ -1,4 +1,4 @@
-// What becomes one command of a plan, and the commands themselves, seen alike.
+// A uniform view of the ops that become one command of a plan, and of the commands.
 
 #ifndef LMC_DIALECTS_INTERFACES_COMMAND
 #define LMC_DIALECTS_INTERFACES_COMMAND
@@ -21,13 +21,13 @@ def CommandOpInterface : OpInterface<"CommandOpInterface"> {
     }], "::lmc::CommandOperands", "getCommandOperands">
   ];
   let extraSharedClassDeclaration = [{
-    // What people call the command: "gemm".
+    // The name of the command for people: "gemm".
     ::llvm::StringRef getCommandName() { return $_op->getName().stripDialect(); }
-    // Null where the command adds to nothing.
+    // Null if the command adds to nothing.
     ::mlir::Value getAccumulated() {
       return ::lmc::valueOf($_op.getCommandOperands(), ::lmc::CommandRole::Accumulate);
     }
-    // Null where the command has no scratch memory.
+    // Null if the command has no scratch memory.
     ::mlir::Value getScratch() {
       return ::lmc::valueOf($_op.getCommandOperands(), ::lmc::CommandRole::Scratch);
     }

@@ -1,4 +1,4 @@
-// How an op takes part in reverse-mode differentiation.
+// The op interfaces of reverse-mode differentiation.
 
 #ifndef LMC_DIALECTS_INTERFACES_DIFFERENTIABLE
 #define LMC_DIALECTS_INTERFACES_DIFFERENTIABLE
@@ -8,10 +8,10 @@ include "mlir/IR/OpBase.td"
 def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
   let cppNamespace = "::lmc";
   let description = [{
-    An op that can build its own vector-Jacobian product. Given the cotangents
-    of its results it emits ops that compute the cotangents of its operands. The
-    values the VJP reads of the forward pass (operands, results) become what the
-    forward pass must keep, unless a later pass decides to recompute them.
+    An op that can build its own vector-Jacobian product (VJP). Given the cotangents
+    of its results, it emits ops that compute the cotangents of its operands. The
+    forward pass must keep the values that the VJP reads (operands, results), unless a
+    later pass decides to recompute them.
   }];
   let methods = [
     InterfaceMethod<[{

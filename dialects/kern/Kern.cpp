@@ -86,7 +86,7 @@ LogicalResult FusionOp::verify() {
   return success();
 }
 
-// A kernel takes its operands and makes its results as they lie: codegen::canEmit.
+// A kernel accepts operands and writes results in any layout: codegen::canEmit has checked it.
 CommandOperands LaunchOp::getCommandOperands() {
   CommandOperands operands;
   for (Value input : getInputs())
@@ -108,7 +108,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
-// Where indices of the inserted tensor are in the whole.
+// Returns the map from indices of the inserted tensor to indices of the whole.
 static AffineMap placeOf(tensor::InsertSliceOp insert) {
   MLIRContext *context = insert.getContext();
   llvm::SmallBitVector dropped = insert.getDroppedDims();
@@ -146,7 +146,7 @@ SmallVector<ResultPart> lmc::kern::partsOfResult(Value value) {
         return {};
       along = i;
     }
-  int64_t next = 0; // of the dimension that the parts follow each other along
+  int64_t next = 0; // offset in the dimension along which parts follow each other
   for (tensor::InsertSliceOp insert : llvm::reverse(inserts)) {
     if (insert.getStaticSizes() != sizes || insert.getSourceType() != inserts[0].getSourceType() ||
         !llvm::all_of(insert.getStaticStrides(), [](int64_t stride) { return stride == 1; }))

@@ -19,16 +19,16 @@
 
 namespace lmc::kern {
 
-// One of the tensors that make up a result, and where it lies: a map from its indices to
-// those of the whole.
+// A tensor that is part of a result, and its place there: a map from its indices to those of the
+// result.
 struct ResultPart {
   mlir::Value value;
   mlir::AffineMap place;
 };
 
-// What a value of a fusion's region consists of: tensors of one shape that
-// tensor.insert_slice lays one after the other along one dimension, first to last and all of
-// it; or the value itself. Nothing when insertions leave holes or overlap.
+// Returns the parts of a value of a fusion's region: tensors of one shape that tensor.insert_slice
+// inserts one after the other along one dimension so that they cover all of it; or the value
+// itself. Returns nothing if the insertions leave gaps or overlap.
 llvm::SmallVector<ResultPart> partsOfResult(mlir::Value value);
 
 } // namespace lmc::kern

@@ -1,4 +1,4 @@
-// The kern dialect: what becomes one kernel or one library call.
+// The kern dialect: each op becomes one kernel or one library call.
 
 #ifndef LMC_DIALECTS_KERN
 #define LMC_DIALECTS_KERN
@@ -14,21 +14,21 @@ def KernDialect : Dialect {
   let cppNamespace = "::lmc::kern";
   let summary = "Kernels and library calls on tensors";
   let description = [{
-    Pure SSA still. A `kern.fusion` holds a region of upstream `linalg.generic`,
-    `arith` and `math` ops that one generated kernel computes; its *hero* names
-    the loop structure (see compiler/kernels/Hero.h), and `canEmit` of that hero
-    accepts the region, or the fusion would not exist. GEMM and attention are
-    calls to a library or template.
+    This level is still pure SSA. A `kern.fusion` holds a region of MLIR's
+    `linalg.generic`, `arith` and `math` ops that one generated kernel computes. Its
+    *hero* names the loop structure (see compiler/kernels/Hero.h); `canEmit` of the hero
+    accepts the region of every existing fusion. GEMM and attention are calls to a
+    library or a template.
 
-    Ops that can add to an accumulator take it as the optional operand `acc`:
-    the result is `acc + f(...)`, and buffer placement gives both one place.
+    An op that can add to an accumulator takes it as the optional operand `acc`. The
+    result is then `acc + f(...)`, and buffer placement gives both the same bytes.
   }];
 }
 
 class Kern_Op<string mnemonic, list<Trait> traits = []> : Op<KernDialect, mnemonic, traits>;
 
-// An op that a library or a template does. It becomes one command; `operands` lists what that reads
-// and writes.
+// An op that a library or a template computes. It becomes one command; `operands` lists the values
+// that the command reads and writes.
 class Kern_Call<string mnemonic, string operands, list<Trait> traits = []>
     : Kern_Op<mnemonic, !listconcat(traits, [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
                                              DeclareOpInterfaceMethods<PlannedOpInterface>])> {
@@ -74,8 +74,8 @@ def YieldOp : Kern_Op<"yield", [Pure, Terminator, ParentOneOf<["FusionOp", "Kern
 def KernelOp : Kern_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let summary = "a fusion's region as a symbol, shared by all its launches";
   let description = [{
-    `arg_rows` and `arg_pitches`, one per input and result, are set where buffers
-    were placed: an argument with pitch P > 0 is `arg_rows` runs of elements that
+    `arg_rows` and `arg_pitches`, one number per input and result, are set when buffers
+    are placed. An argument with pitch P > 0 consists of `arg_rows` runs of elements that
     begin P elements apart.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Hero:$hero,

@@ -4,7 +4,7 @@
 using namespace mlir;
 using namespace lmc::kern;
 
-// In what values of `type` are summed.
+// Returns the type in which values of `type` are summed.
 static Type sumTypeOf(Type type) {
   return type.isF64() ? type : Float32Type::get(type.getContext());
 }

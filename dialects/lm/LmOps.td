@@ -16,7 +16,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def LmDialect : Dialect {
   let name = "lm";
   let cppNamespace = "::lmc::lm";
-  let summary = "Model ops on tensors: what is trained";
+  let summary = "Model ops on tensors: the training step";
   let description = [{
     Pure SSA ops with the granularity of a model definition: a rotary embedding,
     an attention, a fused head and loss. Activations are `[tokens, features]`
@@ -48,7 +48,7 @@ def Accumulating : DeclareOpInterfaceMethods<AccumulatingOpInterface>;
 def AccumulatingOneOfMany
     : DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>;
 
-// The op is so cheap that its results are never kept for the backward pass: it runs again.
+// The op is so cheap that its results are never kept for the backward pass; it is recomputed.
 def FreeToRecompute : NativeOpTrait<"FreeToRecompute"> { let cppNamespace = "::lmc::lm"; }
 // The op is the non-linearity of an MLP.
 def MlpActivation : NativeOpTrait<"MlpActivation"> { let cppNamespace = "::lmc::lm"; }
@@ -118,7 +118,7 @@ def InitAttr : Lm_Attr<"Init", "init"> {
   let assemblyFormat = "$kind (`(` struct($stddev, $scale, $frequencies, $source)^ `)`)?";
   let genVerifyDecl = 1;
   let builders = [
-    // Of a kind without parameters.
+    // Returns the initial values of a kind without parameters.
     AttrBuilder<(ins "::lmc::lm::InitKind":$kind), [{
       return $_get($_ctxt, kind, ::mlir::FloatAttr(), ::mlir::FloatAttr(),
                    ::mlir::DenseF64ArrayAttr(), ::mlir::StringAttr());
@@ -192,7 +192,7 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
 
 def LoadOp : Lm_Op<"load", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
                             MemoryEffects<[MemRead]>]> {
-  let summary = "the value of a variable when the function starts";
+  let summary = "reads the value that a variable has when the function starts";
   let arguments = (ins FlatSymbolRefAttr:$variable);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$variable `:` type($result) attr-dict";
@@ -200,7 +200,7 @@ def LoadOp : Lm_Op<"load", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
 
 def StoreOp : Lm_Op<"store", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
                               MemoryEffects<[MemWrite]>]> {
-  let summary = "gives a variable the value it has when the function ends";
+  let summary = "sets the value that a variable has when the function ends";
   let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$variable);
   let assemblyFormat = "$value `,` $variable `:` type($value) attr-dict";
 }
@@ -209,8 +209,8 @@ def AccumulateOp : Lm_Op<"accumulate", [DeclareOpInterfaceMethods<SymbolUserOpIn
                                         MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "adds a micro-step's contribution to a gradient or loss variable";
   let description = [{
-    What differentiation produces before `lm-accumulate-gradients` decides, per
-    function variant, whether the first contribution stores or adds.
+    Differentiation creates this op. `lm-accumulate-gradients` replaces it and decides,
+    for each variant of the function, whether the first contribution is stored or added.
   }];
   let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$variable);
   let assemblyFormat = "$value `,` $variable `:` type($value) attr-dict";
@@ -237,7 +237,7 @@ def EmbeddingGradOp : Lm_PureOp<"embedding_grad", [Accumulating]> {
 }
 
 def MatmulOp : Lm_PureOp<"matmul", [Differentiable, Accumulating]> {
-  let summary = "op(a) op(b) (+ acc), with op transposing where asked";
+  let summary = "op(a) op(b) (+ acc), where op may transpose";
   let description = [{
     `a` is `[m, k]` (`[k, m]` with `transpose_a`), `b` is `[k, n]` (`[n, k]` with
     `transpose_b`); products are accumulated in f32 (f64 for f64) and rounded
@@ -266,9 +266,9 @@ def LinearOp : Lm_PureOp<"linear", [DifferentiableParameters]> {
 def SplitOp : Lm_PureOp<"split", [Differentiable]> {
   let summary = "columns of a matrix, cut into parts: a view";
   let description = [{
-    `x` `[n, c]`; the results `[n, c_i]` are its columns in order, all of them.
-    A linear layer over concatenated weights makes its outputs side by side; this
-    tells them apart.
+    `x` is `[n, c]`; the results `[n, c_i]` are all of its columns, in order. A linear
+    layer over concatenated weights computes several outputs as columns of one matrix;
+    this op separates them.
   }];
   let arguments = (ins Matrix:$x);
   let results = (outs Variadic<Matrix>:$parts);
@@ -303,7 +303,7 @@ def AddOp : Lm_PureOp<"add", [Differentiable, SameOperandsAndResultType]> {
 def RmsNormOp : Lm_PureOp<"rms_norm", [DifferentiableParameters, FreeToRecompute]> {
   let summary = "y = x / sqrt(mean(x^2) + eps) * weight, per row";
   let description = [{
-    Computed in f32 (f64 for f64) whatever the storage. Zhang and Sennrich 2019,
+    Computed in f32 (f64 for f64), whatever the dtype in memory. Zhang and Sennrich 2019,
     https://arxiv.org/abs/1910.07467.
   }];
   let arguments = (ins Matrix:$x, Vector:$weight, F64Attr:$eps);
@@ -348,11 +348,11 @@ def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
   let summary = "causal grouped-query attention";
   let description = [{
     `q` `[tokens, heads * head_dim]`, `k` and `v` `[tokens, kv_heads * head_dim]`;
-    sequences of `seq` tokens attend within themselves: query i sees keys
-    j <= i, and with `window > 0` only i - j < window, and with `starts`
-    `[tokens]` only j >= starts[i]: the position within its sequence at which
-    the document of token i begins. `lse` `[tokens, heads]` is the log of each
-    softmax's denominator, kept for the backward pass.
+    each sequence of `seq` tokens attends to itself. Query i sees key j if j <= i, with
+    `window > 0` only if also i - j < window, and with `starts` `[tokens]` only if also
+    j >= starts[i], the position within its sequence at which the document of token i
+    begins. `lse` `[tokens, heads]` is the log of each softmax's denominator, which is
+    kept for the backward pass.
     Dao 2023, https://arxiv.org/abs/2307.08691.
   }];
   let arguments = (ins Matrix:$q, Matrix:$k, Matrix:$v, Optional<Ids>:$starts, I64Attr:$head_dim,
@@ -367,9 +367,9 @@ def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
 def AttentionGradOp : Lm_PureOp<"attention_grad", [AttrSizedOperandSegments]> {
   let summary = "gradients of attention for q, k and v";
   let description = [{
-    Operands are those of `lm.attention`, its results and the gradient of its
-    output. With `rope`, q and k came from `lm.rope` with these tables (f32),
-    and dq and dk are the gradients of what it rotated: they are rotated back
+    The operands are those of `lm.attention`, its results and the gradient of its
+    output. With `rope`, q and k are results of `lm.rope` with these tables (f32), and
+    dq and dk are the gradients of the operands of `lm.rope`: they are rotated back
     before they are rounded.
   }];
   let arguments = (ins Matrix:$dout, Matrix:$q, Matrix:$k, Matrix:$v, Matrix:$out,
@@ -420,8 +420,8 @@ def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [Accumulat
   let summary = "the loss together with its gradients, one pass over the logits";
   let description = [{
     `scale` is the cotangent of the loss. With p = softmax(x weight^T):
-    dlogits = scale * (p - onehot(target)) for tokens that have one, else 0;
-    dx = dlogits weight, dweight = dlogits^T x (+ acc). `loss` is the sum of the
+    dlogits = scale * (p - onehot(target)) for tokens with a target, else 0;
+    dx = dlogits weight, dweight = dlogits^T x (+ acc). `loss` equals the result of the
     forward op.
   }];
   let arguments = (ins Matrix:$x, Matrix:$weight, Ids:$targets, Tensor0D:$scale,
@@ -445,8 +445,8 @@ def ScaleOp : Lm_PureOp<"scale"> {
 def GlobalNormOp : Lm_PureOp<"global_norm"> {
   let summary = "L2 norm over all elements of all operands";
   let description = [{
-    Two fixed-order stages: rows of each operand, then all row sums, so that the
-    result does not depend on threads.
+    Two stages with a fixed order: the rows of each operand are summed, then all row
+    sums are. The result therefore does not depend on the number of threads.
   }];
   let arguments = (ins Variadic<FloatTensor>:$inputs);
   let results = (outs Tensor0D:$result);
@@ -462,11 +462,11 @@ defvar AdamWScalars = (ins Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$beta1, Tensor
 def AdamWOp : Lm_PureOp<"adamw", [DeclareOpInterfaceMethods<OptimizerOpInterface>]> {
   let summary = "one AdamW step with decoupled weight decay";
   let description = [{
-    With g = gradient * min(1, clip_grad / (norm + 1e-6)) (clip_grad 0: as it is):
+    With g = gradient * min(1, clip_grad / (norm + 1e-6)) (clip_grad 0: g = gradient):
     p1 = p (1 - lr weight_decay); m = beta1 m + (1 - beta1) g;
     v = beta2 v + (1 - beta2) g^2;
     p = p1 - lr / bias_correction1 * m / (sqrt(v / bias_correction2) + eps).
-    Where `norm` is not finite everything stays as it was. `compute` is the new
+    If `norm` is not finite, nothing changes. `compute` is the new
     parameter in the compute dtype. `update_sq` and `param_sq` hold, per row, the
     sum of squares of the change and of the new parameter. The order of
     operations is that of torch.optim.AdamW. Loshchilov and Hutter 2019,
@@ -491,23 +491,24 @@ def AdamW8bitOp
                                  "getStepName"]>]> {
   let summary = "one AdamW step whose moments are kept in 8 bits";
   let description = [{
-    The formulas of `lm.adamw` in f32, on moments that lie in memory as codes of 8 bits:
-    each 256 elements in a row, a block, share an f32 scale per moment, their largest
-    magnitude. `moment1` and `moment2` have the shape of `parameter`, whose elements are a
-    multiple of 256; a scale has one element per block. With c a code (`moment2`'s without
-    a sign) and s its block's scale:
+    The formulas of `lm.adamw` in f32, on moments stored as 8-bit codes. Each 256
+    consecutive elements, a moment block, share an f32 scale per moment, their largest
+    magnitude. `moment1` and `moment2` have the shape of `parameter`, whose number of
+    elements is a multiple of 256; a scale has one element per block. With c a code
+    (unsigned for `moment2`) and s the scale of its block:
 
     moment1 = s sign(c) (|c| / 127)^4, moment2 = s (c / 255)^8.
 
-    A step decodes both, updates them, and changes the parameter by the new moments before
-    they are rounded, to the nearest |moment1 / s|^(1/4) and (moment2 / s)^(1/8). A second
-    moment above zero never gets code 0. Where `norm` is not finite, codes and scales stay
-    too. `update_sq` and `param_sq` hold sums per block.
+    A step decodes both moments, updates them, and changes the parameter by the new
+    moments. Only then are these rounded to codes: to the nearest |moment1 / s|^(1/4) and
+    (moment2 / s)^(1/8). A second moment above zero never gets code 0. If `norm` is not
+    finite, codes and scales do not change either. `update_sq` and `param_sq` hold sums
+    per block.
 
-    Rounding changes moment1 by at most 1.6% next to the largest of a block, 5% at a
-    hundredth of it and 16% at a ten-thousandth; sqrt(moment2) by half as much. Block-wise
-    scales are those of Dettmers et al. 2022, https://arxiv.org/abs/2110.02861; why the codes
-    are not theirs is said in passes/fusion/MomentCode.h.
+    Rounding changes moment1 by at most 1.6% near the largest element of a block, 5% at a
+    hundredth of it and 16% at a ten-thousandth; it changes sqrt(moment2) by half as much.
+    Block-wise scales are those of Dettmers et al. 2022, https://arxiv.org/abs/2110.02861;
+    passes/fusion/MomentCode.h explains why the codes differ from theirs.
   }];
   let arguments = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, Codes:$moment1,
                             FloatTensor:$moment1_scale, Codes:$moment2,

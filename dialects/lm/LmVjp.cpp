@@ -6,12 +6,12 @@
 using namespace mlir;
 using namespace lmc::lm;
 
-// Sums over tokens are held wider than bf16: the dtype of main gradients.
+// Returns the dtype of sums over tokens, which is that of main gradients: wider than bf16.
 static Type accumulationType(Type element) {
   return element.isF64() ? element : Float32Type::get(element.getContext());
 }
 
-// `value`'s type with the accumulation dtype.
+// Returns the type of `value` with the accumulation dtype.
 static RankedTensorType gradientType(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return type.clone(accumulationType(type.getElementType()));
@@ -33,8 +33,8 @@ void EmbeddingGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
 Value MatmulOp::getAccumulator() { return getAcc(); }
 void MatmulOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
 
-// y = op(a) op(b): with dy of y's shape, d op(a) = dy op(b)^T and d op(b) = op(a)^T dy;
-// where an operand is stored transposed so is its gradient: the factors swap.
+// y = op(a) op(b). With dy of y's shape, d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. If an
+// operand is stored transposed, so is its gradient, and the factors are exchanged.
 LogicalResult MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                  SmallVectorImpl<Value> &gradients) {
   Value dy = cotangents[0];
@@ -98,7 +98,7 @@ LogicalResult RmsNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
 
 SmallVector<unsigned> RmsNormOp::getParameterOperands() { return {1}; }
 
-// A rotation's transpose is the rotation back.
+// The transpose of a rotation is the inverse rotation.
 LogicalResult RopeOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                SmallVectorImpl<Value> &gradients) {
   gradients.push_back(RopeOp::create(b, getLoc(), getX().getType(), cotangents[0], getCos(),

@@ -1,4 +1,4 @@
-// The parts of an optimizer (Optimizer.td), and the names and places of a parameter's state.
+// The parts of an optimizer (Optimizer.td), and the variables that hold the state of a parameter.
 #pragma once
 
 #include "dialects/lm/LmEnums.h.inc"
@@ -16,7 +16,7 @@ namespace lmc::lm {
 
 class VariableOp;
 
-// State that an optimizer keeps of a parameter, in a variable of its own.
+// State that an optimizer keeps for each parameter, in a variable of its own.
 struct OptimizerState {
   VariableKind kind;
   mlir::RankedTensorType type;
@@ -32,26 +32,27 @@ struct OptimizerScalar {
   bool decays = false;                 // only read for parameters with weight decay
 };
 
-// A variable of a step: read as `operand`, written as `result`; null where it is not.
+// A variable of an optimizer step. The step reads it as `operand` (null if it does not) and writes
+// it as `result` (null if it does not).
 struct OptimizerUse {
   VariableKind kind;
   mlir::Value operand, result;
 };
 
-// Fails with an error where the numbers of operands and results are not the convention's.
+// Fails with an error if the numbers of operands and results differ from those of the convention.
 mlir::LogicalResult verifyOptimizer(mlir::Operation *op);
 
-// The name that a variable of `kind` has for `parameter`: "w", "w.grad", "w.moment1". For
-// kinds that belong to a parameter.
+// Returns the name of the variable of `kind` that belongs to `parameter`: "w", "w.grad",
+// "w.moment1". Only for kinds that belong to a parameter.
 std::string stateName(llvm::StringRef parameter, VariableKind kind);
 
-// The variables of a module by the parameter that they belong to.
+// The variables of a module, by the parameter that they belong to.
 class ParameterState {
 public:
   explicit ParameterState(mlir::ModuleOp module);
 
-  // The variable of `kind` that belongs to the parameter of this name, or, of the kind
-  // Parameter, that parameter. Null where there is none.
+  // Returns the variable of `kind` that belongs to the parameter of this name (the parameter itself
+  // for the kind Parameter), or null.
   VariableOp find(llvm::StringRef parameter, VariableKind kind) const;
   void insert(VariableOp variable);
 

@@ -1,4 +1,5 @@
-// What an optimizer is: the state that it keeps of a parameter, and the scalars that it reads.
+// The interface of optimizers: the state that an optimizer keeps for a parameter, and the scalars
+// that it reads.
 
 #ifndef LMC_DIALECTS_LM_OPTIMIZER
 #define LMC_DIALECTS_LM_OPTIMIZER
@@ -49,14 +50,14 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
       [{ return ConcreteOp::getOperationName().split('.').second; }]>
   ];
   let extraClassDeclaration = [{
-    // All variables that the step reads or writes, the parameter first.
+    // All variables that the step reads or writes; the parameter comes first.
     ::llvm::SmallVector<::lmc::lm::OptimizerUse> getUses();
-    // The norm and the scalars.
+    // The gradient norm and the scalars.
     ::mlir::OperandRange getScalarOperands();
     ::mlir::Value getUpdateSums();
     ::mlir::Value getParameterSums();
 
-    // The op of `optimizer.type` = `type`; null where there is none.
+    // Returns the name of the op for `optimizer.type` = `type`, or null if there is none.
     static const Concept *lookup(::mlir::MLIRContext *context, ::llvm::StringRef type);
   }];
   let verify = [{ return ::lmc::lm::verifyOptimizer($_op); }];

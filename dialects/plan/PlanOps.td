@@ -1,4 +1,4 @@
-// The plan dialect: explicit memory, one to one with the plan file.
+// The plan dialect: explicit memory. Each op corresponds to one table of the plan file.
 
 #ifndef LMC_DIALECTS_PLAN
 #define LMC_DIALECTS_PLAN
@@ -15,9 +15,9 @@ def PlanDialect : Dialect {
   let cppNamespace = "::lmc::plan_ir";
   let summary = "Arenas, slices and commands: what the runtime executes";
   let description = [{
-    A one-way door: buffers alias, so nothing here can be raised back to tensors.
-    Every op has its table in runtime/plan/plan.fbs. Commands run in order; each
-    reads and writes only the slices it names.
+    Buffers alias, so this level cannot be converted back to tensors. Every op
+    corresponds to a table of runtime/plan/plan.fbs. Commands run in order; each reads
+    and writes only the slices that it names.
   }];
   let dependentDialects = ["::lmc::lm::LmDialect"];
   let useDefaultTypePrinterParser = 1;
@@ -86,9 +86,9 @@ def FunctionOp : Plan_Op<"function", [Symbol, IsolatedFromAbove, NoTerminator, S
 def SliceOp : Plan_Op<"slice", [Pure]> {
   let summary = "a placed buffer, or a view of one";
   let description = [{
-    The buffer's bytes are in use from command `first` to command `last` of the
-    function, both included. With a `pitch` it is `rows` equal runs of bytes, `pitch`
-    bytes apart: columns of a wider tensor.
+    The buffer's bytes are live from command `first` to command `last` of the function,
+    both included. With a `pitch` the slice consists of `rows` equal runs of bytes that
+    begin `pitch` bytes apart: columns of a wider tensor.
   }];
   let arguments = (ins FlatSymbolRefAttr:$arena, I64Attr:$offset, Category:$category,
                        StrAttr:$source, I64Attr:$first, I64Attr:$last,
@@ -110,7 +110,7 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
   let assemblyFormat = "$variable `:` type($result) attr-dict";
 }
 
-// A command. `operands` lists what it reads and writes.
+// A command. `operands` lists the slices that it reads and writes.
 class Plan_Command<string mnemonic, string operands, list<Trait> traits = []>
     : Plan_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>])> {
   let extraClassDefinition = CommandOperandList<operands>.definition;

@@ -18,8 +18,8 @@ public:
   LogicalResult add(func::FuncOp function, int64_t &traffic);
 
   int64_t weights = 0; // elements of the weights of matrix products
-  // Columns of q, by the mean number of keys that a query sees and by that without a mask. Kept
-  // apart so that each mean is multiplied, and rounded, once.
+  // The columns of q, grouped by the mean number of keys that a query sees, and by the same number
+  // without a mask. Each mean is multiplied by its sum of columns, and rounded, only once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 
@@ -44,7 +44,7 @@ static int64_t widthOf(Value value) {
 void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
-  // The mean of min(i, window) over the positions i of the sequence.
+  // Returns the mean of min(i, window) over the positions i of the sequence.
   causal[window - window * window / (2 * seq)] += columnsOf(attention.getQ());
   full[seq] += columnsOf(attention.getQ());
 }

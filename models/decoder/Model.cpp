@@ -138,15 +138,16 @@ private:
     return model.initializer == "normal" ? embeddingStddev() : 1.0 / std::sqrt(double(fanIn));
   }
 
-  // Projections whose result is added to the residual stream are scaled down by the square root of
-  // the number of additions, so that the variance of the stream does not grow with depth.
+  // Returns the standard deviation of projections whose result is added to the residual stream. It
+  // is divided by the square root of the number of additions, so that the variance of the stream
+  // does not grow with depth.
   double residualStddev() const {
     return linearStddev(model.hiddenSize) / std::sqrt(2.0 * double(model.numHiddenLayers));
   }
 
   //===-- Graph -----------------------------------------------------------------------------===//
 
-  // The type that the forward graph reads a parameter in.
+  // Returns the type in which the forward graph reads a parameter.
   RankedTensorType readType(const Parameter &parameter) {
     return tensor(parameter.shape, parameter.shape.size() == 2 ? compute : master);
   }
@@ -187,7 +188,7 @@ private:
     return layer;
   }
 
-  // x + behind(branch(before(x)))
+  // Returns x + behind(branch(before(x))), where `before` and `behind` are norms.
   Value addBranch(LayerFunction &layer, Value x, const Norms &norms, StringRef sum,
                   function_ref<Value(Value)> branch) {
     Value h = norms.before.empty() ? x : norm(layer, norms.before, x);
@@ -213,7 +214,7 @@ private:
     Value k = rotated(kind.k, kvColumns, kind.kNorm, "k_rope");
     Value v = linear(layer, kind.v, h, kvColumns, stddev);
     Value starts = config.training.documentMask ? body.getArguments().back() : Value();
-    // A window that sees the whole sequence is no window.
+    // Returns the window, or 0 if it covers the whole sequence.
     int64_t window = kind.window >= config.training.sequenceLength ? 0 : kind.window;
     auto attended = lm::AttentionOp::create(
         b, named("self_attn"), q.getType(), tensor({tokens, model.numAttentionHeads}, master), q, k,
@@ -231,7 +232,7 @@ private:
     return linear(layer, kind.down, gated, model.hiddenSize, residualStddev());
   }
 
-  // The argument of a new parameter of the layer.
+  // Adds a parameter to the layer and returns its argument.
   Value parameter(LayerFunction &layer, std::string name, SmallVector<int64_t> shape,
                   double initial) {
     Parameter added{std::move(name), std::move(shape), initial};
@@ -266,7 +267,7 @@ private:
       return x;
     if (kind == HeadNorm::WholeRow)
       return norm(layer, name, x);
-    // All heads share a weight; each is a matrix of its own.
+    // All heads share one weight; each head becomes a matrix of its own and is normed separately.
     Value weight = parameter(layer, name + ".weight", {model.headDim}, 1.0);
     int64_t heads = cast<RankedTensorType>(x.getType()).getDimSize(1) / model.headDim;
     SmallVector<Type> types(size_t(heads), tensor({tokens, model.headDim}, compute));
@@ -278,7 +279,7 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Tokens whose logits exist at a time: a few thousand, and at most 256 MiB of logits.
+  // Returns the tokens per chunk of the loss: a few thousand, with at most 256 MiB of logits.
   int64_t lossChunk() const {
     int64_t width = compute.getIntOrFloatBitWidth() / 8;
     int64_t fit = (int64_t(256) << 20) / (model.vocabSize * width) / 64 * 64;

@@ -1,4 +1,4 @@
-// A Config becomes a module in the lm dialect.
+// Builds a module in the lm dialect from a Config.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -26,13 +26,13 @@ namespace lmc {
 // also has a NAME.compute copy, which the forward graph reads; vectors (norms and
 // biases) are read as they are, in f32.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRContext &context);
-// The same, with this decoder in place of the one of the config's family.
+// Does the same, with this decoder instead of that of the config's family.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, const Decoder &decoder,
                                              mlir::MLIRContext &context);
 
-// Inverse frequencies of the rotary embedding, head_dim / 2 of them, in radians per
-// position, with the model's scaling applied; `attentionFactor` multiplies cos and
-// sin (yarn). As in transformers' modeling_rope_utils.
+// Returns the inverse frequencies of the rotary embedding, head_dim / 2 of them, in radians per
+// position, including the model's scaling. `attentionFactor` is a factor of cos and sin (yarn). As
+// in transformers' modeling_rope_utils.
 std::vector<double> ropeFrequencies(const ModelConfig &model, int64_t sequenceLength,
                                     double &attentionFactor);
 

@@ -1,4 +1,4 @@
-// Rotary frequencies and their scaling variants.
+// Frequencies of the rotary embedding, and their scaling variants.
 #include "models/decoder/Model.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 using namespace lmc;
 
-// Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, and those
-// between interpolated. https://arxiv.org/abs/2407.21783
+// Llama 3.1: long wavelengths are stretched by `factor`, short ones are kept, and those in between
+// are interpolated. https://arxiv.org/abs/2407.21783
 static double scaleLlama3(double frequency, const RopeScaling &scaling) {
   double wavelength = 2 * std::numbers::pi / frequency;
   double original = double(scaling.originalMaxPositionEmbeddings);
@@ -21,8 +21,8 @@ static double scaleLlama3(double frequency, const RopeScaling &scaling) {
   return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
 }
 
-// YaRN, https://arxiv.org/abs/2309.00071: dimensions that turn often over the
-// original context keep their frequency, the others are interpolated.
+// YaRN, https://arxiv.org/abs/2309.00071: dimensions that complete many turns within the original
+// context keep their frequency; the others are interpolated.
 static void scaleYarn(std::vector<double> &frequencies, const ModelConfig &model,
                       double &attentionFactor) {
   const RopeScaling &scaling = model.ropeScaling;
@@ -53,7 +53,7 @@ std::vector<double> lmc::ropeFrequencies(const ModelConfig &model, int64_t seque
   double dim = double(model.headDim), base = model.ropeTheta;
   double trained =
       double(model.maxPositionEmbeddings ? model.maxPositionEmbeddings : sequenceLength);
-  // Dynamic NTK: the base grows with the context beyond the trained one.
+  // Dynamic NTK: the base grows if the context is longer than the trained one.
   if (scaling.type == RopeScalingType::Dynamic && double(sequenceLength) > trained)
     base *= std::pow(scaling.factor * double(sequenceLength) / trained - (scaling.factor - 1),
                      dim / (dim - 2));

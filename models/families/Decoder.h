@@ -1,14 +1,15 @@
-// A decoder as data: what families differ in. Sizes, the norms' eps and RoPE are those of the
-// ModelConfig.
+// A decoder as data: the properties in which families differ. Sizes, the norms' eps and RoPE are
+// those of the ModelConfig.
 //
 // A layer is
 //
 //   x = x + behind(attention(before(x)))
 //   x = x + behind(mlp(before(x)))
 //
-// with the norms that DecoderLayer names. Attention rotates q and k (RoPE), after their norm if
-// they have one; the MLP is down(silu(gate(x)) * up(x)). All names are those of Hugging Face's
-// checkpoints, within the layer: `model.layers.3.` + `self_attn.q_proj` + `.weight`.
+// where `before` and `behind` are the norms that DecoderLayer names. Attention rotates q and k
+// (RoPE), after their norm if they have one. The MLP is down(silu(gate(x)) * up(x)). All names are
+// those of Hugging Face's checkpoints, within the layer: `model.layers.3.` + `self_attn.q_proj` +
+// `.weight`.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +25,13 @@ struct Projection {
   bool bias = false;
 };
 
-// RMSNorms by name; "": there is none.
+// Names of RMSNorms; "" means that there is none.
 struct Norms {
   std::string before, behind;
 };
 
-// What is normed together in q and k, before RoPE: nothing, each head, or the whole row.
+// The elements of q and k that are normed together before RoPE: none, those of each head, or the
+// whole row.
 enum class HeadNorm { None, PerHead, WholeRow };
 
 struct DecoderLayer {

@@ -1,11 +1,11 @@
-// The model families that a job can name, a file each.
+// The model families that a job can name, one per file.
 #pragma once
 
 #include "compiler/config/ModelFamily.h"
 
 namespace lmc {
 
-// What loadConfig takes; the first is the default of `model.architecture`.
+// The list for loadConfig; the first is the default of `model.architecture`.
 const ModelFamilies &modelFamilies();
 
 } // namespace lmc
