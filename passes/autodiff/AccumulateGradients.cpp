@@ -1,4 +1,4 @@
-// lm-accumulate-gradients: @micro becomes one function per position in the step.
+// lm-accumulate-gradients: replaces @micro by one function for each position in the optimizer step.
 //
 //   lm.accumulate %dw, @w.grad    =>   first:  lm.store %dw, @w.grad
 //                                      later:  %g = lm.load @w.grad
@@ -23,7 +23,8 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// The name of the micro-steps between the first and the last until @micro itself is gone.
+// A temporary name of the micro-steps between the first and the last, used until @micro itself is
+// erased.
 static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {
@@ -33,8 +34,8 @@ public:
   Accumulator(func::FuncOp function, SymbolTable &symbols, llvm::StringMap<func::FuncOp> &variants)
       : function(function), symbols(symbols), variants(variants), b(function.getContext()) {}
 
-  // Replaces every lm.accumulate; `storeFirst` says whether a variable's first
-  // contribution overwrites it.
+  // Replaces every lm.accumulate. With `storeFirst`, the first contribution to a variable
+  // overwrites it; otherwise every contribution is added.
   void run(bool storeFirst);
 
 private:
@@ -49,7 +50,8 @@ private:
 
 } // namespace
 
-// accumulator + contribution, of the pass that the contribution is of.
+// Creates accumulator + contribution as an op of the pass (forward or backward) that the
+// contribution belongs to.
 static Value addedTo(OpBuilder &b, Value accumulator, Value contribution) {
   auto sum = lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution);
   if (Operation *producer = contribution.getDefiningOp();
@@ -58,7 +60,7 @@ static Value addedTo(OpBuilder &b, Value accumulator, Value contribution) {
   return sum;
 }
 
-// The op that makes `contribution` and can add it to an accumulator; null where there is none.
+// Returns the op that computes `contribution` if it can add it to an accumulator, else null.
 static AccumulatingOpInterface accumulatingProducer(Value contribution) {
   auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
   bool can = producer && producer.getAccumulated() == contribution &&
@@ -66,7 +68,8 @@ static AccumulatingOpInterface accumulatingProducer(Value contribution) {
   return can ? producer : AccumulatingOpInterface();
 }
 
-// accumulator + contribution, inside the op that makes the contribution if it can.
+// Returns accumulator + contribution. If the op that computes the contribution can add to an
+// accumulator, it does so itself.
 Value Accumulator::addTo(Value contribution, Value accumulator, Operation *before) {
   AccumulatingOpInterface producer = accumulatingProducer(contribution);
   if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {
@@ -77,9 +80,9 @@ Value Accumulator::addTo(Value contribution, Value accumulator, Operation *befor
   return addedTo(b, accumulator, contribution);
 }
 
-// A copy of `callee` that takes one accumulator per gradient of a parameter (in the
-// accumulation dtype) and returns the sums; which results those are is the attribute
-// `lm.accumulated`.
+// Returns a copy of `callee` that takes one accumulator per gradient of a parameter (in the
+// accumulation dtype) and returns the sums. The attribute `lm.accumulated` lists the results that
+// are sums.
 func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
   func::FuncOp &variant = variants[callee.getSymName()];
   if (variant)
@@ -115,8 +118,8 @@ void Accumulator::run(bool storeFirst) {
   for (lm::AccumulateOp op : accumulates)
     ++contributions[op.getVariable()];
 
-  // Gradients of a layer's parameters that one call makes alone can be accumulated
-  // inside the callee: mark which results of each callee those are.
+  // If a single call computes all of the gradient of a layer's parameter, the gradient can
+  // accumulate inside the callee. Collects those results of each callee.
   llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
   for (lm::AccumulateOp op : accumulates)
     if (auto call = op.getValue().getDefiningOp<func::CallOp>();
@@ -136,7 +139,7 @@ void Accumulator::run(bool storeFirst) {
         indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
       auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
       if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-        continue; // calls of one layer differ: these add outside
+        continue; // calls of the layer differ: added outside of the call
       callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
       SmallVector<Value> operands(call.getOperands());
       b.setInsertionPoint(call);

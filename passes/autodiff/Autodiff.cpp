@@ -4,9 +4,9 @@
 //                           =>   ...
 //                                dx, dw    = layer.backward(dy, saved, x, w)
 //
-// A function is differentiated by appending the VJPs of its ops, last to first, to
-// a copy of it (the joint graph), and cutting the copy in two: the values of the
-// first half that the second half uses are what the forward pass saves.
+// To differentiate a function, the pass copies it and appends the VJPs (vector-Jacobian products)
+// of its ops, from the last op to the first. This joint graph is then cut in two: values of the
+// first half that the second half reads are those that the forward pass saves.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/interfaces/Differentiable.h"
@@ -28,21 +28,21 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// The cotangent of the loss.
+// The variable with the cotangent of the loss.
 static constexpr StringRef kLossScale = "run.loss_scale";
 
 namespace {
 
-// A differentiated function: its two halves and how their operands line up.
+// A differentiated function: its two halves, and how their operands correspond.
 struct Halves {
   func::FuncOp forward;  // (args) -> results, saved
   func::FuncOp backward; // (cotangents of results, saved, args that it reads) -> gradients
   unsigned results = 0;
-  SmallVector<unsigned> readArguments;     // forward's arguments that backward reads
+  SmallVector<unsigned> readArguments;     // arguments of `forward` that `backward` reads
   SmallVector<int> gradientOfArgument;     // per argument: index into backward's results, or -1
 };
 
-// Sums cotangents as they arrive at a value.
+// Sums the cotangents of each value.
 class Cotangents {
 public:
   explicit Cotangents(OpBuilder &builder) : b(builder) {}
@@ -70,7 +70,7 @@ public:
   LogicalResult run();
 
 private:
-  // Results of a forward op that its VJP computes too.
+  // Returns the results of a forward op that its VJP computes too.
   struct Recomputed {
     Operation *op;
     SmallVector<Value> results;
@@ -92,14 +92,15 @@ private:
 
 } // namespace
 
-// Tells the ops of the backward pass apart: what is made without this mark and read by
-// an op with it is held for the backward pass.
+// Marks the ops of the backward pass. A value that an unmarked op computes and a marked op reads is
+// kept for the backward pass.
 static void markBackward(Operation *first, Operation *end) {
   for (Operation *op = first; op != end; op = op->getNextNode())
     op->setDiscardableAttr("lm.backward", UnitAttr::get(op->getContext()));
 }
 
-// Appends the VJPs of `forwardOps`, last to first, at the builder's insertion point.
+// Appends the VJPs of `forwardOps`, from the last op to the first, at the builder's insertion
+// point.
 LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
                                              Cotangents &cotangents,
                                              SmallVectorImpl<Recomputed> *recomputed) {
@@ -132,7 +133,7 @@ LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
   return success();
 }
 
-// The call in the joint graph already goes to the forward half.
+// Differentiates a call. In the joint graph the call already refers to the forward half.
 LogicalResult Differentiator::differentiateCall(func::CallOp call, Cotangents &cotangents) {
   auto it = llvm::find_if(done, [&](auto &entry) {
     return entry.second.forward.getSymName() == call.getCallee();
@@ -181,7 +182,7 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
   if (forwardOps.empty())
     return function.emitOpError("is a layer without ops");
 
-  // The joint graph: cotangents of the results come in as extra arguments.
+  // Builds the joint graph. The cotangents of the results are additional arguments.
   unsigned numArguments = body.getNumArguments(), numResults = ret.getNumOperands();
   b.setInsertionPoint(ret);
   Cotangents cotangents(b);
@@ -202,7 +203,7 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
       gradients.push_back(gradient);
   }
 
-  // The cut.
+  // Cuts the joint graph in two.
   llvm::SetVector<Value> saved;
   llvm::SmallSetVector<unsigned, 16> readArguments;
   for (Operation *op = lastForward->getNextNode(); op != ret; op = op->getNextNode())
@@ -258,7 +259,8 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
   return &(done[function.getSymNameAttr()] = std::move(halves));
 }
 
-// The main gradient of a parameter, declared where it is not yet: as wide as the master weights.
+// Returns the main gradient of a parameter, in the dtype of the master weights; declares it if
+// necessary.
 lm::VariableOp Differentiator::gradientOf(StringRef parameter) {
   using Kind = lm::VariableKind;
   if (lm::VariableOp known = state.find(parameter, Kind::Gradient))
@@ -294,7 +296,7 @@ LogicalResult Differentiator::run() {
                               "the loss");
   auto lossType = cast<RankedTensorType>(forward.getResultTypes()[0]);
 
-  // Scalars of the micro-step.
+  // Declares the scalars of the micro-step.
   b.setInsertionPoint(forward);
   declareScalar(kLossScale, lossType, lm::StepValue::LossScale);
   declareScalar(names::kLoss, lossType);
@@ -333,7 +335,8 @@ LogicalResult Differentiator::run() {
     return failure();
   markBackward(scale.getDefiningOp(), ret);
 
-  // What the VJP computes too need not be computed before, unless it is read before.
+  // A value that the VJP also computes is not computed in the forward pass, unless the forward pass
+  // reads it.
   for (auto &[op, results] : recomputed) {
     Operation *again = results.front().getDefiningOp();
     if (!llvm::all_of(op->getUsers(),
@@ -349,10 +352,10 @@ LogicalResult Differentiator::run() {
   ret.getOperandsMutable().clear();
   micro.setFunctionType(b.getFunctionType({}, {}));
 
-  // Contributions to main gradients, right after each is made. A matrix's compute
-  // copy stands for its parameter.
+  // Adds each contribution to its main gradient right after it is computed. The gradient of a
+  // matrix's compute copy belongs to the matrix's parameter.
   llvm::SmallVector<lm::LoadOp> loads(body.getOps<lm::LoadOp>());
-  llvm::DenseMap<Value, unsigned> owners; // parameters that a cotangent belongs to
+  llvm::DenseMap<Value, unsigned> owners; // number of parameters that a cotangent belongs to
   for (lm::LoadOp load : loads)
     if (Value gradient = cotangents.get(load.getResult()))
       ++owners[gradient];
@@ -368,8 +371,8 @@ LogicalResult Differentiator::run() {
       continue;
     lm::VariableOp main =
         gradientOf(copy ? *variable.getParameter() : variable.getSymName());
-    // Several uses of a parameter: let each contribution reach the gradient alone, so
-    // that each can accumulate in place.
+    // If a parameter is used several times, each contribution is added to the main gradient
+    // separately, so that each can accumulate in place.
     SmallVector<Value> contributions{gradient};
     for (size_t i = 0; i < contributions.size();) {
       auto sum = contributions[i].getDefiningOp<lm::AddOp>();
@@ -391,7 +394,7 @@ LogicalResult Differentiator::run() {
     }
   }
 
-  // Evaluation keeps the plain graph.
+  // @eval keeps the undifferentiated graph.
   forward.setSymName(names::kEval);
   auto evalReturn = cast<func::ReturnOp>(forward.getBody().front().getTerminator());
   b.setInsertionPoint(evalReturn);

@@ -1,15 +1,15 @@
-// lm-flatten-state: the state of parameters whose optimizer steps are alike becomes one matrix.
+// lm-flatten-state: combines the state of parameters whose optimizer steps are alike in one matrix.
 //
 //   norm = lm.global_norm(w.grad, b.grad)        norm = lm.global_norm(flat.grad)
 //   lm.adamw(w, w.grad, ...)               =>    lm.adamw(flat, flat.grad, ...)
 //   lm.adamw(b, b.grad, ...)
 //
-// so that the optimizer is one pass over memory in a handful of kernels, however many
-// parameters there are. The parameters lie in the matrices under their own names.
+// The optimizer is then one pass over memory in a handful of kernels, for any number of parameters.
+// The parameters keep their own names within the matrices.
 //
-// Moments in 8 bits have a scale for each block of elements. The elements of such a parameter
-// are a multiple of a block's, and its place in the matrix is one too. So a block never holds
-// elements of two parameters, and has the same elements as without this pass.
+// 8-bit moments have one scale per moment block. A parameter with such moments consists of whole
+// blocks and begins at a multiple of a block. A block therefore never holds elements of two
+// parameters, and has the same elements as without this pass.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -40,8 +40,8 @@ static constexpr int64_t kAlignment = 128;
 
 namespace {
 
-// Two parameters can share one step where these are equal: the optimizer, the scalars that it
-// reads, and the element types of what it reads and writes.
+// The key by which parameters are grouped: two parameters can share one step if the optimizer, its
+// scalars, and the element types of its operands and results are equal.
 struct GroupKey {
   OperationName optimizer;
   SmallVector<Value> scalars;
@@ -81,7 +81,8 @@ private:
 
 } // namespace
 
-// The values of a step that norms are taken of: the gradient, and the sums of squares.
+// Returns the values of a step that norms are computed of: the gradient and the two sums of
+// squares.
 static SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
@@ -102,7 +103,7 @@ lm::VariableOp StateFlattener::variableStored(Value value) {
   return {};
 }
 
-// Whether the step reads and writes whole variables, none of which lies in a storage yet.
+// Returns true if the step reads and writes whole variables that are not yet part of a storage.
 bool StateFlattener::mayFlatten(OptimizerOpInterface step) {
   return llvm::all_of(step.getUses(), [&](const OptimizerUse &use) {
     lm::VariableOp variable = variableOf(use);
@@ -137,7 +138,7 @@ lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::Variable
   return storage;
 }
 
-// One for each use of a step, in that order.
+// Returns one storage for each variable of a step, in that order.
 SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const Group &group) {
   SmallVector<SmallVector<lm::VariableOp>> members;
   for (OptimizerOpInterface step : group)
@@ -154,7 +155,7 @@ SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const G
   return storages;
 }
 
-// `whole` takes the place of `old` among the operands of a sum over all elements.
+// Replaces the operands `old` of a sum over all elements by `whole`.
 void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value whole) {
   SmallVector<Value> operands;
   for (Value operand : user->getOperands()) {
@@ -233,7 +234,7 @@ static GroupKey keyOf(OptimizerOpInterface step) {
   return key;
 }
 
-// Whether each norm of the function is over all of the group or over nothing of it.
+// Returns true if each norm of the function covers either the whole group or none of it.
 bool StateFlattener::normsTakeAllOrNone(const Group &group) {
   SmallVector<SmallVector<Value>, 3> parts(3);
   for (OptimizerOpInterface step : group)

@@ -1,9 +1,10 @@
-// lm-insert-optimizer: @optimizer, from the main gradients to the new parameters.
+// lm-insert-optimizer: builds @optimizer, which computes the new parameters from the main
+// gradients.
 //
 //   norm = lm.global_norm(all gradients)
 //   p, m, v, ... = lm.adamw(p, p.grad, m, v, norm, lr, ...)     per parameter
 //
-// for lm.adamw or any other op with OptimizerOpInterface.
+// with lm.adamw or any other op that has OptimizerOpInterface.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -32,7 +33,7 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// An op with OptimizerOpInterface, and what it says of itself.
+// An op with OptimizerOpInterface, with its states and scalars.
 struct Optimizer {
   std::string op; // "lm.adamw"
   const OptimizerOpInterface::Concept *facts;
@@ -46,8 +47,8 @@ public:
     scalarType = RankedTensorType::get({}, master);
   }
 
-  // Chooses the op of each parameter: `type`, or its fallback where it does not take the
-  // parameter. Returns false where it takes none.
+  // Chooses the op for each parameter: the op of `type` or, for a parameter that this op does not
+  // support, its fallback. Returns false if neither supports the parameter.
   bool chooseOptimizers(StringRef type);
   void declareScalars();
   void declareStates();
@@ -145,7 +146,7 @@ void OptimizerBuilder::declareStates() {
   }
 }
 
-// By the convention of OptimizerOpInterface.
+// Builds the op by the convention of OptimizerOpInterface.
 OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Optimizer &optimizer,
                                             Value gradient, Value norm) {
   auto type = cast<RankedTensorType>(parameter.getType());
@@ -201,7 +202,7 @@ void OptimizerBuilder::build(ModuleOp module) {
   func::ReturnOp::create(b, loc);
 }
 
-// The types that there are: "adamw", "adamw8bit".
+// Returns the existing types, for errors: "adamw", "adamw8bit".
 static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
   SmallVector<StringRef> types;
   for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))

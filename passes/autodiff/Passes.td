@@ -8,10 +8,10 @@ include "mlir/Pass/PassBase.td"
 def AutodiffPass : Pass<"lm-autodiff", "::mlir::ModuleOp"> {
   let summary = "builds the micro-step: forward, backward and gradient contributions";
   let description = [{
-    Differentiates `@forward` with respect to every `parameter` variable, in
-    reverse, through `DifferentiableOpInterface`. The cotangent of the loss is
-    `run.loss_scale`, so that micro-steps and ranks add up to the mean over the
-    globally valid tokens.
+    Differentiates `@forward` with respect to every `parameter` variable, in reverse
+    mode, through `DifferentiableOpInterface`. The cotangent of the loss is
+    `run.loss_scale`, so that the losses of micro-steps and ranks add up to the mean over
+    all valid tokens.
 
     A function called from `@forward` (a layer) is differentiated once: `@layer`
     becomes `@layer.forward`, which also returns what the backward pass needs, and
@@ -38,14 +38,14 @@ def AutodiffPass : Pass<"lm-autodiff", "::mlir::ModuleOp"> {
 }
 
 def AccumulateGradientsPass : Pass<"lm-accumulate-gradients", "::mlir::ModuleOp"> {
-  let summary = "turns @micro into one variant per position in the accumulation";
+  let summary = "turns @micro into one variant per position in the optimizer step";
   let description = [{
-    A function of the plan is a fixed sequence of commands, so the first micro-step
-    of an optimizer step (which stores gradients) and the others (which add to
-    them) are functions of their own: `@micro_first`, `@micro` and `@micro_last`,
-    as many as `steps` (GAS) needs. Where the op that makes a contribution can add
-    to an accumulator (`AccumulatingOpInterface`), also inside a layer, the main
-    gradient becomes its accumulator; otherwise an `lm.add` follows.
+    A function of the plan is a fixed sequence of commands. The first micro-step of an
+    optimizer step, which stores gradients, and the others, which add to them, are
+    therefore different functions: `@micro_first`, `@micro` and `@micro_last`, as many of
+    them as `steps` (GAS) needs. If the op that computes a contribution can add to an
+    accumulator (`AccumulatingOpInterface`), also inside a layer, the main gradient
+    becomes its accumulator; otherwise an `lm.add` follows the op.
 
     ```mlir
     %dw = lm.matmul %dy, %x {transpose_a}

@@ -63,8 +63,8 @@ private:
                tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
   }
 
-  // Positions at which a value's bytes are really read, views of it included
-  // through their own entries.
+  // Returns the position of the last op that reads bytes of `value`. Views are no reads; their
+  // readers count through the views' own members.
   int64_t lastRead(Value value) const;
 
   func::FuncOp function;
@@ -73,9 +73,10 @@ private:
   const bool reuse;
   std::unique_ptr<BufferAssignment> result;
   llvm::DenseMap<Operation *, int64_t> positions;
-  std::vector<SmallVector<Value>> members; // values per buffer
+  std::vector<SmallVector<Value>> members; // per buffer, its values
   llvm::StringMap<unsigned> variableBuffers;
-  // Whether a kernel's result may be written over an input, by their numbers.
+  // True if a result of a kernel may be written over an input; keyed by kernel, result number and
+  // input number.
   mutable llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
 
   friend class BufferAssignment;
@@ -96,12 +97,13 @@ void BufferAssigner::setView(Value value, BufferView view) {
   members[view.buffer].push_back(value);
 }
 
-// From the first byte of `bytes` bytes seen through `view` to behind the last.
+// Returns the distance from the first byte to the end of the last byte, of `bytes` bytes seen
+// through `view`.
 static int64_t extentOf(const BufferView &view, uint64_t bytes) {
   return view.pitch ? (view.rows - 1) * view.pitch + int64_t(bytes) / view.rows : int64_t(bytes);
 }
 
-// Whether two regions of one buffer have bytes in common.
+// Returns true if two regions of one buffer have a byte in common.
 static bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b,
                            uint64_t bBytes) {
   if (a.buffer != b.buffer || a.offset >= b.offset + extentOf(b, bBytes) ||
@@ -109,7 +111,8 @@ static bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferVie
     return false;
   if (a.pitch == 0 || a.pitch != b.pitch)
     return true;
-  // Columns of one matrix: the runs of one begin between those of the other.
+  // Both regions are columns of one matrix: they are disjoint if the runs of one lie in the gaps
+  // between the runs of the other.
   bool aFirst = a.offset <= b.offset;
   const BufferView &low = aFirst ? a : b, &high = aFirst ? b : a;
   int64_t lowRun = int64_t(aFirst ? aBytes : bBytes) / low.rows;
@@ -118,8 +121,8 @@ static bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferVie
   return column < lowRun || column + highRun > a.pitch;
 }
 
-// Whether the runs of a view of `type` are whole rows of it: `rows` is a product of
-// leading dimensions, the last not among them.
+// Returns true if each run of a view of `type` consists of whole rows: `rows` is then a product of
+// leading dimensions, without the last one.
 static bool runsAreRows(RankedTensorType type, const BufferView &view) {
   if (view.pitch == 0)
     return true;
@@ -132,8 +135,9 @@ static bool runsAreRows(RankedTensorType type, const BufferView &view) {
   return rows == view.rows && type.getRank() > 0;
 }
 
-// A view of a dense buffer, once the buffer has become `region` of another, in which its
-// `regionBytes` bytes may be spread. None when that is no equally spaced set of runs.
+// Returns a view of a dense buffer after the buffer has become `region` of another buffer. The
+// buffer's `regionBytes` bytes may be divided into runs there. Returns nothing if the view's bytes
+// would not be equally spaced runs.
 static std::optional<BufferView> compose(const BufferView &view, RankedTensorType type,
                                          const BufferView &region, uint64_t regionBytes) {
   if (region.pitch == 0)
@@ -152,7 +156,7 @@ static std::optional<BufferView> compose(const BufferView &view, RankedTensorTyp
   return composed;
 }
 
-// Whether merge(from, into) can express every view of the buffer.
+// Returns true if merge(from, into) can express every view of the buffer.
 bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
   if (into.pitch == 0)
     return true;
@@ -168,7 +172,8 @@ bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
   return takesSpacedRuns(from);
 }
 
-// All values of buffer `from`, and the copies from and to it, move to `into`.
+// Makes buffer `from` the region `into` of another buffer: moves all its values, and the copies
+// from and to it.
 void BufferAssigner::merge(unsigned from, BufferView into) {
   uint64_t bytes = result->buffers[from].bytes;
   for (Value value : members[from]) {
@@ -184,7 +189,7 @@ void BufferAssigner::merge(unsigned from, BufferView into) {
           *end = *compose(*end, copy.type, into, bytes);
 }
 
-// Whether `value` is all of a buffer that is not state.
+// Returns true if `value` is the whole of a buffer that is not state.
 bool BufferAssigner::isWholeTemporary(Value value) const {
   BufferView view = result->view(value);
   const Buffer &buffer = result->buffers[view.buffer];
@@ -192,7 +197,7 @@ bool BufferAssigner::isWholeTemporary(Value value) const {
          buffer.bytes == byteSize(cast<RankedTensorType>(value.getType()));
 }
 
-// Whether `op` takes or makes `value` in spaced runs as well.
+// Returns true if `op` can also read or write `value` in spaced runs.
 static bool acceptsSpacedRuns(Operation *op, Value value) {
   auto command = dyn_cast<CommandOpInterface>(op);
   return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
@@ -200,7 +205,7 @@ static bool acceptsSpacedRuns(Operation *op, Value value) {
          });
 }
 
-// What `op` adds to; null where it adds to nothing.
+// Returns the value that `op` adds to, or null.
 static Value accumulatedBy(Operation *op) {
   auto command = dyn_cast<CommandOpInterface>(op);
   return command ? command.getAccumulated() : Value();
@@ -216,7 +221,7 @@ bool BufferAssigner::readersTakeSpacedRuns(Value value) {
   return true;
 }
 
-// Whether every op that makes or reads values of the buffer can do with spaced runs.
+// Returns true if every op that writes or reads a value of the buffer can handle spaced runs.
 bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
   for (Value member : members[buffer]) {
     Operation *producer = member.getDefiningOp();
@@ -238,7 +243,7 @@ int64_t BufferAssigner::lastRead(Value value) const {
   int64_t last = -1;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
-    if (isa<lm::StoreOp>(user)) // may be copied to its variable at the very end
+    if (isa<lm::StoreOp>(user)) // the copy to its variable may come at the end
       last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
     else if (!isView(user))
       last = std::max(last, positions.lookup(user));
@@ -249,8 +254,8 @@ int64_t BufferAssigner::lastRead(Value value) const {
   return last;
 }
 
-// Whether any value that overlaps the region is read after `position`, other than by
-// `except`.
+// Returns true if an op other than `except` reads, after `position`, a value that overlaps the
+// region.
 bool BufferAssigner::usedAfter(BufferView region, uint64_t bytes, int64_t position,
                                Operation *except) const {
   for (Value member : members[region.buffer]) {
@@ -274,7 +279,8 @@ bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
   return known->second;
 }
 
-// Whether `sum` may be made at the place of `variable`: only when it ends up there.
+// Returns true if `sum` may be computed in the bytes of `variable`: that is allowed only if `sum`
+// is finally stored to this variable.
 bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
   if (variable.empty())
     return true;
@@ -291,8 +297,9 @@ bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
   return false;
 }
 
-// Where a slice (tensor.extract_slice or insert_slice) of a tensor of type `whole`, seen
-// through `view`, is: rows of it, or a rectangle of a matrix. None when it is neither.
+// Returns the region that a slice (tensor.extract_slice or insert_slice) covers. The sliced tensor
+// has type `whole` and is seen through `view`. The slice must be rows of the tensor, or a rectangle
+// of a matrix; otherwise returns nothing.
 template <typename SliceOp>
 static std::optional<BufferView> viewOfSlice(SliceOp slice, RankedTensorType whole,
                                              BufferView view) {
@@ -320,8 +327,8 @@ static std::optional<BufferView> viewOfSlice(SliceOp slice, RankedTensorType who
   return view;
 }
 
-// Values in program order; loads of variables first, so that every reader of a
-// variable is known when its place is considered.
+// Assigns views to values in program order. Loads of variables come first, so that all readers of a
+// variable are known when another value may take its place.
 LogicalResult BufferAssigner::assignViews() {
   if (function.getNumArguments() || function.getNumResults())
     return function.emitError("has arguments or results; a function of a plan only has variables");
@@ -368,7 +375,7 @@ LogicalResult BufferAssigner::assignViews() {
       BufferView view = result->view(insert.getDest());
       if (!viewOfSlice(insert, type, view))
         return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-      // Somebody still reads the whole as it was: the result is a copy.
+      // If a later op reads the old whole, the result has to be a copy.
       bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
         return positions[user] > positions[&op];
       });
@@ -394,7 +401,7 @@ LogicalResult BufferAssigner::assignViews() {
     if (Value accumulator = accumulatedBy(&op)) {
       auto type = cast<RankedTensorType>(accumulator.getType());
       BufferView view = result->view(accumulator);
-      // The product must not read what it is added to.
+      // The op must not read the bytes of the accumulator through another operand.
       unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
         return overlaps(operand, view, byteSize(type));
       }));
@@ -414,13 +421,14 @@ LogicalResult BufferAssigner::assignViews() {
   return success();
 }
 
-// A value stored to a variable may be made at the variable's place when nobody reads
-// the old contents after it is made; the op that makes it may, where it writes in place.
+// Returns true if a value that is stored to a variable may be computed directly in the variable's
+// bytes. No op may read the old contents after that, except the op that computes the value, if it
+// may write over what it reads.
 bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
   Operation *producer = value.getDefiningOp();
   if (!producer || isView(producer) || !isWholeTemporary(value))
     return false;
-  // The first op that makes the buffer: an accumulation starts earlier than it ends.
+  // Finds the first op that writes the buffer: an accumulation begins before its last op.
   int64_t made = positions.lookup(producer);
   for (Value member : members[result->view(value).buffer])
     if (Operation *op = member.getDefiningOp(); op && !isView(op) && positions.lookup(op) < made) {
@@ -430,7 +438,7 @@ bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
   for (Value member : members[variableBuffer]) {
     if (!isa_and_nonnull<lm::LoadOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
                          tensor::CollapseShapeOp>(member.getDefiningOp()))
-      return false; // something else is made there already
+      return false; // another value is already computed there
     int64_t last = lastRead(member);
     if (last > made)
       return false;
@@ -453,7 +461,8 @@ void BufferAssigner::placeStoresAndParts() {
       BufferView view = result->view(value);
       if (view.buffer == place)
         continue;
-      // Reshapes of the stored value are members of its buffer: look at what made it.
+      // A reshape of the stored value belongs to the same buffer; the op that computes the value is
+      // found behind the reshapes.
       Value made = value;
       while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
           made.getDefiningOp()))
@@ -462,8 +471,9 @@ void BufferAssigner::placeStoresAndParts() {
         merge(view.buffer, {place, 0});
         continue;
       }
-      // Loads see the state from before the first store, so the variable is written last.
-      // The old contents of another variable may be overwritten by then: they are set aside.
+      // Every load sees the state before the first store, so variables are written at the end. If
+      // the value is the old contents of another variable, which may be overwritten before, it is
+      // copied to a buffer of its own first.
       auto type = cast<RankedTensorType>(value.getType());
       bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
       if (!result->buffers[view.buffer].variable.empty() && !madeHere) {
@@ -477,7 +487,8 @@ void BufferAssigner::placeStoresAndParts() {
     auto insert = dyn_cast<tensor::InsertSliceOp>(op);
     if (!insert)
       continue;
-    // Reshapes of the part are members of its buffer: look at what made it.
+    // A reshape of the part belongs to the same buffer; the op that computes the part is found
+    // behind the reshapes.
     Value part = insert.getSource();
     while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(part.getDefiningOp()))
       part = part.getDefiningOp()->getOperand(0);
@@ -485,12 +496,12 @@ void BufferAssigner::placeStoresAndParts() {
     auto partType = cast<RankedTensorType>(insert.getSource().getType());
     BufferView region = *viewOfSlice(insert, wholeType, result->view(insert.getResult()));
     Operation *producer = part.getDefiningOp();
-    // With a copy of the whole first, the part can only follow it.
+    // If the whole is copied first, the part can be written only after the copy.
     bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                    result->view(part).buffer != region.buffer &&
                    result->copiesBefore(&op).empty() &&
                    mayMerge(result->view(part).buffer, region);
-    // The region must be idle between the making of the part and its insertion.
+    // No op may use the region between the op that computes the part and its insertion.
     if (inPlace) {
       int64_t made = positions.lookup(producer), inserted = positions.lookup(&op);
       for (Value member : members[region.buffer]) {
@@ -513,9 +524,9 @@ void BufferAssigner::placeStoresAndParts() {
   }
 }
 
-// Whether `buffer`, which only `op` makes, may become `region` of a buffer that `op` reads:
-// nobody reads what is there later, no other result is there, and every result is written
-// over bytes that the kernel has read by then.
+// Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
+// reads. The conditions: no later op reads the bytes of the region, no other result is there, and
+// the kernel has read every byte before it writes a result to it.
 bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
   uint64_t bytes = result->buffers[buffer].bytes;
   if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
@@ -540,8 +551,8 @@ bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView regi
   return true;
 }
 
-// The results of a kernel take over inputs that nobody reads afterwards: an input of the
-// same size, columns of one, or, where several results make one buffer, a buffer that
+// Writes the results of a kernel over inputs that no later op reads: over an input of the same
+// size, over columns of an input, or, if several results form one buffer, over a buffer that
 // several inputs are parts of.
 void BufferAssigner::shareDyingInputs() {
   for (Operation &op : function.getBody().front()) {
@@ -599,7 +610,7 @@ void BufferAssigner::computeLifetimes() {
       touch(result->view(operand).buffer);
     for (Value value : op.getResults())
       touch(result->view(value).buffer);
-    // Scratch lives during the command.
+    // Scratch is live during its command only.
     if (RankedTensorType type = target.scratchOf(&op)) {
       unsigned id = newBuffer(type);
       result->buffers[id].category = Category::LibraryWorkspace;

@@ -1,14 +1,15 @@
-// Which values of a function share bytes, and how long each buffer lives.
+// Decides which values of a function share bytes, and computes the live range of each buffer.
 //
-// A value is a view of a buffer: a run of bytes, or equally spaced runs (columns of a
-// wider tensor). Values share a buffer when
-//   * one is a slice (rows, columns) or a reshape of the other;
-//   * it is inserted into the other (the part is then made in its place);
-//   * an op adds to an accumulator, which its result replaces;
-//   * it is stored to a variable (it is then made in the variable's place);
-//   * a kernel may write it over inputs that die there.
-// Kernels and attention take spaced runs, libraries do not. Where sharing would let
-// somebody read the wrong bytes, a copy is recorded instead.
+// A value is a view of a buffer: one run of bytes, or equally spaced runs (columns of a wider
+// tensor). Two values share a buffer if
+// * one is a slice (rows, columns) or a reshape of the other;
+// * one is inserted into the other (it is then computed in its final place);
+// * an op adds to an accumulator, and the other value is the op's result;
+// * one is stored to a variable (it is then computed in the variable's bytes);
+// * a kernel may write one over the other, an input that no later op reads.
+//
+// Kernels and attention support spaced runs; library calls do not. Where sharing would let an op
+// read wrong bytes, a copy is recorded instead.
 #pragma once
 
 #include "compiler/kernels/Target.h"
@@ -28,13 +29,13 @@ namespace lmc {
 
 using plan_ir::Category;
 
-// Bytes of a dense tensor.
+// Returns the bytes of a dense tensor.
 uint64_t byteSize(mlir::RankedTensorType type);
 
 struct Buffer {
   uint64_t bytes = 0;
-  int64_t first = INT64_MAX, last = -1; // positions of ops in the function; first > last: unused
-  std::string variable;                 // state: lives at this variable's place
+  int64_t first = INT64_MAX, last = -1; // positions of ops in the function; unused if first > last
+  std::string variable;                 // state: the variable whose bytes these are
   Category category = Category::Temporaries;
 };
 
@@ -53,7 +54,8 @@ public:
     mlir::RankedTensorType type;
   };
 
-  // Without `reuse` only slices and reshapes share bytes with what they are of.
+  // Computes the assignment. Without `reuse`, only slices and reshapes share the bytes of their
+  // operands.
   static mlir::FailureOr<std::unique_ptr<BufferAssignment>>
   compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols,
           const codegen::Target &target, bool reuse = true);
@@ -62,10 +64,10 @@ public:
   const Buffer &buffer(unsigned id) const { return buffers[id]; }
   unsigned size() const { return unsigned(buffers.size()); }
 
-  // Copies that must run before `op`'s command.
+  // Returns the copies that must run before `op`'s command.
   llvm::ArrayRef<Copy> copiesBefore(mlir::Operation *op) const;
 
-  // Scratch that a command needs on the target; none for most.
+  // The scratch that a command needs on the target. Most commands need none.
   struct Workspace {
     unsigned buffer;
     mlir::RankedTensorType type;

@@ -21,13 +21,13 @@ using namespace lmc;
 
 namespace {
 
-// Where bytes are.
+// The bytes of a value or slice.
 struct Place {
   StringRef arena;
   ByteRuns runs;
   RankedTensorType type;
-  Operation *slice = nullptr;   // none: state
-  int64_t first = 0, last = -1; // commands between which the slice is in use
+  Operation *slice = nullptr;   // null for state
+  int64_t first = 0, last = -1; // commands between which the slice is live
 };
 
 struct Variable {
@@ -35,7 +35,7 @@ struct Variable {
   StringRef name, arena;
   int64_t offset = 0, bytes = 0;
   Type type;
-  bool isStorage = false; // others are parts of it
+  bool isStorage = false; // other variables are parts of it
 
   ByteRuns runs() const { return ByteRuns::dense(offset, bytes); }
 };
@@ -44,9 +44,9 @@ struct Arena {
   int64_t bytes = 0, alignment = 1;
 };
 
-// Ops and commands with equal signatures compute the same of equal operands: an ArrayAttr of
-// the kind of command, its attributes, the names of what it reads, its kernel, and the types of
-// operands and results.
+// An ArrayAttr of the kind of command, its attributes, the names of its operands, its kernel, and
+// the types of operands and results. Ops and commands with equal signatures compute equal results
+// from equal operands.
 using Signature = Attribute;
 
 // An op of the function that computes.
@@ -63,15 +63,15 @@ struct Command {
   Operation *op = nullptr;
   int64_t index = 0;
   Signature signature;
-  SmallVector<StringRef, 8> names; // of what it reads, then of what it writes
+  SmallVector<StringRef, 8> names; // of the operands, then of the results
   SmallVector<Value, 4> reads, writes;
-  Value scratch;            // written with nothing in particular
-  bool accumulates = false; // the last read is the place of the first result
-  kern::KernelOp kernel;    // of a launch
+  Value scratch;            // its contents are unknown after the command
+  bool accumulates = false; // the last operand is also the first result
+  kern::KernelOp kernel;    // the kernel of a launch
 };
 
 struct Token {
-  Operation *op = nullptr; // none: an arena as it was at the start
+  Operation *op = nullptr; // null: the initial contents of an arena
   unsigned result = 0;
   StringRef arena;
 };
@@ -84,7 +84,7 @@ public:
   LogicalResult run();
 
 private:
-  // What is there.
+  // Symbols, variables and slices.
   void collectSymbols();
   LogicalResult checkVariables();
   LogicalResult checkSlices();
@@ -128,7 +128,7 @@ private:
   Builder b;
 
   llvm::StringMap<kern::KernelOp> sourceKernels, planKernels;
-  std::vector<Variable> variables; // in the order of their places
+  std::vector<Variable> variables; // in the order of their offsets
   llvm::StringMap<unsigned> variableNumbers;
   llvm::StringMap<Arena> arenas;
   SmallVector<kern::KernelOp> kernelClasses;
@@ -137,13 +137,13 @@ private:
   std::map<std::tuple<Operation *, unsigned, unsigned>, bool> overwrites;
 
   std::vector<Token> tokens;
-  llvm::StringMap<unsigned> initialTokens; // of arenas with state
+  llvm::StringMap<unsigned> initialTokens; // per arena with state
   llvm::DenseMap<Value, Content> contents;
   std::vector<Step> steps;
   llvm::DenseMap<Attribute, SmallVector<unsigned>> stepsBySignature;
   std::map<std::vector<int64_t>, unsigned> stepsByOperands; // equal values have one token
-  size_t next = 0;                                          // the first step that is not done
-  llvm::StringMap<ByteMemory> stored, memory;               // by arena
+  size_t next = 0;                                          // the first step not yet computed
+  llvm::StringMap<ByteMemory> stored, memory;               // per arena
   SmallVector<Operation *> commands;
 };
 
@@ -183,7 +183,7 @@ std::string AliasingChecker::describe(const Place &place, const ByteRuns &inside
   return llvm::formatv("bytes [{0}, {1}) of @{2}", inside.offset, inside.end(), place.arena);
 }
 
-// What bytes hold, and who put it there.
+// Describes the contents of bytes, and the command that wrote them.
 std::string AliasingChecker::describe(const std::optional<Piece> &piece) const {
   if (!piece)
     return "nothing that was computed";
@@ -226,8 +226,8 @@ void AliasingChecker::collectSymbols() {
     arenas[arena.getSymName()] = {int64_t(arena.getBytes()), int64_t(arena.getAlignment())};
 }
 
-// Variables lie in their arenas, apart from each other; only the members of an anonymous
-// one lie inside of it.
+// Checks that variables lie in their arenas and do not overlap. Only the members of an anonymous
+// variable lie inside it.
 LogicalResult AliasingChecker::checkVariables() {
   const Variable *last = nullptr, *storage = nullptr;
   for (const Variable &variable : variables) {
@@ -251,7 +251,7 @@ LogicalResult AliasingChecker::checkVariables() {
   return success();
 }
 
-// Spaced runs are whole rows of the tensor, and don't overlap each other.
+// Checks that spaced runs are whole rows of the tensor and do not overlap each other.
 LogicalResult AliasingChecker::checkRuns(Operation *view, const Place &place, int64_t rows,
                                          int64_t pitch) {
   if (pitch == 0)
@@ -317,7 +317,7 @@ LogicalResult AliasingChecker::checkSlices() {
   return failure(failed(checkLifetimes()) || failed(checkBufferStarts()));
 }
 
-// The places that are not state, sorted by what `key` gives.
+// Returns the places that are slices, sorted by `key`.
 template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key key) const {
   std::vector<const Place *> sorted;
   for (const auto &entry : places)
@@ -328,8 +328,8 @@ template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key
   return sorted;
 }
 
-// Slices with bytes in common live at different times, or for the same: then they are views
-// of one buffer.
+// Checks that slices with bytes in common have disjoint live ranges, or equal ones: in the second
+// case they are views of one buffer.
 LogicalResult AliasingChecker::checkLifetimes() {
   std::vector<const Place *> alive;
   for (const Place *place : slicesBy([](const Place &x) { return std::make_tuple(x.first); })) {
@@ -346,8 +346,8 @@ LogicalResult AliasingChecker::checkLifetimes() {
   return success();
 }
 
-// A buffer begins at a multiple of the arena's alignment. Slices that live for the same time
-// and touch are taken for one buffer.
+// Checks that a buffer begins at a multiple of the arena's alignment. Adjacent or overlapping
+// slices with the same live range count as one buffer.
 LogicalResult AliasingChecker::checkBufferStarts() {
   auto buffer = [](const Place &x) { return std::make_tuple(x.arena, x.first, x.last); };
   const Place *last = nullptr;
@@ -366,7 +366,8 @@ LogicalResult AliasingChecker::checkBufferStarts() {
   return success();
 }
 
-// Kernels with one region and hero: equal, however their arguments lie.
+// Returns a number that kernels with the same region and hero share, whatever the layouts of their
+// arguments.
 unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
   auto [it, isNew] = classes.try_emplace(kernel, 0);
   if (!isNew)
@@ -383,8 +384,8 @@ unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
 
 //===-- Ops and commands --------------------------------------------------------------------===//
 
-// What two ops must agree in to compute the same, besides their operands: attributes, without
-// those that only say how the op is written down or run.
+// Returns the attributes in which two ops must agree to compute the same. Attributes that only
+// affect how the op is printed or run are left out.
 static DictionaryAttr meaningOf(Operation &op) {
   static const llvm::StringSet<> kForm = {"accumulate", "chunk", "inputs", "items", "kernel",
                                           "operandSegmentSizes"};
@@ -401,8 +402,8 @@ static Type contentTypeOf(Value value) {
   return slice ? Type(slice.getContent()) : value.getType();
 }
 
-// An op of the function, whose values are tensors, or a command, whose values are slices. What
-// it adds to is the last that it reads.
+// Describes an op of the function, whose values are tensors, or a command, whose values are slices.
+// The value that it adds to comes last among those that it reads.
 FailureOr<Command> AliasingChecker::describe(Operation &op) {
   auto described = dyn_cast<CommandOpInterface>(op);
   if (!described)
@@ -432,7 +433,7 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
     } else {
       if (operand.role == CommandRole::Accumulate)
         accumulated = operand.value;
-      // The sum of an op on tensors is another value than what it adds to.
+      // For an op on tensors, the sum and the value that it adds to are different values.
       if (operand.role == CommandRole::Write || isa<plan_ir::SliceType>(operand.value.getType())) {
         command.writes.push_back(operand.value);
         writeNames.push_back(operand.name);
@@ -504,7 +505,8 @@ LogicalResult AliasingChecker::addStep(Operation &op) {
   return success();
 }
 
-// The bytes of a slice in the dense tensor `whole`, when they are equally spaced runs.
+// Returns the bytes of a slice within the dense tensor `whole`. Fails unless they are equally
+// spaced runs.
 template <typename SliceOp>
 static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   ArrayRef<int64_t> offsets = slice.getStaticOffsets(), sizes = slice.getStaticSizes();
@@ -513,7 +515,8 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
       llvm::is_contained(offsets, ShapedType::kDynamic) ||
       llvm::is_contained(sizes, ShapedType::kDynamic))
     return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
-  // Dimensions behind `inner` are taken whole; so are those between the first and `inner`.
+  // The slice must contain the dimensions after `inner` whole, and also those between the first
+  // dimension and `inner`.
   int64_t inner = whole.getRank() - 1;
   int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
   for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
@@ -590,19 +593,21 @@ LogicalResult AliasingChecker::evaluateFunction() {
 
 //===-- The commands ------------------------------------------------------------------------===//
 
-// Whether attention takes the operand of that name as rows of tokens, which may lie apart.
+// Returns true if attention reads or writes the operand of that name as rows of tokens, which may
+// have a pitch.
 static bool isTokenMatrix(StringRef name) {
   return llvm::is_contained({"q", "k", "v", "dq", "dk", "dv"}, name);
 }
 
-// Whether a command takes operand or result number `number`, reads first, in spaced runs. Second
-// opinion: this does not ask the operand's `mayBeSpaced`, by which places were chosen.
+// Returns true if a command supports spaced runs for operand or result number `number`; operands
+// are counted first. The rule is independent: it does not ask the operand's `mayBeSpaced`, by which
+// places were chosen.
 static bool takesSpacedRuns(const Command &command, unsigned number) {
   return command.kernel || isa<plan_ir::CopyOp>(command.op) ||
          isTokenMatrix(command.names[number]);
 }
 
-// Slices lie as the command will take them to lie.
+// Checks that slices have the layouts that the command expects.
 LogicalResult AliasingChecker::checkLayouts(const Command &command) {
   unsigned number = 0;
   for (Value value : llvm::concat<const Value>(command.reads, command.writes)) {
@@ -643,8 +648,8 @@ bool AliasingChecker::mayShare(const Command &command, unsigned read, unsigned w
   return it->second;
 }
 
-// Results share bytes with no other result, and with an operand only where the command has
-// read it by the time.
+// Checks that a result shares bytes with no other result, and with an operand only if the command
+// has read the operand's bytes before it writes the result.
 LogicalResult AliasingChecker::checkSharing(const Command &command) {
   auto touches = [&](Value x, Value y) {
     return places[x].arena == places[y].arena && overlap(places[x].runs, places[y].runs);
@@ -671,7 +676,7 @@ LogicalResult AliasingChecker::checkSharing(const Command &command) {
   return success();
 }
 
-// Slices are in use while the plan says so, and are what the command may work on.
+// Checks that slices are live during the command and that the command may use them.
 LogicalResult AliasingChecker::checkOperands(const Command &command) {
   for (Value value : command.op->getOperands())
     if (const Place &place = places[value];
@@ -681,7 +686,8 @@ LogicalResult AliasingChecker::checkOperands(const Command &command) {
   return failure(failed(checkLayouts(command)) || failed(checkSharing(command)));
 }
 
-// The first operand of `step` that `command` would not find where it reads.
+// Returns the first operand of `step` whose bytes are not in the slice that `command` reads, with
+// the difference.
 std::optional<std::pair<unsigned, ContentDifference>>
 AliasingChecker::misread(const Command &command, const Step &step) {
   for (auto [number, slice] : llvm::enumerate(command.reads)) {
@@ -693,7 +699,8 @@ AliasingChecker::misread(const Command &command, const Step &step) {
   return std::nullopt;
 }
 
-// The op that `command` computes: the next one, in a plan in the order of the function.
+// Returns the op that `command` computes. In a plan in the order of the function it is the next
+// one.
 Step *AliasingChecker::findStep(const Command &command) {
   if (next < steps.size() && steps[next].signature == command.signature &&
       !misread(command, steps[next]))
@@ -706,8 +713,8 @@ Step *AliasingChecker::findStep(const Command &command) {
   return nullptr;
 }
 
-// The op that a command most likely stands for: the one that it was made from, or the next
-// that computes the same.
+// Returns the op that a faulty command was probably meant to compute: the op that it was made from,
+// or the next one with the same signature.
 Step *AliasingChecker::likelyStep(const Command &command) {
   Step *likely = nullptr;
   if (auto it = stepsBySignature.find(command.signature); it != stepsBySignature.end())
@@ -721,7 +728,7 @@ Step *AliasingChecker::likelyStep(const Command &command) {
   return likely;
 }
 
-// Says why a command computes nothing of the function.
+// Reports why a command computes no op of the function.
 LogicalResult AliasingChecker::explain(const Command &command) {
   Step *meant = likelyStep(command);
   if (!meant) {
@@ -781,7 +788,8 @@ LogicalResult AliasingChecker::runCommands() {
   return success();
 }
 
-// Every variable holds what was stored, or what it held.
+// Checks that every variable contains the value stored to it, or its old contents if there was
+// none.
 LogicalResult AliasingChecker::checkEnd() {
   for (const Variable &variable : variables)
     if (auto difference = findDifference(stored[variable.arena].read(variable.runs()),

@@ -1,4 +1,4 @@
-// Phase 7: every value gets its bytes.
+// Phase 7: every value gets its place in memory.
 
 #ifndef LMC_PASSES_BUFFERS
 #define LMC_PASSES_BUFFERS
@@ -8,17 +8,17 @@ include "mlir/Pass/PassBase.td"
 def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
   let summary = "places every tensor in an arena and turns ops into commands";
   let description = [{
-    Variables get fixed places in `@state`. In each function, values become
-    buffers: accumulators, stores to variables, row slices and reshapes share the
-    bytes of what they alias, a kernel's result takes over an input that dies there
-    when the kernel may write in place, and everything else is packed into
-    `@workspace` by liveness (compiler/algorithms/Packing.h). The functions run
-    one after the other, so `@workspace` is as large as the largest needs. Commands
-    that need scratch memory on the target get it there too.
+    Variables get fixed places in `@state`. In each function, values become buffers.
+    Accumulators, values stored to variables, slices of rows and reshapes share the bytes
+    of the values that they alias. A kernel's result is written over an input that no
+    later op reads, if the kernel may write in place. All other buffers are packed into
+    `@workspace` by their live ranges (compiler/algorithms/Packing.h). The functions run
+    one after the other, so `@workspace` is as large as the largest of them needs. It also
+    holds the scratch of commands that need some on the target.
 
-    The commands are then run beside the function, with symbols for values, by a
-    checker that knows nothing of how places were chosen (CheckAliasing.h): a
-    command that would read other bytes than its op is an error.
+    A checker that does not know how places were chosen (CheckAliasing.h) then runs the
+    commands and the function side by side, with symbols for values. A command that would
+    read other bytes than its op is an error.
 
     ```mlir
     %y = kern.launch @mlp(%g, %u) : ...

@@ -32,7 +32,7 @@ using namespace mlir;
 using namespace lmc;
 using namespace lmc::codegen;
 
-static constexpr uint64_t kAlignment = 64; // a cache line, and the widest vector
+static constexpr uint64_t kAlignment = 64; // a cache line, which is also the widest vector
 
 static uint64_t roundUp(uint64_t value) {
   return (value + kAlignment - 1) / kAlignment * kAlignment;
@@ -53,8 +53,8 @@ public:
       : function(function), symbols(symbols), target(target), reuse(reuse),
         b(function.getContext()) {}
 
-  // Appends the plan.function after `function`; returns its peak bytes of workspace, and
-  // the bound that no packing can beat.
+  // Appends the plan.function after `function`. Returns its peak bytes of workspace, and the lower
+  // bound of all packings.
   struct Peak {
     uint64_t bytes = 0, lowerBound = 0;
   };
@@ -66,7 +66,7 @@ private:
     return slice(assignment->view(value), cast<RankedTensorType>(value.getType()),
                  sourceOf(value));
   }
-  // Null where the op needs no scratch memory.
+  // Returns the slice of the op's scratch; null if the op needs none.
   Value scratchOf(Operation *op) {
     auto workspace = assignment->workspaceOf(op);
     return workspace ? slice({workspace->buffer, 0}, workspace->type, nameOf(op->getLoc()))
@@ -85,11 +85,11 @@ private:
   const bool reuse;
   OpBuilder b;
   std::unique_ptr<BufferAssignment> assignment;
-  SmallVector<uint64_t> offsets; // of temporaries, by buffer id
+  SmallVector<uint64_t> offsets; // of temporaries, by number of buffer
 
-  // One slice per view; its live range, in commands, is known at the end.
+  // One slice per view. Its live range, in commands, is set at the end.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
-  SmallVector<int64_t> commandOf; // by position in the function: commands before it
+  SmallVector<int64_t> commandOf; // per position in the function, the commands before it
   llvm::DenseMap<Operation *, FailureOr<KernelShape>> shapes; // of the kernels launched so far
 };
 
@@ -111,7 +111,7 @@ Value Placer::slice(const BufferView &view, RankedTensorType type, StringRef sou
              source, 0, 0, view.rows, view.pitch);
 }
 
-// The launch's kernel, in the variant that knows how the launch's arguments lie.
+// Returns the launch's kernel in the variant for the layouts of the launch's arguments.
 kern::KernelOp Placer::kernelFor(kern::LaunchOp launch) {
   auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
   SmallVector<int64_t> rows, pitches;
@@ -146,7 +146,7 @@ LogicalResult Placer::emit(Operation *op) {
                             slice(copy.to, copy.type, nameOf(loc)));
   if (isa<func::ReturnOp, tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
           tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op))
-    return success(); // views and places: no command but the copies above
+    return success(); // views need no command except the copies above
 
   if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
     kern::KernelOp kernel = kernelFor(launch);
@@ -222,14 +222,15 @@ FailureOr<Placer::Peak> Placer::run() {
     if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
       const Buffer &buffer = assignment->buffer(std::get<0>(key));
       slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
-      // The op's own command, behind the copies that it needs.
+      // The last command of the position is the op's own, after the copies that the op needs.
       slice.setLast(uint64_t(std::max(commandOf[size_t(buffer.first)],
                                       commandOf[size_t(buffer.last) + 1] - 1)));
     }
   return Peak{solution.bytes, problem.lowerBound()};
 }
 
-// State in the order of its declaration, members inside their storages; its bytes in all.
+// Places state in the order of its declaration, members inside their storages. Returns the total
+// bytes.
 static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
   uint64_t bytes = 0;
   llvm::StringMap<std::pair<uint64_t, RankedTensorType>> storages;
@@ -267,10 +268,10 @@ static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
   return bytes;
 }
 
-// A storage and its members are one memory under two names: with both in a function,
-// nobody would see that they overlap.
+// Checks that a function does not use both a storage and its members: they are the same bytes, but
+// the overlap would not be visible in the function.
 static LogicalResult checkStorageUse(func::FuncOp function, SymbolTable &symbols) {
-  llvm::StringMap<bool> byMember; // of each storage used: through a member or as it is
+  llvm::StringMap<bool> byMember; // per storage: used through a member
   for (Operation &op : function.getBody().front()) {
     auto load = dyn_cast<lm::LoadOp>(op);
     auto store = dyn_cast<lm::StoreOp>(op);
@@ -334,7 +335,7 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     arena("state", *stateBytes, *stateBytes);
     arena("workspace", workspace.bytes, workspace.lowerBound);
 
-    // Here, and in every compile, because only here both forms of a function are at hand.
+    // The check runs in every compile, and here, because only here both forms of a function exist.
     for (func::FuncOp function : functions)
       if (failed(checkAliasing(function, cast<plan_ir::FunctionOp>(function->getNextNode()))))
         return signalPassFailure();
@@ -342,7 +343,7 @@ struct PlaceBuffersPass : lmc::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
       function.erase();
     for (lm::VariableOp variable : variables)
       variable.erase();
-    // Kernels that only ever run in a variant.
+    // Erases kernels that are launched only as a variant.
     llvm::StringSet<> launched;
     module.walk([&](plan_ir::LaunchOp launch) { launched.insert(launch.getKernel()); });
     for (auto kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>()))

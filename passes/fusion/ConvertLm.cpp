@@ -1,4 +1,4 @@
-// kern-convert-lm: every lm op becomes library calls and single-op fusions.
+// kern-convert-lm: turns every lm op into library calls and single-op fusions.
 //
 //   %y = lm.linear %x, %w            =>   %y = kern.gemm %x, %w {transpose_b}
 //   %y = lm.rms_norm %x, %w eps 1e-5 =>   %y = kern.fusion row_reduction (...) {
@@ -97,8 +97,8 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   return f.finish({dgate, dup}).getResults();
 }
 
-// Views [batch * seq, heads * d] as [batch, seq, heads, 2, d / 2]: both halves of a head are
-// read before either is written, so that the result may take the place of the input.
+// Views [batch * seq, heads * d] as [batch, seq, heads, 2, d / 2]. Both halves of a head are read
+// before either is written, so that the result may be written over the input.
 static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
   RankedTensorType flat = typeOf(op.getX());
   int64_t seq = typeOf(op.getCos()).getDimSize(0), half = int64_t(op.getHeadDim()) / 2;
@@ -115,7 +115,7 @@ static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
     return AffineMap::get(4, 0, {d0, d1, d2, getAffineConstantExpr(j, context), d3}, context);
   };
   AffineMap table = AffineMap::get(4, 0, {d1, d3}, context);
-  // y[j] = x[j] cos -+ x[1 - j] sin, minus for the first half, and the inverse the other way.
+  // y[0] = x[0] cos - x[1] sin, y[1] = x[1] cos + x[0] sin; the inverse exchanges - and +.
   auto rotate = [&](int64_t j) {
     double sign = (j == 0) == op.getInverse() ? 1.0 : -1.0;
     return f.map(
@@ -138,7 +138,7 @@ static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
 //===-- Rows and columns --------------------------------------------------------------------===//
 
 namespace {
-// 1 / sqrt(mean(x^2) + eps) of every row of `x` [rows, columns].
+// Returns 1 / sqrt(mean(x^2) + eps) of every row of `x` [rows, columns].
 Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
   RankedTensorType type = typeOf(x);
   Type element = arithmeticType(type.getElementType());
@@ -174,7 +174,7 @@ static SmallVector<Value> convertRmsNorm(OpBuilder &b, lm::RmsNormOp op) {
       .getResults();
 }
 
-// The sum of every column of `x` [rows, columns].
+// Returns the sum of every column of `x` [rows, columns].
 static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, StringRef source) {
   FusionBuilder f(b, loc, Hero::ColumnReduction, x, source);
   return f
@@ -183,8 +183,8 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
       .getResult(0);
 }
 
-// One kernel over rows, which reads them once: dx, and the sums over blocks of rows that
-// dweight is made of. A small one over columns adds the blocks.
+// One kernel over the rows reads them once and computes dx and the partial sums of dweight over
+// blocks of rows. A small kernel over the columns adds these sums.
 static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
   RankedTensorType type = typeOf(op.getDx());
   Type element = arithmeticType(type.getElementType());
@@ -251,7 +251,7 @@ static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
 
 //===-- Head and loss -----------------------------------------------------------------------===//
 
-// Rows [offset, offset + count) of a vector or matrix.
+// Returns rows [offset, offset + count) of a vector or matrix.
 static Value sliceRows(OpBuilder &b, Location loc, Value source, int64_t offset, int64_t count) {
   RankedTensorType type = typeOf(source);
   if (offset == 0 && count == type.getDimSize(0))
@@ -266,7 +266,7 @@ static Value sliceRows(OpBuilder &b, Location loc, Value source, int64_t offset,
   return tensor::ExtractSliceOp::create(b, loc, type.clone(shape), source, offsets, sizes, strides);
 }
 
-// `whole` with rows from `offset` on replaced by `part`.
+// Returns `whole` with the rows from `offset` on replaced by `part`.
 static Value insertRows(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
   RankedTensorType type = typeOf(part);
   if (type == typeOf(whole))
@@ -279,7 +279,8 @@ static Value insertRows(OpBuilder &b, Location loc, Value part, Value whole, int
   return tensor::InsertSliceOp::create(b, loc, part, whole, offsets, sizes, strides);
 }
 
-// Columns [offset, offset + count) of a matrix: their place in it.
+// Sets the offsets, sizes and strides that select the columns of `part`, from column `offset` on,
+// within a matrix.
 static void columnRange(OpBuilder &b, RankedTensorType part, int64_t offset,
                         SmallVectorImpl<OpFoldResult> &offsets,
                         SmallVectorImpl<OpFoldResult> &sizes,
@@ -317,7 +318,7 @@ static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
   return {whole};
 }
 
-// The sum of a vector, as a scalar.
+// Returns the sum of a vector, as a scalar.
 static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef source) {
   FusionBuilder f(b, loc, Hero::RowReduction, vector, source);
   return f
@@ -327,8 +328,8 @@ static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef sourc
       .getResult(0);
 }
 
-// Cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row and,
-// given `scale`, the gradient of the logits.
+// Computes the cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row
+// and, if `scale` is given, the gradient of the logits.
 static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Value targets,
                                    Value scale) {
   RankedTensorType type = typeOf(logits);
@@ -386,8 +387,8 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
   return f.finish({loss, dlogits});
 }
 
-// logits[chunk] -> loss and dlogits in one kernel -> dx[chunk], and dweight accumulated
-// over the chunks.
+// For each chunk of tokens: logits[chunk] -> loss and dlogits in one kernel -> dx[chunk]; dweight
+// accumulates over the chunks.
 static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value weight,
                                       Value targets, int64_t chunk, Value scale, Value acc,
                                       Type dweightType) {
@@ -424,8 +425,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// A vector with the same sum of elements, shorter where `sums` is long: what is left is added
-// in one item of a kernel, which a processor does alone.
+// Returns a shorter vector whose elements have the same sum, if `sums` is long. The remaining
+// elements are added in one work item, by a single processor.
 static Value foldSums(OpBuilder &b, Location loc, Value sums) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
   RankedTensorType type = typeOf(sums);
@@ -441,7 +442,8 @@ static Value foldSums(OpBuilder &b, Location loc, Value sums) {
       .getResult(0);
 }
 
-// sqrt of the sum of all elements of `vectors`, laid side by side in one.
+// Returns the square root of the sum of all elements of `vectors`, which are joined into one
+// vector.
 static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
   SmallVector<Value> parts;
   for (Value vector : vectors)

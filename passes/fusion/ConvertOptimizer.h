@@ -1,5 +1,5 @@
-// Optimizer steps as kernels: one kern.fusion each, which reads and writes every element of the
-// state once.
+// Converts optimizer steps to kernels: to one kern.fusion each, which reads and writes every
+// element of the state once.
 #pragma once
 
 #include "dialects/lm/Lm.h"
@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// The values that take the place of the op's results; none for an optimizer that has no kernel.
+// Returns the values that replace the op's results; empty for an optimizer without a kernel.
 llvm::SmallVector<mlir::Value> convertOptimizer(mlir::OpBuilder &b, lm::OptimizerOpInterface op);
 
 } // namespace lmc

@@ -1,14 +1,15 @@
-// kern-form-fusions: fusions that pass a value on, or read the same one, become one.
+// kern-form-fusions: merges a fusion with one that reads its result, or with one that reads the
+// same tensor.
 //
 //   %s = kern.fusion elementwise (x, y)  { x + y }        %s, %n = kern.fusion row_reduction
 //   %n = kern.fusion row_reduction (s)   { norm(s) }  =>        (x, y) { s = x + y; norm(s) }
 //
-// so that %s is not read back, and not even written when nobody else needs it;
+// %s is then not read back, and not even written if no other op reads it.
 //
 //   %p = kern.fusion elementwise (g, u)     { g * u }     %p, %d = kern.fusion elementwise
 //   %d = kern.fusion elementwise (g, u, dp) { ... }   =>        (g, u, dp) { g * u; ... }
 //
-// so that g and u are read once.
+// g and u are then read once.
 #include "passes/fusion/FusionQueue.h"
 #include "passes/fusion/Passes.h"
 
@@ -48,8 +49,8 @@ static Operation *createFusion(OpBuilder &b, const MergePlan &plan, const Fusion
   return merged;
 }
 
-// Arguments of a function for which all calls pass one value become one, and so do equal views
-// of one tensor: readers of the same bytes are known by reading the same value.
+// Merges arguments of a function for which every call passes the same value, and equal views of one
+// tensor: two ops are known to read the same bytes only if they read the same value.
 static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> calls) {
   Block &body = function.getBody().front();
   auto equal = [&](unsigned i, unsigned j) {

@@ -41,7 +41,8 @@ FusionQueue::~FusionQueue() {
 
 static bool isBackward(Operation *op) { return op->hasAttr("lm.backward"); }
 
-// The most elements of what an op reads and makes: those of its loops.
+// Returns the maximum number of elements among the op's operands and results, which is that of its
+// loops.
 static int64_t domainSize(Operation *op) {
   int64_t most = 0;
   for (Type type : llvm::concat<Type>(SmallVector<Type>(op->getOperandTypes()),
@@ -50,8 +51,8 @@ static int64_t domainSize(Operation *op) {
   return most;
 }
 
-// Both read all of one tensor that is as large as their loops; rows, weights and scalars
-// in common are no reason to run two loops as one.
+// Returns true if both ops read all of a tensor that is as large as their loops. Shared rows,
+// weights and scalars are no reason to merge two loops.
 static bool areSiblings(Operation *first, Operation *second) {
   int64_t size = domainSize(first);
   if (size != domainSize(second))
@@ -71,7 +72,7 @@ void FusionQueue::push(Operation *first, Operation *second) {
   if (feeds ? !options.producers : !options.siblings || !areSiblings(first, second))
     return;
   if (!feeds && isBackward(first) != isBackward(second))
-    return; // one would run far from where it is needed
+    return; // one op would move far from its readers
   queue.push({first, second, !feeds, savedBytes(first, second), pushed++});
 }
 
@@ -98,8 +99,8 @@ void FusionQueue::record(const Candidate &candidate, kern::Hero hero, StringRef 
        double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds});
 }
 
-// The ops between the two that need what the first makes, in order: they move behind the
-// merged op. None when the second needs one of them, or one may not move.
+// Returns, in order, the ops between the two that depend on the first; they move behind the merged
+// op. Returns nothing if the second op depends on one of them, or if one may not move.
 std::optional<SmallVector<Operation *>>
 FusionQueue::readersBetween(Operation *first, Operation *second, std::string *reason) const {
   llvm::SetVector<Operation *> readers;
@@ -127,8 +128,8 @@ FusionQueue::readersBetween(Operation *first, Operation *second, std::string *re
   return inOrder;
 }
 
-// More than the merge can add to the live bytes anywhere between the two: all that is held
-// longer or made earlier.
+// Returns an upper bound of the bytes that the merge adds to the live bytes at any op between the
+// two: all bytes that stay live longer or become live earlier.
 static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operation *> moved) {
   uint64_t bytes = 0;
   auto add = [&](ValueRange values) {
@@ -143,8 +144,9 @@ static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operatio
   return bytes;
 }
 
-// Whether live bytes stay below the peak that the function had before any merge. Most merges
-// are far below it, which an upper bound shows; the others are worked out.
+// Returns true if the merge keeps the live bytes at or below the peak that the function had before
+// any merge. For most merges an upper bound far below the peak is enough; for the others the live
+// bytes are computed.
 bool FusionQueue::keepsPeak(const Candidate &candidate, ArrayRef<Operation *> moved,
                             std::string *reason) {
   Operation *first = candidate.first, *second = candidate.second;
@@ -224,12 +226,12 @@ unsigned FusionQueue::run() {
     Candidate candidate = queue.top();
     queue.pop();
     if (!candidate.first->getBlock() || !candidate.second->getBlock())
-      continue; // merged with something else since
-    if (candidate.second->isBeforeInBlock(candidate.first)) // siblings, one of which moved
+      continue;                                             // already merged with another op
+    if (candidate.second->isBeforeInBlock(candidate.first)) // siblings may have been reordered
       std::swap(candidate.first, candidate.second);
     if (uint64_t saved = savedBytes(candidate.first, candidate.second);
         saved != candidate.savedBytes) {
-      candidate.savedBytes = saved; // their other readers are other ops by now
+      candidate.savedBytes = saved; // the other readers have changed
       queue.push(candidate);
       continue;
     }

@@ -1,4 +1,4 @@
-// Which pieces of work of a function become one, most time saved first.
+// Decides which ops of a function merge; the merge that saves the most time comes first.
 #pragma once
 
 #include "passes/fusion/FusionReport.h"
@@ -13,25 +13,26 @@
 
 namespace lmc {
 
-// What may be left out: values passed on, the same tensor read by both, across layers.
+// Kinds of fusion that can be disabled: of an op with the reader of its result, of two readers of
+// one tensor, across layers.
 inline constexpr llvm::StringLiteral kFusionKinds[] = {"producer", "siblings", "layers"};
 
 struct FusionOptions {
-  bool producers = true, siblings = true, layers = true; // kinds that are allowed
-  double bytesPerSecond = 0, launchSeconds = 0; // what a saved byte and a saved launch are worth
+  bool producers = true, siblings = true, layers = true; // the allowed kinds
+  double bytesPerSecond = 0, launchSeconds = 0; // the value of a saved byte and a saved launch
 };
 
-// Fails for a name that is no kind of fusion.
+// Fails for a name that is not a kind of fusion.
 mlir::FailureOr<FusionOptions> fusionOptions(mlir::ModuleOp module,
                                              llvm::ArrayRef<std::string> disabled,
                                              double bytesPerSecond, double launchSeconds);
 
-// What the queue cannot know: whether it works on kern.fusion or on kern.launch.
+// The operations that differ between kern.fusion and kern.launch.
 struct FusionLevel {
-  // None for an op that takes no part in fusion.
+  // Returns nothing for an op that cannot merge.
   llvm::function_ref<std::optional<FusionPart>(mlir::Operation *)> partOf;
-  // Creates the merged op at the builder's place, with the results that the plan lists; null,
-  // with a reason, when no hero can emit it.
+  // Creates the merged op at the builder's insertion point, with the results that the plan lists.
+  // Returns null, with a reason, if no hero can emit it.
   llvm::function_ref<mlir::Operation *(mlir::OpBuilder &, const MergePlan &, const FusionPart &,
                                        const FusionPart &, std::string *)>
       create;
@@ -42,7 +43,7 @@ public:
   FusionQueue(mlir::func::FuncOp function, const FusionOptions &options, FusionLevel level);
   ~FusionQueue();
 
-  // Merges until nothing more may; returns how many merges there were.
+  // Merges until no further merge is allowed. Returns the number of merges.
   unsigned run();
 
   // Every pair that was merged or refused, in the order of the decisions.
@@ -53,7 +54,7 @@ private:
     mlir::Operation *first, *second;
     bool siblings;
     uint64_t savedBytes;
-    uint64_t number; // of its entry into the queue: earlier ones first among equals
+    uint64_t number; // order of entry into the queue; breaks ties
   };
   struct Later {
     bool operator()(const Candidate &x, const Candidate &y) const {
@@ -78,10 +79,11 @@ private:
   mlir::OpBuilder b;
   std::priority_queue<Candidate, std::vector<Candidate>, Later> queue;
   uint64_t pushed = 0;
-  uint64_t peak = 0; // of live bytes, before any merge
-  llvm::DenseMap<mlir::Operation *, uint64_t> liveBound; // no more than this is live at an op
+  uint64_t peak = 0;                                     // of live bytes before any merge
+  llvm::DenseMap<mlir::Operation *, uint64_t> liveBound; // upper bound of the live bytes at an op
   FusionReport decisions;
-  // Merged ops stay in memory, out of the block: a queued candidate may name them.
+  // Merged ops are removed from the block but not deleted, because candidates in the queue may
+  // refer to them.
   llvm::SmallVector<mlir::Operation *> gone;
 };
 

@@ -1,4 +1,4 @@
-// What the fusion passes merged, what they refused to merge, and why.
+// The pairs that the fusion passes merged, those that they refused to merge, and the reasons.
 #pragma once
 
 #include "llvm/Support/raw_ostream.h"
@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-// Two fusions, or two launches, that a pass wanted to merge.
+// Two fusions, or two launches, that a pass considered for a merge.
 struct FusionPair {
   bool isSiblings = false; // both read one tensor; otherwise the second reads what the first makes
   std::string function;
@@ -29,10 +29,10 @@ struct FusionEntry {
 
 using FusionReport = std::vector<FusionEntry>;
 
-// Counts `pair` in `report`: equal pairs share an entry.
+// Adds `pair` to `report`: equal pairs share an entry with a count.
 void add(FusionReport &report, FusionPair pair);
 
-// One line for each entry.
+// Prints one line per entry.
 void print(const FusionReport &report, llvm::raw_ostream &os);
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-// kern-merge-launches: what kern-form-fusions does, for launches of neighbouring layers.
+// kern-merge-launches: merges launches of neighbouring layers by the rules of kern-form-fusions.
 //
 //   %y = kern.launch @add(%x, %h)           end of layer 3
 //   %n = kern.launch @rms_norm(%y, %w)      start of layer 4
@@ -26,7 +26,7 @@ using namespace lmc;
 
 namespace {
 
-// Merged kernels, each made once however many layers launch it.
+// The merged kernels. Each is made once, however many layers launch it.
 class MergedKernels {
 public:
   explicit MergedKernels(ModuleOp module) : module(module), symbols(module) {
@@ -49,10 +49,10 @@ public:
 
 private:
   struct Outcome {
-    kern::KernelOp kernel; // null when no hero emits it
+    kern::KernelOp kernel; // null when no hero can emit it
     std::string reason;
   };
-  // Two kernels and how a merge wires them.
+  // Names of two kernels, and how the merge connects their inputs and results.
   using Pair = std::tuple<StringRef, StringRef, SmallVector<int64_t>>;
 
   Outcome merge(const MergePlan &plan, const FusionPart &first, const FusionPart &second);

@@ -1,11 +1,12 @@
-// lm-merge-linears: linear layers of one input become one, over their weights laid together.
+// lm-merge-linears: merges linear layers with the same input into one, whose weight contains all
+// their weights.
 //
 //   %q = lm.linear %x, %wq                     %y = lm.linear %x, %w
 //   %k = lm.linear %x, %wk              =>     %z = lm.rope %y[q and k], ...
 //   %p = lm.rope %q, ...  %r = lm.rope %k      %p, %r = lm.split %z
 //
-// One GEMM reads the input once and fills a device better than three, and so do the
-// GEMMs of its gradients.
+// One GEMM reads the input once and uses a device better than three GEMMs do. The same holds for
+// the GEMMs of the gradients.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -29,14 +30,14 @@ using namespace lmc;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-// `type` with `rows` in its first dimension.
+// Returns `type` with `rows` as its first dimension.
 static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
   SmallVector<int64_t> shape(type.getShape());
   shape[0] = rows;
   return type.clone(shape);
 }
 
-// "a.q.w", "a.k.w" -> "a.q+k.w": the name of variables that are laid together.
+// Returns the name of a variable that contains others: "a.q.w", "a.k.w" -> "a.q+k.w".
 static std::string joinedName(ArrayRef<StringRef> names) {
   StringRef prefix = names.front(), suffix = names.front();
   for (StringRef name : names.drop_front()) {
@@ -46,7 +47,7 @@ static std::string joinedName(ArrayRef<StringRef> names) {
       suffix = suffix.drop_front();
   }
   prefix = prefix.take_front(prefix.rfind('.') + 1);
-  for (StringRef name : names) // the two may not overlap in any name
+  for (StringRef name : names) // prefix and suffix may not overlap in any name
     while (prefix.size() + suffix.size() > name.size())
       suffix = suffix.drop_front();
   suffix = suffix.contains('.') ? suffix.drop_front(suffix.find('.')) : "";
@@ -65,12 +66,12 @@ class LinearMerger {
 public:
   explicit LinearMerger(ModuleOp module) : module(module), symbols(module), b(module) {}
 
-  // Returns how many linear layers there were in those that were merged.
+  // Returns the number of linear layers that were merged into others.
   unsigned run();
 
 private:
   using Group = SmallVector<lm::LinearOp>;
-  using Arguments = SmallVector<BlockArgument>; // of a layer, to be laid together
+  using Arguments = SmallVector<BlockArgument>; // of a layer, to be replaced by one
 
   SmallVector<Group> groupsOf(func::FuncOp layer);
   static Arguments weightsOf(const Group &group);
@@ -87,13 +88,14 @@ private:
   OpBuilder b;
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // of each layer
   llvm::StringMap<SmallVector<lm::LoadOp>> loads;               // of each variable
-  llvm::StringSet<> stored;                                     // variables
+  llvm::StringSet<> stored;                                     // names of variables
   llvm::SetVector<Operation *> replaced;                        // variables
 };
 
 } // namespace
 
-// Linear layers on one input, each over arguments that it alone reads.
+// Returns groups of linear layers with the same input. The weight of each must be an argument that
+// no other op reads.
 SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   llvm::MapVector<Value, Group> byInput;
   auto isOwnArgument = [](Value value) {
@@ -123,7 +125,7 @@ LinearMerger::Arguments LinearMerger::weightsOf(const Group &group) {
       group, [](lm::LinearOp linear) { return cast<BlockArgument>(linear.getWeight()); });
 }
 
-// Of all linear layers of the group, or none.
+// Returns the biases of all linear layers of the group; an empty list if any of them has none.
 LinearMerger::Arguments LinearMerger::biasesOf(const Group &group) {
   Arguments biases;
   for (lm::LinearOp linear : group)
@@ -138,9 +140,9 @@ lm::VariableOp LinearMerger::parameterOf(lm::VariableOp variable) {
   return symbols.lookup<lm::VariableOp>(*variable.getParameter());
 }
 
-// Whether every call passes variables that nothing else reads, and parameters of one kind.
+// Returns true if every call passes parameters of one kind that nothing else reads.
 bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
-  llvm::StringMap<std::pair<unsigned, Operation *>> seen; // the place of each variable
+  llvm::StringMap<std::pair<unsigned, Operation *>> seen; // position and layer of each variable
   for (func::CallOp call : calls[layer]) {
     lm::VariableOp first;
     for (auto [place, argument] : llvm::enumerate(arguments)) {
@@ -162,7 +164,7 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
         return false;
     }
   }
-  // A variable that is read elsewhere too keeps its place.
+  // A variable that is also read elsewhere cannot be merged.
   for (auto &entry : seen)
     for (lm::LoadOp load : loads[entry.first()]) {
       auto call = dyn_cast<func::CallOp>(*load->user_begin());
@@ -172,7 +174,7 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
   return !calls[layer].empty();
 }
 
-// The variable that holds `variables` one after the other.
+// Returns the variable that contains `variables` one after the other; creates it if needed.
 lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   using Kind = lm::VariableKind;
   SmallVector<StringRef> names;
@@ -199,7 +201,7 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
     init = lm::InitAttr::copyOf(parameter);
   }
   if (auto known = symbols.lookup<lm::VariableOp>(name))
-    return known; // another call's
+    return known; // created for another call
   b.setInsertionPoint(first);
   auto joined = lm::VariableOp::create(
       b, first.getLoc(), name, first.getKind(),
@@ -213,7 +215,7 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   return joined;
 }
 
-// A new argument, before the first of `arguments`, for all of them together.
+// Adds a new argument for all of `arguments` together, before the first of them.
 Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) {
   unsigned place = arguments.front().getArgNumber();
   int64_t rows = 0;
@@ -256,7 +258,7 @@ void LinearMerger::eraseArguments(func::FuncOp layer, const Arguments &arguments
     llvm_unreachable("a function with a body loses arguments");
 }
 
-// Where an op stands for the ops that it replaces.
+// Returns the location of an op that replaces several others.
 static Location fusedName(OpBuilder &b, ArrayRef<Operation *> ops) {
   SmallVector<StringRef> names;
   for (Operation *op : ops)
@@ -293,7 +295,7 @@ void LinearMerger::merge(func::FuncOp layer, const Group &group) {
   eraseArguments(layer, weights);
 }
 
-// The rope that is the only reader of a part.
+// Returns the rope that is the only reader of `part`, or null.
 static lm::RopeOp ropeOf(Value part) {
   return part.hasOneUse() ? dyn_cast<lm::RopeOp>(*part.user_begin()) : lm::RopeOp();
 }
@@ -304,7 +306,8 @@ static bool rotateAlike(lm::RopeOp x, lm::RopeOp y) {
          x.getHeadDim() == y.getHeadDim() && x.getInverse() == y.getInverse();
 }
 
-// Parts side by side that are rotated alike are rotated as one, and split afterwards.
+// Merges the ropes of adjacent parts with the same rotation: one rope rotates them together, and a
+// split follows it.
 static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
   unsigned count = split.getNumResults();
   auto endOfRun = [&](unsigned begin) {

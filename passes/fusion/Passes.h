@@ -14,8 +14,8 @@ namespace lmc {
 #define GEN_PASS_REGISTRATION
 #include "passes/fusion/Passes.h.inc"
 
-// As without `report`. The pass also appends to `report`, which it refers to, what it merged and
-// what it refused to merge.
+// Does the same as the function without `report`. The pass also appends to `report`, of which it
+// keeps a reference, the pairs that it merged and those that it refused to merge.
 std::unique_ptr<mlir::Pass> createFormFusionsPass(FormFusionsPassOptions options,
                                                   FusionReport &report);
 std::unique_ptr<mlir::Pass> createMergeLaunchesPass(MergeLaunchesPassOptions options,

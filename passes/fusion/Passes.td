@@ -8,9 +8,9 @@ include "mlir/Pass/PassBase.td"
 def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
   let summary = "merges the linear layers of a layer that share their input";
   let description = [{
-    The weights become one variable, whose `parts` keep the names that checkpoints
-    use; the outputs are columns of one matrix (`lm.split`). Ropes of columns side by
-    side become one. Must run before `lm-autodiff`, so that gradients merge too.
+    The weights become one variable, whose named parts keep the names that checkpoints
+    use. The outputs become columns of one matrix (`lm.split`). Ropes of adjacent columns
+    become one. The pass must run before `lm-autodiff`, so that gradients merge too.
 
     ```mlir
     %g = lm.linear %x, %gate : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
@@ -27,12 +27,12 @@ def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
 }
 
 def FoldRopePass : Pass<"lm-fold-rope", "::mlir::ModuleOp"> {
-  let summary = "rotates attention's gradients for q and k back within their own kernels";
+  let summary = "rotates attention's gradients for q and k back inside the kernels that compute them";
   let description = [{
-    Where the gradients for q and k are read by the inverse `lm.rope` only, its tables
-    become operands of `lm.attention_grad`. A pass over both matrices less, and one
-    rounding; so bf16 results differ in their last bits. For CUDA targets: on a CPU the
-    rotation finds them in the cache.
+    If only the inverse `lm.rope` reads the gradients for q and k, its tables become operands of
+    `lm.attention_grad`. This saves reading and writing both matrices once, and one
+    rounding, so bf16 results differ in their last bits. The pass is for CUDA targets: on
+    a CPU the rotation finds the gradients in the cache.
 
     ```mlir
     %dq, %dk, %dv = lm.attention_grad %dout, %q, %k, %v, %out, %lse : ...
@@ -53,10 +53,10 @@ def FoldRopePass : Pass<"lm-fold-rope", "::mlir::ModuleOp"> {
 def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
   let summary = "turns every lm op into library calls and single-op fusions";
   let description = [{
-    Matrix products become `kern.gemm`, attention `kern.attention`, the embedding's
-    gradient `kern.scatter_add`; everything else becomes a `kern.fusion` whose
-    region states it on scalars with `linalg.generic`. The head and loss are cut
-    into chunks of tokens, so that no more than a chunk's logits ever exist.
+    A matrix product becomes `kern.gemm`, attention becomes `kern.attention`, and the
+    embedding's gradient becomes `kern.scatter_add`. Every other op becomes a `kern.fusion`
+    whose region computes it on scalars with `linalg.generic`. The head and loss are cut
+    into chunks of tokens, so that the logits of only one chunk exist at a time.
 
     ```mlir
     %y = lm.swiglu %g, %u : tensor<8x16xf32>
@@ -126,12 +126,12 @@ def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
 def SplitColumnReductionsPass : Pass<"kern-split-column-reductions", "::mlir::ModuleOp"> {
   let summary = "reduces many rows in two stages: blocks of rows first, then the blocks";
   let description = [{
-    A column reduction has only its columns to share among processors. One over at least
-    `min-rows` rows becomes a row reduction that makes the sums (or products, maxima, ...)
-    of each R rows, `[rows / R, columns]`, reading along the rows, and a column reduction
-    over those. The order is fixed, so the result is the same every time. For GPUs; a
-    reduction whose number of rows has no divisor R (rowsPerBlock in FusionBuilder.h) that
-    leaves at most a quarter of the rows stays as it is.
+    Processors can divide a column reduction only by columns. A column reduction over at least
+    `min-rows` rows therefore becomes two kernels: a row reduction that computes the sums (or
+    products, maxima, ...) of each R rows, `[rows / R, columns]`, and a column reduction
+    over those. The order is fixed, so the result is the same every time. The pass is for
+    GPUs. It leaves a reduction unchanged if R (rowsPerBlock in FusionBuilder.h) would be
+    below 4.
 
     ```mlir
     %s = kern.fusion column_reduction (%a = %x : tensor<65536x512xbf16>, %b = %c : tensor<512xf32>)
@@ -169,13 +169,13 @@ def OutlineKernelsPass : Pass<"kern-outline-kernels", "::mlir::ModuleOp"> {
 def MergeLaunchesPass : Pass<"kern-merge-launches", "::mlir::ModuleOp"> {
   let summary = "merges launches that inlining brought together";
   let description = [{
-    Layers are functions until `kern-inline-layers`; `kern-form-fusions` cannot see from
-    one into the next. This pass does, by the same rules, with kernels that exist: the
+    Layers are functions until `kern-inline-layers`, so `kern-form-fusions` cannot merge
+    across layers. This pass does, by the same rules, for launches of kernels: the
     residual's sum at the end of a layer and the norm at the start of the next become one
     launch of a merged kernel. A merged kernel is made once for every pair of kernels and
-    way of joining them, so that many layers take hardly longer than two; one that equals
-    a kernel of the module is that kernel. Kernels without a launch go. A merged launch
-    has the location of the second.
+    way of connecting them, so that many layers take hardly longer than two. If a merged
+    kernel equals a kernel of the module, that kernel is used. Kernels without a launch
+    are erased. A merged launch has the location of the second launch.
 
     ```mlir
     %y = kern.launch @add(%x, %h) : ...

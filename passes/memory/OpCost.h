@@ -31,8 +31,8 @@ bool mayRecompute(mlir::Operation *op);
 // op take twice as many.
 double forwardFlops(mlir::Operation *op);
 
-// An OpCost for a device of these rates: attention runs at half of the rate of matrix products, and
-// all other ops take as long as reading and writing their bytes.
+// An OpCost for a device with these rates: attention runs at half the rate of matrix products;
+// every other op takes the time to read and write its bytes.
 double modelledSeconds(mlir::Operation *op, const cost::Rates &rates = cost::kDefaultRates);
 
 // Returns the bytes of a tensor or scalar.
