@@ -27,7 +27,7 @@ static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
 
 //===--- Element conversion -----------------------------------------------===//
 
-// An IEEE half float as an f32, exactly.
+// Converts an IEEE half float to f32, exactly.
 static float fromHalf(uint16_t bits) {
   uint32_t sign = uint32_t(bits & 0x8000) << 16;
   uint32_t exponent = (bits >> 10) & 0x1f;
@@ -40,8 +40,8 @@ static float fromHalf(uint16_t bits) {
   return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
-// Converts `count` elements of a file's dtype ("F16") to a plan's. False where one of the two is
-// no float; with a count of 0 that is all it tells.
+// Converts `count` elements of a file's dtype ("F16") to a plan's dtype. Returns false if one of
+// the two is no float; a count of 0 only tests this.
 static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
                     void *target) {
   if (from.storage != "F16")

@@ -17,7 +17,7 @@ struct Opener {
 
 Result<std::unique_ptr<Device>> openCpu(int threads) { return cpu::makeCpuDevice(threads); }
 
-// The first is the one that every build has.
+// The first device is the one that every build has.
 constexpr Opener kOpeners[] = {
     {"cpu", "CPU", openCpu},
     {"cuda", "CUDA", nullptr},

@@ -1,12 +1,12 @@
-// Names that the compiler gives to functions and variables of a plan and that the runtime, or a
-// report, looks for. plan.fbs (Function, Variable) says what each is.
+// Names of functions and variables of a plan that both the compiler and the runtime (or a report)
+// use. plan.fbs (Function, Variable) describes each of them.
 #pragma once
 
 #include <string_view>
 
 namespace lmc::names {
 
-// Functions.
+// Names of functions.
 inline constexpr const char *kMicroFirst = "micro_first";
 inline constexpr const char *kMicro = "micro";
 inline constexpr const char *kMicroLast = "micro_last";
@@ -18,12 +18,12 @@ inline bool isMicroStep(std::string_view function) {
   return function == kMicroFirst || function == kMicro || function == kMicroLast;
 }
 
-// Inputs.
+// Names of input variables.
 inline constexpr const char *kTokens = "batch.tokens";
 inline constexpr const char *kTargets = "batch.targets";
 inline constexpr const char *kStarts = "batch.starts";
 
-// Results.
+// Names of result variables.
 inline constexpr const char *kLoss = "run.loss";
 inline constexpr const char *kEvalLoss = "run.eval_loss";
 inline constexpr const char *kGradNorm = "run.grad_norm";

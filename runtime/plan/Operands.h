@@ -1,6 +1,6 @@
-// The commands of a plan, all of them seen alike: which slices each one works on, and how.
+// A uniform view of the commands of a plan: the slices that each command uses, and how.
 //
-// An operand's slice is the index that the plan gives; nothing here checks it.
+// An operand's slice is the index in the plan; nothing here checks it.
 #pragma once
 
 #include "plan_generated.h"
@@ -32,7 +32,7 @@ struct Operand {
   bool isResult() const { return role == Role::Write || role == Role::Accumulate; }
 };
 
-// The operands that a command has; one that is optional and absent (slice -1) is left out.
+// The operands of a command. An optional operand that is absent (slice -1) is left out.
 class Operands : public std::vector<Operand> {
 public:
   Operands() = default;
@@ -88,8 +88,8 @@ inline Operands operandsOf(const Copy &op) {
   return {{"x", op.x(), Role::Read, true}, {"d", op.d(), Role::Write, true}};
 }
 
-// Returns visit(body), the body of `command` having its own type: `const Gemm &`. The body's type
-// must be known, as it is in every verified plan.
+// Returns visit(body), where the body of `command` has its own type, such as `const Gemm &`. The
+// type must be known, as it is in every verified plan.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
   switch (command.body_type()) {
   case CommandBody::Launch:
@@ -110,14 +110,14 @@ template <typename Visit> auto visitBody(const Command &command, Visit &&visit) 
   std::abort();
 }
 
-// The body's operands, then the command's workspace.
+// Returns the operands of the body, followed by the command's workspace.
 Operands operandsOf(const Command &command);
 
-// The kernels that a command launches, in order: its own, if it is a launch, else those that do
-// it on a CUDA device.
+// Returns the kernels that a command launches, in order: its own if it is a launch, else those that
+// compute it on a CUDA device.
 std::vector<const Launch *> launchesOf(const Command &command);
 
-// What people call a kind of command: "gemm", "attention_grad".
+// Returns the name of a kind of command for people: "gemm", "attention_grad".
 std::string commandName(CommandBody body);
 
 } // namespace lmc::plan

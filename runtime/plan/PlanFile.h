@@ -1,4 +1,4 @@
-// Opening a plan: map the file, verify it, and only then trust it.
+// Opens a plan: maps the file and verifies it before anything else reads it.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -10,20 +10,21 @@
 
 namespace lmc {
 
-// Raised whenever an older runtime could misread a newer plan, or the reverse.
+// Must be raised whenever an older runtime could misread a newer plan, or a newer runtime an older
+// plan.
 inline constexpr uint32_t kSchemaVersion = 3;
 
-// A plan mapped read-only into memory, verified. Immutable.
+// A verified plan, mapped read-only into memory. Immutable.
 class PlanFile {
 public:
-  // Maps `path` and verifies it: FlatBuffers' structural verifier, the schema
-  // version, and then that every index, range, shape and enum of every table
-  // makes sense (slices inside their arenas, commands' operands with the sizes
-  // that the command will touch, kernels inside modules, parameters named
-  // once). A damaged or hostile file gives an Error; nothing reads past its end.
+  // Maps `path` and verifies it: with FlatBuffers' structural verifier, then the schema version,
+  // then the meaning of every index, range, shape and enum of every table (slices lie inside their
+  // arenas, the operands of commands have the sizes that the command accesses, kernels exist in
+  // modules, parameters are named once). A damaged or hostile file gives an Error; no read goes
+  // past its end.
   static Result<std::unique_ptr<PlanFile>> open(const std::string &path);
 
-  // The same for a plan in memory (copied).
+  // Verifies and copies a plan in memory.
   static Result<std::unique_ptr<PlanFile>> fromBytes(const void *data, size_t bytes,
                                                      const std::string &name);
 
@@ -35,7 +36,7 @@ public:
   const plan::Plan *operator->() const { return root; }
   const std::string &path() const { return name; }
 
-  // Index of the variable or function of that name; -1 when there is none.
+  // Returns the index of the variable or function with that name; -1 if there is none.
   int findVariable(std::string_view variable) const;
   int findFunction(std::string_view function) const;
 

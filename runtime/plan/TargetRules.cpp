@@ -5,7 +5,7 @@ namespace {
 
 DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
 
-// The CPU sums dq of attention in f32.
+// On the CPU, attention's gradient sums dq in f32.
 std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   const AttentionGrad *grad = command.body_as_AttentionGrad();
   if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
@@ -13,8 +13,8 @@ std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   return Scratch{DType::F32, {grad->batch(), grad->seq(), grad->heads(), grad->head_dim()}};
 }
 
-// CUDA keeps the row sums of dout * out. Of rows that are added by id it sorts pairs of id and
-// token; how much more the kernels need is for the compiler to know.
+// On CUDA, attention's gradient stores the row sums of dout * out. Scatter-add sorts pairs of id
+// and token; only the compiler knows how much more the kernels need.
 std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   if (const AttentionGrad *grad = command.body_as_AttentionGrad())
     return Scratch{sumType(dtypeOf(plan, grad->q())),
@@ -24,7 +24,7 @@ std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   return std::nullopt;
 }
 
-// What every device since compute capability 8.0 allows (CUDA C++ Programming Guide, "Technical
+// The limits of all devices since compute capability 8.0 (CUDA C++ Programming Guide, "Technical
 // Specifications per Compute Capability").
 constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
                                     .threads = 1024,

@@ -1,7 +1,7 @@
-// What a plan has to carry for the device that runs it.
+// The rules for the contents of a plan that depend on its target.
 //
-// A target that needs something has a row in TargetRules.cpp. The plans of other targets have
-// kernels without a grid, no launches, and scratch for no command.
+// A target with such rules has a row in TargetRules.cpp. Plans for other targets have kernels
+// without a grid, no launches, and no scratch.
 #pragma once
 
 #include "plan_generated.h"
@@ -13,7 +13,7 @@
 
 namespace lmc::plan {
 
-// The most that a kernel with a grid may ask of a device, whatever device of the target it is.
+// The limits of a kernel with a grid, valid for every device of the target.
 struct GridLimits {
   std::array<uint32_t, 3> blocks;   // in each dimension
   uint32_t threads, threadMultiple; // of a block
@@ -21,7 +21,7 @@ struct GridLimits {
   uint32_t sharedBytes;             // of a block
 };
 
-// The product of `extents` elements of `dtype`, at least.
+// A lower limit of a size: the product of `extents`, in elements of `dtype`.
 struct Scratch {
   DType dtype;
   std::array<uint64_t, 4> extents = {1, 1, 1, 1};
@@ -29,18 +29,19 @@ struct Scratch {
 
 struct TargetRules {
   std::string_view name; // of plans for "NAME" or "NAME:..."
-  // Null: no kernel has a grid, and no command has launches. Otherwise a kernel with code has a
-  // grid within these limits.
+  // The limits of kernels with code, each of which must have a grid. Null if no kernel has a grid
+  // and no command has launches.
   const GridLimits *grid = nullptr;
   bool modulesMatch = false; // every module is for just the plan's target
-  // The workspace that a command needs, none for most. The command's operands exist.
+  // Returns the workspace that a command needs; most commands need none. The operands of the
+  // command must exist.
   std::optional<Scratch> (*scratchOf)(const Plan &plan, const Command &command) = nullptr;
 };
 
-// The rules for a plan's target: "cuda:sm_90a".
+// Returns the rules for a plan's target, such as "cuda:sm_90a".
 const TargetRules &rulesOf(std::string_view target);
 
-// The dtype that sums of `dtype` are held in.
+// Returns the dtype of sums over elements of `dtype`.
 inline DType sumType(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
 
 } // namespace lmc::plan

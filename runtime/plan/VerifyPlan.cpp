@@ -22,15 +22,15 @@ namespace {
 using plan::DType;
 using plan::sumType;
 
-// No dimension, size or count of a real plan comes near; below it sums of two
-// and casts to int64_t are safe.
+// Far above every dimension, size and count of a real plan. Below this limit, sums of two numbers
+// and casts to int64_t cannot overflow.
 constexpr uint64_t kLimit = uint64_t(1) << 60;
 
 template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
   return Error{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// The product of the factors; kLimit when it reaches that.
+// Returns the product of the factors, or kLimit if the product is larger.
 uint64_t product(std::initializer_list<uint64_t> factors) {
   uint64_t result = 1;
   for (uint64_t factor : factors) {
@@ -51,7 +51,7 @@ template <typename E> bool known(E value, E last) {
   return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
 }
 
-// FlatBuffers' verifier aligns a vector's length, not its 8-byte elements.
+// FlatBuffers' verifier checks the alignment of a vector's length, not of its 8-byte elements.
 template <typename Vector> bool misaligned(const Vector *vector) {
   return vector && reinterpret_cast<uintptr_t>(vector->Data()) % 8 != 0;
 }
@@ -92,7 +92,7 @@ private:
 
   Result<void> arenas() {
     for (const auto *arena : *plan.arenas()) {
-      // A page: what every allocation of a device is aligned to at least.
+      // The largest alignment is a page: every allocation of a device has at least this alignment.
       constexpr uint32_t kPage = 4096;
       const uint32_t alignment = arena->alignment();
       if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kPage)
@@ -144,14 +144,15 @@ private:
     return {};
   }
 
-  // From the first byte of a slice to behind its last.
+  // Returns the bytes from the first byte of a slice to the end of its last row.
   static uint64_t extent(const plan::Slice &slice) {
     if (slice.pitch() == 0)
       return slice.bytes();
     return (slice.rows() - 1) * slice.pitch() + slice.bytes() / slice.rows();
   }
 
-  // Whether the rows of a strided slice are a product of its leading dimensions.
+  // Returns true if the number of rows of a slice with a pitch is a product of its leading
+  // dimensions.
   static bool leadingProduct(const plan::Slice &slice) {
     uint64_t rows = 1;
     if (slice.shape())
@@ -218,7 +219,7 @@ private:
     return {};
   }
 
-  // The setting or the value of the step that the host writes into a scalar.
+  // Checks the setting or the value of the step that the host writes into a scalar.
   Result<void> hostValue(const plan::Variable &variable) {
     const std::string name = variable.name()->str();
     if (!known(variable.step_value(), plan::StepValue::MAX))
@@ -277,7 +278,7 @@ private:
       if (!isFloat(from.dtype()) || elements(from) != elements(slice))
         return fail("variable '{}' is a copy of '{}', which differs in size", name,
                     init->source()->str());
-      // Otherwise the order of initialisation would matter, or never end.
+      // A copy of a copy would depend on the order of initialisation, and a cycle would never end.
       if (source->second->initializer() && source->second->initializer()->kind() == Kind::CopyOf)
         return fail("variable '{}' is a copy of a copy", name);
       break;
@@ -308,7 +309,8 @@ private:
     return {};
   }
 
-  // A kernel has a grid just where the target asks for one, and no more than its devices allow.
+  // Checks that a kernel has a grid exactly if the target requires one, and that the grid is within
+  // the limits of the target's devices.
   Result<void> launchShape(const plan::Kernel &kernel) {
     const plan::GridLimits *limits = rules.grid;
     if (!kernel.grid()) {
@@ -374,7 +376,7 @@ private:
       if (!operand.mayBeSpaced && slice(operand.slice).pitch() != 0)
         return fail("operand {} is not dense", operand.name);
     }
-    // A kernel may write over what it has read.
+    // A kernel may write over bytes that it has read.
     if (!command.body_as_Launch())
       LMC_TRY(apart(operands));
     return launches(command, operands);
@@ -396,7 +398,7 @@ private:
     return {};
   }
 
-  // Operand `name` is a slice of `dtype` with at least `needed` elements.
+  // Checks that operand `name` is a slice of `dtype` with at least `needed` elements.
   Result<void> operand(std::string_view name, int64_t index, DType dtype, uint64_t needed) {
     LMC_TRY(exists(name, index));
     const plan::Slice &known = slice(index);
@@ -408,7 +410,7 @@ private:
     return {};
   }
 
-  // The same, and where it is spaced its runs are its `rows` rows.
+  // Does the same, and checks that the runs of a spaced slice are its `rows` rows.
   Result<void> matrix(std::string_view name, int64_t index, DType dtype, uint64_t rows,
                       uint64_t columns) {
     LMC_TRY(operand(name, index, dtype, product({rows, columns})));
@@ -418,7 +420,8 @@ private:
     return {};
   }
 
-  // The dtype of a slice that may not exist yet; F32 then, `operand` complains.
+  // Returns the dtype of a slice. For an index without a slice it returns F32; operand() then
+  // reports the index.
   DType dtypeOf(int64_t index) const {
     return index >= 0 && uint64_t(index) < plan.slices()->size() ? slice(index).dtype()
                                                                  : DType::F32;
@@ -429,7 +432,7 @@ private:
     if (a.arena() != b.arena() || a.offset() >= b.offset() + extent(b) ||
         b.offset() >= a.offset() + extent(a))
       return false;
-    // Columns of one matrix lie between each other without touching.
+    // Columns of one matrix may interleave without sharing a byte.
     if (a.pitch() == 0 || a.pitch() != b.pitch())
       return true;
     const plan::Slice &low = a.offset() <= b.offset() ? a : b, &high = &low == &a ? b : a;
@@ -438,7 +441,7 @@ private:
            column + high.bytes() / high.rows() > a.pitch();
   }
 
-  // What a command writes shares memory with no other operand of it.
+  // Checks that what a command writes shares memory with no other operand of the command.
   Result<void> apart(const plan::Operands &operands) {
     for (const plan::Operand &result : operands)
       for (const plan::Operand &other : operands)
@@ -459,7 +462,8 @@ private:
     for (uint32_t slice : *launch.args())
       if (slice >= plan.slices()->size())
         return fail("argument slice {} does not exist", slice);
-    // A CUDA driver reads as many arguments as the kernel has, whatever it is given.
+    // All launches of a kernel must have the same number of arguments: a CUDA driver reads as many
+    // as the kernel declares.
     if (auto [count, isNew] = arguments.emplace(launch.kernel(), launch.args()->size());
         !isNew && count->second != launch.args()->size())
       return fail("kernel '{}' has {} arguments here and {} elsewhere",
@@ -468,7 +472,8 @@ private:
     return {};
   }
 
-  // The kernels that do a command on a CUDA device touch nothing but what the command names.
+  // Checks that the kernels that a CUDA device runs for a command access only slices that the
+  // command names.
   Result<void> launches(const plan::Command &command, const plan::Operands &operands) {
     if (!command.launches())
       return {};
@@ -494,21 +499,22 @@ private:
     return {};
   }
 
-  // Whether slice `x` lies in slice `whole`.
+  // Returns true if slice `x` lies inside slice `whole`.
   bool inside(int64_t x, int64_t whole) const {
     const plan::Slice &a = slice(x), &b = slice(whole);
     return a.arena() == b.arena() && a.offset() >= b.offset() &&
            a.offset() + extent(a) <= b.offset() + extent(b);
   }
 
-  // The operands of each kind of command have the types and sizes that it will touch.
+  // Checks that the operands of each kind of command have the types and sizes that the command
+  // accesses.
   Result<void> shapes(const plan::Launch &op) { return launch(op); }
 
   Result<void> shapes(const plan::Gemm &gemm) {
     const DType type = dtypeOf(gemm.a());
     if (!isFloat(type))
       return fail("it multiplies integers");
-    // Libraries count rows and columns in 32 bits.
+    // Libraries use 32-bit numbers of rows and columns.
     constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
     for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k()})
       if (extent == 0 || extent > kMost)
@@ -523,7 +529,8 @@ private:
     return {};
   }
 
-  // What operand `index` should be of where `type` and what its sums are held in are both allowed.
+  // Returns the dtype expected of operand `index` if both `type` and the type of its sums are
+  // allowed.
   DType typeOrSum(int64_t index, DType type) const {
     return dtypeOf(index) == type ? type : sumType(type);
   }
@@ -535,7 +542,7 @@ private:
         op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
       return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
                   op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
-    // Scratch grows with the head dimension, and positions are 32-bit lanes.
+    // Scratch grows with the head dimension, and kernels compute positions in 32 bits.
     constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
     if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
       return fail("head dimension {} over {} tokens with window {} is beyond what is supported",
@@ -631,7 +638,7 @@ private:
 
   const plan::Plan &plan;
   const plan::TargetRules &rules = plan::rulesOf(plan.target()->string_view());
-  std::unordered_map<uint32_t, uint32_t> arguments; // of each kernel launched so far: how many
+  std::unordered_map<uint32_t, uint32_t> arguments; // per launched kernel, the number of arguments
 };
 
 } // namespace

@@ -25,12 +25,12 @@ size_t editDistance(std::string_view a, std::string_view b) {
 }
 
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates) {
-  // Never the whole word: 'x' is not a slip of 'y'.
+  // The limit is less than the whole word: 'x' is not similar to 'y'.
   const size_t limit = name.empty() ? 0 : std::min((name.size() + 2) / 3, name.size() - 1);
   std::string nearest;
   size_t best = limit + 1;
   for (const std::string &candidate : candidates) {
-    // Skips what cannot be near, so that a name of any length stays cheap.
+    // Skips candidates of very different length, so that long names stay cheap.
     if (candidate.size() > name.size() + limit || name.size() > candidate.size() + limit)
       continue;
     if (size_t distance = editDistance(name, candidate); distance < best) {

@@ -11,11 +11,11 @@ namespace lmc {
 // string alignment).
 size_t editDistance(std::string_view a, std::string_view b);
 
-// The candidate with the smallest distance to `name`, the first of equals; empty when none is
-// within a third of the name's length, rounded up.
+// Returns the candidate with the smallest distance to `name`, the first of equals; "" if no
+// distance is at most a third of the name's length, rounded up.
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates);
 
-// "; did you mean 'x'?" with the nearest of the candidates, or "".
+// Returns "; did you mean 'x'?" with the nearest candidate, or "".
 std::string suggestion(std::string_view name, const std::vector<std::string> &candidates);
 
 } // namespace lmc

@@ -128,7 +128,8 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
   return {};
 }
 
-// The variable that a CopyOf copies; the plan's verifier made sure that it is no copy itself.
+// Returns the variable that a CopyOf variable copies. The plan's verifier has checked that it is no
+// copy itself.
 static Result<const plan::Variable *> copySource(const PlanFile &plan,
                                                  const plan::Variable &variable) {
   const auto *source = variable.initializer()->source();

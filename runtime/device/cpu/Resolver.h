@@ -1,5 +1,5 @@
-// Commands of a plan resolved to what runs on the CPU: addresses, shapes and kernels are looked
-// up once, when a function is recorded.
+// Commands of a plan in the form in which the CPU runs them: addresses, shapes and kernels are
+// looked up once, when a function is recorded.
 #pragma once
 
 #include "runtime/device/cpu/CpuModule.h"
@@ -13,26 +13,26 @@
 
 namespace lmc::cpu {
 
-// Runs a command whose operands are at fixed addresses.
+// A command with fixed addresses, ready to run.
 using Step = std::function<void()>;
 
-// What the commands of a plan are resolved against. It outlives their steps.
+// The plan, memory and machine that commands are resolved with. It must outlive the resolved steps.
 class Resolver {
 public:
   explicit Resolver(int threads) : threads(threads), gemms(threads) {}
 
-  // Null for an optional operand that is absent (-1). `T` is what the slice holds.
+  // Returns the address of a slice whose elements are `T`; null for an absent operand (-1).
   template <typename T = char> T *address(int64_t slice) {
     return slice < 0 ? nullptr : reinterpret_cast<T *>(memory.address(uint32_t(slice)));
   }
-  // Elements from one row of a matrix to the next: `columns` where they touch.
+  // Returns the elements from one row of a matrix to the next: `columns` if rows are adjacent.
   int64_t pitch(uint32_t slice, int64_t columns) const {
     const plan::Slice &at = memory.slice(slice);
     return at.pitch() ? int64_t(at.pitch() / byteWidth(at.dtype())) : columns;
   }
   Storage storage(uint32_t slice) const { return storageOf(memory.slice(slice).dtype()); }
 
-  // Makes `bytes` of scratch memory available to every task of forTasks.
+  // Reserves `bytes` of scratch memory for every task of forTasks.
   void needScratch(size_t bytes);
   // Runs task(i, scratch) for i in [0, tasks), on all threads.
   template <typename Task> void forTasks(int64_t tasks, Task task) {
@@ -43,7 +43,7 @@ public:
 
   const int threads;
   HostMemory memory;
-  std::vector<KernelEntry> entries; // of the plan's kernels
+  std::vector<KernelEntry> entries; // per kernel of the plan
   GemmCache gemms;
 
 private:
@@ -51,8 +51,9 @@ private:
   int64_t scratchBytes = 0; // of each thread
 };
 
-// Returns what runs `command`, whose body is `op`. A file of commands/ has it for each kind of
-// command. Error: the machine has no code for it. Throws std::bad_alloc.
+// Returns the step that runs `command`, whose body is `op`. Each kind of command has a
+// specialisation in a file of commands/. Fails if this machine has no code for the command. May
+// throw std::bad_alloc.
 template <typename Body>
 Result<Step> resolve(Resolver &at, const plan::Command &command, const Body &op);
 

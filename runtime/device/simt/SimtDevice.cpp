@@ -47,14 +47,14 @@ private:
     return {memory.address(index), slice.bytes(), access, slice.pitch() ? slice.rows() : 1,
             slice.pitch()};
   }
-  // `results`: how the kernel accesses the arguments behind its inputs.
+  // `results` is how the kernel accesses the arguments after its inputs.
   Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
   Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
 
   uint64_t seed, launched = 0;
   cpu::GemmCache gemms;
   cpu::HostMemory memory;
-  std::vector<Kernel> kernels; // of the plan
+  std::vector<Kernel> kernels; // per kernel of the plan
 };
 
 Result<void> SimtDevice::load(const PlanFile &file) {
@@ -122,8 +122,8 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step>
   }
   if (!command.launches() || command.launches()->size() == 0)
     return Error{fmt::format("a command of the plan has no kernels ({})", source)};
-  // A launch may write only a part of a result or of the workspace, and read what an earlier one
-  // wrote.
+  // A launch may write only a part of a result or of the workspace, and may read what an earlier
+  // launch wrote.
   for (const plan::Launch *launch : *command.launches())
     steps.push_back(stepOf(*launch, Access::ReadWrite, source));
   return {};

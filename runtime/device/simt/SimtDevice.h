@@ -1,5 +1,5 @@
-// A CUDA plan on the host: its kernels' source runs on the executor, what a library does on a
-// GPU is done by the CPU's.
+// Runs a CUDA plan on the host: the executor runs the source of its kernels, and the CPU device's
+// library computes what a library computes on a GPU.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -9,10 +9,10 @@
 
 namespace lmc::simt {
 
-// A launch, and the `launches` of any other command that has them, run each kernel once,
-// in the orders that `seed` gives, under all of the executor's checks; a failure is submit()'s
-// Error. Matrix products are the CPU's Gemm. The workspace arena starts as garbage that depends
-// on `seed`.
+// Opens the device. A launch, and the `launches` of any other command that has them, run each
+// kernel once, in the orders that `seed` gives, under all checks of the executor; submit() returns
+// a failure as an Error. Matrix products run on the CPU's Gemm. The workspace arena starts as
+// garbage that depends on `seed`.
 std::unique_ptr<Device> makeSimtDevice(uint64_t seed);
 
 } // namespace lmc::simt

@@ -1,15 +1,13 @@
-// Attention forward without the score matrix (Dao et al., FlashAttention,
-// arXiv:2205.14135; the online softmax is Milakov and Gimelshein, arXiv:1805.02867).
+// Attention forward without the score matrix (Dao et al., FlashAttention, arXiv:2205.14135; the
+// online softmax is Milakov and Gimelshein, arXiv:1805.02867).
 //
-// A task is one block of kQueries queries of one head. It walks over blocks of
-// keys and keeps, per query i, the largest score m, the sum l of exponentials and
-// the unnormalised output O:
+// A task is one block of kQueries queries of one head. It loops over blocks of keys and keeps, per
+// query i, the largest score m, the sum l of exponentials and the unnormalised output O:
 //   s_j = scale q.k_j          m' = max(m, max_j s_j)      a = exp(m - m')
 //   l' = a l + sum_j exp(s_j - m')        O' = a O + sum_j exp(s_j - m') v_j
-// Everything is held transposed, queries in the lanes of a register: then the
-// maximum and the sum need no horizontal operation, and the rows of K and V serve
-// as broadcast operands just as they lie in memory. Scores are in units of log 2,
-// so that the exponential is 2^x.
+// Everything is stored transposed, with queries in the lanes of a register. The maximum and the sum
+// then need no horizontal operation, and the elements of K and V are broadcast directly from
+// memory. Scores are in units of log 2, so that the exponential is 2^x.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
@@ -19,7 +17,7 @@ namespace {
 
 constexpr int64_t kQueries = 64;
 constexpr int64_t kKeys = 64;
-// Below every score, and finite so that m - m' never is infinity minus infinity.
+// Lower than every score, but finite, so that m - m' is never infinity minus infinity.
 constexpr double kLowestScore = -1e30;
 constexpr double kLog2E = 1.4426950408889634074;
 constexpr double kLn2 = 0.69314718055994530942;
@@ -32,13 +30,13 @@ template <typename R> struct ForwardScratch {
   R *keys, *values; // [kKeys][leading]
   R *scores;        // [kKeys][lanes], one panel
   R *largest, *sum; // [kQueries]
-  typename VectorOf<R>::Lane *firstKeys; // [kQueries]: the first that a query sees
+  typename VectorOf<R>::Lane *firstKeys; // [kQueries]: the first key it sees
   R *finished;      // [lanes][leading]
   int64_t leading;
 
   ForwardScratch(void *memory, int64_t headDim) {
     Scratch scratch{static_cast<char *>(memory)};
-    // An odd number of cache lines, so that rows spread over all cache sets.
+    // A row has an odd number of cache lines, so that rows are spread over all cache sets.
     leading = roundUp(headDim, 2 * 64 / int64_t(sizeof(R))) + 64 / int64_t(sizeof(R));
     queries = scratch.take<R>(headDim * kQueries);
     output = scratch.take<R>(headDim * kQueries);
@@ -71,7 +69,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
   static_assert(kQueries % kLanes == 0);
   const int64_t seq = args.seq, headDim = args.headDim;
   const int64_t pairs = args.batch * args.heads;
-  // The longest tasks, those of the last queries, come first.
+  // The longest tasks come first: those of the last queries.
   const int64_t block = (seq + kQueries - 1) / kQueries - 1 - task / pairs;
   const int64_t batch = task % pairs / args.heads, head = task % pairs % args.heads;
   const int64_t kvHead = head / (args.heads / args.kvHeads);
@@ -96,7 +94,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       scratch.largest[panel * kLanes + lane] = R(kLowestScore);
       scratch.sum[panel * kLanes + lane] = 0;
-      // Lanes beyond the sequence do as its last query does.
+      // Lanes beyond the end of the sequence repeat its last query.
       scratch.firstKeys[panel * kLanes + lane] = typename VectorOf<R>::Lane(
           firstVisibleKey(args, batch, lesser(at + lane, seq - 1)));
     }
@@ -110,8 +108,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     copyBlock(v + key * args.vPitch, args.vPitch, keys, headDim, headDim, scratch.values,
               scratch.leading);
     for (int64_t panel = 0; panel < panels; ++panel) {
-      // This panel's queries [low, high], and the keys [from, to) of the block
-      // that any of them sees.
+      // The panel has the queries [low, high]; any of them sees the keys [from, to) of the block.
       const int64_t low = first + panel * kLanes;
       const int64_t high = lesser(low + kLanes, seq) - 1;
       const int64_t to = lesser(keys, high + 1 - key);

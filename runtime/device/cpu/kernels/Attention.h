@@ -1,4 +1,4 @@
-// Attention and its gradient on the CPU: what their kernels are given, and the kernels.
+// Attention and its gradient on the CPU: the arguments of the kernels, and their table.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Storage.h"
@@ -7,8 +7,8 @@
 
 namespace lmc::cpu {
 
-// The operands of plan::Attention, resolved. Rows are tokens, batch-major; a pitch is
-// the number of elements from one row to the next, where rows need not touch.
+// The operands of plan::Attention as addresses. Rows are tokens, batch-major. A pitch is the number
+// of elements from one row to the next, which may exceed the row's width.
 struct AttentionArgs {
   const void *q, *k, *v;
   void *out;
@@ -17,8 +17,8 @@ struct AttentionArgs {
   int64_t window; // 0: causal only
   double scale;
   int64_t qPitch, kPitch, vPitch;
-  // [batch * seq], or null: the position in its sequence where the document of a token
-  // begins; ascending within a sequence, and nowhere beyond the token itself.
+  // [batch * seq], or null: the position in its sequence at which the document of each token
+  // begins. The positions ascend within a sequence and never exceed the token's own.
   const int32_t *starts = nullptr;
 };
 
@@ -31,12 +31,12 @@ struct AttentionGradArgs {
   double scale;
   int64_t qPitch, kPitch, vPitch, dqPitch, dkPitch, dvPitch;
   const int32_t *starts = nullptr; // as AttentionArgs
-  // [seq, headDim / 2], both or neither: dq and dk are rotated back by them.
+  // [seq, headDim / 2], both or neither: tables by which dq and dk are rotated back.
   const float *cos = nullptr, *sin = nullptr;
 };
 
-// The kernels for one storage type. A task works in `scratch`, 64-byte aligned and of as many
-// bytes as scratchBytes or gradScratchBytes says.
+// The kernels of one storage type. Each task needs `scratch`, aligned to 64 bytes, of the size that
+// scratchBytes or gradScratchBytes returns.
 struct AttentionKernels {
   int64_t (*tasks)(const AttentionArgs &args);
   size_t (*scratchBytes)(const AttentionArgs &args);

@@ -1,14 +1,14 @@
-// The gradients of attention, recomputing the probabilities block by block from
-// the saved log-sum-exp (FlashAttention-2, arXiv:2307.08691, algorithm 2). With
-// P_ij = exp(scale q_i.k_j - lse_i) and D_i = sum_d dout_id out_id:
+// The gradients of attention. The probabilities are recomputed block by block from the saved
+// log-sum-exp (FlashAttention-2, arXiv:2307.08691, algorithm 2). With P_ij = exp(scale q_i.k_j -
+// lse_i) and D_i = sum_d dout_id out_id:
 //   dV = P^T dout            dP = dout V^T         dS = P * (dP - D)
 //   dQ = scale dS K          dK = scale dS^T Q
-// With tables dQ and dK are rotated back at the end, before they are rounded.
+// If there are rope tables, dQ and dK are rotated back at the end, before they are rounded.
 //
-// A task is one key/value head of one sequence with all query heads that share
-// it, walked in a fixed order: dK and dV of a block of keys are finished before
-// the next block, and dQ is summed over blocks of keys in memory (in f32 for
-// bf16). So no sum is shared between tasks and every run gives the same bits.
+// A task is one key/value head of one sequence, with all query heads that share it, in a fixed
+// order: dK and dV of a block of keys are finished before the next block begins, and dQ is summed
+// over blocks of keys in memory (in f32 for bf16). No sum is shared between tasks, so every run
+// gives the same bits.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
@@ -21,10 +21,10 @@ constexpr int64_t kKeys = 64;
 constexpr double kLog2E = 1.4426950408889634074;
 
 template <typename R> struct BackwardScratch {
-  // An odd number of cache lines per row, so that rows spread over all cache sets.
+  // A row has an odd number of cache lines, so that rows are spread over all cache sets.
   static constexpr int64_t kLine = 64 / int64_t(sizeof(R));
   static constexpr int64_t kKeyLeading = kKeys + kLine;
-  int64_t leading;         // of rows of padded head dimension
+  int64_t leading;         // elements per row of padded head dimension
   R *keys;                 // [kKeys][leading]
   R *keysAcross;           // [headDim][kKeyLeading], times scale / ln 2
   R *valuesAcross;         // [headDim][kKeyLeading]
@@ -33,8 +33,8 @@ template <typename R> struct BackwardScratch {
   R *weights, *scoreGrad;  // [kQueries][kKeyLeading]: P; dP, then dS
   R *queryGrad;            // [kQueries][leading]
   R *lse, *correction;     // [group][seq]: lse / ln 2, D
-  int32_t *firstKeys;      // [seq]: the first key that a query sees
-  int32_t *queryEnds;      // [seq]: behind the last query that sees a key
+  int32_t *firstKeys;      // [seq]: the first key that each query sees
+  int32_t *queryEnds;      // [seq]: end of the queries that see each key
   int64_t bytes;
 
   BackwardScratch(void *memory, const AttentionGradArgs &args) {
@@ -59,7 +59,7 @@ template <typename R> struct BackwardScratch {
   }
 };
 
-// lse / ln 2 and D of every query of `head`.
+// Computes lse / ln 2 and D of every query of `head`.
 template <typename T, typename R>
 void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, const R *lse, R *lseTo,
                  R *correctionTo) {
@@ -80,7 +80,8 @@ void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, con
   }
 }
 
-// Which keys a query of sequence `batch` sees, and which queries see a key. Both ascend.
+// Computes, for sequence `batch`, the first key that each query sees, and the end of the queries
+// that see each key. Both lists ascend.
 void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKeys,
                  int32_t *queryEnds) {
   int32_t largest = 0;
@@ -96,7 +97,8 @@ void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKey
   }
 }
 
-// Rotates heads of `rows` rows back in place, which lie `leading` apart, from position `first`.
+// Rotates the heads of `rows` rows back in place. Rows are `leading` elements apart; the first row
+// has position `first`.
 template <typename R>
 void rotateBack(const AttentionGradArgs &args, R *x, int64_t leading, int64_t rows, int64_t heads,
                 int64_t first) {
@@ -133,7 +135,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
   const int64_t batch = task / args.kvHeads, kvHead = task % args.kvHeads;
   const int64_t outLeading = args.heads * headDim;
   const int64_t sumLeading = kSeparateSum ? outLeading : args.dqPitch;
-  // Where this head's columns begin, with rows `pitch` apart.
+  // Returns the first element of this head in a tensor whose rows are `pitch` elements apart.
   auto queryStart = [&](int64_t pitch) {
     return batch * seq * pitch + kvHead * group * headDim;
   };
@@ -173,8 +175,8 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
     memset(static_cast<void *>(scratch.keyGrad), 0, size_t(keys * leading) * sizeof(R));
     memset(static_cast<void *>(scratch.valueGrad), 0, size_t(keys * leading) * sizeof(R));
 
-    // Queries before the block see none of its keys, nor do those behind the last that sees
-    // its last key.
+    // Two kinds of queries see none of the block's keys and are skipped: those before the block,
+    // and those after the last query that sees the block's last key.
     const int64_t lastQuery = scratch.queryEnds[key + keys - 1];
     for (int64_t member = 0; member < group; ++member)
       for (int64_t query = key; query < lastQuery; query += kQueries) {
@@ -183,14 +185,14 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
                   scratch.queries, leading);
         copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
                   padded, scratch.outputGrad, leading);
-        // Row r sees key columns from firstColumn(r) to r + ahead.
+        // Row r sees the columns (keys) from firstColumn(r) to r + ahead.
         const int64_t ahead = query - key;
         auto firstColumn = [&](int64_t row) {
           return greater(0, scratch.firstKeys[query + row] - key);
         };
         const bool masked = ahead < keys - 1 || firstColumn(queries - 1) > 0 || keys != paddedKeys;
 
-        // P and dP, only in tiles that some query of the tile sees.
+        // P and dP are computed only for register tiles in which some query sees some key.
         auto seen = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
           bool causal = column <= row + rows - 1 + ahead;
           return DepthRange{0, headDim, causal && column + columns > firstColumn(row)};
@@ -214,7 +216,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
             }
             continue;
           }
-          // Columns [from, to) are seen; what lies outside becomes zero.
+          // The query of the row sees columns [from, to); all other columns become zero.
           const int64_t from = firstColumn(row);
           const int64_t to = lesser(keys, row + ahead + 1);
           for (int64_t column = 0; column < paddedKeys; column += kWidth<R>) {
@@ -232,7 +234,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
           }
         }
 
-        // dV += P^T dout and dK += dS^T Q: rows are keys, the depth is queries.
+        // dV += P^T dout and dK += dS^T Q. Rows are keys; the sum runs over queries.
         auto queriesOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
           int64_t to = lesser(queries, scratch.queryEnds[key + row + rows - 1] - query);
           return DepthRange{greater(0, row - ahead), to};
@@ -243,7 +245,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
         multiplyTiles<Layout::ColumnMajor>(keys, padded, scratch.scoreGrad, kKeyLeading,
                                            scratch.queries, leading, scratch.keyGrad, leading, true,
                                            queriesOf);
-        // dQ = dS K: rows are queries, the depth is keys.
+        // dQ = dS K. Rows are queries; the sum runs over keys.
         auto keysOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
           return DepthRange{firstColumn(row), lesser(keys, row + rows + ahead)};
         };

@@ -1,4 +1,4 @@
-// What the sources of one instruction set share (KernelSet.cpp gathers them).
+// The functions of one instruction set's sources, which KernelSet.cpp collects in a table.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -6,7 +6,7 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// Set tasks, scratchBytes and run, and the same of the gradient.
+// These set tasks, scratchBytes and run, for attention and for its gradient.
 template <typename T> void addAttention(AttentionKernels &kernels);
 template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 

@@ -4,7 +4,7 @@
 
 namespace lmc::cpu {
 
-// How elements lie in memory. Arithmetic is f32, and f64 for F64.
+// The type of elements in memory. Arithmetic is in f64 for F64, otherwise in f32.
 enum class Storage : uint8_t { F32, BF16, F64 };
 
 } // namespace lmc::cpu
