@@ -14,11 +14,11 @@ namespace lmc {
 
 namespace {
 
-constexpr size_t kChunk = 1 << 20; // bytes of text read together
+constexpr size_t kChunk = 1 << 20; // bytes of text per read
 
 Result<void> readText(std::istream &in, const std::string &separator, DocumentReceiver &receiver,
                       Progress &progress) {
-  std::string held; // what the separator's first bytes might still be the end of
+  std::string held; // bytes that may be the start of a separator
   std::vector<char> chunk(kChunk);
   while (in.read(chunk.data(), kChunk), in.gcount() > 0) {
     held.append(chunk.data(), in.gcount());
@@ -39,7 +39,8 @@ Result<void> readText(std::istream &in, const std::string &separator, DocumentRe
   return receiver.endDocument();
 }
 
-// nlohmann's messages begin with an identifier, and with a line that is always 1 here.
+// Returns the reason in a message of nlohmann's library. The message begins with an identifier, and
+// with a line number that is always 1 here.
 std::string_view reasonOf(std::string_view message) {
   size_t column = message.find("column ");
   size_t reason = column == message.npos ? message.npos : message.find(": ", column);

@@ -1,5 +1,5 @@
-// Documents of text and JSON lines, read in pieces: memory holds one line of JSON or
-// one buffer of text, never a whole file.
+// Reads documents from text and JSON lines in pieces: memory holds one line of JSON or one buffer
+// of text, never a whole file.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -14,9 +14,9 @@ namespace lmc {
 enum class InputFormat { Text, JsonLines };
 
 struct DocumentOptions {
-  std::optional<InputFormat> format; // none: .jsonl and .ndjson are JSON lines, the rest text
-  std::string separator = "\f";      // ends a document of a text; empty: a file is one document
-  std::string field = "text";        // of a line of JSON
+  std::optional<InputFormat> format; // none: JSON lines for .jsonl and .ndjson, else text
+  std::string separator = "\f";      // ends a document of a text; "": one document per file
+  std::string field = "text";        // field of a JSON line with the text
 };
 
 struct DocumentReceiver {
@@ -25,8 +25,8 @@ struct DocumentReceiver {
   virtual Result<void> endDocument() = 0;
 };
 
-// Reads the documents of one file. The end of the file ends a document. Errors name
-// the file, and in JSON lines the line and column.
+// Reads the documents of one file. The end of the file ends a document. Errors name the file, and
+// in JSON lines also the line and column.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress);
 

@@ -1,4 +1,4 @@
-// lmc-data inspect: what a token file holds.
+// lmc-data inspect: reports the contents of a token file.
 
 #include "runtime/data/TokenFile.h"
 #include "tools/lmc-data/Commands.h"
@@ -18,8 +18,8 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kChunk = 1 << 16;    // tokens read together
-constexpr uint32_t kDenseIds = 1 << 20; // counted in a table, ids beyond in a map
+constexpr uint64_t kChunk = 1 << 16;    // tokens per read
+constexpr uint32_t kDenseIds = 1 << 20; // ids below are counted in a table, others in a map
 constexpr size_t kMostFrequent = 10;
 constexpr size_t kBarWidth = 40;
 constexpr uint64_t kNowhere = UINT64_MAX;
@@ -29,9 +29,9 @@ struct Summary {
   double entropy = 0;                                // nats per token
   std::optional<uint32_t> eod;
   uint64_t eods = 0;
-  uint64_t doubled = 0;             // ends right after an end
+  uint64_t doubled = 0;             // ends of document directly after another end
   uint64_t firstDoubled = kNowhere; // token position
-  // Tokens with the end that belongs to it, ascending. Empty when not known.
+  // The tokens of each document, including its end, ascending. Empty if unknown.
   std::vector<uint64_t> documentLengths;
 };
 
@@ -110,7 +110,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   } else if (!ends.empty()) {
     if (ends.back() != file.size())
       ends.push_back(file.size());
-    // Files that put the token before each document begin with one: no document.
+    // A file that puts the separator before each document begins with one; that is no document.
     uint64_t begin = 0;
     for (uint64_t end : ends) {
       if (!(begin == 0 && end == 1))
@@ -122,7 +122,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   return summary;
 }
 
-// Documents by length, in classes from a power of two to the next.
+// Counts documents by length, in classes from one power of two to the next.
 std::map<uint64_t, uint64_t> lengthHistogram(const Summary &summary) {
   std::map<uint64_t, uint64_t> histogram;
   for (uint64_t length : summary.documentLengths)
@@ -169,7 +169,7 @@ void printText(const TokenFile &file, const Summary &summary) {
   fmt::print("different ids    {}, the most frequent:\n", summary.counts.size());
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i) {
     auto [id, times] = summary.counts[i];
-    // Only a vocabulary of bytes says what an id stands for.
+    // Only with a vocabulary of bytes is an id's character known.
     bool isCharacter = file.vocabulary() == 256 && id >= 0x20 && id < 0x7f;
     fmt::print("  {:>10} {:3}  {:>12}  {:>8}\n", id,
                isCharacter ? fmt::format("'{}'", static_cast<char>(id)) : "", times,
@@ -198,7 +198,7 @@ void printJson(const TokenFile &file, const Summary &summary) {
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i)
     json["most_frequent"].push_back(
         {{"id", summary.counts[i].first}, {"count", summary.counts[i].second}});
-  // A file's name need not be UTF-8.
+  // The name of a file may not be valid UTF-8.
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 

@@ -1,4 +1,4 @@
-// lmc-data: makes token files out of text, and looks into them.
+// lmc-data: converts text to token files, and inspects them.
 
 #include "tools/lmc-data/Commands.h"
 
@@ -12,7 +12,7 @@
 
 using namespace lmc;
 
-// Exceptions come from the libraries: no memory, or a report that cannot be written.
+// Catches exceptions of libraries: out of memory, or a report that cannot be written.
 static Result<void> runCaught(const DataCommand &command) {
   try {
     LMC_TRY(command.run());

@@ -1,9 +1,9 @@
-// lmc-data pack: documents to byte-level tokens.
+// lmc-data pack: converts documents to byte-level tokens.
 //
-// Between two documents stands exactly one end-of-document token. Ends that the
-// text already has at a document's edges are taken away first: a doubled end teaches
-// a model to follow an end with an end. With a validation file the input is read
-// twice, first for the documents' lengths, on which the choice depends.
+// Exactly one end-of-document token separates two documents. Ends that the text already has at the
+// edges of a document are removed first, because a doubled end teaches a model to produce an end
+// after an end. With a validation file the input is read twice: the first pass finds the lengths of
+// the documents, on which the split depends.
 
 #include "runtime/data/TokenFileWriter.h"
 #include "tools/lmc-data/Commands.h"
@@ -35,20 +35,20 @@ struct PackOptions {
   uint32_t vocabulary() const { return std::max(256, eod + 1); }
 };
 
-// What becomes of documents once their edges are clean. Pieces are not empty.
+// Receives documents whose edges are clean. Pieces are never empty.
 struct CleanReceiver {
   virtual ~CleanReceiver() = default;
   virtual Result<void> text(std::string_view piece) = 0;
   virtual Result<void> endDocument() = 0;
 };
 
-// Takes away end-of-document ids at the edges of documents, and empty documents.
+// Removes end-of-document ids at the edges of documents, and empty documents.
 class EdgeCleaner : public DocumentReceiver {
 public:
   EdgeCleaner(int32_t eod, CleanReceiver &next) : eod(eod), next(next) {}
 
-  uint64_t merged = 0; // ids taken away at edges
-  uint64_t inside = 0; // ids left inside documents
+  uint64_t merged = 0; // ids removed at edges
+  uint64_t inside = 0; // ids kept inside documents
   uint64_t empty = 0;  // documents without a token
 
   Result<void> text(std::string_view piece) override {
@@ -62,7 +62,7 @@ public:
     }
     size_t body = piece.find_last_not_of(end) + 1; // npos + 1 is 0
     if (body > 0) {
-      // The ends held back were no edge.
+      // The ends that were held back are not at the edge of the document.
       inside += held + std::count(piece.begin(), piece.begin() + body, end);
       for (; held > 0; --held)
         LMC_TRY(pass({&end, 1}));
@@ -86,7 +86,7 @@ private:
   int32_t eod;
   CleanReceiver &next;
   bool started = false; // the document has a token
-  uint64_t held = 0;    // ends that may be the document's last tokens
+  uint64_t held = 0;    // ends that may be the last tokens of the document
 
   Result<void> pass(std::string_view piece) {
     if (piece.empty())
@@ -96,7 +96,7 @@ private:
   }
 };
 
-// One token file: documents with one end between them.
+// Writes one token file: documents separated by one end each.
 class TokenOutput : public CleanReceiver {
 public:
   TokenOutput(std::unique_ptr<TokenFileWriter> writer, int32_t eod)
@@ -123,11 +123,11 @@ public:
 private:
   std::unique_ptr<TokenFileWriter> writer;
   int32_t eod;
-  bool between = false; // a document ended, none began since
+  bool between = false; // a document has ended and none has begun
   std::vector<uint32_t> ids;
 };
 
-// The first pass: the documents' lengths in bytes.
+// The first pass: computes the lengths of the documents in bytes.
 struct DocumentLengths : CleanReceiver {
   std::vector<uint64_t> lengths;
   uint64_t current = 0;
@@ -143,19 +143,19 @@ struct DocumentLengths : CleanReceiver {
   }
 };
 
-// Which text goes to the validation file.
+// The part of the text that goes to the validation file.
 struct Split {
-  std::vector<bool> documents; // whole ones; empty: the text from `cut` on
+  std::vector<bool> documents; // true: whole document; empty: the text from `cut` on
   uint64_t cut = 0;            // bytes of text in the training file
 };
 
-// `total` is the sum of the lengths, at least 2.
+// Chooses the split. `total` is the sum of the lengths, at least 2.
 Split chooseSplit(const std::vector<uint64_t> &lengths, uint64_t total, double fraction) {
   Split split;
   const double target = fraction * total;
   split.cut = total - std::clamp<uint64_t>(std::llround(target), 1, total - 1);
-  // In the order of a hash, so that the choice has nothing to do with the text; it
-  // stops where one more document would lead further away from the target.
+  // Documents are taken in the order of a hash, so that the choice does not depend on the text. The
+  // loop stops when a further document would increase the distance from the target.
   std::vector<uint64_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   auto hash = [](uint64_t document) { return XXH64(&document, sizeof(document), 0); };
@@ -173,7 +173,7 @@ Split chooseSplit(const std::vector<uint64_t> &lengths, uint64_t total, double f
   return split;
 }
 
-// The second pass: each piece of text to its file.
+// The second pass: sends each piece of text to its file.
 class Router : public CleanReceiver {
 public:
   Router(const Split &split, TokenOutput &training, TokenOutput &validation)
@@ -204,7 +204,7 @@ private:
   uint64_t document = 0, bytes = 0;
 
   TokenOutput &current() {
-    // A file that grew between the passes: what is new is trained on.
+    // If a file grew between the passes, the new documents go to training.
     bool held = document < split.documents.size() && split.documents[document];
     return held ? validation : training;
   }
@@ -325,7 +325,8 @@ Result<void> pack(const PackOptions &options) {
   Router router(split, **output, **validation);
   EdgeCleaner cleaner(options.eod, router);
   LMC_TRY(readInputs(options, "packing", cleaner));
-  // Both are whole before either appears: two files of different runs could share text.
+  // Both files are finished before either gets its name: otherwise an interrupted run could leave
+  // files of two runs, which might share text.
   LMC_TRY((*output)->file().finish());
   LMC_TRY((*validation)->file().finish());
   LMC_TRY((*output)->file().commit());

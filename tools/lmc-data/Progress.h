@@ -1,5 +1,5 @@
-// How far a long reading has come, on stderr: a live line on a terminal, a line
-// every ten seconds in a log. Short work shows nothing.
+// Progress of a long read, on stderr: a line that is updated in place on a terminal, a line every
+// ten seconds in a log. A short read prints nothing.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@ namespace lmc {
 
 class Progress {
 public:
-  // `total` bytes are to be read; 0 when that is not known.
+  // `total` is the number of bytes to read, or 0 if it is not known.
   Progress(std::string task, uint64_t total);
-  // Clears the live line.
+  // Erases the line.
   ~Progress();
   void advance(uint64_t bytes);
 

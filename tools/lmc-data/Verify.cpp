@@ -1,4 +1,4 @@
-// lmc-data verify: reads all of a token file.
+// lmc-data verify: reads and checks a whole token file.
 
 #include "runtime/data/TokenFile.h"
 #include "tools/lmc-data/Commands.h"

@@ -1,4 +1,4 @@
-// lmc-opt: mlir-opt with lmc's dialects and passes, for tests and for looking around.
+// lmc-opt: mlir-opt with lmc's dialects and passes, for tests and for inspecting IR.
 #include "compiler/driver/Registration.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"

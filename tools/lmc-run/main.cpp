@@ -1,4 +1,4 @@
-// lmc-run: trains what a plan says. The command line, and nothing else.
+// lmc-run: runs a plan. This file only parses the command line.
 #include "runtime/train/Run.h"
 #include "tools/support/CommandLine.h"
 

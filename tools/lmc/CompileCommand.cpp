@@ -32,7 +32,7 @@ std::string defaultOutput(llvm::StringRef input) {
   return path.str().str();
 }
 
-// Whether the spec that a job names can be read; a job that names none may do without.
+// Fails if the spec that a job names cannot be read. A job that names none may work without a spec.
 Result<void> checkSpec(const Config &config) {
   if (config.target.spec.empty())
     return {};

@@ -32,7 +32,8 @@ struct Explained {
   nlohmann::json compileTimes; // null unless it was compiled here
 };
 
-// The spec that a plan is explained with: the command line's, or what it was made for.
+// Returns the spec to explain a plan with: the command line's, else the one that the plan was made
+// for.
 Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given) {
   if (!given.empty())
     return cost::loadDeviceSpec(given);
@@ -65,7 +66,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   LMC_TRY(spec);
   CompileOptions options;
   setCompileOptions(arguments.job, *config, options);
-  // Only the report on kernels shows more where they have code, and only for some targets.
+  // Code is only needed for the report on kernels, and only on some targets.
   options.withCode = (arguments.kernels || !arguments.kernel.empty()) &&
                      codegen::findTarget(config->target.device)->reportsResources();
   auto context = makeContext();
@@ -121,7 +122,7 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   const ExplainArguments &a = arguments;
   const bool all =
       !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels && !a.commands;
-  // With a file to write, text only where a section is asked for.
+  // If a file is written, text is printed only if a section is requested.
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
   else if (!all || (a.html.empty() && a.trace.empty()))

@@ -31,7 +31,8 @@ void addJobOptions(Command &command, JobOptions &options) {
                "leave out kinds of fusion: linears, producer, siblings, layers, state, rope", true);
 }
 
-// A spec named on the command line: a file's path starts here, not at the TOML's folder.
+// Returns a spec from the command line. The path of a file is relative to the working directory,
+// not to the folder of the TOML file.
 static std::string fromHere(const std::string &spec) {
   llvm::SmallString<128> path(spec);
   if (cost::isSpecPath(spec))

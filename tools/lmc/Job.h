@@ -33,7 +33,7 @@ void addJobOptions(Command &command, JobOptions &options);
 // Reads the TOML at `path` with what the options change. Without a value the error is printed.
 std::optional<Config> readConfig(const std::string &path, const JobOptions &options);
 
-// Fills the options of the compiler that JobOptions have, with the defaults of the job's target.
+// Sets the compiler options that JobOptions contain, with the defaults of the job's target.
 void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to);
 
 // A context with lmc's dialects, on one thread.
