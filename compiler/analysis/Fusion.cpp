@@ -61,7 +61,7 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
   int step = microStep(plan);
   if (step < 0)
     return report;
-  std::map<int, uint64_t> forward, backward; // launches by layer
+  std::map<int, uint64_t> forward, backward; // per layer, launches
   double layers = 0, head = 0;               // bytes
   const plan::Function &function = *plan.functions()->Get(unsigned(step));
   const unsigned turn = firstBackward(function);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLargestFirstGuess = 8;
 
-// The divisors of `n` next to `value`, for "nearest values that work": "4 or 8".
+// Returns the divisors of `n` nearest to `value`, for errors: "4 or 8".
 std::string nearestDivisors(int64_t n, int64_t value) {
   int64_t below = 0, above = 0;
   for (int64_t d = 1; d * d <= n; ++d) {
@@ -29,7 +29,7 @@ std::string nearestDivisors(int64_t n, int64_t value) {
   return fmt::format("{}", below ? below : above);
 }
 
-// The multiples of `n` next to `value`: "8 or 16".
+// Returns the multiples of `n` nearest to `value`: "8 or 16".
 std::string nearestMultiples(int64_t n, int64_t value) {
   const int64_t below = value / n * n;
   return below ? fmt::format("{} or {}", below, below + n) : fmt::format("{}", n);
@@ -57,7 +57,7 @@ void heads(const CheckedJob &job) {
               nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads));
 }
 
-// A key that another family has of its own would silently do nothing.
+// A key of another family would have no effect and no error.
 void familyKeys(const CheckedJob &job) {
   for (const Key &key : job.keys) {
     if (key.isOf(*job.config.model.family) || !job.provenance.given(key.path()))
@@ -97,7 +97,7 @@ void ropeScaling(const CheckedJob &job) {
   if (!job.sound({"model.rope_scaling.rope_type"}))
     return;
   if (scaling.type == RopeScalingType::None) {
-    // A factor without a type would silently do nothing.
+    // Without a rope_type, a factor would have no effect and no error.
     for (const Key &key : job.keys)
       if (!job.provenance.given("model.rope_scaling.rope_type") &&
           std::string_view(key.section) == "model.rope_scaling" &&

@@ -1,4 +1,4 @@
-// What follows from several keys together: derived defaults and cross checks.
+// Rules about several keys together: derived defaults and cross checks.
 #pragma once
 
 #include "compiler/config/Diagnostics.h"
@@ -14,19 +14,19 @@
 
 namespace lmc::config {
 
-// Which keys were written, and where; a check speaks only of sound keys.
+// The keys that were set, and where. Checks do not report keys that already had an error.
 struct Provenance {
   std::string file;                         // the TOML file
-  std::map<std::string, Location> sections; // headers
-  std::map<std::string, Location> keys;     // by path; the last that set it
-  std::set<std::string> broken;             // by path; an error was reported
+  std::map<std::string, Location> sections; // section headers
+  std::map<std::string, Location> keys;     // by path; the last place that set it
+  std::set<std::string> broken;             // by path; keys with a reported error
 
   bool given(const std::string &path) const { return keys.count(path); }
-  // Of the key; of its section if it was not written; else of the file's start.
+  // Returns the location of the key, else of its section, else of the start of the file.
   Location of(const std::string &path) const;
 };
 
-// A job under check.
+// A job whose keys are being checked.
 struct CheckedJob {
   const KeyTable &keys;
   const Provenance &provenance;
@@ -34,7 +34,7 @@ struct CheckedJob {
   const DeviceProblem &deviceProblem;
   Diagnostics &diagnostics;
 
-  // Whether no error was reported at any of these keys.
+  // Returns true if none of these keys has a reported error.
   bool sound(std::initializer_list<const char *> paths) const;
 
   template <typename... Args>
@@ -43,13 +43,13 @@ struct CheckedJob {
   }
 };
 
-// Reports required keys that are missing (and marks them broken).
+// Reports missing required keys and adds them to `broken`.
 void checkRequired(const KeyTable &keys, Provenance &provenance, Diagnostics &diagnostics);
 
-// Fills what is derived from other keys and was not given.
+// Sets the keys whose defaults derive from other keys, if they were not given.
 void deriveDefaults(const Provenance &provenance, Config &config);
 
-// Reports what does not belong together. Runs after deriveDefaults.
+// Reports keys that contradict each other. Must run after deriveDefaults.
 void checkTogether(const CheckedJob &job);
 
 } // namespace lmc::config

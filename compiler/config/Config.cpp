@@ -15,7 +15,8 @@ namespace {
 
 using namespace lmc::config;
 
-// Stores assignments in order, so that a later one wins; remembers what was wrong.
+// Stores assignments in order, so that a later one replaces an earlier one. Marks the keys with
+// errors as broken.
 void assignAll(const std::vector<Assignment> &assignments, Config &config, Provenance &provenance,
                Diagnostics &diagnostics) {
   for (const Assignment &assignment : assignments) {
@@ -29,8 +30,8 @@ void assignAll(const std::vector<Assignment> &assignments, Config &config, Prove
   }
 }
 
-// The last config.json that file and overrides name, before anything is assigned:
-// what it says comes first, so that they override it.
+// Returns the last assignment of model.config in the file and the overrides. It is needed before
+// anything is assigned, because all other keys override that config.json.
 const Assignment *findModelConfig(const ParsedFile &file,
                                   const std::vector<Assignment> &overrides) {
   const Assignment *found = nullptr;
@@ -51,7 +52,7 @@ void assignModelConfig(const Assignment *from, const KeyTable &keys, Config &con
   assignAll(importHuggingFaceConfig(path, keys, diagnostics), config, provenance, diagnostics);
   if (diagnostics.count() == before)
     return;
-  // What a faulty file leaves out is not missing from the TOML.
+  // After an error in config.json, missing keys of [model] are not reported.
   for (const Key &key : keys)
     if (key.section == std::string_view("model") && !provenance.given(key.path()))
       provenance.broken.insert(key.path());
@@ -105,7 +106,7 @@ bool loadConfig(const std::string &path, const std::vector<std::string> &overrid
     if (family->name == config.model.architecture)
       config.model.family = family;
 
-  if (file.valid) { // else nothing is known of what the file meant to say
+  if (file.valid) { // a syntax error hides which keys are set
     checkRequired(keys, provenance, diagnostics);
     deriveDefaults(provenance, config);
     checkTogether({keys, provenance, config, deviceProblem, diagnostics});

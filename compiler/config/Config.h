@@ -1,9 +1,8 @@
-// A training job, as its TOML file says it: parsed, defaulted and checked.
+// A training job as described by its TOML file: parsed, with defaults, and checked.
 //
-// Everything known about a key (type, unit, range, choices, default, doc, whether
-// `lmc-run --set` may change it) stands once, in compiler/config/Keys.cpp; that
-// table drives parsing, the errors and docs/config.md. Fixed defaults are the
-// initial values of the fields below.
+// Everything known about a key (type, unit, range, choices, default, doc, whether `lmc-run --set`
+// may change it) is in one place, compiler/config/Keys.cpp. That table drives parsing, the errors
+// and docs/config.md. Fixed defaults are the initial values of the fields below.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 namespace lmc {
 
 struct ModelFamily; // compiler/config/ModelFamily.h
-// Those that a job can name. The first is the default.
+// The model families that a job can name. The first is the default.
 using ModelFamilies = std::vector<const ModelFamily *>;
 
 enum class DataType { F32, BF16, F64 };
@@ -37,7 +36,7 @@ struct RopeScaling {
 };
 
 struct ModelConfig {
-  std::string config;                 // Hugging Face config.json it starts from; "": none
+  std::string config;                 // Hugging Face config.json to start from; "": none
   std::string architecture;           // name of a ModelFamily
   const ModelFamily *family = nullptr; // the one of that name
   int64_t vocabSize = 0;
@@ -70,7 +69,7 @@ struct TrainingConfig {
   int64_t sequenceLength = 0;
   int64_t batchSize = 0;              // GBS: sequences per optimizer step, all devices
   int64_t microBatchSize = 0;         // MBS: sequences per device and micro-step
-  bool microBatchAuto = false;        // "auto": MBS is a first guess, which a compile replaces
+  bool microBatchAuto = false;        // "auto": the compile replaces microBatchSize
   int64_t gradientAccumulationSteps = 0; // GAS: derived
   int64_t trainIters = 0;
   DataType computeDType = DataType::BF16;
@@ -91,7 +90,7 @@ struct LrScheduleConfig {
   double minLr = 0;                   // default: lr / 10
   int64_t warmupIters = 0;
   int64_t decayIters = 0;             // step at which min_lr is reached; default train_iters
-  double wsdDecayFraction = 0.2;      // wsd: last part of decay_iters that decays
+  double wsdDecayFraction = 0.2;      // wsd: last fraction of decay_iters, which decays
 };
 
 struct MemoryConfig {
@@ -107,14 +106,14 @@ struct DistributedConfig {
 
 struct DataConfig {
   std::vector<std::string> train, validation;
-  int64_t endOfDocument = -1;         // id, for files that don't say where documents end
+  int64_t endOfDocument = -1; // id, for files without a table of documents
   int64_t numWorkers = 2;
 };
 
 struct CheckpointConfig {
   int64_t interval = 0;               // steps; 0: only at the end
   int64_t keep = 5;                   // newest to keep; 0: all
-  int64_t exportInterval = 0;         // Hugging Face exports; 0: only when asked
+  int64_t exportInterval = 0;         // Hugging Face exports; 0: only on request
 };
 
 struct MonitoringConfig {
@@ -129,7 +128,7 @@ struct TargetConfig {
   double peakTflops = 0;              // for MFU; 0: from the device's specification
 };
 
-// One key with its resolved value as canonical text: the plan carries them all.
+// A key with its resolved value as canonical text. The plan lists all keys.
 struct ResolvedSetting {
   enum class Type { Integer, Float, Boolean, String, StringList };
   std::string key; // "lr_schedule.lr"
@@ -155,38 +154,38 @@ struct Config {
   TargetConfig target;
 
   std::string path;               // of the TOML file, as given
-  std::string directory;          // absolute; relative paths of the settings start here
-  std::string text;               // the TOML file, for the record
+  std::string directory;          // absolute; relative paths of settings start here
+  std::string text;               // contents of the TOML file
   std::vector<ResolvedSetting> settings;
 };
 
 struct ConfigError {
-  // Complete lines, "FILE:LINE:COLUMN: error: ...", one per mistake found.
+  // Complete lines "FILE:LINE:COLUMN: error: ...", one per mistake.
   std::string message;
 };
 
-// What `device`, a job's target.device, must be instead: "it must be ..."; "" where it is sound.
-// The compiler's targets know (compiler/kernels/Target.h).
+// Returns "" if `device`, a job's target.device, is valid; otherwise what it must be: "it must be
+// ...". The compiler's targets know the answer (compiler/kernels/Target.h).
 using DeviceProblem = std::function<std::string(const std::string &device)>;
 
 // Reads `path` as a job of one of `families`, applies `overrides` ("section.key=TOML value or bare
-// word", in order), fills defaults and checks each value and what belongs together (heads
-// divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <=
-// train_iters ...). `[model] config = "config.json"` takes Hugging Face's file;
-// keys beside it override it. Returns false and fills `error` on any mistake; all
-// mistakes of a file are reported at once.
-// Without `deviceProblem` any target.device will do.
+// word", in order), sets defaults, and checks every value and the rules that connect keys (heads
+// divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <= train_iters ...).
+// `[model] config = "config.json"` reads Hugging Face's file; keys in the TOML override it. On any
+// mistake returns false and fills `error`; all mistakes of a file are reported together. Without
+// `deviceProblem`, every target.device is accepted.
 bool loadConfig(const std::string &path, const std::vector<std::string> &overrides,
                 const ModelFamilies &families, Config &config, ConfigError &error,
                 const DeviceProblem &deviceProblem = nullptr);
 
-// Sets the MBS, which must divide GBS / devices, and with it the GAS and what `settings` says.
+// Sets the micro-batch size, which must divide batch size / devices, and with it the gradient
+// accumulation steps and the entries of `settings`.
 void setMicroBatchSize(Config &config, int64_t size);
 
-// docs/config.md: every section and key with type, unit, range, default and doc.
+// Returns docs/config.md: every section and key with type, unit, range, default and doc.
 std::string configReference(const ModelFamilies &families);
 
-// Hugging Face config.json text of the model, for exported checkpoints.
+// Returns the model's Hugging Face config.json, for exported checkpoints.
 std::string huggingFaceConfig(const Config &config);
 
 } // namespace lmc

@@ -23,7 +23,7 @@ Value toValue(const Json &json) {
   return OtherValue{json.is_array() ? "a list" : "an object"};
 }
 
-// Whether the family's class of transformers reads this key of [model].
+// Returns true if the family's class of transformers reads this key of [model].
 bool isRead(const ModelFamily &family, const Key &key) {
   const std::string_view name = key.name;
   return name != "config" && name != "architecture" && key.isOf(family) &&
@@ -41,7 +41,7 @@ public:
       return {};
     Json merged = family->defaults;
     for (const auto &[name, value] : json.items())
-      merged[name] = value; // null too: "sliding_window": null means none
+      merged[name] = value; // also null: "sliding_window": null means none
     for (const auto &[name, only] : family->onlyValues.items())
       if (merged.contains(name) && !merged[name].is_null() && merged[name] != only)
         error(fmt::format("'{}' is {}; lmc has only {}", name, merged[name].dump(), only.dump()));
@@ -49,7 +49,7 @@ public:
       if (std::string_view(key.section) == "model" && merged.contains(key.name) &&
           isRead(*family, key))
         add("model", key.name, merged[key.name]);
-    // Two spellings of the same; where both stand, transformers takes the older.
+    // Two names of the same key. If both are present, transformers uses the older one.
     readRope(*family, merged.value("rope_parameters", Json()));
     readRope(*family, merged.value("rope_scaling", Json()));
     return std::move(assignments);
@@ -63,7 +63,7 @@ private:
       assignments.push_back({keys.find(section, name), toValue(value), {path}});
   }
 
-  // Null after an error.
+  // Returns the family that config.json names; null after an error.
   const ModelFamily *readFamily(const Json &json) {
     if (!json.is_object()) {
       error("is not a JSON object");
@@ -161,7 +161,7 @@ std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const K
     return {};
   }
   Json json;
-  try { // the only way in which the library says what is wrong
+  try { // the library reports errors only by exceptions
     json = Json::parse(std::get<std::string>(text));
   } catch (const Json::parse_error &wrong) {
     const std::string &all = std::get<std::string>(text);
@@ -203,7 +203,7 @@ std::string huggingFaceConfig(const Config &config) {
       {"tie_word_embeddings", model.tieWordEmbeddings},
       {"attention_dropout", 0.0},
       {"use_cache", true},
-      // Which ids begin and end a document is the tokenizer's to say.
+      // The ids that begin and end a document depend on the tokenizer, which lmc does not know.
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr},
       {"pad_token_id", nullptr},
@@ -212,13 +212,13 @@ std::string huggingFaceConfig(const Config &config) {
     family.writeConfig(model, json);
   for (const config::Key &key : family.keys)
     std::visit([&](const auto &value) { json[key.name] = value; }, model.familyValues.at(key.name));
-  // transformers 4 reads rope_theta and rope_scaling, 5 writes rope_parameters.
+  // transformers 4 reads rope_theta and rope_scaling; transformers 5 writes rope_parameters.
   config::Json rope = config::ropeParameters(model);
   json["rope_theta"] = model.ropeTheta;
   json["rope_scaling"] = model.ropeScaling.type == RopeScalingType::None ? nullptr : rope;
   rope["rope_theta"] = model.ropeTheta;
   json["rope_parameters"] = rope;
-  // Likewise torch_dtype and dtype. Exports are the f32 master weights.
+  // The same holds for torch_dtype and dtype. Exports contain the f32 master weights.
   json["torch_dtype"] = "float32";
   json["dtype"] = "float32";
   return json.dump(2) + "\n";

@@ -6,9 +6,9 @@
 
 namespace lmc::config {
 
-// Reads `path`, of one of the table's families, into assignments of [model] keys. Keys that the
-// file leaves out take the defaults of the family's class of transformers. Keys without bearing on
-// training are ignored; those that lmc cannot honour are errors.
+// Converts the file `path`, the config.json of a family of the table, to assignments of [model]
+// keys. A missing key gets the default of the family's class of transformers. Keys that do not
+// affect training are ignored; keys that lmc cannot support are errors.
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
 

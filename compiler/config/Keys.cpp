@@ -11,14 +11,14 @@
 namespace lmc::config {
 namespace {
 
-// Bounds that keep every product of sizes (parameters, tokens, bytes) below 2^63.
+// With these bounds, every product of sizes (parameters, tokens, bytes) is below 2^63.
 constexpr double kMaxWidth = 1 << 20;
 constexpr double kMaxHeads = 4096;
 constexpr double kMaxLayers = 4096;
 constexpr double kMaxPositions = 1 << 26;
 constexpr double kMaxSteps = 1e12;
 constexpr double kMaxInt32 = 2147483647;
-// Adam divides by 1 - beta^t, so a beta stays clear of 1 in fp32 too.
+// Adam divides by 1 - beta^t, so beta must differ from 1 in f32 too.
 constexpr double kMaxBeta = 0.999999;
 
 template <typename E> constexpr int of(E value) { return static_cast<int>(value); }
@@ -650,7 +650,7 @@ std::string typeText(const Key &key) {
 }
 
 std::string rangeText(const Key &key) {
-  // Bounds are whole numbers up to 2^53 or short decimals: both print exactly.
+  // Bounds are whole numbers up to 2^53 or short decimals; both are printed exactly.
   auto number = [](double value) {
     return value == std::floor(value) && std::abs(value) < 9e15
                ? fmt::format("{}", static_cast<int64_t>(value))

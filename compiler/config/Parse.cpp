@@ -14,7 +14,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   for (const Key &key : keys)
     if (key.section == section)
       names.push_back(key.name);
-  // Sections inside this one, such as rope_scaling inside model.
+  // Lists sections inside this one, such as rope_scaling inside model.
   const std::string prefix = std::string(section) + ".";
   for (const Section &candidate : sections())
     if (std::string_view(candidate.name).substr(0, prefix.size()) == prefix)
@@ -22,7 +22,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   return names;
 }
 
-// The first key of just this name, for keys in the wrong place.
+// Returns the first key with this name in any section, for keys that are in the wrong section.
 const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
   for (const Key &key : keys)
     if (key.name == name)
@@ -30,7 +30,7 @@ const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
   return nullptr;
 }
 
-// An unknown name, and the keys that it probably means.
+// An unknown name, and the keys that it was probably meant to be.
 struct Unknown {
   std::string message;
   std::vector<std::string> meant; // paths
@@ -108,7 +108,7 @@ public:
             static_cast<unsigned>(source.begin.column)};
   }
 
-  // Reads the entries of `table`, the section `section` ("" at the top).
+  // Reads the entries of `table`, which is the section `section` ("" for the top level).
   void read(const std::string &section, const toml::table &table) {
     for (const auto &[name, node] : table) {
       const std::string_view word = name.str();
@@ -137,7 +137,7 @@ private:
 
   void readKey(const Key &key, const toml::key &name, const toml::node &node) {
     for (const Assignment &earlier : parsed.assignments)
-      if (earlier.key == &key) // under its other name: TOML refuses the same name twice
+      if (earlier.key == &key) // by an alias: TOML itself rejects equal names
         return diagnostics.error(
             at(name.source()),
             fmt::format("{} is given twice, as '{}' and as '{}'", key.path(), key.name, key.alias));
@@ -161,7 +161,7 @@ std::string trimmed(const std::string &text) {
                                     : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// The value of one override: TOML if it is that, else a bare word.
+// Returns the value of an override: a TOML value if it is one, else a bare word.
 std::variant<Value, std::string> overrideValue(const Key &key, const std::string &text) {
   if (text.empty())
     return fmt::format("{} has no value; write {}=VALUE", key.path(), key.path());
@@ -171,7 +171,8 @@ std::variant<Value, std::string> overrideValue(const Key &key, const std::string
   if (!oneValue && quoted)
     return fmt::format("{}: {} is no TOML value", key.path(), text);
   Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);
-  // Where a string is wanted, 2024 and 2024-01-01 are words too.
+  // For a key of type string, texts such as 2024 and 2024-01-01 are bare words, not a number and a
+  // date.
   Config config;
   const Field field = key.field(config);
   const bool wantsText = std::holds_alternative<std::string *>(field) ||

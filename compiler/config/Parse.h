@@ -1,4 +1,4 @@
-// Text (a TOML file, --set overrides) to assignments of known keys.
+// Converts text (a TOML file, --set overrides) to assignments of known keys.
 #pragma once
 
 #include "compiler/config/Diagnostics.h"
@@ -11,7 +11,7 @@
 
 namespace lmc::config {
 
-// One key with what was written for it; types and ranges are not checked yet.
+// A key and the value written for it. Type and range are not checked yet.
 struct Assignment {
   const Key *key = nullptr;
   Value value;
@@ -19,20 +19,20 @@ struct Assignment {
 };
 
 struct ParsedFile {
-  bool valid = false; // is TOML
+  bool valid = false; // the text is TOML
   std::vector<Assignment> assignments;
-  std::map<std::string, Location> sections; // headers that the file has
-  // Paths of the keys that unknown names probably mean: reported as misspelt, so
-  // not as missing too.
+  std::map<std::string, Location> sections; // section headers of the file
+  // Paths of the keys that unknown names were probably meant to be. They are reported as misspelt
+  // and not again as missing.
   std::set<std::string> misspelt;
 };
 
-// `path` names the file in errors. Unknown sections and keys are errors with the
-// nearest known name; parsing itself stops at the first syntax error.
+// Parses the text of the file `path`. Unknown sections and keys are errors that suggest the nearest
+// known name. Parsing stops at the first syntax error.
 ParsedFile parseToml(const std::string &text, const std::string &path, const KeyTable &keys,
                      Diagnostics &diagnostics);
 
-// "section.key=TOML value or bare word", in order.
+// Parses texts of the form "section.key=TOML value or bare word", in order.
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
                                        const KeyTable &keys, Diagnostics &diagnostics);
 

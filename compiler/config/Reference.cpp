@@ -1,4 +1,4 @@
-// The reference page of the configuration, from the table of keys.
+// Prints the reference page of the configuration from the table of keys.
 
 #include "compiler/config/Keys.h"
 #include "compiler/config/ModelFamily.h"

@@ -369,7 +369,8 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
                     "file",
                     target.device, fmt::join(deviceSpecNames(), ", "))};
   Result<DeviceSpec> spec = loadDeviceSpec(name, directory);
-  // The rates of a built-in spec were measured on one machine; the memory of this one is known.
+  // The rates of the built-in spec were measured on one machine; the memory size is that of this
+  // machine.
   if (spec && target.spec.empty() && spec->host) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {

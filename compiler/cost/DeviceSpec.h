@@ -77,28 +77,28 @@ struct DeviceSpec {
 // The bytes that a plan may use if memory.budget does not limit it.
 inline uint64_t usableBytes(const DeviceSpec &spec) { return spec.memoryBytes - spec.reserveBytes; }
 
-// The rates that planning passes count with.
+// The rates that planning passes use.
 struct Rates {
   double flopsPerSecond; // of large matrix products
   double bytesPerSecond; // of kernels that stream through memory
   double launchSeconds;  // from the end of a kernel to the start of the next
 };
 
-// For a pass that runs alone, and for a device that has no spec: an H100 SXM, which sustains about
-// 70% of 989 TFLOP/s in dense bf16 and 90% of 3.35 TB/s (NVIDIA's data sheet). The gap between
-// kernels is the one of devices/h100-sxm.toml.
+// The rates for a pass that runs alone and for a device without a spec: those of an H100 SXM, which
+// sustains about 70% of 989 TFLOP/s in dense bf16 and 90% of 3.35 TB/s (NVIDIA's data sheet). The
+// gap between kernels is that of devices/h100-sxm.toml.
 inline constexpr Rates kDefaultRates{700e12, 3.0e12, 2e-6};
 
-// The rates of the device for matrix products of `dtype`; kDefaultRates where `spec` is null.
+// Returns the rates of the device for matrix products of `dtype`; kDefaultRates if `spec` is null.
 Rates ratesOf(const DeviceSpec *spec, DataType dtype);
 
 // Names of the built-in specs, sorted.
 std::vector<std::string> deviceSpecNames();
 
-// The name of the built-in spec that a job for `device` is planned with unless target.spec names
-// another: the spec whose key `default_of` lists `device` ("cuda:sm_90a" -> "h100-sxm"). A plan's
-// target ("cpu:x86-64-v3") is looked up by the device before its last ':' too. "" where no spec
-// lists the device.
+// Returns the name of the built-in spec for a job on `device` if target.spec names no other: the
+// spec whose key `default_of` lists `device` ("cuda:sm_90a" -> "h100-sxm"). For a plan's target
+// ("cpu:x86-64-v3") the part before its last ':' is also looked up. Returns "" if no spec lists the
+// device.
 std::string defaultDeviceSpec(std::string_view device);
 
 // Returns true if the text names a file: it contains '/' or ends in ".toml".
@@ -108,8 +108,8 @@ bool isSpecPath(std::string_view nameOrPath);
 // what is wrong; each mistake in a file is one line "FILE:LINE:COLUMN: error: ...".
 Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory = "");
 
-// The spec of a job: target.spec, or the default of target.device. A default spec of the machine
-// that compiles has that machine's memory.
+// Returns the spec of a job: target.spec, or the default of target.device. If the default spec is
+// of the machine that compiles, it gets that machine's memory.
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory);
 
 // Parses the text of a spec; `path` names it in errors.

@@ -16,7 +16,7 @@ DataType dataType(plan::DType dtype) {
 
 namespace {
 
-// What each kind of command does.
+// These return the work of each kind of command.
 class WorkOf {
 public:
   explicit WorkOf(const plan::Plan &plan) : plan(plan) {}
@@ -68,7 +68,7 @@ uint64_t runsPerStep(std::string_view function, uint64_t gas) {
   return 0;
 }
 
-// The part of `whole` that one of `count` equal parts takes.
+// Returns the estimate of one of `count` equal parts of `whole`.
 static Estimate share(Estimate whole, size_t count) {
   for (double *part : {&whole.seconds, &whole.flops, &whole.bytes})
     *part /= double(count);

@@ -42,7 +42,7 @@ struct AttentionWork {
   bool backward = false;
 };
 
-// A generated kernel or a copy: everything whose traffic is known.
+// A generated kernel or a copy: a command whose traffic is known exactly.
 struct KernelWork {
   double readBytes = 0, writtenBytes = 0;
   double flops = 0; // a function such as exp counts one
@@ -57,7 +57,7 @@ struct ScatterWork {
 
 using Work = std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork>;
 
-// Whether `work` is a matrix product, or attention, which consists of them.
+// Returns true if `work` is a matrix product or attention, which consists of matrix products.
 inline bool isMatrixWork(const Work &work) {
   return std::holds_alternative<GemmWork>(work) || std::holds_alternative<AttentionWork>(work);
 }

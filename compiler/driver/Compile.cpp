@@ -14,30 +14,30 @@ using namespace lmc;
 
 namespace {
 
-// One job with one MBS.
+// The compile of one job with one micro-batch size.
 class Driver {
 public:
   Driver(Config config, const CompileOptions &options, MLIRContext &context);
 
-  // Up to the buffers phase, or the last one asked for. `module` is what phase `from` expects;
-  // null for Phase::Model.
+  // Runs the phases up to the buffers phase, or to the last requested one. `module` is the input of
+  // phase `from`; null for Phase::Model.
   LogicalResult plan(Phase from, OwningOpRef<ModuleOp> module);
 
-  // Codegen and emit.
+  // Runs codegen and emit.
   LogicalResult finish();
 
-  // Predicted tokens/s of one device.
+  // Returns the predicted tokens/s of one device.
   FailureOr<double> tokensPerSecond();
 
   uint64_t peakBytes() const { return plannedBytes(*result.module); }
 
-  // The result, to be taken when all is done.
+  // Moves the result out of the driver, after all phases.
   CompileResult take() {
     result.times = std::move(phases.times);
     return std::move(result);
   }
 
-  // What the plan reports about its making, by name (docs/explain.md).
+  // Reports of the phases for the plan, by name (docs/explain.md).
   nlohmann::json &reports() { return phases.reports; }
 
   CompileResult result;
@@ -132,7 +132,7 @@ LogicalResult Driver::planMemory() {
   return planned;
 }
 
-// There is one plan, which fits or not.
+// A named recompute mode gives one plan, which fits the budget or does not.
 LogicalResult Driver::planNamedMode() {
   const bool isReported = options.compileTo == Phase::Emit || !options.dumpDirectory.empty();
   if (config.memory.recompute != RecomputeMode::KeepAll && isReported) {
@@ -190,9 +190,9 @@ LogicalResult Driver::searchRecompute() {
     result.module = std::move(*planned);
     return success();
   }
-  // Once more, with all that there is to see on the way.
+  // Plans the chosen candidate again, this time with dumps and printed IR.
   OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->rungs()[*rung]);
-  search->reset(); // it refers to the module that goes now
+  search->reset(); // it refers to the module that is replaced next
   result.module = std::move(chosen);
   return runUpTo(Phase::Memory, Phase::Buffers);
 }
@@ -254,18 +254,18 @@ static nlohmann::json microBatchNotes(const MicroBatchResult &found) {
   return {{"attempts", std::move(attempts)}};
 }
 
-// Plans the job with one MBS after another; the best of them is finished.
+// Plans the job with one micro-batch size after the other, and finishes the best plan.
 static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
                                                       const CompileOptions &options,
                                                       MLIRContext &context) {
   const bool isShown = options.compileTo < Phase::Emit || !options.dumpDirectory.empty() ||
                        !options.printIrAfter.empty();
-  CompileOptions unseen = options; // an attempt is planned as the result will be
+  CompileOptions unseen = options; // attempts are neither dumped nor printed
   unseen.compileTo = Phase::Emit;
   unseen.dumpDirectory.clear();
   unseen.printIrAfter.clear();
   const int64_t devices = config.distributed.nodes * config.distributed.devicesPerNode;
-  std::vector<std::unique_ptr<Driver>> drivers; // of the attempts
+  std::vector<std::unique_ptr<Driver>> drivers; // one per attempt
   auto attempt = [&](int64_t size) -> std::optional<MicroBatchAttempt> {
     Config job = config;
     setMicroBatchSize(job, size);
@@ -287,7 +287,7 @@ static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
     if (i != found->best || isShown)
       addTimes(times, drivers[i]->take().times);
   std::unique_ptr<Driver> best = std::move(drivers[found->best]);
-  if (isShown) { // once more, with all that there is to see on the way
+  if (isShown) { // plans the result again, with dumps and printed IR
     Config job = config;
     setMicroBatchSize(job, found->attempts[found->best].size);
     best = std::make_unique<Driver>(std::move(job), options, context);
@@ -304,7 +304,7 @@ static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
 
 FailureOr<CompileResult> lmc::compile(const Config &config, const CompileOptions &options,
                                       MLIRContext &context) {
-  // Before the memory phase any MBS is as good as another.
+  // Phases before the memory phase do not need the final micro-batch size.
   if (config.training.microBatchAuto && options.compileTo >= Phase::Memory)
     return compileBestMicroBatch(config, options, context);
   Driver driver(config, options, context);

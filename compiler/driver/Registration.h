@@ -1,11 +1,11 @@
-// Every dialect, target and pass, under the names that lmc-opt knows.
+// Registers every dialect, target and pass, under the names that lmc-opt uses.
 #pragma once
 
 #include "mlir/IR/DialectRegistry.h"
 
 namespace lmc {
 
-// Those of compiler/kernels/Target.h. registerDialects and registerPasses call it.
+// Registers the targets (compiler/kernels/Target.h). registerDialects and registerPasses call it.
 void registerTargets();
 void registerDialects(mlir::DialectRegistry &registry);
 void registerPasses();

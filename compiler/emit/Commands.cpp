@@ -9,7 +9,7 @@ using namespace lmc;
 
 namespace {
 
-// Makes the body of each kind of command.
+// Fills the body of each kind of command.
 class BodyEmitter {
 public:
   explicit BodyEmitter(const PlanNumbers &numbers) : numbers(numbers) {}
@@ -85,7 +85,7 @@ private:
     return uint64_t(cast<plan_ir::SliceType>(slice.getType()).getContent().getDimSize(dim));
   }
 
-  // What attention and its gradient share.
+  // Sets the fields that attention and its gradient have in common.
   template <typename Op, typename Body> void fillAttention(Op op, Body &body) const {
     body.q = sliceOf(op.getQ());
     body.k = sliceOf(op.getK());

@@ -1,4 +1,4 @@
-// Commands of the plan dialect as tables of the plan file.
+// Converts commands of the plan dialect to tables of the plan file.
 #pragma once
 
 #include "compiler/kernels/Target.h"
@@ -13,14 +13,14 @@
 
 namespace lmc {
 
-// The numbers that a plan file has for what its commands name.
+// The numbers in the plan file of slices and kernels that commands refer to.
 struct PlanNumbers {
   llvm::StringMap<uint32_t> kernels;            // by symbol
   llvm::DenseMap<mlir::Value, uint32_t> slices; // of the function whose commands are emitted
 };
 
-// The table of `command`, with the kernels that `code` launches for it. Failure, with an error at
-// the op, where it is no command.
+// Returns the table of `command`, with the kernels that `code` launches for it. Fails, with an
+// error at the op, if the op is no command.
 mlir::FailureOr<std::unique_ptr<plan::CommandT>>
 emitCommand(mlir::Operation &command, const PlanNumbers &numbers, const codegen::TargetCode &code);
 

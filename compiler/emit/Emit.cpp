@@ -57,7 +57,7 @@ private:
   llvm::StringMap<uint32_t> arenas;
   llvm::StringMap<uint32_t> variableSlices;
   PlanNumbers numbers;
-  // By kernel: what its launches for the initial values of all its variables move together.
+  // Per kernel: its traffic when it writes the initial values of all its variables.
   std::map<size_t, codegen::GlobalBytes> initializerBytes;
 };
 
@@ -150,8 +150,8 @@ void Emitter::addSettings() {
   }
 }
 
-// Returns the kernel that writes the initial values of a variable of `type`, and counts what it
-// moves; -1 where none is needed. A copy is made from elements of type `source`.
+// Returns the kernel that writes the initial values of a variable of `type`, and counts its
+// traffic; returns -1 if none is needed. A copy reads elements of type `source`.
 FailureOr<int32_t> Emitter::initializerKernel(lm::InitAttr init, RankedTensorType type,
                                               Type source) {
   FailureOr<std::optional<codegen::TargetCode::Initializer>> launch =
@@ -168,7 +168,7 @@ FailureOr<int32_t> Emitter::initializerKernel(lm::InitAttr init, RankedTensorTyp
 
 LogicalResult Emitter::addVariables() {
   SymbolTable symbols(module);
-  llvm::StringMap<Type> elementTypes; // by the name that initialisers use
+  llvm::StringMap<Type> elementTypes; // by the names in initialisers
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     for (const NamedRows &rows : namedRows(variable, symbols))
       elementTypes[rows.name] = rows.type.getElementType();
@@ -289,7 +289,7 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
   entry->peak_workspace_bytes = function.getPeakBytes();
   int index = int(plan.functions.size());
   numbers.slices.clear();
-  // Equal views are one slice.
+  // Equal views become one slice.
   std::map<std::tuple<uint32_t, int64_t, int64_t, int64_t, const void *>, uint32_t> known;
   for (Operation &op : function.getBody().front()) {
     if (auto slice = dyn_cast<plan_ir::SliceOp>(op)) {

@@ -1,4 +1,4 @@
-// The last phase: the plan dialect and the kernels' code become the plan file.
+// The last phase: converts the plan dialect and the kernels' code to the plan file.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// What a plan says beyond the module and the job.
+// Contents of a plan that come neither from the module nor from the job's configuration.
 struct PlanDetails {
   std::string target;                        // "cpu:x86-64-v3", "cuda:sm_90a"
   const codegen::TargetCode *code = nullptr; // null: kernels are planned, but have no code

@@ -146,7 +146,8 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     return {{variable.getSymName().str(), variable.getParameter().value_or("").str(), type, 0,
              variable.getInit()}};
   bool own = owner == variable;
-  // Scales of blocks are fewer than the parameter's rows, or more, in one proportion.
+  // Scales of moment blocks may have another number of rows than their parameter; the rows of parts
+  // are scaled in proportion.
   int64_t ownerRows = cast<RankedTensorType>(owner.getType()).getDimSize(0);
   SmallVector<NamedRows> rows;
   int64_t first = 0;
@@ -163,7 +164,7 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
   return rows;
 }
 
-// Whether checkpoints hold variables of this kind.
+// Returns true if checkpoints contain variables of this kind.
 static bool isSaved(lm::VariableKind kind) {
   switch (kind) {
   case lm::VariableKind::Parameter:
@@ -184,7 +185,8 @@ static bool isSaved(lm::VariableKind kind) {
 
 std::string lmc::modelFingerprint(ModuleOp module, StringRef job) {
   SymbolTable symbols(module);
-  // By the names of checkpoints, sorted: how the graph holds them does not matter.
+  // The lines are sorted by the names in checkpoints, so that the fingerprint does not depend on
+  // how passes merged the variables.
   std::vector<std::string> lines;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     if (isSaved(variable.getKind()) && !variable.getAnonymous())

@@ -1,4 +1,4 @@
-// What a plan file says of the variables of the plan dialect.
+// Converts variables of the plan dialect to tables of the plan file.
 #pragma once
 
 #include "dialects/plan/Plan.h"
@@ -9,19 +9,20 @@
 
 namespace lmc {
 
-// Rows of a variable under the name that they have in checkpoints.
+// Rows of a variable, with the name that they have in checkpoints.
 struct NamedRows {
   std::string name, parameter; // `parameter` as in plan::VariableT
   mlir::RankedTensorType type;
-  int64_t first; // row of the variable
+  int64_t first; // first row within the variable
   lm::InitAttr init;
 };
 
-// The parts of `variable`, or all of it where it has none. `symbols` are those of its module.
+// Returns the named parts of `variable`, or the whole variable if it has none. `symbols` are those
+// of its module.
 llvm::SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
                                        const mlir::SymbolTable &symbols);
 
-// Fails with an error at `op` where plans have no such element type.
+// Returns the dtype of an element type. Fails, with an error at `op`, if plans have no such dtype.
 mlir::FailureOr<plan::DType> dtypeOf(mlir::Operation *op, mlir::Type element);
 
 plan::VariableKind kindOf(lm::VariableKind kind);
@@ -33,8 +34,9 @@ plan::StepValue stepValueOf(std::optional<lm::StepValue> value);
 // Without a kernel.
 std::unique_ptr<plan::InitializerT> initializerOf(lm::InitAttr init);
 
-// What a checkpoint must agree on to be loaded: names, shapes and dtypes of all parameters and
-// moments, and `job`, the rest. 16 hexadecimal digits.
+// Returns a hash, in 16 hexadecimal digits, of everything on which a checkpoint and a plan must
+// agree: names, shapes and dtypes of all parameters and moments, and `job`, a text of everything
+// else.
 std::string modelFingerprint(mlir::ModuleOp module, llvm::StringRef job);
 
 } // namespace lmc

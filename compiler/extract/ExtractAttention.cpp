@@ -1,4 +1,4 @@
-// The kernels of attention and of its gradient as a program.
+// The program for the kernels of attention and of its gradient.
 #include "compiler/cost/Roofline.h"
 #include "compiler/extract/Program.h"
 
@@ -8,14 +8,14 @@ using namespace llvm;
 
 namespace lmc::extract {
 
-// `products`: matrix products per visible score.
+// `products` is the number of matrix products per visible score.
 template <typename Op>
 static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &command, const Op &op,
                                      bool isGradient, double products) {
   to.add("q", op.q(), true);
   to.add("k", op.k(), true);
   to.add("v", op.v(), true);
-  to.add("starts", op.starts(), true, 300); // less than 1: a document begins
+  to.add("starts", op.starts(), true, 300); // a value below 1 begins a document
   to.add("out", op.out(), isGradient);
   to.add("lse", op.lse(), isGradient);
   for (auto [name, value] : {std::pair<const char *, uint64_t>{"Batch", op.batch()},

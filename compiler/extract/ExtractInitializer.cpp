@@ -1,4 +1,4 @@
-// The kernels that make the initial values of variables as a program.
+// The program for a kernel that writes the initial values of variables.
 #include "compiler/extract/ExtractInitializer.h"
 
 #include "llvm/Support/Format.h"
@@ -8,7 +8,8 @@ using namespace llvm;
 
 namespace lmc::extract {
 
-// runtime/train/NormalStream.cpp in a namespace of its own, as the device library has the like.
+// Returns runtime/train/NormalStream.cpp in a namespace of its own, because the device library has
+// functions of the same names.
 static std::string cpuNormals() {
   std::string includes = "#include <array>\n", body;
   SmallVector<StringRef> lines;
@@ -22,8 +23,8 @@ static std::string cpuNormals() {
   return includes + "\nnamespace cpu {\n" + body + "} // namespace cpu\n\n";
 }
 
-// `double expected(int64_t i)`: element i before it is rounded to the variable's type, as
-// runtime/train/Initializer.cpp has it.
+// Prints `double expected(int64_t i)`, which returns element i before it is rounded to the
+// variable's type, as runtime/train/Initializer.cpp computes it.
 static std::string expectedValue(const plan::Initializer &how) {
   std::string before, body;
   switch (how.kind()) {
@@ -52,7 +53,8 @@ static std::string expectedValue(const plan::Initializer &how) {
   return "\n" + before + "static double expected(int64_t i) {\n" + body + "}\n";
 }
 
-// Of a rope table: cos and sin are of two libraries, so that rounding may go either way.
+// Returns the allowed relative error of a rope table: the cos and sin of two libraries may round
+// differently.
 static double unitOf(plan::DType type) {
   return type == plan::DType::F64 ? 1e-15 : type == plan::DType::F32 ? 0x1p-23 : 0x1p-7;
 }
@@ -80,12 +82,12 @@ Expected<Program> programOf(const plan::Plan &plan, const plan::Variable &variab
   const bool isNormal = how.kind() == plan::InitializerKind::Normal;
   made.constant("double", "Value",
                 formatv("{0}", format("%.17g", isNormal ? how.stddev() : how.scale())).str());
-  made.constant("uint64_t", "Seed", "1"); // any will do
+  made.constant("uint64_t", "Seed", "1"); // any value is valid
   made.constant("uint64_t", "Stream",
                 formatv("{0}ull", xxHash64(variable.name()->string_view())).str());
   program.reference = expectedValue(how);
   program.main = "initializer";
-  // The reference's sums of products are rounded twice, as on the device.
+  // The reference rounds products and sums separately, as the device does.
   program.options = "-std=c++20 -O2 -Xcompiler=-ffp-contract=off -fmad=false";
   program.bytes = double(out.bytes());
   if (source)

@@ -1,4 +1,4 @@
-// The kernels of scatter_add as a program.
+// The program for the kernels of scatter_add.
 #include "compiler/extract/Program.h"
 
 using namespace llvm;

@@ -1,4 +1,4 @@
-// The program that extractKernel writes: tensors, launches of kernels, and a reference.
+// The program that extractKernel prints: tensors, launches of kernels, and a reference.
 #pragma once
 
 #include "plan_generated.h"
@@ -16,14 +16,15 @@ template <typename... Args> llvm::Error fail(const char *format, Args &&...args)
   return llvm::createStringError(llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-// A text of compiler/extract/text by its stem, or "NormalStream", the runtime's.
+// Returns a text of compiler/extract/text by its stem. "NormalStream" is the runtime's
+// NormalStream.cpp.
 std::string textOf(llvm::StringRef stem);
 
 inline bool isInclude(llvm::StringRef line) { return line.trim().starts_with("#include"); }
 
 inline const char *boolText(bool value) { return value ? "true" : "false"; }
 
-// One tensor of the program: host::Array of the harness, with its Draw and Tolerance.
+// One tensor of the program: becomes a host::Array of the harness, with its Draw and Tolerance.
 struct Array {
   std::string name;
   const char *type; // of host::Type
@@ -39,16 +40,16 @@ struct Array {
 
 struct Launch {
   const plan::Kernel *kernel;
-  std::vector<size_t> args; // arrays
+  std::vector<size_t> args; // indices of arrays
 };
 
-// The program's parts, and how they are put together.
+// The contents of the program, and the printing of its text.
 struct Program {
   std::vector<Array> arrays;
   std::vector<Launch> launches;
-  std::string constants; // of the main text
+  std::string constants; // used by the main text
   std::string reference;
-  std::string main;                                   // stem of its text
+  std::string main; // stem of the main text in compiler/extract/text
   std::string options = "-std=c++17 -O2 -fmad=false"; // for nvcc
   double bytes = 0, flops = 0;
 
@@ -59,15 +60,15 @@ private:
   std::string tables() const;
 };
 
-// Adds a command's tensors and launches to a program.
+// Adds the tensors and launches of a command to a program.
 class CommandProgram {
 public:
   explicit CommandProgram(const plan::Plan &plan) : plan(plan) {}
 
-  // The constant kNAME then has the array's number; -1 for a slice that is absent.
+  // Adds an array. The constant kNAME gets its number, or -1 for an absent slice.
   void add(llvm::StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
   void add(Array array);
-  // The program, which launches the kernels of `command`.
+  // Returns the program that launches the kernels of `command`.
   llvm::Expected<Program> launching(const plan::Command &command);
   void constant(llvm::StringRef type, llvm::StringRef name, const llvm::Twine &value) {
     program.constants += llvm::formatv("constexpr {0} k{1} = {2};\n", type, name, value.str());
@@ -80,8 +81,8 @@ private:
   llvm::DenseMap<uint32_t, size_t> arrayOf; // by slice
 };
 
-// The program of the kernels that do `command`, whose body is `op`. A file of this folder has it
-// for each kind of command that is done with kernels of templates.
+// Returns the program of the kernels of `command`, whose body is `op`. Each kind of command with
+// template kernels has a specialisation in a file of this folder.
 template <typename Body>
 llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
                                   const Body &op);

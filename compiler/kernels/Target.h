@@ -1,8 +1,8 @@
-// What the compiler asks of a target: the devices that a job may name, what their kernels need, and
-// the code that a plan carries for them.
+// The interface of a target: the devices that a job may name, the needs of their kernels, and the
+// code of a plan.
 //
-// A target is a folder of compiler/targets. compiler/targets/Targets.def lists them, one a line,
-// and no other file of the compiler knows one by its name.
+// A target is a folder of compiler/targets. compiler/targets/Targets.def lists the targets, one per
+// line; no other file of the compiler refers to a target by name.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -27,7 +27,7 @@ struct GlobalBytes {
   uint64_t read = 0, written = 0;
 };
 
-// The code of a plan's kernels and commands, as the plan file carries it (plan.fbs).
+// The code of a plan's kernels and commands, in the form of the plan file (plan.fbs).
 class TargetCode {
 public:
   virtual ~TargetCode() = default;
@@ -37,7 +37,7 @@ public:
     std::vector<uint8_t> image;
   };
 
-  // How a device starts a kernel that takes a grid, and what the kernel takes of the device.
+  // The launch of a kernel with a grid, and the resources of the device that the kernel uses.
   struct Grid {
     std::array<uint32_t, 3> blocks;
     uint32_t threads, sharedBytes;
@@ -50,7 +50,7 @@ public:
     std::string entry = "";  // the module's function; "": it has the op's name
     std::string source = ""; // the text that was compiled; "": the plan shows the op
     std::optional<Grid> grid = std::nullopt;
-    // Only of a kernel without an op, which has the name of its entry.
+    // Only for a kernel without an op, whose name is that of its entry.
     std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "": a variable's
     GlobalBytes bytes = {};               // of a launch
   };
@@ -65,24 +65,24 @@ public:
   std::vector<Kernel> kernels;
   llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // of plan commands, in order
 
-  // The kernel that writes a variable's initial values, and what this launch of it moves.
+  // The kernel that writes a variable's initial values, and the traffic of this launch of it.
   struct Initializer {
     size_t kernel;
     GlobalBytes bytes;
   };
-  // `init` is the initializer of a plan.variable of `type`; a copy is made from elements of type
-  // `source` (null for other initializers). None where the runtime writes the values itself.
-  // Failure where the code lacks the kernel.
+  // Returns the kernel for `init`, the initializer of a plan.variable of `type`. A copy reads
+  // elements of type `source` (null for other initializers). Returns nothing if the runtime writes
+  // the values itself. Fails if the code lacks the kernel.
   virtual mlir::FailureOr<std::optional<Initializer>>
   initializer(lm::InitAttr init, mlir::RankedTensorType type, mlir::Type source) const {
     return std::optional<Initializer>();
   }
 };
 
-// Every kern.kernel of `plan`, without code, in one module.
+// Returns every kern.kernel of `plan`, without code, in one module.
 TargetCode kernelsWithoutCode(mlir::ModuleOp plan);
 
-// How a kernel fills a multiprocessor.
+// How well a kernel fills a multiprocessor.
 struct Occupancy {
   unsigned blocks; // resident at a time
   double threads;  // resident ones, as a fraction of what the multiprocessor can hold
@@ -92,66 +92,69 @@ class Target {
 public:
   virtual ~Target() = default;
 
-  // What stands before the ':' of its devices: "cuda".
+  // The part of a device's name before the ':': "cuda".
   virtual llvm::StringRef name() const = 0;
 
-  // Whether `device`, a job's target.device, is written as this target's devices are. Code may
-  // still be refused (checkDevice).
+  // Returns true if `device`, a job's target.device, has the form of this target's devices. Code
+  // for it may still be refused (checkDevice).
   virtual bool isDevice(llvm::StringRef device) const = 0;
-  // How its devices are written, for errors: "cuda:sm_XY, such as cuda:sm_90a".
+  // The form of the devices' names, for errors: "cuda:sm_XY, such as cuda:sm_90a".
   virtual llvm::StringRef devices() const = 0;
-  // An error, which says what would do, for a device that no code can be generated for.
+  // Fails for a device that no code can be generated for; the error says which devices are
+  // possible.
   virtual llvm::Error checkDevice(const TargetConfig &job) const = 0;
-  // What a plan calls its target: "cpu:x86-64-v3". Error: an unknown CPU.
+  // Returns the name of the target in a plan: "cpu:x86-64-v3". Fails for an unknown CPU.
   virtual llvm::Expected<std::string> planTarget(const TargetConfig &job) const = 0;
 
-  // The kinds of fusion that this target's passes do, as --disable-fusion names them.
+  // The kinds of fusion that only this target's passes do, by their names in --disable-fusion.
   virtual llvm::ArrayRef<llvm::StringLiteral> fusionKinds() const { return {}; }
-  // Adds passes over ops of the model, before they become kernels. `isOn`: a kind is not disabled.
+  // Adds the target's passes over ops of the model, before these become kernels. `isOn` returns
+  // true for a kind of fusion that is not disabled.
   virtual void addModelPasses(mlir::OpPassManager &passes,
                               llvm::function_ref<bool(llvm::StringRef)> isOn) const {}
-  // Adds passes over fusions, before equal ones become one kernel.
+  // Adds the target's passes over fusions, before equal fusions become one kernel.
   virtual void addFusionPasses(mlir::OpPassManager &passes) const {}
-  // The type of the scratch memory that `op`, a kern op, needs when it becomes a command; null for
-  // an op that needs none.
+  // Returns the type of the scratch memory that `op`, a kern op, needs when it becomes a command,
+  // or null.
   virtual mlir::RankedTensorType scratchOf(mlir::Operation *op) const { return {}; }
   // Registers the passes of the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 
   // Generates code for `plan`, a module of the plan level with its kern.kernel ops. `cache` is the
-  // folder that keeps compiled kernels; "": none is kept. Reports errors at the ops.
+  // folder of compiled kernels; with "" nothing is cached. Reports errors at the ops.
   virtual mlir::FailureOr<std::unique_ptr<TargetCode>>
   generate(mlir::ModuleOp plan, const TargetConfig &job, const std::string &cache) const = 0;
-  // The folder that keeps compiled kernels unless the user names another; "": none.
+  // The default folder of compiled kernels; "" if there is none.
   virtual std::string defaultKernelCache() const { return ""; }
 
-  // The language that `print` writes, for people; "": it writes none.
+  // The language that `print` writes, for people; "" if it cannot print.
   virtual llvm::StringRef language() const { return ""; }
-  // The source of one kernel. Failure with the reason for a kernel that has no code.
+  // Returns the source of one kernel. Fails, with the reason, for a kernel that has no code.
   virtual mlir::FailureOr<std::string> print(kern::KernelOp kernel, std::string *reason) const {
     return mlir::failure();
   }
 
-  // Whether code tells what kernels take of the device: registers, occupancy.
+  // Returns true if the code states the resources that kernels use: registers, occupancy.
   virtual bool reportsResources() const { return false; }
-  // Of a kernel with `grid`, in a plan for `planTarget`; none where that is not known.
+  // Returns the occupancy of a kernel with `grid`, in a plan for `planTarget`; nothing if it is not
+  // known.
   virtual std::optional<Occupancy> occupancy(llvm::StringRef planTarget,
                                              const TargetCode::Grid &grid) const {
     return std::nullopt;
   }
 };
 
-// Adds `target` to the list; once is enough.
+// Adds `target` to the list, unless it is already there.
 void registerTarget(const Target &target);
 
 // All registered targets.
 llvm::ArrayRef<const Target *> targets();
 
-// The target of `device`: its name, a job's target.device or a plan's target. Null: there is none.
+// Returns the target of `device` (its name, a job's target.device or a plan's target), or null.
 const Target *findTarget(llvm::StringRef device);
 
-// "" for a target.device that some target takes; otherwise what it must be: "it must be cpu or
-// cuda:sm_XY, such as cuda:sm_90a".
+// Returns "" if some target accepts this target.device; otherwise what it must be: "it must be cpu
+// or cuda:sm_XY, such as cuda:sm_90a".
 std::string deviceProblem(const std::string &device);
 
 } // namespace lmc::codegen

@@ -16,13 +16,13 @@ using namespace lmc;
 
 namespace {
 
-// The level that a phase leaves.
+// The ops that may exist after a phase.
 struct Level {
   Phase phase;
   const char *holds; // for people
-  // Dialects ("kern") and single ops ("lm.load"); everything else is an error...
+  // The allowed dialects ("kern") and single ops ("lm.load"); all other ops are errors.
   std::vector<StringRef> allowed;
-  // ... and so are these ops of the dialects.
+  // Ops of the allowed dialects that are errors nevertheless.
   std::vector<StringRef> forbidden = {};
 };
 
@@ -62,13 +62,14 @@ static const Level *levelAfter(Phase phase) {
   return nullptr;
 }
 
-// Bytes from the first to the last of a tensor that lies in `rows` runs, `pitch` bytes apart.
+// Returns the bytes from the first to the end of the last run of a tensor in `rows` runs, `pitch`
+// bytes apart.
 static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
   uint64_t bytes = uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
   return pitch == 0 || rows == 0 ? bytes : (rows - 1) * pitch + bytes / rows;
 }
 
-// Every slice and variable lies in memory that exists.
+// Checks that every slice and variable lies inside its arena.
 static LogicalResult verifyPlaces(ModuleOp module) {
   llvm::StringMap<uint64_t> arenas, variables; // bytes
   for (auto arena : module.getOps<plan_ir::ArenaOp>())

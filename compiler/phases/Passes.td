@@ -1,4 +1,4 @@
-// Between the phases.
+// The check between two phases.
 
 #ifndef LMC_COMPILER_PHASES
 #define LMC_COMPILER_PHASES

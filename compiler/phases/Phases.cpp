@@ -54,10 +54,10 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   return "";
 }
 
-// Kinds of fusion that are whole passes.
+// Kinds of fusion that are passes of their own.
 static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
 
-// A job may disable a kind that only other targets' passes do.
+// A job may disable a kind of fusion that only passes of other targets do.
 static bool isKindOfTargets(StringRef kind) {
   return llvm::any_of(codegen::targets(), [&](const codegen::Target *target) {
     return llvm::is_contained(target->fusionKinds(), kind);
@@ -70,30 +70,31 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
     rates = cost::ratesOf(&*spec, config.training.computeDType);
 }
 
-// The comments say why each pass stands where it does; its Passes.td says what it does.
+// The comments here explain the order of the passes; each Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
                       const cost::Rates &rates, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
-  SmallVector<std::string> without; // of the kinds that fusion passes know
+  SmallVector<std::string> without; // the disabled kinds that the fusion passes handle
   for (const std::string &kind : options.disableFusion)
     if (kind != kMergedLinears && kind != kFlatState && !isKindOfTargets(kind))
       without.push_back(kind);
   switch (phase) {
   case Phase::Autodiff:
-    // Before differentiation, so that gradients and state are of the merged weights too.
+    // Linear layers are merged before differentiation, so that their gradients and optimizer state
+    // are merged too.
     if (isOn(kMergedLinears))
       passes.addPass(createMergeLinearsPass());
     passes.addPass(createAutodiffPass());
-    // After differentiation, because it is contributions to gradients that accumulate.
+    // Gradients can accumulate only after differentiation has created them.
     passes.addPass(createAccumulateGradientsPass(
         AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
     passes.addPass(
         createInsertOptimizerPass(InsertOptimizerPassOptions{config.optimizer.type}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
-    // The last point at which equal values may be merged: from the memory phase on,
-    // values computed twice are computed twice on purpose.
+    // Equal values may be merged here for the last time: from the memory phase on, some values are
+    // recomputed on purpose.
     passes.addPass(createCSEPass());
     break;
   case Phase::Distribute:
@@ -106,18 +107,19 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         recomputeModeName(config.memory.recompute).str(), config.memory.recomputeStride}));
     break;
   case Phase::Fusion:
-    // Recomputation names ops of the model, so it must have happened before.
+    // This pass follows recomputation, whose options name ops of the model.
     target.addModelPasses(passes, isOn);
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     target.addFusionPasses(passes);
-    // Before layers are inlined, so that a layer's kernels are compared once.
+    // Kernels are outlined before layers are inlined, so that the kernels of a layer are compared
+    // once.
     passes.addPass(createOutlineKernelsPass());
     break;
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
-    // A layer's end meets the next one's start only now.
+    // Only after inlining is the end of one layer next to the start of the following layer.
     passes.addPass(createMergeLaunchesPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     break;
@@ -185,7 +187,7 @@ static LogicalResult writeDump(const std::string &directory, Phase phase, String
   return success();
 }
 
-// The module with the names of ops, `loc("mlp")`, which are the only locations that say something.
+// Prints the module with the names of ops, `loc("mlp")`; all other locations carry no information.
 static std::string textOf(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);

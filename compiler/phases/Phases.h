@@ -1,4 +1,4 @@
-// The phases of a compile, and running them over a module.
+// The phases of a compile, and a runner that applies them to a module.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -18,8 +18,8 @@
 
 namespace lmc {
 
-// The enum drives --compile-to, --dump-ir and the timing report; each phase leaves IR that
-// its verifier accepts.
+// The phases in order. --compile-to, --dump-ir and the timing report use their names. The IR after
+// each phase passes its verifier.
 enum class Phase { Model, Autodiff, Distribute, Memory, Fusion, Schedule, Buffers, Codegen, Emit };
 
 llvm::StringRef phaseName(Phase phase);
@@ -27,14 +27,14 @@ std::optional<Phase> parsePhase(llvm::StringRef name);
 
 struct CompileOptions {
   Phase compileTo = Phase::Emit;
-  // Without it the plan has no code: complete for reports, refused by lmc-run.
+  // If false, the plan has no code: it is complete for reports, but lmc-run refuses it.
   bool withCode = true;
-  // The folder that keeps compiled kernels; "": none is kept.
+  // The folder of compiled kernels; with "" nothing is cached.
   std::string kernelCache;
   std::string dumpDirectory; // gets "05.fusion.mlir" and "05.fusion.txt" per phase; "": nothing
   std::vector<std::string> printIrAfter;   // pass arguments ("kern-form-fusions")
   std::vector<std::string> disableFusion;  // kinds to leave out ("siblings"), for developers
-  bool reuseMemory = true;                 // off: every value has bytes of its own, for tests
+  bool reuseMemory = true;                 // false: no two values share bytes, for tests
 };
 
 struct PhaseTime {
@@ -42,27 +42,27 @@ struct PhaseTime {
   double seconds;
 };
 
-// Runs phases and adds up their times. A phase may run many times.
+// Runs phases and adds up their times. A phase may run several times.
 class PhaseRunner {
 public:
   // Keeps references to `config` and `options`.
   PhaseRunner(const Config &config, const CompileOptions &options);
 
-  // Runs the passes of a phase from Autodiff to Buffers. An attempt is not dumped or printed:
-  // these show the plan that comes out.
+  // Runs the passes of a phase from Autodiff to Buffers. If `isAttempt`, the module is neither
+  // dumped nor printed: dumps show only the final plan.
   mlir::LogicalResult run(Phase phase, mlir::ModuleOp module, bool isAttempt = false);
 
-  // Work of a phase that is not passes.
+  // Runs work of a phase that is not a pass, and adds its time to the phase.
   mlir::LogicalResult run(Phase phase, llvm::function_ref<mlir::LogicalResult()> work);
 
-  // Writes the module as the phase left it, and a table of it for people, into the folder that
-  // CompileOptions names. `fusions` is what the phase merged and refused to merge.
+  // Writes the module after the phase, and a table of it for people, to the folder named in
+  // CompileOptions. `fusions` lists the pairs that the phase merged and refused to merge.
   mlir::LogicalResult dump(Phase phase, mlir::ModuleOp module, const FusionReport &fusions = {});
 
-  std::vector<PhaseTime> times; // in the order in which the phases first ran
+  std::vector<PhaseTime> times; // in the order of the phases' first runs
 
-  // What phases report, by the report's name in the plan. The runner fills "fusion", of the
-  // module that went through the fusion and schedule phases last.
+  // Reports of the phases, by the report's name in the plan. The runner fills "fusion" for the
+  // module that last went through the fusion and schedule phases.
   nlohmann::json reports = nlohmann::json::object();
 
 private:
@@ -71,10 +71,10 @@ private:
   cost::Rates rates; // of the job's device
 };
 
-// Bytes of all arenas of a module that went through the buffers phase.
+// Returns the bytes of all arenas of a module after the buffers phase.
 uint64_t plannedBytes(mlir::ModuleOp module);
 
-// "block": what lm-apply-recompute calls a mode that is not left to the search.
+// Returns the name of a mode in lm-apply-recompute, such as "block", for modes other than auto.
 llvm::StringRef recomputeModeName(RecomputeMode mode);
 
 } // namespace lmc

@@ -1,17 +1,18 @@
-// What a phase did, as text for people: the .txt files of --dump-ir.
+// The result of a phase as text for people: the .txt files of --dump-ir.
 #pragma once
 
 #include "compiler/phases/Phases.h"
 
 namespace lmc {
 
-// A sentence on the phase, then what the module holds: its state and functions, or, behind the
-// buffers phase, the place of every buffer. `reports` is PhaseRunner::reports, of which the memory
-// phase shows "recompute"; `fusions` is what the phase merged and refused to merge.
+// Returns a sentence on the phase, then the contents of the module: its state and functions, or,
+// after the buffers phase, the place of every buffer. `reports` is PhaseRunner::reports; for the
+// memory phase its entry "recompute" is shown. `fusions` lists the pairs that the phase merged and
+// refused to merge.
 std::string phaseTable(Phase phase, mlir::ModuleOp module, const nlohmann::json &reports,
                        const FusionReport &fusions);
 
-// Adds `fusions` to a report "fusion", {"formed": [...], "refused": [...]} (docs/explain.md).
+// Adds `fusions` to a report "fusion": {"formed": [...], "refused": [...]} (docs/explain.md).
 void addNotes(const FusionReport &fusions, nlohmann::json &report);
 
 } // namespace lmc

@@ -12,7 +12,7 @@
 namespace lmc {
 namespace {
 
-constexpr double kLetter = 6.7, kLine = 15, kPad = 8; // of the 12px font that Html.cpp uses
+constexpr double kLetter = 6.7, kLine = 15, kPad = 8; // of the 12px font of Html.cpp
 constexpr double kGapX = 14, kGapY = 26, kBetween = 70;
 
 std::string shortened(std::string text, size_t letters) {
@@ -28,9 +28,10 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   std::vector<std::string> lines = {source};
   if (const plan::Launch *launch = command.body_as_Launch()) {
     const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
-    // Without how its arguments lie, which its place in the graph says.
+    // The suffix for the layout of arguments is left out of the title: the graph shows the
+    // neighbours.
     lines[0] = kernel.name()->str().substr(0, kernel.name()->string_view().find("_pitch_"));
-    // Ops in order, equal neighbours counted: "lm.add, 2 x lm.cast".
+    // Lists the source ops in order; equal neighbours are counted: "lm.add, 2 x lm.cast".
     std::string ops;
     if (kernel.source_ops())
       for (unsigned i = 0; i < kernel.source_ops()->size();) {
@@ -67,11 +68,11 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   return lines;
 }
 
-// Places the nodes of one pass from `left` on; returns the width.
+// Places the nodes of one pass, from `left` on. Returns the width.
 double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left) {
   std::map<size_t, size_t> rank; // node -> row
   size_t rows = 0;
-  for (size_t node : members) { // commands are in an order that respects the edges
+  for (size_t node : members) { // command order respects the edges
     size_t row = 0;
     for (const GraphEdge &edge : graph.edges)
       if (edge.to == node && rank.count(edge.from))
@@ -79,7 +80,7 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
     rank[node] = row;
     rows = std::max(rows, row + 1);
   }
-  // A node that only feeds rows far below moves down to just above its first reader.
+  // A node whose first reader is far below moves down to the row above that reader.
   for (size_t i = members.size(); i-- > 0;) {
     size_t limit = rows, node = members[i];
     for (const GraphEdge &edge : graph.edges)
@@ -92,7 +93,8 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
   for (size_t node : members)
     byRow[rank[node]].push_back(node);
 
-  // Order within a row: by the mean place of what a node reads, then writes; a few rounds.
+  // Orders the nodes of each row by the mean position of the nodes that they read, then of those
+  // that read them; a few rounds.
   std::map<size_t, double> place;
   auto renumber = [&] {
     for (auto &row : byRow)
@@ -163,7 +165,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
     return graph;
   graph.layer = layers / 2;
 
-  // Every write up to now, with the node that made it; -1: outside of the layer.
+  // Every write so far, with the node that made it, or -1 if it was outside of the layer.
   struct Write {
     const plan::Slice *slice;
     int node;
@@ -182,12 +184,12 @@ BlockGraph blockGraph(const plan::Plan &plan) {
       made.width = double(letters) * kLetter + 2 * kPad;
       made.height = double(made.lines.size()) * kLine + 2 * kPad;
       graph.nodes.push_back(std::move(made));
-      std::map<size_t, uint64_t> sources; // bytes read, by node
+      std::map<size_t, uint64_t> sources; // node -> bytes read from it
       for (const plan::Operand &operand : operands) {
         const plan::Slice &read = *plan.slices()->Get(uint32_t(operand.slice));
         if (!operand.isRead() || read.function() < 0) // state: weights and gradients are not drawn
           continue;
-        // Back in time, until every byte that is read has been written.
+        // Goes back through the writes until every byte that is read has been found.
         std::vector<const plan::Slice *> found;
         for (size_t w = writes.size(); w-- > 0;) {
           if (!overlap(read, *writes[w].slice))

@@ -33,8 +33,8 @@ json categoriesJson(const CategoryBytes &bytes) {
   return entries;
 }
 
-// What takes the memory at the worst moment: state, workspace in use then, and what lies
-// between and around. Adds up to all arenas.
+// Divides the memory at the peak: state, live workspace, and the gaps between and around them. The
+// parts add up to all arenas.
 json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   CategoryBytes bytes = timeline.state;
   uint64_t arenas = plannedBytes(plan), used = 0;
@@ -47,13 +47,14 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   json categories = categoriesJson(bytes);
   uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
   uint64_t gaps = workspace > used ? workspace - used : 0;
-  categories["fragmentation"] = gaps; // in every report: packing is to be judged by it
+  categories["fragmentation"] = gaps;                   // always present: it measures the packing
   if (uint64_t sum = total(bytes) + gaps; arenas > sum) // state rounded to the arena's alignment
     categories["alignment"] = arenas - sum;
   return categories;
 }
 
-// What the plan was to fit: the compiler's word, the job's setting, or all that the device has.
+// Returns the budget of the plan: the one that the compiler recorded, else the job's setting, else
+// everything that the device has.
 uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   uint64_t budget = plan.memory_budget();
   std::string_view text = cost::settingOf(plan, "memory.budget");
@@ -87,7 +88,7 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
     const FunctionMemory &function = timeline.functions[f];
     const plan::Function &planned = *plan.functions()->Get(unsigned(f));
     std::string name = planned.name()->str();
-    json live = json::object(); // by category, of those that are ever used
+    json live = json::object(); // of the categories that occur
     for (size_t category = 0; category < kCategories; ++category) {
       json bytes = json::array();
       bool used = false;
@@ -136,8 +137,9 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
   return memory;
 }
 
-// Matrix FLOPs of a micro-step beyond a forward pass three times over (attention: 3.5
-// times), by which eval's function is the forward pass; null without one.
+// Returns the matrix FLOPs of a micro-step beyond three forward passes (3.5 for attention), as a
+// fraction of those three. The forward pass is measured by the function eval; null if there is
+// none.
 json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
   int step = microStep(plan);
   double done = 0, needed = 0;
@@ -224,7 +226,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   return report;
 }
 
-// All steps of the job; null for a plan that does not say how many there are.
+// Returns the totals of the job over all its steps; null if the plan does not give their number.
 json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   std::string_view text = cost::settingOf(plan, "training.train_iters");
   uint64_t steps = 0;
@@ -286,7 +288,7 @@ codegen::TargetCode::Grid gridOf(const plan::Kernel &kernel) {
           kernel.stack_bytes()};
 }
 
-// What a kernel with a grid takes of its device; nothing for other kernels.
+// Returns the resources that a kernel with a grid uses; an empty object for other kernels.
 json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
   if (!kernel.grid())
     return json::object();
@@ -346,7 +348,7 @@ json kernelsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
 
 json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   json report;
-  // What a phase reported, under the report's name ("recompute").
+  // Adds the report of each phase under the report's name ("recompute").
   if (plan.reports())
     for (const plan::Report *entry : *plan.reports())
       if (json said = json::parse(entry->json()->str(), nullptr, false); !said.is_discarded())
@@ -383,7 +385,7 @@ std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, ui
   constexpr size_t kBuffers = 5;
   MemoryTimeline timeline = memoryTimeline(plan);
   uint64_t planned = plannedBytes(plan);
-  // Without a budget of its own the job gets what the device leaves.
+  // A job without a budget of its own gets what the device spec leaves.
   const bool isOwn = cost::settingOf(plan, "memory.budget") != "0";
   std::string message = fmt::format(
       "{}: error: {} {}, but the plan needs {}; the smallest budget that works is {} bytes ({})\n"

@@ -1,4 +1,4 @@
-// What a plan does and what it costs, for people and for scripts.
+// Reports on the contents and the predicted cost of a plan, for people and for scripts.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -17,20 +17,20 @@ struct ExplainSections {
   bool allFusions = false; // refused ones each on a line, instead of folded by reason
 };
 
-// The report of a plan on a device as JSON; docs/explain.md documents the keys.
+// Returns the report of a plan on a device as JSON; docs/explain.md documents the keys.
 nlohmann::json explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
-// The same for a terminal.
+// Returns the report as text for a terminal.
 std::string explainText(const nlohmann::json &report, const ExplainSections &sections);
 
-// Parts of it: the lists `formed` and `refused` of the section `fusion`, which `fusions` has, and
-// the section `recompute`, in which `layers` and `flops_overhead` may be missing.
+// Print parts of the report: the lists `formed` and `refused` of the section `fusion` (given as
+// `fusions`), and the section `recompute`, whose `layers` and `flops_overhead` may be missing.
 std::string fusionsText(const nlohmann::json &fusions);
 std::string recomputeText(const nlohmann::json &recompute);
 
-// What to print when `plan` needs more than `budget` bytes: what takes the memory, by
-// category and by buffer, and `smallestBudget`, with which the job compiles. The first
-// line starts "PATH: error: "; the others are indented.
+// Returns the error for a plan that needs more than `budget` bytes. It lists the bytes by category
+// and by buffer, and names `smallestBudget`, with which the job compiles. The first line starts
+// with "PATH: error: "; the others are indented.
 std::string budgetError(const plan::Plan &plan, const std::string &path, uint64_t budget,
                         uint64_t smallestBudget);
 

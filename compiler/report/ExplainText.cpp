@@ -1,4 +1,4 @@
-// The report for a terminal: from the JSON alone, so that both say the same.
+// Prints the report for a terminal. The text is made from the JSON alone, so that both agree.
 #include "compiler/report/Explain.h"
 #include "compiler/report/Units.h"
 
@@ -24,7 +24,7 @@ std::string word(const json &object, const char *key) {
 std::string bytes(const json &value) { return readableBytes(number(value)); }
 std::string percent(double fraction) { return fmt::format("{:.1f}%", fraction * 100); }
 
-// The largest members of an object of numbers: "activations 91.0 MiB, gradients 9.2 MiB".
+// Returns the largest members of an object of numbers: "activations 91.0 MiB, gradients 9.2 MiB".
 template <typename Print>
 std::string largest(const json &object, size_t count, const Print &print) {
   std::vector<std::pair<double, std::string>> members;
@@ -39,8 +39,8 @@ std::string largest(const json &object, size_t count, const Print &print) {
   return text;
 }
 
-// The distinct names of a list, "swiglu, up_proj", on further lines of this indent where they take
-// more than 110 columns.
+// Returns the distinct names of a list, "swiglu, up_proj". Beyond 110 columns the text continues on
+// further lines with this indent.
 std::string listed(const json &names, size_t indent) {
   std::vector<std::string> distinct;
   for (const json &name : names)
@@ -64,7 +64,7 @@ std::string listed(const json &names, size_t indent) {
   return text;
 }
 
-// The text without its numbers: reasons that differ in numbers only are one.
+// Returns the text without its numbers: reasons that differ only in numbers count as equal.
 std::string withoutNumbers(const std::string &text) {
   std::string kept;
   for (char c : text)
@@ -75,7 +75,7 @@ std::string withoutNumbers(const std::string &text) {
   return kept;
 }
 
-// Entries of fusions that a person takes for one.
+// Entries of fusions that are shown as one.
 struct FoldedFusions {
   std::vector<const json *> entries; // the one that saves most first
   uint64_t times = 0;
@@ -91,7 +91,8 @@ struct FoldedFusions {
   }
 };
 
-// The entries of a list by the text that `key` gives them, in the order of their bytes.
+// Groups the entries of a list by the text that `key` returns; groups are in the order of their
+// bytes.
 template <typename Key> std::vector<FoldedFusions> folded(const json &entries, const Key &key) {
   std::map<std::string, FoldedFusions> byKey;
   for (const json &entry : entries)
@@ -104,7 +105,7 @@ template <typename Key> std::vector<FoldedFusions> folded(const json &entries, c
   return groups;
 }
 
-// "lm.rms_norm <- lm.add": the second of a pair, and the first, which runs before it.
+// Returns "lm.rms_norm <- lm.add": the second op of a pair, then the first, which runs before it.
 std::string pairText(const json &entry) {
   return word(entry, "consumer") + " <- " + word(entry, "producer");
 }
@@ -135,7 +136,7 @@ public:
   std::string text;
 };
 
-// Ten lines that say what the job is, whether it fits and how fast it is.
+// Prints ten lines: what the job is, whether it fits, and how fast it is.
 void Text::summary() {
   const json &batch = report["batch"], &memory = report["memory"], &cost = report["cost"];
   const json &fusion = report["fusion"], &overhead = report["recompute"]["flops_overhead"];
@@ -292,7 +293,7 @@ void Text::recompute(const json &recompute) {
     }
   }
   if (!layers.empty()) {
-    // Runs of layers with the same option: "0-11: 2, 12-15: 0".
+    // Lists runs of layers with the same option: "0-11: 2, 12-15: 0".
     std::string runs;
     for (size_t first = 0; first < layers.size();) {
       size_t last = first;
@@ -366,7 +367,7 @@ void Text::kernels() {
   resources(kernels);
 }
 
-// What CUDA kernels take, in the same order.
+// Prints the resources of CUDA kernels, in the same order.
 void Text::resources(const std::vector<const json *> &kernels) {
   if (kernels.empty() || !kernels[0]->contains("registers"))
     return;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kWidth = 1080; // of every drawing, in its own units
 
-// Light and dark, text readable on both; drawn areas keep their colours.
+// Colours for light and dark mode, both with readable text; drawn areas keep their colours.
 constexpr const char *kStyle = R"css(
 :root { --ink: #1c2126; --soft: #5c6670; --rule: #d5dae0; --paper: #ffffff; --panel: #f5f7f9;
   --node: #ffffff; --budget: #c0272d; --bound: #1f6f43; }
@@ -56,7 +56,7 @@ details { margin: 6px 0 16px; } summary { cursor: pointer; color: var(--soft); }
 struct Colour {
   const char *name, *label, *colour;
 };
-// Bottom to top of the memory chart.
+// The areas of the memory chart, from bottom to top.
 constexpr Colour kCategoryColours[] = {
     {"parameters", "parameters", "#4e79a7"},
     {"compute_copies", "compute copies", "#76b7b2"},
@@ -83,7 +83,7 @@ const char *kindColour(const std::string &kind) {
   return "#8f9aa3";
 }
 
-// Text of the plan may hold anything; XML has no place for most control characters.
+// Text in a plan may contain any character; XML does not allow most control characters.
 std::string escape(const std::string &text) {
   std::string out;
   for (char c : text) {
@@ -107,7 +107,8 @@ std::string escape(const std::string &text) {
   return out;
 }
 
-// A step of 1, 2 or 5 times a power of ten of a binary unit that cuts `most` in 4 to 10.
+// Returns the distance of ticks: 1, 2 or 5 times a power of ten of a binary unit, so that `most` is
+// divided into 4 to 10 parts.
 double tickStep(double most) {
   double unit = most >= 1 << 30 ? 1 << 30 : most >= 1 << 20 ? 1 << 20 : 1 << 10;
   double step = std::pow(10, std::floor(std::log10(std::max(1.0, most / unit) / 4)));
@@ -180,7 +181,7 @@ void Page::summary() {
   add("</div>");
 }
 
-// Stacked areas over the commands of a step's functions, side by side.
+// Draws stacked areas over the commands of the step's functions, side by side.
 void Page::memoryChart() {
   const json &memory = report["memory"];
   struct Part {
@@ -233,7 +234,7 @@ void Page::memoryChart() {
   for (const Part &part : parts) {
     double width = plot * double(part.commands) / double(commands);
     double step = width / double(part.commands);
-    std::vector<double> base(part.commands, 0); // where the next area stands
+    std::vector<double> base(part.commands, 0); // lower edge of the next area
     for (const Colour &category : kCategoryColours) {
       std::vector<double> upper = base;
       auto live = part.live->find(category.name);
@@ -246,7 +247,7 @@ void Page::memoryChart() {
       }
       if (highest == 0)
         continue;
-      // Steps: level within a command, and only corners are written.
+      // The outline is constant within a command, so only corners are written.
       auto corners = [&](const std::vector<double> &level, bool backwards) {
         std::string path;
         size_t n = part.commands;
@@ -352,7 +353,7 @@ void Page::graph() {
   add("<text class=\"title\" x=\"8\" y=\"16\">{}</text>", backward ? "forward" : "");
   if (backward)
     add("<text class=\"title\" x=\"{:.0f}\" y=\"16\">backward</text>", graph.backwardX);
-  // Kept values first, under everything else.
+  // Edges of kept values are drawn first, below all others.
   for (bool kept : {true, false})
     for (const GraphEdge &edge : graph.edges) {
       if (edge.kept != kept)
@@ -392,7 +393,7 @@ void Page::graph() {
   add("</svg></div>");
 }
 
-// The commands of the micro-step one after another, to scale, a row for each stream.
+// Draws the commands of the micro-step one after another, to scale, with a row per stream.
 void Page::bars(const std::vector<unsigned> &commands, double y, double height) {
   int step = microStep(plan);
   const json &all = report["functions"][size_t(step)]["commands"];

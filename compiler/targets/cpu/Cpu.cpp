@@ -30,7 +30,7 @@ public:
     return (name() + ":" + *cpu).str();
   }
 
-  // dq of attention is summed in f32.
+  // Attention's gradient sums dq in f32.
   RankedTensorType scratchOf(Operation *op) const override {
     auto grad = dyn_cast<kern::AttentionGradOp>(op);
     if (!grad)
@@ -44,7 +44,7 @@ public:
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {
-    // How kernels are launched does not matter to the code.
+    // The code does not depend on how kernels are launched.
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(plan.getLoc());
     for (auto kernel : plan.getOps<kern::KernelOp>())
       kernels->push_back(kernel->clone());

@@ -1,5 +1,5 @@
-// CUDA as a target: a cubin for each kernel, and kernels for attention, sums of rows by id and
-// initial values that are templates of compiler/targets/cuda/device.
+// CUDA as a target: a cubin for each kernel. The kernels for attention, scatter-add and initial
+// values are templates of compiler/targets/cuda/device.
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cuda/CudaProgram.h"
 #include "compiler/targets/cuda/InitializerTemplates.h"
@@ -136,7 +136,7 @@ public:
 private:
   static constexpr llvm::StringLiteral kFoldedRope{"rope"};
 
-  // Of "cuda:sm_90a"; null for others.
+  // Returns the architecture of a device such as "cuda:sm_90a"; null for other devices.
   static const CudaArch *archOf(StringRef device) { return findCudaArch(device.split(':').second); }
 };
 

@@ -1,4 +1,4 @@
-// The architectures that CUDA code is generated for, and what their devices have.
+// The architectures that CUDA code is generated for, and the facts about their devices.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

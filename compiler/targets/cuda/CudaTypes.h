@@ -9,16 +9,16 @@
 
 namespace lmc::codegen {
 
-// "bf16"
+// Returns the short name: "bf16".
 const char *shortName(DataType type);
 
-// As kernels write it: "lmc::bf16", "float".
+// Returns the name in kernels: "lmc::bf16", "float".
 const char *cudaName(DataType type);
 
-// Of an element.
+// Returns the bytes of an element.
 int64_t bytesOf(DataType type);
 
-// None for null, integers and floats of other widths.
+// Returns nothing for null, integers and floats of other widths.
 std::optional<DataType> dataTypeOf(mlir::Type element);
 
 } // namespace lmc::codegen
