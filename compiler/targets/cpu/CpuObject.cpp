@@ -256,7 +256,6 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
   LowerKernelsPassOptions options;
   options.vectorWidth = image.vectorWidth;
   options.fma = !x86 || has("fma");
-  options.nativeBf16 = x86 && has("avx512bf16") && has("avx512vl");
 
   OwningOpRef<ModuleOp> lowered = kernels.clone();
   MLIRContext *context = kernels.getContext();

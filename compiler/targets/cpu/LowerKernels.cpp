@@ -406,7 +406,8 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
     Value wide = scalarMath.fromBf16(operands[0]);
     return element.isF32() ? wide : arith::ExtFOp::create(b, loc, typeOf(element, lane), wide);
   }
-  if (element.isBF16() && isa<arith::TruncFOp>(op) && !options.nativeBf16)
+  // Not by AVX-512's own instruction, which rounds results below 2^-126 to zero.
+  if (element.isBF16() && isa<arith::TruncFOp>(op))
     return scalarMath.toBf16(operands[0]);
   if (source.isF32() && isa<math::ExpOp>(op))
     return scalarMath.exp(operands[0]);
@@ -967,7 +968,6 @@ struct LowerKernels : impl::LowerKernelsPassBase<LowerKernels> {
     LowerKernelsPassOptions options;
     options.vectorWidth = vectorWidth;
     options.fma = fma;
-    options.nativeBf16 = nativeBf16;
     if (options.vectorWidth != 128 && options.vectorWidth != 256 && options.vectorWidth != 512) {
       module.emitError("kern-lower-kernels: vector-width must be 128, 256 or 512, not ")
           << options.vectorWidth;

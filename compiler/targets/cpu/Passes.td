@@ -55,9 +55,7 @@ def LowerKernelsPass : Pass<"kern-lower-kernels", "::mlir::ModuleOp"> {
     Option<"vectorWidth", "vector-width", "unsigned", /*default=*/"256",
            "bits of a vector register: 128, 256 or 512">,
     Option<"fma", "fma", "bool", /*default=*/"true",
-           "the target has fused multiply-add instructions">,
-    Option<"nativeBf16", "native-bf16", "bool", /*default=*/"false",
-           "the target converts f32 to bf16 by an instruction">
+           "the target has fused multiply-add instructions">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
