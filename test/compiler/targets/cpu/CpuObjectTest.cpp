@@ -62,12 +62,14 @@ TEST(CpuObject, v4UsesWholeRegisters) {
   EXPECT_THAT(image.assembly, HasSubstr("zmm"));
 }
 
-TEST(CpuObject, bf16InstructionsWhereTheCpuHasThem) {
+// AVX-512's conversion rounds subnormal results to zero: with it a plan for this CPU would give
+// other bits than one for a CPU without it.
+TEST(CpuObject, bf16RoundsByArithmeticWhateverTheCpuHas) {
   std::string error;
   CpuImage image = build(kRmsNormBf16, {"sapphirerapids"}, error);
   ASSERT_EQ(error, "");
   EXPECT_THAT(image.features, Contains("avx512_bf16"));
-  EXPECT_THAT(image.assembly, HasSubstr("vcvtneps2bf16"));
+  EXPECT_THAT(image.assembly, Not(HasSubstr("vcvtneps2bf16")));
   EXPECT_THAT(image.assembly, Not(HasSubstr("truncsfbf2")));
 }
 
