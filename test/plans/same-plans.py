@@ -13,7 +13,6 @@ With --renamed-kernels two plans are the same if one renaming of kernels, one to
 """
 import argparse
 import concurrent.futures
-import difflib
 import hashlib
 import json
 import pathlib
@@ -129,6 +128,14 @@ def renamed(text):
     return pattern.sub(lambda match: number[match.group(1)], text)
 
 
+def show_first_difference(old, new, context=3, most=12):
+    """The lines around the first one in which two texts differ."""
+    at = next((i for i, (x, y) in enumerate(zip(old, new)) if x != y), min(len(old), len(new)))
+    print("\n".join(f"  {line[:160]}" for line in old[max(0, at - context):at]))
+    for sign, lines in (("-", old), ("+", new)):
+        print("\n".join(f"{sign} {line[:160]}" for line in lines[at:at + most]))
+
+
 def compare(arguments):
     before, after = pathlib.Path(arguments.before), pathlib.Path(arguments.after)
     names = sorted(path.name for path in after.glob("*.json"))
@@ -143,10 +150,8 @@ def compare(arguments):
         if old != new:
             different.append(name)
             if len(different) <= arguments.most:
-                lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "before", "after",
-                                             lineterm="", n=3)
                 print(f"== {name}")
-                print("\n".join(line[:160] for line, _ in zip(lines, range(40))))
+                show_first_difference(old.splitlines(), new.splitlines())
     print(f"{len(names) - len(missing) - len(different)} of {len(names)} plans are the same" +
           (f"; {len(different)} differ: {' '.join(different)}" if different else "") +
           (f"; {len(missing)} have nothing to be compared with" if missing else ""))
