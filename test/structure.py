@@ -1,0 +1,63 @@
+"""Counts how many places know a thing that should be declared once, and holds them to bounds.
+
+  commands        product sources that name a command, besides its own files (whose name has the
+                  command's: Attention*.cpp are AttentionGrad's own too)
+  targets         string tests on a target outside of the folders of targets
+  architectures   places outside of models/ that know a model architecture
+
+Prints each count with its bound, and the places where a bound is broken; exit code 1 then.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TOPS = ("runtime", "dialects", "passes", "compiler", "models", "tools")
+SUFFIXES = (".cpp", ".h", ".td", ".fbs", ".cuh", ".def")
+# (command as C++ writes it, what its own files are called, bound)
+COMMANDS = [("ScatterAdd", "scatteradd", 11), ("AttentionGrad", "attention", 15)]
+TARGET_TEST = re.compile(r'(?:[!=]=|starts_with\(|rfind\(|\.Cases?\()\s*"(?:cuda|cpu)\b|\bis(?:Cuda|Cpu)\b')
+TARGET_FOLDERS = ("compiler/targets/", "runtime/device/")
+ARCHITECTURE = re.compile(r'"(llama|mistral|Llama\w*|Mistral\w*)"|architecture\s*[!=]=')
+
+
+def product():
+    for top in TOPS:
+        for path in sorted((ROOT / top).rglob("*")):
+            if path.suffix in SUFFIXES:
+                yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def code_of(line):
+    """A line without its comment."""
+    return re.sub(r"//.*", "", line)
+
+
+def places(files, pattern, allowed):
+    return [f"{name}:{number}: {line.strip()}" for name, text in files
+            if not name.startswith(allowed)
+            for number, line in enumerate(text.splitlines(), 1) if pattern.search(code_of(line))]
+
+
+def main():
+    files = list(product())
+    broken = False
+
+    def hold(what, found, bound):
+        nonlocal broken
+        print(f"{what}: {len(found)}, at most {bound}")
+        if len(found) > bound:
+            broken = True
+            print("".join(f"  {place}\n" for place in found), end="")
+
+    for command, own, bound in COMMANDS:
+        named = [name for name, text in files if command in text
+                 and own not in pathlib.PurePosixPath(name).name.lower().replace("_", "")]
+        hold(f"sources that name the command {command}", named, bound)
+    hold("string tests on a target", places(files, TARGET_TEST, TARGET_FOLDERS), 0)
+    hold("places that know an architecture", places(files, ARCHITECTURE, ("models/",)), 0)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
