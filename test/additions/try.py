@@ -15,7 +15,7 @@ family. Lines before the diff say what it is held to:
 The script applies a patch to a copy of the committed tree, counts what it touches, builds the copy
 and runs its test. --count stops after counting; --keep leaves the copy in DIR/NAME. Exit code 1
 where a patch does not apply, touches more than it may, or fails. It takes a build per patch, so it
-is not part of ./dev test; --count is.
+is not part of ./dev test. It needs the programs git and patch.
 """
 import argparse
 import pathlib
@@ -92,7 +92,7 @@ def run(patch, arguments):
             return False
         if arguments.count:
             return True
-        steps = [f"cmake --preset release -B build > /dev/null",
+        steps = ["cmake --preset release -B build > /dev/null",
                  f"cmake --build build --target {header(text, 'Build')}", header(text, "Test")]
         for step in steps:
             done = subprocess.run(["bash", "-c", step], cwd=folder, capture_output=True, text=True)
