@@ -124,7 +124,13 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     break;
   case Phase::Buffers:
-    passes.addPass(createPlaceBuffersPass({options.reuseMemory, target.name().str()}));
+    passes.addPass(createAssignBuffersPass({options.reuseMemory, target.name().str()}));
+    // Packing needs the buffers of all functions, because the functions share the arenas.
+    passes.addPass(createPackArenasPass({options.reuseMemory}));
+    // A command names its operands by their offsets, which packing has chosen.
+    passes.addPass(createEmitCommandsPass());
+    // The check runs in every compile, and here, because only here both forms of a function exist.
+    passes.addPass(createCheckAliasingPass());
     break;
   case Phase::Model: // the builder's work
   case Phase::Codegen:

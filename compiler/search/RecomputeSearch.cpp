@@ -2,7 +2,7 @@
 
 #include "compiler/emit/Emit.h"
 #include "dialects/lm/Lm.h"
-#include "passes/buffers/BufferAssignment.h"
+#include "passes/buffers/BufferView.h"
 #include "passes/memory/OpCost.h"
 #include "runtime/plan/Names.h"
 

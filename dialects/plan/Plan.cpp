@@ -12,6 +12,9 @@ using namespace lmc::plan_ir;
 #include "dialects/plan/PlanDialect.cpp.inc"
 #include "dialects/plan/PlanEnums.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "dialects/plan/PlanAttributes.cpp.inc"
+
 #define GET_TYPEDEF_CLASSES
 #include "dialects/plan/PlanTypes.cpp.inc"
 
@@ -19,6 +22,10 @@ using namespace lmc::plan_ir;
 #include "dialects/plan/PlanOps.cpp.inc"
 
 void PlanDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/plan/PlanAttributes.cpp.inc"
+      >();
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "dialects/plan/PlanTypes.cpp.inc"

@@ -16,6 +16,9 @@
 #include "dialects/plan/PlanDialect.h.inc"
 #include "dialects/plan/PlanEnums.h.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "dialects/plan/PlanAttributes.h.inc"
+
 #define GET_TYPEDEF_CLASSES
 #include "dialects/plan/PlanTypes.h.inc"
 

@@ -21,6 +21,7 @@ def PlanDialect : Dialect {
   }];
   let dependentDialects = ["::lmc::lm::LmDialect"];
   let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
 }
 
 def SliceType : TypeDef<PlanDialect, "Slice"> {
@@ -47,6 +48,50 @@ class LmEnumAttr<string enum> : LmAttr<enum # "Attr"> {
   let returnType = "::lmc::lm::" # enum;
   let convertFromStorage = "$_self.getValue()";
   let constBuilderCall = "::lmc::lm::" # enum # "Attr::get($_builder.getContext(), $0)";
+}
+
+// The attributes through which the passes of passes/buffers hand over their results.
+
+class Plan_Attr<string name, string attrMnemonic> : AttrDef<PlanDialect, name> {
+  let mnemonic = attrMnemonic;
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def ViewAttr : Plan_Attr<"View", "view"> {
+  let summary = "where a tensor lies in a buffer of its function";
+  let description = [{
+    The view begins at byte `offset` of the buffer. With a `pitch`, the view consists of
+    `rows` runs of equally many bytes, and the beginnings of two neighbours are `pitch` bytes
+    apart.
+  }];
+  let parameters = (ins "unsigned":$buffer, DefaultValuedParameter<"int64_t", "0">:$offset,
+                        DefaultValuedParameter<"int64_t", "1">:$rows,
+                        DefaultValuedParameter<"int64_t", "0">:$pitch);
+}
+
+def BufferAttr : Plan_Attr<"Buffer", "buffer"> {
+  let summary = "bytes that tensors of a function share";
+  let description = [{
+    The buffer is live from op `first` to op `last` of the function, counted from 0. No op
+    uses the buffer if `last` is smaller than `first`. With a `variable`, the bytes are those
+    of the variable.
+  }];
+  let parameters = (ins "uint64_t":$bytes, DefaultValuedParameter<"int64_t", "0">:$first,
+                        DefaultValuedParameter<"int64_t", "-1">:$last,
+                        DefaultValuedParameter<"::lmc::plan_ir::Category",
+                                               "::lmc::plan_ir::Category::Temporaries">:$category,
+                        StringRefParameter<"the state whose bytes these are", [{""}]>:$variable);
+}
+
+def BufferCopyAttr : Plan_Attr<"BufferCopy", "copy"> {
+  let summary = "bytes that are copied before an op runs";
+  let parameters = (ins "::lmc::plan_ir::ViewAttr":$from, "::lmc::plan_ir::ViewAttr":$to,
+                        "::mlir::RankedTensorType":$type);
+}
+
+def ScratchAttr : Plan_Attr<"Scratch", "scratch"> {
+  let summary = "the buffer of the scratch memory that an op's command needs";
+  let parameters = (ins "unsigned":$buffer, "::mlir::RankedTensorType":$type);
 }
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemonic, traits>;

@@ -1,649 +1,72 @@
 #include "passes/buffers/BufferAssignment.h"
 
-#include "compiler/kernels/Hero.h"
-
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-
-#include <algorithm>
+#include "llvm/ADT/SmallVectorExtras.h"
 
 using namespace mlir;
 using namespace lmc;
-using namespace lmc::codegen;
 
-uint64_t lmc::byteSize(RankedTensorType type) {
-  return uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
-}
+static constexpr char kBuffers[] = "plan.buffers", kViews[] = "plan.views",
+                      kCopies[] = "plan.copies", kScratch[] = "plan.scratch";
 
 ArrayRef<BufferAssignment::Copy> BufferAssignment::copiesBefore(Operation *op) const {
   auto it = copies.find(op);
   return it == copies.end() ? ArrayRef<Copy>() : ArrayRef<Copy>(it->second);
 }
 
-std::optional<BufferAssignment::Workspace> BufferAssignment::workspaceOf(Operation *op) const {
-  auto it = workspaces.find(op);
-  if (it == workspaces.end())
-    return std::nullopt;
-  return it->second;
-}
-
-namespace lmc {
-
-class BufferAssigner {
-public:
-  BufferAssigner(func::FuncOp function, const SymbolTable &symbols, const Target &target,
-                 bool reuse)
-      : function(function), symbols(symbols), target(target), reuse(reuse),
-        result(new BufferAssignment) {}
-
-  LogicalResult run();
-
-private:
-  using Copy = BufferAssignment::Copy;
-
-  LogicalResult assignViews();
-  void placeStoresAndParts();
-  void shareDyingInputs();
-  void computeLifetimes();
-
-  unsigned newBuffer(RankedTensorType type);
-  void setView(Value value, BufferView view);
-  bool mayMerge(unsigned from, BufferView into) const;
-  void merge(unsigned from, BufferView into);
-  bool isWholeTemporary(Value value) const;
-  bool takesSpacedRuns(unsigned buffer) const;
-  static bool readersTakeSpacedRuns(Value value);
-  bool overlaps(Value value, BufferView region, uint64_t bytes) const;
-  bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const;
-  bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const;
-  bool mayMakeInPlaceOf(Value value, unsigned variableBuffer);
-  bool kernelMayWriteOver(OpResult result, unsigned input) const;
-  bool mayOverwrite(StringRef variable, Value sum) const;
-  static bool isView(Operation *op) {
-    return isa<tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
-               tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
-  }
-
-  // Returns the position of the last op that reads bytes of `value`. Views are no reads; their
-  // readers count through the views' own members.
-  int64_t lastRead(Value value) const;
-
-  func::FuncOp function;
-  const SymbolTable &symbols;
-  const Target &target;
-  const bool reuse;
-  std::unique_ptr<BufferAssignment> result;
-  llvm::DenseMap<Operation *, int64_t> positions;
-  std::vector<SmallVector<Value>> members; // per buffer, its values
-  llvm::StringMap<unsigned> variableBuffers;
-  // True if a result of a kernel may be written over an input; keyed by kernel, result number and
-  // input number.
-  mutable llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
-
-  friend class BufferAssignment;
-};
-
-} // namespace lmc
-
-unsigned BufferAssigner::newBuffer(RankedTensorType type) {
-  Buffer buffer;
-  buffer.bytes = byteSize(type);
-  result->buffers.push_back(buffer);
-  members.emplace_back();
-  return unsigned(result->buffers.size() - 1);
-}
-
-void BufferAssigner::setView(Value value, BufferView view) {
-  result->views[value] = view;
-  members[view.buffer].push_back(value);
-}
-
-// Returns the distance from the first byte to the end of the last byte, of `bytes` bytes seen
-// through `view`.
-static int64_t extentOf(const BufferView &view, uint64_t bytes) {
-  return view.pitch ? (view.rows - 1) * view.pitch + int64_t(bytes) / view.rows : int64_t(bytes);
-}
-
-// Returns true if two regions of one buffer have a byte in common.
-static bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b,
-                           uint64_t bBytes) {
-  if (a.buffer != b.buffer || a.offset >= b.offset + extentOf(b, bBytes) ||
-      b.offset >= a.offset + extentOf(a, aBytes))
-    return false;
-  if (a.pitch == 0 || a.pitch != b.pitch)
-    return true;
-  // Both regions are columns of one matrix: they are disjoint if the runs of one lie in the gaps
-  // between the runs of the other.
-  bool aFirst = a.offset <= b.offset;
-  const BufferView &low = aFirst ? a : b, &high = aFirst ? b : a;
-  int64_t lowRun = int64_t(aFirst ? aBytes : bBytes) / low.rows;
-  int64_t highRun = int64_t(aFirst ? bBytes : aBytes) / high.rows;
-  int64_t column = (high.offset - low.offset) % a.pitch;
-  return column < lowRun || column + highRun > a.pitch;
-}
-
-// Returns true if each run of a view of `type` consists of whole rows: `rows` is then a product of
-// leading dimensions, without the last one.
-static bool runsAreRows(RankedTensorType type, const BufferView &view) {
-  if (view.pitch == 0)
-    return true;
-  int64_t rows = 1;
-  for (int64_t extent : type.getShape().drop_back(type.getRank() ? 1 : 0)) {
-    if (rows == view.rows)
-      return true;
-    rows *= extent;
-  }
-  return rows == view.rows && type.getRank() > 0;
-}
-
-// Returns a view of a dense buffer after the buffer has become `region` of another buffer. The
-// buffer's `regionBytes` bytes may be divided into runs there. Returns nothing if the view's bytes
-// would not be equally spaced runs.
-static std::optional<BufferView> compose(const BufferView &view, RankedTensorType type,
-                                         const BufferView &region, uint64_t regionBytes) {
-  if (region.pitch == 0)
-    return BufferView{region.buffer, region.offset + view.offset, view.rows, view.pitch};
-  int64_t run = int64_t(regionBytes) / region.rows, row = view.offset / run,
-          column = view.offset % run, bytes = int64_t(byteSize(type));
-  BufferView composed{region.buffer, region.offset + row * region.pitch + column, 1, 0};
-  if (view.pitch == 0 && column + bytes <= run)
-    return composed;
-  if (view.pitch == 0 ? column != 0 || bytes % run != 0 : view.pitch != run)
-    return std::nullopt;
-  composed.rows = view.pitch ? view.rows : bytes / run;
-  composed.pitch = region.pitch;
-  if (!runsAreRows(type, composed))
-    return std::nullopt;
-  return composed;
-}
-
-// Returns true if merge(from, into) can express every view of the buffer.
-bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
-  if (into.pitch == 0)
-    return true;
-  uint64_t bytes = result->buffers[from].bytes;
-  for (Value value : members[from])
-    if (!compose(result->view(value), cast<RankedTensorType>(value.getType()), into, bytes))
-      return false;
-  for (const auto &[op, list] : result->copies)
-    for (const Copy &copy : list)
-      for (const BufferView &end : {copy.from, copy.to})
-        if (end.buffer == from && !compose(end, copy.type, into, bytes))
-          return false;
-  return takesSpacedRuns(from);
-}
-
-// Makes buffer `from` the region `into` of another buffer: moves all its values, and the copies
-// from and to it.
-void BufferAssigner::merge(unsigned from, BufferView into) {
-  uint64_t bytes = result->buffers[from].bytes;
-  for (Value value : members[from]) {
-    BufferView &view = result->views[value];
-    view = *compose(view, cast<RankedTensorType>(value.getType()), into, bytes);
-    members[into.buffer].push_back(value);
-  }
-  members[from].clear();
-  for (auto &[op, list] : result->copies)
-    for (Copy &copy : list)
-      for (BufferView *end : {&copy.from, &copy.to})
-        if (end->buffer == from)
-          *end = *compose(*end, copy.type, into, bytes);
-}
-
-// Returns true if `value` is the whole of a buffer that is not state.
-bool BufferAssigner::isWholeTemporary(Value value) const {
-  BufferView view = result->view(value);
-  const Buffer &buffer = result->buffers[view.buffer];
-  return buffer.variable.empty() && view.offset == 0 && view.pitch == 0 &&
-         buffer.bytes == byteSize(cast<RankedTensorType>(value.getType()));
-}
-
-// Returns true if `op` can also read or write `value` in spaced runs.
-static bool acceptsSpacedRuns(Operation *op, Value value) {
-  auto command = dyn_cast<CommandOpInterface>(op);
-  return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
-           return operand.value != value || operand.mayBeSpaced;
-         });
-}
-
-// Returns the value that `op` adds to, or null.
-static Value accumulatedBy(Operation *op) {
-  auto command = dyn_cast<CommandOpInterface>(op);
-  return command ? command.getAccumulated() : Value();
-}
-
-bool BufferAssigner::readersTakeSpacedRuns(Value value) {
-  for (OpOperand &use : value.getUses()) {
-    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(use.getOwner())
-            ? !readersTakeSpacedRuns(use.getOwner()->getResult(0))
-            : !isView(use.getOwner()) && !acceptsSpacedRuns(use.getOwner(), value))
-      return false;
-  }
-  return true;
-}
-
-// Returns true if every op that writes or reads a value of the buffer can handle spaced runs.
-bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
-  for (Value member : members[buffer]) {
-    Operation *producer = member.getDefiningOp();
-    if (producer && !isView(producer) && !acceptsSpacedRuns(producer, member))
-      return false;
-    for (Operation *user : member.getUsers())
-      if (!isView(user) && !acceptsSpacedRuns(user, member))
-        return false;
-  }
-  return true;
-}
-
-bool BufferAssigner::overlaps(Value value, BufferView region, uint64_t bytes) const {
-  return regionsOverlap(result->view(value), byteSize(cast<RankedTensorType>(value.getType())),
-                        region, bytes);
-}
-
-int64_t BufferAssigner::lastRead(Value value) const {
-  int64_t last = -1;
-  for (OpOperand &use : value.getUses()) {
-    Operation *user = use.getOwner();
-    if (isa<lm::StoreOp>(user)) // the copy to its variable may come at the end
-      last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
-    else if (!isView(user))
-      last = std::max(last, positions.lookup(user));
-    else if (auto insert = dyn_cast<tensor::InsertSliceOp>(user);
-             insert && use.get() == insert.getSource() && use.getOperandNumber() == 0)
-      last = std::max(last, positions.lookup(user));
-  }
-  return last;
-}
-
-// Returns true if an op other than `except` reads, after `position`, a value that overlaps the
-// region.
-bool BufferAssigner::usedAfter(BufferView region, uint64_t bytes, int64_t position,
-                               Operation *except) const {
-  for (Value member : members[region.buffer]) {
-    if (!overlaps(member, region, bytes) || member.getDefiningOp() == except)
-      continue;
-    if (lastRead(member) > position)
-      return true;
-  }
-  return false;
-}
-
-bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
-  auto launch = dyn_cast<kern::LaunchOp>(value.getOwner());
-  if (!launch)
-    return false;
-  auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
-  auto [known, isNew] = writesOver.try_emplace({kernel, {value.getResultNumber(), input}}, false);
-  if (isNew)
-    known->second = mayShareBuffer(kernel.getBody().front(), kernel.getHero(),
-                                   value.getResultNumber(), input);
-  return known->second;
-}
-
-// Returns true if `sum` may be computed in the bytes of `variable`: that is allowed only if `sum`
-// is finally stored to this variable.
-bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
-  if (variable.empty())
-    return true;
-  for (Value next = sum; next;) {
-    sum = next;
-    next = Value();
-    for (Operation *user : sum.getUsers()) {
-      if (auto store = dyn_cast<lm::StoreOp>(user); store && store.getVariable() == variable)
-        return true;
-      if (accumulatedBy(user) == sum)
-        next = user->getResult(0);
-    }
-  }
-  return false;
-}
-
-// Returns the region that a slice (tensor.extract_slice or insert_slice) covers. The sliced tensor
-// has type `whole` and is seen through `view`. The slice must be rows of the tensor, or a rectangle
-// of a matrix; otherwise returns nothing.
-template <typename SliceOp>
-static std::optional<BufferView> viewOfSlice(SliceOp slice, RankedTensorType whole,
-                                             BufferView view) {
-  auto isOne = [](int64_t stride) { return stride == 1; };
-  auto isZero = [](int64_t offset) { return offset == 0; };
-  ArrayRef<int64_t> offsets = slice.getStaticOffsets(), sizes = slice.getStaticSizes();
-  if (!llvm::all_of(slice.getStaticStrides(), isOne) ||
-      (view.pitch && view.rows != whole.getDimSize(0)))
-    return std::nullopt;
-  int64_t width = whole.getElementTypeBitWidth() / 8;
-  int64_t rowBytes = int64_t(byteSize(whole)) / whole.getDimSize(0);
-  int64_t pitch = view.pitch ? view.pitch : rowBytes;
-  view.offset += offsets[0] * pitch;
-  if (llvm::all_of(offsets.drop_front(), isZero) &&
-      sizes.drop_front() == whole.getShape().drop_front()) {
-    if (view.pitch)
-      view.rows = sizes[0];
-    return view;
-  }
-  if (whole.getRank() != 2)
-    return std::nullopt;
-  view.offset += offsets[1] * width;
-  view.rows = sizes[0];
-  view.pitch = sizes[0] == 1 ? 0 : pitch;
-  return view;
-}
-
-// Assigns views to values in program order. Loads of variables come first, so that all readers of a
-// variable are known when another value may take its place.
-LogicalResult BufferAssigner::assignViews() {
-  if (function.getNumArguments() || function.getNumResults())
-    return function.emitError("has arguments or results; a function of a plan only has variables");
-  Block &body = function.getBody().front();
-  int64_t position = 0;
-  for (Operation &op : body)
-    positions[&op] = position++;
-  auto variableBuffer = [&](StringRef name, RankedTensorType type) {
-    auto [it, inserted] = variableBuffers.try_emplace(name, 0);
-    if (inserted) {
-      it->second = newBuffer(type);
-      result->buffers[it->second].variable = name.str();
-    }
-    return it->second;
+void BufferAssignment::attachTo(func::FuncOp function) const {
+  MLIRContext *context = function.getContext();
+  Builder b(context);
+  auto attributeOf = [&](const BufferView &view) {
+    return plan_ir::ViewAttr::get(context, view.buffer, view.offset, view.rows, view.pitch);
   };
-  for (Operation &op : body) {
-    if (auto load = dyn_cast<lm::LoadOp>(op))
-      setView(load.getResult(),
-              {variableBuffer(load.getVariable(), cast<RankedTensorType>(load.getType())), 0});
-    if (auto store = dyn_cast<lm::StoreOp>(op))
-      variableBuffer(store.getVariable(), cast<RankedTensorType>(store.getValue().getType()));
+  SmallVector<Attribute> list;
+  for (const Buffer &buffer : buffers) {
+    const bool isUsed = buffer.first <= buffer.last;
+    list.push_back(plan_ir::BufferAttr::get(context, buffer.bytes, isUsed ? buffer.first : 0,
+                                            isUsed ? buffer.last : -1, buffer.category,
+                                            buffer.variable));
   }
-
-  for (Operation &op : body) {
-    if (isa<lm::LoadOp>(op))
-      continue;
-    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
-      auto type = cast<RankedTensorType>(slice.getSource().getType());
-      std::optional<BufferView> view =
-          viewOfSlice(slice, type, result->view(slice.getSource()));
-      if (!view)
-        return slice.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-      if (view->pitch && !readersTakeSpacedRuns(slice.getResult())) {
-        auto part = cast<RankedTensorType>(slice.getType());
-        BufferView dense{newBuffer(part), 0};
-        result->copies[&op].push_back({*view, dense, part});
-        view = dense;
-      }
-      setView(slice.getResult(), *view);
-      continue;
-    }
-    if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
-      auto type = cast<RankedTensorType>(insert.getDest().getType());
-      BufferView view = result->view(insert.getDest());
-      if (!viewOfSlice(insert, type, view))
-        return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-      // If a later op reads the old whole, the result has to be a copy.
-      bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
-        return positions[user] > positions[&op];
-      });
-      if (readLater || !result->buffers[view.buffer].variable.empty()) {
-        BufferView fresh{newBuffer(type), 0};
-        result->copies[&op].push_back({view, fresh, type});
-        view = fresh;
-      }
-      setView(insert.getResult(), view);
-      continue;
-    }
-    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
-      BufferView view = result->view(op.getOperand(0));
-      auto type = cast<RankedTensorType>(op.getResult(0).getType());
-      if (!runsAreRows(type, view)) {
-        BufferView dense{newBuffer(type), 0};
-        result->copies[&op].push_back({view, dense, type});
-        view = dense;
-      }
-      setView(op.getResult(0), view);
-      continue;
-    }
-    if (Value accumulator = accumulatedBy(&op)) {
-      auto type = cast<RankedTensorType>(accumulator.getType());
-      BufferView view = result->view(accumulator);
-      // The op must not read the bytes of the accumulator through another operand.
-      unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
-        return overlaps(operand, view, byteSize(type));
-      }));
-      if (!reuse || readers > 1 || view.pitch ||
-          usedAfter(view, byteSize(type), positions[&op], &op) ||
-          !mayOverwrite(result->buffers[view.buffer].variable, op.getResult(0))) {
-        BufferView fresh{newBuffer(type), 0};
-        result->copies[&op].push_back({view, fresh, type});
-        view = fresh;
-      }
-      setView(op.getResult(0), view);
-      continue;
-    }
-    for (Value value : op.getResults())
-      setView(value, {newBuffer(cast<RankedTensorType>(value.getType())), 0});
-  }
-  return success();
-}
-
-// Returns true if a value that is stored to a variable may be computed directly in the variable's
-// bytes. No op may read the old contents after that, except the op that computes the value, if it
-// may write over what it reads.
-bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
-  Operation *producer = value.getDefiningOp();
-  if (!producer || isView(producer) || !isWholeTemporary(value))
-    return false;
-  // Finds the first op that writes the buffer: an accumulation begins before its last op.
-  int64_t made = positions.lookup(producer);
-  for (Value member : members[result->view(value).buffer])
-    if (Operation *op = member.getDefiningOp(); op && !isView(op) && positions.lookup(op) < made) {
-      producer = op;
-      made = positions.lookup(op);
-    }
-  for (Value member : members[variableBuffer]) {
-    if (!isa_and_nonnull<lm::LoadOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-                         tensor::CollapseShapeOp>(member.getDefiningOp()))
-      return false; // another value is already computed there
-    int64_t last = lastRead(member);
-    if (last > made)
-      return false;
-    if (last == made)
-      for (OpOperand &operand : producer->getOpOperands())
-        if (operand.get() == member &&
-            (producer != value.getDefiningOp() ||
-             !kernelMayWriteOver(cast<OpResult>(value), operand.getOperandNumber())))
-          return false;
-  }
-  return true;
-}
-
-void BufferAssigner::placeStoresAndParts() {
-  Block &body = function.getBody().front();
-  for (Operation &op : body) {
-    if (auto store = dyn_cast<lm::StoreOp>(op)) {
-      unsigned place = variableBuffers.lookup(store.getVariable());
-      Value value = store.getValue();
-      BufferView view = result->view(value);
-      if (view.buffer == place)
-        continue;
-      // A reshape of the stored value belongs to the same buffer; the op that computes the value is
-      // found behind the reshapes.
-      Value made = value;
-      while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
-          made.getDefiningOp()))
-        made = made.getDefiningOp()->getOperand(0);
-      if (reuse && mayMakeInPlaceOf(made, place)) {
-        merge(view.buffer, {place, 0});
-        continue;
-      }
-      // Every load sees the state before the first store, so variables are written at the end. If
-      // the value is the old contents of another variable, which may be overwritten before, it is
-      // copied to a buffer of its own first.
-      auto type = cast<RankedTensorType>(value.getType());
-      bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
-      if (!result->buffers[view.buffer].variable.empty() && !madeHere) {
-        BufferView aside{newBuffer(type), 0};
-        result->copies[&op].push_back({view, aside, type});
-        view = aside;
-      }
-      result->copies[body.getTerminator()].push_back({view, {place, 0}, type});
-      continue;
-    }
-    auto insert = dyn_cast<tensor::InsertSliceOp>(op);
-    if (!insert)
-      continue;
-    // A reshape of the part belongs to the same buffer; the op that computes the part is found
-    // behind the reshapes.
-    Value part = insert.getSource();
-    while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(part.getDefiningOp()))
-      part = part.getDefiningOp()->getOperand(0);
-    auto wholeType = cast<RankedTensorType>(insert.getDest().getType());
-    auto partType = cast<RankedTensorType>(insert.getSource().getType());
-    BufferView region = *viewOfSlice(insert, wholeType, result->view(insert.getResult()));
-    Operation *producer = part.getDefiningOp();
-    // If the whole is copied first, the part can be written only after the copy.
-    bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
-                   result->view(part).buffer != region.buffer &&
-                   result->copiesBefore(&op).empty() &&
-                   mayMerge(result->view(part).buffer, region);
-    // No op may use the region between the op that computes the part and its insertion.
-    if (inPlace) {
-      int64_t made = positions.lookup(producer), inserted = positions.lookup(&op);
-      for (Value member : members[region.buffer]) {
-        if (!overlaps(member, region, byteSize(partType)))
-          continue;
-        Operation *definition = member.getDefiningOp();
-        bool writes = definition && !isView(definition) && positions.lookup(definition) <= inserted;
-        bool reads = llvm::any_of(member.getUses(), [&](OpOperand &use) {
-          Operation *user = use.getOwner();
-          int64_t at = positions.lookup(user);
-          return !isView(user) && at >= made && at <= inserted;
-        });
-        inPlace &= !writes && !reads;
-      }
-    }
-    if (inPlace)
-      merge(result->view(part).buffer, region);
-    else
-      result->copies[&op].push_back({result->view(insert.getSource()), region, partType});
-  }
-}
-
-// Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
-// reads. The conditions: no later op reads the bytes of the region, no other result is there, and
-// the kernel has read every byte before it writes a result to it.
-bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
-  uint64_t bytes = result->buffers[buffer].bytes;
-  if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
-    return false;
-  for (OpResult value : op->getResults()) {
-    if (result->view(value).buffer != buffer) {
-      if (overlaps(value, region, bytes))
-        return false; // another result went there, perhaps one that nobody reads
-      continue;
-    }
-    auto type = cast<RankedTensorType>(value.getType());
-    BufferView place = *compose(result->view(value), type, region, bytes);
-    for (OpOperand &operand : op->getOpOperands()) {
-      BufferView read = result->view(operand.get());
-      auto readType = cast<RankedTensorType>(operand.get().getType());
-      if (regionsOverlap(place, byteSize(type), read, byteSize(readType)) &&
-          (place != read || byteSize(type) != byteSize(readType) ||
-           !kernelMayWriteOver(value, operand.getOperandNumber())))
-        return false;
-    }
-  }
-  return true;
-}
-
-// Writes the results of a kernel over inputs that no later op reads: over an input of the same
-// size, over columns of an input, or, if several results form one buffer, over a buffer that
-// several inputs are parts of.
-void BufferAssigner::shareDyingInputs() {
+  function->setAttr(kBuffers, b.getArrayAttr(list));
   for (Operation &op : function.getBody().front()) {
-    auto launch = dyn_cast<kern::LaunchOp>(op);
-    if (!launch)
-      continue;
-    for (OpResult value : launch->getResults()) {
-      unsigned buffer = result->view(value).buffer;
-      if (!result->buffers[buffer].variable.empty() || members[buffer].empty())
-        continue;
-      bool madeHere = llvm::all_of(members[buffer], [&](Value member) {
-        Operation *producer = member.getDefiningOp();
-        return producer == &op || (producer && isView(producer));
-      });
-      bool copiedTo = llvm::any_of(result->copies, [&](const auto &entry) {
-        return llvm::any_of(entry.second,
-                            [&](const Copy &copy) { return copy.to.buffer == buffer; });
-      });
-      if (!madeHere || copiedTo)
-        continue;
-      uint64_t bytes = result->buffers[buffer].bytes;
-      for (Value operand : launch.getInputs()) {
-        BufferView part = result->view(operand), whole{part.buffer, 0};
-        if (part.buffer == buffer || !result->buffers[part.buffer].variable.empty())
-          continue;
-        if (byteSize(cast<RankedTensorType>(operand.getType())) == bytes &&
-            mayTakeOver(&op, buffer, part)) {
-          merge(buffer, part);
-          break;
-        }
-        if (result->buffers[part.buffer].bytes == bytes && mayTakeOver(&op, buffer, whole)) {
-          merge(buffer, whole);
-          break;
-        }
-      }
-    }
+    list.clear();
+    for (Value result : op.getResults())
+      list.push_back(attributeOf(view(result)));
+    if (!list.empty())
+      op.setAttr(kViews, b.getArrayAttr(list));
+    list.clear();
+    for (const Copy &copy : copiesBefore(&op))
+      list.push_back(plan_ir::BufferCopyAttr::get(context, attributeOf(copy.from),
+                                                  attributeOf(copy.to), copy.type));
+    if (!list.empty())
+      op.setAttr(kCopies, b.getArrayAttr(list));
+    if (auto it = scratch.find(&op); it != scratch.end())
+      op.setAttr(kScratch,
+                 plan_ir::ScratchAttr::get(context, it->second.buffer, it->second.type));
   }
 }
 
-void BufferAssigner::computeLifetimes() {
+FailureOr<BufferAssignment> BufferAssignment::readFrom(func::FuncOp function) {
+  auto buffers = function->getAttrOfType<ArrayAttr>(kBuffers);
+  if (!buffers)
+    return function.emitError("has no buffers; plan-assign-buffers runs first");
+  auto viewOf = [](plan_ir::ViewAttr view) {
+    return BufferView{view.getBuffer(), view.getOffset(), view.getRows(), view.getPitch()};
+  };
+  BufferAssignment assignment;
+  for (auto buffer : buffers.getAsRange<plan_ir::BufferAttr>())
+    assignment.buffers.push_back({buffer.getBytes(), buffer.getFirst(), buffer.getLast(),
+                                  buffer.getCategory(), buffer.getVariable().str()});
   for (Operation &op : function.getBody().front()) {
-    int64_t position = positions[&op];
-    auto touch = [&](unsigned id) {
-      Buffer &buffer = result->buffers[id];
-      buffer.first = std::min(buffer.first, position);
-      buffer.last = std::max(buffer.last, position);
-    };
-    for (const Copy &copy : result->copiesBefore(&op)) {
-      touch(copy.from.buffer);
-      touch(copy.to.buffer);
-    }
-    if (isView(&op) || isa<func::ReturnOp>(op))
-      continue;
-    for (Value operand : op.getOperands())
-      touch(result->view(operand).buffer);
-    for (Value value : op.getResults())
-      touch(result->view(value).buffer);
-    // Scratch is live during its command only.
-    if (RankedTensorType type = target.scratchOf(&op)) {
-      unsigned id = newBuffer(type);
-      result->buffers[id].category = Category::LibraryWorkspace;
-      result->workspaces[&op] = {id, type};
-      touch(id);
-    }
+    if (auto views = op.getAttrOfType<ArrayAttr>(kViews))
+      for (auto [result, view] :
+           llvm::zip(op.getResults(), views.getAsRange<plan_ir::ViewAttr>()))
+        assignment.views[result] = viewOf(view);
+    if (auto copies = op.getAttrOfType<ArrayAttr>(kCopies))
+      for (auto copy : copies.getAsRange<plan_ir::BufferCopyAttr>())
+        assignment.copies[&op].push_back(
+            {viewOf(copy.getFrom()), viewOf(copy.getTo()), copy.getType()});
+    if (auto scratch = op.getAttrOfType<plan_ir::ScratchAttr>(kScratch))
+      assignment.scratch[&op] = {scratch.getBuffer(), scratch.getType()};
   }
-  for (unsigned id = 0; id < members.size(); ++id)
-    for (Value member : members[id]) {
-      Operation *op = member.getDefiningOp();
-      if (!op || op->hasAttr("lm.backward"))
-        continue;
-      if (llvm::any_of(member.getUsers(),
-                       [](Operation *user) { return user->hasAttr("lm.backward"); }))
-        result->buffers[id].category = Category::Activations;
-    }
-}
-
-LogicalResult BufferAssigner::run() {
-  if (failed(assignViews()))
-    return failure();
-  placeStoresAndParts();
-  if (reuse)
-    shareDyingInputs();
-  computeLifetimes();
-  return success();
-}
-
-FailureOr<std::unique_ptr<BufferAssignment>>
-BufferAssignment::compute(func::FuncOp function, const SymbolTable &symbols,
-                          const Target &target, bool reuse) {
-  BufferAssigner assigner(function, symbols, target, reuse);
-  if (failed(assigner.run()))
-    return failure();
-  return std::move(assigner.result);
+  return assignment;
 }

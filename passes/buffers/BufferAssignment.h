@@ -12,16 +12,11 @@
 // read wrong bytes, a copy is recorded instead.
 #pragma once
 
-#include "compiler/kernels/Target.h"
-#include "dialects/kern/Kern.h"
-#include "dialects/lm/Lm.h"
 #include "dialects/plan/Plan.h"
+#include "passes/buffers/BufferView.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/SymbolTable.h"
 
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,57 +24,42 @@ namespace lmc {
 
 using plan_ir::Category;
 
-// Returns the bytes of a dense tensor.
-uint64_t byteSize(mlir::RankedTensorType type);
-
 struct Buffer {
   uint64_t bytes = 0;
   int64_t first = INT64_MAX, last = -1; // positions of ops in the function; unused if first > last
-  std::string variable;                 // state: the variable whose bytes these are
   Category category = Category::Temporaries;
+  std::string variable; // state: the variable whose bytes these are
 };
 
-struct BufferView {
-  unsigned buffer = 0;
-  int64_t offset = 0; // bytes
-  int64_t rows = 1, pitch = 0; // pitch > 0: `rows` runs of bytes, `pitch` bytes apart
-
-  friend bool operator==(const BufferView &, const BufferView &) = default;
-};
-
-class BufferAssignment {
-public:
+// The decisions of plan-assign-buffers for one function.
+struct BufferAssignment {
   struct Copy {
     BufferView from, to;
     mlir::RankedTensorType type;
   };
-
-  // Computes the assignment. Without `reuse`, only slices and reshapes share the bytes of their
-  // operands.
-  static mlir::FailureOr<std::unique_ptr<BufferAssignment>>
-  compute(mlir::func::FuncOp function, const mlir::SymbolTable &symbols,
-          const codegen::Target &target, bool reuse = true);
-
-  BufferView view(mlir::Value value) const { return views.lookup(value); }
-  const Buffer &buffer(unsigned id) const { return buffers[id]; }
-  unsigned size() const { return unsigned(buffers.size()); }
-
-  // Returns the copies that must run before `op`'s command.
-  llvm::ArrayRef<Copy> copiesBefore(mlir::Operation *op) const;
-
-  // The scratch that a command needs on the target. Most commands need none.
-  struct Workspace {
+  struct Scratch {
     unsigned buffer;
     mlir::RankedTensorType type;
   };
-  std::optional<Workspace> workspaceOf(mlir::Operation *op) const;
 
-private:
-  friend class BufferAssigner;
   std::vector<Buffer> buffers;
   llvm::DenseMap<mlir::Value, BufferView> views;
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies;
-  llvm::DenseMap<mlir::Operation *, Workspace> workspaces;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies; // per op, made before its command
+  llvm::DenseMap<mlir::Operation *, Scratch> scratch; // per op whose command needs some on the target
+
+  BufferView view(mlir::Value value) const { return views.lookup(value); }
+  // Returns the copies that must run before `op`'s command.
+  llvm::ArrayRef<Copy> copiesBefore(mlir::Operation *op) const;
+
+  // Writes the assignment into the IR, as attributes of `function` and of its ops:
+  //   plan.buffers  of the function: an array of #plan.buffer
+  //   plan.views    of an op: a #plan.view for each result
+  //   plan.copies   of an op that needs copies: an array of #plan.copy
+  //   plan.scratch  of an op that needs scratch: a #plan.scratch
+  void attachTo(mlir::func::FuncOp function) const;
+  // Reads the attributes that `attachTo` wrote. Without them, reports an error at the function and
+  // fails.
+  static mlir::FailureOr<BufferAssignment> readFrom(mlir::func::FuncOp function);
 };
 
 } // namespace lmc

@@ -1,8 +1,11 @@
 #include "passes/buffers/CheckAliasing.h"
 
+#include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
 #include "passes/buffers/ByteRuns.h"
 #include "passes/buffers/OverwriteRule.h"
+#include "passes/buffers/Passes.h"
+#include "passes/buffers/PlacedBuffers.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/OperationSupport.h"
@@ -15,6 +18,11 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <map>
+
+namespace lmc {
+#define GEN_PASS_DEF_CHECKALIASINGPASS
+#include "passes/buffers/Passes.h.inc"
+} // namespace lmc
 
 using namespace mlir;
 using namespace lmc;
@@ -810,3 +818,27 @@ LogicalResult AliasingChecker::run() {
 LogicalResult lmc::checkAliasing(func::FuncOp function, plan_ir::FunctionOp planned) {
   return AliasingChecker(function, planned).run();
 }
+
+namespace {
+struct CheckAliasingPass : lmc::impl::CheckAliasingPassBase<CheckAliasingPass> {
+  using CheckAliasingPassBase::CheckAliasingPassBase;
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto tensors = module.lookupSymbol<ModuleOp>(kTensors);
+    if (!tensors) {
+      module.emitError("has no functions on tensors to check; plan-emit-commands runs first");
+      return signalPassFailure();
+    }
+    for (auto planned : module.getOps<plan_ir::FunctionOp>()) {
+      auto function = tensors.lookupSymbol<func::FuncOp>(planned.getSymName());
+      if (!function) {
+        planned.emitError("has no function on tensors");
+        return signalPassFailure();
+      }
+      if (failed(checkAliasing(function, planned)))
+        return signalPassFailure();
+    }
+    tensors.erase();
+  }
+};
+} // namespace

@@ -1,6 +1,6 @@
 // Proves that the commands on placed buffers compute the same as the function on tensors.
 //
-// plan-place-buffers lets values share bytes in five ways, and a wrong decision would silently
+// plan-assign-buffers lets values share bytes in five ways, and a wrong decision would silently
 // train a wrong model. This check does not know how places were chosen. It runs the function and
 // the commands side by side, with a symbol for each value: memory is a map from bytes to (value,
 // bytes of the value). A command replaces the contents of its results by their symbols, and a copy

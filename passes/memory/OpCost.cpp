@@ -2,7 +2,7 @@
 
 #include "dialects/dist/Dist.h"
 #include "dialects/lm/Lm.h"
-#include "passes/buffers/BufferAssignment.h"
+#include "passes/buffers/BufferView.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"

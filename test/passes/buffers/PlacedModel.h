@@ -48,7 +48,10 @@ struct PlacedModel {
     functions = std::move(module);
     plan = functions->clone();
     mlir::PassManager passes(&context);
-    passes.addPass(createPlaceBuffersPass({/*reuse=*/true, target}));
+    passes.addPass(createAssignBuffersPass({/*reuse=*/true, target}));
+    passes.addPass(createPackArenasPass());
+    passes.addPass(createEmitCommandsPass());
+    passes.addPass(createCheckAliasingPass());
     ASSERT_TRUE(succeeded(passes.run(*plan)));
   }
 
@@ -60,7 +63,7 @@ struct PlacedModel {
   }
 
   mlir::MLIRContext context;
-  std::string target = "cpu"; // of plan-place-buffers
+  std::string target = "cpu"; // of plan-assign-buffers
   mlir::OwningOpRef<mlir::ModuleOp> functions, plan;
 };
 

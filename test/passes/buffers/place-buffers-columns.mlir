@@ -1,6 +1,6 @@
 // Columns of a matrix are views: kernels read and write rows that lie apart, a library
 // gets a dense copy.
-// RUN: lmc-opt %s --plan-place-buffers | FileCheck %s
+// RUN: lmc-opt %s --plan-assign-buffers --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s
 
 #id = affine_map<(i, j) -> (i, j)>
 kern.kernel @negate elementwise {

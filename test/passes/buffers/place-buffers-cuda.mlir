@@ -1,7 +1,7 @@
 // The scratch memory that commands need on a CUDA device, and not on the CPU.
-// RUN: lmc-opt %s -split-input-file --plan-place-buffers="target=cuda" | FileCheck %s --check-prefixes=CHECK,CUDA
-// RUN: lmc-opt %s -split-input-file --plan-place-buffers="target=cpu" | FileCheck %s --check-prefixes=CHECK,CPU
-// RUN: not lmc-opt %s -split-input-file --plan-place-buffers="target=tpu" 2>&1 | FileCheck %s --check-prefix=TPU
+// RUN: lmc-opt %s -split-input-file --plan-assign-buffers="target=cuda" --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s --check-prefixes=CHECK,CUDA
+// RUN: lmc-opt %s -split-input-file --plan-assign-buffers="target=cpu" --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s --check-prefixes=CHECK,CPU
+// RUN: not lmc-opt %s -split-input-file --plan-assign-buffers="target=tpu" --plan-pack-arenas --plan-emit-commands --plan-check-aliasing 2>&1 | FileCheck %s --check-prefix=TPU
 // TPU: there is no target 'tpu': cpu or cuda
 
 // Row sums of dout * out, one per token and head; on the CPU dq in f32.

@@ -1,5 +1,5 @@
-// Where sharing a place would let somebody read the wrong bytes, placement copies.
-// RUN: lmc-opt %s -split-input-file --plan-place-buffers | FileCheck %s
+// Where sharing bytes would let an op read wrong bytes, a copy is made.
+// RUN: lmc-opt %s -split-input-file --plan-assign-buffers --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s
 
 // Two variables that trade places: both old values are set aside before either is written.
 // CHECK-LABEL: plan.function @swap

@@ -1,5 +1,5 @@
-// The errors of plan-place-buffers.
-// RUN: lmc-opt %s -split-input-file -verify-diagnostics --plan-place-buffers
+// The errors of the passes of passes/buffers.
+// RUN: lmc-opt %s -split-input-file -verify-diagnostics --plan-assign-buffers --plan-pack-arenas --plan-emit-commands --plan-check-aliasing
 
 lm.variable @x input : tensor<8x8x2xf32> init none
 func.func @columns() {

@@ -1,6 +1,6 @@
 // Without reuse every value but a view has bytes of its own: copies take the place of sharing.
-// RUN: lmc-opt %s --plan-place-buffers="reuse=false" | FileCheck %s --check-prefixes=CHECK,OWN
-// RUN: lmc-opt %s --plan-place-buffers | FileCheck %s --check-prefixes=CHECK,SHARED
+// RUN: lmc-opt %s --plan-assign-buffers="reuse=false" --plan-pack-arenas="reuse=false" --plan-emit-commands --plan-check-aliasing | FileCheck %s --check-prefixes=CHECK,OWN
+// RUN: lmc-opt %s --plan-assign-buffers --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s --check-prefixes=CHECK,SHARED
 
 // OWN:          plan.arena @workspace bytes 768
 // SHARED:       plan.arena @workspace bytes 256

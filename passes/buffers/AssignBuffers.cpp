@@ -1,0 +1,600 @@
+// plan-assign-buffers: decides which values of a function share bytes, and computes the live range
+// of each buffer. The result is written as attributes (BufferAssignment.h). plan-pack-arenas chooses
+// the offsets.
+#include "passes/buffers/BufferAssignment.h"
+#include "passes/buffers/Passes.h"
+
+#include "compiler/kernels/Hero.h"
+#include "compiler/kernels/Target.h"
+#include "dialects/kern/Kern.h"
+#include "dialects/lm/Lm.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace lmc;
+using namespace lmc::codegen;
+
+namespace lmc {
+#define GEN_PASS_DEF_ASSIGNBUFFERSPASS
+#include "passes/buffers/Passes.h.inc"
+} // namespace lmc
+
+namespace {
+
+class BufferAssigner {
+public:
+  BufferAssigner(func::FuncOp function, const SymbolTable &symbols, const Target &target,
+                 bool reuse)
+      : function(function), symbols(symbols), target(target), reuse(reuse) {}
+
+  FailureOr<BufferAssignment> run();
+
+private:
+  using Copy = BufferAssignment::Copy;
+
+  LogicalResult assignViews();
+  void placeStoresAndParts();
+  void shareDyingInputs();
+  void computeLifetimes();
+
+  unsigned newBuffer(RankedTensorType type);
+  void setView(Value value, BufferView view);
+  bool mayMerge(unsigned from, BufferView into) const;
+  void merge(unsigned from, BufferView into);
+  bool isWholeTemporary(Value value) const;
+  bool takesSpacedRuns(unsigned buffer) const;
+  static bool readersTakeSpacedRuns(Value value);
+  bool overlaps(Value value, BufferView region, uint64_t bytes) const;
+  bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const;
+  bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const;
+  bool mayMakeInPlaceOf(Value value, unsigned variableBuffer);
+  bool kernelMayWriteOver(OpResult result, unsigned input) const;
+  bool mayOverwrite(StringRef variable, Value sum) const;
+  static bool isView(Operation *op) {
+    return isa<tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
+               tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
+  }
+
+  // Returns the position of the last op that reads bytes of `value`. Views are no reads; their
+  // readers count through the views' own members.
+  int64_t lastRead(Value value) const;
+
+  func::FuncOp function;
+  const SymbolTable &symbols;
+  const Target &target;
+  const bool reuse;
+  BufferAssignment result;
+  llvm::DenseMap<Operation *, int64_t> positions;
+  std::vector<SmallVector<Value>> members; // per buffer, its values
+  llvm::StringMap<unsigned> variableBuffers;
+  // True if a result of a kernel may be written over an input; keyed by kernel, result number and
+  // input number.
+  mutable llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
+};
+
+} // namespace
+
+unsigned BufferAssigner::newBuffer(RankedTensorType type) {
+  Buffer buffer;
+  buffer.bytes = byteSize(type);
+  result.buffers.push_back(buffer);
+  members.emplace_back();
+  return unsigned(result.buffers.size() - 1);
+}
+
+void BufferAssigner::setView(Value value, BufferView view) {
+  result.views[value] = view;
+  members[view.buffer].push_back(value);
+}
+
+// Returns true if merge(from, into) can express every view of the buffer.
+bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
+  if (into.pitch == 0)
+    return true;
+  uint64_t bytes = result.buffers[from].bytes;
+  for (Value value : members[from])
+    if (!compose(result.view(value), cast<RankedTensorType>(value.getType()), into, bytes))
+      return false;
+  for (const auto &[op, list] : result.copies)
+    for (const Copy &copy : list)
+      for (const BufferView &end : {copy.from, copy.to})
+        if (end.buffer == from && !compose(end, copy.type, into, bytes))
+          return false;
+  return takesSpacedRuns(from);
+}
+
+// Makes buffer `from` the region `into` of another buffer: moves all its values, and the copies
+// from and to it.
+void BufferAssigner::merge(unsigned from, BufferView into) {
+  uint64_t bytes = result.buffers[from].bytes;
+  for (Value value : members[from]) {
+    BufferView &view = result.views[value];
+    view = *compose(view, cast<RankedTensorType>(value.getType()), into, bytes);
+    members[into.buffer].push_back(value);
+  }
+  members[from].clear();
+  for (auto &[op, list] : result.copies)
+    for (Copy &copy : list)
+      for (BufferView *end : {&copy.from, &copy.to})
+        if (end->buffer == from)
+          *end = *compose(*end, copy.type, into, bytes);
+}
+
+// Returns true if `value` is the whole of a buffer that is not state.
+bool BufferAssigner::isWholeTemporary(Value value) const {
+  BufferView view = result.view(value);
+  const Buffer &buffer = result.buffers[view.buffer];
+  return buffer.variable.empty() && view.offset == 0 && view.pitch == 0 &&
+         buffer.bytes == byteSize(cast<RankedTensorType>(value.getType()));
+}
+
+// Returns true if `op` can also read or write `value` in spaced runs.
+static bool acceptsSpacedRuns(Operation *op, Value value) {
+  auto command = dyn_cast<CommandOpInterface>(op);
+  return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
+           return operand.value != value || operand.mayBeSpaced;
+         });
+}
+
+// Returns the value that `op` adds to, or null.
+static Value accumulatedBy(Operation *op) {
+  auto command = dyn_cast<CommandOpInterface>(op);
+  return command ? command.getAccumulated() : Value();
+}
+
+bool BufferAssigner::readersTakeSpacedRuns(Value value) {
+  for (OpOperand &use : value.getUses()) {
+    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(use.getOwner())
+            ? !readersTakeSpacedRuns(use.getOwner()->getResult(0))
+            : !isView(use.getOwner()) && !acceptsSpacedRuns(use.getOwner(), value))
+      return false;
+  }
+  return true;
+}
+
+// Returns true if every op that writes or reads a value of the buffer can handle spaced runs.
+bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
+  for (Value member : members[buffer]) {
+    Operation *producer = member.getDefiningOp();
+    if (producer && !isView(producer) && !acceptsSpacedRuns(producer, member))
+      return false;
+    for (Operation *user : member.getUsers())
+      if (!isView(user) && !acceptsSpacedRuns(user, member))
+        return false;
+  }
+  return true;
+}
+
+bool BufferAssigner::overlaps(Value value, BufferView region, uint64_t bytes) const {
+  return regionsOverlap(result.view(value), byteSize(cast<RankedTensorType>(value.getType())),
+                        region, bytes);
+}
+
+int64_t BufferAssigner::lastRead(Value value) const {
+  int64_t last = -1;
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<lm::StoreOp>(user)) // the copy to its variable may come at the end
+      last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
+    else if (!isView(user))
+      last = std::max(last, positions.lookup(user));
+    else if (auto insert = dyn_cast<tensor::InsertSliceOp>(user);
+             insert && use.get() == insert.getSource() && use.getOperandNumber() == 0)
+      last = std::max(last, positions.lookup(user));
+  }
+  return last;
+}
+
+// Returns true if an op other than `except` reads, after `position`, a value that overlaps the
+// region.
+bool BufferAssigner::usedAfter(BufferView region, uint64_t bytes, int64_t position,
+                               Operation *except) const {
+  for (Value member : members[region.buffer]) {
+    if (!overlaps(member, region, bytes) || member.getDefiningOp() == except)
+      continue;
+    if (lastRead(member) > position)
+      return true;
+  }
+  return false;
+}
+
+bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
+  auto launch = dyn_cast<kern::LaunchOp>(value.getOwner());
+  if (!launch)
+    return false;
+  auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
+  auto [known, isNew] = writesOver.try_emplace({kernel, {value.getResultNumber(), input}}, false);
+  if (isNew)
+    known->second = mayShareBuffer(kernel.getBody().front(), kernel.getHero(),
+                                   value.getResultNumber(), input);
+  return known->second;
+}
+
+// Returns true if `sum` may be computed in the bytes of `variable`: that is allowed only if `sum`
+// is finally stored to this variable.
+bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
+  if (variable.empty())
+    return true;
+  for (Value next = sum; next;) {
+    sum = next;
+    next = Value();
+    for (Operation *user : sum.getUsers()) {
+      if (auto store = dyn_cast<lm::StoreOp>(user); store && store.getVariable() == variable)
+        return true;
+      if (accumulatedBy(user) == sum)
+        next = user->getResult(0);
+    }
+  }
+  return false;
+}
+
+// Assigns views to values in program order. Loads of variables come first, so that all readers of a
+// variable are known when another value may take its place.
+LogicalResult BufferAssigner::assignViews() {
+  if (function.getNumArguments() || function.getNumResults())
+    return function.emitError("has arguments or results; a function of a plan only has variables");
+  Block &body = function.getBody().front();
+  int64_t position = 0;
+  for (Operation &op : body)
+    positions[&op] = position++;
+  auto variableBuffer = [&](StringRef name, RankedTensorType type) {
+    auto [it, inserted] = variableBuffers.try_emplace(name, 0);
+    if (inserted) {
+      it->second = newBuffer(type);
+      result.buffers[it->second].variable = name.str();
+    }
+    return it->second;
+  };
+  for (Operation &op : body) {
+    if (auto load = dyn_cast<lm::LoadOp>(op))
+      setView(load.getResult(),
+              {variableBuffer(load.getVariable(), cast<RankedTensorType>(load.getType())), 0});
+    if (auto store = dyn_cast<lm::StoreOp>(op))
+      variableBuffer(store.getVariable(), cast<RankedTensorType>(store.getValue().getType()));
+  }
+
+  for (Operation &op : body) {
+    if (isa<lm::LoadOp>(op))
+      continue;
+    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+      auto type = cast<RankedTensorType>(slice.getSource().getType());
+      std::optional<BufferView> view =
+          viewOfSlice(slice, type, result.view(slice.getSource()));
+      if (!view)
+        return slice.emitOpError("is neither a range of rows nor a rectangle of a matrix");
+      if (view->pitch && !readersTakeSpacedRuns(slice.getResult())) {
+        auto part = cast<RankedTensorType>(slice.getType());
+        BufferView dense{newBuffer(part), 0};
+        result.copies[&op].push_back({*view, dense, part});
+        view = dense;
+      }
+      setView(slice.getResult(), *view);
+      continue;
+    }
+    if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
+      auto type = cast<RankedTensorType>(insert.getDest().getType());
+      BufferView view = result.view(insert.getDest());
+      if (!viewOfSlice(insert, type, view))
+        return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
+      // If a later op reads the old whole, the result has to be a copy.
+      bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
+        return positions[user] > positions[&op];
+      });
+      if (readLater || !result.buffers[view.buffer].variable.empty()) {
+        BufferView fresh{newBuffer(type), 0};
+        result.copies[&op].push_back({view, fresh, type});
+        view = fresh;
+      }
+      setView(insert.getResult(), view);
+      continue;
+    }
+    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
+      BufferView view = result.view(op.getOperand(0));
+      auto type = cast<RankedTensorType>(op.getResult(0).getType());
+      if (!runsAreRows(type, view)) {
+        BufferView dense{newBuffer(type), 0};
+        result.copies[&op].push_back({view, dense, type});
+        view = dense;
+      }
+      setView(op.getResult(0), view);
+      continue;
+    }
+    if (Value accumulator = accumulatedBy(&op)) {
+      auto type = cast<RankedTensorType>(accumulator.getType());
+      BufferView view = result.view(accumulator);
+      // The op must not read the bytes of the accumulator through another operand.
+      unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
+        return overlaps(operand, view, byteSize(type));
+      }));
+      if (!reuse || readers > 1 || view.pitch ||
+          usedAfter(view, byteSize(type), positions[&op], &op) ||
+          !mayOverwrite(result.buffers[view.buffer].variable, op.getResult(0))) {
+        BufferView fresh{newBuffer(type), 0};
+        result.copies[&op].push_back({view, fresh, type});
+        view = fresh;
+      }
+      setView(op.getResult(0), view);
+      continue;
+    }
+    for (Value value : op.getResults())
+      setView(value, {newBuffer(cast<RankedTensorType>(value.getType())), 0});
+  }
+  return success();
+}
+
+// Returns true if a value that is stored to a variable may be computed directly in the variable's
+// bytes. No op may read the old contents after that, except the op that computes the value, if it
+// may write over what it reads.
+bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
+  Operation *producer = value.getDefiningOp();
+  if (!producer || isView(producer) || !isWholeTemporary(value))
+    return false;
+  // Finds the first op that writes the buffer: an accumulation begins before its last op.
+  int64_t made = positions.lookup(producer);
+  for (Value member : members[result.view(value).buffer])
+    if (Operation *op = member.getDefiningOp(); op && !isView(op) && positions.lookup(op) < made) {
+      producer = op;
+      made = positions.lookup(op);
+    }
+  for (Value member : members[variableBuffer]) {
+    if (!isa_and_nonnull<lm::LoadOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                         tensor::CollapseShapeOp>(member.getDefiningOp()))
+      return false; // another value is already computed there
+    int64_t last = lastRead(member);
+    if (last > made)
+      return false;
+    if (last == made)
+      for (OpOperand &operand : producer->getOpOperands())
+        if (operand.get() == member &&
+            (producer != value.getDefiningOp() ||
+             !kernelMayWriteOver(cast<OpResult>(value), operand.getOperandNumber())))
+          return false;
+  }
+  return true;
+}
+
+void BufferAssigner::placeStoresAndParts() {
+  Block &body = function.getBody().front();
+  for (Operation &op : body) {
+    if (auto store = dyn_cast<lm::StoreOp>(op)) {
+      unsigned place = variableBuffers.lookup(store.getVariable());
+      Value value = store.getValue();
+      BufferView view = result.view(value);
+      if (view.buffer == place)
+        continue;
+      // A reshape of the stored value belongs to the same buffer; the op that computes the value is
+      // found behind the reshapes.
+      Value made = value;
+      while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+          made.getDefiningOp()))
+        made = made.getDefiningOp()->getOperand(0);
+      if (reuse && mayMakeInPlaceOf(made, place)) {
+        merge(view.buffer, {place, 0});
+        continue;
+      }
+      // Every load sees the state before the first store, so variables are written at the end. If
+      // the value is the old contents of another variable, which may be overwritten before, it is
+      // copied to a buffer of its own first.
+      auto type = cast<RankedTensorType>(value.getType());
+      bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
+      if (!result.buffers[view.buffer].variable.empty() && !madeHere) {
+        BufferView aside{newBuffer(type), 0};
+        result.copies[&op].push_back({view, aside, type});
+        view = aside;
+      }
+      result.copies[body.getTerminator()].push_back({view, {place, 0}, type});
+      continue;
+    }
+    auto insert = dyn_cast<tensor::InsertSliceOp>(op);
+    if (!insert)
+      continue;
+    // A reshape of the part belongs to the same buffer; the op that computes the part is found
+    // behind the reshapes.
+    Value part = insert.getSource();
+    while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(part.getDefiningOp()))
+      part = part.getDefiningOp()->getOperand(0);
+    auto wholeType = cast<RankedTensorType>(insert.getDest().getType());
+    auto partType = cast<RankedTensorType>(insert.getSource().getType());
+    BufferView region = *viewOfSlice(insert, wholeType, result.view(insert.getResult()));
+    Operation *producer = part.getDefiningOp();
+    // If the whole is copied first, the part can be written only after the copy.
+    bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
+                   result.view(part).buffer != region.buffer &&
+                   result.copiesBefore(&op).empty() &&
+                   mayMerge(result.view(part).buffer, region);
+    // No op may use the region between the op that computes the part and its insertion.
+    if (inPlace) {
+      int64_t made = positions.lookup(producer), inserted = positions.lookup(&op);
+      for (Value member : members[region.buffer]) {
+        if (!overlaps(member, region, byteSize(partType)))
+          continue;
+        Operation *definition = member.getDefiningOp();
+        bool writes = definition && !isView(definition) && positions.lookup(definition) <= inserted;
+        bool reads = llvm::any_of(member.getUses(), [&](OpOperand &use) {
+          Operation *user = use.getOwner();
+          int64_t at = positions.lookup(user);
+          return !isView(user) && at >= made && at <= inserted;
+        });
+        inPlace &= !writes && !reads;
+      }
+    }
+    if (inPlace)
+      merge(result.view(part).buffer, region);
+    else
+      result.copies[&op].push_back({result.view(insert.getSource()), region, partType});
+  }
+}
+
+// Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
+// reads. The conditions: no later op reads the bytes of the region, no other result is there, and
+// the kernel has read every byte before it writes a result to it.
+bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
+  uint64_t bytes = result.buffers[buffer].bytes;
+  if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
+    return false;
+  for (OpResult value : op->getResults()) {
+    if (result.view(value).buffer != buffer) {
+      if (overlaps(value, region, bytes))
+        return false; // another result went there, perhaps one that nobody reads
+      continue;
+    }
+    auto type = cast<RankedTensorType>(value.getType());
+    BufferView place = *compose(result.view(value), type, region, bytes);
+    for (OpOperand &operand : op->getOpOperands()) {
+      BufferView read = result.view(operand.get());
+      auto readType = cast<RankedTensorType>(operand.get().getType());
+      if (regionsOverlap(place, byteSize(type), read, byteSize(readType)) &&
+          (place != read || byteSize(type) != byteSize(readType) ||
+           !kernelMayWriteOver(value, operand.getOperandNumber())))
+        return false;
+    }
+  }
+  return true;
+}
+
+// Writes the results of a kernel over inputs that no later op reads: over an input of the same
+// size, over columns of an input, or, if several results form one buffer, over a buffer that
+// several inputs are parts of.
+void BufferAssigner::shareDyingInputs() {
+  for (Operation &op : function.getBody().front()) {
+    auto launch = dyn_cast<kern::LaunchOp>(op);
+    if (!launch)
+      continue;
+    for (OpResult value : launch->getResults()) {
+      unsigned buffer = result.view(value).buffer;
+      if (!result.buffers[buffer].variable.empty() || members[buffer].empty())
+        continue;
+      bool madeHere = llvm::all_of(members[buffer], [&](Value member) {
+        Operation *producer = member.getDefiningOp();
+        return producer == &op || (producer && isView(producer));
+      });
+      bool copiedTo = llvm::any_of(result.copies, [&](const auto &entry) {
+        return llvm::any_of(entry.second,
+                            [&](const Copy &copy) { return copy.to.buffer == buffer; });
+      });
+      if (!madeHere || copiedTo)
+        continue;
+      uint64_t bytes = result.buffers[buffer].bytes;
+      for (Value operand : launch.getInputs()) {
+        BufferView part = result.view(operand), whole{part.buffer, 0};
+        if (part.buffer == buffer || !result.buffers[part.buffer].variable.empty())
+          continue;
+        if (byteSize(cast<RankedTensorType>(operand.getType())) == bytes &&
+            mayTakeOver(&op, buffer, part)) {
+          merge(buffer, part);
+          break;
+        }
+        if (result.buffers[part.buffer].bytes == bytes && mayTakeOver(&op, buffer, whole)) {
+          merge(buffer, whole);
+          break;
+        }
+      }
+    }
+  }
+}
+
+void BufferAssigner::computeLifetimes() {
+  for (Operation &op : function.getBody().front()) {
+    int64_t position = positions[&op];
+    auto touch = [&](unsigned id) {
+      Buffer &buffer = result.buffers[id];
+      buffer.first = std::min(buffer.first, position);
+      buffer.last = std::max(buffer.last, position);
+    };
+    for (const Copy &copy : result.copiesBefore(&op)) {
+      touch(copy.from.buffer);
+      touch(copy.to.buffer);
+    }
+    if (isView(&op) || isa<func::ReturnOp>(op))
+      continue;
+    for (Value operand : op.getOperands())
+      touch(result.view(operand).buffer);
+    for (Value value : op.getResults())
+      touch(result.view(value).buffer);
+    // Scratch is live during its command only.
+    if (RankedTensorType type = target.scratchOf(&op)) {
+      unsigned id = newBuffer(type);
+      result.buffers[id].category = Category::LibraryWorkspace;
+      result.scratch[&op] = {id, type};
+      touch(id);
+    }
+  }
+  for (unsigned id = 0; id < members.size(); ++id)
+    for (Value member : members[id]) {
+      Operation *op = member.getDefiningOp();
+      if (!op || op->hasAttr("lm.backward"))
+        continue;
+      if (llvm::any_of(member.getUsers(),
+                       [](Operation *user) { return user->hasAttr("lm.backward"); }))
+        result.buffers[id].category = Category::Activations;
+    }
+}
+
+FailureOr<BufferAssignment> BufferAssigner::run() {
+  if (failed(assignViews()))
+    return failure();
+  placeStoresAndParts();
+  if (reuse)
+    shareDyingInputs();
+  computeLifetimes();
+  return std::move(result);
+}
+
+// Checks that a function does not use both a storage and its members: they are the same bytes, but
+// the overlap would not be visible in the function.
+static LogicalResult checkStorageUse(func::FuncOp function, const SymbolTable &symbols) {
+  llvm::StringMap<bool> byMember; // per storage: used through a member
+  for (Operation &op : function.getBody().front()) {
+    auto load = dyn_cast<lm::LoadOp>(op);
+    auto store = dyn_cast<lm::StoreOp>(op);
+    if (!load && !store)
+      continue;
+    StringRef name = load ? load.getVariable() : store.getVariable();
+    auto variable = symbols.lookup<lm::VariableOp>(name);
+    bool member = variable.getStorage().has_value();
+    if (!member && !variable.getAnonymous())
+      continue;
+    auto [it, inserted] = byMember.try_emplace(member ? *variable.getStorage() : name, member);
+    if (it->second != member)
+      return op.emitOpError("uses ") << name << " where the function uses "
+                                     << (member ? "its storage " : "a member of it, of storage ")
+                                     << it->first() << " too";
+  }
+  return success();
+}
+
+namespace {
+struct AssignBuffersPass : lmc::impl::AssignBuffersPassBase<AssignBuffersPass> {
+  using AssignBuffersPassBase::AssignBuffersPassBase;
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    const SymbolTable symbols(module);
+    const Target *known = findTarget(target);
+    if (!known) {
+      auto names = llvm::map_range(targets(), [](const Target *each) { return each->name(); });
+      module.emitError("there is no target '") << target << "': " << llvm::join(names, " or ");
+      return signalPassFailure();
+    }
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isExternal()) {
+        function.emitError("has no body; a plan's functions are whole");
+        return signalPassFailure();
+      }
+      if (failed(checkStorageUse(function, symbols)))
+        return signalPassFailure();
+      FailureOr<BufferAssignment> assignment =
+          BufferAssigner(function, symbols, *known, reuse).run();
+      if (failed(assignment))
+        return signalPassFailure();
+      assignment->attachTo(function);
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,252 @@
+// plan-emit-commands: turns each op into a command on slices at fixed places.
+//
+//   %y = kern.launch @mlp(%g, %u)
+//   =>
+//   %0 = plan.slice @workspace[4096] activations "layers.0/mlp" : !plan.slice<...>
+//   plan.launch @mlp(%g, %u, %0) inputs 2 items 8 chunk 8
+#include "passes/buffers/Passes.h"
+
+#include "compiler/kernels/Hero.h"
+#include "dialects/kern/Kern.h"
+#include "dialects/lm/Lm.h"
+#include "dialects/plan/Plan.h"
+#include "passes/buffers/BufferAssignment.h"
+#include "passes/buffers/PlacedBuffers.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_EMITCOMMANDSPASS
+#include "passes/buffers/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+using namespace lmc::codegen;
+
+static std::string nameOf(Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return name.getName().str();
+  return "";
+}
+
+namespace {
+
+// Turns one function's ops into commands on placed buffers.
+class CommandEmitter {
+public:
+  CommandEmitter(func::FuncOp function, SymbolTable &symbols)
+      : function(function), symbols(symbols), b(function.getContext()) {}
+
+  // Appends the plan.function after `function`.
+  LogicalResult run();
+
+private:
+  Value slice(const BufferView &view, RankedTensorType type, StringRef source);
+  Value slice(Value value) {
+    return slice(assignment.view(value), cast<RankedTensorType>(value.getType()),
+                 sourceOf(value));
+  }
+  // Returns the slice of the op's scratch; null if the op needs none.
+  Value scratchOf(Operation *op) {
+    auto it = assignment.scratch.find(op);
+    return it == assignment.scratch.end()
+               ? Value()
+               : slice({it->second.buffer, 0}, it->second.type, nameOf(op->getLoc()));
+  }
+  std::string sourceOf(Value value) {
+    Operation *op = value.getDefiningOp();
+    return op ? nameOf(op->getLoc()) : "";
+  }
+  LogicalResult emit(Operation *op);
+  kern::KernelOp kernelFor(kern::LaunchOp launch);
+
+  func::FuncOp function;
+  SymbolTable &symbols;
+  OpBuilder b;
+  BufferAssignment assignment;
+  ArrayRef<int64_t> offsets; // of temporaries, by number of buffer
+
+  // One slice per view. Its live range, in commands, is set at the end.
+  llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
+  SmallVector<int64_t> commandOf; // per position in the function, the commands before it
+  llvm::DenseMap<Operation *, FailureOr<KernelShape>> shapes; // of the kernels launched so far
+};
+
+} // namespace
+
+Value CommandEmitter::slice(const BufferView &view, RankedTensorType type, StringRef source) {
+  auto sliceType = plan_ir::SliceType::get(b.getContext(), type);
+  const Buffer &buffer = assignment.buffers[view.buffer];
+  Value &known = slices[{view.buffer, view.offset, view.rows, view.pitch, type}];
+  if (known)
+    return known;
+  if (!buffer.variable.empty())
+    return known = plan_ir::VariableRefOp::create(b, function.getLoc(), sliceType,
+                                                  buffer.variable, view.offset, view.rows,
+                                                  view.pitch);
+  return known = plan_ir::SliceOp::create(
+             b, function.getLoc(), sliceType, "workspace",
+             offsets[view.buffer] + view.offset, buffer.category,
+             source, 0, 0, view.rows, view.pitch);
+}
+
+// Returns the launch's kernel in the variant for the layouts of the launch's arguments.
+kern::KernelOp CommandEmitter::kernelFor(kern::LaunchOp launch) {
+  auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
+  SmallVector<int64_t> rows, pitches;
+  std::string suffix;
+  for (Value value : llvm::concat<Value>(SmallVector<Value>(launch.getInputs()),
+                                         SmallVector<Value>(launch->getResults()))) {
+    BufferView view = assignment.view(value);
+    auto type = cast<RankedTensorType>(value.getType());
+    rows.push_back(view.rows);
+    pitches.push_back(view.pitch * 8 / int64_t(type.getElementTypeBitWidth()));
+    suffix += "_" + std::to_string(pitches.back());
+  }
+  if (llvm::all_of(pitches, [](int64_t pitch) { return pitch == 0; }))
+    return kernel;
+  std::string name = (kernel.getSymName() + "_pitch" + suffix).str();
+  if (auto known = symbols.lookup<kern::KernelOp>(name))
+    return known;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(kernel);
+  auto variant = cast<kern::KernelOp>(b.clone(*kernel));
+  variant.setSymName(name);
+  variant.setArgRows(rows);
+  variant.setArgPitches(pitches);
+  symbols.insert(variant);
+  return variant;
+}
+
+LogicalResult CommandEmitter::emit(Operation *op) {
+  Location loc = op->getLoc();
+  for (const auto &copy : assignment.copiesBefore(op))
+    plan_ir::CopyOp::create(b, loc, slice(copy.from, copy.type, nameOf(loc)),
+                            slice(copy.to, copy.type, nameOf(loc)));
+  if (isa<func::ReturnOp, tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
+          tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op))
+    return success(); // views need no command except the copies above
+
+  if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
+    kern::KernelOp kernel = kernelFor(launch);
+    auto [shape, isNew] = shapes.try_emplace(kernel);
+    if (std::string reason; isNew && failed(shape->second = analyze(kernel, &reason)))
+      return op->emitOpError("cannot be emitted: ") << reason;
+    SmallVector<Value> args;
+    for (Value input : launch.getInputs())
+      args.push_back(slice(input));
+    for (Value result : launch.getResults())
+      args.push_back(slice(result));
+    plan_ir::LaunchOp::create(b, loc, kernel.getSymName(), args, int64_t(launch.getInputs().size()),
+                              shape->second->items, shape->second->chunk);
+    return success();
+  }
+  auto planned = dyn_cast<PlannedOpInterface>(op);
+  if (!planned)
+    return op->emitOpError("has no command in a plan");
+  planned.createCommand(
+      b, [&](Value value) { return value ? slice(value) : Value(); }, scratchOf(op));
+  return success();
+}
+
+LogicalResult CommandEmitter::run() {
+  FailureOr<BufferAssignment> assigned = BufferAssignment::readFrom(function);
+  if (failed(assigned))
+    return failure();
+  assignment = std::move(*assigned);
+  auto placed = function->getAttrOfType<DenseI64ArrayAttr>(kOffsets);
+  auto peakBytes = function->getAttrOfType<IntegerAttr>(kPeakBytes);
+  if (!placed || !peakBytes || placed.size() != int64_t(assignment.buffers.size()))
+    return function.emitError("has no places for its buffers; plan-pack-arenas runs first");
+  offsets = placed;
+
+  b.setInsertionPointAfter(function);
+  auto planned = plan_ir::FunctionOp::create(b, function.getLoc(), function.getSymName(),
+                                             peakBytes.getInt());
+  Block &commands = planned.getBody().emplaceBlock();
+  b.setInsertionPointToStart(&commands);
+  int64_t emitted = 0;
+  for (Operation &op : function.getBody().front()) {
+    commandOf.push_back(emitted);
+    Operation *before = commands.empty() ? nullptr : &commands.back();
+    if (failed(emit(&op)))
+      return failure();
+    Operation *made = before             ? before->getNextNode()
+                      : commands.empty() ? nullptr
+                                         : &commands.front();
+    for (; made; made = made->getNextNode())
+      if (!isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(made)) {
+        ++emitted;
+        if (op.hasAttr("lm.backward"))
+          made->setDiscardableAttr("lm.backward", b.getUnitAttr());
+      }
+  }
+  commandOf.push_back(emitted);
+  for (auto &[key, value] : slices)
+    if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
+      const Buffer &buffer = assignment.buffers[std::get<0>(key)];
+      slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
+      // The last command of the position is the op's own, after the copies that the op needs.
+      slice.setLast(uint64_t(std::max(commandOf[size_t(buffer.first)],
+                                      commandOf[size_t(buffer.last) + 1] - 1)));
+    }
+  return success();
+}
+
+// Creates the plan.variable of `variable`, at the offset that plan-pack-arenas chose.
+static LogicalResult emitVariable(lm::VariableOp variable) {
+  auto offset = variable->getAttrOfType<IntegerAttr>(kOffset);
+  if (!offset)
+    return variable.emitOpError("has no place; plan-pack-arenas runs first");
+  OpBuilder b(variable);
+  plan_ir::VariableOp::create(
+      b, variable.getLoc(), variable.getSymName(), "state", offset.getInt(), variable.getType(),
+      variable.getKind(), variable.getInit(), variable.getWeightDecay(),
+      variable.getParameterAttr(), variable.getPartsAttr(), variable.getAnonymous(),
+      variable.getSettingAttr(), variable.getStepValueAttr());
+  return success();
+}
+
+namespace {
+struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
+  using EmitCommandsPassBase::EmitCommandsPassBase;
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SymbolTable symbols(module);
+    const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+    const auto variables = llvm::to_vector(module.getOps<lm::VariableOp>());
+    const auto kernels = llvm::to_vector(module.getOps<kern::KernelOp>());
+    // This module keeps what the plan has to compute, for plan-check-aliasing.
+    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    auto tensors = ModuleOp::create(b, module.getLoc(), kTensors);
+    b.setInsertionPointToEnd(tensors.getBody());
+    for (kern::KernelOp kernel : kernels)
+      b.clone(*kernel);
+
+    for (lm::VariableOp variable : variables)
+      if (failed(emitVariable(variable)))
+        return signalPassFailure();
+    for (func::FuncOp function : functions)
+      if (failed(CommandEmitter(function, symbols).run()))
+        return signalPassFailure();
+    for (lm::VariableOp variable : variables)
+      variable->moveBefore(tensors.getBody(), tensors.getBody()->end());
+    for (func::FuncOp function : functions)
+      function->moveBefore(tensors.getBody(), tensors.getBody()->end());
+    // Erases kernels that are launched only as a variant.
+    llvm::StringSet<> launched;
+    for (auto function : module.getOps<plan_ir::FunctionOp>())
+      for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>())
+        launched.insert(launch.getKernel());
+    for (kern::KernelOp kernel : kernels)
+      if (!launched.contains(kernel.getSymName()))
+        symbols.erase(kernel);
+  }
+};
+} // namespace

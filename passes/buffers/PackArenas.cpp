@@ -1,0 +1,119 @@
+// plan-pack-arenas: gives every variable its offset in @state and every buffer its offset in
+// @workspace. Variables lie in the order of their declaration. The buffers of a function are packed
+// by their live ranges (compiler/algorithms/Packing.h).
+#include "compiler/algorithms/Packing.h"
+#include "dialects/lm/Lm.h"
+#include "dialects/plan/Plan.h"
+#include "passes/buffers/BufferAssignment.h"
+#include "passes/buffers/Passes.h"
+#include "passes/buffers/PlacedBuffers.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_PACKARENASPASS
+#include "passes/buffers/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+static constexpr uint64_t kAlignment = 64; // a cache line, which is also the widest vector
+
+static uint64_t roundUp(uint64_t value) {
+  return (value + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Places state in the order of its declaration, members inside their storages. Returns the total
+// bytes.
+static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
+  uint64_t bytes = 0;
+  llvm::StringMap<std::pair<uint64_t, RankedTensorType>> storages;
+  for (lm::VariableOp variable : variables)
+    if (!variable.getStorage()) {
+      auto type = cast<RankedTensorType>(variable.getType());
+      storages[variable.getSymName()] = {bytes, type};
+      bytes = roundUp(bytes + byteSize(type));
+    }
+  for (lm::VariableOp variable : variables) {
+    auto type = cast<RankedTensorType>(variable.getType());
+    uint64_t offset = 0;
+    if (std::optional<StringRef> storage = variable.getStorage()) {
+      auto it = storages.find(*storage);
+      if (it == storages.end())
+        return variable.emitOpError("is in the storage ")
+               << *storage << ", which is no variable outside of storages";
+      auto [start, whole] = it->second;
+      uint64_t inside = *variable.getStorageOffset() * type.getElementTypeBitWidth() / 8;
+      if (type.getElementType() != whole.getElementType() ||
+          inside + byteSize(type) > byteSize(whole))
+        return variable.emitOpError("does not lie in its storage ") << *storage << " of " << whole;
+      offset = start + inside;
+    } else {
+      offset = storages.lookup(variable.getSymName()).first;
+    }
+    variable->setAttr(kOffset, Builder(variable.getContext()).getI64IntegerAttr(int64_t(offset)));
+  }
+  return bytes;
+}
+
+namespace {
+
+struct PackArenasPass : lmc::impl::PackArenasPassBase<PackArenasPass> {
+  using PackArenasPassBase::PackArenasPassBase;
+  void runOnOperation() override;
+
+private:
+  LogicalResult packFunction(func::FuncOp function);
+
+  uint64_t workspaceBytes = 0, lowerBound = 0; // the largest of the functions so far, because they run one after the other
+};
+
+} // namespace
+
+LogicalResult PackArenasPass::packFunction(func::FuncOp function) {
+  FailureOr<BufferAssignment> assignment = BufferAssignment::readFrom(function);
+  if (failed(assignment))
+    return failure();
+  PackingProblem problem;
+  problem.alignment = kAlignment;
+  SmallVector<size_t> packed;
+  for (auto [id, buffer] : llvm::enumerate(assignment->buffers)) {
+    if (!buffer.variable.empty() || buffer.first > buffer.last)
+      continue;
+    problem.buffers.push_back({buffer.bytes, reuse ? buffer.first : 0, reuse ? buffer.last : 0});
+    packed.push_back(id);
+  }
+  if (std::string fault = problem.check(); !fault.empty())
+    return function.emitError("has an ill-formed packing problem: ") << fault;
+  const PackingSolution solution = pack(problem);
+  if (std::string fault = solution.verify(problem); !fault.empty())
+    return function.emitError("was packed wrongly: ") << fault;
+  SmallVector<int64_t> offsets(assignment->buffers.size(), 0);
+  for (auto [id, offset] : llvm::zip(packed, solution.offsets))
+    offsets[id] = int64_t(offset);
+  Builder b(&getContext());
+  function->setAttr(kOffsets, b.getDenseI64ArrayAttr(offsets));
+  function->setAttr(kPeakBytes, b.getI64IntegerAttr(int64_t(solution.bytes)));
+  workspaceBytes = std::max(workspaceBytes, uint64_t(solution.bytes));
+  lowerBound = std::max(lowerBound, uint64_t(problem.lowerBound()));
+  return success();
+}
+
+void PackArenasPass::runOnOperation() {
+  ModuleOp module = getOperation();
+  FailureOr<uint64_t> stateBytes = placeState(llvm::to_vector(module.getOps<lm::VariableOp>()));
+  if (failed(stateBytes))
+    return signalPassFailure();
+  workspaceBytes = lowerBound = 0;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (failed(packFunction(function)))
+      return signalPassFailure();
+  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+  auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
+    plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
+                             int64_t(bound));
+  };
+  arena("state", *stateBytes, *stateBytes);
+  arena("workspace", workspaceBytes, lowerBound);
+}
