@@ -34,7 +34,7 @@ struct GemmWork {
   bool accumulate = false;
 };
 
-// Causal attention or its gradient, as plan::Attention and plan::AttentionGrad.
+// Causal attention or its gradient, as in runtime/plan/plan.fbs.
 struct AttentionWork {
   int64_t batch = 0, seq = 0, heads = 0, kvHeads = 0, headDim = 0;
   int64_t window = 0; // 0: causal only
