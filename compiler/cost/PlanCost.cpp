@@ -36,8 +36,15 @@ public:
     return ScatterWork{int64_t(op.rows()), int64_t(op.columns()), int64_t(op.vocabulary()),
                        widthOf(op.x()),    widthOf(op.d()),       op.accumulate()};
   }
-  Work operator()(const plan::Copy &op) const {
-    return KernelWork{double(slice(op.x()).bytes()), double(slice(op.d()).bytes()), 0};
+  // A command without arithmetic worth the name.
+  template <typename Body> Work operator()(const Body &op) const {
+    KernelWork work;
+    for (const plan::Operand &operand : plan::operandsOf(op)) {
+      const double bytes = double(slice(uint32_t(operand.slice)).bytes());
+      work.readBytes += operand.isRead() ? bytes : 0;
+      work.writtenBytes += operand.isResult() ? bytes : 0;
+    }
+    return work;
   }
 
 private:
