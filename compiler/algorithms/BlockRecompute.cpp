@@ -53,8 +53,8 @@ static int64_t femtosecondsOf(const BlockRecomputeProblem &problem, const std::v
 }
 
 std::string BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) const {
-  // Marks the entries of an ascending list; returns false when the list does not ascend or an entry
-  // is out of range.
+  // Sets marks[entry] for each entry of an ascending list; returns false when the list does not
+  // ascend or an entry is out of range.
   auto mark = [](const std::vector<int> &list, std::vector<bool> &marks) {
     int last = -1;
     for (int entry : list) {
@@ -113,7 +113,7 @@ class Hull {
 public:
   struct Point {
     BlockRecomputeOption option;
-    CutCapacity bytes, time; // bytes kept and femtoseconds spent by the option
+    CutCapacity bytes, time; // bytes kept and femtoseconds of recomputation
   };
 
   explicit Hull(const BlockRecomputeProblem &problem) : problem(problem) {
@@ -121,17 +121,17 @@ public:
       allBytes += value.bytes;
   }
 
-  // Returns the option of least time, and among equals the one of fewest bytes: one femtosecond is
-  // priced higher than all bytes together.
+  // Returns the option of minimum time, and among equal times the one of fewest bytes: the price of
+  // one femtosecond is higher than the price of all bytes together.
   Point fastest() const { return cheapest(1, allBytes + 1); }
-  // Returns the option of fewest bytes, and among equals the one of least time: time is free, but
-  // cheapest() recomputes no op that saves no bytes.
+  // Returns the option of fewest bytes, and among equal bytes the one of minimum time: time costs
+  // nothing here, but cheapest() recomputes no op that saves no bytes.
   Point smallest() const { return cheapest(1, 0); }
 
-  // Appends the corners of the hull that lie strictly between `left` and `right`, in order. At the
-  // price at which `left` and `right` cost the same, any cheaper option is a further corner; if
-  // there is none, the two are neighbours on the hull. The recursion is at most as deep as the hull
-  // has corners (see cheapest()).
+  // Appends the corners of the hull that lie strictly between the corners `left` and `right`, in
+  // order. At the price at which `left` and `right` cost the same, any cheaper option is a further
+  // corner; if no option is cheaper, `left` and `right` are neighbours on the hull. The recursion
+  // is at most as deep as the number of corners of the hull (see cheapest()).
   void between(const Point &left, const Point &right, std::vector<Point> &points) const {
     CutCapacity perByte = right.time - left.time, perTime = left.bytes - right.bytes;
     Point middle = cheapest(perByte, perTime);
@@ -145,14 +145,14 @@ public:
 
 private:
   // Returns the option that minimises perByte * bytes + perTime * time, found as a minimum cut. The
-  // source's side holds the wanted values and the recomputed ops. minCut() returns the smallest
-  // such side among all cheapest cuts, hence
-  // * it holds no value or op that nothing reads;
-  // * it has the least time of all cheapest options: where a whole edge of the hull is equally
-  //   cheap, it is the corner of the edge;
-  // * the sides for different prices are nested, because the price of time weighs only arcs into
-  //   the sink (Gallo, Grigoriadis and Tarjan 1989). The hull therefore has at most one corner more
-  //   than there are ops.
+  // source's side of the cut holds the needed values and the recomputed ops. Of all minimum cuts,
+  // minCut() returns the one with the smallest source side. Hence
+  // * the side holds no value and no op that nothing reads;
+  // * the option has the minimum time of all cheapest options: if all options on an edge of the
+  //   hull are equally cheap, it is the corner at the end of the edge with less time;
+  // * a source side for one price contains, or is contained in, that for any other price, because
+  //   the price of time changes only the arcs into the sink (Gallo, Grigoriadis and Tarjan 1989).
+  //   The hull therefore has at most one corner more than the block has ops.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };
@@ -176,7 +176,7 @@ private:
            op.allowed ? perTime * CutCapacity(toFemtoseconds(op.seconds)) : kUncuttable});
     }
 
-    // A cut always exists: keeping every needed value is one.
+    // A cut always exists: to keep every needed value is one.
     std::vector<bool> sourceSide = minCut(cut)->sourceSide;
     Point point;
     for (int u = 0; u < int(problem.ops.size()); ++u)

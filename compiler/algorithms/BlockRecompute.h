@@ -1,17 +1,18 @@
-// The choice of what one block (a transformer layer) keeps of its forward pass.
+// Chooses which values of the forward pass one block (a transformer layer) keeps.
 //
-// The forward pass of a block is a DAG of ops; each op makes values of known bytes. The backward
-// pass needs some of the values. A value is either kept from the forward pass, which costs its
-// bytes until the block's backward pass, or recomputed, which costs the seconds of its op and
-// requires that every value the op reads is an input of the block, kept or recomputed. Inputs of
-// the block are always present.
+// The forward pass of a block is a DAG of ops; each op computes values of known bytes. The backward
+// pass needs some of the values. A value is either kept or recomputed. A kept value costs its bytes
+// until the block's backward pass. A recomputed value costs the seconds of its op, and every value
+// that this op reads must be kept, recomputed or an input of the block. Inputs of the block are
+// always available.
 //
-// For a given price per byte the cheapest choice is a minimum cut. Op u is on the source's side if
-// it is recomputed; value v is on the source's side if it is wanted. Cutting the arc from value v
-// to its op pays for v's bytes; cutting the arc from op u to the sink pays for u's seconds. All
-// prices together give the lower convex hull of (kept bytes, seconds). To find it, each two known
-// neighbours are tested at the price at which they cost the same, until no new corner appears.
-// Seconds count in whole femtoseconds (Femtoseconds.h), so ties are exact.
+// For a given price per byte, the cheapest choice is a minimum cut. Op u is on the source's side if
+// it is recomputed; value v is on the source's side if it is needed. Cutting the arc from value v
+// to its op costs v's bytes; cutting the arc from op u to the sink costs u's seconds. The cheapest
+// choices for all prices together are the corners of the lower convex hull of (kept bytes,
+// seconds). To find the corners, the search takes two neighbouring known corners and computes the
+// cheapest choice at the price at which both cost the same, until no new corner appears. Seconds
+// are counted in whole femtoseconds (Femtoseconds.h), so ties are exact.
 #pragma once
 
 #include <cstdint>
@@ -23,44 +24,44 @@ namespace lmc {
 struct BlockRecomputeProblem {
   struct Value {
     uint64_t bytes = 0;
-    int op = -1; // the op that makes it; -1: an input of the block
+    int op = -1; // index of the op that computes it; -1: an input of the block
   };
   struct Op {
-    std::vector<int> reads; // values
-    double seconds = 0;     // to recompute it
+    std::vector<int> reads; // indices of values
+    double seconds = 0;     // to recompute the op
     bool allowed = true;    // false: never recomputed (collectives, random draws)
   };
-  std::vector<Op> ops; // every op reads inputs and results of ops before it
+  std::vector<Op> ops; // in execution order: an op reads inputs and results of ops before it
   std::vector<Value> values;
   std::vector<int> needed; // values that the backward pass reads, without duplicates
 
-  // Returns an empty string when the problem is well formed, else what is wrong with it. All values
+  // Returns an empty string when the problem is well formed, otherwise the mistake. All values
   // together must have less than 2^56 bytes, and all ops together must take at most an hour.
   std::string check() const;
 };
 
 struct BlockRecomputeOption {
-  std::vector<int> kept;       // values, ascending; no inputs of the block
-  std::vector<int> recomputed; // ops, ascending
+  std::vector<int> kept;       // indices of values, ascending; no inputs of the block
+  std::vector<int> recomputed; // indices of ops, ascending
   uint64_t keptBytes = 0;
   double seconds = 0;
 
   // Returns an empty string when
   // * every needed value is kept, recomputed or an input of the block,
-  // * every recomputed op has all that it reads,
-  // * no kept value and no recomputed op goes unread,
+  // * every value that a recomputed op reads is kept, recomputed or an input of the block,
+  // * every kept value, and at least one result of each recomputed op, is read,
   // * no value is both kept and recomputed, and the sums are right;
   //
-  // otherwise returns the fault.
+  // Otherwise returns the mistake.
   std::string verify(const BlockRecomputeProblem &problem) const;
 };
 
-// Returns the options at the corners of the lower convex hull: along the list bytes fall and
-// seconds rise strictly. The first option recomputes only ops that cost nothing and keeps the
-// fewest bytes that are possible so. The last option keeps the fewest bytes that are possible at
-// all, in the least time for them. Each option recomputes every op that the one before it does.
-// Where several options have equal bytes and seconds, the returned one recomputes no op whose
-// results are not read.
+// Returns the options at the corners of the lower convex hull of (kept bytes, seconds). Along the
+// list, bytes fall strictly and seconds rise strictly. The first option has the minimum of seconds,
+// and the fewest bytes possible with these seconds. The last option has the minimum of bytes, and
+// the fewest seconds possible with these bytes. Each option recomputes every op that the option
+// before it recomputes. Where several options have equal bytes and seconds, the returned one
+// recomputes no op whose results are not read.
 std::vector<BlockRecomputeOption> blockRecomputeOptions(const BlockRecomputeProblem &problem);
 
 } // namespace lmc

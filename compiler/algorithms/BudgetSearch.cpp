@@ -38,8 +38,9 @@ std::optional<size_t> BudgetSearch::fastest(uint64_t budget) {
 }
 
 std::optional<size_t> BudgetSearch::smallest() {
-  // Candidates are measured in order of rising bound. The search ends when the best measured
-  // candidate needs no more bytes than the next bound: none of the rest can need less.
+  // Measures the candidates in order of rising bound. The search ends when the best measured
+  // candidate needs fewer bytes than the bound of the next candidate: no candidate after it can
+  // need fewer.
   std::vector<size_t> order(rungs.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {

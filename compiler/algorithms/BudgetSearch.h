@@ -1,16 +1,16 @@
-// The fastest of several plans within a memory budget, when measuring the bytes of a plan is
-// expensive because the plan has to be compiled for it.
+// Finds the fastest of several plans within a memory budget, when measuring the bytes of a plan is
+// expensive because the plan must be compiled first.
 //
-// Each such plan is a candidate: its time and a lower bound of its bytes are known beforehand. The
-// bytes that count for a candidate are the larger of the bound and the measured bytes. The choice
-// therefore depends on the budget and the candidates alone, not on which candidates were measured
-// before:
+// Each of these plans is a candidate: its time and a lower bound of its bytes are known before it
+// is compiled. The bytes that count for a candidate are the larger of the bound and the measured
+// bytes. The choice therefore depends only on the budget and the candidates, not on which
+// candidates were measured before:
 //
 //   fastest(budget) = the first candidate, in order of time, whose bytes are at most `budget`
 //
-// It follows that a smaller budget never gives a faster candidate nor one of more bytes, and that a
-// budget of smallest()'s bytes succeeds. A candidate whose bound exceeds the budget is not
-// measured: with tight bounds one or two candidates are measured.
+// It follows that a smaller budget never gives a faster candidate nor one of more bytes, and that
+// fastest() succeeds with a budget equal to the bytes of smallest(). A candidate whose bound
+// exceeds the budget is not measured. With tight bounds, one or two candidates are measured.
 #pragma once
 
 #include <cstdint>
@@ -23,37 +23,39 @@ namespace lmc {
 
 struct BudgetRung {
   double seconds = 0;
-  uint64_t boundBytes = 0; // no plan of this candidate takes less
+  uint64_t boundBytes = 0; // no plan of this candidate needs fewer bytes
 };
 
 class BudgetSearch {
 public:
-  // Returns the bytes of a candidate's plan, or nothing when the plan could not be made, which ends
-  // the search.
+  // Compiles the plan of candidate `rung` and returns its bytes; nothing when no plan could be
+  // made. The search then ends.
   using Measure = std::function<std::optional<uint64_t>(size_t rung)>;
 
-  // The seconds along `rungs` must not fall; see check().
+  // Candidate i+1 of `rungs` must not be faster than candidate i; see check().
   BudgetSearch(std::vector<BudgetRung> rungs, Measure measure);
 
-  // Returns an empty string when there is a candidate and the candidates are in order of time, else
-  // what is wrong.
+  // Returns an empty string when there is at least one candidate and the candidates are in order of
+  // rising time; otherwise returns the mistake.
   std::string check() const;
 
   // Returns the fastest candidate within `budget` bytes; nothing when no candidate fits or a plan
-  // failed.
+  // could not be made.
   std::optional<size_t> fastest(uint64_t budget);
 
-  // Returns the candidate of fewest bytes, and of equals the fastest; nothing when a plan failed.
+  // Returns the candidate with the fewest bytes, and among equal ones the fastest; nothing when a
+  // plan could not be made.
   std::optional<size_t> smallest();
 
-  // Returns the bytes that count for the candidate, measuring them if they are not known yet;
-  // nothing when the plan failed.
+  // Returns the bytes that count for candidate `rung`, and measures them if they are not known yet;
+  // nothing when its plan could not be made.
   std::optional<uint64_t> bytes(size_t rung);
 
   // Returns true when a plan could not be made.
   bool failed() const { return broken; }
 
-  // Candidates in the order in which they were measured, and the bytes of each.
+  // A candidate that was measured, and the measured bytes. attempts() lists them in the order of
+  // measuring.
   struct Attempt {
     size_t rung;
     uint64_t bytes;

@@ -1,6 +1,6 @@
-// Durations as whole femtoseconds. Integers add exactly, so sums of the same terms are equal in any
-// order; sums of doubles are not. No clock or cost model resolves a femtosecond, and an hour
-// (3.6e18 fs) fits an int64.
+// Converts durations to whole femtoseconds. Integers add exactly, so the sum of some durations is
+// the same in every order of addition; a sum of doubles is not. No clock or cost model resolves a
+// femtosecond, and an hour (3.6e18 fs) fits an int64.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,11 @@
 
 namespace lmc {
 
-// The longest sum of durations that the planning problems accept.
+// The upper limit, in seconds, of the sum of all durations of a planning problem (recompute options
+// of a layer, or of all layers).
 constexpr double kMostPlannedSeconds = 3600;
 
-// Converts `seconds` in [0, kMostPlannedSeconds]. A positive duration becomes at least 1 fs.
+// Converts `seconds`, from 0 to kMostPlannedSeconds. A positive duration becomes at least 1 fs.
 inline int64_t toFemtoseconds(double seconds) {
   return seconds > 0 ? std::max<int64_t>(1, std::llround(seconds * 1e15)) : 0;
 }

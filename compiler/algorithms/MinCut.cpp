@@ -28,7 +28,7 @@ std::string MinCut::verify(const MinCutProblem &problem) const {
     return "does not speak of every node and arc";
   if (!sourceSide[size_t(problem.source)] || sourceSide[size_t(problem.sink)])
     return "does not part source and sink";
-  // Flow in minus flow out per node, modulo 2^128: the sums of a wrong flow may overflow.
+  // Flow in minus flow out per node, modulo 2^128, because the sums of a wrong flow may overflow.
   using Excess = unsigned __int128;
   std::vector<Excess> excess(sourceSide.size());
   CutCapacity cut = 0;
@@ -56,7 +56,8 @@ std::string MinCut::verify(const MinCutProblem &problem) const {
 
 namespace {
 
-// The residual network in flat arrays: arc i of the problem is edge 2i, its reverse 2i + 1.
+// The residual network in flat arrays: arc i of the problem is edge 2i, and the reverse of edge 2i
+// is edge 2i + 1.
 class Residual {
 public:
   Residual(const MinCutProblem &problem, CutCapacity uncuttable) : problem(problem) {
@@ -80,7 +81,8 @@ public:
       edges[next[size_t(head[edge ^ 1])]++] = edge;
   }
 
-  // Computes distances from the source along edges with capacity left; -1 marks unreachable nodes.
+  // Computes each node's distance from the source along edges with capacity left; -1 marks
+  // unreachable nodes.
   void findLevels() {
     std::fill(level.begin(), level.end(), -1);
     queue.assign(1, problem.source);
@@ -99,8 +101,9 @@ public:
 
   bool reaches(int node) const { return level[size_t(node)] >= 0; }
 
-  // Saturates every shortest path to the sink and returns the flow added. The walk keeps its path
-  // in an array instead of recursing, because a path may be as long as there are nodes.
+  // Adds flow along shortest paths from source to sink until each such path has a full edge (a
+  // blocking flow). Returns the flow added. The walk keeps its path in an array instead of
+  // recursing, because a path can be as long as the number of nodes.
   CutCapacity augment() {
     CutCapacity total = 0;
     next = begin;
@@ -144,18 +147,18 @@ public:
 
 private:
   const MinCutProblem &problem;
-  std::vector<int> head;           // per edge; its tail is the head of its reverse
-  std::vector<CutCapacity> left;   // per edge, the capacity left
-  std::vector<size_t> begin, next; // per node, into `edges`: first, next to try
-  std::vector<size_t> edges;       // grouped by tail
+  std::vector<int> head; // per edge, the node it ends in; its tail is the head of its reverse
+  std::vector<CutCapacity> left;   // per edge, the unused capacity
+  std::vector<size_t> begin, next; // per node, indices into `edges`: the first, and the next to try
+  std::vector<size_t> edges;       // all edges, grouped by the node that they start from
   std::vector<int> level, queue;
 };
 
 } // namespace
 
 std::optional<MinCut> lmc::minCut(const MinCutProblem &problem) {
-  // Arcs that may not be cut get one more than the sum of all other capacities. A minimum cut then
-  // crosses such an arc only if every cut does.
+  // An arc that may not be cut gets a capacity of one more than the sum of all other capacities. A
+  // minimum cut then crosses such an arc only if every cut crosses one.
   CutCapacity finite = 0;
   for (const MinCutProblem::Arc &arc : problem.arcs)
     if (arc.capacity != kUncuttable)

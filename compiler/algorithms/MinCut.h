@@ -1,9 +1,9 @@
-// Minimum cuts by maximum flow (Dinic 1970), on integers.
+// Finds minimum cuts of a flow network by maximum flow (Dinic 1970), in integers.
 //
-// Capacities have 128 bits because one cut adds costs of two kinds: bytes multiplied by a
-// difference of durations (femtoseconds), and durations multiplied by a difference of bytes. Both
-// are products of a 56-bit and a 62-bit number and fit, so that ties between cuts are decided
-// exactly and never by rounding.
+// Capacities have 128 bits because the cuts of BlockRecompute.cpp add two sorts of costs: bytes
+// multiplied by a difference of durations (femtoseconds), and durations multiplied by a difference
+// of bytes. Both are products of a 56-bit and a 62-bit number and fit. Ties between cuts are
+// therefore decided exactly, never by rounding.
 #pragma once
 
 #include <optional>
@@ -24,27 +24,26 @@ struct MinCutProblem {
   };
   int nodes = 2;
   int source = 0, sink = 1;
-  std::vector<Arc> arcs; // parallel arcs and loops are allowed
+  std::vector<Arc> arcs; // parallel arcs, and arcs from a node to itself, are allowed
 
-  // Returns an empty string when the problem is well formed, else what is wrong with it. All
-  // capacities other than kUncuttable must sum to less than 2^124.
+  // Returns an empty string when the problem is well formed, otherwise the mistake. All capacities
+  // other than kUncuttable must sum to less than 2^124.
   std::string check() const;
 };
 
 struct MinCut {
-  std::vector<bool> sourceSide;  // per node
-  std::vector<CutCapacity> flow; // per arc, a maximum flow
-  CutCapacity capacity = 0;      // of the arcs from the source's side to the sink's
+  std::vector<bool> sourceSide;  // per node: true if it is on the source's side
+  std::vector<CutCapacity> flow; // per arc: its part of a maximum flow
+  CutCapacity capacity = 0;      // sum over the arcs from the source's side to the sink's side
 
-  // Returns an empty string when `flow` is one (within capacities and conserved at nodes), the
-  // sides separate source and sink, and both the cut's capacity and the flow's value are
-  // `capacity`; otherwise returns the fault. A flow and a cut of equal value prove each other
-  // optimal.
+  // Returns an empty string when `flow` is a flow (within capacities, and conserved at nodes), the
+  // cut separates source and sink, and both the cut's capacity and the flow's value are `capacity`;
+  // otherwise returns the mistake. A flow and a cut of equal value prove that both are optimal.
   std::string verify(const MinCutProblem &problem) const;
 };
 
-// Returns the minimum cut whose source side is contained in that of every other minimum cut;
-// nothing when arcs of kUncuttable connect source and sink.
+// Returns the minimum cut whose source side is contained in the source side of every other minimum
+// cut; nothing when a path of kUncuttable arcs leads from source to sink.
 std::optional<MinCut> minCut(const MinCutProblem &problem);
 
 } // namespace lmc

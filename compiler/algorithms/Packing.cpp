@@ -51,7 +51,8 @@ std::string PackingSolution::verify(const PackingProblem &problem) const {
     if (offsets[i] + problem.buffers[i].bytes > bytes)
       return "buffer " + std::to_string(i) + " ends outside the arena";
   }
-  // Sweeps in order of offset: only neighbours in bytes need comparing.
+  // Sweeps in order of offset, so that a buffer is compared only with buffers whose bytes it
+  // overlaps.
   std::vector<size_t> order(offsets.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::sort(order.begin(), order.end(),
@@ -68,8 +69,8 @@ std::string PackingSolution::verify(const PackingProblem &problem) const {
 
 namespace {
 
-// Places the buffers in `order`. Each takes a hole that is free for its whole life: the smallest
-// such hole if `tightest`, else the lowest.
+// Places the buffers in `order`. Each takes a hole, a range of bytes that is unused for the whole
+// live range of the buffer: the smallest sufficient hole if `tightest`, else the lowest.
 PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &order,
                       bool tightest) {
   PackingSolution solution;
@@ -78,7 +79,7 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
     uint64_t offset, end;
     int64_t first, last;
   };
-  std::vector<Placed> placed; // by offset
+  std::vector<Placed> placed; // in order of offset
   placed.reserve(order.size());
   for (size_t buffer : order) {
     const PackingBuffer &current = problem.buffers[buffer];
@@ -111,8 +112,8 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
   return solution;
 }
 
-// Tries the greedy orders one by one. Returns the first packing of at most `enough` bytes, else the
-// smallest of all.
+// Tries the greedy orders one after the other. Returns the first packing of at most `enough` bytes;
+// if no packing is that small, returns the smallest one.
 PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   const auto &buffers = problem.buffers;
   auto sorted = [&](auto key) {
@@ -149,7 +150,8 @@ PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   return best;
 }
 
-// A set of buffers connected by overlaps in time; buffers of two components never live together.
+// A set of buffers connected by overlaps in time. Buffers of two components are never live at the
+// same moment, so each component is packed on its own, from offset 0.
 struct Component {
   std::vector<size_t> members;
   PackingProblem problem;
@@ -173,7 +175,8 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
     last = std::max(last, buffer.last);
     components.back().members.push_back(i);
   }
-  // Equal buffers keep the order that they have in the problem, not the order of time.
+  // The buffers of a component keep their order in the problem, which decides between equal
+  // buffers.
   for (Component &component : components) {
     std::sort(component.members.begin(), component.members.end());
     for (size_t i : component.members)
@@ -185,8 +188,9 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
 } // namespace
 
 PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
-  // The arena is as large as its largest component. A component gains nothing by becoming smaller
-  // than another one or than the lower bound of the whole problem.
+  // All components use the same bytes, one after the other, so the arena is as large as its largest
+  // component. To make a component smaller helps only until it is as small as another component or
+  // as the lower bound of the whole problem.
   uint64_t bound = problem.lowerBound();
   PackingSolution solution;
   solution.isOptimal = true;

@@ -11,19 +11,20 @@ namespace {
 
 enum class Outcome { Found, Impossible, Stopped };
 
-// One depth-first search. Sizes and offsets count in units of the alignment. Buffers are numbered
-// in the order in which they begin.
+// A depth-first search for a packing. Sizes and offsets are counted in units of the alignment.
+// Buffers are numbered in the order in which they become live.
 class Search {
 public:
   explicit Search(const PackingProblem &problem);
 
-  // Looks for a packing within `capacity`. Of buffers that may go to the same offset, the one that
-  // comes first in ranking `order` is tried first.
+  // Searches for a packing within `capacity` and places at most `nodes` buffers. Of buffers that
+  // may take the same offset, the one that comes first in ranking number `order` is tried first.
   Outcome run(int64_t capacity, size_t order, uint64_t nodes);
   static constexpr size_t kOrders = 3;
 
   uint64_t nodesLeft() const { return nodes; }
-  // The height of the packing that run() found, and the buffers' offsets in bytes.
+  // Return the height (the largest end of a buffer, in units of the alignment) and the buffers'
+  // offsets (in bytes) of the packing that run() found.
   int64_t height() const;
   std::vector<uint64_t> offsets() const;
 
@@ -39,24 +40,24 @@ private:
   }
 
   uint64_t alignment;
-  std::vector<size_t> original; // the buffer's number in the problem
+  std::vector<size_t> original; // the buffer's index in the problem
   std::vector<int64_t> size;
-  // A section is a maximal set of buffers alive at one moment. Buffer b is in the sections from
-  // firstSection[b] to lastSection[b]; two buffers live together if they share a section.
+  // A section is a maximal set of buffers that are live at one moment. Buffer b is in the sections
+  // from firstSection[b] to lastSection[b]; two buffers are live together if they share a section.
   std::vector<int> firstSection, lastSection;
-  std::vector<int> twin;               // the equal buffer numbered before it, or -1
+  std::vector<int> twin;               // per buffer, the previous buffer if both are equal, else -1
   std::vector<std::vector<int>> ranks; // per ranking, the rank of each buffer
 
   int64_t capacity = 0;
   uint64_t nodes = 0;
   const int *rank = nullptr;
-  std::vector<int64_t> offset; // unplaced: the lowest allowed by placed buffers; placed: final
+  std::vector<int64_t> offset; // final if placed, else the lowest that the placed buffers allow
   std::vector<char> isPlaced;
   std::vector<int> next, previous;     // linked list of unplaced buffers
-  std::vector<int64_t> top, remaining; // per section: end of the placed, sum of the unplaced
+  std::vector<int64_t> top, remaining; // per section: end of placed, sum of unplaced buffers
   std::vector<int64_t> lowest;         // per section, scratch of fits()
   std::vector<std::pair<int64_t *, int64_t>> trail; // old values to restore, latest last
-  std::vector<int> placements;                      // in order
+  std::vector<int> placements;                      // placed buffers, in the order of placement
 };
 
 Search::Search(const PackingProblem &problem) : alignment(problem.alignment) {
@@ -70,7 +71,7 @@ Search::Search(const PackingProblem &problem) : alignment(problem.alignment) {
     };
     return key(a) < key(b);
   });
-  std::vector<std::tuple<int64_t, bool, int>> events; // moment, whether it ends, buffer
+  std::vector<std::tuple<int64_t, bool, int>> events; // moment, true if live range ends, buffer
   for (size_t i = 0; i < count; ++i) {
     const PackingBuffer &buffer = buffers[original[i]];
     size.push_back(int64_t((buffer.bytes + alignment - 1) / alignment));
@@ -84,7 +85,7 @@ Search::Search(const PackingProblem &problem) : alignment(problem.alignment) {
   firstSection.resize(count);
   lastSection.resize(count);
   int sections = 0;
-  bool grown = false; // a buffer has begun since the last section
+  bool grown = false; // a buffer became live after the last section ended
   for (auto [moment, ends, buffer] : events) {
     if (ends && grown)
       ++sections;
@@ -145,8 +146,8 @@ std::vector<uint64_t> Search::offsets() const {
   return bytes;
 }
 
-// Returns false when the unplaced buffers from head to tail certainly do not fit at offsets of at
-// least `from`.
+// Returns false when the unplaced buffers from `head` to `tail` certainly do not fit into the
+// capacity at offsets of at least `from`.
 bool Search::fits(int head, int tail, int64_t from) {
   int begin = firstSection[size_t(head)], end = begin;
   int64_t visits = 0;
@@ -161,9 +162,9 @@ bool Search::fits(int head, int tail, int64_t from) {
   for (int s = begin; s < end; ++s)
     if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
       return false;
-  // The unplaced buffers of a section lie above the lowest offset that any of them may take, which
-  // may be higher than the end of the placed ones. This test takes more than linear time and runs
-  // only for small groups.
+  // In each section, all unplaced buffers lie above the lowest offset that any of them may take.
+  // This offset may be higher than the end of the placed buffers. The test takes more than linear
+  // time and runs only for small groups.
   constexpr int64_t kMostVisits = 4096;
   if (visits > kMostVisits)
     return true;
@@ -181,7 +182,8 @@ bool Search::fits(int head, int tail, int64_t from) {
   return true;
 }
 
-// Places `buffer` at its lowest offset; head and tail are the ends of the list that holds it.
+// Places `buffer` at the lowest offset that is allowed for it. `head` and `tail` are the first and
+// last buffer of the list that holds it.
 void Search::put(int buffer, int head, int tail) {
   size_t b = size_t(buffer);
   int64_t end = offset[b] + size[b];
@@ -204,7 +206,7 @@ void Search::put(int buffer, int head, int tail) {
   placements.push_back(buffer);
 }
 
-// Undoes all placements but the first `mark`.
+// Removes all placements except the first `mark`.
 void Search::undo(size_t mark) {
   while (placements.size() > mark) {
     size_t b = size_t(placements.back());
@@ -219,8 +221,8 @@ void Search::undo(size_t mark) {
   }
 }
 
-// Divides the unplaced buffers from head to tail into groups that never live together and packs one
-// group after the other.
+// Divides the unplaced buffers from `head` to `tail` into groups of which no two are live at the
+// same moment, and packs one group after the other.
 Outcome Search::solveGroups(int head, int tail, int64_t from, int fromRank) {
   for (int i = head; i <= tail;) {
     int begin = i, end = i, last = lastSection[size_t(i)];
@@ -228,19 +230,21 @@ Outcome Search::solveGroups(int head, int tail, int64_t from, int fromRank) {
       last = std::max(last, lastSection[size_t(i)]);
       end = i;
     }
-    // Buffer `i` is not part of this group: it begins the next one.
+    // Buffer `i` is not part of this group; it begins the group after it.
     if (Outcome outcome = solve(begin, end, from, fromRank); outcome != Outcome::Found)
       return outcome;
   }
   return Outcome::Found;
 }
 
-// Packs the unplaced buffers from head to tail, which are one group. Every placement must come
-// after (from, fromRank) in lexicographic order of (offset, rank).
+// Packs the unplaced buffers from `head` to `tail`, which are one group. `from` and `fromRank` are
+// the offset and the rank of the buffer placed last. Each buffer placed from here on must have a
+// larger offset, or the same offset and a larger rank, so that no packing is tried twice.
 Outcome Search::solve(int head, int tail, int64_t from, int fromRank) {
   if (!fits(head, tail, from))
     return Outcome::Impossible;
-  // A buffer placed at `limit` or above would leave a hole below it that another buffer fits into.
+  // A buffer placed at `limit` or above would leave a hole below it into which another buffer of
+  // the group fits.
   int64_t limit = std::numeric_limits<int64_t>::max();
   for (int i = head;; i = next[size_t(i)]) {
     limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
@@ -282,8 +286,9 @@ Outcome Search::solve(int head, int tail, int64_t from, int fromRank) {
 
 void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
                         uint64_t &nodes) {
-  // The recursion is as deep as there are buffers, and each depth stores its changes and its
-  // candidates: the stack grows linearly with the buffers, the heap quadratically at worst.
+  // The recursion is as deep as the number of buffers, and each depth stores its changes and its
+  // candidates: the stack grows linearly with the number of buffers, the heap at most
+  // quadratically.
   constexpr size_t kMostBuffers = 8192;
   if (problem.buffers.size() > kMostBuffers)
     return;
@@ -291,14 +296,15 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t unit = int64_t(problem.alignment);
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
-  int64_t goal = std::max(bound, int64_t(enough) / unit); // no smaller packing is asked for
-  // Bisection over the height. The first target is the goal itself, as it is often reached. Each
-  // later target is the middle of (given, best), whether the target before it was impossible or
-  // only ran out of nodes. When this interval is empty, the bisection restarts with
-  // (goal - 1, best) and four times the nodes per target.
-  int64_t given = goal - 1; // up to this height a packing is impossible or given up for now
-  // Nodes for one target: enough to place every buffer one and a half times. A longer search hardly
-  // ever repairs a bad first placement.
+  int64_t goal = std::max(bound, int64_t(enough) / unit); // no lower packing is needed
+  // Bisects over the height of the packing. The first target height is the goal itself, because it
+  // is often reached. Each later target is the middle between `given` and `best`, whether the
+  // target before it was proven impossible or only ran out of nodes. When no height is left between
+  // the two, the bisection restarts with `given` = goal - 1 and four times as many nodes per
+  // target.
+  int64_t given = goal - 1; // no packing of this height was found, or none exists
+  // The number of nodes for one target and ranking. It is enough to place every buffer one and a
+  // half times. A longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;

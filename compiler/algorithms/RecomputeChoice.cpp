@@ -7,7 +7,7 @@
 
 using namespace lmc;
 
-// Sums of bytes must stay below this limit, which is itself below kNever.
+// Sums of bytes must stay below this limit, which is below the infinite value kNever.
 static constexpr uint64_t kMostBytes = uint64_t(1) << 61;
 
 std::string RecomputeChoiceProblem::check() const {
@@ -80,20 +80,21 @@ namespace {
 
 struct Option {
   int64_t kept, transient, time; // bytes, bytes, femtoseconds
-  int index;                     // in the problem
+  int index;                     // in the problem's list of options
 };
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2; // stands for infinity
 
-// The bytes that layers l..L-1 need on top of what layers 0..l-1 keep, for given options:
+// Returns need(l), the bytes that layers l..L-1 need in addition to the bytes that layers 0..l-1
+// keep, for an option of layer l and `after` = need(l+1):
 //   need(L) = turnBytes,  need(l) = kept(l) + max(transient(l), need(l+1)).
 // The peak is fixedBytes + need(0).
 int64_t needOf(const Option &option, int64_t after) {
   return option.kept + std::max(option.transient, after);
 }
 
-// Returns the least need(l) for l from 0 to L. need(l) rises with need(l+1), so the least need(l)
-// follows from the least need(l+1).
+// Returns the minimum of need(l) over all choices, for each l from 0 to L. need(l) rises with
+// need(l+1), so its minimum follows from the minimum of need(l+1).
 std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   std::vector<int64_t> least(problem.layers.size() + 1, kNever);
   least.back() = int64_t(problem.turnBytes);
@@ -105,7 +106,8 @@ std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   return least;
 }
 
-// Returns the options that no other option equals or beats in kept bytes, transient bytes and time.
+// Returns the options that are not dominated. Option a dominates b if a is at most equal to b in
+// kept bytes, transient bytes and time. Of equal options, the first one stays.
 std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   std::vector<Option> kept;
   auto betters = [](const LayerOption &a, const LayerOption &b) {
@@ -124,18 +126,19 @@ std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   return kept;
 }
 
-// The least time in which some layers can keep at most a given number of bytes, if each layer could
-// take fractions of options: a convex, falling function of the bytes. It is the continuous
-// relaxation of a multiple-choice knapsack. Taking the steps between corners of the layers' hulls
-// in order of their seconds per byte solves it (Sinha and Zoltners 1979).
+// The minimum time in which some layers can keep at most a given number of bytes, if each layer
+// could take fractions of options: a convex, falling function of the bytes. It is the continuous
+// relaxation of a multiple-choice knapsack problem. It is solved by taking the steps between
+// neighbouring corners of the convex hulls of the layers' options in order of their seconds per
+// byte (Sinha and Zoltners 1979).
 struct Relaxation {
   struct Corner {
     int64_t kept, time;
   };
-  std::vector<Corner> corners; // bytes fall along the list
+  std::vector<Corner> corners; // in order of falling bytes
 
-  // Returns the least time within `kept` bytes, rounded down at most a little. `hint` starts at
-  // zero and speeds up a sequence of calls in which `kept` falls.
+  // Returns a lower bound, close to the exact value, of the minimum time within `kept` bytes.
+  // `hint` must be zero at first; it speeds up a sequence of calls in which `kept` falls.
   int64_t within(int64_t kept, size_t &hint) const {
     while (hint < corners.size() && corners[hint].kept > kept)
       ++hint;
@@ -146,14 +149,14 @@ struct Relaxation {
     const Corner &a = corners[hint - 1], &b = corners[hint];
     int64_t rise = b.time - a.time;
     double part = double(kept - b.kept) / double(a.kept - b.kept);
-    // The interpolated rise has a relative error below 2^-50. It is increased by that much, so that
-    // the result stays a lower bound.
+    // The interpolated rise has a relative error below 2^-50. It is increased by this error, so
+    // that the result stays a lower bound.
     return b.time - std::min(rise, int64_t(double(rise) * part) + (rise >> 50) + 1);
   }
 };
 
-// Entry l of the result is the relaxation over layers 0..l-1, for l from 0 to L. `options` holds
-// the options of each layer.
+// Returns a list in which entry l is the relaxation over layers 0..l-1, for l from 0 to L.
+// `options` holds the options of each layer.
 std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   struct Step { // from one corner of a layer's hull to the next
     size_t layer;
@@ -196,7 +199,7 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
       if (step.layer >= l)
         continue;
       Relaxation::Corner next{corners.back().kept - step.saved, corners.back().time + step.time};
-      if (before && !cheaper(*before, step)) // skips the equal steps of layers of one kind
+      if (before && !cheaper(*before, step)) // merges equal steps of layers of one kind
         corners.back() = next;
       else
         corners.push_back(next);
@@ -210,28 +213,29 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   return relaxations;
 }
 
-// The partial choices that the thorough search compares per layer. Real and random blocks give some
-// hundreds of partial choices at 80 layers with 8 options. Thousands arise only where nearly all
-// options cost the same per byte, and then the choice among them hardly matters.
+// The maximum number of partial choices per layer in the thorough search. Real and random problems
+// give some hundreds of partial choices with 80 layers of 8 options. Thousands arise only where
+// nearly all options cost the same per byte, and then the choice among them hardly matters.
 constexpr size_t kMostLabels = 4096;
-// The partial choices per layer of a quick first search. Its choice spares the thorough search most
-// partial choices.
+// The maximum number of partial choices per layer in a quick first search. The thorough search uses
+// its result to discard most partial choices.
 constexpr size_t kFewLabels = 64;
 
 class Search {
 public:
-  // `capacity` is the upper limit of need(0), and at least the least possible need(0).
+  // `capacity` is the upper limit of need(0). It must be at least the minimum of need(0) over all
+  // choices.
   Search(const RecomputeChoiceProblem &problem, int64_t capacity);
 
   RecomputeChoice run();
 
 private:
-  // A partial choice: options for layers l..L-1. It dominates another one if it needs no more bytes
-  // and takes no longer: need(l) rises with need(l+1), and times add up.
+  // A partial choice: options for layers l..L-1. One partial choice dominates another if it needs
+  // no more bytes and takes no longer: need(l) rises with need(l+1), and times add up.
   struct Label {
     int64_t need, time;
-    uint32_t parent; // among the partial choices of layer l+1
-    uint32_t option; // among options[l]
+    uint32_t parent; // its index in the list for layer l+1
+    uint32_t option; // index into options[l]
   };
 
   void sweep(size_t mostLabels);
@@ -239,14 +243,16 @@ private:
   const RecomputeChoiceProblem &problem;
   const size_t layers;
   const int64_t capacity;
-  std::vector<std::vector<Option>> options; // per layer, those that fit
-  std::vector<int64_t> allowed;        // [l]: the largest need(l) that layers < l leave room for
-  std::vector<Relaxation> relaxations; // [l]: of layers < l
-  // The best choice known: least time, then least need(0).
+  std::vector<std::vector<Option>> options; // per layer, the options that fit
+  // allowed[l]: the maximum of need(l) for which some options of layers 0..l-1 fit too.
+  std::vector<int64_t> allowed;
+  // relaxations[l]: over layers 0..l-1.
+  std::vector<Relaxation> relaxations;
+  // The best known choice: the minimum time, and for this time the minimum of need(0).
   int64_t bestTime = kNever, bestNeed = 0;
   std::vector<int> best;
-  int64_t boundTime = 0; // no choice takes less
-  bool cut = false;      // the last sweep dropped partial choices that might have beaten the best
+  int64_t boundTime = 0; // a lower bound of the time of every choice
+  bool cut = false;      // the last sweep dropped partial choices that might have beaten `best`
 };
 
 Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
@@ -270,19 +276,20 @@ Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
 // Decides the layers from the last to the first. Keeps, per layer, only the partial choices that
 // can still beat the best known choice, and at most about `mostLabels` of them.
 void Search::sweep(size_t mostLabels) {
-  std::vector<std::vector<Label>> labels(layers + 1); // need rising, time falling
+  std::vector<std::vector<Label>> labels(layers + 1); // per layer, need rising, time falling
   labels[layers].push_back({int64_t(problem.turnBytes), 0, 0, 0});
   boundTime = kNever;
   cut = false;
-  std::vector<size_t> next;                       // per option, in `from`
+  std::vector<size_t> next;                       // per option, an index into `from`
   std::vector<std::pair<int64_t, int64_t>> heads; // per option, need and time of its next entry
-  std::vector<int64_t> bounds;                    // of each of `to`
+  std::vector<int64_t> bounds; // the lower bound of the time of each entry of `to`
   for (size_t l = layers; l-- > 0;) {
     const std::vector<Label> &from = labels[l + 1];
     std::vector<Label> &to = labels[l];
-    // Each option turns `from` into a list of partial choices with rising needs; the lists are
-    // merged. The partial choices of `from` whose need is below the option's transient all give the
-    // same need, so only the last and fastest of them counts.
+    // Each option of layer l extends each partial choice of `from`. This gives a list with rising
+    // needs per option, and the lists are merged into `to`. The partial choices of `from` whose
+    // need is below the option's transient all give the same need, so only the last and fastest of
+    // them counts.
     next.assign(options[l].size(), 0);
     heads.resize(options[l].size());
     auto advance = [&](size_t o) {
@@ -316,9 +323,10 @@ void Search::sweep(size_t mostLabels) {
       to.push_back({need, time, uint32_t(parent), uint32_t(chosen)});
     }
     if (to.size() > mostLabels) {
-      // Keeps the first partial choice, because it needs the least and can always be completed, and
-      // of each group of neighbours the one with the best bound. The best partial choices overall
-      // would all need nearly the same bytes and leave part of the budget unused.
+      // Keeps the first partial choice, because it needs the fewest bytes and can always be
+      // completed. The others are divided into groups of consecutive entries, and the entry with
+      // the smallest bound of each group is kept. If only the smallest bounds of the whole list
+      // were kept, nearly all would need the same bytes, and part of the budget would stay unused.
       cut = true;
       size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
       for (size_t begin = 1; begin < to.size(); begin += group) {
@@ -334,8 +342,8 @@ void Search::sweep(size_t mostLabels) {
       to.resize(kept);
     }
   }
-  // Every partial choice that is left at the first layer beats the best known choice. The last
-  // partial choice is the fastest.
+  // Every partial choice that is left at layer 0 is a whole choice that beats the best known one.
+  // The last of them is the fastest.
   if (!labels[0].empty()) {
     size_t at = labels[0].size() - 1;
     bestTime = labels[0][at].time;
@@ -357,8 +365,9 @@ RecomputeChoice Search::run() {
   choice.options = best;
   choice.peakBytes = peakOf(problem, best);
 
-  // Gives the options with larger transients to the earlier layers of a kind, where fewer bytes are
-  // held: between two neighbours this order is best, and it rarely changes the peak.
+  // Among the layers of one kind, moves the options with larger transients to the earlier layers,
+  // where fewer kept bytes are live. For two neighbouring layers this order gives the lower peak.
+  // The new order is used only if it does not raise the peak of the whole choice.
   std::vector<int> sorted = best;
   for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
     std::vector<int> taken;
