@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLargestFirstGuess = 8;
 
-// Returns the divisors of `n` nearest to `value`, for errors: "4 or 8".
+// Returns the divisors of `n` just below and above `value`, for error messages: "4 or 8".
 std::string nearestDivisors(int64_t n, int64_t value) {
   int64_t below = 0, above = 0;
   for (int64_t d = 1; d * d <= n; ++d) {
@@ -29,7 +29,7 @@ std::string nearestDivisors(int64_t n, int64_t value) {
   return fmt::format("{}", below ? below : above);
 }
 
-// Returns the multiples of `n` nearest to `value`: "8 or 16".
+// Returns the multiples of `n` just below and above `value`, for error messages: "8 or 16".
 std::string nearestMultiples(int64_t n, int64_t value) {
   const int64_t below = value / n * n;
   return below ? fmt::format("{} or {}", below, below + n) : fmt::format("{}", n);
@@ -57,7 +57,7 @@ void heads(const CheckedJob &job) {
               nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads));
 }
 
-// A key of another family would have no effect and no error.
+// Reports keys of other families, which would have no effect.
 void familyKeys(const CheckedJob &job) {
   for (const Key &key : job.keys) {
     if (key.isOf(*job.config.model.family) || !job.provenance.given(key.path()))
@@ -70,7 +70,8 @@ void familyKeys(const CheckedJob &job) {
   }
 }
 
-// What the exported class ignores would be lost with an export.
+// Reports keys that the exported transformers class ignores: the exported model would differ from
+// the trained one.
 void exported(const CheckedJob &job) {
   for (const std::string &path : job.provenance.broken)
     if (path.rfind("model.", 0) == 0)
@@ -97,7 +98,7 @@ void ropeScaling(const CheckedJob &job) {
   if (!job.sound({"model.rope_scaling.rope_type"}))
     return;
   if (scaling.type == RopeScalingType::None) {
-    // Without a rope_type, a factor would have no effect and no error.
+    // Reports any other key of [model.rope_scaling] without a rope_type: it would have no effect.
     for (const Key &key : job.keys)
       if (!job.provenance.given("model.rope_scaling.rope_type") &&
           std::string_view(key.section) == "model.rope_scaling" &&

@@ -1,4 +1,5 @@
-// Rules about several keys together: derived defaults and cross checks.
+// Applies the rules that concern several keys: defaults derived from other keys, and checks that
+// keys agree.
 #pragma once
 
 #include "compiler/config/Diagnostics.h"
@@ -14,12 +15,12 @@
 
 namespace lmc::config {
 
-// The keys that were set, and where. Checks do not report keys that already had an error.
+// Records which keys were set, and where. Checks do not report a key that already had an error.
 struct Provenance {
-  std::string file;                         // the TOML file
-  std::map<std::string, Location> sections; // section headers
-  std::map<std::string, Location> keys;     // by path; the last place that set it
-  std::set<std::string> broken;             // by path; keys with a reported error
+  std::string file;                         // path of the TOML file
+  std::map<std::string, Location> sections; // by name; location of the header
+  std::map<std::string, Location> keys; // by path ("model.vocab_size"); the last place that set it
+  std::set<std::string> broken;         // paths of keys with a reported error
 
   bool given(const std::string &path) const { return keys.count(path); }
   // Returns the location of the key, else of its section, else of the start of the file.

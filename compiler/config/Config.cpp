@@ -31,7 +31,7 @@ void assignAll(const std::vector<Assignment> &assignments, Config &config, Prove
 }
 
 // Returns the last assignment of model.config in the file and the overrides. It is needed before
-// anything is assigned, because all other keys override that config.json.
+// any key is assigned, because all other keys override the values of that config.json.
 const Assignment *findModelConfig(const ParsedFile &file,
                                   const std::vector<Assignment> &overrides) {
   const Assignment *found = nullptr;
@@ -82,7 +82,7 @@ bool loadConfig(const std::string &path, const std::vector<std::string> &overrid
   const KeyTable keys(families);
   config = Config();
   for (const Key &key : keys)
-    key.field(config); // sets initial values that come from the families
+    key.field(config); // sets initial values that families define
   config.path = path;
   config.directory = std::filesystem::absolute(path).lexically_normal().parent_path().string();
 

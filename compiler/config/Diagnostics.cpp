@@ -9,7 +9,7 @@ namespace lmc::config {
 
 namespace {
 
-// Text from the user may contain line breaks, but an error has to be one line.
+// Escapes line breaks and control characters, because an error must be one line.
 std::string oneLine(const std::string &text) {
   std::string line;
   for (const unsigned char c : text) {

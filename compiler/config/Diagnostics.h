@@ -7,10 +7,10 @@
 
 namespace lmc::config {
 
-// The place of a text. `file` is a path, or "--set" for an override.
+// A place in a text. `file` is a path, or "--set" for an override.
 struct Location {
   std::string file;
-  unsigned line = 0, column = 0; // from 1; 0: the file as a whole
+  unsigned line = 0, column = 0; // from 1; 0: the whole file
 };
 
 class Diagnostics {

@@ -1,4 +1,4 @@
-// Reading a whole text file.
+// Reads a whole text file.
 #pragma once
 
 #include <string>

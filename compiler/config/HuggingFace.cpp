@@ -23,7 +23,7 @@ Value toValue(const Json &json) {
   return OtherValue{json.is_array() ? "a list" : "an object"};
 }
 
-// Returns true if the family's class of transformers reads this key of [model].
+// Returns true if the family's transformers class reads this key of [model] from config.json.
 bool isRead(const ModelFamily &family, const Key &key) {
   const std::string_view name = key.name;
   return name != "config" && name != "architecture" && key.isOf(family) &&
@@ -41,7 +41,7 @@ public:
       return {};
     Json merged = family->defaults;
     for (const auto &[name, value] : json.items())
-      merged[name] = value; // also null: "sliding_window": null means none
+      merged[name] = value; // also null: "sliding_window": null means no window
     for (const auto &[name, only] : family->onlyValues.items())
       if (merged.contains(name) && !merged[name].is_null() && merged[name] != only)
         error(fmt::format("'{}' is {}; lmc has only {}", name, merged[name].dump(), only.dump()));
@@ -49,7 +49,8 @@ public:
       if (std::string_view(key.section) == "model" && merged.contains(key.name) &&
           isRead(*family, key))
         add("model", key.name, merged[key.name]);
-    // Two names of the same key. If both are present, transformers uses the older one.
+    // "rope_parameters" and "rope_scaling" name the same settings. If both are present,
+    // transformers uses rope_scaling, the older name.
     readRope(*family, merged.value("rope_parameters", Json()));
     readRope(*family, merged.value("rope_scaling", Json()));
     return std::move(assignments);
@@ -97,7 +98,7 @@ private:
       if (name == "rope_theta")
         add("model", name, value);
       else if (name == "type" && rope.contains("rope_type"))
-        continue; // written beside rope_type for older versions
+        continue; // config.json repeats it for older versions of transformers
       else if (keys.find("model.rope_scaling", name))
         add("model.rope_scaling", name, value);
       else if (!family.onlyValues.contains(name) || value != family.onlyValues[name])
@@ -218,7 +219,8 @@ std::string huggingFaceConfig(const Config &config) {
   json["rope_scaling"] = model.ropeScaling.type == RopeScalingType::None ? nullptr : rope;
   rope["rope_theta"] = model.ropeTheta;
   json["rope_parameters"] = rope;
-  // The same holds for torch_dtype and dtype. Exports contain the f32 master weights.
+  // Likewise, transformers 4 reads torch_dtype and transformers 5 reads dtype. Exports contain the
+  // f32 master weights.
   json["torch_dtype"] = "float32";
   json["dtype"] = "float32";
   return json.dump(2) + "\n";

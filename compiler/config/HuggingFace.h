@@ -1,4 +1,4 @@
-// Hugging Face's config.json as a source of [model].
+// Reads Hugging Face's config.json as a source of [model] keys.
 #pragma once
 
 #include "compiler/config/ModelFamily.h"
@@ -6,13 +6,14 @@
 
 namespace lmc::config {
 
-// Converts the file `path`, the config.json of a family of the table, to assignments of [model]
-// keys. A missing key gets the default of the family's class of transformers. Keys that do not
-// affect training are ignored; keys that lmc cannot support are errors.
+// Converts the file `path`, a config.json of one of the families of `keys`, to assignments of
+// [model] keys. A key that the file leaves out gets the default of the family's class in the
+// library transformers. Keys that do not affect training are ignored; keys that lmc cannot support
+// are errors.
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
 
-// How checkpoints of the model are exported.
+// Returns the family and class under which checkpoints of the model are exported.
 Export exportOf(const ModelConfig &model);
 
 } // namespace lmc::config

@@ -11,7 +11,7 @@
 namespace lmc::config {
 namespace {
 
-// With these bounds, every product of sizes (parameters, tokens, bytes) is below 2^63.
+// With these upper bounds, every product of sizes (parameters, tokens, bytes) is below 2^63.
 constexpr double kMaxWidth = 1 << 20;
 constexpr double kMaxHeads = 4096;
 constexpr double kMaxLayers = 4096;
@@ -23,7 +23,7 @@ constexpr double kMaxBeta = 0.999999;
 
 template <typename E> constexpr int of(E value) { return static_cast<int>(value); }
 
-// The first family is the initial value of `model.architecture`.
+// Returns the field of `model.architecture`, whose initial value is the first family.
 Field architecture(Config &config, const ModelFamilies &families) {
   if (config.model.architecture.empty())
     config.model.architecture = families.front()->name;
@@ -44,7 +44,7 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(model.config),
        .defaultText = "none",
        .doc = fmt::format("A Hugging Face `config.json` ({}), relative to the TOML file. Keys "
-                          "beside it override what it says.",
+                          "of this section override its values.",
                           listed(modelTypes, "or"))},
       {.section = "model",
        .name = "architecture",
@@ -174,19 +174,21 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(model.ropeScaling.factor),
        .minimum = 1,
        .maximum = 1e6,
-       .doc = "How much longer the context becomes."},
+       .doc = "The new context length divided by the original one."},
       {.section = "model.rope_scaling",
        .name = "low_freq_factor",
        .field = FIELD(model.ropeScaling.lowFreqFactor),
        .minimum = 1e-6,
        .maximum = 1e6,
-       .doc = "llama3: wavelengths beyond original / this are stretched by `factor`."},
+       .doc = "llama3: wavelengths above `original_max_position_embeddings` / `low_freq_factor` "
+              "are stretched by `factor`."},
       {.section = "model.rope_scaling",
        .name = "high_freq_factor",
        .field = FIELD(model.ropeScaling.highFreqFactor),
        .minimum = 1e-6,
        .maximum = 1e6,
-       .doc = "llama3: wavelengths below original / this stay; more than `low_freq_factor`."},
+       .doc = "llama3: wavelengths below `original_max_position_embeddings` / "
+              "`high_freq_factor` stay; more than `low_freq_factor`."},
       {.section = "model.rope_scaling",
        .name = "original_max_position_embeddings",
        .field = FIELD(model.ropeScaling.originalMaxPositionEmbeddings),
@@ -206,14 +208,15 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(model.ropeScaling.betaFast),
        .minimum = 1e-6,
        .maximum = 1e6,
-       .doc = "yarn: dimensions that turn more often than this over the original context stay."},
+       .doc = "yarn: dimensions that make more than `beta_fast` turns over the original context "
+              "stay."},
       {.section = "model.rope_scaling",
        .name = "beta_slow",
        .field = FIELD(model.ropeScaling.betaSlow),
        .minimum = 1e-6,
        .maximum = 1e6,
-       .doc = "yarn: dimensions that turn less often than this are stretched by `factor`; less "
-              "than `beta_fast`."},
+       .doc = "yarn: dimensions that make fewer than `beta_slow` turns over the original "
+              "context are stretched by `factor`; less than `beta_fast`."},
 
       {.section = "training",
        .name = "sequence_length",
@@ -270,11 +273,12 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .name = "document_mask",
        .alias = "reset_attention_mask",
        .field = FIELD(training.documentMask),
-       .doc = "Attention stays within a document: a token sees no key before the start of its own, "
-              "which begins after the end-of-document token of the one before. As Megatron's "
-              "`reset_attention_mask`, which is another name for it: RoPE positions go on (only "
-              "differences count), an end-of-document token still learns to predict the next "
-              "document's first token, and MFU counts as without the mask."},
+       .doc = "Attention stays within a document: a token sees no key before the start of its "
+              "own document. A document starts after the end-of-document token of the document "
+              "before it. This is Megatron's `reset_attention_mask` (also accepted as a name): "
+              "RoPE positions do not restart (only differences of positions count), an "
+              "end-of-document token still learns to predict the next document's first token, "
+              "and MFU is computed as without the mask."},
       {.section = "training",
        .name = "seed",
        .field = FIELD(training.seed),
@@ -457,10 +461,11 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = kMaxInt32,
        .runTime = true,
        .doc = "`document_mask`: the token after which the next document starts, in token files "
-              "that do not say where documents start; -1: there are none. It is taken as the last "
-              "one of a document, as nanoGPT writes it. llm.c writes it in front of each document: "
-              "there it counts as the end of the one before, and a document's first token does not "
-              "see it. Files of `lmc-data pack` say themselves where documents start."},
+              "that do not say where documents start; -1: such files have no such token. The "
+              "token counts as the last token of a document, as nanoGPT writes it. llm.c writes "
+              "it in front of each document: then it counts as the end of the document before, "
+              "and a document's first token does not see it. Files of `lmc-data pack` say where "
+              "documents start and do not need this key."},
       {.section = "data",
        .name = "num_workers",
        .field = FIELD(data.numWorkers),

@@ -13,13 +13,14 @@ namespace lmc::config {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// The place of a key's value; the type of the field is the type of the key.
+// The field of Config that stores a key's value; the type of the field is the type of the key.
 using Field =
     std::variant<int64_t *, uint64_t *, double *, bool *, std::string *, std::vector<std::string> *,
                  DataType *, RecomputeMode *, ShardingStrategy *, RopeScalingType *>;
 
-// A word that a key accepts. For enums and integers `value` is its meaning. The first choice with a
-// given value is the canonical spelling, others are aliases.
+// A word that a key accepts. For keys of an enum or integer type, `value` is what the word stands
+// for. The first of several words with the same value is the canonical spelling; the others are
+// aliases.
 struct Choice {
   const char *name = "";
   int value = 0;
@@ -28,17 +29,18 @@ struct Choice {
 struct Key {
   const char *section = "";
   const char *name = "";
-  const char *alias = ""; // another name of the key
+  const char *alias = ""; // another accepted name of the key
   std::function<Field(Config &)> field;
   const char *unit = "";                              // "bytes" also takes text such as "76GiB"
-  double minimum = -kUnbounded, maximum = kUnbounded; // inclusive; numbers only
+  double minimum = -kUnbounded, maximum = kUnbounded; // of numbers, inclusive
   std::vector<Choice> choices = {};
   bool required = false;
-  // The default, if it is not simply the initial value of the field.
+  // The default as text, if it is not simply the initial value of the field.
   const char *defaultText = "";
-  bool runTime = false; // `lmc-run --set` may change it
+  bool runTime = false; // `lmc-run --set` may change the key
   std::string doc;
-  ModelFamilies families = {}; // that have the key; empty: all. The table of keys fills it in.
+  // The families that have the key; empty: all families. KeyTable fills it in.
+  ModelFamilies families = {};
 
   std::string path() const { return std::string(section) + "." + name; }
   bool isSize() const { return std::string_view(unit) == "bytes"; }
@@ -50,12 +52,12 @@ struct Section {
   const char *doc;
 };
 
-// All sections, in the order of the reference page.
+// Returns all sections, in the order of docs/config.md.
 const std::vector<Section> &sections();
 bool isSection(std::string_view name);
 
-// All keys, those of every job and those of the families, in the order of the reference page. Keys
-// of a section are adjacent.
+// All keys, those of every job and those of the families, in the order of docs/config.md. Keys of
+// the same section are adjacent.
 class KeyTable {
 public:
   explicit KeyTable(const ModelFamilies &families);
@@ -71,18 +73,19 @@ private:
   std::vector<Key> keys;
 };
 
-// Returns the field of a key that belongs to a family: an element of ModelConfig::familyValues.
+// Returns the function for Key::field of a family's own key. The value is stored in
+// ModelConfig::familyValues[name] and starts as `initial`.
 std::function<Field(Config &)>
 familyField(const char *name, std::variant<bool, int64_t, double, std::string> initial);
 
-// Joins words as "a, b or c", with `word` for "or".
+// Joins the names as "a, b or c", where "or" is `word`.
 std::string listed(const std::vector<std::string> &names, const char *word);
 
-// Returns a type as text: "an integer", "one of a, b, c".
+// Returns the key's type as text: "an integer", "one of a, b, c".
 std::string typeText(const Key &key);
-// Returns a range as text: "from 1 to 8", "at least 1"; "" for a key without a range.
+// Returns the key's range as text: "from 1 to 8", "at least 1"; "" for a key without a range.
 std::string rangeText(const Key &key);
-// Returns the canonical spellings, without aliases.
+// Returns the canonical spellings of the key's choices, without aliases.
 std::vector<std::string> choiceNames(const Key &key);
 
 } // namespace lmc::config

@@ -1,5 +1,5 @@
-// The part of a model family that the configuration needs. The families are in models/families.
-// They are passed to the configuration as a list, so that it knows none of them by name.
+// The parts of a model family (Llama, Mistral) that the configuration needs. The families are in
+// models/families. The configuration gets them as a list, so that it names none of them.
 #pragma once
 
 #include "compiler/config/Keys.h"
@@ -19,40 +19,40 @@ using Json = nlohmann::ordered_json;
 struct CheckedJob; // compiler/config/Checks.h
 } // namespace config
 
-// The family in whose class of transformers checkpoints of a model are exported.
+// The family as whose class of the library transformers the checkpoints of a model are exported.
 struct Export {
   const ModelFamily *family;
-  std::string reason; // "a sliding_window": why it is this one
+  std::string reason; // why this one, for errors: "a sliding_window"
 };
 
 struct ModelFamily {
-  const char *name = "";      // in `model.architecture`
-  const char *modelType = ""; // in config.json: "model_type"
-  const char *className = ""; // in config.json: the class of transformers in "architectures"
+  const char *name = "";      // value of `model.architecture`
+  const char *modelType = ""; // value of "model_type" in config.json
+  const char *className = ""; // name of the transformers class, in "architectures" of config.json
 
-  // Keys of [model] in addition to those of Keys.cpp, made with familyField. In a job of another
-  // family such a key is an error. config.json has these keys under the same names. Several
-  // families may share a row.
+  // Keys of [model] that this family has in addition to those of Keys.cpp; familyField() makes the
+  // `field` of each. In a job of a family without the key, the key is an error. config.json uses
+  // the same key names. Several families may have the same key.
   std::vector<config::Key> keys = {};
-  // Keys of Keys.cpp that the class of transformers ignores. An import ignores them too, and a job
-  // that is exported in this class may not set them.
+  // Names of [model] keys of Keys.cpp that the family's transformers class ignores. An import of
+  // config.json ignores them too. A job that is exported as this class may not set them.
   std::vector<std::string> ignored = {};
-  // Defaults of transformers for keys that config.json leaves out, if they differ from those of
-  // [model].
+  // Values that the transformers class uses for keys that config.json leaves out, where they differ
+  // from the defaults of [model].
   config::Json defaults = config::Json::object();
-  // Keys of config.json, each with the only value that lmc supports.
+  // Keys of config.json that lmc supports with one value only, and this value.
   config::Json onlyValues = {
       {"hidden_act", "silu"}, {"attention_dropout", 0.0}, {"partial_rotary_factor", 1.0}};
 
-  // Reports keys that contradict each other. Null if there is nothing to check.
+  // Reports keys that contradict each other. Null if the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
-  // The export of a model that this family's class of transformers cannot compute, but another's
-  // can. Null: there is no such model.
+  // Returns another family as which a model is exported, if this family's transformers class cannot
+  // compute the model; nothing for a model that it can compute. Null if it can compute every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
-  // Adds keys of Keys.cpp to an exported config.json that not every class has. Null if there are
-  // none.
+  // Adds to an exported config.json those keys of Keys.cpp that only some transformers classes
+  // have. Null if the family's class has no such keys.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;
-  // The graph as data. Names of parameters are those of Hugging Face's checkpoints.
+  // Returns the model's graph as data. Parameters have the names of Hugging Face's checkpoints.
   Decoder (*decoder)(const ModelConfig &model) = nullptr;
 };
 

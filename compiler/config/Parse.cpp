@@ -14,7 +14,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   for (const Key &key : keys)
     if (key.section == section)
       names.push_back(key.name);
-  // Lists sections inside this one, such as rope_scaling inside model.
+  // The section may contain others: "model" contains "model.rope_scaling", as name "rope_scaling".
   const std::string prefix = std::string(section) + ".";
   for (const Section &candidate : sections())
     if (std::string_view(candidate.name).substr(0, prefix.size()) == prefix)
@@ -22,7 +22,8 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   return names;
 }
 
-// Returns the first key with this name in any section, for keys that are in the wrong section.
+// Returns the first key with this name in any section; nullptr if there is none. Finds keys that
+// were written in the wrong section.
 const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
   for (const Key &key : keys)
     if (key.name == name)
@@ -30,7 +31,7 @@ const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
   return nullptr;
 }
 
-// An unknown name, and the keys that it was probably meant to be.
+// The error for an unknown name, and the paths of the keys that it was probably meant to be.
 struct Unknown {
   std::string message;
   std::vector<std::string> meant; // paths
@@ -137,7 +138,7 @@ private:
 
   void readKey(const Key &key, const toml::key &name, const toml::node &node) {
     for (const Assignment &earlier : parsed.assignments)
-      if (earlier.key == &key) // by an alias: TOML itself rejects equal names
+      if (earlier.key == &key) // this name is the alias: TOML itself rejects equal names
         return diagnostics.error(
             at(name.source()),
             fmt::format("{} is given twice, as '{}' and as '{}'", key.path(), key.name, key.alias));
@@ -161,7 +162,8 @@ std::string trimmed(const std::string &text) {
                                     : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Returns the value of an override: a TOML value if it is one, else a bare word.
+// Returns the value of an override: a TOML value if the text is one, else the text as a bare word;
+// or an error.
 std::variant<Value, std::string> overrideValue(const Key &key, const std::string &text) {
   if (text.empty())
     return fmt::format("{} has no value; write {}=VALUE", key.path(), key.path());
@@ -171,8 +173,8 @@ std::variant<Value, std::string> overrideValue(const Key &key, const std::string
   if (!oneValue && quoted)
     return fmt::format("{}: {} is no TOML value", key.path(), text);
   Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);
-  // For a key of type string, texts such as 2024 and 2024-01-01 are bare words, not a number and a
-  // date.
+  // For a key of string type, unquoted texts such as 2024 and 2024-01-01 are words, not a number
+  // and a date.
   Config config;
   const Field field = key.field(config);
   const bool wantsText = std::holds_alternative<std::string *>(field) ||

@@ -11,7 +11,7 @@
 
 namespace lmc::config {
 
-// A key and the value written for it. Type and range are not checked yet.
+// A key and the value written for it. The value's type and range are not checked yet.
 struct Assignment {
   const Key *key = nullptr;
   Value value;
@@ -22,8 +22,8 @@ struct ParsedFile {
   bool valid = false; // the text is TOML
   std::vector<Assignment> assignments;
   std::map<std::string, Location> sections; // section headers of the file
-  // Paths of the keys that unknown names were probably meant to be. They are reported as misspelt
-  // and not again as missing.
+  // Paths of the known keys that misspelt names probably stand for. Such a key is reported as
+  // misspelt, and not a second time as missing.
   std::set<std::string> misspelt;
 };
 
@@ -32,7 +32,7 @@ struct ParsedFile {
 ParsedFile parseToml(const std::string &text, const std::string &path, const KeyTable &keys,
                      Diagnostics &diagnostics);
 
-// Parses texts of the form "section.key=TOML value or bare word", in order.
+// Parses texts of the form "section.key=VALUE" in order; VALUE is a TOML value or a bare word.
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
                                        const KeyTable &keys, Diagnostics &diagnostics);
 

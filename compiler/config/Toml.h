@@ -1,10 +1,9 @@
-// Includes toml++ without exceptions; every file here that parses TOML includes it through this
-// header.
+// Includes the TOML parser toml++ without exceptions. Every file in compiler/config that parses
+// TOML includes this header, and includes it last.
 //
-// toml++ 3.3 contains assertions that a faulty file can violate ("[" at the end of a line),
-// although the parser reports the same mistake properly afterwards. The assertions are therefore
-// turned off, and without NDEBUG they are not turned into promises to the optimizer either. This
-// header must be included last.
+// toml++ 3.3 contains assertions that fail for some faulty files ("[" at the end of a line),
+// although the parser reports the mistake properly afterwards. The assertions are therefore turned
+// off. NDEBUG is undefined so that toml++ does not turn them into assumptions of the optimizer.
 #pragma once
 
 #define TOML_EXCEPTIONS 0

@@ -21,7 +21,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// Describes a value that the user wrote, for "must be ..., not ...".
+// Describes a value that the user wrote, for the error "must be ..., not ...".
 std::string describe(const Value &value) {
   struct {
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
@@ -39,7 +39,7 @@ struct Assigner {
   const Value &value;
 
   std::string wrongType() const {
-    // In TOML 5e5 is a float, but the user meant the whole number; the error shows it as such.
+    // In TOML 5e5 is a float, but the user meant an integer; the error shows how to write it.
     const double *number = std::get_if<double>(&value);
     const bool whole = number && *number == std::floor(*number) && std::abs(*number) < 9e15;
     return fmt::format("{} must be {}, not {}", key.path(), typeText(key),
@@ -198,7 +198,7 @@ std::variant<uint64_t, std::string> parseSize(std::string_view text) {
                        fmt::join(names, ", "), hint);
   }
   const double bytes = std::floor(number * known->bytes + 0.5);
-  if (bytes >= 9.2e18) // 2^63: settings are signed 64-bit integers in TOML
+  if (bytes >= 9.2e18) // 2^63: TOML integers are signed and have 64 bits
     return fmt::format("\"{}\" is more than any memory", text);
   return static_cast<uint64_t>(bytes);
 }

@@ -10,7 +10,7 @@
 
 namespace lmc::config {
 
-// A value of a type that no key accepts, with a description for the error ("a date", "a table").
+// A value of a type that no key accepts; `what` describes it for the error ("a date", "a table").
 struct OtherValue {
   std::string what;
 };
@@ -18,14 +18,14 @@ struct OtherValue {
 using Value =
     std::variant<bool, int64_t, double, std::string, std::vector<std::string>, OtherValue>;
 
-// Checks `value` against the key's type, range and choices, and stores it. Returns the mistake, if
-// there is one, as a sentence that names the key.
+// Checks `value` against the key's type, range and choices, and stores it in `config`. Returns
+// nothing on success, otherwise a sentence that names the key and the mistake.
 std::optional<std::string> assign(const Key &key, const Value &value, Config &config);
 
-// Returns the key's value in `config` in the form of the plan.
+// Returns the key and its value in `config` in the form that the plan stores.
 ResolvedSetting resolvedSetting(const Key &key, Config &config);
 
-// Bytes of "76GiB", "1.5 GB", "4096". Returns what is wrong otherwise.
+// Returns the number of bytes of a size such as "76GiB", "1.5 GB" or "4096", otherwise the mistake.
 std::variant<uint64_t, std::string> parseSize(std::string_view text);
 
 } // namespace lmc::config
