@@ -96,7 +96,7 @@ struct LrScheduleConfig {
 };
 
 struct MemoryConfig {
-  uint64_t budget = 0; // of all arenas; 0: what the device spec leaves
+  uint64_t budget = 0; // bytes of all arenas together; 0: what the device spec leaves
   RecomputeMode recompute = RecomputeMode::None;
   int64_t recomputeStride = 1; // recompute "block": every n-th layer
 };

@@ -35,13 +35,13 @@ struct Size {
   uint64_t *bytes;
 };
 
-// One key of a section: the place its value is stored to and the range that is accepted.
+// One key of a section: the field that its value is stored to, and the accepted range.
 struct Field {
   const char *name;
   std::variant<double *, int64_t *, std::string *, Size, DataType *, bool *,
                std::vector<std::string> *>
       target;
-  double minimum = 0, maximum = 0; // numbers only; inclusive
+  double minimum = 0, maximum = 0; // of numbers, inclusive
   bool required = true;
 };
 
@@ -96,7 +96,8 @@ private:
     return {path, unsigned(source.begin.line), unsigned(source.begin.column)};
   }
 
-  // Returns the table `name` of `parent`. If there is none, returns null and reports the reason.
+  // Returns the table `name` of `parent`. If there is none, returns null, and reports this unless
+  // the section is optional.
   const toml::table *section(const toml::table &parent, const char *name, const std::string &full,
                              bool required = true) {
     const toml::node *node = parent.get(name);
@@ -111,8 +112,8 @@ private:
     return node->as_table();
   }
 
-  // Reads the `known` keys of a section. Reports every key that is neither known nor in `sections`,
-  // and returns false if there was one.
+  // Reads the keys in `known` of a section. Reports every key that is neither in `known` nor in
+  // `sections`, and returns false if there was one.
   bool fields(const toml::table &table, const std::string &section, const std::vector<Field> &known,
               const std::vector<std::string> &sections = {}) {
     std::vector<std::string> names = sections;
@@ -136,7 +137,7 @@ private:
       const toml::node *node = table.get(field.name);
       if (node)
         assign(field, *node, section);
-      else if (field.required && !unknown) // an unknown key is probably this one misspelt
+      else if (field.required && !unknown) // an unknown key is probably this one, misspelt
         diagnostics.error(section.empty() ? config::Location{path} : at(table.source()),
                           fmt::format("missing key '{}'{}", field.name, where));
     }
@@ -205,8 +206,8 @@ private:
     }
   }
 
-  // Reads [gemm.DTYPE]. A dtype without a section takes the first section present, scaled by the
-  // ratio of the peaks.
+  // Reads the [gemm.DTYPE] sections. A dtype without a section gets the numbers of the first
+  // section that exists, with FLOP/s scaled by the ratio of the dtypes' peaks.
   void readGemm(const toml::table &root, DeviceSpec &spec) {
     const toml::table *gemm = section(root, "gemm", "gemm");
     if (!gemm)
@@ -291,7 +292,7 @@ private:
   }
 
   const std::string &path;
-  bool unknownSection = false; // then a missing section is probably the misspelt one
+  bool unknownSection = false; // a missing section is then probably a misspelt one
 };
 
 } // namespace
@@ -369,13 +370,13 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
                     "file",
                     target.device, fmt::join(deviceSpecNames(), ", "))};
   Result<DeviceSpec> spec = loadDeviceSpec(name, directory);
-  // The rates of the built-in spec were measured on one machine; the memory size is that of this
-  // machine.
+  // The rates of the built-in spec were measured on another machine. The memory size is replaced by
+  // that of this machine.
   if (spec && target.spec.empty() && spec->host) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {
-      // A virtual machine's host may take or give single pages between two calls, so whole
-      // 16 MiB count: one job has one budget on one machine.
+      // The host of a virtual machine may take or give single pages between two calls. The size is
+      // rounded down to whole 16 MiB, so that a job has the same budget each time on one machine.
       constexpr uint64_t kStep = uint64_t(16) << 20;
       uint64_t memory = uint64_t(pages) * uint64_t(bytes) / kStep * kStep;
       spec->memoryBytes = std::max(memory, 2 * spec->reserveBytes);

@@ -16,7 +16,7 @@ DataType dataType(plan::DType dtype) {
 
 namespace {
 
-// These return the work of each kind of command.
+// Each operator() returns the work of one kind of command.
 class WorkOf {
 public:
   explicit WorkOf(const plan::Plan &plan) : plan(plan) {}
@@ -75,7 +75,7 @@ uint64_t runsPerStep(std::string_view function, uint64_t gas) {
   return 0;
 }
 
-// Returns the estimate of one of `count` equal parts of `whole`.
+// Returns the estimate of one of `count` equal parts of the work that `whole` estimates.
 static Estimate share(Estimate whole, size_t count) {
   for (double *part : {&whole.seconds, &whole.flops, &whole.bytes})
     *part /= double(count);

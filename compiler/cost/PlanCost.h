@@ -1,11 +1,12 @@
-// The cost of a whole plan on a device: the sum of the roofline estimates of all commands.
+// Predicts the cost of a whole plan on a device: the sum of the roofline estimates of all commands.
 //
-// A plan's commands run one after another (a plan has no events that would allow overlap), so a
-// function takes the sum of its commands, and a step takes
+// A plan's commands run one after another (a plan has no events that would allow overlap). The time
+// of a function is the sum over its commands, and the time of an optimizer step is
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: without the middle)
 //
-// on one device; GAS is the number of micro-steps. Stable: planCost, PlanCost, workOf, runsPerStep.
+// on one device; GAS is the number of micro-steps. Stable interface: planCost, PlanCost, workOf,
+// runsPerStep.
 #pragma once
 
 #include "compiler/cost/Roofline.h"
@@ -19,35 +20,35 @@
 namespace lmc::cost {
 
 struct FunctionCost {
-  double seconds = 0; // of one run
+  double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
   std::vector<Estimate> commands;         // in the plan's order
-  std::array<double, 4> secondsByBound{}; // by Bound
+  std::array<double, 4> secondsByBound{}; // indexed by Bound
 };
 
-// All launches of a kernel in a step. The cost of a command that launches several kernels is
-// divided equally among them.
+// The cost of all launches of a kernel in one optimizer step. The cost of a command that launches
+// several kernels is divided equally among them.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;
-  Estimate launch; // one of them, on average
+  Estimate launch; // the estimate of one launch
 };
 
 struct PlanCost {
-  std::vector<FunctionCost> functions; // as in the plan
-  std::vector<KernelCost> kernels;     // as in the plan
+  std::vector<FunctionCost> functions; // in the plan's order
+  std::vector<KernelCost> kernels;     // in the plan's order
   double stepSeconds = 0;
   double tokensPerSecond = 0; // of one device
-  double peakFlops = 0;       // dense, of the compute dtype: what MFU divides by
+  double peakFlops = 0;       // dense peak of the compute dtype in FLOP/s, for MFU
   double mfuCausal = 0, mfuFull = 0;
 };
 
 PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec);
 
-// Returns the work of a command in the terms of the roofline model.
+// Returns the work of a command in the form that estimate() takes (Roofline.h).
 Work workOf(const plan::Plan &plan, const plan::Command &command);
 
-// Returns how often a step runs the function of this name.
+// Returns how many times an optimizer step runs the function with this name.
 uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSteps);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.

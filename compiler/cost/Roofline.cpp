@@ -43,16 +43,17 @@ static Estimate combine(double computeSeconds, Bound unit, double flops, double 
   return result;
 }
 
-// Time of a matrix product. The product is cut into tiles of tileRows x tileColumns, and k into
-// `splits` parts. A unit (an SM, a thread) computes one part of one tile at a time, so the `units`
-// units work in waves:
+// Estimates the time of a matrix product. The product is cut into tiles of tileRows x tileColumns,
+// and k into `splits` parts. A unit (an SM, a thread) computes one part of one tile at a time, so
+// the `units` units work in waves:
 //
 //   waves = ceil(tiles * splits / units)
 //   seconds = waves * units * 2 * tileRows * tileColumns * (k / splits + fixedDepth) / sustained
 //
-// fixedDepth is the cost of filling the pipeline and of writing a tile, in units of k. Parts are
-// summed through memory in f32: each is written once and read once. The number of splits is the one
-// that takes the least time, as libraries choose it.
+// fixedDepth is the cost of filling the pipeline and of writing a tile, as a number of additional
+// elements of k. If there are several parts, they are summed through memory in f32: each part is
+// written once and read once. The number of splits is the one that takes the least time, as
+// libraries choose it.
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
   double m = double(work.m), n = double(work.n), k = double(work.k);
@@ -73,7 +74,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
     best = std::min(best, seconds);
   }
   if (work.accumulate) {
-    // The old d is read after the product is computed, when no arithmetic hides the read.
+    // The old d is read after the product is computed, when there is no arithmetic to overlap the
+    // read with.
     double old = double(elementWidth(work.output)) * m * n;
     bytes += old;
     best += old / spec.bandwidthFor(bytes);
@@ -81,13 +83,14 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   return combine(best, Bound::MatrixUnits, 2 * m * n * k, bytes, spec);
 }
 
-// Forward: q k^T and p v take 2 d FLOP each per visible pair of query and key. Backward: the scores
-// q k^T again, dv, dp, dq and dk, which is 2.5 times as much.
+// Forward: the products q k^T and p v take 2 d FLOP each per visible pair of query and key, where d
+// is the head dimension. Backward: q k^T is computed again, and dv, dp, dq and dk; these five
+// products take 2.5 times as many FLOP.
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   const AttentionModel *model = nullptr;
   double best = INFINITY;
   for (const AttentionModel &candidate : spec.attention) {
-    // Takes the model of the nearest head dimension, of the same dtype if there is one.
+    // Takes the model with the nearest head dimension; models of the same dtype come first.
     double distance = std::abs(std::log2(double(candidate.headDim) / double(work.headDim))) +
                       (candidate.dtype == work.dtype ? 0 : 100);
     if (distance < best) {
@@ -103,7 +106,8 @@ Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   rate *= spec.peakOf(work.dtype) / spec.peakOf(model->dtype);
   double width = double(elementWidth(work.dtype));
   double statistics = b * s * h * double(std::max<int64_t>(4, elementWidth(work.dtype)));
-  // q, k, v -> out; backward: q, k, v, out, dout -> dq, dk, dv.
+  // Forward: reads q, k, v and writes out. Backward: reads q, k, v, out, dout and writes dq, dk,
+  // dv.
   double bytes = width * b * s * d * (work.backward ? 4 * h + 4 * kv : 2 * h + 2 * kv) + statistics;
   return combine(flops / rate, Bound::MatrixUnits, flops, bytes, spec);
 }

@@ -1,10 +1,10 @@
-// The time of one command on a device: the larger of the times of its arithmetic and of its memory
-// traffic, plus the launch.
+// Estimates the time of one command on a device: the launch latency, plus the larger of the time of
+// the arithmetic and the time of the memory traffic.
 //
-// The inputs are plain structs, so that passes can ask before a plan exists. The estimate is
-// deterministic: the same work and spec give the same bits.
+// The inputs are plain structs, so that compiler passes can get estimates before a plan exists. The
+// estimate is deterministic: the same work and spec give the same bits.
 //
-// Stable: the work structs, estimate() and Estimate.
+// Stable interface: the work structs, estimate() and Estimate.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -23,10 +23,10 @@ enum class Bound {
   Launch, // too small to fill the device
 };
 
-// "matrix units", "memory bandwidth", "vector units", "launch latency"
+// Returns "matrix units", "memory bandwidth", "vector units" or "launch latency".
 std::string_view boundName(Bound bound);
 
-// d[m,n] = a[m,k] b[k,n], or += with `accumulate`.
+// The matrix product d[m,n] = a[m,k] b[k,n], or d += a b if `accumulate`.
 struct GemmWork {
   int64_t m = 0, n = 0, k = 0;
   DataType input = DataType::BF16;
@@ -34,24 +34,26 @@ struct GemmWork {
   bool accumulate = false;
 };
 
-// Causal attention or its gradient, as in runtime/plan/plan.fbs.
+// Causal attention or its gradient, with the fields of the attention commands in
+// runtime/plan/plan.fbs.
 struct AttentionWork {
   int64_t batch = 0, seq = 0, heads = 0, kvHeads = 0, headDim = 0;
-  int64_t window = 0; // 0: causal only
+  int64_t window = 0; // number of keys that a query sees; 0: no window
   DataType dtype = DataType::BF16;
   bool backward = false;
 };
 
-// A generated kernel or a copy: a command whose traffic is known exactly.
+// A generated kernel or a copy. Its traffic is known exactly.
 struct KernelWork {
   double readBytes = 0, writtenBytes = 0;
-  double flops = 0; // a function such as exp counts one
+  double flops = 0; // a function such as exp counts as one operation
 };
 
-// d[ids[t], :] += x[t, :]; all of d is zeroed first unless `accumulate`.
+// A scatter-add: d[ids[t], :] += x[t, :] for each row t of x. If not `accumulate`, all of d is set
+// to zero first.
 struct ScatterWork {
   int64_t rows = 0, columns = 0, vocabulary = 0;
-  int64_t inputWidth = 2, outputWidth = 4; // bytes of an element of x and of d
+  int64_t inputWidth = 2, outputWidth = 4; // bytes per element of x and of d
   bool accumulate = false;
 };
 
@@ -65,8 +67,8 @@ inline bool isMatrixWork(const Work &work) {
 struct Estimate {
   double seconds = 0;
   Bound bound = Bound::Launch;
-  double flops = 0; // FLOP done; attention counts only pairs its mask leaves
-  double bytes = 0; // bytes of device memory read and written
+  double flops = 0; // arithmetic operations; attention counts only scores that its mask leaves
+  double bytes = 0; // bytes read from and written to device memory
 };
 
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec);
@@ -75,11 +77,11 @@ Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 
-// Pairs of a query and a key that it sees, in one head of one sequence: query i sees
-// min(i + 1, window) keys.
+// Returns the number of pairs of a query and a key that the query sees, in one head of one
+// sequence: query i sees min(i + 1, window) keys. A window of 0 means no window.
 double visiblePairs(int64_t seq, int64_t window);
 
-// Bytes of an element.
+// Returns the bytes per element.
 int64_t elementWidth(DataType dtype);
 
 } // namespace lmc::cost

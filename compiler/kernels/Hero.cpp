@@ -13,9 +13,10 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The work of one call: elements of a flat kernel, columns of a column reduction, bytes that a
-// chunk of rows touches. The values are small enough for a private cache and for balance between
-// threads, and large enough that the overhead of a call (well under a microsecond) does not count.
+// The amount of work of one call of a CPU kernel: elements of a flat kernel, columns of a column
+// reduction, or bytes that a chunk of rows touches. The values are small enough for a private cache
+// and for balance between threads, and large enough that the overhead of a call (well under a
+// microsecond) does not matter.
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
@@ -30,7 +31,7 @@ bool isCombiner(Operation *op) {
              arith::MinNumFOp, arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::MinSIOp>(op);
 }
 
-// Ops on scalars. A vector of lanes computes them lane by lane.
+// Returns true for ops on scalars that a vector can compute element by element.
 bool isScalarOp(Operation *op) {
   return mathFunction(op) ||
          isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
@@ -51,8 +52,8 @@ bool isFloatingPointWork(Operation *op) {
 
 struct Info {
   bool lane = false;  // varies along the innermost dimension
-  bool outer = false; // varies between items, or between the rows of a column
-  unsigned level = 0; // the first pass in which the value can be computed
+  bool outer = false; // varies between work items, or between the rows of a column
+  unsigned level = 0; // the number of passes that must be done before the value is known
   SmallVector<unsigned> accesses;
 
   void join(const Info &other) {
@@ -128,7 +129,8 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
-// Returns true for an op with the loops (block, row of the block, column) that reduces the second.
+// Returns true for an op with the loops (block, row of the block, column) that reduces the second
+// loop.
 bool isBlockSum(linalg::GenericOp op) {
   using utils::IteratorType;
   SmallVector<IteratorType> iterators = op.getIteratorTypesArray();
@@ -180,7 +182,7 @@ LogicalResult Analyzer::findDomain() {
     if (parts.empty())
       return fail("result 0 is inserted in parts that do not make up a whole");
     llvm::append_range(domain, cast<RankedTensorType>(parts[0].value.getType()).getShape());
-    // Without a reduction the domain is the shape of the result with the most dimensions.
+    // Without a reduction, the domain is the shape of the result with the most dimensions.
     for (Value value : yield.getValues())
       if (auto shape = cast<RankedTensorType>(value.getType()).getShape();
           isRow() && shape.size() > domain.size())
@@ -299,8 +301,8 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   FailureOr<Info> result = visit(yielded, point);
   if (failed(result))
     return failure();
-  // A value that does not vary along the innermost dimension is computed as soon as its level is
-  // reached. Its reads happen there, not where the value is used.
+  // A value that does not vary along the innermost dimension is computed as soon as the passes that
+  // it depends on are done. Its memory reads happen at that moment, not where the value is used.
   if (!result->lane) {
     execute(*result, result->level);
     result->accesses.clear();
@@ -309,7 +311,7 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   return result;
 }
 
-// Returns the op that combines the reduction's accumulator with its term.
+// Returns the op that combines the accumulator of the reduction `value` with its term.
 FailureOr<Operation *> Analyzer::combinerOf(OpResult value) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   unsigned number = value.getResultNumber();
@@ -327,7 +329,8 @@ Value termOf(Operation *combiner, BlockArgument acc) {
   return combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
 }
 
-// The term is evaluated at every row of the domain: row r is row r mod R of block r floordiv R.
+// Visits a sum over blocks of R rows. Its term is evaluated at every row r of the domain, which is
+// row r mod R of block r floordiv R.
 FailureOr<Info> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   generics.insert(generic);
@@ -564,7 +567,7 @@ LogicalResult Analyzer::addBlockSum(unsigned number) {
   return success();
 }
 
-// Adds the parts of result `number`; each part has to fit the domain.
+// Adds the parts that result number `number` is assembled from; each part must fit the domain.
 LogicalResult Analyzer::addOutputs(unsigned number) {
   SmallVector<kern::ResultPart> parts =
       kern::partsOfResult(body.getTerminator()->getOperand(number));
@@ -572,7 +575,8 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
     return fail("result " + Twine(number) + " is inserted in parts that do not make up a whole");
   if (parts.size() > 1 && (isRow() || isColumn()))
     return fail("a result in parts needs hero elementwise or gather");
-  // A vector is stored along the innermost dimension, so a part must begin at index 0 of it.
+  // A vector is stored along the innermost dimension, so a part must begin at index 0 of this
+  // dimension.
   for (const kern::ResultPart &part : parts) {
     ArrayRef<AffineExpr> place = part.place.getResults();
     unsigned lane = part.place.getNumDims() - 1;
@@ -651,8 +655,8 @@ FailureOr<KernelShape> analyze(kern::KernelOp kernel, std::string *reason) {
   return info->shape;
 }
 
-// Dimensions that lie within one row are dense. A step along a dimension that counts rows is a
-// multiple of the pitch.
+// Dimensions that lie within one row have dense strides. The stride of a dimension that counts rows
+// is a multiple of the pitch.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
   int64_t stride = 1;
   for (int64_t extent : type.getShape().drop_front(dim + 1))
@@ -674,14 +678,15 @@ bool canEmit(kern::Hero hero, Block &body, std::string *reason) {
   return succeeded(analyzeRegion(hero, body, reason));
 }
 
-// Returns true if `access` reads an element before `output`, which is a whole result, is stored
-// over it.
+// Returns true if `access` always reads an element before the kernel stores the element of
+// `output`, a whole result, at the same place.
 static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;
-  // In a row reduction an access may also read another element of the same row, if it does not vary
-  // along the row: such an access happens before the pass that writes the row. Without a reduction
-  // this is not safe, because on a GPU several unsynchronised threads share a row.
+  // In a row reduction, an access may also read another element of the row that is written, if its
+  // index does not vary along the row: such a read happens before the pass that writes the row.
+  // Without a reduction this is not safe, because on a GPU several unsynchronised threads share a
+  // row.
   unsigned n = info.shape.domain.size();
   if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
       !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))
@@ -702,7 +707,7 @@ bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned inpu
   if (type.getShape() != inputType.getShape() ||
       type.getElementTypeBitWidth() != inputType.getElementTypeBitWidth())
     return false;
-  // At each point of the domain all loads come before the stores of all parts of a result.
+  // At each point of the domain, all loads come before the stores of all parts of a result.
   SmallVector<const Output *> parts;
   for (const Output &output : info->outputs)
     if (output.result == result)

@@ -1,23 +1,23 @@
-// Which regions the CPU and CUDA code generators can turn into one kernel, and how such a kernel
-// iterates.
+// Decides which regions the CPU and CUDA code generators can turn into one kernel, and how such a
+// kernel iterates.
 //
 // A region computes tensors over a *domain* of static loop extents (d0 .. dn-1). Elements along the
-// innermost dimension (the lane, in the code) are adjacent in memory, and vectors run along it. The
-// hero, the kind of the region's main op, determines the rest:
+// innermost dimension (called the lane in the code) are adjacent in memory, and vectors run along
+// it. The hero is the loop structure of the kernel:
 //
 //   elementwise       Each result, or each part that a result is assembled from, covers the
-//                     domain. An item is an index of the outer dimensions, or one element
-//                     when every access is an identity (the domain is then flat).
-//   gather            As elementwise, and bodies may load rows at indices read from memory.
-//   row_reduction     The innermost dimension is reduced; an item is a row. A reduction that
-//                     depends on another one needs a later pass over the row. Every pass recomputes
-//                     its values from the inputs. A result may also hold the sums of each
-//                     R rows, column by column: [rows / R, columns]. An item is then R rows,
-//                     added one after the other.
-//   column_reduction  The domain is (r, c), r is reduced; an item is a column.
+//                     domain. A work item is an index of the outer dimensions. If every access is
+//                     an identity map, a work item is one element (the domain is then flat).
+//   gather            As elementwise, and the region may load rows at indices read from memory.
+//   row_reduction     The innermost dimension is reduced; a work item is a row. A reduction that
+//                     depends on another one needs a later pass over the row. Every pass
+//                     recomputes its values from the inputs. A result may also be a sum over
+//                     blocks of R rows, with one value per block and column: [rows / R, columns].
+//                     A work item is then R rows, added one after the other.
+//   column_reduction  The domain is (r, c) and r is reduced; a work item is a column.
 //
-// Every intermediate value is recomputed where it is used, so a kernel needs no memory except its
-// arguments.
+// Every intermediate value is recomputed where it is used, so a kernel needs no memory other than
+// its arguments.
 #pragma once
 
 #include "dialects/kern/Kern.h"
@@ -30,100 +30,103 @@
 
 namespace lmc::codegen {
 
-// How a kernel is launched, and the cost of one work item.
+// The launch of a kernel, and the cost of one work item.
 struct KernelShape {
-  llvm::SmallVector<int64_t> domain; // loop extents, outer to inner
-  int64_t items = 1;                 // work items of a launch
-  int64_t chunk = 1;                 // items that one call should compute
-  int64_t inner = 1;                 // elements that one item loops over
-  unsigned passes = 1;               // the number of loops over `inner` per item
-  int64_t rowsPerItem = 1;           // more than 1 where a result sums blocks of rows
-  bool flat = false;                 // items are single elements of the domain
-  // Memory traffic and floating-point operations of one item, rounded up. Every input element that
-  // is read counts once, every result element once; a function such as exp counts as one operation.
+  llvm::SmallVector<int64_t> domain; // loop extents, outermost first
+  int64_t items = 1;                 // number of work items of a launch
+  int64_t chunk = 1;                 // number of work items that one call should compute
+  int64_t inner = 1;                 // number of elements that one work item loops over
+  unsigned passes = 1;               // number of passes over `inner` per work item
+  int64_t rowsPerItem = 1;           // more than 1 if a result sums blocks of rows
+  bool flat = false;                 // work items are single elements of the domain
+  // Memory traffic and floating-point operations of one work item, rounded up. Every input element
+  // that is read and every result element counts once; a function such as exp counts as one
+  // operation.
   uint64_t bytesPerItem = 0;
   uint64_t flopsPerItem = 0;
-  // Bytes and operations of a whole launch, exact.
+  // Bytes and floating-point operations of a whole launch, exact.
   uint64_t readBytes = 0, writtenBytes = 0, flops = 0;
 };
 
-// Returns the shape of `body` under `hero`. Fails, with the reason, when no kernel with this hero
-// can compute the body.
+// Returns the shape of a kernel that computes `body` with the hero `hero`. Fails, with the reason,
+// if no such kernel can compute `body`.
 mlir::FailureOr<KernelShape> analyze(kern::Hero hero, mlir::Block &body, std::string *reason);
 
-// Returns the shape of a kernel, whose arguments may be matrices with a pitch between rows.
+// Returns the shape of `kernel`, whose arguments may be matrices with a pitch between rows.
 mlir::FailureOr<KernelShape> analyze(kern::KernelOp kernel, std::string *reason);
 
 bool canEmit(kern::Hero hero, mlir::Block &body, std::string *reason);
 
-// Returns true if result number `result` may be written over input number `input`. The two must
-// have the same layout. Each element of the input may be read only to compute the same element of
-// the result, before that is written: no later pass and no other item may read it.
+// Returns true if result number `result` may be written over input number `input`. Both must have
+// the same layout. Each element of the input may be read only to compute the same element of the
+// result, before that element is written: no later pass and no other work item may read it.
 bool mayShareBuffer(mlir::Block &body, kern::Hero hero, unsigned result, unsigned input);
 
-// The rest of this file is the analysis that the code generators print kernels from.
+// The code generators print kernels from the analysis in the rest of this file.
 
-// A reduction. A `point`, here and below, is a map from the domain to the indices of a tensor or to
-// the loops of a linalg.generic.
+// A reduction. A `point`, here and below, is an affine map from the domain to the indices of a
+// tensor or to the loops of a linalg.generic.
 struct Reduction {
   mlir::Value result;    // the linalg.generic's result
-  mlir::AffineMap point; // domain -> its indices
+  mlir::AffineMap point; // domain -> indices of `result`
   mlir::Value init;      // the tensor of start values, read at `point`
-  mlir::Value term;      // in the body: the value combined at every domain point
+  mlir::Value term;      // the value in the body that is added (or combined) at each point
   mlir::Operation *combiner;
-  unsigned pass; // the reduction is complete from level pass + 1 on
+  unsigned pass; // complete when pass number `pass` is done, at level pass + 1
 };
 
-// A result, or a value that depends on the outer dimensions only and is computed as soon as its
-// level (the number of passes completed) is reached.
+// A result, or a value that depends only on the outer dimensions. It is computed as soon as `level`
+// passes over the row are done.
 struct Computed {
   mlir::Value value;
   mlir::AffineMap point;
   unsigned level;
 };
 
-// A result that sums blocks of rows: a linalg.generic over (block, row of the block, column) that
-// reduces the second loop.
+// A result that sums blocks of rows. It is computed by a linalg.generic with the loops (block, row
+// of the block, column) that reduces the second loop.
 struct BlockSum {
-  Reduction sum;         // `init` is a scalar; `pass` is the pass of the term
+  Reduction sum;         // `init` is a scalar; `pass` is the pass that computes the term
   mlir::AffineMap loops; // domain -> (block, row of the block, column) of `term`
-  unsigned output;       // index in kern.yield
+  unsigned output;       // operand number in kern.yield
 };
 
 // A value stored for a result: the whole result, or one of the parts that tensor.insert_slice
 // assembles it from.
 struct Output : Computed {
-  unsigned result;       // index in kern.yield
+  unsigned result;       // operand number in kern.yield
   mlir::AffineMap place; // domain -> indices of the result
 };
 
 struct Access {
   unsigned input;
-  mlir::AffineMap point;           // domain -> indices of the input; 0 for dynamic ones
-  llvm::SmallVector<bool> dynamic; // per index: it is computed from memory
-  unsigned lastLevel = 0;          // the last pass that may read
+  mlir::AffineMap point;           // domain -> indices of the input; 0 for dynamic indices
+  llvm::SmallVector<bool> dynamic; // per index: true if it is computed from values in memory
+  unsigned lastLevel = 0;          // number of the last pass that may read
 };
 
 struct RegionInfo {
   KernelShape shape;
   kern::Hero hero;
-  mlir::AffineMap identity; // of the domain
-  mlir::AffineMap reduced;  // the domain without the reduced dimension
+  mlir::AffineMap identity; // the identity map of the domain
+  mlir::AffineMap reduced;  // the map that drops the reduced dimension
   llvm::SmallVector<Reduction> reductions;
   llvm::SmallVector<BlockSum> blockSums;
   llvm::SmallVector<Computed> outerValues;
-  llvm::SmallVector<Output> outputs; // in the order of kern.yield, parts in order of insertion
+  // In the order of kern.yield; the parts of a result are in order of insertion.
+  llvm::SmallVector<Output> outputs;
   llvm::SmallVector<Access> accesses;
-  // Per input and result: the number of rows, and the elements from one row to the next (pitch; 0
-  // means dense).
+  // Per argument (inputs, then results): the number of rows, and the number of elements from the
+  // start of one row to the start of the next (pitch; 0 means that rows are adjacent).
   llvm::SmallVector<int64_t> argRows, argPitches;
 
   // Returns the number of elements between index i and index i + 1 of dimension `dim` of an
-  // argument.
+  // argument of type `type`.
   int64_t strideOf(unsigned argument, mlir::RankedTensorType type, unsigned dim) const;
 
-  // A result that covers the domain is written in pass `level`, any other result after that pass. A
-  // sum of blocks of rows accumulates in pass `level` of every row.
+  // Returns true if the result covers the domain: it is then written during pass number `level`.
+  // Any other result is written outside the passes, when its value is known. A sum over blocks of
+  // rows is updated during pass `level` of every row.
   bool coversDomain(const Computed &output) const {
     return output.point == identity && !isBlockSum(output);
   }
@@ -132,12 +135,14 @@ struct RegionInfo {
   }
 };
 
-// Returns the index of `extract`'s dimension `dim` as a function of the domain if it is a plain
-// loop index that stays inside the tensor; returns null if it must be computed and clamped.
+// Returns the index of dimension `dim` that `extract` reads, as a function of the domain, if it is
+// a plain loop index that stays inside the tensor. Returns null if the index must be computed and
+// clamped.
 mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir::AffineMap point,
                              llvm::ArrayRef<int64_t> domain);
 
-// Returns where `operand` of `generic` is read when the generic is evaluated at `point`.
+// Returns the map from the domain to the indices at which `operand` is read when `generic` is
+// evaluated at `point`.
 mlir::AffineMap readPoint(mlir::linalg::GenericOp generic, mlir::OpOperand *operand,
                           mlir::AffineMap point);
 

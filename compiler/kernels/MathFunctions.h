@@ -1,4 +1,4 @@
-// The scalar ops that every printer of code prints as a call of a C function, one row each.
+// The table of the scalar math ops that code generators print as a call of a C function.
 #pragma once
 
 #include "mlir/IR/Operation.h"
@@ -7,16 +7,17 @@ namespace lmc::codegen {
 
 struct MathFunction {
   mlir::TypeID op;
-  // The function of C's <math.h> and of CUDA for doubles; the one for floats ends in "f".
+  // The name of the f64 function, both in C's <math.h> and in CUDA; the f32 function adds an "f".
   llvm::StringRef name;
-  // The expression of op(x) in checks on the host, with {0} for x; "" stands for std::NAME(x...).
+  // C++ text of op(x) for checks that run on the host, where {0} stands for x; "" means
+  // std::NAME(x).
   llvm::StringRef host;
-  // True if the CPU's code calls libm. Otherwise LLVM has instructions for the op, or LowerKernels
-  // expresses it by other ops, as it also does for exp, log and tanh of f32.
+  // True if CPU code calls libm. If false, LLVM has instructions for the op, or the compiler pass
+  // lmc-lower-kernels replaces it by other ops. That pass always replaces exp, log and tanh of f32.
   bool callsLibrary;
 };
 
-// Returns the row of the op; null for an op that is not in the table.
+// Returns the entry of the op; null for an op that is not in the table.
 const MathFunction *mathFunction(mlir::Operation *op);
 
 } // namespace lmc::codegen

@@ -1,8 +1,8 @@
-// The interface of a target: the devices that a job may name, the needs of their kernels, and the
-// code of a plan.
+// The interface of a target: which devices a job may name, what the kernels of a device need, and
+// the generated code of a plan.
 //
 // A target is a folder of compiler/targets. compiler/targets/Targets.def lists the targets, one per
-// line; no other file of the compiler refers to a target by name.
+// line; no other file of the compiler names a target.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -22,122 +22,127 @@
 
 namespace lmc::codegen {
 
-// Bytes of global memory.
+// Traffic of global memory in bytes.
 struct GlobalBytes {
   uint64_t read = 0, written = 0;
 };
 
-// The code of a plan's kernels and commands, in the form of the plan file (plan.fbs).
+// The generated code of a plan's kernels and commands, in the form that the plan file stores
+// (plan.fbs).
 class TargetCode {
 public:
   virtual ~TargetCode() = default;
 
   struct Module {
-    std::vector<std::string> features; // of the machine, without which the code does not run
+    std::vector<std::string> features; // CPU features without which the code does not run
     std::vector<uint8_t> image;
   };
 
-  // The launch of a kernel with a grid, and the resources of the device that the kernel uses.
+  // The launch of a kernel as a grid of thread blocks, and the resources that the kernel uses.
   struct Grid {
     std::array<uint32_t, 3> blocks;
     uint32_t threads, sharedBytes;
-    uint32_t registers, spillBytes, stackBytes; // of a thread
+    uint32_t registers, spillBytes, stackBytes; // per thread
   };
 
   struct Kernel {
-    kern::KernelOp op; // what the code computes; null for a kernel that a command or variable needs
+    kern::KernelOp op; // what the code computes; null for a kernel of a command or of a variable
     size_t module;
     std::string entry = "";  // the module's function; "": it has the op's name
     std::string source = ""; // the text that was compiled; "": the plan shows the op
     std::optional<Grid> grid = std::nullopt;
-    // Only for a kernel without an op, whose name is that of its entry.
-    std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "": a variable's
-    GlobalBytes bytes = {};               // of a launch
+    // These fields are only for a kernel without an op. The kernel's name is then `entry`.
+    std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "" for initial values
+    GlobalBytes bytes = {};               // of one launch
   };
 
+  // A launch of a kernel by a command.
   struct Launch {
     size_t kernel;
-    llvm::SmallVector<mlir::Value> args; // slices; the first `inputs` are only read
+    llvm::SmallVector<mlir::Value> args; // slices; the kernel only reads the first `inputs` of them
     uint32_t inputs;
   };
 
   std::vector<Module> modules;
   std::vector<Kernel> kernels;
-  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // of plan commands, in order
+  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // per plan command, in order
 
-  // The kernel that writes a variable's initial values, and the traffic of this launch of it.
+  // The kernel that writes a variable's initial values, and the traffic of its launch for this
+  // variable.
   struct Initializer {
     size_t kernel;
     GlobalBytes bytes;
   };
-  // Returns the kernel for `init`, the initializer of a plan.variable of `type`. A copy reads
-  // elements of type `source` (null for other initializers). Returns nothing if the runtime writes
-  // the values itself. Fails if the code lacks the kernel.
+  // Returns the kernel for `init`, the initializer of a plan.variable of type `type`. A copy reads
+  // elements of type `source` (null for other initializers). Returns nothing if no kernel is needed
+  // because the runtime writes the values itself. Fails if the code has no such kernel.
   virtual mlir::FailureOr<std::optional<Initializer>>
   initializer(lm::InitAttr init, mlir::RankedTensorType type, mlir::Type source) const {
     return std::optional<Initializer>();
   }
 };
 
-// Returns every kern.kernel of `plan`, without code, in one module.
+// Returns every kern.kernel of `plan`, all in one module without code.
 TargetCode kernelsWithoutCode(mlir::ModuleOp plan);
 
-// How well a kernel fills a multiprocessor.
+// How much of a multiprocessor's capacity a kernel uses.
 struct Occupancy {
-  unsigned blocks; // resident at a time
-  double threads;  // resident ones, as a fraction of what the multiprocessor can hold
+  unsigned blocks; // thread blocks resident at a time
+  double threads;  // resident threads, as a fraction of the maximum
 };
 
 class Target {
 public:
   virtual ~Target() = default;
 
-  // The part of a device's name before the ':': "cuda".
+  // Returns the part of a device's name before the ':', such as "cuda".
   virtual llvm::StringRef name() const = 0;
 
-  // Returns true if `device`, a job's target.device, has the form of this target's devices. Code
-  // for it may still be refused (checkDevice).
+  // Returns true if `device`, the value of target.device, has the form of this target's device
+  // names. checkDevice may still refuse it.
   virtual bool isDevice(llvm::StringRef device) const = 0;
-  // The form of the devices' names, for errors: "cuda:sm_XY, such as cuda:sm_90a".
+  // Returns the form of the devices' names, for errors: "cuda:sm_XY, such as cuda:sm_90a".
   virtual llvm::StringRef devices() const = 0;
-  // Fails for a device that no code can be generated for; the error says which devices are
+  // Fails if no code can be generated for the job's device; the error says which devices are
   // possible.
   virtual llvm::Error checkDevice(const TargetConfig &job) const = 0;
   // Returns the name of the target in a plan: "cpu:x86-64-v3". Fails for an unknown CPU.
   virtual llvm::Expected<std::string> planTarget(const TargetConfig &job) const = 0;
 
-  // The kinds of fusion that only this target's passes do, by their names in --disable-fusion.
+  // Returns the kinds of fusion that only this target's passes do, by their names in
+  // --disable-fusion.
   virtual llvm::ArrayRef<llvm::StringLiteral> fusionKinds() const { return {}; }
-  // Adds the target's passes over ops of the model, before these become kernels. `isOn` returns
-  // true for a kind of fusion that is not disabled.
+  // Adds the target's compiler passes that change ops of the model before these become kernels.
+  // `isOn` returns true for a kind of fusion that is not disabled.
   virtual void addModelPasses(mlir::OpPassManager &passes,
                               llvm::function_ref<bool(llvm::StringRef)> isOn) const {}
-  // Adds the target's passes over fusions, before equal fusions become one kernel.
+  // Adds the target's compiler passes that change fusions before equal fusions become one kernel.
   virtual void addFusionPasses(mlir::OpPassManager &passes) const {}
-  // Returns the type of the scratch memory that `op`, a kern op, needs when it becomes a command,
-  // or null.
+  // Returns the type of the scratch memory that the command of `op`, a kern op, needs; null if it
+  // needs none.
   virtual mlir::RankedTensorType scratchOf(mlir::Operation *op) const { return {}; }
-  // Registers the passes of the target's folder, for lmc-opt.
+  // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 
   // Generates code for `plan`, a module of the plan level with its kern.kernel ops. `cache` is the
-  // folder of compiled kernels; with "" nothing is cached. Reports errors at the ops.
+  // folder of compiled kernels; with "" nothing is cached. Errors are reported at the ops.
   virtual mlir::FailureOr<std::unique_ptr<TargetCode>>
   generate(mlir::ModuleOp plan, const TargetConfig &job, const std::string &cache) const = 0;
-  // The default folder of compiled kernels; "" if there is none.
+  // Returns the default folder of compiled kernels; "" if the target has none.
   virtual std::string defaultKernelCache() const { return ""; }
 
-  // The language that `print` writes, for people; "" if it cannot print.
+  // Returns the name of the language that print() writes; "" if the target cannot print.
   virtual llvm::StringRef language() const { return ""; }
-  // Returns the source of one kernel. Fails, with the reason, for a kernel that has no code.
+  // Returns the source of one kernel, for people to read. Fails, with the reason, for a kernel that
+  // has no code.
   virtual mlir::FailureOr<std::string> print(kern::KernelOp kernel, std::string *reason) const {
     return mlir::failure();
   }
 
-  // Returns true if the code states the resources that kernels use: registers, occupancy.
+  // Returns true if the generated code states the resources of kernels (registers, occupancy).
   virtual bool reportsResources() const { return false; }
-  // Returns the occupancy of a kernel with `grid`, in a plan for `planTarget`; nothing if it is not
-  // known.
+  // Returns the occupancy of a kernel with `grid` in a plan for the target `planTarget`; nothing if
+  // it is not known.
   virtual std::optional<Occupancy> occupancy(llvm::StringRef planTarget,
                                              const TargetCode::Grid &grid) const {
     return std::nullopt;
@@ -147,14 +152,15 @@ public:
 // Adds `target` to the list, unless it is already there.
 void registerTarget(const Target &target);
 
-// All registered targets.
+// Returns all registered targets.
 llvm::ArrayRef<const Target *> targets();
 
-// Returns the target of `device` (its name, a job's target.device or a plan's target), or null.
+// Returns the target of a device or of a plan, given its name ("cpu", "cuda:sm_90a",
+// "cpu:x86-64-v3"); null if there is none.
 const Target *findTarget(llvm::StringRef device);
 
-// Returns "" if some target accepts this target.device; otherwise what it must be: "it must be cpu
-// or cuda:sm_XY, such as cuda:sm_90a".
+// Returns "" if some target accepts `device`, the value of target.device; otherwise what it must
+// be: "it must be cpu or cuda:sm_XY, such as cuda:sm_90a".
 std::string deviceProblem(const std::string &device);
 
 } // namespace lmc::codegen
