@@ -1,4 +1,4 @@
-# CUDA: the device library as text, and NVRTC where it is installed.
+# The CUDA target: the device library as text, and NVRTC if it is installed.
 file(GLOB device CONFIGURE_DEPENDS ${here}/cuda/device/*.cuh)
 lmc_embed_text(${made}/device_library.inc ${device})
 list(APPEND sources ${made}/device_library.inc)
@@ -11,7 +11,8 @@ if(LMC_NVRTC_INCLUDE)
 else()
   list(REMOVE_ITEM sources ${here}/cuda/Nvrtc.cpp)
 endif()
-# The CPU: LLVM's linker. Its archives hold the linker only and take LLVM from the shared library.
+# The CPU target: LLVM's linker LLD. The LLD archives do not contain LLVM, which comes from the
+# shared library.
 find_library(LMC_LLD_ELF lldELF REQUIRED HINTS ${LLVM_LIBRARY_DIR})
 find_library(LMC_LLD_COMMON lldCommon REQUIRED HINTS ${LLVM_LIBRARY_DIR})
 find_package(ZLIB REQUIRED)

@@ -1,4 +1,4 @@
-// The CPU as a target: one shared object for all kernels.
+// The CPU target: it compiles all kernels to one shared object.
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cpu/CpuObject.h"
 #include "compiler/targets/cpu/Passes.h"
@@ -22,7 +22,7 @@ public:
     return planTarget(job).takeError();
   }
 
-  // A plan is for the CPU that "native" stands for, with code or without.
+  // The plan names the CPU that "native" stands for, even if the plan has no code.
   llvm::Expected<std::string> planTarget(const TargetConfig &job) const override {
     llvm::Expected<std::string> cpu = resolveCpu(job.cpu);
     if (!cpu)
@@ -30,7 +30,7 @@ public:
     return (name() + ":" + *cpu).str();
   }
 
-  // Attention's gradient sums dq in f32.
+  // The scratch is dq in f32, in which attention's gradient adds if q has a narrower type.
   RankedTensorType scratchOf(Operation *op) const override {
     auto grad = dyn_cast<kern::AttentionGradOp>(op);
     if (!grad)
@@ -44,7 +44,8 @@ public:
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {
-    // The code does not depend on how kernels are launched.
+    // The kernels are compiled without the plan's functions: the code does not depend on how
+    // kernels are launched.
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(plan.getLoc());
     for (auto kernel : plan.getOps<kern::KernelOp>())
       kernels->push_back(kernel->clone());

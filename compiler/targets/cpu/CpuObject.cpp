@@ -41,8 +41,8 @@ template <typename... Args> llvm::Error error(const char *format, Args &&...args
                                  llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-// LLVM's names of the features that kernels may be compiled to use, and the names of the same
-// features in /proc/cpuinfo (Linux, arch/x86/include/asm/cpufeatures.h).
+// The CPU features that kernels may be compiled to use: LLVM's name of each, and its name in
+// /proc/cpuinfo (Linux, arch/x86/include/asm/cpufeatures.h).
 struct Feature {
   const char *llvm, *linux;
 };
@@ -81,7 +81,7 @@ constexpr Feature kFeatures[] = {
     {"avx512fp16", "avx512_fp16"},
 };
 
-// Returns true for a function that an image may import from the process that loads it.
+// Returns true for a function that a shared object may import from the process that loads it.
 bool isLibraryFunction(llvm::StringRef name) {
   static const llvm::StringSet<> names = {
       "exp",   "expf",   "log",   "logf",   "tanh",   "tanhf",   "sin",    "sinf",   "cos",
@@ -123,7 +123,7 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const CpuTarget 
   return machine;
 }
 
-// A temporary directory of this process, deleted with its contents at the end.
+// A temporary directory of this process. The destructor deletes it with its contents.
 struct PrivateDirectory {
   llvm::SmallString<128> path;
   ~PrivateDirectory() {
@@ -137,7 +137,7 @@ struct PrivateDirectory {
   }
 };
 
-// Only one thread may link at a time, because the linker keeps its state in globals.
+// Only one thread may link at a time, because the linker keeps its state in global variables.
 std::mutex linkerMutex;
 
 llvm::Expected<std::vector<uint8_t>> link(llvm::StringRef object) {
@@ -243,7 +243,8 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     return subtarget.checkFeatures(("+" + feature).str());
   };
 
-  // AVX without AVX2 has no 256-bit integer arithmetic, so it counts as 128 bits.
+  // AVX without AVX2 has no integer arithmetic on 256 bits, so such a CPU counts as one with 128
+  // bits.
   unsigned widest = !x86 ? 128 : has("avx512f") ? 512 : has("avx2") ? 256 : 128;
   image.vectorWidth = target.vectorWidth ? target.vectorWidth : widest;
   if (image.vectorWidth != 128 && image.vectorWidth != 256 && image.vectorWidth != 512)
@@ -287,7 +288,8 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (function.isDeclaration()) {
-      // A function of libm has no effects: nothing here reads errno.
+      // This is a function of libm. It has no memory effects that matter, because kernels do not
+      // read errno.
       function.setMemoryEffects(llvm::MemoryEffects::none());
       function.addFnAttr(llvm::Attribute::WillReturn);
       continue;

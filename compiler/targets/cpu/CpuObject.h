@@ -1,4 +1,4 @@
-// Compiles kernels to the shared object that a plan carries for the CPU.
+// Compiles kernels to the shared object that a plan for a CPU contains.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -14,26 +14,26 @@ namespace lmc::codegen {
 struct CpuTarget {
   // "native", or any CPU name of LLVM: "x86-64", "x86-64-v3", "x86-64-v4", "znver4" ...
   std::string cpu = "native";
-  // Bits of a vector: 128, 256 or 512; 0 chooses the widest that the CPU has. Vectors wider than
-  // the CPU's are divided among several registers.
+  // The number of bits of a vector: 128, 256 or 512; 0 means the widest that the CPU has. A vector
+  // that is wider than the CPU's registers is divided among several registers.
   unsigned vectorWidth = 0;
-  bool keepAssembly = false; // fill CpuImage::assembly
+  bool keepAssembly = false; // true: fill CpuImage::assembly
 };
 
 struct CpuImage {
-  std::string cpu; // the CPU's name, with "native" resolved
+  std::string cpu; // the CPU's name; "native" is replaced by it
   unsigned vectorWidth = 0;
-  // CPU features that the image may use, by their names in the flags of
-  // /proc/cpuinfo; the runtime refuses a machine that lacks one.
+  // The CPU features that the image may use, by their names in the flags of /proc/cpuinfo. The
+  // runtime refuses a machine that lacks one.
   std::vector<std::string> features;
-  // An ELF shared object. It exports one function per kernel, under the kernel's name, and needs
-  // only functions of libm and libc.
+  // An ELF shared object. It exports one function per kernel, which has the kernel's name, and
+  // imports only functions of libm and libc.
   std::vector<uint8_t> object;
   std::string assembly;
 };
 
-// Returns the CPU that a name stands for: this machine's for "native", else the name itself. Fails
-// for a name that LLVM does not know.
+// Returns the LLVM name of a CPU: this machine's CPU for "native", else `name` itself. Fails for a
+// name that LLVM does not know.
 llvm::Expected<std::string> resolveCpu(const std::string &name);
 
 // Compiles every kern.kernel of `kernels` for `target`; `kernels` is not changed. Errors: an

@@ -1,8 +1,9 @@
-// kern.kernel -> a vectorised function on raw pointers; Passes.td describes the function.
+// Turns each kern.kernel into a vectorised function on raw pointers. Passes.td describes the
+// function.
 //
-// A value is evaluated at a *point*, a map from the domain to the value's own indices, by recursion
-// through the linalg.generics down to loads of the inputs. The dimensions with which a value varies
-// decide where its code is placed:
+// A value is evaluated at a *point*, a map from the domain to the indices of the value, by
+// recursion through the linalg.generics down to loads of the inputs. The dimensions along which a
+// value varies decide where its code is placed:
 //
 //   none                 before all loops
 //   outer dimensions     before the loop along the innermost dimension (in column reductions: in
@@ -11,8 +12,8 @@
 //                        the loop over rows)
 //   both                 in the innermost loop
 //
-// Within one iteration all loads precede all stores, so a result may overwrite an input that is
-// read only at the same points.
+// Within one iteration all loads come before all stores, so a result may overwrite an input if the
+// kernel reads the input only at the same points at which it writes the result.
 
 #include "compiler/kernels/Hero.h"
 #include "compiler/kernels/MathFunctions.h"
@@ -47,12 +48,12 @@ namespace lmc::codegen {
 
 namespace {
 
-// A column reduction adds this many rows, then adds the sums of such blocks: the error of a sum of
-// r rows grows with 64 + r / 64 instead of r.
+// A column reduction adds this many rows (a block), and then adds the sums of the blocks: the error
+// of a sum of r rows grows with 64 + r / 64 instead of r.
 constexpr int64_t kRowBlock = 64;
 
-// A value and what it varies with. A value that varies along the innermost dimension (a lane value)
-// is a vector in vector loops and a scalar in scalar loops.
+// A value and the dimensions along which it varies. A value that varies along the innermost
+// dimension (a lane value) is a vector in vector loops and a scalar in scalar loops.
 struct Val {
   Value value;
   bool lane = false;
@@ -151,7 +152,7 @@ private:
   }
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   unsigned rank() const { return info.shape.domain.size(); }
-  // The lanes of a vector: half as many if the region contains f64.
+  // Returns the number of lanes of a vector: half as many if the kernel contains f64.
   unsigned fullLanes() const;
   unsigned unrollOf(size_t reductions) const;
 
@@ -165,10 +166,10 @@ private:
   Value begin, end;
   SmallVector<Value> inputs, results; // base pointers
 
-  SmallVector<Value> outerDims; // of the item, or of the row of a column reduction
-  SmallVector<Value> laneBase;  // per copy, the innermost index of its first element
-  unsigned lanes = 1, copy = 0; // of the loop that is being emitted
-  // Per scope, the op before which its code is inserted; null stands for the insertion point.
+  SmallVector<Value> outerDims; // indices of the work item, or of a column reduction's row
+  SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element
+  unsigned lanes = 1, copy = 0; // lanes per vector and number of the copy that is being emitted
+  // Per scope, the op before which its code is inserted; null means the current insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;
@@ -177,7 +178,7 @@ private:
     bool lane;
     Block *body; // of the linalg.generic that contains the product
   };
-  DenseMap<Value, Product> products; // results of mulf, for use in an fma
+  DenseMap<Value, Product> products; // results of mulf that may become part of an fma
 };
 
 unsigned KernelEmitter::fullLanes() const {
@@ -189,13 +190,13 @@ unsigned KernelEmitter::fullLanes() const {
   return options.vectorWidth / (wide ? 64 : 32);
 }
 
-// Returns the copies of the innermost loop's body: enough independent accumulators to hide the
-// latency of an add, otherwise enough vectors in flight, but no more than the registers hold.
+// Returns the number of copies of the innermost loop's body: enough independent accumulators to
+// hide the latency of an add, else enough vectors in flight, but no more than the registers hold.
 unsigned KernelEmitter::unrollOf(size_t reductions) const {
   if (info.hero == kern::Hero::ColumnReduction)
     return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
-  // Rows use one number for any number of sums: the order of a sum must not depend on the other ops
-  // of the kernel.
+  // A row reduction has the same number of copies for any number of sums: the order of a sum must
+  // not depend on the other ops of the kernel.
   return reductions == 0 ? 2 : 4;
 }
 
@@ -250,7 +251,8 @@ Val KernelEmitter::indexAt(AffineExpr expr) {
   OpBuilder::InsertionGuard guard(b);
   enter(scopeOf(result.lane, result.outer));
   if (result.lane) {
-    // The analysis allows the innermost index only as the plain innermost loop index.
+    // The analysis (Hero.h) allows the innermost index only as the plain index of the innermost
+    // loop.
     result.value = laneBase[copy];
     if (lanes > 1) {
       auto type = cast<VectorType>(typeOf(b.getIndexType(), true));
@@ -297,9 +299,9 @@ Val KernelEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, operands);
 }
 
-// Compares the innermost index with k (`index == k`), as in the one-hot vector of the target class.
-// A vector of 64-bit indices would have half as many lanes. So the constant vector 0, 1, 2, ... is
-// compared with k - base, which fits 32 bits after it is clamped to [-1, lanes].
+// Compares the innermost index with a value k (`index == k`), as the one-hot vector of the target
+// class does. A vector of 64-bit indices would have half as many lanes. So the constant vector 0,
+// 1, 2, ... is compared with k - base, which is clamped to [-1, lanes] and then fits 32 bits.
 Val KernelEmitter::compareLane(arith::CmpIOp op, AffineMap point) {
   using Predicate = arith::CmpIPredicate;
   if (lanes == 1 || (op.getPredicate() != Predicate::eq && op.getPredicate() != Predicate::ne))
@@ -375,9 +377,10 @@ Value KernelEmitter::call(StringRef name, ValueRange operands) {
   return result;
 }
 
-// Turns addf or subf of a product into one fma. If the sum varies along the innermost dimension, so
-// must the product: otherwise scalar tails would use an fma where vector loops cannot. Both ops
-// must stand in the same linalg.generic: otherwise results would depend on which ops were fused.
+// Turns an addf or subf of a product into one fma. If the sum varies along the innermost dimension,
+// the product must vary along it too: otherwise scalar tails would use an fma where vector loops
+// cannot. Both ops must be in the same linalg.generic: otherwise results would depend on which ops
+// were fused into the kernel.
 Value KernelEmitter::contract(Operation *op, ValueRange operands, bool lane) {
   if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
     return {};
@@ -406,7 +409,7 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
     Value wide = scalarMath.fromBf16(operands[0]);
     return element.isF32() ? wide : arith::ExtFOp::create(b, loc, typeOf(element, lane), wide);
   }
-  // Not by AVX-512's own instruction, which rounds results below 2^-126 to zero.
+  // AVX-512 has an instruction for this, but it rounds results below 2^-126 to zero.
   if (element.isBF16() && isa<arith::TruncFOp>(op))
     return scalarMath.toBf16(operands[0]);
   if (source.isF32() && isa<math::ExpOp>(op))
@@ -451,8 +454,8 @@ Value KernelEmitter::element(Value pointer, Type element, Value at) {
                              ArrayRef<LLVM::GEPArg>{offset});
 }
 
-// Returns the address of `point` (of the first lane). The part that does not vary along the
-// innermost dimension is computed in its own scope.
+// Returns the address of the element at `point` (for a vector, of its first lane). The part of the
+// address that does not vary along the innermost dimension is computed in its own scope.
 Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType type,
                              AffineMap point, ArrayRef<Value> dynamic, bool &outer) {
   unsigned n = rank(), dims = point.getNumResults();
@@ -486,7 +489,8 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   for (unsigned d = 0; d + 1 < n; ++d)
     result.outer |= point.isFunctionOfDim(d);
   result.lane = n > 0 && point.isFunctionOfDim(n - 1);
-  // In a flat domain the innermost index is the element's, and there are no outer dimensions.
+  // In a flat domain the innermost index is the index of the element, and there are no outer
+  // dimensions.
   if (info.shape.flat)
     result.outer = false;
   OpBuilder::InsertionGuard guard(b);
@@ -499,8 +503,8 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   return result;
 }
 
-// Clamps an index read from memory into the tensor. A wrong index then gives wrong numbers, but no
-// read outside of the tensor.
+// Loads an element at an index that was read from memory. The index is clamped to the tensor, so
+// that a wrong index gives wrong numbers, but no read outside of the tensor.
 Val KernelEmitter::extract(tensor::ExtractOp op, AffineMap point) {
   SmallVector<AffineExpr> exprs;
   SmallVector<Value> dynamic;
@@ -532,7 +536,7 @@ void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
                         element.getIntOrFloatBitWidth() / 8);
 }
 
-// Loads the present value of a result at a point that varies along the innermost dimension.
+// Loads the current value of a result at a point that varies along the innermost dimension.
 Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
   RankedTensorType type = typeOfResult(output);
   Type element = type.getElementType();
@@ -589,7 +593,7 @@ Value KernelEmitter::identityOf(const Reduction &reduction, unsigned lanes) {
   return arith::ConstantOp::create(b, loc, value);
 }
 
-// Combines pairs, then pairs of pairs: ((0 + 1) + (2 + 3)).
+// Combines neighbouring pairs, then pairs of the results, and so on: ((0 + 1) + (2 + 3)).
 Value KernelEmitter::combineTree(const Reduction &reduction, SmallVector<Value> parts) {
   while (parts.size() > 1) {
     SmallVector<Value> next;
@@ -602,7 +606,7 @@ Value KernelEmitter::combineTree(const Reduction &reduction, SmallVector<Value> 
   return parts.front();
 }
 
-// Reduces a vector to a scalar: combines its upper half with its lower half until one lane is left.
+// Reduces a vector to a scalar: combines the upper half with the lower half until one lane is left.
 Value KernelEmitter::horizontal(const Reduction &reduction, Value vector) {
   int64_t count = cast<VectorType>(vector.getType()).getNumElements();
   for (int64_t half = count / 2; half >= 1; half /= 2) {
@@ -629,8 +633,8 @@ void KernelEmitter::startLane(unsigned copies) {
 }
 
 // Emits one loop along the innermost dimension and returns the accumulators after it.
-// `accumulators` lists those of the copies of the first reduction, then those of the second, and so
-// on.
+// `accumulators` lists those of all copies of the first reduction, then those of all copies of the
+// second, and so on.
 SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unroll,
                                             unsigned vectorLanes,
                                             ArrayRef<const Reduction *> reductions,
@@ -686,8 +690,8 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
   return llvm::to_vector(llvm::map_range(loop.getResults(), [](Value v) { return v; }));
 }
 
-// Emits a pass over a row: at most four loops, over unrolled vectors, vectors and scalars. Between
-// two loops the accumulators are combined.
+// Emits a pass over a row: at most three loops, over groups of `unroll` vectors, over single
+// vectors and over scalars. Between two loops the accumulators are combined.
 void KernelEmitter::emitPass(unsigned level) {
   SmallVector<const Reduction *> reductions;
   for (const Reduction &r : info.reductions)
@@ -765,7 +769,8 @@ void KernelEmitter::emitFlat() {
   innerLoop(position, end, 1, 1, {}, {}, outputs, {});
 }
 
-// Stores the start value of sums of blocks of rows to memory, where every row then adds to them.
+// Stores the start values of sums over blocks of rows to memory; every row of the block then adds
+// to them.
 void KernelEmitter::startBlockSums(Value item) {
   SmallVector<Value> outer = outerDims;
   Value firstRow = arith::MulIOp::create(b, loc, item, index(info.shape.rowsPerItem));

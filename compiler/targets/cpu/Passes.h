@@ -1,4 +1,4 @@
-// Passes that turn kernels into CPU code.
+// The compiler passes that turn kernels into CPU code.
 #pragma once
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -13,7 +13,8 @@ namespace lmc::codegen {
 #define GEN_PASS_REGISTRATION
 #include "compiler/targets/cpu/Passes.h.inc"
 
-// Adds kern-lower-kernels and MLIR's conversions to the LLVM dialect to `manager`.
+// Adds the compiler pass kern-lower-kernels, and MLIR's conversions to the LLVM dialect, to
+// `manager`.
 void buildKernelsToLLVM(mlir::OpPassManager &manager, const LowerKernelsPassOptions &options);
 
 } // namespace lmc::codegen

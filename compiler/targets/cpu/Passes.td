@@ -9,8 +9,8 @@ def LowerKernelsPass : Pass<"kern-lower-kernels", "::mlir::ModuleOp"> {
     A kernel becomes `func.func @NAME(%args: !llvm.ptr, %begin: i64, %end: i64)`,
     in C `void NAME(void *const *args, int64_t begin, int64_t end)`, which computes
     the work items [begin, end). `args` holds the pointers of the inputs, then those of
-    the results, all dense and row-major. The hero decides what an item is; the result
-    never depends on how items are divided among calls.
+    the results, all dense and row-major. The hero decides what a work item is; the
+    result never depends on how work items are divided among calls.
 
     The region is not bufferised: each result is evaluated by recursion down to the
     inputs, in vectors of `vector-width` bits along the innermost dimension and in

@@ -21,7 +21,7 @@ Value splat(OpBuilder &b, Location loc, Type type, TypedAttr scalar) {
   return arith::ConstantOp::create(b, loc, scalar);
 }
 
-// ln 2 as a sum of two constants. The first has trailing zeros, so that its product with an
+// ln 2 as the sum of two constants. The first ends in zero bits, so that its product with an
 // exponent is exact.
 constexpr double kLn2High = 0.693359375, kLn2Low = -2.12194440054690583e-4;
 
@@ -59,11 +59,12 @@ Value ScalarMath::powerOfTwo(Value exponent) {
                                   bits);
 }
 
-// exp(x) = 2^k exp(r) with k = round(x / ln 2), |r| <= ln 2 / 2. The coefficients
-// are the minimax polynomial of Cephes' expf (S. Moshier, netlib.org/cephes).
+// Uses exp(x) = 2^k exp(r) with k = round(x / ln 2), |r| <= ln 2 / 2. The polynomial for exp(r) is
+// the minimax polynomial of Cephes' expf (S. Moshier, netlib.org/cephes).
 Value ScalarMath::exp(Value x) {
   auto &b = builder;
-  // Beyond these limits the result is 0 or inf. NaN fails both comparisons and stays unchanged.
+  // Above 89 the result is inf, and below -104 it is 0. NaN fails both comparisons and stays
+  // unchanged.
   Value high = constant(x, 89.0), low = constant(x, -104.0);
   Value above = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, high);
   x = arith::SelectOp::create(b, loc, above, high, x);
@@ -93,13 +94,13 @@ Value ScalarMath::exp(Value x) {
   return arith::MulFOp::create(b, loc, p, powerOfTwo(rest));
 }
 
-// log(x) = e ln 2 + log(m) with m in [sqrt(1/2), sqrt 2); the polynomial of m - 1
-// is that of Cephes' logf.
+// Uses log(x) = e ln 2 + log(m) with m in [sqrt(1/2), sqrt 2). The polynomial in m - 1 is that of
+// Cephes' logf.
 Value ScalarMath::log(Value x) {
   auto &b = builder;
   Value zero = constant(x, 0.0);
   Type ints = withElement(x.getType(), b.getI32Type());
-  // Subnormal numbers are scaled up first.
+  // Subnormal numbers are first multiplied by 2^23.
   Value tiny = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x,
                                      constant(x, 1.17549435082228751e-38));
   Value scaled = arith::SelectOp::create(
@@ -129,14 +130,15 @@ Value ScalarMath::log(Value x) {
     p = arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, bound), value,
                                 p);
   };
-  // UEQ also selects x if x is NaN, so NaN stays NaN; +inf stays +inf; a negative x gives NaN.
+  // UEQ also selects x if x is NaN, so NaN stays NaN. +inf stays +inf. A negative x gives NaN.
   choose(arith::CmpFPredicate::UEQ, constant(x, inf), x);
   choose(arith::CmpFPredicate::OLT, zero, constant(x, std::numeric_limits<double>::quiet_NaN()));
   choose(arith::CmpFPredicate::OEQ, zero, constant(x, -inf));
   return p;
 }
 
-// Near zero, tanhf's polynomial of Cephes; elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign of x.
+// Near zero, uses the polynomial of Cephes' tanhf; elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign
+// of x.
 Value ScalarMath::tanh(Value x) {
   auto &b = builder;
   Value one = constant(x, 1.0), two = constant(x, 2.0);
@@ -168,8 +170,8 @@ Value ScalarMath::toBf16(Value x) {
   Type type = x.getType();
   Value bits = arith::BitcastOp::create(b, loc, withElement(type, b.getI32Type()), x);
   Value upper = arith::ShRUIOp::create(b, loc, bits, integer(bits, 16));
-  // Adds half a unit of the last kept place, minus one bit if that place is even: round to nearest
-  // even.
+  // Rounds to nearest, ties to even: adds half a unit of the last bit that is kept, minus one in
+  // the lowest bit of the f32 if that last bit is 0.
   Value odd = arith::AndIOp::create(b, loc, upper, integer(bits, 1));
   Value rounded = arith::AddIOp::create(
       b, loc, arith::AddIOp::create(b, loc, bits, integer(bits, 0x7fff)), odd);

@@ -1,5 +1,5 @@
-// Floating-point functions that LLVM would call a library for, as branch-free arithmetic that works
-// on scalars and on vectors.
+// Computes floating-point functions, for which LLVM would call a library, by arithmetic without
+// branches. It works on scalars and on vectors.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -7,25 +7,26 @@
 
 namespace lmc::codegen {
 
-// Builds arithmetic on f32 values or vectors of them.
+// Builds arithmetic ops on f32 values or vectors of f32.
 struct ScalarMath {
   mlir::OpBuilder &builder;
   mlir::Location loc;
-  bool fma; // the target has a fused multiply-add instruction
+  bool fma; // true if the target has a fused multiply-add instruction
 
-  // The error is at most 2 units in the last place, also for subnormal results; overflow,
-  // infinities and NaN are handled.
+  // Returns e^x. The error is at most 2 units in the last place, also for subnormal results;
+  // overflow, infinities and NaN are handled.
   mlir::Value exp(mlir::Value x);
-  // The error is at most 2 units in the last place; log(0) = -inf, log(x < 0) = NaN.
+  // Returns the natural logarithm. The error is at most 2 units in the last place; log(0) = -inf,
+  // log(x < 0) = NaN.
   mlir::Value log(mlir::Value x);
   mlir::Value tanh(mlir::Value x);
 
-  // Conversions of bf16, the upper half of an f32: fromBf16 is exact; toBf16 rounds to nearest even
-  // and makes NaN quiet.
+  // Convert bf16, the upper half of an f32: fromBf16 is exact; toBf16 rounds to the nearest value,
+  // ties to even, and makes every NaN a quiet one.
   mlir::Value fromBf16(mlir::Value x);
   mlir::Value toBf16(mlir::Value x);
 
-  // Returns a * b + c.
+  // Returns a * b + c, with one rounding if `fma`.
   mlir::Value mulAdd(mlir::Value a, mlir::Value b, mlir::Value c);
 
 private:

@@ -1,4 +1,4 @@
-// The source of attention's kernels: constants, and a call of a template of
+// Writes the source of attention's kernels: constants, and a call of a template in
 // compiler/targets/cuda/device.
 #include "compiler/targets/cuda/AttentionTemplates.h"
 
@@ -30,14 +30,15 @@ static llvm::Error check(const AttentionShape &shape) {
     return refuse(formatv("heads of {0}; even sizes up to 256 have a kernel", shape.headDim));
   if (!(shape.scale > 0) || !std::isfinite(float(shape.scale)))
     return refuse(formatv("a scale of {0}", shape.scale));
-  // Grid sizes and positions within a sequence are 32-bit numbers in the kernels.
+  // Grid sizes, and positions within a sequence, are 32-bit numbers in the kernels.
   if (double(shape.batch) * double(shape.heads) * double(shape.seq) >
       double(std::numeric_limits<int32_t>::max()))
     return refuse("more than 2^31 rows of heads");
   return llvm::Error::success();
 }
 
-// Returns the shape with every pitch set, and without a window that is as long as the sequence.
+// Returns the shape with every pitch set. A window that is at least as long as the sequence becomes
+// 0 (no window).
 static AttentionShape resolved(AttentionShape shape) {
   int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
   for (int64_t *pitch : {&shape.qPitch, &shape.outPitch, &shape.doutPitch, &shape.dqPitch})
@@ -51,9 +52,10 @@ static AttentionShape resolved(AttentionShape shape) {
   return shape;
 }
 
-// Returns the number of (sequence, head) pairs processed at the same time: the largest number of
-// whole groups of heads whose shared rows (keys and values, or queries and gradients) fit half of
-// the L2 cache, but at least one group.
+// Returns the number of (sequence, head) pairs that the grid processes together, so that the rows
+// that they share (keys and values, or queries and gradients) stay in half of the L2 cache. The
+// number is a multiple of one group of heads with the same keys, and at least one group. For
+// GradKeys the pairs count key heads, so a group is one pair.
 static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
                              const CudaArch &arch) {
   int64_t cache = arch.chip.cacheBytes / 2, group = shape.heads / shape.kvHeads;
@@ -79,8 +81,8 @@ struct Parameter {
 };
 } // namespace
 
-// The parameters in the order of the launch's arguments. A parameter that the shape does not have
-// is passed to the template as null.
+// Returns the parameters of a kernel in the order of the launch's arguments. A parameter that the
+// shape does not need is left out of the launch and is null in the call of the template.
 static std::vector<Parameter> parametersOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
@@ -110,7 +112,7 @@ static bool isPresent(const Parameter &parameter, AttentionPart part,
   return true;
 }
 
-// Returns the number of elements, without the gaps between rows.
+// Returns the number of elements of a parameter, not counting the gaps between rows.
 static int64_t elementsOf(const Parameter &parameter, const AttentionShape &shape) {
   llvm::StringRef name = parameter.name;
   int64_t tokens = shape.batch * shape.seq;
@@ -136,8 +138,8 @@ static const char *functionOf(AttentionPart part) {
   llvm_unreachable("a part of attention");
 }
 
-// Returns the struct of the device library that states the blocks and the shared memory of the
-// function.
+// Returns the name of the struct in the device library that states the number of thread blocks and
+// the shared memory of a kernel.
 static const char *planOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
@@ -162,7 +164,7 @@ static const char *heroOf(AttentionPart part) {
   llvm_unreachable("a part of attention");
 }
 
-// Returns the formulas that the kernel computes, for its comment.
+// Returns the formulas that the kernel computes, as a comment for its source.
 static std::string formulas(AttentionPart part, const AttentionShape &shape) {
   std::string mask = "j <= i";
   if (shape.window)
@@ -240,7 +242,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = heroOf(part);
-  kernel.contract = true; // safe: the template's text does not depend on what is fused
+  kernel.contract = true; // safe: which ops share a kernel does not change its text
   kernel.threads = 32 * (tile ? tile->warps : plainWarps);
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t rows = !tile ? plainWarps : byKeys ? tile->keys : tile->queries;
@@ -269,7 +271,8 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.source = comment(part, tile, shape, name);
   kernel.source += formatv("#include \"lmc/{0}.cuh\"\n\n", header);
   kernel.source += constants(part, tile, shape, arch);
-  // The compiler checks the launch against the device library's own numbers.
+  // nvcc checks that the grid and the shared memory of the launch equal those that the device
+  // library computes.
   kernel.source += formatv("\nusing Launch = lmc::{0}<Shape, Tile>;\n"
                            "static_assert(Launch::{1} == {2} && Launch::sharedBytes == {3}, "
                            "\"as launched\");\n",

@@ -1,18 +1,21 @@
-// The choice of the tile size of a flash attention kernel for a shape.
+// Chooses the tile size of a flash attention kernel for a shape.
 //
 // The cost model. A step multiplies one tile of queries with one tile of keys. Each of five units
-// of an SM is busy for some clocks of a step:
+// of an SM is busy for some clock cycles of a step; queries, keys and headDim are the sizes of the
+// tile:
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
 //   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
 //   L2 cache       the two tiles that are copied, at chip.cacheBytesPerClock for all SMs
 //   exponentials   queries keys / 16
 //   issue          instructions / 4
-// With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the other
-// units' clocks:
+// With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the
+// cycles of the other units:
 //   step = most + (sum - most) / w
-// A block takes steps x step clocks, times the number of blocks that share its SM. The blocks start
-// in order, each at the first free place on the device. This gives the clocks of the whole launch,
-// including masked scores, blocks of different length and a partly filled last wave.
+// where `most` and `sum` are the maximum and the sum over the five units. A thread block takes the
+// number of its steps x `step` cycles, times the number of blocks that share its SM. The blocks
+// start in order, each at the first free place on the GPU. This gives the cycles of the whole
+// launch, including masked scores, blocks of different length and a last wave that does not fill
+// the GPU.
 #include "compiler/targets/cuda/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,10 +28,10 @@
 namespace lmc::codegen {
 
 namespace {
-// The numbers in which the three kernels differ.
+// The numbers in which the three kernels (forward, GradQueries, GradKeys) differ.
 struct PartModel {
-  int products; // matrix products per pair of tiles
-  // Instructions per lane and score other than mma and ldmatrix, counted in sm_90a code.
+  int products; // number of matrix products per pair of tiles
+  // Instructions per thread and score, without mma and ldmatrix, counted in sm_90a code.
   double instructions;
 };
 
@@ -69,8 +72,8 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   llvm_unreachable("a part of attention");
 }
 
-// Returns the number of steps of tile `t`. A tile of queries visits tiles of keys; in GradKeys a
-// tile of keys visits tiles of queries.
+// Returns the number of steps for tile number `t`: the number of tiles of keys that a tile of
+// queries visits, or in GradKeys the number of tiles of queries that a tile of keys visits.
 static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
   if (tile.part == AttentionPart::GradKeys) {
     int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;
@@ -83,15 +86,17 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
-// Returns the clocks of an SM for one step of one block, when `resident` blocks share the SM.
+// Returns the clock cycles that an SM needs for one step of one block, when `resident` blocks share
+// the SM.
 static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int64_t resident) {
   PartModel model = modelOf(tile.part);
   double scores = double(tile.queries) * tile.keys;
   double flops = 2 * model.products * scores * tile.headDim;
   bool byKeys = tile.part == AttentionPart::GradKeys;
   int own = byKeys ? tile.keys : tile.queries, other = byKeys ? tile.queries : tile.keys;
-  // The ldmatrix instructions of a warp: for every product, the rows of the visited tile; for the
-  // products that give scores, also the rows of its own tile unless registers hold them.
+  // The ldmatrix instructions of a warp load, for every product, the rows of the visited tile. For
+  // the products that give scores, they also load the rows of the warp's own tile, unless registers
+  // hold them.
   int slices = tile.headDim / 16, bands = own / (16 * tile.warps);
   int ownLoads = tile.queryRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
   double loads = tile.warps * slices * (ownLoads * bands + model.products * (other / 16));
@@ -107,8 +112,8 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   return most + (sum - most) / std::max(1.0, double(resident) * tile.warps / 4);
 }
 
-// Returns the end of the last block. There are `count` blocks of each of `lengths`, which start in
-// this order, each at the first of `places` to become free.
+// Returns the time at which the last block ends. There are `count` blocks of each of `lengths`.
+// They start in this order, each at the first of `places` that becomes free.
 static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
   double end = 0;

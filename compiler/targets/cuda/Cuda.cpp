@@ -1,5 +1,5 @@
-// CUDA as a target: a cubin for each kernel. The kernels for attention, scatter-add and initial
-// values are templates of compiler/targets/cuda/device.
+// The CUDA target: it compiles each kernel to a cubin. The kernels of attention, scatter-add and
+// initial values are instantiated from templates in compiler/targets/cuda/device.
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cuda/CudaProgram.h"
 #include "compiler/targets/cuda/InitializerTemplates.h"
@@ -27,10 +27,10 @@ public:
         Initializer{found->second, initializerBytes(*shape, type.getNumElements())});
   }
 
-  llvm::StringMap<size_t> initializers; // by name
+  llvm::StringMap<size_t> initializers; // index of the kernel, by its name
 };
 
-// Kernels with the same code share a module.
+// Converts a compiled program to the form that plans store. Kernels with equal code share a module.
 std::unique_ptr<Code> codeOf(CudaProgram program) {
   auto code = std::make_unique<Code>();
   std::map<std::vector<uint8_t>, size_t> modules;
@@ -78,19 +78,20 @@ public:
     if (isOn(kFoldedRope))
       passes.addPass(createFoldRopePass());
   }
-  // Fusion has already moved every sum over rows into another kernel where it could.
+  // This runs after fusion, which has moved every sum over rows that it can into another kernel.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
   }
 
   RankedTensorType scratchOf(Operation *op) const override {
-    // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
+    // The scratch holds delta = the sum of dout * out over a row, one value per query and head. The
+    // first kernel of the gradient writes it and the second reads it.
     if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
       return cast<RankedTensorType>(grad.getLse().getType());
     auto scatter = dyn_cast<kern::ScatterAddOp>(op);
     if (!scatter)
       return {};
-    // Rows are sorted by id before they are added.
+    // The scratch is the workspace in which rows are sorted by id before they are added.
     auto x = cast<RankedTensorType>(scatter.getX().getType());
     auto d = cast<RankedTensorType>(scatter.getType());
     int64_t bytes = scatterAddWorkspaceBytes(x.getDimSize(0), x.getDimSize(1), d.getDimSize(0),

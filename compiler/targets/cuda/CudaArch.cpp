@@ -4,20 +4,21 @@
 
 namespace lmc::codegen {
 
-// A100: 312 TFLOP/s dense at 1.41 GHz on 108 SMs; 40 MB of L2, 5120 bytes per clock (NVIDIA A100
-// whitepaper).
+// A100: 108 SMs; 2048 bf16 FLOPs per clock cycle and SM (312 TFLOP/s dense at 1.41 GHz); 40 MB of
+// L2 cache, which gives 5120 bytes per clock cycle (NVIDIA A100 whitepaper).
 static constexpr CudaChip kA100{108, 2048, 40000000, 5120};
 
-// H100 SXM: 4096 FLOPs per clock and SM (989 TFLOP/s at 1.83 GHz, 132 SMs), of which mma.sync
-// reaches 62% (Luo et al., arXiv:2402.13499), and 50 MB of L2 (NVIDIA H100 whitepaper). The L2
-// bandwidth per clock is the A100's.
+// H100 SXM: 132 SMs; 4096 bf16 FLOPs per clock cycle and SM (989 TFLOP/s at 1.83 GHz), of which
+// mma.sync reaches 62% (Luo et al., arXiv:2402.13499); 50 MB of L2 cache (NVIDIA H100 whitepaper).
+// The L2 bandwidth per clock cycle is assumed to equal the A100's.
 static constexpr CudaChip kH100{132, 0.62 * 4096, 50000000, 5120};
 
-// B200: 148 SMs; all other numbers are the H100's.
+// B200: 148 SMs. All other numbers are assumed to equal the H100's.
 static constexpr CudaChip kB200{148, 0.62 * 4096, 50000000, 5120};
 
-// Limits per SM: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". An
-// architecture of other devices than the three above has the chip of the nearest older one.
+// The limits per SM are from the CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability". An architecture that none of the GPUs A100, H100 and B200 has gets the CudaChip of
+// the GPU with the nearest older architecture.
 llvm::ArrayRef<CudaArch> cudaArchs() {
   static const CudaArch archs[] = {
       {"sm_80", 80, 163 << 10, 164 << 10, 2048, 32, kA100},
@@ -46,8 +47,9 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// Registers are allocated to warps in units of 256; the system reserves 1 KiB of shared memory for
-// each block (CUDA C++ Programming Guide, "Compute Capabilities"; CUDA Occupancy Calculator).
+// Registers are allocated to a warp in units of 256. The system reserves 1 KiB of shared memory for
+// each thread block (CUDA C++ Programming Guide, "Compute Capabilities"; CUDA Occupancy
+// Calculator).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {
   constexpr unsigned kRegistersPerSm = 65536, kWarp = 32, kUnit = 256, kReserved = 1024;

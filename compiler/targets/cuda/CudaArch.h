@@ -1,4 +1,4 @@
-// The architectures that CUDA code is generated for, and the facts about their devices.
+// The GPU architectures that CUDA code is generated for, and their hardware limits.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -8,15 +8,15 @@
 
 namespace lmc::codegen {
 
-// The facts about a whole device that the choice of a kernel's variant depends on.
+// Properties of a whole GPU. The choice of a kernel's variant depends on them.
 struct CudaChip {
-  int sms;
-  double tensorFlops;        // of mma.sync on bf16, per clock and SM
-  int64_t cacheBytes;        // of the L2 cache
-  double cacheBytesPerClock; // that the L2 cache gives to all SMs together
+  int sms;                   // number of SMs
+  double tensorFlops;        // FLOPs of mma.sync on bf16, per clock cycle and SM
+  int64_t cacheBytes;        // size of the L2 cache
+  double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
 };
 
-// The facts about an architecture that kernels rely on. The numbers are per SM.
+// The limits of an architecture that kernels rely on. "Block" means a thread block.
 struct CudaArch {
   llvm::StringRef name; // "sm_90a"
   unsigned version;     // 90
@@ -27,14 +27,14 @@ struct CudaArch {
   CudaChip chip;
 };
 
-// All architectures that code is generated for, oldest first: sm_80 and later.
+// Returns all architectures that code is generated for, oldest first: sm_80 and later.
 llvm::ArrayRef<CudaArch> cudaArchs();
 
 // Returns the architecture of this name, or null if it is not one of cudaArchs().
 const CudaArch *findCudaArch(llvm::StringRef name);
 
-// Returns how many blocks of `threads` threads fit on an SM at once, given the registers of a
-// thread and the shared memory of a block; 0 if not even one fits.
+// Returns the number of thread blocks of `threads` threads that fit on an SM at the same time.
+// `registers` is per thread and `sharedBytes` per block. Returns 0 if no block fits.
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes);
 

@@ -11,7 +11,7 @@ namespace {
 // A kernel to compile, and the result.
 struct Unit {
   const CudaKernel *kernel;
-  std::string key; // of KernelCache
+  std::string key; // the key in KernelCache
   Cubin cubin;
   std::string complaint; // the error; "" when the kernel has code
 };
@@ -37,7 +37,7 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, Str
   if (!nvrtc)
     return nvrtc.takeError();
   std::vector<Unit> units;
-  std::vector<size_t> unitOf; // per kernel; equal kernels share a unit
+  std::vector<size_t> unitOf; // per kernel, an index into `units`; equal kernels share a unit
   StringMap<size_t> known;
   for (const CudaKernel &kernel : kernels) {
     std::string key = KernelCache::key(kernel, arch, (*nvrtc)->version());
@@ -47,8 +47,8 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, Str
     unitOf.push_back(it->second);
   }
   {
-    // NVRTC's front end holds a lock: with CUDA 13.0, two threads need about 0.75 of the time that
-    // one needs.
+    // Parallel compiles gain little, because NVRTC's front end holds a lock: with CUDA 13.0, two
+    // threads need about 0.75 of the time that one needs.
     DefaultThreadPool pool(hardware_concurrency());
     for (Unit &unit : units)
       pool.async([&] { fill(unit, **nvrtc, arch, cache); });

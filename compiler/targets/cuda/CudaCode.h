@@ -1,4 +1,5 @@
-// Compiles many kernels to cubins: takes them from the cache, or calls NVRTC on all cores.
+// Compiles many kernels to cubins. Each cubin is taken from the cache or compiled by NVRTC;
+// compiles run on all CPU cores.
 #pragma once
 
 #include "compiler/targets/cuda/KernelCache.h"
@@ -6,7 +7,7 @@
 
 namespace lmc::codegen {
 
-// A kernel with its code.
+// A kernel and its compiled code.
 struct CudaCode {
   CudaKernel kernel;
   Cubin cubin;

@@ -13,10 +13,11 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// A longer expression becomes a variable.
+// The maximum length, in characters, of an expression that is not stored in a variable.
 constexpr size_t kLongExpression = 60;
 
-// Offsets into a tensor are 32-bit if the tensor, with its pitch, spans fewer elements than this.
+// An offset into a tensor has 32 bits if the tensor, with the gaps between its rows, spans fewer
+// elements than this.
 constexpr int64_t kWideOffset = int64_t(1) << 31;
 
 int64_t spanOf(const RegionInfo &info, unsigned argument, RankedTensorType type) {
@@ -27,7 +28,7 @@ int64_t spanOf(const RegionInfo &info, unsigned argument, RankedTensorType type)
 
 } // namespace
 
-// Collects the words of `text` that may be names of variables.
+// Collects all identifiers in `text` that may be names of variables.
 static void collectWords(StringRef text, std::set<std::string> &words) {
   while (!text.empty()) {
     text = text.drop_while([](char c) { return !llvm::isAlnum(c) && c != '_'; });
@@ -100,9 +101,9 @@ std::string CudaEmitter::nameOf(unsigned argument) {
                            : "y" + std::to_string(argument - inputs);
 }
 
-// Returns true if vectors of `width` elements along the innermost dimension are aligned at every
-// `point`. A slice of memory begins at a multiple of 64 bytes; columns within a wider tensor begin
-// at a multiple of their own number.
+// Returns true if every vector of `width` elements along the innermost dimension is aligned to its
+// own size at every `point`. The first element of an argument is aligned to 64 bytes, or, if the
+// argument is some columns of a wider tensor, to a multiple of the number of these columns.
 bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) {
   RankedTensorType type = typeOf(argument);
   if (argument < info.argPitches.size() && info.argPitches[argument] != 0) {
@@ -114,7 +115,7 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
     return true;
   for (unsigned i = 0; i + 1 < point.getNumResults(); ++i) {
     auto constant = dyn_cast<AffineConstantExpr>(point.getResult(i));
-    bool dynamic = argument < inputs; // then a constant may stand for an index read from memory
+    bool dynamic = argument < inputs; // the constant may stand for an index read from memory
     if ((!constant || constant.getValue() != 0 || dynamic) &&
         info.strideOf(argument, type, i) % width)
       return false;
@@ -122,20 +123,20 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
   return true;
 }
 
-// Returns true if `point` depends on every dimension of the domain that is longer than 1.
+// Returns true if `point` depends on every dimension of the domain whose extent is larger than 1.
 bool CudaEmitter::coversDomain(AffineMap point) {
   return llvm::all_of(llvm::enumerate(info.shape.domain), [&](auto dim) {
     return dim.value() == 1 || point.isFunctionOfDim(unsigned(dim.index()));
   });
 }
 
-// Returns the elements per vector. Tensors with an element for every point of the domain make up
-// nearly all traffic. The widest type among them is moved in words of 16 bytes. A narrower type
-// (bf16 or i8 beside f32) is then moved in 8 or 4 bytes per lane, which are 256 or 128 bytes per
-// warp and still whole sectors. With more elements per vector, the 16-byte words of the wider type
-// would lie 32 bytes apart, and each instruction would request every sector to move half of it.
-// Tensors that all rows share (weights, sums of rows) take several words per lane: they are small,
-// or come from the caches.
+// Returns the number of elements per vector. Tensors with an element for every point of the domain
+// cause nearly all traffic. The widest type among them is moved in words of 16 bytes. A narrower
+// type (bf16 or i8 beside f32) is then moved in 8 or 4 bytes per thread, which are 256 or 128 bytes
+// per warp and still whole sectors. With more elements per vector, the 16-byte words of the wider
+// type would lie 32 bytes apart, and each instruction would request every sector but move only half
+// of it. Tensors that all rows share (weights, sums of rows) do not limit the width and may take
+// several words per thread: they are small, or come from the caches.
 unsigned CudaEmitter::findWidth() {
   struct Place {
     unsigned argument;
@@ -196,7 +197,8 @@ std::string CudaEmitter::fresh(StringRef prefix) {
   return prefix.str() + std::to_string(counters[prefix.str()]++);
 }
 
-// Literals, variables and elements of vectors need no variable of their own.
+// Returns true for literals, variables and elements of vectors, which need no variable of their
+// own.
 static bool isSimple(const CudaExpr &expr) {
   return expr.binding <= CudaExpr::Prefix && expr.text.find('(') == std::string::npos;
 }
@@ -209,7 +211,8 @@ std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &t
   return names[&cacheOf(made)][type + " " + made.expr.text];
 }
 
-// Stores `made` in a variable of its scope, or uses the variable that already holds this value.
+// Stores `made` in a variable of its scope, unless a variable already holds this value; returns the
+// variable.
 CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
   if (isSimple(made.expr) || isa<RankedTensorType>(value.getType()))
     return made;
@@ -285,7 +288,7 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   Operation *op = value.getDefiningOp();
   if (auto extractOp = dyn_cast<tensor::ExtractOp>(op))
     return extract(extractOp, point);
-  // Indices are 32 bits wide, except in arithmetic on values of type `index`, which is 64 bits.
+  // Indices have 32 bits, except in arithmetic on values of type `index`, which have 64 bits.
   auto asIndex = [&](linalg::IndexOp index, Type type) {
     CudaValue made = indexAt(point.getResult(index.getDim()));
     made.expr = {cudaType(type) + "(" + made.expr.text + ")"};
@@ -299,17 +302,17 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, point);
 }
 
-// Returns the expression of `value` for use in `user`. A value of an outer scope is computed in
-// that scope and stored in a variable.
+// Returns the expression of `value` for use in the expression `user`. If `value` belongs to an
+// outer scope, it is computed there and stored in a variable.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
   bool sameScope = made.lane == user.lane && made.outer == user.outer && made.late == user.late;
   return sameScope || made.lane ? made.expr : name(value, point, made).expr;
 }
 
-// Prints an addf or subf of a product as one fma if both ops stand in one linalg.generic and either
-// both vary along the innermost dimension or neither does. The rule equals that of the CPU's
-// kernels (LowerKernels.cpp) and does not depend on which ops were fused into the kernel.
+// Prints an addf or subf of a product as one fma if both ops are in the same linalg.generic, and
+// either both vary along the innermost dimension or neither does. The CPU kernels
+// (LowerKernels.cpp) use this rule too. It does not depend on which ops were fused into the kernel.
 std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
                                               const CudaValue &made) {
   if (!isa<arith::AddFOp, arith::SubFOp>(op))
@@ -332,7 +335,8 @@ std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
 CudaValue CudaEmitter::apply(Operation *op, AffineMap point) {
   CudaValue made;
   SmallVector<Value> operands(op->getOperands());
-  // The product in an fma must not be evaluated by itself, because it would get a variable.
+  // The product inside an fma is not evaluated separately, because it would then be stored in a
+  // variable.
   for (size_t i = 0; i < operands.size(); ++i) {
     auto product = operands[i].getDefiningOp<arith::MulFOp>();
     if (isa<arith::AddFOp, arith::SubFOp>(op) && product && operands[i].hasOneUse()) {
@@ -369,7 +373,8 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // If outer values are loaded once per vector, the index stays part of the load's address.
+    // If values of the outer scope are loaded once per vector, the index stays part of the address
+    // of the load.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");
@@ -382,7 +387,8 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 //===--------------------------------------------------------------------===//
 // Memory
 
-// Indices are never negative, so floordiv is / and mod is % in C++.
+// Returns the C++ text of an index. Indices are never negative, so floordiv is / and mod is % in
+// C++.
 std::string CudaEmitter::indexText(AffineExpr expr) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return std::to_string(constant.getValue());
@@ -398,7 +404,7 @@ std::string CudaEmitter::indexText(AffineExpr expr) {
       if (constant.getValue() < 0)
         return a + " - " + std::to_string(-constant.getValue());
     auto times = dyn_cast<AffineBinaryOpExpr>(binary.getLHS());
-    // MLIR writes c - i as i * -1 + c.
+    // MLIR represents c - i as i * -1 + c.
     if (times && times.getKind() == AffineExprKind::Mul)
       if (auto factor = dyn_cast<AffineConstantExpr>(times.getRHS());
           factor && factor.getValue() == -1)
@@ -597,8 +603,8 @@ void CudaEmitter::storeOutputs(CudaText &chunk, CudaText &elements, ArrayRef<uns
   chunk.append(stores);
 }
 
-// Returns true if a result may overwrite an input that all threads of a row read (a value that does
-// not vary along the row): one thread could overwrite it before another reads it.
+// Returns true if a result may overwrite an input of which all threads of a row read the same
+// element: one thread could overwrite the element before another thread reads it.
 bool CudaEmitter::readsWhatOthersWrite() {
   for (const Access &access : info.accesses) {
     if (isLane(access.point))
@@ -613,7 +619,7 @@ bool CudaEmitter::readsWhatOthersWrite() {
 CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes,
                                const CudaText &body, ArrayRef<std::string> notes) {
   CudaKernel result;
-  // The prefix avoids the names of CUDA's own functions, such as norm and add.
+  // The prefix avoids a conflict with CUDA's own functions, such as norm and add.
   result.name = "lmc_" + kernel.getSymName().str();
   result.hero = kern::stringifyHero(info.hero).str();
   result.grid = {blocks, 1, 1};

@@ -1,9 +1,10 @@
-// The part that the CUDA printers of all heroes share: it prints the values of a region as C++
+// The base class of the CUDA printers of all heroes. It prints the values of a kernel region as C++
 // expressions, each in the outermost scope in which it can be computed.
 //
-// A thread works on vectors (chunks in the code) of `width` elements along the innermost dimension
-// (along the columns in a column reduction). A value is evaluated at a point, by recursion down to
-// its loads. The dimensions with which it varies decide where its code is printed:
+// A thread works on vectors (called chunks in the code) of `width` elements along the innermost
+// dimension. In a column reduction, this is the dimension of the columns. A value is evaluated at a
+// point of the domain, by recursion down to its loads. The dimensions along which it varies decide
+// in which scope its code is printed:
 //
 //   none                           `kernel`, once
 //   outer dimensions only          `outer`, once per row; or `loads`, once per vector
@@ -11,8 +12,8 @@
 //                                  vary with the rows of a thread
 //   everything else                `inner`, in a loop over the elements of a vector
 //
-// A value that is used once, in the scope that computes it, is part of its user's expression; every
-// other value is stored in a variable.
+// A value that is used once, in the scope that computes it, becomes part of its user's expression.
+// Every other value is stored in a variable.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -24,7 +25,7 @@
 
 namespace lmc::codegen {
 
-// Lines of C++. They are indented when a block is put into another one.
+// Lines of C++ code. block() indents lines when it puts them into a block.
 struct CudaText {
   std::vector<std::string> lines;
 
@@ -39,12 +40,12 @@ struct CudaText {
 
 struct CudaValue {
   CudaExpr expr;
-  bool lane = false;  // varies along the innermost dimension
-  bool outer = false; // varies between rows, or between vectors
-  bool late = false;  // depends on a reduction
+  bool lane = false;  // true if it varies along the innermost dimension
+  bool outer = false; // true if it varies between rows, or between vectors
+  bool late = false;  // true if it depends on the result of a reduction
 };
 
-// Index variables that are declared inside each loop whose body uses them.
+// Index variables. Each loop whose body uses them declares them.
 struct CudaIndex {
   struct Variable {
     std::string type, name, expr;
@@ -54,17 +55,17 @@ struct CudaIndex {
   void add(const llvm::Twine &type, const llvm::Twine &name, const llvm::Twine &expr) {
     variables.push_back({type.str(), name.str(), expr.str()});
   }
-  // Prints the variables that `body` or `also` mentions, and those that these variables depend on.
+  // Prints the variables that `body` or `also` mentions, and all variables that these depend on.
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
-// The vectors that a thread loads together, and their C++ text. A loop over vectors counts them
-// with the variable `k`; a single vector without a guard needs no loop.
+// A group of vectors that a thread loads together, and its C++ code. A loop over the vectors counts
+// them in the variable `k`; one vector without a guard needs no loop.
 struct CudaChunks {
   unsigned count = 1;
-  std::string guard;     // condition that the vector is inside, or empty
-  CudaIndex index;       // of the vector's first element, computed from `k`
-  CudaText declarations; // of the variables that `loads` sets for every vector
+  std::string guard;     // condition that a vector lies inside the row; may be empty
+  CudaIndex index;       // index of the vector's first element, computed from `k`
+  CudaText declarations; // of the variables that `loads` sets for each vector
   CudaText loads;
   bool alone() const { return count == 1 && guard.empty(); }
 };
@@ -76,7 +77,8 @@ public:
 protected:
   using Cache = std::map<std::pair<void *, void *>, CudaValue>;
 
-  // Values.
+  // Each function returns a value at `point` as a C++ expression, and prints what the expression
+  // needs.
   CudaValue eval(mlir::Value value, mlir::AffineMap point);
   CudaValue evalTensor(mlir::Value value, mlir::AffineMap point);
   CudaValue evalScalar(mlir::Value value, mlir::AffineMap point);
@@ -92,17 +94,18 @@ protected:
   CudaExpr combine(const Reduction &reduction, const std::string &sum, mlir::AffineMap point);
   std::string identityOf(const Reduction &reduction);
   // Returns `sum` combined with the start value of the reduction, or `sum` alone if the start value
-  // is neutral.
+  // is neutral (0 for a sum).
   std::string withInit(const Reduction &reduction, const std::string &sum);
 
-  // Clear the caches of the values that a loop computes, before its body is printed.
+  // Clear the caches of values that a loop computes. Must be called before the loop's body is
+  // printed.
   void startInner();
   void startLoads(CudaChunks &chunks);
 
   // Memory.
   std::string indexText(mlir::AffineExpr expr);
-  // Returns the address of the element of argument `argument` (inputs, then results) at `point`,
-  // for the first element of the vector.
+  // Returns the address of the element of argument number `argument` (inputs come first, then
+  // results) at `point`. For a vector it is the address of its first element.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
                       llvm::ArrayRef<std::string> dynamic = {});
   mlir::RankedTensorType typeOf(unsigned argument);
@@ -110,23 +113,25 @@ protected:
   std::string nameOf(unsigned argument);
   std::string vectorType(mlir::Type element);
 
-  // Prints the loop over vectors, or a single body; prints nothing for an empty body.
+  // Prints a loop over vectors with `body` in it, or `body` alone if there is one vector; prints
+  // nothing for an empty body.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
-  // Takes the index variables out of `chunks` if there is no loop over vectors, so that they are
-  // declared once in front of all bodies. With a loop, every loop declares its own.
+  // If there is no loop over vectors, moves the index variables out of `chunks` and returns them,
+  // so that they are declared once in front of all bodies. If there is a loop, each loop declares
+  // its own.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
-  // Prints the results: the loop over elements computes them, and the stores of whole vectors
-  // follow it.
+  // Prints the code of the results: the loop over elements computes them, and then whole vectors
+  // are stored.
   void storeOutputs(CudaText &chunk, CudaText &elements, llvm::ArrayRef<unsigned> outputs);
 
-  // Returns the elements per vector that the widest type that covers the domain, the extents, the
-  // pitches and the offsets allow.
+  // Returns the number of elements per vector: at most 16 bytes of the widest type that covers the
+  // domain, as far as extents, pitches and offsets allow.
   unsigned findWidth();
   bool coversDomain(mlir::AffineMap point);
   bool widthFits(unsigned argument, mlir::AffineMap point, unsigned width);
   bool isLane(mlir::AffineMap point);
-  // Returns true if a thread may read a value that another thread of its row overwrites.
+  // Returns true if a thread may read an element that another thread of the same row overwrites.
   bool readsWhatOthersWrite();
 
   unsigned rank() const { return info.shape.domain.size(); }
@@ -146,14 +151,14 @@ protected:
   CudaText *outerText = nullptr, *lateText = nullptr, *innerText = nullptr;
   CudaChunks *chunks = nullptr, *hoisted = nullptr;
   bool outerPerChunk = false;
-  // True after a load per vector whose index depends on a reduction.
+  // True after a load, repeated for each vector, whose index depends on a reduction.
   bool lateLoad = false;
-  // Bytes that all loads so far that vary between rows read for one vector.
+  // Bytes per vector that all loads so far read, not counting loads that are the same for all rows.
   int64_t rowBytesLoaded = 0;
-  GlobalBytes again; // as in CudaKernel
+  GlobalBytes again; // see CudaKernel::again
 
-  std::vector<std::string> outerDims; // names of the outer indices
-  std::string column = "c";           // of the vector's first element
+  std::vector<std::string> outerDims; // names of the index variables of the outer dimensions
+  std::string column = "c";           // name of the index of the vector's first element
 
   Cache kernelCache, outerCache, hoistedCache, loadCache, innerCache;
 
@@ -168,12 +173,12 @@ private:
   std::string &nameOfExpr(const CudaValue &made, const std::string &type);
 
   std::map<std::string, unsigned> counters;
-  // Per scope and type: the variable that holds an expression.
+  // Per scope and C++ type: a map from an expression to the variable that holds its value.
   std::map<Cache *, std::map<std::string, std::string>> names;
 };
 
-// Returns the formulas of a kernel's results, one per line, with variables for values used several
-// times: "y0 = bf16(x0 * r0 * x1)".
+// Returns the formulas of a kernel's results, one per line: "y0 = bf16(x0 * r0 * x1)". Values that
+// are used several times get a variable.
 std::vector<std::string> cudaFormulas(kern::KernelOp kernel);
 
 // The printers, one per hero.

@@ -1,6 +1,6 @@
-// The formulas of a region, for the comment above a kernel. A tensor that is read at the same
-// element everywhere is printed without indices. Extensions to f32 are left out; roundings to bf16
-// are printed.
+// Prints the formulas of a kernel region, for the comment above a kernel. A tensor that every use
+// reads at the same element is printed without indices. Conversions from a narrower type to f32 are
+// left out; roundings to bf16 are printed.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -43,7 +43,7 @@ CudaExpr FormulaPrinter::named(Value value, StringRef prefix, CudaExpr made) {
   return known[value] = {name};
 }
 
-// Returns indices such as "[i0, 1]"; empty if every index is a plain loop index.
+// Returns the indices of a tensor, such as "[i0, 1]"; empty if every index is a plain loop index.
 std::string indices(AffineMap map) {
   if (llvm::all_of(map.getResults(), [](AffineExpr e) { return isa<AffineDimExpr>(e); }))
     return "";
@@ -60,7 +60,7 @@ CudaExpr FormulaPrinter::element(linalg::GenericOp generic, OpOperand *operand) 
   return at.empty() ? whole : CudaExpr{wrap(whole, CudaExpr::Atom) + at};
 }
 
-// Returns a literal without the C++ suffix of its type.
+// Returns the literal of `value` without the C++ suffix of its type, for example 1.5 for 1.5f.
 static CudaExpr literal(TypedAttr value) {
   CudaExpr made = cudaConstant(value);
   std::string &text = made.text;
@@ -153,7 +153,7 @@ CudaExpr FormulaPrinter::apply(Operation *op) {
     operands.push_back(scalar(value));
   std::string text = cudaApply(op, operands).text;
   CudaExpr made = cudaApply(op, operands);
-  // Removes the type suffix of function names: expf becomes exp.
+  // Removes the suffix "f" of function names: expf becomes exp.
   for (StringRef function :
        {"expf(", "exp2f(", "expm1f(", "logf(", "log2f(", "log1pf(", "sqrtf(", "rsqrtf(", "fabsf(",
         "tanhf(", "sinf(", "cosf(", "erff(", "powf(", "fmaxf(", "fminf("})

@@ -1,4 +1,4 @@
-// A kernel as CUDA C++ text, and how it is launched.
+// A kernel as CUDA C++ text, and its launch.
 #pragma once
 
 #include "compiler/kernels/Target.h"
@@ -20,19 +20,19 @@ struct CudaKernel {
   std::array<uint32_t, 3> grid = {1, 1, 1}; // blocks
   uint32_t threads = 1;                     // per block, a multiple of 32
   uint32_t sharedBytes = 0;                 // dynamic shared memory per block
-  // Traffic of one launch; every byte that is touched counts once, as in KernelShape.
+  // Traffic of one launch; each byte that is read or written counts once, as in KernelShape.
   GlobalBytes bytes;
-  // Additional traffic of a row that does not fit the registers: later passes read it again, and
-  // sums of rows are updated in memory.
+  // Additional traffic of a kernel whose rows do not fit the registers: later passes read the row
+  // again, and sums over blocks of rows are updated in memory.
   GlobalBytes again;
-  // True if the compiler may fuse multiply-adds beyond those written as fmaf. False for printed
-  // kernels: their rounding must not depend on which ops share a kernel.
+  // True if the CUDA compiler may fuse multiply-adds beyond those written as fmaf. False for
+  // printed kernels: their rounding must not depend on which ops share a kernel.
   bool contract = false;
 };
 
-// Prints `kernel` as CUDA C++. The text's comment gives the formulas, the shapes and the source
-// ops. Fails, with the reason, for a kernel that the analysis of Hero.h rejects. The text is the
-// same for every architecture.
+// Prints `kernel` as CUDA C++, the same text for every architecture. A comment in the text gives
+// the formulas, the shapes and the source ops. Fails, with the reason, for a kernel that the
+// analysis of Hero.h rejects.
 mlir::FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, std::string *reason);
 
 } // namespace lmc::codegen

@@ -36,7 +36,8 @@ private:
                              ArrayRef<CudaProgram::Launch> launches);
 
   const CudaArch &arch;
-  llvm::StringMap<std::vector<size_t>> templates; // per source; they differ in their launch
+  // Per source text, the indices of its kernels; these differ only in their launch.
+  llvm::StringMap<std::vector<size_t>> templates;
   llvm::StringSet<> names;                        // of all kernels
 };
 
@@ -108,9 +109,9 @@ void Planner::addScatterAdd(plan_ir::ScatterAddOp scatter) {
   }
 }
 
-// Adds the kernels that `make` returns for `command`, and the command's `launches`, whose kernel
-// numbers count from the first of these kernels. The kernel's name is part of a template's text, so
-// kernels for further shapes are named NAME_2, NAME_3 ...
+// Adds the kernels that `make` returns for `command`, and the command's `launches`. In `launches`,
+// kernel number 0 means the first of these kernels. The name of a kernel is part of its text, so
+// the kernels for a second shape are named NAME_2, for a third NAME_3, and so on.
 LogicalResult Planner::addTemplates(
     Operation *command, StringRef sourceOp, StringRef name,
     llvm::function_ref<llvm::Expected<std::vector<CudaKernel>>(const std::string &name)> make,
@@ -135,7 +136,8 @@ LogicalResult Planner::addTemplates(
   }
 }
 
-// Returns the elements from one row to the next; 0 means dense.
+// Returns the number of elements from the start of one row to the start of the next; 0 means that
+// rows are adjacent.
 static int64_t pitchOf(Value slice) {
   Operation *op = slice.getDefiningOp();
   auto whole = dyn_cast<plan_ir::SliceOp>(op);
@@ -144,7 +146,7 @@ static int64_t pitchOf(Value slice) {
   return pitch * 8 / int64_t(contentOf(slice).getElementTypeBitWidth());
 }
 
-// Returns the fields that attention and its gradient have in common.
+// Returns the fields of the shape that attention and its gradient have in common.
 template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op) {
   RankedTensorType q = contentOf(op.getQ()), k = contentOf(op.getK());
   AttentionShape shape;
@@ -164,7 +166,7 @@ template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op
   return shape;
 }
 
-// Returns a launch with its arguments; null inputs are left out.
+// Returns a launch with its arguments; null inputs are left out of the arguments.
 static CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs,
                                     ArrayRef<Value> results) {
   CudaProgram::Launch launch{kernel, {}, 0};
@@ -210,7 +212,7 @@ LogicalResult Planner::addCommand(Operation &command) {
       })
       .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
-      .Default(success()); // launches of kernels, library and driver calls
+      .Default(success()); // launches of printed kernels; calls of libraries and the driver
 }
 
 FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch) {

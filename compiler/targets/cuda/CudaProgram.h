@@ -17,19 +17,19 @@ namespace lmc::codegen {
 struct CudaProgram {
   struct Kernel {
     CudaKernel cuda;
-    kern::KernelOp op;    // the op it was printed from; null for a template
-    std::string sourceOp; // of a template: "lm.attention"; "" for initial values
-    Cubin cubin;          // has no image until compileProgram ran
+    kern::KernelOp op;    // the op that the kernel was printed from; null for a template
+    std::string sourceOp; // for a template: "lm.attention"; "" for initial values
+    Cubin cubin;          // empty until compileProgram() has run
   };
   using Launch = TargetCode::Launch;
 
   std::vector<Kernel> kernels; // the module's kernels in order, then templates, each once
   llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // per command, in order
-  llvm::StringMap<size_t> initializers;                            // by initializerKernelName
+  llvm::StringMap<size_t> initializers; // by the name from initializerKernelName()
 };
 
-// Returns the kernels that `module`, a plan with its kern.kernel ops, needs. Fails, with an error
-// at the op, if a kernel cannot be printed or no template supports a command.
+// Returns the kernels, not yet compiled, that `module`, a plan with its kern.kernel ops, needs.
+// Fails, with an error at the op, if a kernel cannot be printed or no template supports a command.
 mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch);
 
 // Compiles every kernel that has no image yet.

@@ -20,7 +20,8 @@ std::string within(const CudaExpr &operand, Binding allowed) {
   return operand.binding <= allowed ? operand.text : "(" + operand.text + ")";
 }
 
-// A left-associative operator needs a right operand that binds tighter than the left one has to.
+// Joins two operands with a left-associative operator: the right operand needs parentheses if it
+// has the same precedence.
 CudaExpr infix(const CudaExpr &a, StringRef sign, const CudaExpr &b, Binding binding) {
   return {within(a, binding) + " " + sign.str() + " " + within(b, Binding(binding - 1)), binding};
 }
@@ -36,7 +37,8 @@ std::string unsignedType(Type type) {
   return "u" + std::to_string(type.isIndex() ? 64 : type.getIntOrFloatBitWidth());
 }
 
-// Signed overflow is undefined in C++ but wraps in MLIR's arith, so the operation is unsigned.
+// Applies an operator to unsigned operands: signed overflow is undefined in C++ but wraps in MLIR's
+// arith.
 CudaExpr wrapping(Operation *op, StringRef sign, ArrayRef<CudaExpr> operands, Binding binding) {
   Type type = op->getResult(0).getType();
   if (type.isIndex())
@@ -96,7 +98,7 @@ CudaExpr compareIntegers(arith::CmpIOp op, ArrayRef<CudaExpr> operands) {
   llvm_unreachable("a predicate");
 }
 
-// In C++ a comparison with NaN is false, except that != is true.
+// Prints a comparison of floats. In C++ every comparison with NaN is false, except that != is true.
 CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
   using P = arith::CmpFPredicate;
   auto compare = [&](StringRef sign) {
@@ -153,7 +155,7 @@ CudaExpr convert(Operation *op, const CudaExpr &x) {
     return call(to.isBF16() ? "toBf16" : "float", x);
   if (isa<arith::UIToFPOp, arith::ExtUIOp>(op) && !from.isInteger(1))
     return call(cudaType(to), call(unsignedType(from), x));
-  if (isa<arith::ExtSIOp, arith::SIToFPOp>(op) && from.isInteger(1)) // true is -1
+  if (isa<arith::ExtSIOp, arith::SIToFPOp>(op) && from.isInteger(1)) // true as i1 is -1
     return {"-" + call(cudaType(to), x).text, CudaExpr::Prefix};
   if (isa<arith::TruncIOp>(op) && to.isInteger(1))
     return infix(infix(x, "&", {"1"}, CudaExpr::BitAnd), "!=", {"0"}, CudaExpr::Equal);
@@ -170,10 +172,10 @@ CudaExpr bitcast(Operation *op, const CudaExpr &x) {
   return x;
 }
 
-// The f32 variants of math functions end in f.
+// Returns the suffix of math function names: those for f32 end in f.
 std::string suffix(Type type) { return type.isF32() ? "f" : ""; }
 
-// Prints the fewest digits that read back as the same number.
+// Returns the fewest digits that give the same number when read.
 std::string digitsOf(double value, bool single) {
   char text[40];
   for (int digits = 6; digits <= 17; ++digits) {
@@ -228,7 +230,7 @@ CudaExpr cudaConstant(TypedAttr value) {
   int64_t number = integer.getValue().getSExtValue();
   bool wide = integer.getType().isIndex() || integer.getType().getIntOrFloatBitWidth() == 64;
   std::string suffix = wide ? "ll" : "";
-  if (number == (wide ? INT64_MIN : INT32_MIN)) // C++ has no literal for the least integer
+  if (number == (wide ? INT64_MIN : INT32_MIN)) // C++ has no literal for the smallest integer
     return {"(-" + std::to_string(-(number + 1)) + suffix + " - 1)"};
   return literal(std::to_string(number) + suffix);
 }

@@ -1,4 +1,4 @@
-// Scalar arith and math ops as C++ expressions for device code.
+// Prints scalar arith and math ops as C++ expressions for device code.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -8,10 +8,10 @@
 
 namespace lmc::codegen {
 
-// An expression and how tightly it binds. An operand that binds less tightly than its operator
-// needs is put in parentheses.
+// A C++ expression and the precedence of its outermost operator. An operand whose precedence is too
+// low for its place is put in parentheses.
 struct CudaExpr {
-  // In the order of C++ precedence, tightest first.
+  // In the order of C++ precedence, highest first.
   enum Binding {
     Atom,
     Prefix,
@@ -32,24 +32,25 @@ struct CudaExpr {
   Binding binding = Atom;
 };
 
-// Returns the C++ type: "float" for f32; `index` is 64 bits signed, i1 is bool.
+// Returns the C++ type, such as "float" for f32. The type of `index` is signed and has 64 bits; i1
+// is bool.
 std::string cudaType(mlir::Type type);
 
-// Returns a literal of the attribute's type (int for narrower integers). f32 and f64 are printed
-// with the fewest digits that give the same value.
+// Returns the literal of an attribute (an int literal for integers narrower than 32 bits). f32 and
+// f64 are printed with the fewest digits that give the same value when read.
 CudaExpr cudaConstant(mlir::TypedAttr value);
 
 // Returns `op` applied to `operands`. The op must be one that the analysis of Hero.h accepts.
-// Integers wrap; the maximum or minimum of floats is NaN if an operand is; no multiply-add is
-// fused.
+// Integers wrap around on overflow; the maximum or minimum of floats is NaN if an operand is NaN;
+// no multiply-add is fused.
 CudaExpr cudaApply(mlir::Operation *op, llvm::ArrayRef<CudaExpr> operands);
 
 // Returns x * y + z with one rounding, in f32 or f64.
 CudaExpr cudaFma(mlir::Type type, const CudaExpr &x, const CudaExpr &y, const CudaExpr &z);
 CudaExpr cudaNegate(const CudaExpr &x);
 
-// Returns the functor of reduce.cuh that computes the same as `combiner`, the combining op of a
-// reduction.
+// Returns the name of the functor of reduce.cuh that computes the same as `combiner`, the op that a
+// reduction combines values with.
 llvm::StringRef cudaCombiner(mlir::Operation *combiner);
 
 } // namespace lmc::codegen

@@ -1,4 +1,4 @@
-// Element types in CUDA C++.
+// The names and sizes of element types in CUDA C++.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -9,16 +9,17 @@
 
 namespace lmc::codegen {
 
-// Returns the short name: "bf16".
+// Returns the name used in file names and comments: "bf16", "f32".
 const char *shortName(DataType type);
 
-// Returns the name in kernels: "lmc::bf16", "float".
+// Returns the C++ name used in kernels: "lmc::bf16", "float".
 const char *cudaName(DataType type);
 
-// Returns the bytes of an element.
+// Returns the number of bytes of one element of `type`.
 int64_t bytesOf(DataType type);
 
-// Returns nothing for null, integers and floats of other widths.
+// Returns the DataType that is the MLIR type `element`: f32, bf16 or f64. Returns nothing for any
+// other type and for null.
 std::optional<DataType> dataTypeOf(mlir::Type element);
 
 } // namespace lmc::codegen

@@ -46,7 +46,7 @@ static void inlineInto(std::string &to, StringRef text, StringSet<> &done) {
         inlineInto(to, header->text, done);
       continue;
     }
-    if (line.trim() == "#pragma once") // has no meaning in a main file
+    if (line.trim() == "#pragma once") // only correct in a header
       continue;
     to += line;
     to += '\n';

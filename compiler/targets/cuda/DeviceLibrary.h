@@ -1,4 +1,4 @@
-// The device library (compiler/targets/cuda/device/*.cuh) as text, embedded when lmc is built.
+// The device library (compiler/targets/cuda/device/*.cuh) as text that is built into lmc.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -9,15 +9,16 @@
 namespace lmc::codegen {
 
 struct DeviceHeader {
-  std::string name; // as kernels include it: "lmc/vector_io.cuh"
+  std::string name; // the name in #include lines: "lmc/vector_io.cuh"
   llvm::StringRef text;
 };
 
-// All headers, sorted by name.
+// Returns all headers, sorted by name.
 llvm::ArrayRef<DeviceHeader> deviceHeaders();
 
-// Returns `source` with every device header that it includes, directly or not, in place of the
-// first include of that header. The result compiles without an include path.
+// Returns `source` with the text of each device header in place of its first include. This covers
+// headers that other headers include; later includes are removed. The result compiles without an
+// include path.
 std::string inlineDeviceHeaders(llvm::StringRef source);
 
 } // namespace lmc::codegen

@@ -10,8 +10,9 @@ using namespace lmc;
 using namespace lmc::codegen;
 using llvm::formatv;
 
-// Every thread writes several words, so that the grid does not depend on the variable's size: it
-// has enough blocks to fill any device and few enough to be cheap for small variables.
+// The grid of every initializer kernel. Each thread writes several words, so the grid does not
+// depend on the variable's size: it has enough thread blocks to fill any GPU and few enough to be
+// cheap for small variables.
 static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 
 static bool isRope(InitializerKind kind) {
@@ -48,7 +49,7 @@ std::string lmc::codegen::initializerKernelName(const InitializerShape &shape) {
   return name;
 }
 
-// Returns the formula of the kernel, for its comment.
+// Returns the formula that the kernel computes, for its comment.
 static std::string commentOf(const InitializerShape &shape) {
   switch (shape.kind) {
   case InitializerKind::Normal:
@@ -110,7 +111,7 @@ CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape) {
 }
 
 GlobalBytes lmc::codegen::initializerBytes(const InitializerShape &shape, int64_t elements) {
-  constexpr uint64_t recordBytes = 40; // InitializerRecord of initialize.cuh
+  constexpr uint64_t recordBytes = 40; // size of InitializerRecord in initialize.cuh
   auto bytes = [&](DataType type) { return uint64_t(elements * bytesOf(type)); };
   bool copies = shape.kind == InitializerKind::Copy;
   return {recordBytes + (copies ? bytes(shape.source) : 0), bytes(shape.destination)};

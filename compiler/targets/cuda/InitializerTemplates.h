@@ -1,4 +1,4 @@
-// The kernels that write the initial values of a plan's variables on a CUDA device, from
+// Generates the kernels that write the initial values of a plan's variables on a CUDA device, from
 // compiler/targets/cuda/device/initialize.cuh. plan.fbs (Initializer) describes their arguments.
 #pragma once
 
@@ -16,32 +16,34 @@ namespace lmc::codegen {
 
 enum class InitializerKind { Normal, Constant, RopeCos, RopeSin, Copy };
 
-// The properties fixed in a kernel's text. Seeds, sizes, deviations and scales are arguments.
+// The properties that are fixed in a kernel's text. Seeds, sizes, standard deviations and scales
+// are arguments of the kernel instead.
 struct InitializerShape {
   InitializerKind kind = InitializerKind::Constant;
   DataType destination = DataType::F32;
-  DataType source = DataType::F32; // Copy only
-  std::vector<double> frequencies; // rope tables: per column, radians per position
+  DataType source = DataType::F32; // of a copy only
+  std::vector<double> frequencies; // of RoPE tables: radians per position, for each column
 };
 
 // Returns a name such as "initialize_normal_f32"; different shapes have different names.
 std::string initializerKernelName(const InitializerShape &shape);
 
-// Returns the kernel. Its arguments are the record, the source (Copy only) and the result.
+// Returns the kernel for `shape`. Its arguments are the record (InitializerRecord), the source (for
+// a copy only) and the result.
 CudaKernel initializerKernel(const InitializerShape &shape);
 
-// Returns the traffic of a launch for a variable of `elements`: it reads the record and the source
-// and writes the values. CudaKernel::bytes is empty because one kernel serves variables of every
-// size.
+// Returns the traffic of a launch for a variable of `elements` elements: the kernel reads the
+// record and the source and writes the values. CudaKernel::bytes is empty because one kernel serves
+// variables of every size.
 GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 
-// Returns the shape for `init`, the initialiser of a plan.variable or of a part of one. The
+// Returns the shape for `init`, the initializer of a plan.variable or of a part of one. The
 // variable's elements have the type `destination`; a copy reads elements of type `source`. Returns
-// nothing where no kernel is needed: for zeros and for values that the runtime writes.
+// nothing if no kernel is needed: for zeros, and for values that the runtime writes.
 std::optional<InitializerShape> initializerShape(lm::InitAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
-// Returns all kernels that the variables of a plan need, each once.
+// Returns all initializer kernels that the variables of a plan need, each once.
 std::vector<CudaKernel> initializerKernels(mlir::ModuleOp plan);
 
 } // namespace lmc::codegen

@@ -20,11 +20,12 @@ using namespace llvm;
 
 namespace lmc::codegen {
 
-// Must change when the format of an entry changes, or anything else that the key does not cover.
+// The version of the cache. It must change when the format of an entry changes, or anything else
+// that the code depends on and that the key does not cover.
 static constexpr StringLiteral kForm = "lmc kernel 1\n";
 
-// An entry is: kForm, the key, kNumbers numbers (32 bits, little-endian), the image, and a hash of
-// all of that (64 bits).
+// The format of an entry: kForm, the key, kNumbers numbers (32 bits each, little-endian), the image
+// of the cubin, and a 64-bit hash of all these bytes.
 static constexpr size_t kKeyDigits = 64, kNumbers = 4, kHashBytes = 8;
 static constexpr size_t kHeadBytes = kForm.size() + kKeyDigits + kNumbers * 4;
 
@@ -48,14 +49,14 @@ KernelCache::KernelCache(std::string directory, uint64_t mostBytes)
 KernelCache::~KernelCache() {
   if (directory.empty() || !sys::fs::is_directory(directory))
     return;
-  CachePruningPolicy policy; // by default also deletes what was unused for a week
+  CachePruningPolicy policy; // by default, it also deletes files unused for a week
   policy.MaxSizeBytes = mostBytes;
   pruneCache(directory, policy);
 }
 
 std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef nvrtc) {
   SHA256 hash;
-  auto add = [&](StringRef text) { // with its length: different lists stay different
+  auto add = [&](StringRef text) { // includes the length, so that different lists of texts differ
     uint8_t length[8];
     support::endian::write64le(length, text.size());
     hash.update(length);
@@ -73,7 +74,7 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
   return toHex(hash.final(), /*LowerCase=*/true);
 }
 
-// pruneCache() deletes only files with this prefix.
+// The prefix of the file name is needed because pruneCache() deletes only files with this prefix.
 std::string KernelCache::pathOf(StringRef key) const {
   return (directory + "/llvmcache-lmc-" + key).str();
 }
@@ -81,7 +82,8 @@ std::string KernelCache::pathOf(StringRef key) const {
 std::optional<Cubin> KernelCache::find(StringRef key) const {
   if (directory.empty())
     return std::nullopt;
-  // The file is read instead of mapped, because another process may replace it meanwhile.
+  // The file is read, not mapped into memory, because another process may replace it in the
+  // meantime.
   auto file = MemoryBuffer::getFile(pathOf(key), /*IsText=*/false, /*RequiresNullTerminator=*/false,
                                     /*IsVolatile=*/true);
   if (!file)

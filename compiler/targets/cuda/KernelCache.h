@@ -1,9 +1,9 @@
-// Compiled kernels on disk, so that a kernel is compiled once for all jobs and processes.
+// A cache of compiled kernels on disk. A kernel is compiled once for all jobs and processes.
 //
-// An entry is a file named by the hash of everything that its contents depend on. A file is written
-// under another name and then renamed; it contains its key and a checksum. Files are deleted when
-// they were unused for long or when together they are too large. A damaged or unwritable cache
-// costs time but never makes a compile fail.
+// An entry is a file whose name is the hash of everything that its contents depend on. A file is
+// written under a temporary name and then renamed; it contains its key and a checksum. Files are
+// deleted if they were not used for a long time, or if all files together are too large. A damaged
+// or unwritable cache costs time but never makes a compile fail.
 #pragma once
 
 #include "compiler/targets/cuda/Nvrtc.h"
@@ -21,17 +21,19 @@ public:
   // of these variables is set.
   static std::string defaultDirectory();
 
-  // An empty directory turns the cache off: find() finds nothing and keep() stores nothing.
+  // If `directory` is empty, the cache is off: find() finds nothing and keep() stores nothing.
   explicit KernelCache(std::string directory, uint64_t mostBytes = kMostBytes);
 
-  // Deletes entries that are too old, or too many, unless a process did so recently.
+  // Deletes entries that are too old, and the oldest ones if there are too many, unless a process
+  // did so recently.
   ~KernelCache();
 
   // Returns 64 hexadecimal digits: a hash of the source, all device headers, the architecture, the
   // options and NVRTC's version.
   static std::string key(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc);
 
-  // Several threads may call these at the same time.
+  // find() returns the entry of `key`, or nothing; keep() stores an entry. Several threads may call
+  // them at the same time.
   std::optional<Cubin> find(llvm::StringRef key) const;
   void keep(llvm::StringRef key, const Cubin &cubin) const;
 

@@ -104,7 +104,7 @@ SmallVector<const char *> Nvrtc::options(const CudaKernel &kernel) {
           kernel.contract ? "--fmad=true" : "--fmad=false"};
 }
 
-// Returns the line of the log that a user should see first.
+// Returns the first line of the log with an error, or the first line if none has the word "error".
 static StringRef firstComplaint(StringRef log) {
   SmallVector<StringRef> lines;
   log.split(lines, '\n', -1, /*KeepEmpty=*/false);
@@ -114,8 +114,8 @@ static StringRef firstComplaint(StringRef log) {
   return lines.empty() ? "" : lines.front().trim();
 }
 
-// Writes a temporary file with the source, and with the log as a comment. Returns its path, or ""
-// if no file can be written.
+// Writes a temporary file with the kernel's source, followed by the log as a comment. Returns the
+// file's path, or "" if no file can be written.
 static std::string keepSource(const CudaKernel &kernel, StringRef log) {
   int descriptor = -1;
   SmallString<128> path;
@@ -164,7 +164,7 @@ Expected<Cubin> Nvrtc::compile(const CudaKernel &kernel, StringRef arch) const {
   if (api->logSize(program, &size) == NVRTC_SUCCESS && size > 1) {
     log.resize(size);
     api->log(program, log.data());
-    log.resize(size - 1); // it ends in a zero
+    log.resize(size - 1); // drops the zero at the end
   }
   if (result != NVRTC_SUCCESS) {
     StringRef complaint = firstComplaint(log);

@@ -1,4 +1,4 @@
-// NVRTC compiles CUDA C++ to a cubin inside this process, also on a machine without a GPU.
+// Compiles CUDA C++ to a cubin with NVRTC, inside this process. This needs no GPU.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -14,12 +14,12 @@
 
 namespace lmc::codegen {
 
-// The resources of the device that a kernel uses, as reported by ptxas.
+// The resources of the GPU that a kernel uses, as ptxas reports them.
 struct KernelResources {
   uint32_t registers = 0;   // per thread
-  uint32_t sharedBytes = 0; // static, per block, without that requested at launch
-  uint32_t stackBytes = 0;  // per thread: local memory, spilled or indexed
-  uint32_t spillBytes = 0;  // per thread: stores and loads together
+  uint32_t sharedBytes = 0; // static, per thread block; dynamic shared memory not included
+  uint32_t stackBytes = 0;  // per thread: local memory for spills and indexed arrays
+  uint32_t spillBytes = 0;  // per thread: spill stores and spill loads together
 };
 
 struct Cubin {
@@ -27,30 +27,31 @@ struct Cubin {
   KernelResources resources;
 };
 
-// Returns the resources in the log of `ptxas -v` for one entry. The resources of functions that the
-// entry calls are added, as they are in use at the same time. Returns nothing if the log has no
-// such entry.
+// Returns the resources in `log`, the output of `ptxas -v` for one kernel. The log also lists
+// functions that the kernel calls: their stack, spill and shared bytes are added, and of the
+// registers the maximum counts. Returns nothing if the log has no stack or no register numbers.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
-// The compiler, a shared library that is opened at run time.
+// NVRTC, a shared library that is opened at run time.
 class Nvrtc {
 public:
-  // Returns the library named by $LMC_NVRTC if that is set, else the one that the build found, else
-  // the one that the loader finds. It is opened once per process. An error tells how to install it.
+  // Returns the library, which is opened once per process: the one that $LMC_NVRTC names if this is
+  // set, else the one that the build found, else the one that the system's loader finds. An error
+  // tells how to install it.
   static llvm::Expected<const Nvrtc *> get();
 
-  // Opens the library at `path`, without a search.
+  // Opens the library at exactly `path`.
   static llvm::Expected<std::unique_ptr<Nvrtc>> open(const std::string &path);
 
   ~Nvrtc();
 
   llvm::StringRef version() const { return versionText; } // "13.0"
 
-  // Returns the options to compile a kernel with, except the architecture.
+  // Returns the compiler options for `kernel`, without the option for the architecture.
   static llvm::SmallVector<const char *> options(const CudaKernel &kernel);
 
-  // Compiles for `arch` ("sm_90a"). Several threads may call it at the same time. An error names
-  // the kernel, the first compile error, and a file that holds the source and the whole log.
+  // Compiles `kernel` for `arch` ("sm_90a"). Several threads may call it at the same time. An error
+  // names the kernel, the first compile error, and a file with the source and the whole log.
   llvm::Expected<Cubin> compile(const CudaKernel &kernel, llvm::StringRef arch) const;
 
 private:

@@ -1,5 +1,5 @@
-// kern.kernel -> CUDA C++. CudaEmitter.h explains what the printers share; the loops of each hero
-// are in PrintCudaElements.cpp, PrintCudaRows.cpp and PrintCudaColumns.cpp.
+// Prints a kern.kernel as CUDA C++. CudaEmitter.h explains what the printers of all heroes share.
+// The loops of each hero are in PrintCudaElements.cpp, PrintCudaRows.cpp and PrintCudaColumns.cpp.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 using namespace mlir;

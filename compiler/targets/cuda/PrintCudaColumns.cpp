@@ -1,7 +1,8 @@
-// Hero column_reduction. A block computes a tile of columns, `lanes` vectors wide. Each of its
-// groups of `lanes` threads adds every `groups`-th row, loading several rows at a time. The sums of
-// the groups are added in shared memory, in an order that depends on the shape only, and group 0
-// stores the result.
+// Prints kernels with the hero column_reduction. A thread block computes a tile of columns, `lanes`
+// vectors wide. The block's threads are divided into `groups` groups of `lanes` threads. Group g
+// adds the rows g, g + groups, g + 2 groups, ... and loads several rows at a time. The sums of the
+// groups are added in shared memory, in an order that depends only on the shape, and group 0 stores
+// the result.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -12,10 +13,10 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kThreads = 512;
-constexpr int64_t kBytesInFlight = 128; // per thread
-constexpr int64_t kMaxRows = 8;         // loaded at a time by a thread
-// A tile is at least as wide as two sectors, the unit of an HBM access. Above that width, tiles are
-// narrowed until there are enough blocks to fill the SMs.
+constexpr int64_t kBytesInFlight = 128; // that a thread should load at a time
+constexpr int64_t kMaxRows = 8;         // rows that a thread loads at a time
+// A tile is at least as wide as two sectors (64 bytes), the unit of an HBM access. Wider tiles are
+// narrowed until there are enough thread blocks to fill the SMs.
 constexpr int64_t kTileBytes = 64, kWantedBlocks = 128;
 
 class ColumnPrinter : CudaEmitter {
@@ -60,7 +61,7 @@ void ColumnPrinter::findTile() {
 
 void ColumnPrinter::printRows(CudaText &body) {
   bool wholeTiles = columns % (lanes * width) == 0;
-  CudaChunks once, group; // values that do not vary with the rows; a few rows
+  CudaChunks once, group; // values that all rows share; those of a few rows
   once.guard = wholeTiles ? "" : "inside";
   hoisted = &once;
   group.count = unsigned(rowsAtOnce);

@@ -1,7 +1,8 @@
-// Heroes elementwise and gather. The domain is cut into vectors along the innermost dimension,
-// numbered from outer to inner. A thread computes several vectors, which lie a block's vectors
-// apart. It issues the loads of all of them before the first store, so that several loads are in
-// flight and a result may share the bytes of an input.
+// Prints kernels with the heroes elementwise and gather. The domain is cut into vectors along the
+// innermost dimension, which are numbered from outer to inner. A thread computes several vectors;
+// the distance between them is the number of threads of a block. The thread loads all its vectors
+// before it stores the first, so that several loads are in flight and a result may use the bytes of
+// an input.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -12,12 +13,12 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kThreads = 256;
-// Bytes that a thread should have in flight. An SM with 2048 such threads has 256 KB in flight. An
-// H100 covers the latency of its memory with 18 KB per SM (3.35 TB/s * 0.7 us, divided by the SMs
-// of CudaArch.cpp), so a fraction of the threads is enough.
+// The number of bytes that a thread should load at a time. An SM with 2048 such threads has 256 KB
+// in flight. An H100 covers the latency of its memory with 18 KB per SM (3.35 TB/s * 0.7 us,
+// divided by the number of SMs in CudaArch.cpp), so a fraction of the threads is enough.
 constexpr int64_t kBytesInFlight = 128;
 constexpr int64_t kMaxChunks = 8;
-// With fewer blocks than this, the SMs of the largest devices (CudaArch.cpp) are loaded unevenly.
+// With fewer thread blocks than this, the SMs of the largest GPUs (CudaArch.cpp) get unequal work.
 constexpr int64_t kFewBlocks = 600;
 
 class ElementPrinter : CudaEmitter {
@@ -44,7 +45,8 @@ int64_t ElementPrinter::chunksPerThread() {
   return count;
 }
 
-// Computes the indices of the vector's first element from the vector's number.
+// Adds the variables for the indices of a vector's first element, computed from the vector's
+// number.
 void ElementPrinter::findIndex(CudaIndex &index, const std::string &number) {
   ArrayRef<int64_t> domain = info.shape.domain;
   const char *type = vectors * width >> 31 ? "u64" : "u32";

@@ -1,15 +1,16 @@
-// Hero row_reduction. A block computes one row, or several rows one after the other. A short row is
-// computed by a single warp, and the warps of a block compute several rows side by side.
+// Prints kernels with the hero row_reduction. A thread block computes one row, or several rows one
+// after the other. A short row is computed by a single warp, and each warp of a block computes a
+// different row.
 //
-//   kept      The vectors of a row that belong to a thread stay in its registers through all
-//             passes: inputs are read once.
-//   streamed  A row that is too long for that is read again in each pass, a few vectors at a
+//   kept      Each thread keeps its vectors of the row in registers through all passes, so inputs
+//             are read once.
+//   streamed  A row that is too long for registers is read again in each pass, a few vectors at a
 //             time. The maximum and the sum of exp(value - maximum) are then computed in one
-//             pass, by the online softmax.
+//             pass, by the online softmax (Milakov and Gimelshein 2018).
 //
 // The columns that a thread computes, and so the order of every sum, depend only on the row's
-// length and the vector width: not on the other ops of the kernel. Sums of blocks of rows are kept
-// in registers, by the thread that computes the column.
+// length and the vector width, not on the other ops of the kernel. A sum over a block of rows is
+// kept in the registers of the thread that computes the column, if they suffice.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,27 +25,31 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// If there is only one row, its block has the device to itself and is as large as allowed.
+// The number of threads of a block. If there is only one row, its block has the GPU to itself and
+// may be larger.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-constexpr int64_t kWarpsPerBlock = 4; // when each warp computes a row
-// A block may compute several rows, to load only once what does not vary with the row. At least
-// this many blocks must remain: about seven waves of two blocks on each SM of an H100.
+constexpr int64_t kWarpsPerBlock = 4; // used when each warp computes a row
+// A block may compute several rows one after the other, to load values that all rows share only
+// once. At least this many blocks must remain: about seven waves of two blocks on each SM of an
+// H100.
 constexpr int64_t kEnoughBlocks = 2048;
-constexpr int64_t kBytesInFlight = 64; // per thread
-// The most vectors of a row that a thread loads at a time; half as many if a thread has only 64
-// registers (blocks of more than 512 threads).
+constexpr int64_t kBytesInFlight = 64; // that a thread should load at a time
+// The maximum number of vectors of a row that a thread loads at a time. It is half as large if a
+// thread has only 64 registers (blocks of more than 512 threads).
 constexpr int64_t kMaxStreamed = 16;
 
-// Returns the vectors of a row that a thread should take. 16 elements leave room in registers for
-// several inputs, a weight and sums of rows, all as f32, and leave enough warps to hide the
-// barriers of a row.
+// Returns the number of vectors of a row that a thread should compute. 16 elements leave room in
+// registers for several inputs, a weight and sums of rows, all as f32. They also give a row enough
+// warps, so that some work while others wait at the row's barriers.
 int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
 
-// Returns the 32-bit registers in which a thread may keep a row. Together with the temporaries of
-// the passes, the thread then stays within its share of the SM's 65536 registers, and within 255.
+// Returns the number of 32-bit registers that a thread may use to keep a row. Together with the
+// temporary values of the passes, the thread then stays within its share of the SM's 65536
+// registers, and within the limit of 255.
 int64_t registersFor(int64_t threads) { return threads > 512 ? 36 : threads > 256 ? 80 : 144; }
 
-// Returns true if `a` at point `p` and `b` at point `q` are the same computation.
+// Returns true if `a` at point `p` and `b` at point `q` are computed in the same way from the same
+// values.
 bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
   auto through = [](Value &value, AffineMap &point) {
     while (true) {
@@ -89,13 +94,13 @@ public:
   bool keepsTooEarly() const { return kept && lateLoad; }
 
 private:
-  // A maximum and a sum of exp(term - maximum) that are computed in one pass.
+  // A maximum and a sum of exp(term - maximum) that one pass computes together.
   struct Online {
     const Reduction *maximum, *sum;
     Value shifted; // the term of the sum is exp(shifted - maximum)
   };
 
-  // The values that one pass over the row computes.
+  // The reductions and results that one pass over the row computes.
   struct Level {
     SmallVector<const Reduction *> reductions;
     SmallVector<const BlockSum *> sums;
@@ -149,19 +154,20 @@ private:
   std::string threadOfRow() const { return byWarp ? "threadIdx.x % 32" : "threadIdx.x"; }
 
   bool mayKeep, kept = false, byWarp = false, hoists = false, sumsInRegisters = false;
-  bool walkedBefore = false; // a pass of this row was printed
-  bool guardStores = false;  // a barrier must precede the stores of a row
+  bool walkedBefore = false; // a pass over this row was printed before
+  bool guardStores = false;  // true if a barrier must precede the stores of a row
   int64_t columns = 1, rows = 1, vectors = 1;
-  int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1; // side by side
-  int64_t rowsInTurn = 1; // per block, one after the other
+  // Threads of a row and of a block, and rows that a block computes in parallel.
+  int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1;
+  int64_t rowsInTurn = 1; // rows that a block computes one after the other
   int64_t chunksOfRow = 1, chunksAtOnce = 1;
   SmallVector<Online> onlines;
   CudaText rowTop, rowBody;
   CudaChunks rowChunks, sharedChunks; // of a kept row; of values that all rows share
 };
 
-// Returns the bytes that a pass loads per vector of a row, with or without those that all rows
-// share.
+// Returns the number of bytes that a pass loads for one vector of a row. `alsoShared` includes
+// values that all rows share.
 int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   llvm::SetVector<std::pair<unsigned, const void *>> places;
   int64_t bytes = 0;
@@ -234,7 +240,8 @@ void RowPrinter::findMapping() {
   }
 }
 
-// Finds the sums of exp(u - m) where m is the maximum of u.
+// Finds the sums of exp(u - m) where m is the maximum of u; each of them can be computed in one
+// pass with its maximum.
 void RowPrinter::findOnline() {
   if (kept)
     return;
@@ -252,8 +259,9 @@ void RowPrinter::findOnline() {
   }
 }
 
-// Returns the place in shared memory for the totals of a block's warps. Consecutive rows alternate
-// between two places, so that one barrier per row is enough.
+// Returns the address in shared memory at which the warps of a block store their totals of the
+// reduction. Consecutive rows alternate between two addresses, so that one barrier per row is
+// enough.
 std::string RowPrinter::totals(const Reduction &r) const {
   std::string text = "totals" + std::to_string(&r - info.reductions.begin());
   bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
@@ -287,15 +295,16 @@ void RowPrinter::printTotals(ArrayRef<const Reduction *> reductions) {
   }
 }
 
-// Prints the code that adds the terms of a row to the sums of its block.
+// Prints the code that adds the terms of one row to the sums over the block of rows that contains
+// it.
 void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
                              CudaText &chunkTail) {
   std::string element = width == 1 ? ".at[0]" : ".at[e]", vector = nameOf(sum);
   if (sumsInRegisters) {
     vector += chunksOfRow > 1 ? "[k]" : "";
   } else {
-    // The sum is kept in memory: the first row starts it, every later row loads what this thread
-    // stored before.
+    // The sum is kept in memory: the first row of the block stores it, and at every later row this
+    // thread loads what it stored before.
     unsigned argument = argumentOf(info.outputs[sum.output]);
     RankedTensorType type = typeOf(argument);
     std::string at = address(argument, type, sum.sum.point);
@@ -321,9 +330,9 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
                 ";");
 }
 
-// Prints two loops over the loaded vectors. The first, with the lines of `chunk`, computes the
-// maximum and the other reductions. Then, if the maximum has grown, the sum is rescaled, and the
-// second loop adds to the sum.
+// Prints two loops over the loaded vectors. The first loop contains the lines of `chunk` and
+// computes the maximum and the other reductions. Then, if the maximum has grown, the sum of
+// exponentials is rescaled to it, and the second loop adds the terms of these vectors to the sum.
 void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
                                  const Online &online) {
   std::string max = nameOf(*online.maximum), sum = nameOf(*online.sum);
@@ -372,8 +381,9 @@ void RowPrinter::printPass(const Level &level) {
 void RowPrinter::walkStreamed(const Level &level) {
   int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
   bool loops = chunksAtOnce < chunksOfRow;
-  // A pass without sums may walk backwards: the end of the row, which the previous pass read last,
-  // is still in L2. A pass with sums walks forwards to keep their order.
+  // A pass without sums may go backwards over the row: the end of the row, which the pass before
+  // read last, is still in the L2 cache. A pass with sums goes forwards to keep the order of its
+  // sums.
   bool fromEnd = loops && walkedBefore && level.reductions.empty() && level.sums.empty();
   walkedBefore = true;
 
@@ -525,7 +535,7 @@ void RowPrinter::printBlockSums(CudaText &to) {
   loopOverChunks(to, rowChunks, chunk);
 }
 
-// Prints the loop over the rows of a block or warp.
+// Prints the loop over the rows of a block, or of a warp if a warp computes a row.
 void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
   std::string item = "blockIdx.x";
   if (rowsAtOnce > 1)
@@ -632,7 +642,8 @@ CudaKernel RowPrinter::print() {
 CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info) {
   RowPrinter printer(kernel, info, /*mayKeep=*/true);
   CudaKernel result = printer.print();
-  // A row whose index depends on a reduction cannot be kept: its loads need the index first.
+  // A row cannot be kept in registers if one of its loads needs an index that depends on a
+  // reduction.
   return printer.keepsTooEarly() ? RowPrinter(kernel, info, /*mayKeep=*/false).print() : result;
 }
 

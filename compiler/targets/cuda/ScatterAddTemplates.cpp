@@ -9,11 +9,11 @@ using llvm::formatv;
 
 namespace {
 
-constexpr int64_t kWarps = 8;    // per block, as in scatter_add.cuh
-constexpr int64_t kZeroRows = 8; // RowSums::kZeroRows
+constexpr int64_t kWarps = 8;    // per thread block, as in scatter_add.cuh
+constexpr int64_t kZeroRows = 8; // equals RowSums::kZeroRows in scatter_add.cuh
 
-// Returns the elements of the widest vector, of at most 16 bytes, that divides rows of `columns`
-// elements.
+// Returns the number of elements of the widest vector (at most 16 bytes) that divides a row of
+// `columns` elements.
 int64_t vectorWidth(int64_t columns, int64_t elementBytes) {
   int64_t width = 16 / elementBytes;
   while (columns % width)
@@ -41,7 +41,7 @@ private:
   std::string words(int64_t offset) const { return at(offset, "lmc::u32"); }
   std::string sums(int64_t offset) const { return at(offset, cudaName(shape.sumType())); }
   std::string parameter(Operand operand) const;
-  // Returns the blocks of a kernel in which each warp computes one item.
+  // Returns the number of thread blocks that have `warps` warps together.
   static int64_t blocksOf(int64_t warps) { return llvm::divideCeil(warps, kWarps); }
 
   const ScatterAddShape &shape;

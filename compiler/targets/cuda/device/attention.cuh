@@ -1,18 +1,19 @@
-// The parts that the flash attention kernels share: the assignment of work to blocks, the keys that
-// a query sees, and tiles of bf16 rows in shared memory in the layout of ldmatrix and mma.
+// The parts that the flash attention kernels share: the assignment of work to thread blocks, the
+// mask of visible keys, and tiles of bf16 rows in shared memory in the layout that ldmatrix and mma
+// need.
 //
 // A `Shape` describes the problem by constants:
 //   int batch, seq, heads, kvHeads, headDim;   heads is a multiple of kvHeads
-//   int window;         0: none
+//   int window;         number of keys that a query sees; 0: no window
 //   bool documents;     there is an argument `starts`, i32 [batch * seq], non-decreasing in a
 //                       sequence
 //   bool rope;          backward: dq and dk are rotated back by arguments `cos` and `sin`,
 //                       f32 [seq, headDim / 2]
 //   int qPitch, kPitch, vPitch, outPitch, doutPitch, dqPitch, dkPitch, dvPitch;
-//                       elements from one row (token) to the next
+//                       elements from the start of one row (token) to the start of the next
 //   float scale;        > 0
-// Query i of a sequence sees key j if j <= i, if i - j < window (when there is a window), and if j
-// >= starts[i] (with documents).
+// Query i of a sequence sees key j if j <= i, if i - j < window (when window > 0), and if j >=
+// starts[i] (when documents is true).
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -21,7 +22,7 @@ namespace lmc::attention {
 
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
-// Lower than every score, but finite, so that the difference of two such values is never NaN.
+// A value below every score. It is finite, so that the difference of two such values is not NaN.
 constexpr float kLowest = -1e30f;
 constexpr u32 kFullWarp = 0xffffffffu;
 
@@ -31,19 +32,21 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
-// Returns `x`, which must be equal in all lanes of the warp. The shuffle tells the compiler so,
-// which then keeps one copy per warp in a uniform register.
+// Returns `x`, which must be equal in all lanes of the warp. The shuffle tells the compiler that
+// the value is equal; it then keeps one copy per warp in a uniform register.
 __device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
 
-// The work of one block: tile `tile` of head `head` (of heads or kvHeads) of sequence `batch`.
+// The work of one thread block: tile `tile` of head `head` (a query head or a key head, depending
+// on the kernel) of sequence `batch`.
 struct Work {
   int tile, batch, head;
 };
 
-// Returns the work of block `block`. The hardware starts blocks in order of their index. At a time,
-// `Together` pairs of (sequence, head) are processed, so that their keys and values stay in the L2
-// cache. Among their tiles the longest come first, so that short ones fill the gaps at the end; the
-// first tiles are the longest unless `LastFirst`. Consecutive pairs share keys and values.
+// Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
+// `Together` pairs of (sequence, head) are processed at a time, so that their keys and values stay
+// in the L2 cache; consecutive pairs share keys and values. Among the tiles of these pairs, the
+// longest come first, so that short ones fill the gaps at the end. The last tiles are the longest
+// if `LastFirst`, else the first tiles.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;
@@ -56,7 +59,8 @@ __device__ inline Work workOf(int block) {
   return {LastFirst ? Tiles - 1 - order : order, pair / Heads, pair % Heads};
 }
 
-// Returns the first key that query `i` of a sequence sees; `starts` is that of the sequence.
+// Returns the first key that query `i` of a sequence sees; `starts` points to the entries of this
+// sequence.
 template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, int i) {
   int first = 0;
   if constexpr (Shape::window > 0)
@@ -66,13 +70,13 @@ template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, in
   return first;
 }
 
-// Returns true if the first key that a query sees may be another than key 0.
+// Returns true if the first key that a query sees may differ from key 0.
 template <typename Shape> __device__ constexpr bool hasFirstKey() {
   return Shape::window > 0 || Shape::documents;
 }
 
-// Returns the end of the queries of a sequence that see key `key`. The whole warp must call it:
-// `starts` is searched 32 places at a time.
+// Returns the end (one past the last) of the queries of a sequence that see key `key`. The whole
+// warp must call it, because it searches `starts` at 32 positions at a time.
 template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, int key) {
   int high = Shape::seq;
   if constexpr (Shape::window > 0)
@@ -91,9 +95,9 @@ template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, 
   return high;
 }
 
-// A tile of rows of D bf16 is dense in shared memory, but the 16-byte chunks within a row are
-// permuted (swizzled), so that there are no bank conflicts when eight lanes access the same chunk
-// of eight consecutive rows, or eight consecutive chunks of a row. D is a multiple of 32.
+// A tile of rows of D bf16 elements is dense in shared memory, but the 16-byte chunks within a row
+// are permuted (swizzled). So there are no bank conflicts when eight lanes access the same chunk of
+// eight consecutive rows, or eight consecutive chunks of a row. D is a multiple of 32.
 template <int D> __device__ inline int swizzle(int row) {
   return D % 64 == 0 ? row & 7 : (row >> 1) & 3;
 }
@@ -101,12 +105,12 @@ template <int D> __device__ inline int chunkOffset(int row, int chunk) {
   return row * (2 * D) + ((chunk ^ swizzle<D>(row)) << 4);
 }
 
-// The address that this lane passes to ldmatrix for 16 x 16 elements of a tile. The registers that
-// ldmatrix returns are operands of mma:
+// Computes the address that this lane passes to ldmatrix for 16 x 16 elements of a tile. The
+// registers that ldmatrix returns are operands of mma, which computes d += a b:
 //   Operand::Rows     registers 0-3 are `a` of 16 rows; with the transposed load, (0, 1) and
 //                     (2, 3) are `b` of 16 rows and of columns 0-7 and 8-15
 //   Operand::Columns  (0, 1) and (2, 3) are `b` whose columns are rows 0-7 and 8-15 of the tile
-// In both kinds the two registers of a `b` are adjacent, as mma requires.
+// In both cases the two registers of a `b` are adjacent, as mma requires.
 enum class Operand { Rows, Columns };
 template <int D, Operand Kind> struct LaneOfTile {
   static constexpr int kSwizzled = D % 64 == 0 ? 7 : 3;
@@ -117,18 +121,18 @@ template <int D, Operand Kind> struct LaneOfTile {
     row = in * (2 * D);
     chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
-  // Returns the offset in bytes from the tile's start for rows from `firstRow`, a multiple of 16,
-  // and columns from 16 * `k`.
+  // Returns the offset in bytes from the tile's start for the 16 rows from `firstRow`, a multiple
+  // of 16, and the 16 columns from 16 * `k`.
   __device__ int at(int firstRow, int k) const {
     return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
            (2 * k & ~kSwizzled) * 16;
   }
 };
 
-// Starts to copy tile `tile` to shared memory: rows [tile * Rows, (tile + 1) * Rows) of a sequence
-// of Seq rows that are Pitch elements apart, D columns from `from`; rows from Seq on become zero.
-// All `Threads` threads of the block must call it. Each address is one sum plus compile-time
-// constants.
+// Starts the copy of tile number `tile` to shared memory: rows [tile * Rows, (tile + 1) * Rows) of
+// a sequence, D columns each. The sequence has Seq rows, whose starts are Pitch elements apart;
+// rows from Seq on become zero. All `Threads` threads of the block must call it. Each address is
+// one sum plus compile-time constants.
 template <int Rows, int D, int Threads, int Pitch, int Seq>
 __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   constexpr int across = D % 64 == 0 ? 8 : 4; // threads per row
@@ -147,8 +151,9 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   }
 }
 
-// Stores a warp's 16 M rows of a tile of Rows to global memory, from row `first` of a sequence of
-// Seq rows that are Pitch elements apart; rows from Seq on are not stored.
+// Stores 16 M rows that a warp holds in shared memory (`band`) to global memory, starting at row
+// `first` of a sequence. The sequence has Seq rows, whose starts are Pitch elements apart; rows
+// from Seq on are not stored.
 template <int Rows, int M, int D, int Pitch, int Seq>
 __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
@@ -172,7 +177,7 @@ template <int D> struct Lane {
   LaneOfTile<D, Operand::Columns> columns;
 };
 
-// Loads 16 M rows of a tile as left operands of mma.
+// Loads 16 M rows of a tile as left operands of mma, for all D columns.
 template <int M, int D>
 __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> &lane) {
 #pragma unroll
@@ -182,8 +187,8 @@ __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> 
       loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
 }
 
-// d[16 M rows, 8 N columns] += a b^T, summed over the 16 columns of D from 16 * k on; `b` is a tile
-// in shared memory.
+// Computes d[16 M rows, 8 N columns] += a b^T, where the sum covers the 16 columns from 16 * k of
+// both. `b` is the address of a tile in shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], u32 b, int k,
                                      const Lane<D> &lane) {
@@ -199,8 +204,8 @@ __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], 
   }
 }
 
-// d[16 M rows, 8 N columns] += a b^T, summed over D. `a` points to the warp's rows within their
-// tile, `b` to the start of its tile.
+// Computes d[16 M rows, 8 N columns] += a b^T, where the sum covers all D columns. `a` is the
+// address of the warp's rows in their tile, `b` the address of a tile, both in shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
                                     const Lane<D> &lane) {
@@ -214,7 +219,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
   }
 }
 
-// As above, with `a` in registers from loadRows.
+// Computes d += a b^T as the function above, with `a` in registers (from loadRows).
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], u32 b,
                                     const Lane<D> &lane) {
@@ -230,7 +235,8 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 1
   }
 }
 
-// d[16 M rows, D columns] += a b, with the first 16 K rows of tile `b`.
+// Computes d[16 M rows, D columns] += a b, where b is the first 16 K rows of the tile at address
+// `b`.
 template <int M, int K, int D>
 __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M][K][4],
                                        u32 b, const Lane<D> &lane) {
@@ -248,8 +254,8 @@ __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M
     }
 }
 
-// Sets masked scores to minus infinity. Rows are queries from `firstQuery` on, columns are keys
-// from `firstKey` on. Rows past the end of the sequence get an arbitrary mask.
+// Sets masked scores to minus infinity. Row i of `s` is query firstQuery + i of the sequence,
+// column j is key firstKey + j. The mask of rows past the end of the sequence is arbitrary.
 template <typename Shape, int M, int N>
 __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firstQuery,
                                 int firstKey) {
@@ -274,7 +280,7 @@ __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firs
     }
 }
 
-// Converts results of mma to the left operand of the next mma, rounded to bf16.
+// Converts results of an mma to the left operand of the next mma, rounded to bf16.
 template <int M, int N>
 __device__ inline void toOperand(u32 (&a)[M][N / 2][4], const float (&d)[M][N][4]) {
 #pragma unroll
@@ -306,7 +312,7 @@ __device__ inline float rowMax(float x) {
   return fmaxf(x, __shfl_xor_sync(kFullWarp, x, 2));
 }
 
-// Writes results of mma as bf16 to the warp's rows of a tile.
+// Writes results of mma, rounded to bf16, to the warp's rows of a tile in shared memory.
 template <int M, int D> __device__ inline void writeTile(u8 *tile, const float (&d)[M][D / 8][4]) {
   const int lane = int(threadIdx.x) % 32;
 #pragma unroll

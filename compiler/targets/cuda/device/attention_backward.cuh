@@ -1,17 +1,19 @@
-// The gradients of flash attention on tensor cores. The probabilities are recomputed tile by tile
-// from the saved log-sum-exp (Dao, FlashAttention-2, arXiv:2307.08691, algorithm 2). With P_ij =
-// exp(scale q_i.k_j - lse_i) and delta_i = sum_d dout_id out_id:
+// Computes the gradients of flash attention on tensor cores. The probabilities P are recomputed
+// tile by tile from the saved log-sum-exp (Dao, FlashAttention-2, arXiv:2307.08691, algorithm 2).
+// With P_ij = exp(scale q_i.k_j - lse_i) and delta_i = sum_d dout_id out_id, and with * for the
+// elementwise product:
 //   dV = P^T dout    dP = dout V^T    dS = P * (dP - delta)    dQ = scale dS K    dK = scale dS^T Q
 //
 // There are two kernels, so that every sum belongs to one warp, which adds in a fixed order and
 // without atomics. attentionGradQueries loops over the keys of a tile of queries and also writes
-// delta. attentionGradKeys loops over the query heads that share a key head, and over their
-// queries. It works on transposed scores, S^T = K Q^T: P^T and dS^T then leave one mma in the
-// registers in which the next mma takes them, as P and dS do in the first kernel. S and dP are
-// therefore computed twice: 7 products of tiles instead of 5.
+// delta. attentionGradKeys loops over the query heads that share a key head, and over the queries
+// of each. It computes transposed scores, S^T = K Q^T, so that the registers in which one mma
+// leaves P^T and dS^T are those in which the next mma takes them. Both kernels compute S and dP: 7
+// products of tiles instead of 5.
 //
-// With Shape::rope the gradients are rotated back before they are stored: for x = dq or dk of a
-// token at position t, d = headDim, j < d / 2, c = cos[t, j] and s = sin[t, j]
+// If Shape::rope is true, the gradients are rotated back before they are stored. For x = dq or dk
+// of a token at position t, with d = headDim, j < d / 2, c = cos[t, j] and s = sin[t, j], the
+// stored y is
 //   y_j = x_j c + x_{j + d/2} s        y_{j + d/2} = x_{j + d/2} c - x_j s
 #pragma once
 
@@ -19,16 +21,16 @@
 
 namespace lmc {
 
-// A `Tile` describes the variant: int queries, keys, warps, stages (buffers in shared memory; at
-// least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head) processed at a
-// time). A warp of attentionGradQueries has queries / warps rows, a warp of attentionGradKeys has
-// keys / warps rows: 16 or 32.
+// A `Tile` describes the variant by constants: int queries, keys, warps, stages (buffers in shared
+// memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head)
+// processed at a time). A warp of attentionGradQueries computes queries / warps rows, a warp of
+// attentionGradKeys keys / warps rows: 16 or 32.
 template <typename Shape, typename Tile> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
   static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
-  // The last two words per query hold its lse and delta.
+  // The last term is two words per query, for its lse and delta.
   static constexpr int sharedBytes =
       2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
 };
@@ -37,7 +39,7 @@ template <typename Shape, typename Tile> struct AttentionGradKeys {
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
   static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
   static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
-  // Words per query: lse, delta and, if the mask has one, the first key.
+  // The number of words per query: lse, delta and, if the mask has one, the first key that it sees.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes + rowWords * 4 * Tile::queries;
   static constexpr int sharedBytes = 2 * keyBytes + Tile::stages * stageBytes;
@@ -45,7 +47,8 @@ template <typename Shape, typename Tile> struct AttentionGradKeys {
 
 namespace attention {
 
-// Rotates back 16 M rows, from row `first` of a sequence on, which an mma left in `x`.
+// Rotates back (RoPE) the 16 M rows that an mma left in `x`. They start at row `first` of a
+// sequence.
 template <typename Shape, int M, int N>
 __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const float *sin,
                                   int first) {
@@ -81,9 +84,9 @@ template <int M, int N> __device__ inline void multiply(float (&d)[M][N][4], flo
         d[m][n][e] *= factor;
 }
 
-// Computes the sum over D of dout * out for 16 M rows from row `first` of a sequence on. A whole
-// warp calls it. The sums go to `shared`, f32 [16 M], with zeros for rows from Shape::seq on, and
-// to `delta`, whose rows are `heads` elements apart.
+// Computes the sums over D of dout * out for 16 M rows, starting at row `first` of a sequence. A
+// whole warp must call it. The sums are stored to `shared`, f32 [16 M], with zeros for rows from
+// Shape::seq on, and to `delta`, where consecutive rows are `heads` elements apart.
 template <typename Shape, int M>
 __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, float *shared,
                                int first) {
@@ -117,9 +120,10 @@ __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, 
 
 } // namespace attention
 
-// Computes dq, bf16, and delta, f32 [batch * seq, heads]; the other arguments are as in
-// attentionForward. `starts` is null without documents, `cos` and `sin` are null without rope.
-// Grid: AttentionGradQueries::blocks x 1 x 1, 32 Tile::warps threads.
+// Computes dq (bf16) and delta (f32 [batch * seq, heads]); the other arguments are as in
+// attentionForward. `starts` is null if Shape::documents is false; `cos` and `sin` are null if
+// Shape::rope is false. Grid: AttentionGradQueries::blocks x 1 x 1 blocks of 32 Tile::warps
+// threads.
 template <typename Shape, typename Tile>
 __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const bf16 *v,
                                             const bf16 *out, const float *lse, const bf16 *dout,
@@ -168,8 +172,9 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
-  // The words of the warp's rows in shared memory: first lse / ln 2 of each row, then delta. A row
-  // past the end gets infinity, which makes its probabilities zero.
+  // The words of the warp's rows in shared memory: first lse / ln 2 of each row, then delta of each
+  // row. For a row past the end of the sequence, lse is infinity, which makes its probabilities
+  // zero.
   float *rowLse = reinterpret_cast<float *>(sharedMemory() + 2 * Plan::queryBytes +
                                             2 * Tile::stages * Plan::keyBytes) +
                   warp * (2 * 16 * M);
@@ -255,8 +260,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   storeRows<Tile::queries, M, D, Shape::dqPitch, seq>(rows, dq, warpFirst);
 }
 
-// Computes dk and dv, bf16. `delta` is the result of attentionGradQueries. Grid:
-// AttentionGradKeys::blocks x 1 x 1, 32 Tile::warps threads.
+// Computes dk and dv (bf16). `delta` is the result of attentionGradQueries. Grid:
+// AttentionGradKeys::blocks x 1 x 1 blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile>
 __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf16 *v,
                                          const float *lse, const bf16 *dout, const float *delta,
@@ -292,7 +297,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const int last = lesser(first + Tile::keys, seq) - 1;
   const int firstTile = first / Tile::queries;
   const int endTile = ceilDiv(uniform(endOfQueries<Shape>(starts, last)), Tile::queries);
-  // The steps go through all query heads of the group, one head after the other.
+  // The steps go through all query heads that share the key head, one head after the other.
   const int tilesOfHead = endTile - firstTile, steps = group * tilesOfHead;
 
   auto fetch = [&](int head, int tile, int stage) {
@@ -301,8 +306,9 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
                                                                dout + head * D, tile);
   };
-  // The words of a query, loaded by the thread with the number of its row: lse / ln 2, delta and
-  // the first key. A row past the end gets infinity, which makes its probabilities zero.
+  // The words of a query: lse / ln 2, delta and the first key that it sees. The thread whose number
+  // is that of the query's row in the tile loads them. For a row past the end of the sequence, lse
+  // is infinity, which makes its probabilities zero.
   struct Row {
     float lse, delta;
     int firstKey;

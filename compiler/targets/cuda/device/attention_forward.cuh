@@ -1,26 +1,27 @@
-// The forward pass of flash attention on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691; the
-// online softmax is Milakov and Gimelshein, arXiv:1805.02867).
+// Computes the forward pass of flash attention on tensor cores (Dao, FlashAttention-2,
+// arXiv:2307.08691; online softmax: Milakov and Gimelshein, arXiv:1805.02867).
 //
-// A block computes `Tile::queries` queries of one head, each warp 16 or 32 rows of them, and loops
-// over tiles of `Tile::keys` keys. For each row it keeps the largest score m, the sum l of
-// exponentials and the unnormalised output O:
+// A thread block computes `Tile::queries` queries of one head, each warp 16 or 32 of them, and
+// loops over tiles of `Tile::keys` keys. For each query it keeps the largest score m, the sum l of
+// exponentials and the unnormalised output O. A tile of keys k_j and values v_j updates them to m',
+// l' and O':
 //   s_j = q.k_j    m' = max(m, max_j s_j)    a = exp(scale (m - m'))
 //   l' = a l + sum_j exp(scale (s_j - m'))   O' = a O + sum_j exp(scale (s_j - m')) v_j
-// and at the end out = O / l, lse = scale m + log l. Exponentials are powers of two, with scale /
-// ln 2 folded into one multiply-add.
+// and at the end out = O / l, lse = scale m + log l. Exponentials are computed as powers of two,
+// with the factor scale / ln 2 in the same multiply-add.
 //
 // Tiles of keys and of values pass through a ring of `Tile::slots` buffers in shared memory, so
-// that slots - 1 copies are in flight while one tile is processed. A warp skips a tile that none of
-// its rows sees; only tiles at the edge of the visible area are masked.
+// that slots - 1 copies are in flight while one tile is processed. A warp skips a tile in which
+// none of its queries sees a key. Only tiles at the edge of the visible area are masked.
 #pragma once
 
 #include "lmc/attention.cuh"
 
 namespace lmc {
 
-// A `Tile` describes the variant: int queries (16 or 32 per warp), keys (a multiple of 16), warps,
-// slots (at least 2), together (pairs of (sequence, head) processed at a time), and bool
-// queryRegisters, true if a warp keeps its rows of q in registers.
+// A `Tile` describes the variant by constants: int queries (16 or 32 per warp), keys (a multiple of
+// 16), warps, slots (at least 2), together (pairs of (sequence, head) processed at a time), and
+// bool queryRegisters, which is true if a warp keeps its rows of q in registers.
 template <typename Shape, typename Tile> struct AttentionForward {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -29,11 +30,11 @@ template <typename Shape, typename Tile> struct AttentionForward {
   static constexpr int sharedBytes = queryBytes + Tile::slots * slotBytes;
 };
 
-// The online softmax of one tile: scores become probabilities, and the previous sums are rescaled
-// to the new maximum. Rescaling is skipped while the maximum has grown by less than a factor of
+// Applies the online softmax to one tile: turns scores into probabilities, and rescales the sums so
+// far to the new maximum. Rescaling is skipped while the maximum has grown by less than a factor of
 // 2^kHeadroom: any reference value that is not too far below the maximum gives the same quotient O
-// / l, so a warp seldom has to rescale O after the first tiles. `sum` covers the columns of this
-// lane only.
+// / l, so a warp seldom rescales O after the first tiles. `sum` covers only the columns that this
+// lane holds.
 constexpr float kHeadroom = 8;
 
 template <int M, int N, int NO>
@@ -85,8 +86,9 @@ __device__ inline void onlineSoftmax(float (&s)[M][N][4], float (&o)[M][NO][4],
     }
 }
 
-// Computes out, bf16 rows, and lse, f32 [batch * seq, heads], from q, k, v, bf16 rows; `starts` is
-// null without documents. Grid: AttentionForward::blocks x 1 x 1, 32 Tile::warps threads.
+// Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
+// is null if Shape::documents is false. Grid: AttentionForward::blocks x 1 x 1 blocks of 32
+// Tile::warps threads.
 template <typename Shape, typename Tile>
 __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                                         const i32 *starts, bf16 *out, float *lse) {
@@ -128,7 +130,8 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     copyAsyncCommit();
   };
   int step = 0, slot = 0;
-  // Waits for the tile of `step`, and starts the next copy, to the buffer of the step before.
+  // Waits for the tile of the current step. Then starts the copy for a later step into the buffer
+  // that the step before used.
   auto advance = [&] {
     copyAsyncWait<Tile::slots - 2>();
     __syncthreads();
@@ -193,7 +196,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
       multiplyColumns<M, N / 2, D>(o, p, values, place);
   }
 
-  // The rows of q are no longer needed; the output overwrites them in shared memory.
+  // The rows of q are no longer needed, so the output overwrites them in shared memory.
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll

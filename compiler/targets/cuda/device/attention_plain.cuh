@@ -1,11 +1,11 @@
-// Attention and its gradients in f32 arithmetic without tensor cores, for f32 and bf16 in memory
-// and any head size: the fallback for shapes that attention_forward.cuh and attention_backward.cuh
-// do not support. Formulas, masks, arguments and results are the same as there; the results are
-// deterministic.
+// Computes attention and its gradients in f32 arithmetic without tensor cores, for tensors of f32
+// or bf16 and any head size. It is the fallback for shapes that attention_forward.cuh and
+// attention_backward.cuh do not support, and has the same formulas, masks, arguments and results as
+// these files. The results are deterministic.
 //
 // A warp computes one row: a query, or a key in attentionGradKeysPlain. It loops over tiles of 32
-// rows of the other side, which the warps of the block share. A lane computes the score of one row
-// of the tile, and every 32nd column of the result.
+// rows of the other side (keys, or queries), which all warps of the block share. A lane computes
+// the score of one row of the tile, and every 32nd column of the result.
 #pragma once
 
 #include "lmc/attention.cuh"
@@ -17,7 +17,7 @@ template <typename Shape, typename Tile> struct AttentionPlain {
   static constexpr int tiles = (Shape::seq + Tile::warps - 1) / Tile::warps;
   static constexpr int rowBlocks = Shape::batch * Shape::heads * tiles;
   static constexpr int gradKeysBlocks = Shape::batch * Shape::kvHeads * tiles;
-  // Shared memory holds two tiles, and two rows of every warp.
+  // Shared memory holds two tiles of 32 rows, and two rows for every warp.
   static constexpr int sharedBytes =
       4 * (2 * 32 * (Shape::headDim + 1) + 2 * Tile::warps * Shape::headDim);
 };
@@ -43,16 +43,16 @@ __device__ inline float warpMax(float x) {
   return x;
 }
 
-// Copies row `row` of a sequence to shared memory as f32; rows from `seq` on become zero. A whole
-// warp calls it.
+// Copies row `row` of a sequence to shared memory as f32. A row number of `seq` or more gives
+// zeros. A whole warp must call it.
 template <int D, typename T>
 __device__ inline void readRow(float *to, const T *from, int pitch, int row, int seq) {
   for (int c = int(threadIdx.x) % 32; c < D; c += 32)
     to[c] = row < seq ? toReal(loadOne(from + i64(row) * pitch + c)) : 0;
 }
 
-// Copies 32 rows from row `first` on to shared memory. Rows are D + 1 words apart, so that the
-// elements of a column lie in 32 different banks. The whole block calls it.
+// Copies 32 rows, starting at row `first`, to shared memory. The starts of rows are D + 1 words
+// apart, so that the elements of a column are in 32 different banks. The whole block must call it.
 template <int D, int Warps, typename T>
 __device__ inline void readTile(float *to, const T *from, int pitch, int first, int seq) {
   for (int row = int(threadIdx.x) / 32; row < 32; row += Warps)
@@ -67,7 +67,7 @@ template <int D> __device__ inline float dot(const float *a, const float *b) {
   return sum;
 }
 
-// x[c] += sum_j weight_j tile[j][lane + 32 c], where lane j holds weight_j.
+// Computes x[c] += sum_j weight_j tile[j][lane + 32 c], where lane j passes weight_j.
 template <int D>
 __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const float *tile) {
   for (int j = 0; j < 32; ++j) {
@@ -81,8 +81,8 @@ __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const fl
   }
 }
 
-// Stores a finished row: `factor` * x, rotated back first if `Rotate`. `passing` is shared memory
-// of the warp for D words.
+// Stores a finished row, `factor` * x; it is rotated back (RoPE) first if `Rotate`. `passing` is D
+// words of shared memory that belong to the warp.
 template <typename Shape, bool Rotate, typename T>
 __device__ inline void writeRow(T *to, int pitch, int row,
                                 const float (&x)[(Shape::headDim + 31) / 32], float factor,
@@ -111,7 +111,7 @@ __device__ inline void writeRow(T *to, int pitch, int row,
 
 } // namespace attention
 
-// Grid: AttentionPlain::rowBlocks x 1 x 1, 32 Tile::warps threads.
+// Grid: AttentionPlain::rowBlocks x 1 x 1 blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v, const i32 *starts,
                                              T *out, float *lse) {
@@ -161,7 +161,7 @@ __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v,
     storeOne(lse + (token + i) * Shape::heads + work.head, largest * Shape::scale + logf(sum));
 }
 
-// Grid: AttentionPlain::rowBlocks x 1 x 1, 32 Tile::warps threads.
+// Grid: AttentionPlain::rowBlocks x 1 x 1 blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T *v, const T *out,
                                                  const float *lse, const T *dout,
@@ -222,7 +222,7 @@ __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T
   writeRow<Shape, Shape::rope>(dq, Shape::dqPitch, i, sum, Shape::scale, cos, sin, query);
 }
 
-// Grid: AttentionPlain::gradKeysBlocks x 1 x 1, 32 Tile::warps threads.
+// Grid: AttentionPlain::gradKeysBlocks x 1 x 1 blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradKeysPlain(const T *q, const T *k, const T *v, const float *lse,
                                               const T *dout, const float *delta, const i32 *starts,

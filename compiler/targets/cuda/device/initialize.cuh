@@ -1,9 +1,10 @@
-// Initial values of variables, computed as in runtime/train/Initializer.cpp on the CPU, with the
-// same bits. Only rope tables may differ: their cos and sin are those of each library (within 2 ulp
-// of f64).
+// Computes the initial values of variables with the same bits as runtime/train/Initializer.cpp on
+// the CPU. Only RoPE tables may differ, because the CPU and CUDA have different libraries for cos
+// and sin (within 2 ulp of f64).
 //
-// The values that are known only when a job starts lie in device memory, one InitializerRecord per
-// variable, so that one kernel serves all variables of a kind and type. Every grid size is valid.
+// The values that are known only when a job starts are in device memory, one InitializerRecord per
+// variable, so that one kernel serves all variables of the same kind and types. Every grid size is
+// valid.
 #pragma once
 
 #include "lmc/random.cuh"
@@ -12,9 +13,9 @@
 namespace lmc {
 
 struct InitializerRecord {
-  u64 first, elements; // elements [first, first + elements) of the variable
-  u64 seed, stream; // seed of the job; stream of the variable, from its name
-  double value; // standard deviation of normals; otherwise the factor
+  u64 first, elements; // the variable's elements [first, first + elements) are written
+  u64 seed, stream;    // seed of the job; stream number of the variable, from its name
+  double value;        // standard deviation of normal values; otherwise a factor
 };
 
 __device__ inline InitializerRecord loadRecord(const InitializerRecord *record) {
@@ -28,13 +29,14 @@ template <> __device__ inline float rounded<float>(double x) { return float(x); 
 template <> __device__ inline bf16 rounded<bf16>(double x) { return toBf16(float(x)); }
 
 // Sets out[j] to the value of element first + j, for j in [0, elements). Stores words of 16 bytes,
-// and single elements at the ends where a word is incomplete. `fill(j, values)` computes the values
-// of the elements from first + j on; values outside of the range are ignored.
+// and single elements at the two ends where a word is incomplete. `fill(j, values)` must compute
+// the values of one word, elements first + j, first + j + 1, ...; values outside of the range are
+// not stored.
 template <typename T, typename Fill>
 __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
   constexpr int width = 16 / int(sizeof(T));
   i64 elements = i64(record.elements);
-  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // position of `out` in its word
+  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // index of out[0] in its word
   i64 words = (offset + elements + width - 1) / width, threads = i64(gridDim.x) * blockDim.x;
   for (i64 word = i64(blockIdx.x) * blockDim.x + threadIdx.x; word < words; word += threads) {
     i64 begin = word * width - offset;
@@ -51,7 +53,7 @@ __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill f
   }
 }
 
-// Sets each element i to value * z(i), z standard normal; see random.cuh.
+// Sets each element i to value * z(i), where z is standard normal; see random.cuh.
 template <typename T>
 __device__ inline void initializeNormal(const InitializerRecord *how, T *out) {
   InitializerRecord record = loadRecord(how);
@@ -64,14 +66,15 @@ __device__ inline void initializeNormal(const InitializerRecord *how, T *out) {
       int place = int((first + i) & 3);
       if (i == 0 || place == 0)
         normals(record.seed, record.stream, u64(first + i) / 4, z);
-      // Conditional expressions avoid an index, which would move z to local memory.
+      // A chain of conditional expressions is used because a variable index would move z to local
+      // memory.
       double chosen = place == 0 ? z[0] : place == 1 ? z[1] : place == 2 ? z[2] : z[3];
       values.at[i] = rounded<T>(multiplyExactly(record.value, chosen));
     }
   });
 }
 
-// Sets every element to `value`.
+// Sets every element to record.value.
 template <typename T>
 __device__ inline void initializeConstant(const InitializerRecord *how, T *out) {
   InitializerRecord record = loadRecord(how);
@@ -83,8 +86,8 @@ __device__ inline void initializeConstant(const InitializerRecord *how, T *out) 
   });
 }
 
-// Computes rotary tables [positions, Columns]: cos or sin of position * frequencies[column], times
-// `value`, in f64.
+// Computes RoPE tables [positions, Columns]: the cos or sin of position * frequencies[column],
+// multiplied by record.value, in f64.
 template <typename T, bool Sine, int Columns>
 __device__ inline void initializeRope(const InitializerRecord *how,
                                       const double (&frequencies)[Columns], T *out) {
@@ -94,7 +97,7 @@ __device__ inline void initializeRope(const InitializerRecord *how,
     for (int i = 0; i < int(sizeof(values.at) / sizeof(T)); ++i) {
       i64 element = i64(record.first) + begin + i;
       if (element < 0)
-        continue; // before the table: not stored
+        continue; // before the first element: it is not stored
       double angle = multiplyExactly(double(element / Columns), frequencies[element % Columns]);
       values.at[i] = rounded<T>(multiplyExactly(Sine ? sin(angle) : cos(angle), record.value));
     }
@@ -105,13 +108,12 @@ __device__ inline double toDouble(double x) { return x; }
 __device__ inline double toDouble(float x) { return x; }
 __device__ inline double toDouble(bf16 x) { return toFloat(x); }
 
-// Sets out[j] = source[j], rounded.
+// Sets out[j] = source[j], rounded to T.
 template <typename S, typename T>
 __device__ inline void initializeCopy(const InitializerRecord *how, const S *source, T *out) {
   InitializerRecord record = loadRecord(how);
   constexpr int width = 16 / int(sizeof(T));
-  // `wide`: the elements of the source for one word of `out` are aligned and can be loaded
-  // together.
+  // True if the source elements for one word of `out` are aligned and can be loaded together.
   constexpr int bytes = width * int(sizeof(S));
   u64 offset = reinterpret_cast<u64>(out) % 16 / sizeof(T);
   bool wide = (reinterpret_cast<u64>(source) - offset * sizeof(S)) % (bytes < 16 ? bytes : 16) == 0;

@@ -1,4 +1,4 @@
-// Functions of MLIR's arith and math dialects that CUDA has no equivalent of.
+// Functions that MLIR's arith and math dialects have and CUDA does not.
 #pragma once
 
 #include "lmc/platform.cuh"
@@ -7,14 +7,14 @@ namespace lmc {
 
 template <typename T> __device__ inline bool isOrdered(T a, T b) { return a == a && b == b; }
 
-// The larger value; NaN if either is NaN. (fmaxf and fminf ignore a NaN.)
+// Return the larger or smaller value; NaN if either is NaN. (CUDA's fmaxf and fminf ignore a NaN.)
 __device__ inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
 __device__ inline float minimum(float a, float b) { return a < b || a != a ? a : b; }
 __device__ inline double maximum(double a, double b) { return a > b || a != a ? a : b; }
 __device__ inline double minimum(double a, double b) { return a < b || a != a ? a : b; }
 
-// Clamps an index read from memory to [0, extent). A wrong index then gives wrong numbers, but no
-// read outside of the tensor.
+// Returns `index`, which was read from memory, clamped to [0, extent). A wrong index then gives
+// wrong numbers, but no read outside of the tensor.
 __device__ inline u32 clampIndex(i64 index, u32 extent) {
   return index < 0 ? 0 : index >= i64(extent) ? extent - 1 : u32(index);
 }

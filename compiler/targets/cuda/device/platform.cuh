@@ -1,9 +1,9 @@
-// The hardware features beyond CUDA C++ that device code needs: all inline PTX of lmc is in this
-// file, and nothing else is.
+// The hardware features that device code needs beyond CUDA C++: all inline PTX of lmc is in this
+// file, and nothing else is in it.
 //
 // The SIMT device (runtime/device/simt) compiles the kernels and the other headers of this folder
-// unchanged for the host, and replaces only this file with its own. For that, all device code obeys
-// these rules:
+// unchanged for the host, and replaces only this file with its own version. Therefore all device
+// code obeys these rules:
 //
 // * Global memory is accessed through loadGlobal, storeGlobal and copyAsync16 only (vector_io.cuh
 //   has the typed forms), never by dereferencing a pointer argument.
@@ -25,21 +25,21 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
-// bfloat16: the upper half of an f32.
+// A bfloat16 number, stored as the upper half of an f32.
 struct bf16 {
   u16 bits;
 };
 
 __device__ inline float toFloat(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
 
-// Rounds to the nearest value, ties to even; NaN stays NaN.
+// Returns x rounded to the nearest bf16, ties to even; NaN stays NaN.
 __device__ inline bf16 toBf16(float x) {
   bf16 y;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
   return y;
 }
 
-// Returns a word with `low` in its lower half and `high` in its upper half.
+// Returns a word with `low` in its lower half and `high` in its upper half, both rounded to bf16.
 __device__ inline u32 packBf16(float low, float high) {
   u32 word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
@@ -54,7 +54,7 @@ __device__ inline float exp2Fast(float x) {
   return y;
 }
 
-// 1, 2, 4, 8 or 16 bytes of memory, aligned to their number.
+// Bytes bytes (1, 2, 4, 8 or 16) of memory, aligned to their number.
 template <int Bytes> struct Bits;
 template <> struct Bits<1> {
   u8 word;
@@ -72,7 +72,8 @@ template <> struct alignas(16) Bits<16> {
   u32 words[4];
 };
 
-// These are one load or store instruction each. `from` and `to` must be aligned to `Bytes`.
+// Load and store `Bytes` bytes of global memory, each with one instruction. `from` and `to` must be
+// aligned to `Bytes`.
 template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) {
   if constexpr (Bytes == 16) {
     uint4 v = *static_cast<const uint4 *>(from);
@@ -84,8 +85,8 @@ template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) 
     return *static_cast<const Bits<Bytes> *>(from);
   }
 }
-// PTX guarantees one store: the compiler splits a C++ store of a struct and merges the parts only
-// sometimes.
+// PTX guarantees one store instruction. The compiler splits a C++ store of a struct, and only
+// sometimes merges the parts again.
 template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v) {
   if constexpr (Bytes == 16)
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.words[0]),
@@ -98,22 +99,24 @@ template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v)
     *static_cast<Bits<Bytes> *>(to) = v;
 }
 
-// Returns the block's shared memory, as many bytes as the launch requests, aligned to 128.
+// Returns the thread block's shared memory, with as many bytes as the launch requests, aligned to
+// 128.
 __device__ inline u8 *sharedMemory() {
   extern __shared__ __align__(128) u8 lmcSharedMemory[];
   return lmcSharedMemory;
 }
 
 // Returns the address of `shared` within the block's shared memory, in bytes, for instructions that
-// take this form. A pointer would occupy two registers.
+// take an address in this form. It needs one register; a pointer needs two.
 __device__ inline u32 sharedAddress(const void *shared) {
   return u32(__cvta_generic_to_shared(shared));
 }
 
-// Copies 16 bytes from global memory to the shared address `to` without passing registers and L1;
-// writes zeros if not `valid` (`from` is then not read). The copy is complete when the same thread
-// returns from copyAsyncWait<N>(), where N is the number of its later copyAsyncCommit() calls that
-// may still be in flight. Other threads see the bytes after a barrier that follows.
+// Copies 16 bytes from global memory to the shared address `to`, not through registers or the L1
+// cache. If not `valid`, it writes zeros and does not read `from`. The copy is complete when the
+// same thread returns from copyAsyncWait<N>(), where N is the number of copyAsyncCommit() calls
+// after this copy's own that may still be in flight. Other threads see the bytes after a barrier
+// that follows.
 __device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(valid ? 16 : 0)
@@ -124,10 +127,11 @@ template <int Pending> __device__ inline void copyAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Loads four 8 x 8 matrices of 16-bit elements from shared memory; the whole warp must call it.
-// Lane l gives the shared address of 16 bytes: row l % 8 of matrix l / 8. Register i of lane l
-// receives the elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix i; when transposed,
-// (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4). (PTX ISA, ldmatrix.)
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, ldmatrix); the whole
+// warp must call it. Lane l passes the shared address of 16 bytes: row l % 8 of matrix l / 8.
+// Register i of lane l receives the elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of
+// matrix i. The transposed load gives it the elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l /
+// 4).
 __device__ inline void loadMatrix4(u32 (&to)[4], u32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -141,13 +145,13 @@ __device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from) {
                : "memory");
 }
 
-// d += a b; the whole warp must call it. a is 16 x 16 and b is 16 x 8 of bf16, d is 16 x 8 of f32.
-// With g = lane / 4 and t = lane % 4, a lane holds the following elements, two per word, the lower
-// column (of b: the lower row) first:
+// Computes d += a b (PTX ISA, mma.m16n8k16); the whole warp must call it. a is 16 x 16 and b is 16
+// x 8, both bf16; d is 16 x 8 in f32. With g = lane / 4 and t = lane % 4, a lane holds the
+// following elements (row, column). A word of a or b has two elements; the one with the lower
+// column (of b: the lower row) is in the lower half:
 //   a[0] (g, 2t..)  a[1] (g + 8, 2t..)  a[2] (g, 2t + 8..)  a[3] (g + 8, 2t + 8..)
 //   b[0] rows 2t, 2t + 1 of column g    b[1] rows 2t + 8, 2t + 9 of column g
 //   d[0] (g, 2t)  d[1] (g, 2t + 1)  d[2] (g + 8, 2t)  d[3] (g + 8, 2t + 1)
-// (PTX ISA, mma.m16n8k16.)
 __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
                "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

@@ -1,21 +1,22 @@
-// Random normal numbers by position: element i of stream s under seed k is a pure function of (k,
-// s, i). The bits are the same as on the CPU (runtime/train/NormalStream.cpp): Philox words,
-// followed by the same IEEE operations of f64 in the same order, none of them fused.
+// Computes normal random numbers by position: element i of stream s with seed k is a pure function
+// of (k, s, i). The bits are the same as on the CPU (runtime/train/NormalStream.cpp): both compute
+// Philox words and then the same IEEE operations in f64, in the same order, without fused
+// operations.
 #pragma once
 
 #include "lmc/platform.cuh"
 
 namespace lmc {
 
-// A sum and a product that the compiler may not fuse.
+// Return x + y and x y. The compiler may not fuse these operations with others.
 __device__ inline double addExactly(double x, double y) { return __dadd_rn(x, y); }
 __device__ inline double multiplyExactly(double x, double y) { return __dmul_rn(x, y); }
-// x y + z, rounded twice.
+// Returns x y + z, rounded after the product and again after the sum.
 __device__ inline double multiplyThenAdd(double x, double y, double z) {
   return __dadd_rn(__dmul_rn(x, y), z);
 }
 
-// Philox4x32-10: ten rounds over a 128-bit counter under a 64-bit key.
+// Applies Philox4x32-10 to `c`: ten rounds over a 128-bit counter with a 64-bit key.
 // Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.
 __device__ inline void philox4x32(u32 (&c)[4], u32 k0, u32 k1) {
 #pragma unroll
@@ -31,11 +32,12 @@ __device__ inline void philox4x32(u32 (&c)[4], u32 k0, u32 k1) {
   }
 }
 
-// Returns sqrt(-2 ln u), u = (x + 1/2) / 2^32. With u = 2^e m, m in [sqrt(1/2), sqrt(2)), and s =
-// (m - 1) / (m + 1): ln u = e ln 2 + 2 atanh(s), with the series of atanh cut after s^19.
+// Returns sqrt(-2 ln u) for u = (x + 1/2) / 2^32. With u = 2^e m, m in [sqrt(1/2), sqrt(2)), and s
+// = (m - 1) / (m + 1), ln u = e ln 2 + 2 atanh(s). The series of atanh ends after s^19.
 __device__ inline double normalRadius(u32 x) {
   u64 bits = u64(__double_as_longlong(multiplyExactly(addExactly(double(x), 0.5), 0x1p-32)));
-  // The added distance from sqrt(1/2) to 1 carries into the exponent when m would be above sqrt(2).
+  // Adding the distance between the bits of sqrt(1/2) and 1 carries into the exponent if m would be
+  // above sqrt(2).
   u64 shifted = bits + (0x3FF0000000000000ull - 0x3FE6A09E667F3BCDull);
   double m = __longlong_as_double(i64((shifted & 0x000FFFFFFFFFFFFFull) + 0x3FE6A09E667F3BCDull));
   double e = double(int(shifted >> 52) - 1023);
@@ -55,11 +57,11 @@ __device__ inline double normalRadius(u32 x) {
   return sqrt(multiplyExactly(-2.0, logarithm));
 }
 
-// Computes the cosine and sine of 2 pi y / 2^32. The nearest multiple of a quarter turn is
-// subtracted exactly; Taylor series give the rest, |a| <= pi / 4.
+// Computes the cosine and sine of the angle 2 pi y / 2^32. The nearest multiple of a quarter turn
+// is subtracted exactly; Taylor series compute the functions of the rest a, |a| <= pi / 4.
 __device__ inline void cosSinOfTurn(u32 y, double &cosine, double &sine) {
   u32 q = (y + 0x20000000u) >> 30;
-  u32 offset = y + 0x20000000u - (q << 30); // distance from that quarter turn, plus 2^29
+  u32 offset = y + 0x20000000u - (q << 30); // distance from the nearest quarter turn, plus 2^29
   double a = multiplyExactly(addExactly(double(offset), -0x1p29), 0x1.921fb54442d18p+2 * 0x1p-32);
   double t = multiplyExactly(a, a);
   double c = 1.0 / 20922789888000;
@@ -79,13 +81,14 @@ __device__ inline void cosSinOfTurn(u32 y, double &cosine, double &sine) {
   s = multiplyThenAdd(s, t, 1.0 / 120);
   s = multiplyThenAdd(s, t, -1.0 / 6);
   s = multiplyThenAdd(multiplyExactly(s, t), a, a);
-  // The results after 0, 1, 2 and 3 quarter turns: (c, s), (-s, c), (-c, -s), (s, -c).
+  // (cosine, sine) after 0, 1, 2 and 3 quarter turns: (c, s), (-s, c), (-c, -s), (s, -c).
   double x = q & 1 ? s : c, z = q & 1 ? c : s;
   cosine = (q + 1) & 2 ? -x : x;
   sine = q & 2 ? -z : z;
 }
 
-// Returns the standard normals of elements 4 block .. 4 block + 3 of the stream, by Box-Muller.
+// Computes the standard normal values of elements 4 block .. 4 block + 3 of the stream, by
+// Box-Muller.
 __device__ inline void normals(u64 seed, u64 stream, u64 block, double (&z)[4]) {
   u32 word[4] = {u32(block), u32(block >> 32), u32(stream), u32(stream >> 32)};
   philox4x32(word, u32(seed), u32(seed >> 32));

@@ -1,10 +1,11 @@
-// d[ids[t], :] (+)= x[t, :], in ascending order of t: the gradient of an embedding. The sums are
-// deterministic and need no atomics: tokens are sorted by id, then the rows of each run of equal
-// ids are summed.
+// Computes d[ids[t], :] = or += the sum of x[t, :], in ascending order of t: the gradient of an
+// embedding. The sums are deterministic and need no atomics: tokens are sorted by id, then the rows
+// of each run of equal ids are summed.
 //
-// ids i32 [rows]; x bf16, f32 or f64 [rows, columns]; d f32 (f64 for f64) [vocabulary, columns]. An
-// id outside of the vocabulary adds nothing: its key is `vocabulary`, which sorts last.
-// compiler/kernels/ScatterAddLayout.h describes how the kernels share the workspace.
+// The operands are ids i32 [rows], x (bf16, f32 or f64) [rows, columns] and d (f64 if x is f64,
+// else f32) [vocabulary, columns]. An id outside of the vocabulary adds nothing: its key is
+// `vocabulary`, which sorts last. compiler/targets/cuda/ScatterAddLayout.h describes how the
+// kernels share the workspace.
 //
 // All kernels have blocks of 256 threads.
 #pragma once
@@ -16,7 +17,8 @@ namespace lmc {
 constexpr int kScatterThreads = 256, kScatterWarps = kScatterThreads / 32;
 constexpr u32 kAllLanes = 0xffffffffu;
 
-// Returns the mask of the `valid` lanes whose `digit` equals that of this lane.
+// Returns a mask with a bit for each lane whose `valid` is true and whose `digit` equals that of
+// this lane.
 template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) {
   u32 lanes = __ballot_sync(kAllLanes, valid);
 #pragma unroll
@@ -28,9 +30,10 @@ template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) 
   return lanes;
 }
 
-// A stable least-significant-digit radix sort of (key, token) by key. A block sorts `Tile`
-// consecutive positions, a warp of it Tile / 8 consecutive ones, and a lane every 32nd of these:
-// the order (warp, item, lane) is the order of positions.
+// Sorts pairs (key, token) by key, stably, by a radix sort that starts with the least significant
+// digit. A block sorts `Tile` consecutive positions, each of its warps Tile / 8 consecutive ones,
+// and a lane every 32nd position of its warp: the order (warp, item, lane) is the order of
+// positions.
 template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   static constexpr int kItems = Tile / kScatterThreads, kDigits = 1 << DigitBits;
   static constexpr int kTiles = (Rows + Tile - 1) / Tile;
@@ -42,14 +45,15 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
   __device__ static u32 keyOfId(i32 id) { return u32(id) < u32(Vocabulary) ? u32(id) : Vocabulary; }
 
-  // Returns the counters of this thread's warp, u32 [kDigits], in u32 [8, kDigits] of shared
-  // memory.
+  // Returns the counters of this thread's warp, u32 [kDigits]. Shared memory holds those of all 8
+  // warps, u32 [8, kDigits].
   __device__ static u32 *counters() {
     return reinterpret_cast<u32 *>(sharedMemory()) + threadIdx.x / 32 * kDigits;
   }
   static constexpr int kSharedBytes = kScatterWarps * kDigits * 4;
 
-  // Returns how many earlier positions of the warp have this digit, and counts this position.
+  // Returns the number of earlier positions of the warp that have this digit, and counts this
+  // position.
   __device__ static u32 rank(u32 digit, bool valid) {
     u32 *counter = counters() + digit;
     u32 lanes = lanesWithDigit<DigitBits>(digit, valid), lane = threadIdx.x % 32;
@@ -68,7 +72,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at a position. In the first pass `keys` are still ids.
+  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` still holds ids.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at));
@@ -76,8 +80,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
       return loadOne(static_cast<const u32 *>(keys) + at);
   }
 
-  // Sets counts[tile, digit] to the number of keys of the tile with that digit at bit `Shift`. One
-  // block per tile; kSharedBytes of shared memory.
+  // Sets counts[tile, digit] to the number of keys of the tile that have this digit at bit `Shift`.
+  // The grid has one block per tile, with kSharedBytes of shared memory.
   template <int Shift> __device__ static void count(const void *keys, u32 *counts) {
     clearCounters();
     u32 key[kItems];
@@ -99,8 +103,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     store(counts + i64(blockIdx.x) * kDigits + 4 * threadIdx.x, sum);
   }
 
-  // Returns the sum of `value` over the threads before this one. `sums` is u32 [8] in shared
-  // memory.
+  // Returns the sum of `value` over all threads of the block with a smaller index. `sums` is u32
+  // [8] in shared memory.
   __device__ static u32 sumBefore(u32 value, u32 *sums) {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
 #pragma unroll
@@ -117,8 +121,9 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     return before;
   }
 
-  // Replaces each warp's counters by the position of its first key of each digit: after all smaller
-  // digits, and after the same digit in earlier tiles and warps.
+  // Replaces each warp's counter of a digit by the position of the warp's first key with this
+  // digit: after all keys with smaller digits, and after the keys with the same digit in earlier
+  // tiles and warps.
   __device__ static void findPlaces(const u32 *counts, u32 *sums) {
     Vec<u32, 4> total = {}, before = {};
     bool active = threadIdx.x < kDigits / 4;
@@ -150,9 +155,9 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Moves the pairs of a tile to their positions, sorted by the digit at bit `Shift`. In the first
-  // pass `keys` are ids, and the tokens are their positions (`tokens` is not read). One block per
-  // tile; kSharedBytes + 32 of shared memory.
+  // Moves the pairs of a tile to their positions in the order of the digit at bit `Shift`. In the
+  // first pass, `keys` holds ids and the tokens are the positions themselves (`tokens` is not
+  // read). The grid has one block per tile, with kSharedBytes + 32 bytes of shared memory.
   template <int Shift>
   __device__ static void move(const void *keys, const u32 *tokens, const u32 *counts,
                               u32 *sortedKeys, u32 *sortedTokens) {
@@ -188,8 +193,8 @@ __device__ inline float widened(bf16 x) { return toFloat(x); }
 __device__ inline float widened(float x) { return x; }
 __device__ inline double widened(double x) { return x; }
 
-// The largest power of two, up to `Most`, that divides `Columns`: vectors of this width stay
-// aligned in every row.
+// The largest power of two, up to `Most`, that divides `Columns`. Vectors with this number of
+// elements are aligned in every row.
 template <int Columns, int Most> struct VectorWidth {
   static constexpr int value = Most == 1 || Columns % Most == 0
                                    ? Most
@@ -197,15 +202,17 @@ template <int Columns, int Most> struct VectorWidth {
 };
 template <int Columns> struct VectorWidth<Columns, 1> { static constexpr int value = 1; };
 
-// 32 * Width columns of a row of sums, from `column` on, held by a warp: lane l holds Width
-// elements from Width * l on. If these are 32 bytes, pairs of lanes exchange halves before an
-// access, so that each instruction of the warp accesses whole 32-byte sectors.
+// A stretch of 32 * Width columns of a row of sums, starting at `column`, that a warp holds: lane l
+// holds the Width elements that start at column + Width * l. If these are 32 bytes, pairs of lanes
+// exchange halves before an access, so that each instruction of the warp accesses whole 32-byte
+// sectors.
 template <typename Sum, int Width, int Columns> struct RowStretch {
   static constexpr bool kPaired = Width * sizeof(Sum) == 32;
   static constexpr int kHalf = Width / 2;
 
-  // Exchanges halves within each pair of lanes: the first lane then holds the first half of both
-  // lanes, the second lane the second half of both. Applied twice it restores the original.
+  // Exchanges halves within each pair of lanes. After it, the first lane holds the first half of
+  // both lanes' elements, and the second lane the second half of both. A second exchange restores
+  // the original.
   __device__ static Vec<Sum, Width> exchange(const Vec<Sum, Width> &mine) {
     bool odd = threadIdx.x & 1;
     Vec<Sum, Width> result;
@@ -219,9 +226,9 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
     return result;
   }
 
-  // Returns the first column that this lane accesses after the exchange. Lanes 2i and 2i + 1 then
-  // hold one half each of the Width elements of lane 2i, followed by one half each of those of lane
-  // 2i + 1.
+  // Returns the first column that this lane accesses after the exchange. The Width elements of lane
+  // 2i are accessed first, one half by lane 2i and one by lane 2i + 1; then both access the halves
+  // of the elements of lane 2i + 1.
   __device__ static int firstHalf(int column) {
     int lane = threadIdx.x % 32;
     return column + (lane & ~1) * Width + (lane & 1) * kHalf;
@@ -267,29 +274,31 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 };
 
-// Sums the rows of x over the sorted (key, token) pairs. keys, tokens: u32 [Rows], sorted;
-// partials: [ranges, Columns] of sums.
+// Sums the rows of x over the sorted (key, token) pairs. `keys` and `tokens` are u32 [Rows],
+// sorted. `partials` holds a row of partial sums per range: [kRanges, Columns].
 template <typename X, int Rows, int Columns, int Vocabulary, int Range, bool Accumulate>
 struct RowSums {
   using Sum = typename SumOf<X>::Type;
   static constexpr int kRanges = (Rows + Range - 1) / Range;
   static_assert(Range == 64, "a lane holds two pairs");
 
-  // addRanges reads x in words of up to 16 bytes; one warp per range and stretch of columns.
+  // addRanges reads x in words of up to 16 bytes. It needs one warp per range of positions and
+  // stretch of 32 * kWidth columns.
   static constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(X))>::value;
   static constexpr int kStretches = (Columns + 32 * kWidth - 1) / (32 * kWidth);
-  // addPartials reads sums in words of up to 16 bytes.
+  // addPartials reads sums in words of up to 16 bytes; its stretches have 32 * kSumWidth columns.
   static constexpr int kSumWidth = VectorWidth<Columns, 16 / int(sizeof(Sum))>::value;
   static constexpr int kSumStretches = (Columns + 32 * kSumWidth - 1) / (32 * kSumWidth);
-  static constexpr int kInFlight = Accumulate ? 4 : 8; // rows loaded at a time
+  static constexpr int kInFlight = Accumulate ? 4 : 8; // rows that are loaded at a time
 
   __device__ static u32 keyAt(const u32 *keys, int position) {
     return position < Rows ? loadOne(keys + position) : u32(Vocabulary);
   }
 
-  // Sums the runs that begin in range r and stores them to d; with Accumulate, a sum starts from
-  // what d holds. A run that continues beyond the range is summed up to the range's end. If a run
-  // of an earlier range continues in range r, its sum there goes to row r of `partials`.
+  // Sums the runs of equal keys that begin in range r and stores the sums to d; with Accumulate, a
+  // sum starts from the value in d. A run that continues beyond the range is summed up to the
+  // range's end. If a run of an earlier range continues in range r, its sum over range r is stored
+  // to row r of `partials`.
   __device__ static void addRanges(const X *x, const u32 *keys, const u32 *tokens, Sum *partials,
                                    Sum *d) {
     using Stretch = RowStretch<Sum, kWidth, Columns>;
@@ -307,7 +316,7 @@ struct RowSums {
     }
 
     u32 run = range > 0 ? loadOne(keys + begin - 1) : u32(Vocabulary);
-    Sum *target = nullptr; // the row that the current run is stored to
+    Sum *target = nullptr; // the row that the sum of the current run is stored to
     if (run < Vocabulary && __shfl_sync(kAllLanes, laneKeys[0], 0) == run)
       target = partials + i64(range) * Columns;
     Vec<Sum, kWidth> sums = {};
@@ -352,9 +361,9 @@ struct RowSums {
       Stretch::store(target, column, sums);
   }
 
-  // For each run that lies in several ranges, adds the partial sums of its later ranges, in
-  // ascending order, to its row of d. One warp per range and stretch; only the warps of the second
-  // range of such a run have work.
+  // For each run that lies in several ranges, adds its partial sums, in ascending order of the
+  // ranges, to its row of d. The grid has one warp per range and stretch; only the warp of the
+  // second range of such a run has work.
   __device__ static void addPartials(const u32 *keys, const Sum *partials, Sum *d) {
     using Stretch = RowStretch<Sum, kSumWidth, Columns>;
     int lane = threadIdx.x % 32, item = blockIdx.x * kScatterWarps + threadIdx.x / 32;
@@ -368,7 +377,7 @@ struct RowSums {
     Sum *target = d + i64(run) * Columns;
     Vec<Sum, kSumWidth> sums = Stretch::load(target, column);
     for (int begin = first;; begin += 32) {
-      // Keys ascend, so the ranges that begin within the run are consecutive.
+      // Keys ascend, so the ranges whose first key belongs to the run are consecutive.
       bool inside = begin + lane < kRanges && loadOne(keys + (begin + lane) * Range) == run;
       int count = __popc(__ballot_sync(kAllLanes, inside));
       constexpr int kGroup = 8;
@@ -393,7 +402,7 @@ struct RowSums {
 
   // Returns true if `key` is one of the sorted keys.
   __device__ static bool occurs(const u32 *keys, u32 key) {
-    int low = 0, high = Rows; // the first key not below `key` is in [low, high]
+    int low = 0, high = Rows; // first position with a key >= `key` is in [low, high]
     while (low < high) {
       int middle = (low + high) / 2;
       if (loadOne(keys + middle) < key)
@@ -404,9 +413,9 @@ struct RowSums {
     return low < Rows && loadOne(keys + low) == key;
   }
 
-  static constexpr int kZeroRows = 8; // per warp
+  static constexpr int kZeroRows = 8; // rows that a warp checks
 
-  // Zeroes the rows of d whose id does not occur. Each warp checks kZeroRows rows.
+  // Sets to zero the rows of d whose id does not occur. Each warp checks kZeroRows rows.
   __device__ static void zeroOthers(const u32 *keys, Sum *d) {
     using Stretch = RowStretch<Sum, kSumWidth, Columns>;
     int lane = threadIdx.x % 32, warp = blockIdx.x * kScatterWarps + threadIdx.x / 32;

@@ -1,4 +1,4 @@
-// Loads and stores of N elements in global memory, in words of up to 16 bytes.
+// Loads and stores N elements of global memory in words of up to 16 bytes.
 #pragma once
 
 #include "lmc/platform.cuh"
@@ -9,8 +9,8 @@ template <typename T, int N> struct Vec {
   T at[N];
 };
 
-// Loads p[0..N-1]. `p` must be aligned to min(16, N * sizeof(T)) bytes, and N * sizeof(T) must be a
-// multiple of that.
+// Returns p[0..N-1]. `p` must be aligned to w = min(16, N * sizeof(T)) bytes, and N * sizeof(T)
+// must be a multiple of w.
 template <int N, typename T> __device__ inline Vec<T, N> load(const T *p) {
   constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
   static_assert(bytes % word == 0, "whole words");
