@@ -1,4 +1,4 @@
-// The program for the kernels of attention and of its gradient.
+// Writes the extracted program for the kernels of attention and of its gradient.
 #include "compiler/cost/Roofline.h"
 #include "compiler/extract/Program.h"
 
@@ -8,14 +8,14 @@ using namespace llvm;
 
 namespace lmc::extract {
 
-// `products` is the number of matrix products per visible score.
+// Returns the program for `command`. `products` is the number of matrix products per visible score.
 template <typename Op>
 static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &command, const Op &op,
                                      bool isGradient, double products) {
   to.add("q", op.q(), true);
   to.add("k", op.k(), true);
   to.add("v", op.v(), true);
-  to.add("starts", op.starts(), true, 300); // a value below 1 begins a document
+  to.add("starts", op.starts(), true, 300); // random below 300; a value below 1 begins a document
   to.add("out", op.out(), isGradient);
   to.add("lse", op.lse(), isGradient);
   for (auto [name, value] : {std::pair<const char *, uint64_t>{"Batch", op.batch()},
@@ -28,7 +28,8 @@ static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &co
   to.constant("float", "Scale", formatv("float({0})", format("%.17g", op.scale())).str());
   to.constant("bool", "IsGradient", boolText(isGradient));
   to.program.main = "attention";
-  to.program.options = "-std=c++17 -O2 -fmad=true"; // as CudaKernel::contract
+  // Fuses multiply-adds, as CudaKernel::contract allows.
+  to.program.options = "-std=c++17 -O2 -fmad=true";
   to.program.flops = 2 * products * op.head_dim() * cost::visiblePairs(op.seq(), op.window()) *
                      op.heads() * op.batch();
   return to.launching(command);

@@ -1,4 +1,4 @@
-// The program for a kernel that writes the initial values of variables.
+// Writes the extracted program for a kernel that writes the initial values of variables.
 #include "compiler/extract/ExtractInitializer.h"
 
 #include "llvm/Support/Format.h"
@@ -9,7 +9,7 @@ using namespace llvm;
 namespace lmc::extract {
 
 // Returns runtime/train/NormalStream.cpp in a namespace of its own, because the device library has
-// functions of the same names.
+// functions with the same names.
 static std::string cpuNormals() {
   std::string includes = "#include <array>\n", body;
   SmallVector<StringRef> lines;
@@ -23,8 +23,8 @@ static std::string cpuNormals() {
   return includes + "\nnamespace cpu {\n" + body + "} // namespace cpu\n\n";
 }
 
-// Prints `double expected(int64_t i)`, which returns element i before it is rounded to the
-// variable's type, as runtime/train/Initializer.cpp computes it.
+// Returns the C++ text of `double expected(int64_t i)`. This function returns element i before it
+// is rounded to the variable's type, computed as in runtime/train/Initializer.cpp.
 static std::string expectedValue(const plan::Initializer &how) {
   std::string before, body;
   switch (how.kind()) {
@@ -47,14 +47,14 @@ static std::string expectedValue(const plan::Initializer &how) {
   case plan::InitializerKind::CopyOf:
     body = "  return arrays[kSource].at(i);\n";
     break;
-  default: // ones and constants
+  default: // ones and other constants
     body = "  (void)i;\n  return kValue;\n";
   }
   return "\n" + before + "static double expected(int64_t i) {\n" + body + "}\n";
 }
 
-// Returns the allowed relative error of a rope table: the cos and sin of two libraries may round
-// differently.
+// Returns the allowed relative error of a RoPE table: the CPU's and CUDA's libraries may round cos
+// and sin differently.
 static double unitOf(plan::DType type) {
   return type == plan::DType::F64 ? 1e-15 : type == plan::DType::F32 ? 0x1p-23 : 0x1p-7;
 }
@@ -72,7 +72,7 @@ Expected<Program> programOf(const plan::Plan &plan, const plan::Variable &variab
   const bool isCopy = how.kind() == plan::InitializerKind::CopyOf;
   const plan::Variable *source = isCopy ? variableOf(plan, how.source()->c_str()) : nullptr;
   CommandProgram made(plan);
-  made.add({"how", "I64", {5}}); // lmc::InitializerRecord, of five words
+  made.add({"how", "I64", {5}}); // an lmc::InitializerRecord, five 64-bit words
   made.add("source", source ? int64_t(source->slice()) : -1, /*isInput=*/true);
   made.add("out", variable.slice(), /*isInput=*/false);
   Program &program = made.program;
@@ -87,7 +87,7 @@ Expected<Program> programOf(const plan::Plan &plan, const plan::Variable &variab
                 formatv("{0}ull", xxHash64(variable.name()->string_view())).str());
   program.reference = expectedValue(how);
   program.main = "initializer";
-  // The reference rounds products and sums separately, as the device does.
+  // The reference rounds products and sums separately, as the CUDA kernel does.
   program.options = "-std=c++20 -O2 -Xcompiler=-ffp-contract=off -fmad=false";
   program.bytes = double(out.bytes());
   if (source)

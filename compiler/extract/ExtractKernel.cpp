@@ -26,18 +26,18 @@ static const char *hostType(Type type) {
   return type.isInteger(64) ? "I64" : "F32";
 }
 
-// Sets the allowed difference between a result of a region and the reference, which is computed in
-// f64 on the host. For reals, `absolute` is relative to the typical size of the result's values.
+// Sets the allowed difference between a result of a kernel and the reference, which is computed in
+// f64 on the host. For floats, `absolute` is a multiple of the typical size of the result's values.
 static void setTolerance(Array &array, Value result) {
   Type element = cast<RankedTensorType>(result.getType()).getElementType();
   if (element.isInteger()) {
-    array.absolute = element.isInteger(8) ? 1 : 0; // a code may be rounded up or down
+    array.absolute = element.isInteger(8) ? 1 : 0; // rounding may give the code above or below
     return;
   }
   FloatType precision = precisionOf(result);
   if (precision.isBF16()) // two units in the last place
     array.relative = array.absolute = 0.016;
-  else if (precision.isF64()) // covers sums in another order
+  else if (precision.isF64()) // allows sums in another order
     array.relative = array.absolute = 1e-10;
   else
     array.relative = 1e-4, array.absolute = 1e-5;
@@ -66,7 +66,7 @@ static llvm::Expected<Program> programOf(const plan::Kernel &kernel, MLIRContext
   };
   for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
     Array &array = add(argument, "in" + llvm::Twine(i));
-    const bool isCode = StringRef(array.type) == "I8"; // signed codes have no -128
+    const bool isCode = StringRef(array.type) == "I8"; // signed codes do not use -128
     array.least = isCode ? -127 : 0;
     array.bound = isCode ? 128 : integerBound(op);
     array.isPositive = isPositive(argument);
@@ -91,7 +91,7 @@ static llvm::Expected<Program> programOf(const plan::Kernel &kernel, MLIRContext
 //===-- Any kernel --------------------------------------------------------------------------===//
 
 namespace extract {
-// No template has kernels for these commands.
+// The commands below have no template kernels.
 static llvm::Error noTemplate(const plan::Command &command) {
   return fail("a {0} has no kernels to extract", plan::commandName(command.body_type()));
 }
@@ -112,8 +112,8 @@ llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &comma
 }
 } // namespace extract
 
-// Returns the program for the first command that launches the kernel, or for a variable that it
-// initialises.
+// Returns the program for the first command that launches the kernel with index `kernel`, or for a
+// variable whose initial values the kernel writes.
 static llvm::Expected<Program> templateOf(const plan::Plan &plan, uint32_t kernel) {
   for (const plan::Function *function : *plan.functions())
     for (const plan::Command *command : *function->commands())

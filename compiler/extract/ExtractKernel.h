@@ -1,4 +1,4 @@
-// Extracts a CUDA kernel of a plan as a separate program.
+// Extracts a CUDA kernel of a plan as a separate program that checks and times it.
 #pragma once
 
 #include "plan_generated.h"
@@ -11,12 +11,13 @@
 
 namespace lmc {
 
-// Returns CUDA C++ that nvcc compiles without any other file of lmc: the kernel named `name`, the
-// device library, and a main() that runs the kernel on random values, compares with plain loops
-// (or, for attention, plain kernels) and measures the time. If a command has several kernels, the
-// program contains all of them, as they only work together. A kernel of initial values runs on the
-// largest variable that uses it. The program exits with 0 if all values are right. Errors: an
-// unknown kernel, one without CUDA code, or one that the plan never launches.
+// Returns CUDA C++ that nvcc compiles without any other file of lmc. It contains the kernel named
+// `name`, the device library, and a main() that runs the kernel on random values, compares the
+// results with plain loops (for attention: with plain kernels) and measures the time. If a command
+// has several kernels, the program contains all of them, because they only work together. A kernel
+// of initial values runs on the largest variable that uses it. The program exits with 0 if all
+// values are right. Errors: an unknown kernel, a kernel without CUDA code, or one that the plan
+// never launches.
 llvm::Expected<std::string> extractKernel(const plan::Plan &plan, llvm::StringRef name,
                                           mlir::MLIRContext &context);
 

@@ -1,4 +1,4 @@
-// The program for the kernels of scatter_add.
+// Writes the extracted program for the kernels of scatter-add.
 #include "compiler/extract/Program.h"
 
 using namespace llvm;

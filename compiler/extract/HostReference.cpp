@@ -18,7 +18,8 @@ using llvm::formatv;
 namespace lmc {
 namespace {
 
-// Each tensor value becomes a member function `double vN(int64_t i0, int64_t i1, ...)`.
+// Prints a kernel region. Each tensor value becomes a C++ member function `double vN(int64_t i0,
+// int64_t i1, ...)` that returns one element.
 class Printer {
 public:
   explicit Printer(kern::KernelOp kernel) : body(kernel.getBody().front()) {}
@@ -61,7 +62,8 @@ static std::string indexNames(int64_t rank, StringRef prefix, StringRef type = "
   return llvm::join(names, ", ");
 }
 
-// Returns the row-major number of the element with indices PREFIX0, PREFIX1, ...
+// Returns the C++ text of the row-major number of the element with the indices PREFIX0, PREFIX1,
+// ...
 static std::string flatIndex(ArrayRef<int64_t> shape, StringRef prefix) {
   std::string flat = "0";
   for (auto [i, extent] : llvm::enumerate(shape))
@@ -88,7 +90,7 @@ static std::string indexText(AffineExpr expr) {
   auto binary = cast<AffineBinaryOpExpr>(expr);
   const char *op = expr.getKind() == AffineExprKind::Add        ? "+"
                    : expr.getKind() == AffineExprKind::Mul      ? "*"
-                   : expr.getKind() == AffineExprKind::FloorDiv ? "/" // of what is not negative
+                   : expr.getKind() == AffineExprKind::FloorDiv ? "/" // indices are never negative
                                                                 : "%";
   return formatv("({0} {1} {2})", indexText(binary.getLHS()), op, indexText(binary.getRHS()));
 }
@@ -122,7 +124,8 @@ std::string Printer::constant(Attribute value) {
 static std::string compared(arith::CmpFPredicate predicate, StringRef a, StringRef b) {
   using P = arith::CmpFPredicate;
   auto ordered = [&](StringRef op) { return formatv("({0} {1} {2})", a, op, b).str(); };
-  // An unordered comparison is the negation of the opposite ordered comparison.
+  // An unordered comparison (true if an operand is NaN) is the negation of the opposite ordered
+  // comparison.
   auto unordered = [&](StringRef opposite) {
     return formatv("!({0} {1} {2})", a, opposite, b).str();
   };
@@ -176,7 +179,7 @@ static std::string compared(arith::CmpIPredicate predicate, StringRef a, StringR
                     : formatv("({0} {1} {2})", a, op, b).str();
 }
 
-// Prints the conversion of a 64-bit integer to `type`.
+// Prints the conversion of a 64-bit integer to `type` and back, which wraps on overflow.
 static std::string wrapped(Type type, const llvm::Twine &value) {
   if (type.isInteger(8))
     return ("int64_t(int8_t(" + value + "))").str();
@@ -185,8 +188,8 @@ static std::string wrapped(Type type, const llvm::Twine &value) {
   return ("(" + value + ")").str();
 }
 
-// Prints an op of a body, given the expressions of its operands. Reals are doubles, integers
-// int64_t, i1 is bool.
+// Prints an op of a linalg.generic's body as an expression of its operands `x`. In the printed
+// code, floats are double, integers are int64_t, and i1 is bool.
 std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::GenericOp generic) {
   Type to = op->getResult(0).getType();
   auto infix = [&](StringRef sign) { return formatv("({0} {1} {2})", x[0], sign, x[1]).str(); };
@@ -197,7 +200,7 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
   auto call = [&](StringRef function) {
     return (function + "(" + llvm::join(x, ", ") + ")").str();
   };
-  // maximumf and minimumf return NaN if either operand is NaN.
+  // maximumf and minimumf return NaN if either operand is NaN, unlike std::fmax and std::fmin.
   auto extremum = [&](StringRef sign) {
     return formatv("({0} != {0} || {0} {2} {1} ? {0} : {1})", x[0], x[1], sign).str();
   };
@@ -276,8 +279,8 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
       });
 }
 
-// Prints declarations of everything that `yielded` depends on, in order; `names` then has the
-// expression of `yielded`. On entry `names` has the expressions of the accumulators.
+// Prints the declarations of all values that `yielded` depends on, in order, and adds the
+// expression of each to `names`. On entry, `names` contains the expressions of the accumulators.
 std::string Printer::statements(linalg::GenericOp generic, Value yielded, StringRef indent,
                                 DenseMap<Value, std::string> &names) {
   std::string made;
@@ -313,7 +316,8 @@ std::string Printer::statements(linalg::GenericOp generic, Value yielded, String
 void Printer::elementwise(OpResult tensor, linalg::GenericOp generic) {
   unsigned number = tensor.getResultNumber();
   std::string code;
-  for (int64_t d = 0; d < int64_t(generic.getNumLoops()); ++d) // the map is the identity
+  // The indexing map is the identity, so loop index d is element index d.
+  for (int64_t d = 0; d < int64_t(generic.getNumLoops()); ++d)
     code += formatv("    const int64_t d{0} = i{0};\n    (void)d{0};\n", d);
   DenseMap<Value, std::string> names;
   Value yielded = generic.getBody()->getTerminator()->getOperand(number);
@@ -321,8 +325,9 @@ void Printer::elementwise(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + "    return double(" + names[yielded] + ");\n");
 }
 
-// Prints acc = init; for the reduced loops: acc = body(acc). The result of each element is stored
-// after its first computation.
+// Prints the function of a reduction's result. For one element it computes acc = init, and then acc
+// = body(acc) in loops over the reduced dimensions. It keeps the element in a map, so that each
+// element is computed only once.
 void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   unsigned number = tensor.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
@@ -352,7 +357,8 @@ void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + formatv("    return {0}[flat] = acc;\n", memo).str());
 }
 
-// Prints the result of an insertion: the inserted part, or the tensor that it is inserted into.
+// Prints the function of a tensor.insert_slice. Each element comes from the inserted part, or,
+// outside of the part, from the tensor that the part is inserted into.
 void Printer::part(tensor::InsertSliceOp insert) {
   SmallVector<std::string> inside, indices;
   llvm::SmallBitVector dropped = insert.getDroppedDims();
@@ -362,7 +368,7 @@ void Printer::part(tensor::InsertSliceOp insert) {
     if (!dropped[i])
       indices.push_back(formatv("i{0} - {1}", i, offset));
   }
-  std::string whole = "0"; // never read outside of the parts
+  std::string whole = "0"; // elements outside of all parts are never read
   if (!insert.getDest().getDefiningOp<tensor::EmptyOp>())
     whole = name(insert.getDest()) + "(" +
             indexNames(typeOf(insert.getDest()).getRank(), "i") + ")";
@@ -426,7 +432,7 @@ int64_t integerBound(kern::KernelOp kernel) {
   return std::min(least == INT64_MAX ? most : least, int64_t(INT32_MAX));
 }
 
-// Returns true if a value in a region depends on 8-bit codes and on nothing else.
+// Returns true if a value in a kernel region depends on 8-bit codes and on no other input.
 static bool isOfCodesAlone(Value value) {
   bool isOfCodes = false;
   llvm::SetVector<Value> work;
@@ -443,7 +449,8 @@ static bool isOfCodesAlone(Value value) {
   return isOfCodes;
 }
 
-// Returns true if the region multiplies `factor` with a value that depends only on codes.
+// Returns true if the kernel region multiplies `factor` with a value that depends only on 8-bit
+// codes.
 static bool scalesCodes(BlockArgument factor) {
   return llvm::any_of(factor.getUses(), [](OpOperand &use) {
     return isa<arith::MulFOp>(use.getOwner()) &&
@@ -476,10 +483,11 @@ FloatType precisionOf(Value result) {
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       unsigned number = cast<OpResult>(value).getResultNumber();
       work.insert(generic.getBody()->getTerminator()->getOperand(number));
-      continue; // also the start value, if the body reads it
+      continue; // visits the start value too, if the body reads it
     }
     auto type = dyn_cast<FloatType>(value.getType());
-    // The rounding of a constant or an input is the same on both sides, so it does not count.
+    // A constant or an input has the same rounded value in the kernel and in the reference, so its
+    // type does not count.
     if (type && !isa<arith::ConstantOp, tensor::ExtractOp>(op) && (!least || type.getWidth() < least.getWidth()))
       least = type;
     work.insert(op->operand_begin(), op->operand_end());

@@ -1,5 +1,6 @@
-// Prints the formulas of a kernel as plain C++ loops in f64, as the reference for its code. They
-// are printed directly from the region, independently of the code generators.
+// Prints the formulas of a kernel as plain C++ loops in f64, the reference that its results are
+// compared with. They are printed directly from the kernel region, independently of the code
+// generators.
 #pragma once
 
 #include "dialects/kern/Kern.h"
@@ -10,21 +11,23 @@
 
 namespace lmc {
 
-// Returns a `struct Reference` with `double result(int number, int64_t element)`, which returns an
-// element (row-major) of a result. Input i is arrays[i] (compiler/extract/text/harness.cu). Each
-// sum is computed once, when it is first needed. Fails for an op that kernels may not contain.
+// Returns the C++ text of a `struct Reference`. Its function `double result(int number, int64_t
+// element)` returns one element (row-major index) of result number `number`. Input number i of the
+// kernel is arrays[i] (compiler/extract/text/harness.cu). Each sum is computed once, when it is
+// first needed. Fails for an op that kernels may not contain.
 llvm::Expected<std::string> hostReference(kern::KernelOp kernel);
 
-// Returns an upper limit for the integer inputs of `kernel`: the smallest extent that one of them
-// indexes, or the largest extent of all inputs if none is an index.
+// Returns an upper limit (exclusive) for the random values of integer inputs of `kernel`: the
+// smallest extent that an integer input indexes; if none is an index, the largest extent of all
+// inputs.
 int64_t integerBound(kern::KernelOp kernel);
 
-// Returns true if an input of a kernel must be positive: scalars (rates, norms, counts), and the
-// scales of 8-bit codes.
+// Returns true if the random values of an input must be positive: for scalars (rates, norms,
+// counts), and for the scales of 8-bit codes.
 bool isPositive(mlir::BlockArgument input);
 
-// Returns the least precise type that a value between the inputs and `result`, a result of a
-// kernel, is rounded to.
+// Returns the least precise type to which any value is rounded on the way from the inputs to
+// `result`, a result of a kernel.
 mlir::FloatType precisionOf(mlir::Value result);
 
 } // namespace lmc

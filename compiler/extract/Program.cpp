@@ -11,7 +11,7 @@ using namespace llvm;
 
 namespace lmc::extract {
 
-// The texts of compiler/extract/text, and the runtime's NormalStream.cpp.
+// The texts in compiler/extract/text, and the runtime's NormalStream.cpp.
 static constexpr struct {
   const char *stem, *text;
 } kTexts[] = {
@@ -34,8 +34,8 @@ std::string Array::print() const {
                  boolText(isPositive), llvm::format("%g", relative), llvm::format("%g", absolute));
 }
 
-// Prints the headers once, then each kernel in a namespace of its own, because helper functions of
-// two kernels may have the same name.
+// Returns the headers, each once, and then each kernel in a namespace of its own, because helper
+// functions of two kernels may have the same name.
 std::string Program::kernels() const {
   std::string includes, bodies;
   std::vector<const plan::Kernel *> done;

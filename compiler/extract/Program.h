@@ -1,4 +1,5 @@
-// The program that extractKernel prints: tensors, launches of kernels, and a reference.
+// The contents of an extracted program (ExtractKernel.h): tensors, launches of kernels, and a
+// reference.
 #pragma once
 
 #include "plan_generated.h"
@@ -16,20 +17,21 @@ template <typename... Args> llvm::Error fail(const char *format, Args &&...args)
   return llvm::createStringError(llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-// Returns a text of compiler/extract/text by its stem. "NormalStream" is the runtime's
-// NormalStream.cpp.
+// Returns a text of compiler/extract/text by its file name without the extension. "NormalStream" is
+// the text of runtime/train/NormalStream.cpp.
 std::string textOf(llvm::StringRef stem);
 
 inline bool isInclude(llvm::StringRef line) { return line.trim().starts_with("#include"); }
 
 inline const char *boolText(bool value) { return value ? "true" : "false"; }
 
-// One tensor of the program: becomes a host::Array of the harness, with its Draw and Tolerance.
+// A tensor of the program. It is printed as a host::Array of compiler/extract/text/harness.cu, with
+// its range of random values and its tolerance.
 struct Array {
   std::string name;
-  const char *type; // of host::Type
+  const char *type; // name of a host::Type, such as "BF16"
   std::vector<int64_t> shape;
-  int64_t rows = 1, pitch = 0; // elements; pitch 0: dense
+  int64_t rows = 1, pitch = 0; // pitch in elements; 0: rows are adjacent
   bool isInput = true;
   int64_t least = 0, bound = 1;
   bool isPositive = false;
@@ -40,16 +42,16 @@ struct Array {
 
 struct Launch {
   const plan::Kernel *kernel;
-  std::vector<size_t> args; // indices of arrays
+  std::vector<size_t> args; // indices into Program::arrays
 };
 
-// The contents of the program, and the printing of its text.
+// The contents of an extracted program.
 struct Program {
   std::vector<Array> arrays;
   std::vector<Launch> launches;
-  std::string constants; // used by the main text
-  std::string reference;
-  std::string main; // stem of the main text in compiler/extract/text
+  std::string constants; // constants that the main text uses
+  std::string reference; // from hostReference()
+  std::string main;      // name of the main text in compiler/extract/text
   std::string options = "-std=c++17 -O2 -fmad=false"; // for nvcc
   double bytes = 0, flops = 0;
 
@@ -60,15 +62,16 @@ private:
   std::string tables() const;
 };
 
-// Adds the tensors and launches of a command to a program.
+// Adds the tensors and launches of a plan's command to a program.
 class CommandProgram {
 public:
   explicit CommandProgram(const plan::Plan &plan) : plan(plan) {}
 
-  // Adds an array. The constant kNAME gets its number, or -1 for an absent slice.
+  // Adds the tensor `slice` as an array. The program's constant kNAME becomes the array's index, or
+  // -1 if the slice is absent (negative).
   void add(llvm::StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
   void add(Array array);
-  // Returns the program that launches the kernels of `command`.
+  // Returns the program, with launches of all kernels of `command`.
   llvm::Expected<Program> launching(const plan::Command &command);
   void constant(llvm::StringRef type, llvm::StringRef name, const llvm::Twine &value) {
     program.constants += llvm::formatv("constexpr {0} k{1} = {2};\n", type, name, value.str());
@@ -78,11 +81,11 @@ public:
 
 private:
   const plan::Plan &plan;
-  llvm::DenseMap<uint32_t, size_t> arrayOf; // by slice
+  llvm::DenseMap<uint32_t, size_t> arrayOf; // array index by slice
 };
 
-// Returns the program of the kernels of `command`, whose body is `op`. Each kind of command with
-// template kernels has a specialisation in a file of this folder.
+// Returns the program for the kernels of `command`, whose contents are `op`. Each kind of command
+// that is computed by template kernels has a specialisation in a file of this folder.
 template <typename Body>
 llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
                                   const Body &op);

@@ -1,4 +1,4 @@
-# What every extracted program has, as text.
+# Embeds the parts of extracted programs that are fixed text.
 file(GLOB texts CONFIGURE_DEPENDS ${here}/text/*.cu)
 lmc_embed_text(${made}/extract_texts.inc ${texts} ${CMAKE_SOURCE_DIR}/runtime/train/NormalStream.cpp)
 list(APPEND sources ${made}/extract_texts.inc)
