@@ -14,30 +14,30 @@ using namespace lmc;
 
 namespace {
 
-// The compile of one job with one micro-batch size.
+// Compiles one job with one micro-batch size.
 class Driver {
 public:
   Driver(Config config, const CompileOptions &options, MLIRContext &context);
 
-  // Runs the phases up to the buffers phase, or to the last requested one. `module` is the input of
-  // phase `from`; null for Phase::Model.
+  // Runs the phases from `from` to the buffers phase, or to the last requested phase if that comes
+  // earlier. `module` is the input of phase `from`; it is null for Phase::Model.
   LogicalResult plan(Phase from, OwningOpRef<ModuleOp> module);
 
-  // Runs codegen and emit.
+  // Runs the codegen and emit phases.
   LogicalResult finish();
 
-  // Returns the predicted tokens/s of one device.
+  // Returns the predicted number of tokens per second of one device.
   FailureOr<double> tokensPerSecond();
 
   uint64_t peakBytes() const { return plannedBytes(*result.module); }
 
-  // Moves the result out of the driver, after all phases.
+  // Moves the result out of the driver. Must be called after all phases.
   CompileResult take() {
     result.times = std::move(phases.times);
     return std::move(result);
   }
 
-  // Reports of the phases for the plan, by name (docs/explain.md).
+  // Returns the reports of the phases, by their names in the plan (docs/explain.md).
   nlohmann::json &reports() { return phases.reports; }
 
   CompileResult result;
@@ -63,7 +63,7 @@ private:
   PhaseRunner phases;
   PlanDetails details;
   Result<cost::DeviceSpec> spec;
-  const codegen::Target *const target; // null: the job names none
+  const codegen::Target *const target; // null if no target has the job's device
 };
 
 } // namespace
@@ -99,7 +99,8 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
   if (!target)
     return emitError(loc()) << "target.device is \"" << config.target.device << "\"; "
                             << codegen::deviceProblem(config.target.device);
-  if (wantsCode() && failed(report(target->checkDevice(config.target)))) // before the long part
+  // Checks the device before the phases that take long.
+  if (wantsCode() && failed(report(target->checkDevice(config.target))))
     return failure();
   result.module = std::move(module);
   if (from == Phase::Model) {
@@ -132,7 +133,7 @@ LogicalResult Driver::planMemory() {
   return planned;
 }
 
-// A named recompute mode gives one plan, which fits the budget or does not.
+// Makes the one plan of a recompute mode other than auto, whether it fits the budget or not.
 LogicalResult Driver::planNamedMode() {
   const bool isReported = options.compileTo == Phase::Emit || !options.dumpDirectory.empty();
   if (config.memory.recompute != RecomputeMode::KeepAll && isReported) {
@@ -190,9 +191,9 @@ LogicalResult Driver::searchRecompute() {
     result.module = std::move(*planned);
     return success();
   }
-  // Plans the chosen candidate again, this time with dumps and printed IR.
+  // Plans the chosen candidate a second time, now with dumps and printed IR.
   OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->rungs()[*rung]);
-  search->reset(); // it refers to the module that is replaced next
+  search->reset(); // it refers to the module that the next line replaces
   result.module = std::move(chosen);
   return runUpTo(Phase::Memory, Phase::Buffers);
 }
@@ -254,13 +255,13 @@ static nlohmann::json microBatchNotes(const MicroBatchResult &found) {
   return {{"attempts", std::move(attempts)}};
 }
 
-// Plans the job with one micro-batch size after the other, and finishes the best plan.
+// Plans the job with several micro-batch sizes, one after the other, and finishes the best plan.
 static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
                                                       const CompileOptions &options,
                                                       MLIRContext &context) {
   const bool isShown = options.compileTo < Phase::Emit || !options.dumpDirectory.empty() ||
                        !options.printIrAfter.empty();
-  CompileOptions unseen = options; // attempts are neither dumped nor printed
+  CompileOptions unseen = options; // attempts write no dumps and print no IR
   unseen.compileTo = Phase::Emit;
   unseen.dumpDirectory.clear();
   unseen.printIrAfter.clear();
@@ -287,7 +288,7 @@ static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
     if (i != found->best || isShown)
       addTimes(times, drivers[i]->take().times);
   std::unique_ptr<Driver> best = std::move(drivers[found->best]);
-  if (isShown) { // plans the result again, with dumps and printed IR
+  if (isShown) { // plans the best size a second time, with dumps and IR
     Config job = config;
     setMicroBatchSize(job, found->attempts[found->best].size);
     best = std::make_unique<Driver>(std::move(job), options, context);
@@ -304,7 +305,7 @@ static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
 
 FailureOr<CompileResult> lmc::compile(const Config &config, const CompileOptions &options,
                                       MLIRContext &context) {
-  // Phases before the memory phase do not need the final micro-batch size.
+  // A compile that ends before the memory phase does not need the final micro-batch size.
   if (config.training.microBatchAuto && options.compileTo >= Phase::Memory)
     return compileBestMicroBatch(config, options, context);
   Driver driver(config, options, context);

@@ -1,4 +1,4 @@
-// Drives a compile: runs the phases in order and searches for a plan within the budget.
+// Compiles a job: runs the phases in order and searches for a plan within the budget.
 #pragma once
 
 #include "compiler/phases/Phases.h"
@@ -15,21 +15,21 @@ namespace lmc {
 struct CompileResult {
   mlir::OwningOpRef<mlir::ModuleOp> module; // after the last phase that ran
   std::string plan;                         // the bytes of the plan file; "" before Emit
-  std::vector<PhaseTime> times;             // of all attempts together
+  std::vector<PhaseTime> times;             // sums over all attempts
   uint64_t budgetBytes = 0;                 // the budget of the plan; 0: no limit
-  // True if the plan meets the budget. Otherwise the plan is the smallest possible, without code,
-  // and `smallestBudget` is the minimum budget with which the job compiles.
+  // True if the plan meets the budget. Otherwise the plan is the smallest possible one, without
+  // code, and `smallestBudget` is the minimum budget with which the job compiles.
   bool fits = true;
   uint64_t smallestBudget = 0;
 };
 
-// Compiles `config`. Diagnostics go to the context's handler; a failure means that at least one
-// error was reported. A plan that exceeds the budget is not a failure.
+// Compiles the job `config`. Diagnostics go to the handler of `context`; a failure means that at
+// least one error was reported. A plan that exceeds the budget is not a failure (see `fits`).
 mlir::FailureOr<CompileResult> compile(const Config &config, const CompileOptions &options,
                                        mlir::MLIRContext &context);
 
-// Compiles a given module from phase `from` on. The module must have the form that phase `from`
-// expects. `config` gives the target and the plan's facts about the job.
+// Compiles `module` from phase `from` on. The module must have the form that phase `from` expects.
+// `config` gives the target and the facts about the job that a plan stores.
 mlir::FailureOr<CompileResult> compileModule(mlir::OwningOpRef<mlir::ModuleOp> module, Phase from,
                                              const Config &config, const CompileOptions &options);
 

@@ -1,11 +1,11 @@
-// Registers every dialect, target and pass, under the names that lmc-opt uses.
+// Registers all dialects, targets and compiler passes, under the names that lmc-opt uses.
 #pragma once
 
 #include "mlir/IR/DialectRegistry.h"
 
 namespace lmc {
 
-// Registers the targets (compiler/kernels/Target.h). registerDialects and registerPasses call it.
+// Registers all targets (compiler/kernels/Target.h). registerDialects and registerPasses call it.
 void registerTargets();
 void registerDialects(mlir::DialectRegistry &registry);
 void registerPasses();

@@ -19,10 +19,10 @@ namespace {
 // The ops that may exist after a phase.
 struct Level {
   Phase phase;
-  const char *holds; // for people
-  // The allowed dialects ("kern") and single ops ("lm.load"); all other ops are errors.
+  const char *holds; // a description, for error messages
+  // The allowed dialects ("kern") and single ops ("lm.load"). All other ops are errors.
   std::vector<StringRef> allowed;
-  // Ops of the allowed dialects that are errors nevertheless.
+  // Ops that are errors although their dialect is allowed.
   std::vector<StringRef> forbidden = {};
 };
 
@@ -62,14 +62,14 @@ static const Level *levelAfter(Phase phase) {
   return nullptr;
 }
 
-// Returns the bytes from the first to the end of the last run of a tensor in `rows` runs, `pitch`
-// bytes apart.
+// Returns the number of bytes from the start of a tensor to its end. It consists of `rows` rows,
+// whose starts are `pitch` bytes apart; a pitch of 0 means that rows are adjacent.
 static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
   uint64_t bytes = uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
   return pitch == 0 || rows == 0 ? bytes : (rows - 1) * pitch + bytes / rows;
 }
 
-// Checks that every slice and variable lies inside its arena.
+// Reports every slice and variable that is not inside its arena.
 static LogicalResult verifyPlaces(ModuleOp module) {
   llvm::StringMap<uint64_t> arenas, variables; // bytes
   for (auto arena : module.getOps<plan_ir::ArenaOp>())

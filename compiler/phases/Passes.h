@@ -1,4 +1,4 @@
-// The passes of this folder; what each does is written in Passes.td.
+// The compiler passes of this folder, which Passes.td describes.
 #pragma once
 
 #include "mlir/Pass/Pass.h"

@@ -48,16 +48,17 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   case RecomputeMode::KeepAll:
     return "keep-all";
   case RecomputeMode::None:
-  case RecomputeMode::Auto: // a choice on the module says what is done
+  case RecomputeMode::Auto: // the module's own attribute states the choice
     return "none";
   }
   return "";
 }
 
-// Kinds of fusion that are passes of their own.
+// Kinds of fusion that are done by compiler passes of their own, before the fusion phase.
 static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
 
-// A job may disable a kind of fusion that only passes of other targets do.
+// Returns true for a kind of fusion that only passes of targets do. A job for another target may
+// disable it too.
 static bool isKindOfTargets(StringRef kind) {
   return llvm::any_of(codegen::targets(), [&](const codegen::Target *target) {
     return llvm::is_contained(target->fusionKinds(), kind);
@@ -70,12 +71,13 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
     rates = cost::ratesOf(&*spec, config.training.computeDType);
 }
 
-// The comments here explain the order of the passes; each Passes.td explains what its passes do.
+// Adds the compiler passes of a phase. The comments here explain the order of the passes; each
+// Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
                       const cost::Rates &rates, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
-  SmallVector<std::string> without; // the disabled kinds that the fusion passes handle
+  SmallVector<std::string> without; // disabled kinds that the fusion passes handle
   for (const std::string &kind : options.disableFusion)
     if (kind != kMergedLinears && kind != kFlatState && !isKindOfTargets(kind))
       without.push_back(kind);
@@ -93,8 +95,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         createInsertOptimizerPass(InsertOptimizerPassOptions{config.optimizer.type}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
-    // Equal values may be merged here for the last time: from the memory phase on, some values are
-    // recomputed on purpose.
+    // This is the last place where equal values may be merged: from the memory phase on, some
+    // values are recomputed on purpose.
     passes.addPass(createCSEPass());
     break;
   case Phase::Distribute:
@@ -107,19 +109,20 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         recomputeModeName(config.memory.recompute).str(), config.memory.recomputeStride}));
     break;
   case Phase::Fusion:
-    // This pass follows recomputation, whose options name ops of the model.
+    // The target's passes come after the memory phase, whose recompute options name ops of the
+    // model.
     target.addModelPasses(passes, isOn);
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     target.addFusionPasses(passes);
-    // Kernels are outlined before layers are inlined, so that the kernels of a layer are compared
-    // once.
+    // Kernels are outlined before layers are inlined, so that the kernels of a layer function are
+    // compared only once.
     passes.addPass(createOutlineKernelsPass());
     break;
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
-    // Only after inlining is the end of one layer next to the start of the following layer.
+    // Only after inlining is the end of one layer next to the start of the layer after it.
     passes.addPass(createMergeLaunchesPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     break;
@@ -132,9 +135,9 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     // The check runs in every compile, and here, because only here both forms of a function exist.
     passes.addPass(createCheckAliasingPass());
     break;
-  case Phase::Model: // the builder's work
+  case Phase::Model: // buildModel does it
   case Phase::Codegen:
-  case Phase::Emit: // not passes over the plan: they read it
+  case Phase::Emit: // these read the plan and have no passes
     break;
   }
 }
@@ -151,7 +154,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
           /*printModuleScope=*/true);
     FusionReport fusions;
     addPasses(phase, config, options, rates, fusions, passes);
-    // The verifiers run once, at the end of the phase: after every pass they would take as long as
+    // The verifiers run once, at the end of the phase: after every pass, they would take as long as
     // the passes do.
     passes.enableVerifier(false);
     if (failed(passes.run(module)) || failed(verify(module)) ||
@@ -179,7 +182,8 @@ LogicalResult PhaseRunner::run(Phase phase, llvm::function_ref<LogicalResult()> 
   return success();
 }
 
-// Writes the file "DIRECTORY/05.fusion.EXTENSION".
+// Writes `content` to the file "DIRECTORY/05.fusion.EXTENSION", with the number and name of the
+// phase.
 static LogicalResult writeDump(const std::string &directory, Phase phase, StringRef extension,
                                StringRef content, Location loc) {
   std::string path = llvm::formatv("{0}/{1:d2}.{2}.{3}", directory, int(phase) + 1,
@@ -193,7 +197,8 @@ static LogicalResult writeDump(const std::string &directory, Phase phase, String
   return success();
 }
 
-// Prints the module with the names of ops, `loc("mlp")`; all other locations carry no information.
+// Prints the module with the names of ops, `loc("mlp")`. All other locations carry no information
+// and are left out.
 static std::string textOf(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);

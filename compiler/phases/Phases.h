@@ -18,8 +18,8 @@
 
 namespace lmc {
 
-// The phases in order. --compile-to, --dump-ir and the timing report use their names. The IR after
-// each phase passes its verifier.
+// The phases, in order. --compile-to, --dump-ir and the timing report use their names. After each
+// phase, verifyLevel() (Levels.h) checks the IR.
 enum class Phase { Model, Autodiff, Distribute, Memory, Fusion, Schedule, Buffers, Codegen, Emit };
 
 llvm::StringRef phaseName(Phase phase);
@@ -31,9 +31,9 @@ struct CompileOptions {
   bool withCode = true;
   // The folder of compiled kernels; with "" nothing is cached.
   std::string kernelCache;
-  std::string dumpDirectory; // gets "05.fusion.mlir" and "05.fusion.txt" per phase; "": nothing
-  std::vector<std::string> printIrAfter;   // pass arguments ("kern-form-fusions")
-  std::vector<std::string> disableFusion;  // kinds to leave out ("siblings"), for developers
+  std::string dumpDirectory;             // gets files such as "05.fusion.mlir", per phase; "": none
+  std::vector<std::string> printIrAfter; // names of passes ("kern-form-fusions")
+  std::vector<std::string> disableFusion;  // kinds of fusion to disable ("siblings")
   bool reuseMemory = true;                 // false: no two values share bytes, for tests
 };
 
@@ -42,39 +42,41 @@ struct PhaseTime {
   double seconds;
 };
 
-// Runs phases and adds up their times. A phase may run several times.
+// Runs phases and adds up the time of each. A phase may run several times.
 class PhaseRunner {
 public:
-  // Keeps references to `config` and `options`.
+  // The runner keeps references to `config` and `options`.
   PhaseRunner(const Config &config, const CompileOptions &options);
 
-  // Runs the passes of a phase from Autodiff to Buffers. If `isAttempt`, the module is neither
-  // dumped nor printed: dumps show only the final plan.
+  // Runs the compiler passes of a phase from Autodiff to Buffers. If `isAttempt`, the IR is neither
+  // dumped nor printed, because dumps show only the final plan.
   mlir::LogicalResult run(Phase phase, mlir::ModuleOp module, bool isAttempt = false);
 
-  // Runs work of a phase that is not a pass, and adds its time to the phase.
+  // Runs `work`, a part of a phase that is not a compiler pass, and adds its time to the phase.
   mlir::LogicalResult run(Phase phase, llvm::function_ref<mlir::LogicalResult()> work);
 
-  // Writes the module after the phase, and a table of it for people, to the folder named in
-  // CompileOptions. `fusions` lists the pairs that the phase merged and refused to merge.
+  // Writes the module after the phase, and a table of its contents for people, to the folder
+  // CompileOptions::dumpDirectory. `fusions` lists the pairs of ops that the phase merged or
+  // refused to merge.
   mlir::LogicalResult dump(Phase phase, mlir::ModuleOp module, const FusionReport &fusions = {});
 
-  std::vector<PhaseTime> times; // in the order of the phases' first runs
+  std::vector<PhaseTime> times; // in the order in which the phases first ran
 
-  // Reports of the phases, by the report's name in the plan. The runner fills "fusion" for the
+  // The reports of phases, by the report's name in the plan. The runner sets "fusion" for the
   // module that last went through the fusion and schedule phases.
   nlohmann::json reports = nlohmann::json::object();
 
 private:
   const Config &config;
   const CompileOptions &options;
-  cost::Rates rates; // of the job's device
+  cost::Rates rates; // the rates of the job's device
 };
 
 // Returns the bytes of all arenas of a module after the buffers phase.
 uint64_t plannedBytes(mlir::ModuleOp module);
 
-// Returns the name of a mode in lm-apply-recompute, such as "block", for modes other than auto.
+// Returns the name of a recompute mode in the compiler pass lm-apply-recompute, such as "block". A
+// mode of Auto gives "none".
 llvm::StringRef recomputeModeName(RecomputeMode mode);
 
 } // namespace lmc

@@ -32,7 +32,7 @@ void lmc::addNotes(const FusionReport &fusions, json &report) {
   }
 }
 
-// Explains a phase to a reader of the dump.
+// Returns a text that explains a phase to a reader of the dump.
 static StringRef introduction(Phase phase) {
   switch (phase) {
   case Phase::Model:
@@ -63,7 +63,7 @@ static StringRef introduction(Phase phase) {
     return "Every value has its bytes: a slice of the arena @workspace, or a variable in @state.\n"
            "A command reads and writes slices. All addresses are fixed.";
   case Phase::Codegen:
-  case Phase::Emit: // leave no IR
+  case Phase::Emit: // these leave no IR
     break;
   }
   return "";
@@ -77,7 +77,7 @@ static uint64_t bytesOf(RankedTensorType type) {
   return uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
 }
 
-// Lists variables by kind. Variables that are parts of another variable are not counted.
+// Adds a list of variables by kind. A variable that is a part of another variable is not counted.
 static void addState(ModuleOp module, std::string &text) {
   struct Kind {
     unsigned variables = 0;
@@ -97,7 +97,7 @@ static void addState(ModuleOp module, std::string &text) {
                     kind.variables);
 }
 
-// Returns "17 ops: 5 kern.gemm, 4 kern.launch, ...", the most frequent first.
+// Returns "17 ops: 5 kern.gemm, 4 kern.launch, ..." with the most frequent op first.
 static std::string opCounts(func::FuncOp function) {
   llvm::MapVector<StringRef, unsigned> counts;
   unsigned ops = 0;
@@ -146,7 +146,7 @@ static void addVariables(ModuleOp module, std::string &text) {
                     variable.getKind(), variable.getSymName());
 }
 
-// Returns a name such as "launch @rms_norm".
+// Returns the name of a command for people, such as "launch @rms_norm".
 static std::string commandText(Operation &command) {
   std::string text = command.getName().stripDialect().str();
   if (auto launch = dyn_cast<plan_ir::LaunchOp>(command))
@@ -154,7 +154,7 @@ static std::string commandText(Operation &command) {
   return text;
 }
 
-// Returns the slices of a function in the order of their first writes.
+// Adds a list of the slices of a function, in the order of their first writes.
 static void addSlices(plan_ir::FunctionOp function, std::string &text) {
   SmallVector<Operation *> commands;
   SmallVector<plan_ir::SliceOp> slices;

@@ -1,14 +1,14 @@
-// The result of a phase as text for people: the .txt files of --dump-ir.
+// Prints the result of a phase as text for people: the .txt files of --dump-ir.
 #pragma once
 
 #include "compiler/phases/Phases.h"
 
 namespace lmc {
 
-// Returns a sentence on the phase, then the contents of the module: its state and functions, or,
-// after the buffers phase, the place of every buffer. `reports` is PhaseRunner::reports; for the
-// memory phase its entry "recompute" is shown. `fusions` lists the pairs that the phase merged and
-// refused to merge.
+// Returns a sentence about the phase, then the contents of the module: its state and functions, or,
+// after the buffers phase, the offset of every buffer. `reports` is PhaseRunner::reports; for the
+// memory phase, its entry "recompute" is shown. `fusions` lists the pairs of ops that the phase
+// merged or refused to merge.
 std::string phaseTable(Phase phase, mlir::ModuleOp module, const nlohmann::json &reports,
                        const FusionReport &fusions);
 
