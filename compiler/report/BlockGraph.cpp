@@ -12,7 +12,7 @@
 namespace lmc {
 namespace {
 
-constexpr double kLetter = 6.7, kLine = 15, kPad = 8; // of the 12px font of Html.cpp
+constexpr double kLetter = 6.7, kLine = 15, kPad = 8; // sizes for the 12px font of Html.cpp
 constexpr double kGapX = 14, kGapY = 26, kBetween = 70;
 
 std::string shortened(std::string text, size_t letters) {
@@ -28,10 +28,11 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   std::vector<std::string> lines = {source};
   if (const plan::Launch *launch = command.body_as_Launch()) {
     const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
-    // The suffix for the layout of arguments is left out of the title: the graph shows the
-    // neighbours.
+    // The title leaves out the suffix of the kernel's name that states the pitches of its
+    // arguments: the graph shows where they come from.
     lines[0] = kernel.name()->str().substr(0, kernel.name()->string_view().find("_pitch_"));
-    // Lists the source ops in order; equal neighbours are counted: "lm.add, 2 x lm.cast".
+    // Lists the source ops in order. Neighbours with the same name are counted: "lm.add, 2 x
+    // lm.cast".
     std::string ops;
     if (kernel.source_ops())
       for (unsigned i = 0; i < kernel.source_ops()->size();) {
@@ -68,11 +69,12 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   return lines;
 }
 
-// Places the nodes of one pass, from `left` on. Returns the width.
+// Places the nodes of the forward or of the backward pass; their left end is at `left`. Returns the
+// width.
 double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left) {
   std::map<size_t, size_t> rank; // node -> row
   size_t rows = 0;
-  for (size_t node : members) { // command order respects the edges
+  for (size_t node : members) { // in command order, sources come first
     size_t row = 0;
     for (const GraphEdge &edge : graph.edges)
       if (edge.to == node && rank.count(edge.from))
@@ -80,7 +82,7 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
     rank[node] = row;
     rows = std::max(rows, row + 1);
   }
-  // A node whose first reader is far below moves down to the row above that reader.
+  // A node whose first reader is far below it moves down, to the row above that reader.
   for (size_t i = members.size(); i-- > 0;) {
     size_t limit = rows, node = members[i];
     for (const GraphEdge &edge : graph.edges)
@@ -93,8 +95,8 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
   for (size_t node : members)
     byRow[rank[node]].push_back(node);
 
-  // Orders the nodes of each row by the mean position of the nodes that they read, then of those
-  // that read them; a few rounds.
+  // Orders the nodes of each row by the mean position of the nodes that they read, then by the mean
+  // position of the nodes that read them. This is repeated a few times.
   std::map<size_t, double> place;
   auto renumber = [&] {
     for (auto &row : byRow)
@@ -165,7 +167,8 @@ BlockGraph blockGraph(const plan::Plan &plan) {
     return graph;
   graph.layer = layers / 2;
 
-  // Every write so far, with the node that made it, or -1 if it was outside of the layer.
+  // Every write so far, and the node of the command that wrote; -1 if the command is not part of
+  // the layer.
   struct Write {
     const plan::Slice *slice;
     int node;
@@ -187,9 +190,10 @@ BlockGraph blockGraph(const plan::Plan &plan) {
       std::map<size_t, uint64_t> sources; // node -> bytes read from it
       for (const plan::Operand &operand : operands) {
         const plan::Slice &read = *plan.slices()->Get(uint32_t(operand.slice));
-        if (!operand.isRead() || read.function() < 0) // state: weights and gradients are not drawn
+        // State (weights and gradients) is not drawn.
+        if (!operand.isRead() || read.function() < 0)
           continue;
-        // Goes back through the writes until every byte that is read has been found.
+        // Goes back through the writes until the writer of every byte that is read has been found.
         std::vector<const plan::Slice *> found;
         for (size_t w = writes.size(); w-- > 0;) {
           if (!overlap(read, *writes[w].slice))

@@ -33,8 +33,8 @@ json categoriesJson(const CategoryBytes &bytes) {
   return entries;
 }
 
-// Divides the memory at the peak: state, live workspace, and the gaps between and around them. The
-// parts add up to all arenas.
+// Divides the memory at the peak into state, live bytes of the workspace, and unused gaps between
+// and around these. The parts sum to the bytes of all arenas.
 json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   CategoryBytes bytes = timeline.state;
   uint64_t arenas = plannedBytes(plan), used = 0;
@@ -47,14 +47,14 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   json categories = categoriesJson(bytes);
   uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
   uint64_t gaps = workspace > used ? workspace - used : 0;
-  categories["fragmentation"] = gaps;                   // always present: it measures the packing
-  if (uint64_t sum = total(bytes) + gaps; arenas > sum) // state rounded to the arena's alignment
+  categories["fragmentation"] = gaps; // always present: it shows the quality of the packing
+  if (uint64_t sum = total(bytes) + gaps; arenas > sum) // state is rounded up
     categories["alignment"] = arenas - sum;
   return categories;
 }
 
-// Returns the budget of the plan: the one that the compiler recorded, else the job's setting, else
-// everything that the device has.
+// Returns the budget of the plan: the one that the compiler recorded; else the job's setting
+// memory.budget; else all memory that the device spec leaves to a plan.
 uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   uint64_t budget = plan.memory_budget();
   std::string_view text = cost::settingOf(plan, "memory.budget");
@@ -88,7 +88,7 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
     const FunctionMemory &function = timeline.functions[f];
     const plan::Function &planned = *plan.functions()->Get(unsigned(f));
     std::string name = planned.name()->str();
-    json live = json::object(); // of the categories that occur
+    json live = json::object(); // only of categories that occur
     for (size_t category = 0; category < kCategories; ++category) {
       json bytes = json::array();
       bool used = false;
@@ -137,9 +137,10 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
   return memory;
 }
 
-// Returns the matrix FLOPs of a micro-step beyond three forward passes (3.5 for attention), as a
-// fraction of those three. The forward pass is measured by the function eval; null if there is
-// none.
+// Returns the FLOPs of matrix products that a micro-step recomputes, as a fraction of those that it
+// needs. Without recompute it needs three times the FLOPs of a forward pass (for attention 3.5
+// times). The function eval gives the FLOPs of a forward pass; the result is null if there is no
+// eval.
 json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
   int step = microStep(plan);
   double done = 0, needed = 0;
@@ -187,7 +188,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
     double seconds = 0, flops = 0, bytes = 0;
     std::array<double, 4> byBound{};
   };
-  std::map<std::string, Kind> kinds; // of a step
+  std::map<std::string, Kind> kinds; // totals of one optimizer step
   std::array<double, 4> byBound{};
   for (unsigned f = 0; f < cost.functions.size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
@@ -226,7 +227,8 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   return report;
 }
 
-// Returns the totals of the job over all its steps; null if the plan does not give their number.
+// Returns the totals of the job over all optimizer steps; null if the plan does not state their
+// number.
 json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   std::string_view text = cost::settingOf(plan, "training.train_iters");
   uint64_t steps = 0;
@@ -288,7 +290,8 @@ codegen::TargetCode::Grid gridOf(const plan::Kernel &kernel) {
           kernel.stack_bytes()};
 }
 
-// Returns the resources that a kernel with a grid uses; an empty object for other kernels.
+// Returns the resources that a kernel with a grid (a CUDA kernel) uses; an empty object for other
+// kernels.
 json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
   if (!kernel.grid())
     return json::object();
@@ -348,7 +351,7 @@ json kernelsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
 
 json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   json report;
-  // Adds the report of each phase under the report's name ("recompute").
+  // Adds the report of each phase under its name, such as "recompute".
   if (plan.reports())
     for (const plan::Report *entry : *plan.reports())
       if (json said = json::parse(entry->json()->str(), nullptr, false); !said.is_discarded())
@@ -385,7 +388,8 @@ std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, ui
   constexpr size_t kBuffers = 5;
   MemoryTimeline timeline = memoryTimeline(plan);
   uint64_t planned = plannedBytes(plan);
-  // A job without a budget of its own gets what the device spec leaves.
+  // True if the job sets a budget itself; otherwise the budget is the memory that the device spec
+  // leaves.
   const bool isOwn = cost::settingOf(plan, "memory.budget") != "0";
   std::string message = fmt::format(
       "{}: error: {} {}, but the plan needs {}; the smallest budget that works is {} bytes ({})\n"

@@ -1,4 +1,4 @@
-// Prints the report for a terminal. The text is made from the JSON alone, so that both agree.
+// Prints the report for a terminal. The text uses only the JSON report, so that both agree.
 #include "compiler/report/Explain.h"
 #include "compiler/report/Units.h"
 
@@ -24,7 +24,8 @@ std::string word(const json &object, const char *key) {
 std::string bytes(const json &value) { return readableBytes(number(value)); }
 std::string percent(double fraction) { return fmt::format("{:.1f}%", fraction * 100); }
 
-// Returns the largest members of an object of numbers: "activations 91.0 MiB, gradients 9.2 MiB".
+// Returns the largest members of an object of numbers as text: "activations 91.0 MiB, gradients 9.2
+// MiB".
 template <typename Print>
 std::string largest(const json &object, size_t count, const Print &print) {
   std::vector<std::pair<double, std::string>> members;
@@ -39,8 +40,8 @@ std::string largest(const json &object, size_t count, const Print &print) {
   return text;
 }
 
-// Returns the distinct names of a list, "swiglu, up_proj". Beyond 110 columns the text continues on
-// further lines with this indent.
+// Returns the distinct names of a list as text: "swiglu, up_proj". If a line exceeds 110 columns,
+// the text continues on further lines, which are indented by `indent` spaces.
 std::string listed(const json &names, size_t indent) {
   std::vector<std::string> distinct;
   for (const json &name : names)
@@ -64,7 +65,8 @@ std::string listed(const json &names, size_t indent) {
   return text;
 }
 
-// Returns the text without its numbers: reasons that differ only in numbers count as equal.
+// Returns the text with '#' in place of each number, so that reasons that differ only in numbers
+// are equal.
 std::string withoutNumbers(const std::string &text) {
   std::string kept;
   for (char c : text)
@@ -75,11 +77,11 @@ std::string withoutNumbers(const std::string &text) {
   return kept;
 }
 
-// Entries of fusions that are shown as one.
+// Fusions that the report shows as one entry.
 struct FoldedFusions {
-  std::vector<const json *> entries; // the one that saves most first
+  std::vector<const json *> entries; // the fusion that saves most bytes comes first
   uint64_t times = 0;
-  double bytes = 0; // of all of them
+  double bytes = 0; // sum over all of them
 
   void add(const json &entry) {
     uint64_t count = entry.value("times", uint64_t(1));
@@ -91,7 +93,7 @@ struct FoldedFusions {
   }
 };
 
-// Groups the entries of a list by the text that `key` returns; groups are in the order of their
+// Groups the entries of a list by the text that `key` returns. Groups are in the order of falling
 // bytes.
 template <typename Key> std::vector<FoldedFusions> folded(const json &entries, const Key &key) {
   std::map<std::string, FoldedFusions> byKey;
@@ -105,7 +107,8 @@ template <typename Key> std::vector<FoldedFusions> folded(const json &entries, c
   return groups;
 }
 
-// Returns "lm.rms_norm <- lm.add": the second op of a pair, then the first, which runs before it.
+// Returns the names of a pair of ops, such as "lm.rms_norm <- lm.add": the consumer, then the
+// producer, which runs before it.
 std::string pairText(const json &entry) {
   return word(entry, "consumer") + " <- " + word(entry, "producer");
 }
@@ -136,7 +139,7 @@ public:
   std::string text;
 };
 
-// Prints ten lines: what the job is, whether it fits, and how fast it is.
+// Prints ten lines: what the job is, whether it fits into memory, and how fast it is.
 void Text::summary() {
   const json &batch = report["batch"], &memory = report["memory"], &cost = report["cost"];
   const json &fusion = report["fusion"], &overhead = report["recompute"]["flops_overhead"];
@@ -270,7 +273,7 @@ void Text::refused(const json &entries, bool showsAll) {
 
 void Text::recompute(const json &recompute) {
   const json overhead = recompute.value("flops_overhead", json());
-  const json layers = recompute.value("layers", json::array()); // an option's index for each
+  const json layers = recompute.value("layers", json::array()); // index of each layer's option
   line("\nrecompute: {}{}", word(recompute, "mode"),
        overhead.is_number() ? fmt::format(", {} more matrix FLOPs", percent(number(overhead)))
                             : "");
@@ -293,7 +296,7 @@ void Text::recompute(const json &recompute) {
     }
   }
   if (!layers.empty()) {
-    // Lists runs of layers with the same option: "0-11: 2, 12-15: 0".
+    // Lists runs of layers with the same option: "0-11: 2, 12-15: 0" (layers: option).
     std::string runs;
     for (size_t first = 0; first < layers.size();) {
       size_t last = first;
@@ -367,7 +370,7 @@ void Text::kernels() {
   resources(kernels);
 }
 
-// Prints the resources of CUDA kernels, in the same order.
+// Prints the resources of CUDA kernels, in the order of `kernels`.
 void Text::resources(const std::vector<const json *> &kernels) {
   if (kernels.empty() || !kernels[0]->contains("registers"))
     return;

@@ -15,9 +15,10 @@ using nlohmann::json;
 namespace lmc {
 namespace {
 
-constexpr double kWidth = 1080; // of every drawing, in its own units
+constexpr double kWidth = 1080; // of every drawing, in SVG units
 
-// Colours for light and dark mode, both with readable text; drawn areas keep their colours.
+// The styles of the page, for light and dark mode. Text is readable in both; drawn areas have the
+// same colours in both.
 constexpr const char *kStyle = R"css(
 :root { --ink: #1c2126; --soft: #5c6670; --rule: #d5dae0; --paper: #ffffff; --panel: #f5f7f9;
   --node: #ffffff; --budget: #c0272d; --bound: #1f6f43; }
@@ -83,7 +84,8 @@ const char *kindColour(const std::string &kind) {
   return "#8f9aa3";
 }
 
-// Text in a plan may contain any character; XML does not allow most control characters.
+// Escapes text for XML. Text in a plan may contain any character; XML does not allow most control
+// characters.
 std::string escape(const std::string &text) {
   std::string out;
   for (char c : text) {
@@ -107,8 +109,8 @@ std::string escape(const std::string &text) {
   return out;
 }
 
-// Returns the distance of ticks: 1, 2 or 5 times a power of ten of a binary unit, so that `most` is
-// divided into 4 to 10 parts.
+// Returns the distance between the ticks of an axis of bytes from 0 to `most`: 1, 2 or 5 times a
+// power of ten times KiB, MiB or GiB, such that there are 4 to 10 intervals.
 double tickStep(double most) {
   double unit = most >= 1 << 30 ? 1 << 30 : most >= 1 << 20 ? 1 << 20 : 1 << 10;
   double step = std::pow(10, std::floor(std::log10(std::max(1.0, most / unit) / 4)));
@@ -181,7 +183,8 @@ void Page::summary() {
   add("</div>");
 }
 
-// Draws stacked areas over the commands of the step's functions, side by side.
+// Draws live bytes by category as stacked areas. The x axis is the commands of the functions of an
+// optimizer step, one function after the other.
 void Page::memoryChart() {
   const json &memory = report["memory"];
   struct Part {
@@ -213,7 +216,7 @@ void Page::memoryChart() {
   double gap = 10, plot = kWidth - left - right - gap * double(parts.size() - 1);
   auto yOf = [&](double bytes) { return top + chart * (1 - bytes / most); };
 
-  std::map<std::string, double> state; // by chart category
+  std::map<std::string, double> state; // bytes by category of the chart
   for (const auto &[category, size] : memory["by_category"].items()) {
     if (category == "tables" || category == "inputs" || category == "scalars" ||
         category == "alignment")
@@ -247,7 +250,7 @@ void Page::memoryChart() {
       }
       if (highest == 0)
         continue;
-      // The outline is constant within a command, so only corners are written.
+      // Bytes are constant during a command, so only the corners of the outline are written.
       auto corners = [&](const std::vector<double> &level, bool backwards) {
         std::string path;
         size_t n = part.commands;
@@ -353,7 +356,7 @@ void Page::graph() {
   add("<text class=\"title\" x=\"8\" y=\"16\">{}</text>", backward ? "forward" : "");
   if (backward)
     add("<text class=\"title\" x=\"{:.0f}\" y=\"16\">backward</text>", graph.backwardX);
-  // Edges of kept values are drawn first, below all others.
+  // Edges of kept values are drawn first, so that all other edges are on top of them.
   for (bool kept : {true, false})
     for (const GraphEdge &edge : graph.edges) {
       if (edge.kept != kept)
@@ -393,7 +396,8 @@ void Page::graph() {
   add("</svg></div>");
 }
 
-// Draws the commands of the micro-step one after another, to scale, with a row per stream.
+// Draws the commands of the micro-step one after the other, with widths proportional to time and
+// one row per stream.
 void Page::bars(const std::vector<unsigned> &commands, double y, double height) {
   int step = microStep(plan);
   const json &all = report["functions"][size_t(step)]["commands"];

@@ -1,4 +1,4 @@
-// The report as one self-contained HTML page.
+// Prints the report as one HTML page that loads no other file.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -11,7 +11,7 @@
 
 namespace lmc {
 
-// `report` is the result of explainJson. The page is also well-formed XML, and loads no other file.
+// Returns the page, which is also well-formed XML. `report` is the result of explainJson.
 std::string htmlReport(const plan::Plan &plan, const nlohmann::json &report,
                        const std::string &title);
 

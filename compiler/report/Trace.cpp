@@ -11,7 +11,8 @@ using nlohmann::json;
 
 namespace lmc {
 
-// Tracks are threads of one process: thread 0 has the functions, thread 1 + s has stream s.
+// The tracks are threads of one process in the trace: thread 0 shows the functions, thread 1 + s
+// shows stream s.
 constexpr int kProcess = 1;
 
 static json nameTrack(int thread, const std::string &name) {
@@ -38,7 +39,7 @@ json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   for (uint16_t stream : streams)
     events.push_back(nameTrack(1 + stream, fmt::format("stream {}", stream)));
 
-  double now = 0; // microseconds
+  double now = 0; // the current time in microseconds
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
     const cost::FunctionCost &entry = cost.functions[f];

@@ -1,4 +1,4 @@
-// The predicted schedule of a step, for chrome://tracing and ui.perfetto.dev.
+// Prints the predicted schedule of an optimizer step, for chrome://tracing and ui.perfetto.dev.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -9,9 +9,10 @@
 
 namespace lmc {
 
-// Returns the functions of a step one after another, with the repeated micro-step once. There is
-// one track per stream with an event per command, a track of the functions, and a counter of live
-// bytes by category. Times are in microseconds and never decrease.
+// Returns the trace of the functions of an optimizer step, one after the other; a micro-step that
+// runs several times appears once. The trace has one track per stream with an event per command, a
+// track of the functions, and a counter of live bytes by category. Times are in microseconds and
+// never decrease.
 nlohmann::json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
 } // namespace lmc

@@ -24,7 +24,8 @@ std::string readableSeconds(double seconds) {
   return fmt::format("{:.2f} s", seconds);
 }
 
-// Formats three digits, with the largest prefix of 1000 for which the integer part is not zero.
+// Formats a rate with three digits and the largest prefix (T, G, M) for which the integer part is
+// not zero.
 static std::string scaled(double rate, const char *unit) {
   const struct {
     double factor;
