@@ -12,14 +12,15 @@ using namespace lmc;
 
 namespace {
 
-// Adds up the ops of a function and of the layers that it calls.
+// Sums the counts of the ops of a function and of the layer functions that it calls.
 class Counter {
 public:
   LogicalResult add(func::FuncOp function, int64_t &traffic);
 
   int64_t weights = 0; // elements of the weights of matrix products
-  // The columns of q, grouped by the mean number of keys that a query sees, and by the same number
-  // without a mask. Each mean is multiplied by its sum of columns, and rounded, only once.
+  // The columns of q, summed per mean number of keys that a query sees: with the mask (causal) and
+  // without it (full). Each mean is multiplied by its sum of columns only once, so it is rounded
+  // only once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 
@@ -44,29 +45,31 @@ static int64_t widthOf(Value value) {
 void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
-  // Returns the mean of min(i, window) over the positions i of the sequence.
+  // The key is the mean of min(i, window) over the positions i of the sequence.
   causal[window - window * window / (2 * seq)] += columnsOf(attention.getQ());
   full[seq] += columnsOf(attention.getQ());
 }
 
-// The traffic of an op is what it moves in both passes when it is fused with its neighbours. In
-// elements of the compute dtype, with c columns:
+// Adds up the traffic of a function: the elements of the compute dtype that each op moves in the
+// forward and the backward pass, if it is fused with its neighbours. For an op with c columns, per
+// token:
 //
 //   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where y has one use,
 //               an addition or a rotation, y and dy stay in registers; the gradient reads x and
 //               writes dx: 2c.
-//   add         fused with the norm of its sum: reads the branch, writes the sum; the norm's
-//               gradient reads the gradient of the residual: 3c
-//   rope        reads x, writes y: 2c; its gradient is part of attention's gradient (on a CPU 2c
-//               more, which stay in the caches)
+//   add         is fused with the norm of its sum: reads the branch and writes the sum; the
+//               norm's gradient also reads the gradient of the residual stream: 3c
+//   rope        reads x, writes y: 2c; its gradient is part of attention's gradient (on a CPU a
+//               kernel of its own, which moves 2c more, but in the caches)
 //   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,
-//               writes dgate and dup: 5c, and c more because the product is computed again there
-//               instead of kept
-//   embedding   reads a row, writes it; its gradient reads dx: 3c; reads and adds to a row of the
-//               main gradient, f32 or f64: 2c of that width
-//   loss        reads the logits, writes their gradient: 2c of vocabulary columns
+//               writes dgate and dup: 5c, and also the product, which is recomputed instead of
+//               kept: c
+//   embedding   reads a row, writes it; its gradient reads dx: 3c; it also reads a row of the main
+//               gradient, adds to it and writes it: 2c of f32 or f64
+//   loss        reads the logits, writes their gradient: 2c, where c is the vocabulary size
 //
-// Row statistics, weights and token ids are left out: they are below a thousandth.
+// Row statistics, weights and token ids are left out: they are less than a thousandth of the
+// traffic.
 LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
   auto move = [&](Value value, int64_t times) {
     traffic += times * columnsOf(value) * widthOf(value);
@@ -96,7 +99,7 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
       if (failed(add(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr()),
                      layerTraffic)))
         return failure();
-    } else if (!isa<lm::SplitOp, lm::JoinOp, lm::LoadOp, func::ReturnOp>(op)) { // views and names
+    } else if (!isa<lm::SplitOp, lm::JoinOp, lm::LoadOp, func::ReturnOp>(op)) { // move nothing
       return op.emitOpError("has no count of its operations and traffic");
     }
   }

@@ -1,4 +1,4 @@
-// The size and the work of a model, as sums over the ops of its graph.
+// Counts the parameters and the work of a model, as sums over the ops of its graph.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -8,23 +8,26 @@
 namespace lmc {
 
 struct ModelCounts {
-  uint64_t parameters = 0; // elements of all parameters; tied weights are one parameter
+  uint64_t parameters = 0; // elements of all parameters; tied weights count once
 
-  // Floating-point operations per token of the forward and backward pass, without recompute: 6 for
-  // each weight of a matrix product, and 12 times the keys that a query sees for each column of q,
-  // as in appendix B of the PaLM paper, https://arxiv.org/abs/2204.02311. A document mask changes
-  // neither number, because what it hides depends on the data.
-  double flopsPerTokenCausal = 0; // mean number of visible keys, under the window if there is one
-  double flopsPerTokenFull = 0;   // as if nothing were masked: all keys of the sequence
+  // Floating-point operations per token in the forward and the backward pass, without recompute, as
+  // in appendix B of the PaLM paper, https://arxiv.org/abs/2204.02311: 6 per weight of a matrix
+  // product, plus 12 times the number of keys that a query sees for each column of q. A document
+  // mask changes neither number, because the pairs that it hides depend on the data.
+  // Uses the mean number of keys that a query sees under the causal mask and the window.
+  double flopsPerTokenCausal = 0;
+  // Uses all keys of the sequence, as if nothing were masked.
+  double flopsPerTokenFull = 0;
 
-  // The minimum bytes per token that a forward and a backward pass move in ops other than matrix
-  // products and attention, without recompute. The traffic of fused kernels is compared with it.
-  double layerTrafficFloor = 0; // of all layers
-  double headTrafficFloor = 0;  // of what is outside of layers: embedding, last norm, loss
+  // The minimum number of bytes per token that a forward and a backward pass move in ops other than
+  // matrix products and attention, without recompute. Reports compare the traffic of a plan's fused
+  // kernels with it.
+  double layerTrafficFloor = 0; // sum over all layers
+  double headTrafficFloor = 0;  // of ops outside of layers: embedding, last norm, loss
 };
 
-// Counts the function `forward` of `module`, as built by buildModel, and the layers that it calls.
-// Emits an error at an op that has no count.
+// Counts the ops of function `forward` of `module`, which buildModel made, and of the layers that
+// it calls. Emits an error at an op that has no count.
 mlir::FailureOr<ModelCounts> modelCounts(mlir::ModuleOp module);
 
 } // namespace lmc

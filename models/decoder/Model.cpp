@@ -16,12 +16,15 @@ using namespace lmc;
 namespace {
 
 struct Parameter {
-  std::string name; // of a layer's: within the layer
+  std::string name; // in a layer: without the layer's prefix
   SmallVector<int64_t> shape;
-  double initial; // matrices: standard deviation of the normal distribution; vectors: 0 or 1
+  // For a matrix, the standard deviation of its normal initial values; for a vector, its initial
+  // value, 0 or 1.
+  double initial;
 };
 
-// A kind of layer as a function, with the parameters that it takes as arguments, in their order.
+// The function of a kind of layer, and the parameters that it takes as arguments, in the order of
+// the arguments.
 struct LayerFunction {
   func::FuncOp function;
   std::vector<Parameter> parameters;
@@ -138,16 +141,17 @@ private:
     return model.initializer == "normal" ? embeddingStddev() : 1.0 / std::sqrt(double(fanIn));
   }
 
-  // Returns the standard deviation of projections whose result is added to the residual stream. It
-  // is divided by the square root of the number of additions, so that the variance of the stream
-  // does not grow with depth.
+  // Returns the standard deviation of the initial weights of projections whose result is added to
+  // the residual stream. It is divided by the square root of the number of these additions, so that
+  // the variance of the residual stream does not grow with depth.
   double residualStddev() const {
     return linearStddev(model.hiddenSize) / std::sqrt(2.0 * double(model.numHiddenLayers));
   }
 
   //===-- Graph -----------------------------------------------------------------------------===//
 
-  // Returns the type in which the forward graph reads a parameter.
+  // Returns the type in which the forward graph reads a parameter: matrices in the compute dtype,
+  // vectors in the master dtype.
   RankedTensorType readType(const Parameter &parameter) {
     return tensor(parameter.shape, parameter.shape.size() == 2 ? compute : master);
   }
@@ -167,7 +171,8 @@ private:
 
   //===-- A layer ---------------------------------------------------------------------------===//
 
-  // @NAME(x, cos, sin, parameters..., starts of documents if there is a document mask) -> x
+  // Builds the function of a kind of layer: @NAME(x, cos, sin, parameters..., [starts]) -> x.
+  // `starts` (the start of each token's document) exists only if there is a document mask.
   LayerFunction buildLayer(const DecoderLayer &kind) {
     OpBuilder::InsertionGuard guard(b);
     SmallVector<Type> inputs{activations, ropeTable, ropeTable};
@@ -188,7 +193,8 @@ private:
     return layer;
   }
 
-  // Returns x + behind(branch(before(x))), where `before` and `behind` are norms.
+  // Returns x + behind(branch(before(x))), where `before` and `behind` are the norms that `norms`
+  // names.
   Value addBranch(LayerFunction &layer, Value x, const Norms &norms, StringRef sum,
                   function_ref<Value(Value)> branch) {
     Value h = norms.before.empty() ? x : norm(layer, norms.before, x);
@@ -214,7 +220,7 @@ private:
     Value k = rotated(kind.k, kvColumns, kind.kNorm, "k_rope");
     Value v = linear(layer, kind.v, h, kvColumns, stddev);
     Value starts = config.training.documentMask ? body.getArguments().back() : Value();
-    // Returns the window, or 0 if it covers the whole sequence.
+    // The window is 0 (none) if it covers the whole sequence.
     int64_t window = kind.window >= config.training.sequenceLength ? 0 : kind.window;
     auto attended = lm::AttentionOp::create(
         b, named("self_attn"), q.getType(), tensor({tokens, model.numAttentionHeads}, master), q, k,
@@ -232,11 +238,11 @@ private:
     return linear(layer, kind.down, gated, model.hiddenSize, residualStddev());
   }
 
-  // Adds a parameter to the layer and returns its argument.
+  // Adds a parameter to the layer and returns the function's argument for it.
   Value parameter(LayerFunction &layer, std::string name, SmallVector<int64_t> shape,
                   double initial) {
     Parameter added{std::move(name), std::move(shape), initial};
-    unsigned index = unsigned(3 + layer.parameters.size()); // behind x, cos and sin
+    unsigned index = unsigned(3 + layer.parameters.size()); // after x, cos and sin
     Value argument = layer.function.front().insertArgument(index, readType(added), loc);
     layer.parameters.push_back(std::move(added));
     return argument;
@@ -267,7 +273,8 @@ private:
       return x;
     if (kind == HeadNorm::WholeRow)
       return norm(layer, name, x);
-    // All heads share one weight; each head becomes a matrix of its own and is normed separately.
+    // All heads share one weight. Each head becomes a matrix of its own and is normalised
+    // separately.
     Value weight = parameter(layer, name + ".weight", {model.headDim}, 1.0);
     int64_t heads = cast<RankedTensorType>(x.getType()).getDimSize(1) / model.headDim;
     SmallVector<Type> types(size_t(heads), tensor({tokens, model.headDim}, compute));
@@ -279,7 +286,8 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the tokens per chunk of the loss: a few thousand, with at most 256 MiB of logits.
+  // Returns the number of tokens per chunk of the loss: at most 4096, and at most 256 MiB of
+  // logits, but at least 64.
   int64_t lossChunk() const {
     int64_t width = compute.getIntOrFloatBitWidth() / 8;
     int64_t fit = (int64_t(256) << 20) / (model.vocabSize * width) / 64 * 64;
@@ -339,7 +347,7 @@ private:
   Type compute, master;
   int64_t tokens;
   RankedTensorType activations, ropeTable, ids;
-  std::vector<LayerFunction> layers; // by kind
+  std::vector<LayerFunction> layers; // one per kind of layer
 };
 
 } // namespace

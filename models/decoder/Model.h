@@ -1,4 +1,4 @@
-// Builds a module in the lm dialect from a Config.
+// Builds the graph of a model, a module in the lm dialect, from a Config.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -11,28 +11,27 @@
 
 namespace lmc {
 
-// The forward graph of `config`'s model, with all its state declared:
+// Returns the forward graph of the model of `config`, with declarations of all its state:
 //
-//   func.func @forward() -> tensor<f32>   sum of token losses over batch.tokens
-//   func.func private @layer(x, cos, sin, weights..., [starts]) -> x   called once per layer; one
-//                                         for each kind of layer, under the name of the kind
-//   func.func @logits()                   only with monitoring.logits
+//   func.func @forward() -> tensor<f32>   returns the sum of token losses over batch.tokens
+//   func.func private @layer(x, cos, sin, weights..., [starts]) -> x   is called once per layer;
+//                                         there is one function per kind of layer, named like it
+//   func.func @logits()                   exists only with monitoring.logits
 //
-// With training.document_mask attention reads batch.starts, i32 [mbs * seq]: the position
-// within its sequence at which the document of each token begins. RoPE's positions go on
-// across documents: attention sees their differences alone.
+// With training.document_mask, attention reads the variable batch.starts, i32 [mbs * seq]: for each
+// token, the position in its sequence at which its document begins. RoPE positions do not restart
+// at a new document, because attention depends only on differences of positions.
 //
-// Parameters carry Hugging Face's names. With a bf16 compute dtype every matrix
-// also has a NAME.compute copy, which the forward graph reads; vectors (norms and
-// biases) are read as they are, in f32.
+// Parameters have Hugging Face's names. With a bf16 compute dtype, every matrix also has a compute
+// copy NAME.compute, which the forward graph reads; vectors (norms and biases) are read in f32.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRContext &context);
-// Does the same, with this decoder instead of that of the config's family.
+// Returns the graph of the given decoder instead of the decoder of the config's family.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, const Decoder &decoder,
                                              mlir::MLIRContext &context);
 
-// Returns the inverse frequencies of the rotary embedding, head_dim / 2 of them, in radians per
-// position, including the model's scaling. `attentionFactor` is a factor of cos and sin (yarn). As
-// in transformers' modeling_rope_utils.
+// Returns the head_dim / 2 frequencies of RoPE, in radians per position, with the model's scaling,
+// computed as in transformers' modeling_rope_utils. Sets `attentionFactor`, by which cos and sin
+// must be multiplied (1 except for yarn).
 std::vector<double> ropeFrequencies(const ModelConfig &model, int64_t sequenceLength,
                                     double &attentionFactor);
 

@@ -1,4 +1,4 @@
-// Frequencies of the rotary embedding, and their scaling variants.
+// Computes the frequencies of RoPE (rotary position embedding) and their scaling variants.
 #include "models/decoder/Model.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 using namespace lmc;
 
-// Llama 3.1: long wavelengths are stretched by `factor`, short ones are kept, and those in between
-// are interpolated. https://arxiv.org/abs/2407.21783
+// Scales a frequency as Llama 3.1 does (https://arxiv.org/abs/2407.21783): long wavelengths are
+// stretched by `factor`, short ones are kept, and those in between are interpolated.
 static double scaleLlama3(double frequency, const RopeScaling &scaling) {
   double wavelength = 2 * std::numbers::pi / frequency;
   double original = double(scaling.originalMaxPositionEmbeddings);
@@ -21,8 +21,8 @@ static double scaleLlama3(double frequency, const RopeScaling &scaling) {
   return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
 }
 
-// YaRN, https://arxiv.org/abs/2309.00071: dimensions that complete many turns within the original
-// context keep their frequency; the others are interpolated.
+// Scales frequencies as YaRN does (https://arxiv.org/abs/2309.00071): dimensions that complete many
+// turns within the original context keep their frequency; the others are interpolated.
 static void scaleYarn(std::vector<double> &frequencies, const ModelConfig &model,
                       double &attentionFactor) {
   const RopeScaling &scaling = model.ropeScaling;
@@ -36,7 +36,7 @@ static void scaleYarn(std::vector<double> &frequencies, const ModelConfig &model
   double low = std::max(std::floor(correctionDim(scaling.betaFast)), 0.0);
   double high = std::min(std::ceil(correctionDim(scaling.betaSlow)), dim - 1);
   if (low == high)
-    high += 0.001; // the ramp below divides by the difference
+    high += 0.001; // avoids a division by zero in the ramp below
   for (size_t i = 0; i < frequencies.size(); ++i) {
     double ramp = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
     frequencies[i] = frequencies[i] / scaling.factor * ramp + frequencies[i] * (1 - ramp);
@@ -53,7 +53,7 @@ std::vector<double> lmc::ropeFrequencies(const ModelConfig &model, int64_t seque
   double dim = double(model.headDim), base = model.ropeTheta;
   double trained =
       double(model.maxPositionEmbeddings ? model.maxPositionEmbeddings : sequenceLength);
-  // Dynamic NTK: the base grows if the context is longer than the trained one.
+  // Dynamic NTK scaling: the base grows if the context is longer than in training.
   if (scaling.type == RopeScalingType::Dynamic && double(sequenceLength) > trained)
     base *= std::pow(scaling.factor * double(sequenceLength) / trained - (scaling.factor - 1),
                      dim / (dim - 2));

@@ -1,11 +1,11 @@
-// The model families that a job can name, one per file.
+// The list of model families that a job can name. Each family has a file in this folder.
 #pragma once
 
 #include "compiler/config/ModelFamily.h"
 
 namespace lmc {
 
-// The list for loadConfig; the first is the default of `model.architecture`.
+// Returns the families for loadConfig(). The first family is the default of `model.architecture`.
 const ModelFamilies &modelFamilies();
 
 } // namespace lmc
