@@ -1,4 +1,4 @@
-// The check between two phases.
+// The compiler pass that checks the IR at the end of a phase.
 
 #ifndef LMC_COMPILER_PHASES
 #define LMC_COMPILER_PHASES
@@ -6,22 +6,23 @@
 include "mlir/Pass/PassBase.td"
 
 def VerifyLevelPass : Pass<"verify-level", "::mlir::ModuleOp"> {
-  let summary = "reports what has no place in the IR after a phase";
+  let summary = "reports ops that the IR may not contain after a phase";
   let description = [{
-    Every phase of a compile ends with this check (compiler/phases/Levels.cpp has the table):
+    Every phase of a compile ends with this check. compiler/phases/Levels.cpp has the table of
+    the ops that may exist after each phase:
 
     * model, autodiff: ops of `lm` in functions
-    * distribute, memory: the same, and ops of `dist`
-    * fusion: of `lm` only variables, loads and stores are left, of `kern` no fusions, of
-      `tensor` only views
-    * schedule: the same, without calls
-    * buffers: ops of `plan`, kernels and the mesh; every slice and variable lies inside its
-      arena
+    * distribute, memory: ops of `lm` and `dist` in functions
+    * fusion: `lm.variable`, `lm.load` and `lm.store`; ops of `dist`; ops of `kern` other than
+      `kern.fusion`; views (such as `tensor.extract_slice`)
+    * schedule: as after fusion, but without calls
+    * buffers: ops of `plan`, kernels and the mesh; every slice and variable must be inside
+      its arena
 
-    Regions of `kern.kernel` are not looked at.
+    Regions of `kern.kernel` are not checked.
   }];
   let options = [Option<"phase", "phase", "std::string", "\"\"",
-                        "the phase that the IR is at the end of: model, autodiff, ...">];
+                        "the phase that has just ended: model, autodiff, ...">];
 }
 
 #endif

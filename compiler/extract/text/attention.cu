@@ -1,10 +1,11 @@
-// Reference attention by plain kernels, one thread per row of a head, and the comparison with it.
+// Computes attention by plain reference kernels, with one thread per row of a head, and compares
+// the results of the extracted kernels with theirs.
 
 namespace plain {
 
 struct View {
   const void *data;
-  int64_t pitch; // elements from one row to the next
+  int64_t pitch; // elements from the start of one row to the start of the next
   bool isBf16;
   __device__ float at(int64_t row, int64_t column) const {
     const int64_t i = row * pitch + column;
@@ -51,7 +52,7 @@ __global__ void forward(View q, View k, View v, const int *starts, float *out, f
   lse[(base + i) * kHeads + head] = most + logf(total);
 }
 
-// Returns the dot product of dout and out in one head of one row.
+// Returns the dot product of dout and out over one head of one row.
 __device__ inline float delta(View out, View dout, int64_t row, int head) {
   float sum = 0;
   for (int c = head * kHeadDim; c < (head + 1) * kHeadDim; ++c)
@@ -114,8 +115,8 @@ __global__ void gradKeys(View q, View k, View v, View out, View dout, const int 
       }
 }
 
-// Rotates each head of each row back in place, one thread each. x f32 [tokens, heads * head_dim],
-// cos and sin f32 [seq, head_dim / 2].
+// Rotates each head of each row of x back (RoPE) in place, with one thread per head and row. x is
+// f32 [tokens, heads * head_dim]; cos and sin are f32 [seq, head_dim / 2].
 __global__ void rotateBack(float *x, int heads, const float *cos, const float *sin) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (thread >= int64_t(kBatch) * kSeq * heads)
@@ -150,8 +151,8 @@ std::vector<float> fetched(const float *from, int64_t count) {
   return values;
 }
 
-// Compares every element of a result. The kernels round scores and probabilities to bf16 for the
-// tensor cores, so the error is relative to the largest element.
+// Compares every element of a result with `expected`. The kernels round scores and probabilities to
+// bf16 for the tensor cores, so the allowed error is relative to the largest element.
 void compare(host::Difference &difference, int index, const float *expected) {
   host::Array &array = arrays[size_t(index)];
   array.fetch();
@@ -198,7 +199,7 @@ int main() {
     compare(difference, kOut, out);
     compare(difference, kLse, lse);
   } else {
-    // Inputs that the forward pass saved are those of the reference.
+    // The gradient kernels get `out` and `lse` of the reference as inputs.
     std::vector<float> saved = fetched(out, tokens * width), sums = fetched(lse, tokens * kHeads);
     for (int64_t i = 0; i < tokens * width; ++i)
       arrays[kOut].set(i, saved[size_t(i)]);

@@ -1,4 +1,4 @@
-// The program around an extracted kernel: tensors on host and device, initial values, comparison,
+// The fixed part of an extracted program: tensors on host and device, random values, comparison,
 // timing.
 #include <algorithm>
 #include <cmath>
@@ -70,25 +70,26 @@ inline int64_t clampIndex(int64_t i, int64_t extent) {
   return std::max<int64_t>(0, std::min(i, extent - 1));
 }
 
-// The values that an input may have: integers in [least, bound); reals, positive if isPositive.
+// The random values that an input may have: integers in [least, bound); floats in [-1, 1), or
+// positive ones if isPositive.
 struct Draw {
   int64_t least, bound;
   bool isPositive;
 };
 
-// The allowed error of a result: |a - b| <= relative |b| + absolute. For reals of any size,
-// Difference::compare multiplies `absolute` by the size that it is given.
+// The allowed error of a result a with reference b: |a - b| <= relative |b| + absolute.
+// Difference::compare multiplies `absolute` by a `size` that the caller chooses.
 struct Tolerance {
   double relative, absolute;
 };
 
-// A tensor. With a pitch it consists of `rows` equal runs of elements that begin `pitch` elements
-// apart.
+// A tensor. If it has a pitch, it consists of `rows` rows of equal length, whose starts are `pitch`
+// elements apart.
 struct Array {
   const char *name;
   Type type;
   std::vector<int64_t> shape;
-  int64_t rows, pitch; // pitch 0: dense
+  int64_t rows, pitch; // pitch 0: rows are adjacent
   bool isInput;
   Draw draw; // inputs only
   Tolerance tolerance; // results only
@@ -151,7 +152,8 @@ struct Array {
     check(cudaMemcpy(bytes.data(), device, bytes.size(), cudaMemcpyDeviceToHost), name);
   }
 
-  // Draws reals from [-1, 1), or from [0.1, 1) if the functions of the kernel need positive ones.
+  // Draws floats from [-1, 1), or from [0.1, 1) if the functions of the kernel need positive
+  // values.
   void randomise(unsigned seed, bool isPositive) {
     std::mt19937_64 random(seed);
     std::uniform_real_distribution<double> real(isPositive || draw.isPositive ? 0.1 : -1.0, 1.0);
@@ -162,7 +164,7 @@ struct Array {
   }
 };
 
-// The differences between a kernel and its reference.
+// Counts and prints the differences between the results of a kernel and the reference.
 struct Difference {
   int64_t compared = 0, wrong = 0, nans = 0;
   double worst = 0;
@@ -173,7 +175,7 @@ struct Difference {
     if (a == b || (a != a && b != b))
       return;
     double off = std::fabs(a - b);
-    if (array.type == Type::I8) // a code, maybe unsigned: 127 and -128 are adjacent
+    if (array.type == Type::I8) // an 8-bit code, maybe unsigned: 127 and -128 are adjacent
       off = std::min(off, 256 - off);
     worst = std::max(worst, off);
     if (off <= array.tolerance.relative * std::fabs(b) + array.tolerance.absolute * size)
@@ -189,7 +191,7 @@ struct Difference {
   }
 };
 
-// Returns the median of the magnitudes that are neither zero nor NaN; 0 if there are none.
+// Returns the median of |x| over the values that are neither zero nor NaN; 0 if there are none.
 inline double typicalSize(const std::vector<double> &values) {
   std::vector<double> sizes;
   for (double x : values)
@@ -201,8 +203,9 @@ inline double typicalSize(const std::vector<double> &values) {
   return sizes[sizes.size() / 2];
 }
 
-// Returns the indices below `size` to compare: all of them if they are few, else the last one and
-// evenly spread ones. Their distance is odd, so that every place of a vector access is included.
+// Returns the indices below `size` to compare: all indices if there are few, else about `most`
+// evenly spread ones and the last one. The step between them is odd, so that every position in a
+// vector access is included.
 inline std::vector<int64_t> sample(int64_t size, int64_t most) {
   std::vector<int64_t> chosen;
   const int64_t step = std::max<int64_t>(1, size / most) | 1;
@@ -213,7 +216,7 @@ inline std::vector<int64_t> sample(int64_t size, int64_t most) {
   return chosen;
 }
 
-// Returns the milliseconds of one run: the median of 50 runs after 5 uncounted ones.
+// Returns the milliseconds of one run: the median of 50 runs, after 5 runs that are not counted.
 template <typename Run> double milliseconds(Run run) {
   cudaEvent_t start, stop;
   check(cudaEventCreate(&start), "event");

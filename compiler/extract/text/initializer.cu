@@ -1,6 +1,7 @@
-// Runs a kernel that writes initial values, and compares with the values of the CPU's runtime.
+// Runs a kernel that writes initial values, and compares them with those that the CPU's runtime
+// computes.
 
-// The same as lmc::InitializerRecord of the device library.
+// Equals lmc::InitializerRecord of the device library.
 struct Record {
   uint64_t first, elements, seed, stream;
   double value;

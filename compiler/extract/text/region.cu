@@ -1,4 +1,5 @@
-// Runs a kernel that was printed from a region, and compares with the formulas of the region.
+// Runs a kernel that was printed from a kernel region, and compares its results with the formulas
+// of the region.
 
 int main() {
   host::Difference difference;
@@ -19,7 +20,7 @@ int main() {
       if (array.isInput)
         continue;
       array.fetch();
-      // Compares few rows, because the reference of a row may need a reduction over it.
+      // Compares only some rows, because the reference of a row may need a reduction over it.
       const int64_t columns = array.shape.size() > 1 ? array.shape.back() : 1;
       const int64_t rows = array.size() / columns;
       std::vector<int64_t> elements;
@@ -29,8 +30,8 @@ int main() {
           elements.push_back(row * columns + column);
           expected.push_back(reference.result(result, elements.back()));
         }
-      // The allowed error of reals is relative to the typical size of the result, that of integers
-      // is a number.
+      // The allowed absolute error of floats is a multiple of the typical size of the result's
+      // values; that of integers is used as it is.
       const bool isReal = host::isReal(array.type);
       const double size = isReal ? host::typicalSize(expected) : 1;
       for (size_t i = 0; i < elements.size(); ++i)
@@ -38,7 +39,7 @@ int main() {
       ++result;
     }
     if (difference.nans == 0)
-      break; // else repeats with positive inputs, for logarithms and roots
+      break; // if NaN occurs, repeats with positive inputs (for log, sqrt)
   }
   const int code = difference.report();
   const double time = host::milliseconds(launchAll);

@@ -1,4 +1,5 @@
-// Runs the kernels of an embedding's gradient, and compares sampled columns with a plain sum.
+// Runs the kernels of an embedding's gradient, and compares some columns of the result with a plain
+// sum.
 
 int main() {
   for (size_t i = 0; i < arrays.size(); ++i) {
