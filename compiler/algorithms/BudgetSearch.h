@@ -8,8 +8,8 @@
 //
 //   fastest(budget) = the first candidate, in order of time, whose bytes are at most `budget`
 //
-// It follows that a smaller budget never gives a faster candidate nor one of more bytes, and that
-// fastest() succeeds with a budget equal to the bytes of smallest(). A candidate whose bound
+// It follows that a smaller budget never gives a candidate that is faster or has more bytes, and
+// that fastest() succeeds with a budget equal to the bytes of smallest(). A candidate whose bound
 // exceeds the budget is not measured. With tight bounds, one or two candidates are measured.
 #pragma once
 

@@ -51,7 +51,7 @@ private:
   int64_t capacity = 0;
   uint64_t nodes = 0;
   const int *rank = nullptr;
-  std::vector<int64_t> offset; // final if placed, else the lowest that the placed buffers allow
+  std::vector<int64_t> offset; // per buffer: final, or while unplaced the lowest allowed
   std::vector<char> isPlaced;
   std::vector<int> next, previous;     // linked list of unplaced buffers
   std::vector<int64_t> top, remaining; // per section: end of placed, sum of unplaced buffers
@@ -297,11 +297,11 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
   int64_t goal = std::max(bound, int64_t(enough) / unit); // no lower packing is needed
-  // Bisects over the height of the packing. The first target height is the goal itself, because it
-  // is often reached. Each later target is the middle between `given` and `best`, whether the
-  // target before it was proven impossible or only ran out of nodes. When no height is left between
-  // the two, the bisection restarts with `given` = goal - 1 and four times as many nodes per
-  // target.
+  // Bisects over the height of the packing. `best` is the height of the best packing so far. The
+  // first target height is the goal itself, because it is often reached. Each later target is the
+  // middle between `given` and `best`, whether the target before it was proven impossible or only
+  // ran out of nodes. When no height is left between the two, the bisection restarts with `given` =
+  // goal - 1 and four times as many nodes per target.
   int64_t given = goal - 1; // no packing of this height was found, or none exists
   // The number of nodes for one target and ranking. It is enough to place every buffer one and a
   // half times. A longer search hardly ever repairs a bad first placement.

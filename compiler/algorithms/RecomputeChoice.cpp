@@ -162,7 +162,7 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
     size_t layer;
     int64_t saved, time; // bytes, femtoseconds
   };
-  auto cheaper = [](const Step &a, const Step &b) { // per byte
+  auto cheaper = [](const Step &a, const Step &b) { // compares seconds per byte
     return __int128(a.time) * b.saved < __int128(b.time) * a.saved;
   };
   std::vector<Step> steps;
@@ -244,9 +244,9 @@ private:
   const size_t layers;
   const int64_t capacity;
   std::vector<std::vector<Option>> options; // per layer, the options that fit
-  // allowed[l]: the maximum of need(l) for which some options of layers 0..l-1 fit too.
+  // allowed[l] is the maximum of need(l) for which layers 0..l-1 have options that fit too.
   std::vector<int64_t> allowed;
-  // relaxations[l]: over layers 0..l-1.
+  // relaxations[l] is the relaxation over layers 0..l-1.
   std::vector<Relaxation> relaxations;
   // The best known choice: the minimum time, and for this time the minimum of need(0).
   int64_t bestTime = kNever, bestNeed = 0;

@@ -70,8 +70,8 @@ void familyKeys(const CheckedJob &job) {
   }
 }
 
-// Reports keys that the exported transformers class ignores: the exported model would differ from
-// the trained one.
+// Reports keys that the Hugging Face class of the export ignores: the exported model would differ
+// from the trained one.
 void exported(const CheckedJob &job) {
   for (const std::string &path : job.provenance.broken)
     if (path.rfind("model.", 0) == 0)

@@ -35,7 +35,7 @@ struct CheckedJob {
   const DeviceProblem &deviceProblem;
   Diagnostics &diagnostics;
 
-  // Returns true if none of these keys has a reported error.
+  // Returns true if none of the keys `paths` has a reported error.
   bool sound(std::initializer_list<const char *> paths) const;
 
   template <typename... Args>

@@ -29,11 +29,11 @@ enum class RopeScalingType { None, Linear, Llama3, Dynamic, Yarn };
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::None;
   double factor = 1.0;
-  double lowFreqFactor = 1.0;              // llama3
-  double highFreqFactor = 4.0;             // llama3
+  double lowFreqFactor = 1.0;                // for llama3
+  double highFreqFactor = 4.0;               // for llama3
   int64_t originalMaxPositionEmbeddings = 0; // default: max_position_embeddings
-  double attentionFactor = 0.0;            // yarn; 0: the paper's 0.1 ln(factor) + 1
-  double betaFast = 32.0, betaSlow = 1.0;  // yarn
+  double attentionFactor = 0.0;              // for yarn; 0: 0.1 ln(factor) + 1, as in its paper
+  double betaFast = 32.0, betaSlow = 1.0;    // for yarn
 };
 
 struct ModelConfig {
@@ -72,7 +72,7 @@ struct TrainingConfig {
   int64_t batchSize = 0;              // GBS: sequences per optimizer step, all devices
   int64_t microBatchSize = 0;         // MBS: sequences per device and micro-step
   bool microBatchAuto = false;        // "auto": the compiler replaces microBatchSize
-  int64_t gradientAccumulationSteps = 0; // GAS, derived
+  int64_t gradientAccumulationSteps = 0; // GAS, computed from other keys
   int64_t trainIters = 0;
   DataType computeDType = DataType::BF16;
   bool documentMask = false; // tokens attend only to their own document

@@ -23,7 +23,7 @@ Value toValue(const Json &json) {
   return OtherValue{json.is_array() ? "a list" : "an object"};
 }
 
-// Returns true if the family's transformers class reads this key of [model] from config.json.
+// Returns true if the family's Hugging Face class reads this key of [model] from config.json.
 bool isRead(const ModelFamily &family, const Key &key) {
   const std::string_view name = key.name;
   return name != "config" && name != "architecture" && key.isOf(family) &&
@@ -98,7 +98,7 @@ private:
       if (name == "rope_theta")
         add("model", name, value);
       else if (name == "type" && rope.contains("rope_type"))
-        continue; // config.json repeats it for older versions of transformers
+        continue; // `type` repeats rope_type for older versions
       else if (keys.find("model.rope_scaling", name))
         add("model.rope_scaling", name, value);
       else if (!family.onlyValues.contains(name) || value != family.onlyValues[name])
@@ -213,7 +213,8 @@ std::string huggingFaceConfig(const Config &config) {
     family.writeConfig(model, json);
   for (const config::Key &key : family.keys)
     std::visit([&](const auto &value) { json[key.name] = value; }, model.familyValues.at(key.name));
-  // transformers 4 reads rope_theta and rope_scaling; transformers 5 writes rope_parameters.
+  // The file has both forms: transformers 4 reads rope_theta and rope_scaling, transformers 5 uses
+  // rope_parameters.
   config::Json rope = config::ropeParameters(model);
   json["rope_theta"] = model.ropeTheta;
   json["rope_scaling"] = model.ropeScaling.type == RopeScalingType::None ? nullptr : rope;

@@ -7,9 +7,8 @@
 namespace lmc::config {
 
 // Converts the file `path`, a config.json of one of the families of `keys`, to assignments of
-// [model] keys. A key that the file leaves out gets the default of the family's class in the
-// library transformers. Keys that do not affect training are ignored; keys that lmc cannot support
-// are errors.
+// [model] keys. A key that the file leaves out gets the default of the family's Hugging Face class.
+// Keys that do not affect training are ignored; keys that lmc cannot support are errors.
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
 

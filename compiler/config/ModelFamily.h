@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 struct CheckedJob; // compiler/config/Checks.h
 } // namespace config
 
-// The family as whose class of the library transformers the checkpoints of a model are exported.
+// How the checkpoints of a model are exported: as the Hugging Face class of `family`.
 struct Export {
   const ModelFamily *family;
   std::string reason; // why this one, for errors: "a sliding_window"
@@ -28,16 +28,18 @@ struct Export {
 struct ModelFamily {
   const char *name = "";      // value of `model.architecture`
   const char *modelType = ""; // value of "model_type" in config.json
-  const char *className = ""; // name of the transformers class, in "architectures" of config.json
+  // Name of the family's Hugging Face class, in "architectures" of config.json.
+  const char *className = "";
 
   // Keys of [model] that this family has in addition to those of Keys.cpp; familyField() makes the
   // `field` of each. In a job of a family without the key, the key is an error. config.json uses
   // the same key names. Several families may have the same key.
   std::vector<config::Key> keys = {};
-  // Names of [model] keys of Keys.cpp that the family's transformers class ignores. An import of
-  // config.json ignores them too. A job that is exported as this class may not set them.
+  // Names of [model] keys of Keys.cpp that the family's Hugging Face class (Python, in the library
+  // transformers) ignores. An import of config.json ignores them too. A job that is exported as
+  // this class may not set them.
   std::vector<std::string> ignored = {};
-  // Values that the transformers class uses for keys that config.json leaves out, where they differ
+  // Values that the Hugging Face class uses for keys that config.json leaves out, where they differ
   // from the defaults of [model].
   config::Json defaults = config::Json::object();
   // Keys of config.json that lmc supports with one value only, and this value.
@@ -46,10 +48,10 @@ struct ModelFamily {
 
   // Reports keys that contradict each other. Null if the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
-  // Returns another family as which a model is exported, if this family's transformers class cannot
-  // compute the model; nothing for a model that it can compute. Null if it can compute every model.
+  // Returns the family to export a model as, if this family's own Hugging Face class cannot compute
+  // the model; nothing if it can. Null if it can compute every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
-  // Adds to an exported config.json those keys of Keys.cpp that only some transformers classes
+  // Adds to an exported config.json those keys of Keys.cpp that only some Hugging Face classes
   // have. Null if the family's class has no such keys.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;
   // Returns the model's graph as data. Parameters have the names of Hugging Face's checkpoints.

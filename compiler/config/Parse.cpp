@@ -14,7 +14,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   for (const Key &key : keys)
     if (key.section == section)
       names.push_back(key.name);
-  // The section may contain others: "model" contains "model.rope_scaling", as name "rope_scaling".
+  // A section may contain other sections: in [model], `rope_scaling` names [model.rope_scaling].
   const std::string prefix = std::string(section) + ".";
   for (const Section &candidate : sections())
     if (std::string_view(candidate.name).substr(0, prefix.size()) == prefix)

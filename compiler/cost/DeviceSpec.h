@@ -25,7 +25,7 @@ struct GemmModel {
   double sustained = 0;                  // FLOP/s of all units on full tiles, for very large k
   int64_t tileRows = 1, tileColumns = 1; // size of the tile of the product that one unit computes
   int64_t units = 1;                     // number of tiles computed at the same time (SMs, threads)
-  double fixedDepth = 0;                 // start and end of a tile cost as much as k larger by this
+  double fixedDepth = 0;                 // cost of a tile's start and end, in elements of k
   int64_t maxSplits = 1;                 // maximum number of parts that k is cut into
 };
 

@@ -20,7 +20,7 @@ enum class Bound {
   MatrixUnits, // tensor cores, or the CPU's multiply-adds in a matrix product
   MemoryBandwidth,
   VectorUnits,
-  Launch, // too small to fill the device
+  Launch, // launch latency: the command is too small
 };
 
 // Returns "matrix units", "memory bandwidth", "vector units" or "launch latency".

@@ -13,7 +13,8 @@ struct MathFunction {
   // std::NAME(x).
   llvm::StringRef host;
   // True if CPU code calls libm. If false, LLVM has instructions for the op, or the compiler pass
-  // lmc-lower-kernels replaces it by other ops. That pass always replaces exp, log and tanh of f32.
+  // kern-lower-kernels replaces it by other ops. That pass always replaces exp, log and tanh of
+  // f32.
   bool callsLibrary;
 };
 

@@ -74,7 +74,7 @@ public:
 private:
   enum class Scope { Kernel, Outer, Lane, Inner };
 
-  // Loops.
+  // These functions emit loops.
   void emitFlat();
   void emitRows();
   void emitRow(Value row);
@@ -88,7 +88,7 @@ private:
                                ValueRange accumulators);
   void startLane(unsigned copies);
 
-  // Values.
+  // These functions emit the code of values.
   Val eval(Value value, AffineMap point);
   Val evalTensor(Value value, AffineMap point);
   Val evalScalar(Value value, AffineMap point);
@@ -103,7 +103,7 @@ private:
   Value spread(Val value);
   Val remember(Value value, AffineMap point, Val result);
 
-  // Memory.
+  // These functions emit addresses, loads and stores.
   Value address(unsigned argument, Value base, RankedTensorType type, AffineMap point,
                 ArrayRef<Value> dynamic, bool &outer);
   Value element(Value pointer, Type element, Value index);
@@ -114,7 +114,7 @@ private:
     return cast<RankedTensorType>(yield->getOperand(info.outputs[output].result).getType());
   }
 
-  // Reductions.
+  // These functions emit parts of reductions.
   Value identityOf(const Reduction &reduction, unsigned lanes);
   Value combine(const Reduction &reduction, Value acc, Value term, bool lane);
   Value combineTree(const Reduction &reduction, SmallVector<Value> parts);
@@ -201,7 +201,7 @@ unsigned KernelEmitter::unrollOf(size_t reductions) const {
 }
 
 //===--------------------------------------------------------------------===//
-// Values
+// Evaluation of values
 
 Val KernelEmitter::remember(Value value, AffineMap point, Val result) {
   cacheOf(scopeOf(result.lane, result.outer))[{value, point}] = result;
@@ -446,7 +446,7 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
 }
 
 //===--------------------------------------------------------------------===//
-// Memory
+// Addresses, loads and stores
 
 Value KernelEmitter::element(Value pointer, Type element, Value at) {
   Value offset = arith::IndexCastOp::create(b, loc, b.getI64Type(), at);
@@ -549,7 +549,7 @@ Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
 }
 
 //===--------------------------------------------------------------------===//
-// Reductions
+// Parts of reductions
 
 Value KernelEmitter::combine(const Reduction &reduction, Value acc, Value term, bool lane) {
   SmallVector<Value> operands{acc, term};
@@ -623,7 +623,7 @@ Value KernelEmitter::horizontal(const Reduction &reduction, Value vector) {
 }
 
 //===--------------------------------------------------------------------===//
-// Loops
+// Emission of loops
 
 void KernelEmitter::startLane(unsigned copies) {
   laneCaches.assign(copies, Cache());

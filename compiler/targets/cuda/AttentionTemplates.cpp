@@ -271,8 +271,8 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.source = comment(part, tile, shape, name);
   kernel.source += formatv("#include \"lmc/{0}.cuh\"\n\n", header);
   kernel.source += constants(part, tile, shape, arch);
-  // nvcc checks that the grid and the shared memory of the launch equal those that the device
-  // library computes.
+  // A static_assert in the source compares the grid and the shared memory of the launch with the
+  // numbers that the device library computes.
   kernel.source += formatv("\nusing Launch = lmc::{0}<Shape, Tile>;\n"
                            "static_assert(Launch::{1} == {2} && Launch::sharedBytes == {3}, "
                            "\"as launched\");\n",

@@ -19,7 +19,7 @@ struct CudaChip {
 // The limits of an architecture that kernels rely on. "Block" means a thread block.
 struct CudaArch {
   llvm::StringRef name; // "sm_90a"
-  unsigned version;     // 90
+  unsigned version;     // the architecture as a number: 90
   unsigned sharedBytesPerBlock;
   unsigned sharedBytesPerSm;
   unsigned threadsPerSm;

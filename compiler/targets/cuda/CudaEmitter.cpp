@@ -76,7 +76,7 @@ CudaEmitter::CudaEmitter(kern::KernelOp kernel, const RegionInfo &info)
 }
 
 //===--------------------------------------------------------------------===//
-// Widths
+// Vector widths
 
 int64_t CudaEmitter::laneExtent() const {
   int64_t extent = rank() ? info.shape.domain.back() : 1;
@@ -165,7 +165,7 @@ unsigned CudaEmitter::findWidth() {
 }
 
 //===--------------------------------------------------------------------===//
-// Values
+// Evaluation of values
 
 CudaEmitter::Cache &CudaEmitter::cacheOf(const CudaValue &value) {
   if (value.lane)
@@ -385,7 +385,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 }
 
 //===--------------------------------------------------------------------===//
-// Memory
+// Addresses, loads and stores
 
 // Returns the C++ text of an index. Indices are never negative, so floordiv is / and mod is % in
 // C++.
@@ -506,7 +506,7 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
 }
 
 //===--------------------------------------------------------------------===//
-// Reductions
+// Parts of reductions
 
 CudaExpr CudaEmitter::combine(const Reduction &reduction, const std::string &sum, AffineMap point) {
   auto product = reduction.term.getDefiningOp<arith::MulFOp>();
@@ -555,7 +555,7 @@ std::string CudaEmitter::withInit(const Reduction &reduction, const std::string 
 }
 
 //===--------------------------------------------------------------------===//
-// Loops
+// Printing of loops
 
 void CudaEmitter::loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body) {
   if (body.lines.empty())

@@ -102,7 +102,7 @@ protected:
   void startInner();
   void startLoads(CudaChunks &chunks);
 
-  // Memory.
+  // These functions print addresses and types.
   std::string indexText(mlir::AffineExpr expr);
   // Returns the address of the element of argument number `argument` (inputs come first, then
   // results) at `point`. For a vector it is the address of its first element.

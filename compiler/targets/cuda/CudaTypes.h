@@ -9,7 +9,7 @@
 
 namespace lmc::codegen {
 
-// Returns the name used in file names and comments: "bf16", "f32".
+// Returns the name used in names of kernels and in comments: "bf16", "f32".
 const char *shortName(DataType type);
 
 // Returns the C++ name used in kernels: "lmc::bf16", "float".

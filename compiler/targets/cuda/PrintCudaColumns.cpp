@@ -13,7 +13,7 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kThreads = 512;
-constexpr int64_t kBytesInFlight = 128; // that a thread should load at a time
+constexpr int64_t kBytesInFlight = 128; // bytes that a thread should load at a time
 constexpr int64_t kMaxRows = 8;         // rows that a thread loads at a time
 // A tile is at least as wide as two sectors (64 bytes), the unit of an HBM access. Wider tiles are
 // narrowed until there are enough thread blocks to fill the SMs.

@@ -33,7 +33,7 @@ constexpr int64_t kWarpsPerBlock = 4; // used when each warp computes a row
 // once. At least this many blocks must remain: about seven waves of two blocks on each SM of an
 // H100.
 constexpr int64_t kEnoughBlocks = 2048;
-constexpr int64_t kBytesInFlight = 64; // that a thread should load at a time
+constexpr int64_t kBytesInFlight = 64; // bytes that a thread should load at a time
 // The maximum number of vectors of a row that a thread loads at a time. It is half as large if a
 // thread has only 64 registers (blocks of more than 512 threads).
 constexpr int64_t kMaxStreamed = 16;
