@@ -1,8 +1,8 @@
 // Chooses the tile size of a flash attention kernel for a shape.
 //
 // The cost model. A step multiplies one tile of queries with one tile of keys. Each of five units
-// of an SM is busy for some clock cycles of a step; queries, keys and headDim are the sizes of the
-// tile:
+// of an SM is busy for some clock cycles of a step. queries, keys and headDim are the sizes of the
+// tile, products is the number of matrix products per step:
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
 //   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
 //   L2 cache       the two tiles that are copied, at chip.cacheBytesPerClock for all SMs
