@@ -12,7 +12,7 @@ namespace lmc::config {
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
 
-// Returns the family and class under which checkpoints of the model are exported.
+// Returns how checkpoints of the model are exported: as which family, and why.
 Export exportOf(const ModelConfig &model);
 
 } // namespace lmc::config

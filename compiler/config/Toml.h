@@ -1,5 +1,5 @@
-// Includes the TOML parser toml++ without exceptions. Every file in compiler/config that parses
-// TOML includes this header, and includes it last.
+// Includes the TOML parser toml++ without exceptions. Every file of the compiler that parses TOML
+// includes this header, and includes it last.
 //
 // toml++ 3.3 contains assertions that fail for some faulty files ("[" at the end of a line),
 // although the parser reports the mistake properly afterwards. The assertions are therefore turned

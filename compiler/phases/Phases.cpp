@@ -54,7 +54,7 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   return "";
 }
 
-// Kinds of fusion that are done by compiler passes of their own, before the fusion phase.
+// Kinds of fusion that compiler passes of their own do before the fusion phase.
 static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
 
 // Returns true for a kind of fusion that only passes of targets do. A job for another target may

@@ -63,7 +63,7 @@ struct CudaIndex {
 // them in the variable `k`; one vector without a guard needs no loop.
 struct CudaChunks {
   unsigned count = 1;
-  std::string guard;     // condition that a vector lies inside the row; may be empty
+  std::string guard;     // condition that a vector is inside the domain; may be empty
   CudaIndex index;       // index of the vector's first element, computed from `k`
   CudaText declarations; // of the variables that `loads` sets for each vector
   CudaText loads;

@@ -31,10 +31,10 @@ template <typename Shape, typename Tile> struct AttentionForward {
 };
 
 // Applies the online softmax to one tile: turns scores into probabilities, and rescales the sums so
-// far to the new maximum. Rescaling is skipped while the maximum has grown by less than a factor of
-// 2^kHeadroom: any reference value that is not too far below the maximum gives the same quotient O
-// / l, so a warp seldom rescales O after the first tiles. `sum` covers only the columns that this
-// lane holds.
+// far to the new maximum. Rescaling is skipped while exp(scale * maximum) has grown by at most a
+// factor of 2^kHeadroom: any reference value that is not too far below the maximum gives the same
+// quotient O / l, so a warp seldom rescales O after the first tiles. `sum` covers only the columns
+// that this lane holds.
 constexpr float kHeadroom = 8;
 
 template <int M, int N, int NO>
