@@ -17,8 +17,9 @@ class Search {
 public:
   explicit Search(const PackingProblem &problem);
 
-  // Searches for a packing within `capacity` and places at most `nodes` buffers. Of buffers that
-  // may take the same offset, the one that comes first in ranking number `order` is tried first.
+  // Searches for a packing within `capacity` and places at most `nodes` buffers. There are kOrders
+  // rankings of the buffers, by size and by length of the live range. Of buffers that may take the
+  // same offset, the one that comes first in ranking number `order` is tried first.
   Outcome run(int64_t capacity, size_t order, uint64_t nodes);
   static constexpr size_t kOrders = 3;
 
@@ -162,9 +163,9 @@ bool Search::fits(int head, int tail, int64_t from) {
   for (int s = begin; s < end; ++s)
     if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
       return false;
-  // In each section, all unplaced buffers lie above the lowest offset that any of them may take.
-  // This offset may be higher than the end of the placed buffers. The test takes more than linear
-  // time and runs only for small groups.
+  // In each section, all unplaced buffers lie above the lowest offset that any of them may take,
+  // which may be higher than the end of the placed buffers. The test of this bound takes more than
+  // linear time and runs only for small groups.
   constexpr int64_t kMostVisits = 4096;
   if (visits > kMostVisits)
     return true;

@@ -91,7 +91,7 @@ static llvm::Expected<Program> programOf(const plan::Kernel &kernel, MLIRContext
 //===-- Any kernel --------------------------------------------------------------------------===//
 
 namespace extract {
-// The commands below have no template kernels.
+// Returns the error for a command without template kernels.
 static llvm::Error noTemplate(const plan::Command &command) {
   return fail("a {0} has no kernels to extract", plan::commandName(command.body_type()));
 }

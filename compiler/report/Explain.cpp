@@ -48,7 +48,7 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
   uint64_t gaps = workspace > used ? workspace - used : 0;
   categories["fragmentation"] = gaps; // always present: it shows the quality of the packing
-  if (uint64_t sum = total(bytes) + gaps; arenas > sum) // state is rounded up
+  if (uint64_t sum = total(bytes) + gaps; arenas > sum) // the state arena is rounded up
     categories["alignment"] = arenas - sum;
   return categories;
 }

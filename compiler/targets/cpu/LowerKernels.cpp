@@ -409,7 +409,8 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
     Value wide = scalarMath.fromBf16(operands[0]);
     return element.isF32() ? wide : arith::ExtFOp::create(b, loc, typeOf(element, lane), wide);
   }
-  // AVX-512 has an instruction for this, but it rounds results below 2^-126 to zero.
+  // AVX-512 has an instruction that converts f32 to bf16, but it rounds results below 2^-126 to
+  // zero.
   if (element.isBF16() && isa<arith::TruncFOp>(op))
     return scalarMath.toBf16(operands[0]);
   if (source.isF32() && isa<math::ExpOp>(op))

@@ -130,7 +130,8 @@ Value ScalarMath::log(Value x) {
     p = arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, bound), value,
                                 p);
   };
-  // UEQ also selects x if x is NaN, so NaN stays NaN. +inf stays +inf. A negative x gives NaN.
+  // The predicate UEQ (unordered or equal) is also true if x is NaN, so NaN stays NaN. +inf stays
+  // +inf. A negative x gives NaN.
   choose(arith::CmpFPredicate::UEQ, constant(x, inf), x);
   choose(arith::CmpFPredicate::OLT, zero, constant(x, std::numeric_limits<double>::quiet_NaN()));
   choose(arith::CmpFPredicate::OEQ, zero, constant(x, -inf));

@@ -78,7 +78,8 @@ public:
     if (isOn(kFoldedRope))
       passes.addPass(createFoldRopePass());
   }
-  // This runs after fusion, which has moved every sum over rows that it can into another kernel.
+  // Splits the column reductions that remain after fusion, which has already moved every sum over
+  // rows that it can into another kernel.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
   }

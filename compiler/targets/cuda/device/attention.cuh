@@ -219,7 +219,8 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
   }
 }
 
-// Computes d += a b^T as the function above, with `a` in registers (from loadRows).
+// Computes d[16 M rows, 8 N columns] += a b^T, where the sum covers all D columns, with `a` in
+// registers (from loadRows) and `b` in shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], u32 b,
                                     const Lane<D> &lane) {

@@ -30,7 +30,8 @@ template <typename Shape, typename Tile> struct AttentionGradQueries {
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
   static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
-  // The last term is two words per query, for its lse and delta.
+  // Shared memory holds tiles of q and dout, `stages` pairs of tiles of keys and values, and two
+  // words per query (lse and delta).
   static constexpr int sharedBytes =
       2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
 };
@@ -39,7 +40,8 @@ template <typename Shape, typename Tile> struct AttentionGradKeys {
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
   static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
   static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
-  // The number of words per query: lse, delta and, if the mask has one, the first key that it sees.
+  // The number of words per query: lse, delta and, if there is a window or a document mask, the
+  // first key that the query sees.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes + rowWords * 4 * Tile::queries;
   static constexpr int sharedBytes = 2 * keyBytes + Tile::stages * stageBytes;
@@ -306,9 +308,9 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
                                                                dout + head * D, tile);
   };
-  // The words of a query: lse / ln 2, delta and the first key that it sees. The thread whose number
-  // is that of the query's row in the tile loads them. For a row past the end of the sequence, lse
-  // is infinity, which makes its probabilities zero.
+  // The words of a query: lse / ln 2, delta and the first key that the query sees. The thread whose
+  // number is that of the query's row in the tile loads them. For a row past the end of the
+  // sequence, lse is infinity, which makes its probabilities zero.
   struct Row {
     float lse, delta;
     int firstKey;

@@ -54,7 +54,7 @@ __device__ inline float exp2Fast(float x) {
   return y;
 }
 
-// Bytes bytes (1, 2, 4, 8 or 16) of memory, aligned to their number.
+// A word of `Bytes` bytes (1, 2, 4, 8 or 16), aligned to its size.
 template <int Bytes> struct Bits;
 template <> struct Bits<1> {
   u8 word;
