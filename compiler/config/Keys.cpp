@@ -243,9 +243,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = 1 << 20,
        .choices = {{"auto", 0}},
        .defaultText = "\"auto\"",
-       .doc = "MBS: sequences per device and micro-batch. `auto` takes the divisor of GBS / "
-              "devices with the most tokens/s, as predicted, of those whose plans meet the "
-              "budget."},
+       .doc = "MBS: sequences per device and micro-step. `auto` takes the divisor of GBS / "
+              "devices with the most predicted tokens/s among those whose plans meet the budget."},
       {.section = "training",
        .name = "train_iters",
        .field = FIELD(training.trainIters),
@@ -285,7 +284,7 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 0,
        .maximum = kUnbounded,
        .runTime = true,
-       .doc = "Keys every random stream: initial weights and the order of samples."},
+       .doc = "Seed of all random numbers: initial weights and the order of samples."},
 
       {.section = "optimizer",
        .name = "type",
@@ -294,18 +293,19 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc = "AdamW: decay is decoupled from the gradient. `adamw8bit` keeps the moments of "
               "matrices in 8 bits each, with an f32 scale for each 256 elements: 2.03 bytes per "
               "parameter in place of 8. Norms, biases and matrices whose elements are no multiple "
-              "of 256 keep f32 moments. Give it a `beta2` of 0.95 or less: codes are rounded to "
-              "nearest, so that slower decay is rounded away. Where gradients fall to a hundredth, "
-              "beside larger ones, the root of the second moment stays 1.3 times too large with a "
-              "`beta2` of 0.9, 2.2 with 0.95, 36 with 0.98 and 100 (it never falls) from 0.985 "
-              "on."},
+              "of 256 keep f32 moments. Use it with a `beta2` of 0.95 or less: codes are "
+              "rounded to nearest, so a slower decay is lost in rounding. If an element's "
+              "gradients become 100 times smaller while those of its neighbours stay large, "
+              "the root of its second moment stays 1.3 times too large with a `beta2` of 0.9, "
+              "2.2 times with 0.95, 36 times with 0.98, and 100 times (it never falls) from "
+              "0.985 on."},
       {.section = "optimizer",
        .name = "weight_decay",
        .field = FIELD(optimizer.weightDecay),
        .minimum = 0,
        .maximum = 10,
        .runTime = true,
-       .doc = "A step takes lr x weight_decay x weight off each decayed weight."},
+       .doc = "A step subtracts lr x weight_decay x weight from each decayed weight."},
       {.section = "optimizer",
        .name = "beta1",
        .field = FIELD(optimizer.beta1),
@@ -402,11 +402,11 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
                    {"block", of(RecomputeMode::Block)},
                    {"auto", of(RecomputeMode::Auto)},
                    {"keep-all", of(RecomputeMode::KeepAll)}},
-       .doc = "What the backward pass computes again: `none` only what its kernels make on the "
-              "way, `activation` the norms and the output of the MLP's activation (in a Llama "
-              "the same), `full` also its first linear layers, `block` whole layers, `auto` "
-              "whatever meets the budget in the least time. `keep-all` keeps every value, for "
-              "comparisons."},
+       .doc = "What the backward pass recomputes: `none` only what costs no extra kernel, "
+              "`activation` the norms and the output of the MLP's activation (in a Llama the "
+              "same as `none`), `full` also the MLP's first linear layers (gate and up), "
+              "`block` whole layers, `auto` whatever meets the budget in the least time. "
+              "`keep-all` keeps every value, for comparisons."},
       {.section = "memory",
        .name = "recompute_stride",
        .field = FIELD(memory.recomputeStride),
