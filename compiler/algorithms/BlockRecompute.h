@@ -28,7 +28,7 @@ struct BlockRecomputeProblem {
   };
   struct Op {
     std::vector<int> reads; // indices of values
-    double seconds = 0;     // to recompute the op
+    double seconds = 0;     // time to recompute the op
     bool allowed = true;    // false: never recomputed (collectives, random draws)
   };
   std::vector<Op> ops; // in execution order: an op reads inputs and results of ops before it

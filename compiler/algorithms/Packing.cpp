@@ -79,7 +79,7 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
     uint64_t offset, end;
     int64_t first, last;
   };
-  std::vector<Placed> placed; // in order of offset
+  std::vector<Placed> placed; // placed buffers in order of offset
   placed.reserve(order.size());
   for (size_t buffer : order) {
     const PackingBuffer &current = problem.buffers[buffer];

@@ -52,11 +52,11 @@ private:
   int64_t capacity = 0;
   uint64_t nodes = 0;
   const int *rank = nullptr;
-  std::vector<int64_t> offset; // per buffer: final, or while unplaced the lowest allowed
+  std::vector<int64_t> offset; // per buffer, its offset, or while unplaced the lowest allowed
   std::vector<char> isPlaced;
   std::vector<int> next, previous;     // linked list of unplaced buffers
   std::vector<int64_t> top, remaining; // per section: end of placed, sum of unplaced buffers
-  std::vector<int64_t> lowest;         // per section, scratch of fits()
+  std::vector<int64_t> lowest;         // per section, lowest allowed offset; scratch of fits()
   std::vector<std::pair<int64_t *, int64_t>> trail; // old values to restore, latest last
   std::vector<int> placements;                      // placed buffers, in the order of placement
 };

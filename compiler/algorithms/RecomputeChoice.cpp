@@ -80,7 +80,7 @@ namespace {
 
 struct Option {
   int64_t kept, transient, time; // bytes, bytes, femtoseconds
-  int index;                     // in the problem's list of options
+  int index;                     // index in the problem's list of options
 };
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2; // stands for infinity
@@ -135,7 +135,7 @@ struct Relaxation {
   struct Corner {
     int64_t kept, time;
   };
-  std::vector<Corner> corners; // in order of falling bytes
+  std::vector<Corner> corners; // corners in order of falling bytes
 
   // Returns a lower bound, close to the exact value, of the minimum time within `kept` bytes.
   // `hint` must be zero at first; it speeds up a sequence of calls in which `kept` falls.
@@ -158,7 +158,7 @@ struct Relaxation {
 // Returns a list in which entry l is the relaxation over layers 0..l-1, for l from 0 to L.
 // `options` holds the options of each layer.
 std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
-  struct Step { // from one corner of a layer's hull to the next
+  struct Step { // a step from one corner of a layer's hull to the next
     size_t layer;
     int64_t saved, time; // bytes, femtoseconds
   };
@@ -276,7 +276,7 @@ Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
 // Decides the layers from the last to the first. Keeps, per layer, only the partial choices that
 // can still beat the best known choice, and at most about `mostLabels` of them.
 void Search::sweep(size_t mostLabels) {
-  std::vector<std::vector<Label>> labels(layers + 1); // per layer, need rising, time falling
+  std::vector<std::vector<Label>> labels(layers + 1); // lists per layer, need rising, time falling
   labels[layers].push_back({int64_t(problem.turnBytes), 0, 0, 0});
   boundTime = kNever;
   cut = false;
@@ -412,7 +412,7 @@ std::vector<RecomputeChoice> lmc::recomputeLadder(const RecomputeChoiceProblem &
   uint64_t most = found[0].peakBytes;
   uint64_t least = problem.fixedBytes + uint64_t(leastNeeds(problem)[0]);
   std::vector<uint64_t> asked = budgets;
-  for (int i = 0; i <= steps; ++i) // from the smallest peak upwards
+  for (int i = 0; i <= steps; ++i) // budgets from the smallest peak upwards
     asked.push_back(
         least + uint64_t((unsigned __int128)(most - least) * unsigned(i) / unsigned(steps + 1)));
   for (uint64_t budget : asked)

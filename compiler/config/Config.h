@@ -29,11 +29,11 @@ enum class RopeScalingType { None, Linear, Llama3, Dynamic, Yarn };
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::None;
   double factor = 1.0;
-  double lowFreqFactor = 1.0;                // for llama3
-  double highFreqFactor = 4.0;               // for llama3
+  double lowFreqFactor = 1.0;                // used by llama3
+  double highFreqFactor = 4.0;               // used by llama3
   int64_t originalMaxPositionEmbeddings = 0; // default: max_position_embeddings
-  double attentionFactor = 0.0;              // for yarn; 0: 0.1 ln(factor) + 1, as in its paper
-  double betaFast = 32.0, betaSlow = 1.0;    // for yarn
+  double attentionFactor = 0.0;              // used by yarn; 0: 0.1 ln(factor) + 1, as in its paper
+  double betaFast = 32.0, betaSlow = 1.0;    // used by yarn
 };
 
 struct ModelConfig {
@@ -120,14 +120,14 @@ struct CheckpointConfig {
 
 struct MonitoringConfig {
   int64_t logInterval = 1, validationInterval = 0, validationIters = 10;
-  bool logits = false;                // also compile a function that writes the logits
+  bool logits = false; // true: a function that writes the logits is compiled too
 };
 
 struct TargetConfig {
   std::string device = "cpu";         // name of a device: "cpu", "cuda:sm_90a"
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
   std::string spec;                   // device spec, a name or path; "": by device
-  double peakTflops = 0;              // for MFU; 0: from the device spec
+  double peakTflops = 0;              // peak that MFU is relative to; 0: from the device spec
 };
 
 // A key with its final value as canonical text. The plan lists all keys.
@@ -135,10 +135,10 @@ struct ResolvedSetting {
   enum class Type { Integer, Float, Boolean, String, StringList };
   std::string key; // "lr_schedule.lr"
   Type type = Type::String;
-  std::string value;                // of all types but StringList
-  std::vector<std::string> values;  // of a StringList
-  double minimum = 0, maximum = 0;  // of numbers, inclusive; may be infinite
-  std::vector<std::string> choices; // of a String; empty: any text is accepted
+  std::string value;                // the value, unless it is a list
+  std::vector<std::string> values;  // the values of a StringList
+  double minimum = 0, maximum = 0;  // range of a number, inclusive; may be infinite
+  std::vector<std::string> choices; // accepted texts; empty: any text
   std::string doc;
   bool runTime = false; // lmc-run --set may change it
 };
@@ -156,7 +156,7 @@ struct Config {
   TargetConfig target;
 
   std::string path;               // path of the TOML file, as given
-  std::string directory;          // absolute; paths in settings are relative to it
+  std::string directory;          // absolute path; paths in settings are relative to it
   std::string text;               // contents of the TOML file
   std::vector<ResolvedSetting> settings;
 };

@@ -10,7 +10,7 @@ namespace lmc::config {
 // A place in a text. `file` is a path, or "--set" for an override.
 struct Location {
   std::string file;
-  unsigned line = 0, column = 0; // from 1; 0: the whole file
+  unsigned line = 0, column = 0; // counted from 1; 0: the whole file
 };
 
 class Diagnostics {

@@ -32,7 +32,7 @@ struct Key {
   const char *alias = ""; // another accepted name of the key
   std::function<Field(Config &)> field;
   const char *unit = "";                              // "bytes" also takes text such as "76GiB"
-  double minimum = -kUnbounded, maximum = kUnbounded; // of numbers, inclusive
+  double minimum = -kUnbounded, maximum = kUnbounded; // range of numbers, inclusive
   std::vector<Choice> choices = {};
   bool required = false;
   // The default as text, if it is not simply the initial value of the field.

@@ -15,7 +15,7 @@ namespace lmc::config {
 struct Assignment {
   const Key *key = nullptr;
   Value value;
-  Location location; // of the value
+  Location location; // location of the value
 };
 
 struct ParsedFile {

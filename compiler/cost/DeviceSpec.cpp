@@ -41,7 +41,7 @@ struct Field {
   std::variant<double *, int64_t *, std::string *, Size, DataType *, bool *,
                std::vector<std::string> *>
       target;
-  double minimum = 0, maximum = 0; // of numbers, inclusive
+  double minimum = 0, maximum = 0; // range of numbers, inclusive
   bool required = true;
 };
 

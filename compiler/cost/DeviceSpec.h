@@ -65,10 +65,10 @@ struct DeviceSpec {
   std::array<double, 3> peak{};
   // FLOP/s of generated kernels; a function such as exp counts as one operation.
   double vectorFlops = 0;
-  double launchSeconds = 0; // from the end of a command to the start of the next one
+  double launchSeconds = 0; // time from the end of a command to the start of the next
 
-  std::array<GemmModel, 3> gemm;         // by DataType
-  std::vector<AttentionModel> attention; // at least one
+  std::array<GemmModel, 3> gemm;         // indexed by DataType
+  std::vector<AttentionModel> attention; // one or more models
   LinkModel deviceLink, nodeLink;        // bandwidth 0: no such link
 
   double peakOf(DataType dtype) const { return peak[size_t(dtype)]; }
@@ -83,9 +83,9 @@ inline uint64_t usableBytes(const DeviceSpec &spec) { return spec.memoryBytes - 
 
 // The rates that planning passes use.
 struct Rates {
-  double flopsPerSecond; // of large matrix products
-  double bytesPerSecond; // of kernels that stream through memory
-  double launchSeconds;  // from the end of a kernel to the start of the next
+  double flopsPerSecond; // rate of large matrix products
+  double bytesPerSecond; // rate of kernels that stream through memory
+  double launchSeconds;  // time from the end of a kernel to the start of the next
 };
 
 // The rates for a planning pass that runs without a device spec: those of an H100 SXM, which

@@ -22,7 +22,7 @@ namespace lmc::cost {
 struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
-  std::vector<Estimate> commands;         // in the plan's order
+  std::vector<Estimate> commands;         // estimates in the order of the plan's commands
   std::array<double, 4> secondsByBound{}; // indexed by Bound
 };
 
@@ -35,10 +35,10 @@ struct KernelCost {
 };
 
 struct PlanCost {
-  std::vector<FunctionCost> functions; // in the plan's order
-  std::vector<KernelCost> kernels;     // in the plan's order
+  std::vector<FunctionCost> functions; // costs in the order of the plan's functions
+  std::vector<KernelCost> kernels;     // costs in the order of the plan's kernels
   double stepSeconds = 0;
-  double tokensPerSecond = 0; // of one device
+  double tokensPerSecond = 0; // tokens per second of one device
   double peakFlops = 0;       // dense peak of the compute dtype in FLOP/s, for MFU
   double mfuCausal = 0, mfuFull = 0;
 };

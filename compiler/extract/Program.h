@@ -50,9 +50,9 @@ struct Program {
   std::vector<Array> arrays;
   std::vector<Launch> launches;
   std::string constants; // constants that the main text uses
-  std::string reference; // from hostReference()
+  std::string reference; // text from hostReference()
   std::string main;      // name of the main text in compiler/extract/text
-  std::string options = "-std=c++17 -O2 -fmad=false"; // for nvcc
+  std::string options = "-std=c++17 -O2 -fmad=false"; // options of nvcc
   double bytes = 0, flops = 0;
 
   std::string print(const plan::Plan &plan, llvm::StringRef name) const;

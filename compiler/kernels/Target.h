@@ -42,7 +42,7 @@ public:
   struct Grid {
     std::array<uint32_t, 3> blocks;
     uint32_t threads, sharedBytes;
-    uint32_t registers, spillBytes, stackBytes; // per thread
+    uint32_t registers, spillBytes, stackBytes; // resources per thread
   };
 
   struct Kernel {
@@ -53,7 +53,7 @@ public:
     std::optional<Grid> grid = std::nullopt;
     // These fields are only for a kernel without an op. The kernel's name is then `entry`.
     std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "" for initial values
-    GlobalBytes bytes = {};               // of one launch
+    GlobalBytes bytes = {};               // traffic of one launch
   };
 
   // A launch of a kernel by a command.

@@ -60,7 +60,7 @@ public:
   // refused to merge.
   mlir::LogicalResult dump(Phase phase, mlir::ModuleOp module, const FusionReport &fusions = {});
 
-  std::vector<PhaseTime> times; // in the order in which the phases first ran
+  std::vector<PhaseTime> times; // one per phase, in the order of their first runs
 
   // The reports of phases, by the report's name in the plan. The runner sets "fusion" for the
   // module that last went through the fusion and schedule phases.

@@ -24,7 +24,7 @@ struct GraphEdge {
 
 struct BlockGraph {
   int layer = -1;
-  std::vector<GraphNode> nodes; // in the order of commands
+  std::vector<GraphNode> nodes; // nodes in the order of the commands
   std::vector<GraphEdge> edges;
   double width = 0, height = 0;
   double backwardX = 0; // left end of the backward pass

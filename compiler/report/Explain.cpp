@@ -88,7 +88,7 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
     const FunctionMemory &function = timeline.functions[f];
     const plan::Function &planned = *plan.functions()->Get(unsigned(f));
     std::string name = planned.name()->str();
-    json live = json::object(); // only of categories that occur
+    json live = json::object(); // bytes by category, without unused categories
     for (size_t category = 0; category < kCategories; ++category) {
       json bytes = json::array();
       bool used = false;

@@ -15,7 +15,7 @@ using nlohmann::json;
 namespace lmc {
 namespace {
 
-constexpr double kWidth = 1080; // of every drawing, in SVG units
+constexpr double kWidth = 1080; // width of every drawing, in SVG units
 
 // The styles of the page, for light and dark mode. Text is readable in both; drawn areas have the
 // same colours in both.

@@ -23,7 +23,7 @@ struct ModelCounts {
   // matrix products and attention, without recompute. Reports compare the traffic of a plan's fused
   // kernels with it.
   double layerTrafficFloor = 0; // sum over all layers
-  double headTrafficFloor = 0;  // of ops outside of layers: embedding, last norm, loss
+  double headTrafficFloor = 0;  // sum over ops outside of layers: embedding, last norm, loss
 };
 
 // Counts the ops of function `forward` of `module`, which buildModel made, and of the layers that

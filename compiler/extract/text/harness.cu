@@ -91,8 +91,8 @@ struct Array {
   std::vector<int64_t> shape;
   int64_t rows, pitch; // pitch 0: rows are adjacent
   bool isInput;
-  Draw draw; // inputs only
-  Tolerance tolerance; // results only
+  Draw draw;           // range of an input's random values
+  Tolerance tolerance; // allowed error of a result
   std::vector<unsigned char> bytes;
   void *device = nullptr;
 

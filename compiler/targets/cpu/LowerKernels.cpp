@@ -176,7 +176,7 @@ private:
   struct Product {
     Value x, y;
     bool lane;
-    Block *body; // of the linalg.generic that contains the product
+    Block *body; // body of the linalg.generic that contains the product
   };
   DenseMap<Value, Product> products; // results of mulf that may become part of an fma
 };

@@ -65,7 +65,7 @@ struct CudaChunks {
   unsigned count = 1;
   std::string guard;     // condition that a vector is inside the domain; may be empty
   CudaIndex index;       // index of the vector's first element, computed from `k`
-  CudaText declarations; // of the variables that `loads` sets for each vector
+  CudaText declarations; // declarations of the variables that `loads` sets
   CudaText loads;
   bool alone() const { return count == 1 && guard.empty(); }
 };
@@ -155,7 +155,7 @@ protected:
   bool lateLoad = false;
   // Bytes per vector that all loads so far read, not counting loads that are the same for all rows.
   int64_t rowBytesLoaded = 0;
-  GlobalBytes again; // see CudaKernel::again
+  GlobalBytes again; // traffic of CudaKernel::again
 
   std::vector<std::string> outerDims; // names of the index variables of the outer dimensions
   std::string column = "c";           // name of the index of the vector's first element

@@ -17,8 +17,8 @@ struct CudaKernel {
   std::string name;
   std::string hero; // "row_reduction", or a template's name: "attention_forward"
   std::string source;
-  std::array<uint32_t, 3> grid = {1, 1, 1}; // blocks
-  uint32_t threads = 1;                     // per block, a multiple of 32
+  std::array<uint32_t, 3> grid = {1, 1, 1}; // number of thread blocks
+  uint32_t threads = 1;                     // threads per block, a multiple of 32
   uint32_t sharedBytes = 0;                 // dynamic shared memory per block
   // Traffic of one launch; each byte that is read or written counts once, as in KernelShape.
   GlobalBytes bytes;

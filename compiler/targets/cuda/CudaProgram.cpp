@@ -38,7 +38,7 @@ private:
   const CudaArch &arch;
   // Per source text, the indices of its kernels; these differ only in their launch.
   llvm::StringMap<std::vector<size_t>> templates;
-  llvm::StringSet<> names;                        // of all kernels
+  llvm::StringSet<> names; // names of all kernels
 };
 
 } // namespace

@@ -46,7 +46,7 @@ static void inlineInto(std::string &to, StringRef text, StringSet<> &done) {
         inlineInto(to, header->text, done);
       continue;
     }
-    if (line.trim() == "#pragma once") // only correct in a header
+    if (line.trim() == "#pragma once") // has no meaning outside of a header
       continue;
     to += line;
     to += '\n';

@@ -21,8 +21,8 @@ enum class InitializerKind { Normal, Constant, RopeCos, RopeSin, Copy };
 struct InitializerShape {
   InitializerKind kind = InitializerKind::Constant;
   DataType destination = DataType::F32;
-  DataType source = DataType::F32; // of a copy only
-  std::vector<double> frequencies; // of RoPE tables: radians per position, for each column
+  DataType source = DataType::F32; // element type of a copy's source
+  std::vector<double> frequencies; // columns of a RoPE table, in radians per position
 };
 
 // Returns a name such as "initialize_normal_f32"; different shapes have different names.

@@ -16,7 +16,7 @@ namespace lmc::codegen {
 
 // The resources of the GPU that a kernel uses, as ptxas reports them.
 struct KernelResources {
-  uint32_t registers = 0;   // per thread
+  uint32_t registers = 0;   // number per thread
   uint32_t sharedBytes = 0; // static, per thread block; dynamic shared memory not included
   uint32_t stackBytes = 0;  // per thread: local memory for spills and indexed arrays
   uint32_t spillBytes = 0;  // per thread: spill stores and spill loads together

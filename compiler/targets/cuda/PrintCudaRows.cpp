@@ -28,7 +28,7 @@ namespace {
 // The number of threads of a block. If there is only one row, its block has the GPU to itself and
 // may be larger.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-constexpr int64_t kWarpsPerBlock = 4; // used when each warp computes a row
+constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes a row
 // A block may compute several rows one after the other, to load values that all rows share only
 // once. At least this many blocks must remain: about seven waves of two blocks on each SM of an
 // H100.
@@ -163,7 +163,7 @@ private:
   int64_t chunksOfRow = 1, chunksAtOnce = 1;
   SmallVector<Online> onlines;
   CudaText rowTop, rowBody;
-  CudaChunks rowChunks, sharedChunks; // of a kept row; of values that all rows share
+  CudaChunks rowChunks, sharedChunks; // vectors of a kept row; vectors that all rows share
 };
 
 // Returns the number of bytes that a pass loads for one vector of a row. `alsoShared` includes

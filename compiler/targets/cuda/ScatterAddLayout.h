@@ -16,7 +16,7 @@
 namespace lmc::codegen {
 
 struct ScatterAddLayout {
-  int64_t threads = 256; // per thread block of the sort
+  int64_t threads = 256; // threads per thread block of the sort
   int64_t tile = 0;      // positions per thread block of the sort, a multiple of `threads`
   int64_t tiles = 0;     // thread blocks of the sort
   int64_t digitBits = 0; // bits per digit, 5 to 10

@@ -9,7 +9,7 @@ using llvm::formatv;
 
 namespace {
 
-constexpr int64_t kWarps = 8;    // per thread block, as in scatter_add.cuh
+constexpr int64_t kWarps = 8;    // warps per thread block, as in scatter_add.cuh
 constexpr int64_t kZeroRows = 8; // equals RowSums::kZeroRows in scatter_add.cuh
 
 // Returns the number of elements of the widest vector (at most 16 bytes) that divides a row of
