@@ -54,8 +54,8 @@ struct ModelConfig {
   bool tieWordEmbeddings = false;
   bool attentionBias = false;
   bool mlpBias = false;
-  int64_t slidingWindow = 0;          // 0: none
-  double initializerRange = 0.02;     // embedding std
+  int64_t slidingWindow = 0;      // 0: no window
+  double initializerRange = 0.02; // standard deviation of the initial embedding
   // Standard deviation of initial linear weights: "fan_in" = 1/sqrt(fan_in), "normal" =
   // initializer_range. Both divide it by sqrt(2 * layers) for the residual projections (o and
   // down).

@@ -122,7 +122,7 @@ Json ropeParameters(const ModelConfig &model) {
   case RopeScalingType::Linear:
     rope = {{"rope_type", "linear"}, {"factor", scaling.factor}};
     break;
-  case RopeScalingType::Dynamic: // stretches beyond max_position_embeddings
+  case RopeScalingType::Dynamic: // stretches only beyond max_position_embeddings
     rope = {{"rope_type", "dynamic"}, {"factor", scaling.factor}};
     break;
   case RopeScalingType::Llama3:

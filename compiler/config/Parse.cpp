@@ -34,7 +34,7 @@ const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
 // The error for an unknown name, and the paths of the keys that it was probably meant to be.
 struct Unknown {
   std::string message;
-  std::vector<std::string> meant; // paths
+  std::vector<std::string> meant; // paths of keys
 };
 
 Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_view name) {

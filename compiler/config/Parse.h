@@ -19,7 +19,7 @@ struct Assignment {
 };
 
 struct ParsedFile {
-  bool valid = false; // the text is TOML
+  bool valid = false; // true if the text is TOML
   std::vector<Assignment> assignments;
   std::map<std::string, Location> sections; // section headers of the file
   // Paths of the known keys that misspelt names probably stand for. Such a key is reported as

@@ -59,7 +59,7 @@ struct DeviceSpec {
   double memoryBandwidth = 0; // bytes/s, from the data sheet
   double reachable = 1;       // the fraction of memoryBandwidth that good kernels reach
   uint64_t cacheBytes = 0;    // a command that touches at most this many bytes runs from the cache
-  double cacheBandwidth = 0;  // bytes/s
+  double cacheBandwidth = 0;  // bytes/s that such a command reaches
 
   // Dense FLOP/s, by DataType. MFU is relative to this peak.
   std::array<double, 3> peak{};

@@ -67,7 +67,7 @@ bool mayShareBuffer(mlir::Block &body, kern::Hero hero, unsigned result, unsigne
 // A reduction. A `point`, here and below, is an affine map from the domain to the indices of a
 // tensor or to the loops of a linalg.generic.
 struct Reduction {
-  mlir::Value result;    // the linalg.generic's result
+  mlir::Value result;    // a result of the linalg.generic that reduces
   mlir::AffineMap point; // domain -> indices of `result`
   mlir::Value init;      // the tensor of start values, read at `point`
   mlir::Value term;      // the value in the body that is added (or combined) at each point

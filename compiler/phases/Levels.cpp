@@ -71,7 +71,7 @@ static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
 
 // Reports every slice and variable that is not inside its arena.
 static LogicalResult verifyPlaces(ModuleOp module) {
-  llvm::StringMap<uint64_t> arenas, variables; // bytes
+  llvm::StringMap<uint64_t> arenas, variables; // bytes by name
   for (auto arena : module.getOps<plan_ir::ArenaOp>())
     arenas[arena.getSymName()] = arena.getBytes();
   for (auto variable : module.getOps<plan_ir::VariableOp>())

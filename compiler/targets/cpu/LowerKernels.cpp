@@ -164,7 +164,7 @@ private:
   Location loc;
   func::FuncOp function;
   Value begin, end;
-  SmallVector<Value> inputs, results; // base pointers
+  SmallVector<Value> inputs, results; // base pointers of the arguments
 
   SmallVector<Value> outerDims; // indices of the work item, or of a column reduction's row
   SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element

@@ -28,8 +28,8 @@ struct ScatterAddLayout {
   // Offsets of arrays in the workspace, in bytes, multiples of 64. Pass p writes keys[p % 2] and
   // tokens[p % 2], each u32 [rows].
   int64_t keys[2] = {0, 0}, tokens[2] = {0, 0};
-  int64_t counts = 0;   // u32 [tiles, 2^digitBits]
-  int64_t partials = 0; // f32 or f64 [ranges, columns]; row 0 is not used
+  int64_t counts = 0;   // digit counts, u32 [tiles, 2^digitBits]
+  int64_t partials = 0; // sums, f32 or f64 [ranges, columns]; row 0 is not used
   int64_t bytes = 0;    // size of the whole workspace
 };
 

@@ -171,7 +171,7 @@ __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   }
 }
 
-// The ldmatrix addresses of a lane for both kinds of operands.
+// The addresses that a lane passes to ldmatrix, for both kinds of operands.
 template <int D> struct Lane {
   LaneOfTile<D, Operand::Rows> rows;
   LaneOfTile<D, Operand::Columns> columns;
