@@ -16,14 +16,14 @@ struct BFloat16 {
 uint16_t toBFloat16(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFF) > 0x7F800000)
-    return static_cast<uint16_t>((bits >> 16) | 0x40); // a NaN with payload bits left
+    return static_cast<uint16_t>((bits >> 16) | 0x40); // NaN stays NaN: bit 6 is set
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
 float fromBFloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// Converts to f32, rounding to odd: the last bit is set if bits were lost, so that the second
-// rounding, to bf16, does not take the value for a tie.
+// Converts f64 to f32 with rounding to odd: if bits are lost, the last bit of the result is 1. A
+// second rounding, from f32 to bf16, then cannot mistake the value for a tie.
 static float roundToOdd(double value) {
   auto narrow = static_cast<float>(value);
   if (static_cast<double>(narrow) == value || std::isnan(value))
@@ -31,7 +31,8 @@ static float roundToOdd(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(narrow);
   if (bits & 1)
     return narrow;
-  // The f32 is even and inexact; the result is its odd neighbour in the direction of the value.
+  // `narrow` is not exact and its last bit is 0. The result is the f32 next to it in the direction
+  // of `value`, whose last bit is 1.
   bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
   return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
 }
@@ -51,7 +52,7 @@ template <typename From, typename To> static To cast(From value) {
 
 template <typename From, typename To>
 static bool convert(const void *source, void *target, uint64_t count) {
-  // memcpy, because a tensor in a file may start at any byte.
+  // memcpy is used because a tensor in a file may start at any byte.
   for (uint64_t i = 0; i < count; ++i) {
     From value;
     std::memcpy(&value, static_cast<const char *>(source) + i * sizeof(From), sizeof(From));

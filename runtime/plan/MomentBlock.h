@@ -5,7 +5,7 @@
 
 namespace lmc {
 
-// The elements that share one scale.
+// The number of consecutive elements of a moment that share one f32 scale.
 inline constexpr int64_t kMomentBlock = 256;
 
 } // namespace lmc

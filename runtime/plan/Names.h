@@ -6,7 +6,7 @@
 
 namespace lmc::names {
 
-// Names of functions.
+// Names of the functions of a plan.
 inline constexpr const char *kMicroFirst = "micro_first";
 inline constexpr const char *kMicro = "micro";
 inline constexpr const char *kMicroLast = "micro_last";
@@ -18,12 +18,12 @@ inline bool isMicroStep(std::string_view function) {
   return function == kMicroFirst || function == kMicro || function == kMicroLast;
 }
 
-// Names of input variables.
+// Names of the variables that the host writes before a micro-step.
 inline constexpr const char *kTokens = "batch.tokens";
 inline constexpr const char *kTargets = "batch.targets";
 inline constexpr const char *kStarts = "batch.starts";
 
-// Names of result variables.
+// Names of the variables that the device writes as results.
 inline constexpr const char *kLoss = "run.loss";
 inline constexpr const char *kEvalLoss = "run.eval_loss";
 inline constexpr const char *kGradNorm = "run.grad_norm";

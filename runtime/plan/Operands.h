@@ -1,6 +1,6 @@
-// A uniform view of the commands of a plan: the slices that each command uses, and how.
+// Lists the slices that each command of a plan uses, and whether the command reads or writes them.
 //
-// An operand's slice is the index in the plan; nothing here checks it.
+// An operand's `slice` is an index into Plan.slices. The functions here do not check the index.
 #pragma once
 
 #include "plan_generated.h"
@@ -17,16 +17,16 @@ namespace lmc::plan {
 
 enum class Role : uint8_t {
   Read,
-  Write,      // overwritten; nothing of it is read
-  Accumulate, // read, and overwritten with a sum that it is part of
-  Scratch,    // its content is undefined before and after the command
+  Write,      // the command overwrites the slice and does not read it
+  Accumulate, // the command adds to the slice: it reads the old values and writes the sums
+  Scratch,    // the contents of the slice are undefined before and after the command
 };
 
 struct Operand {
-  const char *name; // of the body's field: "q"
+  const char *name; // name of the field in the command's body: "q"
   int64_t slice;
   Role role = Role::Read;
-  bool mayBeSpaced = false; // its rows may lie apart: Slice.pitch
+  bool mayBeSpaced = false; // the slice may have a pitch: gaps between its rows
 
   bool isRead() const { return role == Role::Read || role == Role::Accumulate; }
   bool isResult() const { return role == Role::Write || role == Role::Accumulate; }
@@ -88,8 +88,8 @@ inline Operands operandsOf(const Copy &op) {
   return {{"x", op.x(), Role::Read, true}, {"d", op.d(), Role::Write, true}};
 }
 
-// Returns visit(body), where the body of `command` has its own type, such as `const Gemm &`. The
-// type must be known, as it is in every verified plan.
+// Calls `visit` with the body of `command` as its own type, such as `const Gemm &`, and returns the
+// result. The type must be known, as it is in every verified plan; otherwise the program aborts.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
   switch (command.body_type()) {
   case CommandBody::Launch:
@@ -110,14 +110,14 @@ template <typename Visit> auto visitBody(const Command &command, Visit &&visit) 
   std::abort();
 }
 
-// Returns the operands of the body, followed by the command's workspace.
+// Returns the operands of the command's body, followed by its workspace slice if it has one.
 Operands operandsOf(const Command &command);
 
-// Returns the kernels that a command launches, in order: its own if it is a launch, else those that
-// compute it on a CUDA device.
+// Returns the kernel launches of a command, in order: the command itself if it is a Launch, else
+// the kernels that compute it on a CUDA device.
 std::vector<const Launch *> launchesOf(const Command &command);
 
-// Returns the name of a kind of command for people: "gemm", "attention_grad".
+// Returns the name of a type of command, as reports print it: "gemm", "attention_grad".
 std::string commandName(CommandBody body);
 
 } // namespace lmc::plan

@@ -29,13 +29,13 @@ size_t byteWidth(plan::DType dtype) {
   return 0;
 }
 
-// Returns the plan in the `bytes` bytes of `data` after verifying it.
+// Verifies the plan in the `bytes` bytes at `data` and returns it. Errors call the plan `name`.
 static Result<const plan::Plan *> verified(const void *data, size_t bytes,
                                            const std::string &name) {
   auto damaged = [&](const std::string &why) {
     return Error{fmt::format("{}: {}; compile it again", name, why)};
   };
-  // The header is the root offset and the file identifier.
+  // A FlatBuffer's header is the offset of the root table and the file identifier, 4 bytes each.
   constexpr size_t kHeaderBytes = 8;
   if (bytes < kHeaderBytes || !plan::PlanBufferHasIdentifier(data))
     return Error{fmt::format("{}: not a plan (made by 'lmc compile')", name)};

@@ -10,21 +10,21 @@
 
 namespace lmc {
 
-// Must be raised whenever an older runtime could misread a newer plan, or a newer runtime an older
-// plan.
+// The version of the plan format (plan.fbs). It must be raised whenever an older runtime could
+// misread a newer plan, or a newer runtime an older plan.
 inline constexpr uint32_t kSchemaVersion = 3;
 
-// A verified plan, mapped read-only into memory. Immutable.
+// A verified plan, mapped read-only into memory. It never changes.
 class PlanFile {
 public:
-  // Maps `path` and verifies it: with FlatBuffers' structural verifier, then the schema version,
-  // then the meaning of every index, range, shape and enum of every table (slices lie inside their
-  // arenas, the operands of commands have the sizes that the command accesses, kernels exist in
-  // modules, parameters are named once). A damaged or hostile file gives an Error; no read goes
-  // past its end.
+  // Maps the file `path` and verifies the plan in it: the checksum, the structure (with
+  // FlatBuffers' verifier), the schema version, and the meaning of every index, range, shape and
+  // enum (slices lie inside their arenas, the operands of commands have the sizes that the command
+  // accesses, kernels exist in modules, variables have different names). Returns an Error for a
+  // damaged or hostile file, and never reads past the end of the file.
   static Result<std::unique_ptr<PlanFile>> open(const std::string &path);
 
-  // Verifies and copies a plan in memory.
+  // Copies the `bytes` bytes at `data` and verifies the plan in them. Errors call the plan `name`.
   static Result<std::unique_ptr<PlanFile>> fromBytes(const void *data, size_t bytes,
                                                      const std::string &name);
 
@@ -45,11 +45,11 @@ private:
   std::string name;
   void *mapping = nullptr;
   size_t mappedBytes = 0;
-  bool owned = false; // malloc'ed rather than mapped
+  bool owned = false; // `mapping` was allocated with malloc, not mmap
   const plan::Plan *root = nullptr;
 };
 
-// Bytes of one element.
+// Returns the number of bytes of one element of `dtype`.
 size_t byteWidth(plan::DType dtype);
 
 } // namespace lmc

@@ -1,7 +1,7 @@
-// The last 16 bytes of a plan file: "LMCX", a version, and the XXH64 of all bytes before,
-// little-endian. FlatBuffers' verifier only proves that a file is safe to read. The hash proves
-// that the file is unchanged since it was written, which matters because a plan carries machine
-// code.
+// The trailer is the last 16 bytes of a plan file: the letters "LMCX", a version, and the XXH64
+// hash of all bytes before the trailer; the numbers are little-endian. FlatBuffers' verifier only
+// proves that a file is safe to read. The hash shows that the file has not changed since it was
+// written, which matters because a plan carries machine code.
 #pragma once
 
 #include <xxhash.h>
@@ -15,7 +15,7 @@ namespace lmc {
 inline constexpr size_t kPlanTrailerBytes = 16;
 inline constexpr uint32_t kPlanTrailerVersion = 1;
 
-// Appends the trailer to a finished FlatBuffer.
+// Appends the trailer to `plan`, a finished FlatBuffer.
 inline void appendPlanTrailer(std::string &plan) {
   uint64_t hash = XXH64(plan.data(), plan.size(), 0);
   char trailer[kPlanTrailerBytes] = {'L', 'M', 'C', 'X'};
@@ -28,7 +28,7 @@ inline void appendPlanTrailer(std::string &plan) {
 
 enum class PlanTrailer { Good, Missing, Damaged };
 
-// Checks the trailer in the `bytes` bytes of a plan file.
+// Checks the trailer of a plan file, whose `bytes` bytes are at `data`.
 inline PlanTrailer checkPlanTrailer(const void *data, size_t bytes) {
   if (bytes < kPlanTrailerBytes)
     return PlanTrailer::Missing;

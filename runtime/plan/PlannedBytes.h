@@ -1,4 +1,4 @@
-// The memory that a plan needs of its device.
+// The memory that a plan needs on its device.
 #pragma once
 
 #include "plan_generated.h"
@@ -7,7 +7,7 @@
 
 namespace lmc {
 
-// Bytes of all arenas together; UINT64_MAX if the sum does not fit 64 bits.
+// Returns the bytes of all arenas together, or UINT64_MAX if the sum does not fit in 64 bits.
 inline uint64_t plannedBytes(const plan::Plan &plan) {
   uint64_t bytes = 0;
   for (const plan::Arena *arena : *plan.arenas())

@@ -5,7 +5,7 @@ namespace {
 
 DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
 
-// On the CPU, attention's gradient sums dq in f32.
+// Returns the scratch of a command on the CPU: for bf16, the gradient of attention sums dq in f32.
 std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   const AttentionGrad *grad = command.body_as_AttentionGrad();
   if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
@@ -13,8 +13,9 @@ std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   return Scratch{DType::F32, {grad->batch(), grad->seq(), grad->heads(), grad->head_dim()}};
 }
 
-// On CUDA, attention's gradient stores the row sums of dout * out. Scatter-add sorts pairs of id
-// and token; only the compiler knows how much more the kernels need.
+// Returns the minimum scratch of a command on CUDA. The gradient of attention stores the sum of
+// dout * out per token and head. Scatter-add sorts pairs of id and token (8 bytes); its kernels
+// need more, but only the compiler knows how much.
 std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   if (const AttentionGrad *grad = command.body_as_AttentionGrad())
     return Scratch{sumType(dtypeOf(plan, grad->q())),
@@ -24,8 +25,8 @@ std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   return std::nullopt;
 }
 
-// The limits of all devices since compute capability 8.0 (CUDA C++ Programming Guide, "Technical
-// Specifications per Compute Capability").
+// The largest limits of any device with compute capability 8.0 or later (CUDA C++ Programming
+// Guide, "Technical Specifications per Compute Capability").
 constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
                                     .threads = 1024,
                                     .threadMultiple = 32,

@@ -1,7 +1,8 @@
-// The rules for the contents of a plan that depend on its target.
+// What a valid plan may contain, as far as this depends on the plan's target.
 //
-// A target with such rules has a row in TargetRules.cpp. Plans for other targets have kernels
-// without a grid, no launches, and no scratch.
+// A target with rules of its own has a row in the table in TargetRules.cpp. In a plan for any other
+// target, kernels have no grid, commands have no launches (Command.launches), and no command needs
+// scratch.
 #pragma once
 
 #include "plan_generated.h"
@@ -13,35 +14,35 @@
 
 namespace lmc::plan {
 
-// The limits of a kernel with a grid, valid for every device of the target.
+// Upper limits of a GPU kernel's launch. A launch beyond them runs on no device of the target.
 struct GridLimits {
-  std::array<uint32_t, 3> blocks;   // in each dimension
-  uint32_t threads, threadMultiple; // of a block
-  uint32_t registers, stackBytes;   // of a thread
-  uint32_t sharedBytes;             // of a block
+  std::array<uint32_t, 3> blocks;   // maximum thread blocks in x, y and z
+  uint32_t threads, threadMultiple; // of a block: the maximum, and what must divide the number
+  uint32_t registers, stackBytes;   // maxima per thread
+  uint32_t sharedBytes;             // maximum dynamic shared memory of a thread block
 };
 
-// A lower limit of a size: the product of `extents`, in elements of `dtype`.
+// The minimum size of a command's workspace: the product of `extents`, in elements of `dtype`.
 struct Scratch {
   DType dtype;
   std::array<uint64_t, 4> extents = {1, 1, 1, 1};
 };
 
 struct TargetRules {
-  std::string_view name; // of plans for "NAME" or "NAME:..."
-  // The limits of kernels with code, each of which must have a grid. Null if no kernel has a grid
-  // and no command has launches.
+  std::string_view name; // the part of a plan's target before ':', such as "cpu"
+  // The limits of all kernels that have code; each of them must have a grid. Null for a target
+  // whose kernels have no grid and whose commands have no launches.
   const GridLimits *grid = nullptr;
-  bool modulesMatch = false; // every module is for just the plan's target
-  // Returns the workspace that a command needs; most commands need none. The operands of the
-  // command must exist.
+  bool modulesMatch = false; // Module.target must equal the target of the plan
+  // Returns the minimum workspace of `command`, or nullopt if it needs none. The slices that the
+  // command names must exist.
   std::optional<Scratch> (*scratchOf)(const Plan &plan, const Command &command) = nullptr;
 };
 
-// Returns the rules for a plan's target, such as "cuda:sm_90a".
+// Returns the rules for plans whose target is `target`, such as "cuda:sm_90a".
 const TargetRules &rulesOf(std::string_view target);
 
-// Returns the dtype of sums over elements of `dtype`.
+// Returns the dtype in which elements of `dtype` are summed: F64 for F64, else F32.
 inline DType sumType(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
 
 } // namespace lmc::plan

@@ -22,8 +22,8 @@ namespace {
 using plan::DType;
 using plan::sumType;
 
-// Far above every dimension, size and count of a real plan. Below this limit, sums of two numbers
-// and casts to int64_t cannot overflow.
+// A limit far above every dimension, size and count of a real plan. The sum of two numbers below
+// the limit does not overflow, and neither does a cast to int64_t.
 constexpr uint64_t kLimit = uint64_t(1) << 60;
 
 template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
@@ -51,7 +51,8 @@ template <typename E> bool known(E value, E last) {
   return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
 }
 
-// FlatBuffers' verifier checks the alignment of a vector's length, not of its 8-byte elements.
+// Returns true if the 8-byte elements of `vector` are not aligned to 8 bytes. FlatBuffers' verifier
+// checks only the alignment of the vector's length.
 template <typename Vector> bool misaligned(const Vector *vector) {
   return vector && reinterpret_cast<uintptr_t>(vector->Data()) % 8 != 0;
 }
@@ -111,7 +112,7 @@ private:
       if (!known(slice.dtype(), DType::MAX) || !known(slice.category(), plan::Category::MAX))
         return fail("slice {} has an unknown dtype or category", i);
       if (misaligned(slice.shape()))
-        return fail("slice {} has a shape at an odd place", i);
+        return fail("the shape of slice {} is not aligned to 8 bytes", i);
       uint64_t elements = 1;
       if (slice.shape())
         for (uint64_t extent : *slice.shape())
@@ -219,7 +220,8 @@ private:
     return {};
   }
 
-  // Checks the setting or the value of the step that the host writes into a scalar.
+  // Checks that at most one of `setting` and `step_value` is set, only for a scalar, and that the
+  // setting exists and is a Float.
   Result<void> hostValue(const plan::Variable &variable) {
     const std::string name = variable.name()->str();
     if (!known(variable.step_value(), plan::StepValue::MAX))
@@ -253,7 +255,7 @@ private:
     if (!known(init->kind(), Kind::MAX))
       return fail("variable '{}' has an unknown initializer", name);
     if (misaligned(init->values()))
-      return fail("variable '{}' has values at an odd place", name);
+      return fail("the values of variable '{}' are not aligned to 8 bytes", name);
     if (init->kernel() < -1 || init->kernel() >= int64_t(plan.kernels()->size()))
       return fail("variable '{}' is initialised by kernel {}, which does not exist", name,
                   init->kernel());
@@ -376,7 +378,7 @@ private:
       if (!operand.mayBeSpaced && slice(operand.slice).pitch() != 0)
         return fail("operand {} is not dense", operand.name);
     }
-    // A kernel may write over bytes that it has read.
+    // Only a kernel may write over bytes of its other operands, after it has read them.
     if (!command.body_as_Launch())
       LMC_TRY(apart(operands));
     return launches(command, operands);
@@ -410,7 +412,8 @@ private:
     return {};
   }
 
-  // Does the same, and checks that the runs of a spaced slice are its `rows` rows.
+  // Checks that operand `name` is a slice of `dtype` with at least `rows` x `columns` elements. If
+  // the slice has a pitch, it must have exactly `rows` rows of `columns` elements.
   Result<void> matrix(std::string_view name, int64_t index, DType dtype, uint64_t rows,
                       uint64_t columns) {
     LMC_TRY(operand(name, index, dtype, product({rows, columns})));
@@ -420,8 +423,8 @@ private:
     return {};
   }
 
-  // Returns the dtype of a slice. For an index without a slice it returns F32; operand() then
-  // reports the index.
+  // Returns the dtype of slice `index`, or F32 if the slice does not exist: operand() then reports
+  // the index.
   DType dtypeOf(int64_t index) const {
     return index >= 0 && uint64_t(index) < plan.slices()->size() ? slice(index).dtype()
                                                                  : DType::F32;
@@ -432,7 +435,7 @@ private:
     if (a.arena() != b.arena() || a.offset() >= b.offset() + extent(b) ||
         b.offset() >= a.offset() + extent(a))
       return false;
-    // Columns of one matrix may interleave without sharing a byte.
+    // Two ranges of columns of one matrix may alternate in memory without sharing a byte.
     if (a.pitch() == 0 || a.pitch() != b.pitch())
       return true;
     const plan::Slice &low = a.offset() <= b.offset() ? a : b, &high = &low == &a ? b : a;
@@ -441,7 +444,7 @@ private:
            column + high.bytes() / high.rows() > a.pitch();
   }
 
-  // Checks that what a command writes shares memory with no other operand of the command.
+  // Checks that no operand that a command writes shares memory with another operand of the command.
   Result<void> apart(const plan::Operands &operands) {
     for (const plan::Operand &result : operands)
       for (const plan::Operand &other : operands)
@@ -514,7 +517,7 @@ private:
     const DType type = dtypeOf(gemm.a());
     if (!isFloat(type))
       return fail("it multiplies integers");
-    // Libraries use 32-bit numbers of rows and columns.
+    // Libraries for matrix products take dimensions as 32-bit numbers.
     constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
     for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k()})
       if (extent == 0 || extent > kMost)
@@ -529,8 +532,8 @@ private:
     return {};
   }
 
-  // Returns the dtype expected of operand `index` if both `type` and the type of its sums are
-  // allowed.
+  // Returns the expected dtype of operand `index`, which may be `type` or the dtype of its sums:
+  // `type` if the operand has it, else the dtype of the sums.
   DType typeOrSum(int64_t index, DType type) const {
     return dtypeOf(index) == type ? type : sumType(type);
   }
@@ -542,7 +545,8 @@ private:
         op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
       return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
                   op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
-    // Scratch grows with the head dimension, and kernels compute positions in 32 bits.
+    // The head dimension is limited because scratch grows with it, and positions are limited
+    // because kernels compute them in 32 bits.
     constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
     if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
       return fail("head dimension {} over {} tokens with window {} is beyond what is supported",
@@ -638,7 +642,7 @@ private:
 
   const plan::Plan &plan;
   const plan::TargetRules &rules = plan::rulesOf(plan.target()->string_view());
-  std::unordered_map<uint32_t, uint32_t> arguments; // per launched kernel, the number of arguments
+  std::unordered_map<uint32_t, uint32_t> arguments; // the argument count of each launched kernel
 };
 
 } // namespace

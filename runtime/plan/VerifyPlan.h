@@ -7,9 +7,10 @@
 
 namespace lmc {
 
-// Verifies a plan whose structure FlatBuffers' verifier accepted: every index, range, shape, enum
-// and name. If it succeeds, commands access only memory of their slices, and slices only memory of
-// their arenas. The code of kernels is not examined. The error names the table and the entry.
+// Verifies every index, range, shape, enum and name of a plan whose structure FlatBuffers' verifier
+// has accepted. Success means that every slice lies inside its arena, and that every command's
+// operands are as large as what the command accesses. The machine code of kernels is not examined.
+// An error names the table and the entry that is wrong.
 Result<void> verifyPlan(const plan::Plan &plan);
 
 } // namespace lmc

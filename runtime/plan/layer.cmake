@@ -1,4 +1,4 @@
-# The schema's reader and writer.
+# Generates the C++ code that reads and writes plans.
 find_program(FLATC flatc REQUIRED)
 set(plan_header ${CMAKE_BINARY_DIR}/plan_generated.h)
 add_custom_command(OUTPUT ${plan_header}

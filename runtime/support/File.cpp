@@ -23,8 +23,8 @@ Error systemError(const std::string &action, const std::string &path, int errorN
       ExitCode::Failure};
 }
 
-// The error of opening a path for reading. It counts as a user error, because such a path is
-// usually mistyped.
+// Returns the error of opening a path for reading. A missing or unreadable path is a user error,
+// because such a path is usually mistyped.
 static Error readingError(const std::string &path, int errorNumber) {
   Error error = systemError("read", path, errorNumber);
   switch (errorNumber) {
@@ -130,7 +130,7 @@ Result<void> File::sync() {
 
 Result<void> File::close() {
   int closing = std::exchange(fd, -1);
-  // Linux has closed the descriptor even if close() returns EINTR.
+  // Linux closes the descriptor even if close() returns EINTR.
   if (closing >= 0 && ::close(closing) != 0 && errno != EINTR)
     return systemError("write", name, errno);
   return {};
@@ -272,8 +272,8 @@ Result<uint64_t> freeBytes(const std::string &path) {
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside) {
   std::string parent = parentOf(to);
-  // If nothing is at `to`, a plain rename is enough. Otherwise the two names are exchanged, so that
-  // `to` is a whole folder at every moment.
+  // If nothing exists at `to`, a plain rename is enough. Otherwise the two names are exchanged, so
+  // that a complete folder stands at `to` at every moment.
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     LMC_TRY(syncFolder(parent));
     return removeTree(from);

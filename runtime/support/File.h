@@ -1,4 +1,5 @@
-// Files and folders, with errors as values and explicit durability.
+// Functions for files and folders. Errors are returned as values, and comments say which data is on
+// the disk when a function returns.
 //
 // Every Error names the path and the system's reason. If a path to be read is missing or cannot be
 // opened, the user made a mistake (ExitCode::UserError); if a disk is full, fails or cannot be
@@ -17,10 +18,11 @@ namespace lmc {
 // Returns "cannot ACTION PATH: REASON" for an errno value.
 Error systemError(const std::string &action, const std::string &path, int errorNumber);
 
-// An open file; closed when destroyed. Reads and writes are sequential.
+// An open file, which the destructor closes. Reads and writes are sequential.
 class File {
 public:
-  // Opens regular files only: a FIFO could block, and a device could give endless data.
+  // Opens `path` only if it is a regular file: a FIFO could block, and a device file could give
+  // endless data.
   static Result<File> openForReading(const std::string &path);
   // Creates the file, or empties an existing one.
   static Result<File> create(const std::string &path);
@@ -29,9 +31,10 @@ public:
   File &operator=(File &&other) noexcept;
   ~File();
 
-  // Writes all of `data`, with as many system calls as necessary.
+  // Writes `bytes` bytes from `data`, with as many system calls as necessary.
   Result<void> write(const void *data, size_t bytes);
-  // Reads up to `bytes`; fewer only at the end of the file.
+  // Reads up to `bytes` bytes and returns how many. The number is smaller only at the end of the
+  // file.
   Result<size_t> read(void *data, size_t bytes);
   Result<uint64_t> size() const;
   // Returns when the contents are on the disk.
@@ -48,8 +51,8 @@ private:
   std::string name;
 };
 
-// A file mapped read-only. Its size is that at the time of opening: no process may shorten the file
-// while it is mapped.
+// A file that is mapped read-only. size() is the size at the time of opening: no process may
+// shorten the file while it is mapped.
 class MappedFile {
 public:
   static Result<MappedFile> open(const std::string &path);
@@ -58,7 +61,7 @@ public:
   MappedFile &operator=(MappedFile &&other) noexcept;
   ~MappedFile();
 
-  // The data is aligned to a page; nullptr for an empty file.
+  // Returns the start of the mapped bytes, aligned to a page, or nullptr for an empty file.
   const std::byte *data() const { return start; }
   size_t size() const { return bytes; }
   const std::string &path() const { return name; }
@@ -71,16 +74,16 @@ private:
   std::string name;
 };
 
-// Returns the whole text of a file. A file of more than `maximumBytes` is an Error.
+// Returns the whole text of a file, or an Error if the file has more than `maximumBytes` bytes.
 Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes);
 
-// Creates the file with this text and returns when the text is on the disk.
+// Creates the file `path` with `text` as its contents, and returns when they are on the disk.
 Result<void> writeTextFile(const std::string &path, const std::string &text);
 
-// Makes a folder's entries (new names, renames, removals) durable.
+// Returns when the entries of a folder (new names, renames, removals) are on the disk.
 Result<void> syncFolder(const std::string &path);
 
-// Creates the folder and its missing parents, durably.
+// Creates a folder and its missing parents, and returns when they are on the disk.
 Result<void> makeFolders(const std::string &path);
 
 // Removes a file, or a folder and everything in it. A missing path is no Error.
@@ -94,10 +97,10 @@ Result<std::vector<std::string>> listFolder(const std::string &path);
 // Returns the bytes that an unprivileged user may still write on the disk that holds `path`.
 Result<uint64_t> freeBytes(const std::string &path);
 
-// Renames the finished folder `from` to `to`, durably, and removes the folder that was at `to`. At
-// every moment a whole folder exists: at `to`, or, on file systems that cannot exchange two names,
-// the old one at `aside` (a crash in between leaves it there). All three paths must have the same
-// parent folder.
+// Renames the complete folder `from` to `to` and removes the folder that was at `to`. The result is
+// on the disk when the function returns. At every moment a complete folder exists at `to`; on file
+// systems that cannot exchange two names, the old folder may stand at `aside` instead, where a
+// crash in between leaves it. All three paths must have the same parent folder.
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside);
 

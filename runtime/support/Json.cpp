@@ -6,8 +6,8 @@ namespace lmc {
 
 static constexpr int kMaximumDepth = 64;
 
-// Returns true if brackets nest at most kMaximumDepth deep. Brackets inside strings do not count.
-// For text that is not JSON the result is arbitrary.
+// Returns true if brackets are nested at most kMaximumDepth deep; brackets inside strings do not
+// count. The result for text that is not JSON has no meaning.
 static bool isShallow(std::string_view text) {
   int depth = 0;
   bool inString = false;

@@ -1,4 +1,4 @@
-// JSON from untrusted files.
+// Parses JSON from files that may be damaged or hostile.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -10,8 +10,8 @@
 
 namespace lmc {
 
-// Parses `text`, the contents of the file `path`: a JSON object. Nesting deeper than 64 is an Error
-// before any value is built.
+// Parses `text`, the contents of the file `path`, which must be one JSON object. Returns an Error
+// if values are nested more than 64 deep, before it builds any value.
 Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path);
 
 } // namespace lmc

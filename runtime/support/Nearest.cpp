@@ -7,7 +7,7 @@
 namespace lmc {
 
 size_t editDistance(std::string_view a, std::string_view b) {
-  // distance[i][j]: from the first i letters of a to the first j of b.
+  // distance[i][j] is the edit distance from the first i letters of a to the first j letters of b.
   std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i)
     distance[i][0] = i;
@@ -25,12 +25,13 @@ size_t editDistance(std::string_view a, std::string_view b) {
 }
 
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates) {
-  // The limit is less than the whole word: 'x' is not similar to 'y'.
+  // The limit is smaller than the length of `name`: otherwise every one-letter name would be close
+  // to every other.
   const size_t limit = name.empty() ? 0 : std::min((name.size() + 2) / 3, name.size() - 1);
   std::string nearest;
   size_t best = limit + 1;
   for (const std::string &candidate : candidates) {
-    // Skips candidates of very different length, so that long names stay cheap.
+    // Candidates of very different length are skipped, because comparing long names takes long.
     if (candidate.size() > name.size() + limit || name.size() > candidate.size() + limit)
       continue;
     if (size_t distance = editDistance(name, candidate); distance < best) {

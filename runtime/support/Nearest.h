@@ -1,4 +1,4 @@
-// "Did you mean": finds the known name that is closest to a mistyped one.
+// Finds the known name that is closest to a mistyped one, for "did you mean 'x'?".
 #pragma once
 
 #include <string>
@@ -7,15 +7,16 @@
 
 namespace lmc {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (optimal
-// string alignment).
+// Returns the number of insertions, deletions, replacements and swaps of neighbouring letters that
+// turn `a` into `b` (optimal string alignment distance).
 size_t editDistance(std::string_view a, std::string_view b);
 
-// Returns the candidate with the smallest distance to `name`, the first of equals; "" if no
-// distance is at most a third of the name's length, rounded up.
+// Returns the candidate with the smallest edit distance to `name`, and the first one of equals.
+// Returns "" if the distance of every candidate is larger than a third of the length of `name`,
+// rounded up.
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates);
 
-// Returns "; did you mean 'x'?" with the nearest candidate, or "".
+// Returns "; did you mean 'x'?" where x is nearestName(name, candidates), or "" if there is none.
 std::string suggestion(std::string_view name, const std::vector<std::string> &candidates);
 
 } // namespace lmc

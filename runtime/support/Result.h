@@ -1,7 +1,7 @@
-// Errors as values: every function of the runtime that can fail returns Result<T>.
+// Errors are values: every function of the runtime that can fail returns Result<T>.
 //
-// An Error is one line for the person at the terminal: it names the place and says what to do. It
-// is passed up to main(), the only place that prints it.
+// An Error is one line for the person at the terminal: it names what is wrong and says what to do.
+// It is returned from function to function up to main(), the only place that prints it.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 
 namespace lmc {
 
-// Exit codes of the programs.
+// Exit codes of the command line programs.
 enum class ExitCode : int {
   Success = 0,
   Failure = 1,      // the machine failed: disk, memory, device
   UserError = 2,    // something that the user gave is wrong
   DoesNotFit = 3,   // the plan cannot meet its memory budget
-  Interrupted = 75, // SIGTERM or SIGINT: a checkpoint was written, restart to continue
+  Interrupted = 75, // SIGTERM or SIGINT; a checkpoint was written, and a restart continues
 };
 
 struct Error {
@@ -55,7 +55,7 @@ private:
 
 } // namespace lmc
 
-// Returns the error of `expr` from the enclosing function, if it has one.
+// Evaluates `expr`, a Result. If it holds an error, returns the error from the enclosing function.
 #define LMC_TRY(expr)                                                                              \
   do {                                                                                             \
     if (auto lmcTryResult = (expr); !lmcTryResult)                                                 \
