@@ -1,8 +1,9 @@
-// The device interface: the operations of a machine that a plan needs.
+// The interface of a device: the operations that running a plan needs.
 //
-// There is one implementation per kind of device: runtime/device/cpu, and for tests
+// Each type of device implements the interface: runtime/device/cpu, and for tests
 // runtime/device/simt, which runs CUDA kernels on the host. test/runtime/device/ConformanceTest.cpp
-// tests each of them. Memory is addressed as (arena, byte offset), as in the plan.
+// tests each implementation. As in a plan, memory is addressed by slices: an arena and a byte
+// offset.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -16,13 +17,13 @@ namespace lmc {
 
 struct DeviceInfo {
   std::string name;         // "AMD EPYC, 2 threads"
-  int threads = 1;          // CPU only
-  double peakFlops = 0;     // dense, in the plan's compute dtype, FLOP/s
+  int threads = 1;          // threads that run commands; CPU only
+  double peakFlops = 0;     // dense FLOP/s in the plan's compute dtype
   std::string peakSource;   // where peakFlops comes from
   uint64_t memoryBytes = 0;
 };
 
-// A recorded function of the plan, which may be submitted many times.
+// A function of the plan that a device has prepared. It may be submitted many times.
 class Executable {
 public:
   virtual ~Executable() = default;
@@ -34,25 +35,27 @@ public:
 
   virtual DeviceInfo info(plan::DType computeDType) const = 0;
 
-  // Allocates all arenas and loads all modules of `plan`. Must be called once; the plan must
-  // outlive the device. Errors: not enough memory (with the sizes of the plan's arenas), a module
-  // that this machine cannot run.
+  // Allocates all arenas and loads all modules of `plan`. It must be called once, and `plan` must
+  // outlive the device. Errors: the machine has too little memory (the message gives the sizes of
+  // the arenas), or cannot run a module.
   virtual Result<void> load(const PlanFile &plan) = 0;
 
-  // The bytes that the arenas occupy in memory.
+  // Returns the bytes that the plan's arenas occupy in memory.
   virtual uint64_t allocatedBytes() const = 0;
 
-  // Prepares function `index`: every operand is resolved to an address once.
+  // Prepares function `index` of the plan to run. The address of every operand is computed here,
+  // once.
   virtual Result<std::unique_ptr<Executable>> record(int index) = 0;
 
-  // Enqueues one run. Runs execute in the order of submission.
+  // Starts one run of a recorded function. Runs are executed in the order of submission.
   virtual Result<void> submit(Executable &executable) = 0;
 
-  // Waits for all submitted work. Reports failures that happened meanwhile.
+  // Waits until all submitted runs are complete, and returns an error if one of them failed.
   virtual Result<void> synchronize() = 0;
 
-  // Copy between host memory and a slice, after all work submitted before. Both calls return when
-  // the copy is complete.
+  // copyIn copies from host memory to a slice, copyOut from a slice to host memory; `offset` is in
+  // bytes from the start of the slice. The copy begins after all submitted runs, and is complete
+  // when the call returns.
   virtual Result<void> copyIn(int slice, const void *source, uint64_t bytes,
                               uint64_t offset = 0) = 0;
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;

@@ -1,4 +1,4 @@
-// Opens the device that the target of a plan names.
+// Opens the device that a plan's target names.
 #include "runtime/device/cpu/CpuDevice.h"
 
 #include <fmt/format.h>
@@ -10,14 +10,14 @@ namespace lmc {
 namespace {
 
 struct Opener {
-  std::string_view target;                              // of plans for "TARGET" or "TARGET:..."
-  const char *name;                                     // for people
+  std::string_view target;                              // the part of a plan's target before ':'
+  const char *name;                                     // the device, for error messages
   Result<std::unique_ptr<Device>> (*open)(int threads); // null: this build lacks the device
 };
 
 Result<std::unique_ptr<Device>> openCpu(int threads) { return cpu::makeCpuDevice(threads); }
 
-// The first device is the one that every build has.
+// The first entry must be a device that every build has.
 constexpr Opener kOpeners[] = {
     {"cpu", "CPU", openCpu},
     {"cuda", "CUDA", nullptr},

@@ -3,11 +3,12 @@ find_package(Threads REQUIRED)
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 
-# The SIMT device is a library of its own, for tests: lmc-run does not have it.
+# The SIMT device is a separate library for tests; lmc-run is not linked with it.
 list(FILTER sources EXCLUDE REGEX "/device/(simt|cpu/kernels)/")
 
-# The CPU's own kernels, once per instruction set; which one runs is chosen at
-# run time. Contraction makes multiply-adds of the vector expressions.
+# The hand-written CPU kernels are compiled once per instruction set, and the program selects one
+# set at run time. With -ffp-contract=fast the compiler turns vector multiplications and additions
+# into fused multiply-adds.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${here}/cpu/kernels/*.cpp)
 function(lmc_cpu_kernels isa name)
   add_library(lmc_kernels_${isa} OBJECT ${kernel_sources})
@@ -32,12 +33,13 @@ if(LMC_SANITIZE MATCHES "thread")
   list(APPEND sources ${CMAKE_SOURCE_DIR}/test/tsan/OpenMp.cpp)
 endif()
 target_include_directories(${layer} PUBLIC ${DNNL_INCLUDE})
-# OpenMP is the sources' own: with its flag others could not take MLIR's precompiled header.
+# OpenMP is PRIVATE, because with its compiler flag the targets that link this library could not use
+# MLIR's precompiled header.
 target_link_libraries(${layer} PUBLIC ${DNNL_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS}
                       PRIVATE OpenMP::OpenMP_CXX)
 
-# lmc_simt_library(NAME): the device that runs CUDA kernels on the host, compiled for it at run
-# time with this compiler.
+# Defines lmc_simt_library(NAME), which adds the library of the SIMT device. This device runs CUDA
+# kernels on the host; at run time it compiles them with the same C++ compiler that builds lmc.
 if(LMC_BUILD_TESTS)
   find_package(Boost 1.74 REQUIRED COMPONENTS context)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/simt/include)

@@ -1,5 +1,5 @@
-// Anonymous memory from the operating system: zeroed, on huge pages if available, released by the
-// destructor.
+// Memory from the operating system: it starts as zeros, uses huge pages if available, and is
+// released by the destructor.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ public:
   }
   AlignedMemory &operator=(AlignedMemory &&other) noexcept;
 
-  // Makes the memory at least `bytes` long. Growing it discards its contents. Throws std::bad_alloc
-  // if the system has too little memory.
+  // Makes the memory at least `bytes` long. If it has to grow, its old contents are lost. Throws
+  // std::bad_alloc if the system has too little memory.
   void reserve(int64_t bytes);
-  // Does the same, but returns false instead of throwing.
+  // Like reserve(), but returns false if the system has too little memory.
   bool tryReserve(uint64_t bytes);
   void release();
 
@@ -30,7 +30,7 @@ public:
 
 private:
   char *memory = nullptr;
-  uint64_t size = 0; // as requested; whole pages are mapped
+  uint64_t size = 0; // as requested; the mapping is rounded up to whole pages
 };
 
 } // namespace lmc::cpu

@@ -37,7 +37,7 @@ public:
   uint64_t allocatedBytes() const override { return resolver.memory.bytes(); }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
-  // submit() returns after the run, so there is nothing to wait for.
+  // submit() returns only after the run is complete, so synchronize() has nothing to wait for.
   Result<void> synchronize() override { return {}; }
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
     return resolver.memory.copyIn(slice, source, bytes, offset);
@@ -52,7 +52,8 @@ private:
 };
 
 Result<void> CpuDevice::load(const PlanFile &file) {
-  // Modules are loaded first, so that a plan that cannot run here takes no memory.
+  // Modules are loaded before memory is allocated: a plan that cannot run here then takes no
+  // memory.
   for (const auto *module : *file->modules()) {
     if (module->image()->size() == 0)
       return Error{
@@ -74,7 +75,7 @@ Result<void> CpuDevice::load(const PlanFile &file) {
 Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
   auto function = resolver.memory.function(index);
   LMC_TRY(function);
-  // oneDNN prepares and runs its products for the number of threads that OpenMP would use.
+  // oneDNN prepares and runs matrix products for the number of threads that OpenMP would use.
   omp_set_num_threads(resolver.threads);
   auto executable = std::make_unique<CpuExecutable>();
   executable->owner = this;

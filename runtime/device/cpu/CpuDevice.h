@@ -1,5 +1,5 @@
-// The CPU as a device. Arenas are anonymous memory, modules are shared objects. Submitting a
-// function runs its commands at once and in order, on OpenMP threads.
+// The CPU as a device. Arenas are anonymous memory, and modules are shared objects. submit() runs
+// the commands of a function in order on OpenMP threads, and returns when they are complete.
 #pragma once
 
 #include "runtime/device/Device.h"

@@ -28,7 +28,7 @@ bool hasFeature(std::string_view name) {
         std::istringstream words(line.substr(line.find(':') + 1));
         for (std::string word; words >> word;)
           found.insert(word);
-        break; // all processors of a machine are equal
+        break; // the features of the first processor stand for all
       }
     return found;
   }();
@@ -68,9 +68,9 @@ int threadCount(int requested) {
   return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
-// Returns the clock in cycles per second. It times a chain of dependent integer multiplications,
-// each of which takes 3 cycles on every x86-64 core since 2008. The result is the fastest of
-// several short runs, so that other load on the machine does not matter.
+// Returns the clock frequency in cycles per second. It times a chain of dependent integer
+// multiplications, each of which takes 3 cycles on every x86-64 core since 2008. The result is the
+// fastest of several short runs, so that other load on the machine does not matter.
 static double measureClock() {
 #if defined(__x86_64__)
   constexpr int kSteps = 100000;
@@ -93,7 +93,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
   static const double clock = measureClock();
   if (clock <= 0)
     return {0, "unknown on this processor"};
-  double perCycle = 8; // SSE: 4 lanes, an addition and a multiplication
+  double perCycle = 8; // SSE: 4 lanes, each one addition and one multiplication
   const char *by = "SSE";
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) {
@@ -107,7 +107,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
     perCycle /= 2;
   if (compute == Storage::BF16) {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    // CPUID leaf 7: EDX bit 22 is AMX-BF16.
+    // In CPUID leaf 7, bit 22 of EDX stands for AMX-BF16.
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1)) {
       perCycle = 2048;
       by = "AMX bf16";

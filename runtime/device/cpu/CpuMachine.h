@@ -1,4 +1,4 @@
-// Facts about this machine: features, threads, memory, speed.
+// Facts about the machine that runs the program: CPU features, threads, memory, speed.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -16,7 +16,7 @@ bool hasFeature(std::string_view name);
 // Returns a name such as "AMD EPYC".
 std::string processorName();
 
-// Returns the physical memory, or the control group's limit if that is lower.
+// Returns the bytes of physical memory, or the limit of the control group (cgroup) if it is lower.
 uint64_t memoryBytes();
 
 // Returns `requested` if it is positive, else OMP_NUM_THREADS, else the number of CPUs that this
@@ -24,12 +24,12 @@ uint64_t memoryBytes();
 int threadCount(int requested);
 
 struct PeakSpeed {
-  double flops; // per second, all threads
+  double flops; // FLOP/s of all threads together
   std::string source;
 };
 
-// Returns threads x clock x FLOPs that the instruction set can start per cycle. The clock is
-// measured, because the system often reports the nominal one.
+// Returns the peak FLOP/s: threads x clock x FLOPs per cycle of the best instruction set for
+// `compute`. The clock is measured, because the system often reports only the nominal clock.
 PeakSpeed peakSpeed(Storage compute, int threads);
 
 } // namespace lmc::cpu

@@ -46,7 +46,8 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     image += written;
     left -= size_t(written);
   }
-  // Each file has a different name, because the loader takes files of equal names for one library.
+  // The loader takes files of equal path for one library. A descriptor's number is free again after
+  // close(), so a module that is loaded while another one is in use may get the other one's code.
   void *handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
   const char *reason = handle ? nullptr : dlerror();
   close(file);

@@ -1,4 +1,4 @@
-// A module of the plan: a shared object that is loaded from memory, without a file on disk.
+// A module of a plan is a shared object that is loaded from memory, without a file on disk.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -10,13 +10,13 @@
 
 namespace lmc::cpu {
 
-// The function of a kernel. It computes the work items [begin, end).
+// A kernel's entry. It computes the work items [begin, end) of a launch.
 using KernelEntry = void (*)(void *const *args, int64_t begin, int64_t end);
 
 class CpuModule {
 public:
-  // Loads the image of a module. Before any of its code can run, fails for an image of another kind
-  // of device and for one that needs a feature which this machine lacks.
+  // Loads the image of a module. Returns an error before any code of the image runs if the image is
+  // for another type of device, or needs a CPU feature that this machine lacks.
   static Result<std::unique_ptr<CpuModule>> load(const plan::Module &module);
   ~CpuModule();
   CpuModule(const CpuModule &) = delete;

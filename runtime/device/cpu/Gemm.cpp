@@ -1,4 +1,4 @@
-// oneDNN and the packed kernels behind one interface; see Gemm.h.
+// Computes matrix products with oneDNN or with the packed kernels; see Gemm.h.
 #include "runtime/device/cpu/Gemm.h"
 #include "runtime/device/cpu/AlignedMemory.h"
 
@@ -19,8 +19,8 @@ memory::data_type dnnlType(Storage storage) {
   return storage == Storage::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// A product by oneDNN. Transposes are expressed as strides, so nothing is copied before the
-// product. The sum post-op becomes beta = 1 of the product itself.
+// A matrix product by oneDNN. A transpose is expressed by strides, so nothing is copied before the
+// product. Accumulation (d += a b) is oneDNN's post-op "sum".
 class OneDNNGemm final : public Gemm {
 public:
   OneDNNGemm(const dnnl::engine &engine, const GemmShape &shape) : stream(engine) {
@@ -76,15 +76,15 @@ private:
   std::string kind;
 };
 
-// Buffers that all packed products share, because only one product runs at a time.
+// Buffers that all packed matrix products share, because only one of them runs at a time.
 struct PackedBuffers {
   AlignedMemory panelsB, sums, perThread;
 };
 
-// A product by packed kernels. The block sizes are chosen for the caches: a panel of B (kDepth x
-// panelColumns) stays in the first level, a block of A (kRows x kDepth) in the second, the packed B
-// (kDeep x kWide) in the third. kRows is a multiple of every kernel's panelRows, kWide of
-// panelColumns.
+// A matrix product d = op(a) op(b) by the packed kernels. The block sizes fit the caches: kDepth x
+// panelColumns packed elements of b stay in the first-level cache, kRows x kDepth of a in the
+// second, kDeep x kWide of b in the third. kRows is a multiple of every kernel's panelRows, kWide
+// of every panelColumns.
 class PackedGemm final : public Gemm {
 public:
   static constexpr int64_t kRows = 96, kDepth = 256, kDeep = 1024, kWide = 1024, kTall = 2016;
@@ -92,11 +92,11 @@ public:
   PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
       : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
-    // Sums are written directly to d if d has the arithmetic type.
+    // Sums go directly into d if d has the type in which the kernels add; only bf16 has not.
     direct = shape.output != Storage::BF16;
     deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
     tall = !direct && deepSteps > 1 ? kTall : shape.m;
-    // If there are few blocks of rows for many threads, the columns are divided too.
+    // If there are few blocks of rows for the number of threads, the columns are divided too.
     int64_t rowBlocks = (shape.m + kRows - 1) / kRows;
     columnsPerItem = kWide;
     while (columnsPerItem > 128 && rowBlocks * (kWide / columnsPerItem) < 4 * threads)
@@ -127,7 +127,8 @@ public:
 private:
   static int64_t roundUp(int64_t x) { return (x + 63) / 64 * 64; }
 
-  // Packs op(b)[depth0 .. +depth, column0 .. +columns] in blocks of kDepth rows.
+  // Packs the part of op(b) from row depth0 and column column0 with `depth` rows and `columns`
+  // columns, in blocks of kDepth rows.
   void packB(const void *b, int64_t depth0, int64_t depth, int64_t column0, int64_t columns) {
     const int64_t blocks = (depth + kDepth - 1) / kDepth;
     const int64_t pieces = (columns + kPackColumns - 1) / kPackColumns;
@@ -199,7 +200,7 @@ private:
     }
   }
 
-  static constexpr int64_t kPackColumns = 128; // a multiple of every panelColumns
+  static constexpr int64_t kPackColumns = 128; // a multiple of every kernel's panelColumns
 
   const char *setName;
   GemmShape shape;
@@ -210,8 +211,8 @@ private:
   int64_t deepSteps, tall, columnsPerItem, blockBytes, threadBytes;
 };
 
-// Returns true if oneDNN multiplies `storage` with instructions made for it. The packed kernels are
-// faster than oneDNN's emulation.
+// Returns true if oneDNN multiplies `storage` with CPU instructions made for this type. Where
+// oneDNN only emulates the type, the packed kernels are faster.
 bool oneDNNIsNative(Storage storage) {
   if (storage == Storage::F64)
     return false;

@@ -47,7 +47,7 @@ CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
   const int64_t bytes = int64_t(to.bytes());
   if (!to.pitch() && !from.pitch())
     return {d, x, bytes, 1, 0, 0};
-  // The plan's verifier made sure that two strided sides have as many rows.
+  // The plan's verifier has checked that two slices with pitches have equally many rows.
   const int64_t rows = int64_t(to.pitch() ? to.rows() : from.rows()), run = bytes / rows;
   return {d,
           x,
@@ -57,7 +57,7 @@ CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
           from.pitch() ? int64_t(from.pitch()) : run};
 }
 
-// Below this many bytes a parallel region costs more than it saves.
+// For a copy of fewer bytes, starting a parallel region costs more time than it saves.
 static constexpr int64_t kParallelBytes = 1 << 16;
 
 static void copy(void *d, const void *x, int64_t bytes, int threads) {

@@ -1,5 +1,5 @@
-// The commands that need no code of the plan's, bound to addresses in this machine's memory: the
-// CPU device and the SIMT device run them alike.
+// Commands that need no generated kernel (matrix product, copy), with their operands as addresses
+// in this machine's memory. Both the CPU device and the SIMT device run them.
 #pragma once
 
 #include "runtime/device/cpu/Gemm.h"
@@ -7,19 +7,19 @@
 
 namespace lmc::cpu {
 
-// How elements of a float type lie in memory; F32 for types that are no floats.
+// Returns the storage type for a float dtype, and F32 for every other dtype.
 Storage storageOf(plan::DType dtype);
 
 struct GemmCommand {
   Gemm *gemm;
-  const void *a, *b, *bias; // bias: null where there is none
+  const void *a, *b, *bias; // `bias` is null if there is none
   void *d;
 
   void run() const { gemm->run(a, b, d, bias); }
 };
 
-// `rows` runs of `bytes` each, `dPitch` and `xPitch` bytes apart. Where both sides are dense,
-// there is one run.
+// A copy of `rows` runs of `bytes` bytes each from x to d. Runs start `xPitch` bytes apart in x and
+// `dPitch` bytes apart in d. If neither slice has a pitch, there is one run.
 struct CopyCommand {
   char *d;
   const char *x;

@@ -1,5 +1,4 @@
-// A plan's arenas in the memory of this machine: the CPU device and the SIMT device have them
-// in common.
+// The arenas of a plan in this machine's memory, for the CPU device and the SIMT device.
 #pragma once
 
 #include "runtime/device/cpu/AlignedMemory.h"
@@ -13,13 +12,13 @@ namespace lmc::cpu {
 
 class HostMemory {
 public:
-  // Allocates every arena of the plan, which must outlive this object; all bytes are zero.
-  // Error: the machine has not enough memory; the message gives the bytes of each arena.
+  // Allocates every arena of the plan with all bytes zero. The plan must outlive this object.
+  // Error: the machine has too little memory; the message gives the bytes of each arena.
   Result<void> allocate(const PlanFile &file);
-  // False before allocate() succeeded; no other function may be called then, unless its comment
-  // allows it.
+  // Returns true after allocate() succeeded. Before that, only functions whose comments say "may be
+  // called at any time" may be called.
   bool allocated() const { return plan != nullptr; }
-  // Bytes of all arenas; may be called at any time.
+  // Returns the bytes of all arenas; may be called at any time.
   uint64_t bytes() const;
 
   AlignedMemory &arena(size_t index) { return arenas[index]; }
@@ -28,11 +27,11 @@ public:
     return arenas[slice(index).arena()].data() + slice(index).offset();
   }
 
-  // Copies `bytes` bytes, from the byte `offset` of the slice on. Error: there is no such slice,
-  // or not so many bytes; may be called at any time.
+  // Copies `bytes` bytes into (copyIn) or out of (copyOut) a slice, starting at the slice's byte
+  // `offset`. Error: the slice does not exist or is too short. May be called at any time.
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset);
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset);
-  // Function `index` of the plan. Error: there is none; may be called at any time.
+  // Returns function `index` of the plan. Error: it does not exist. May be called at any time.
   Result<const plan::Function *> function(int index) const;
 
 private:

@@ -5,8 +5,8 @@
 namespace lmc::cpu {
 
 void Resolver::needScratch(size_t bytes) {
-  // Whole pages plus one cache line: the scratch of neighbouring threads then shares neither pages
-  // nor cache sets.
+  // The size is rounded up to whole pages plus one cache line: the scratch memory of two threads
+  // then shares no page, and does not start in the same cache set.
   size_t rounded = (bytes + 4095) / 4096 * 4096 + 64;
   scratchBytes = std::max(scratchBytes, int64_t(rounded));
   scratch.reserve(scratchBytes * threads);

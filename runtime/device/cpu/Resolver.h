@@ -1,5 +1,5 @@
-// Commands of a plan in the form in which the CPU runs them: addresses, shapes and kernels are
-// looked up once, when a function is recorded.
+// Turns commands of a plan into functions that the CPU runs. Addresses, shapes and kernels are
+// looked up once, when a plan's function is recorded.
 #pragma once
 
 #include "runtime/device/cpu/CpuModule.h"
@@ -16,25 +16,28 @@ namespace lmc::cpu {
 // A command with fixed addresses, ready to run.
 using Step = std::function<void()>;
 
-// The plan, memory and machine that commands are resolved with. It must outlive the resolved steps.
+// The plan, the memory and the kernels that resolve() uses. It must outlive the steps that
+// resolve() returns.
 class Resolver {
 public:
   explicit Resolver(int threads) : threads(threads), gemms(threads) {}
 
-  // Returns the address of a slice whose elements are `T`; null for an absent operand (-1).
+  // Returns the address of a slice as a `T *`, or null for an absent operand (slice -1).
   template <typename T = char> T *address(int64_t slice) {
     return slice < 0 ? nullptr : reinterpret_cast<T *>(memory.address(uint32_t(slice)));
   }
-  // Returns the elements from one row of a matrix to the next: `columns` if rows are adjacent.
+  // Returns the distance from one row of a matrix to the next, in elements: the slice's pitch, or
+  // `columns` if its rows are adjacent.
   int64_t pitch(uint32_t slice, int64_t columns) const {
     const plan::Slice &at = memory.slice(slice);
     return at.pitch() ? int64_t(at.pitch() / byteWidth(at.dtype())) : columns;
   }
   Storage storage(uint32_t slice) const { return storageOf(memory.slice(slice).dtype()); }
 
-  // Reserves `bytes` of scratch memory for every task of forTasks.
+  // Makes the scratch memory that forTasks() gives to each thread at least `bytes` bytes long.
   void needScratch(size_t bytes);
-  // Runs task(i, scratch) for i in [0, tasks), on all threads.
+  // Runs task(i, scratch) for every i in [0, tasks) on all threads. `scratch` belongs to the
+  // thread.
   template <typename Task> void forTasks(int64_t tasks, Task task) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (tasks > 1)
     for (int64_t i = 0; i < tasks; ++i)
@@ -43,17 +46,17 @@ public:
 
   const int threads;
   HostMemory memory;
-  std::vector<KernelEntry> entries; // per kernel of the plan
+  std::vector<KernelEntry> entries; // the entry of each kernel of the plan
   GemmCache gemms;
 
 private:
   AlignedMemory scratch;
-  int64_t scratchBytes = 0; // of each thread
+  int64_t scratchBytes = 0; // bytes of scratch per thread
 };
 
-// Returns the step that runs `command`, whose body is `op`. Each kind of command has a
-// specialisation in a file of commands/. Fails if this machine has no code for the command. May
-// throw std::bad_alloc.
+// Returns the step that runs `command`, whose body is `op`. There is one specialisation per type of
+// command, each in a file of the folder commands/. Error: this machine has no code for the command.
+// May throw std::bad_alloc.
 template <typename Body>
 Result<Step> resolve(Resolver &at, const plan::Command &command, const Body &op);
 

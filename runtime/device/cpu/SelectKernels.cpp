@@ -1,4 +1,4 @@
-// Selects the kernels for this machine from the features of its processor.
+// Selects the kernels for this machine by the features of its processor.
 #include "runtime/device/cpu/kernels/Kernels.h"
 
 namespace lmc::cpu {
@@ -24,7 +24,7 @@ struct Sets {
   Sets() {
     sets[count++] = &baseline::kernels();
 #if defined(__x86_64__)
-    // The builtin also checks that the operating system saves the registers.
+    // The builtin also checks that the operating system saves the vector registers.
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
       sets[count++] = &avx2::kernels();
     if (count == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

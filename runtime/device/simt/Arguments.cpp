@@ -10,11 +10,12 @@
 namespace lmc::simt {
 namespace {
 
-// A tagged address: bits 60-63 are the mark, bits 48-55 the number of the argument, and the rest
-// counts from the middle of 2^48, so that an address before the buffer keeps its tag. Neither
-// x86-64 nor AArch64 can map such an address.
+// In a tagged address, bits 60-63 are kMark, bits 48-55 are the number of the argument, and the low
+// 48 bits count from kMiddle, so that an address before the argument keeps its tag. Neither x86-64
+// nor AArch64 can map such an address.
 constexpr uint64_t kMark = 5, kMiddle = uint64_t(1) << 40;
-// Marks bytes with atomic operations: those of several blocks may access the same byte.
+// The value of Cell::writer for a byte that atomic operations wrote. Atomic operations of several
+// blocks on one byte are no race.
 constexpr uint32_t kAtomic = ~0u;
 constexpr uint64_t kSector = 32;
 
@@ -25,7 +26,8 @@ Memory::Memory(const std::vector<Argument> &arguments, bool count)
   for (const Argument &argument : arguments) {
     Buffer buffer;
     static_cast<Argument &>(buffer) = argument;
-    // The offset within a page is kept, and with it the alignment.
+    // The tagged address has the same offset within a page as the real one, and so the same
+    // alignment.
     buffer.base = kMark << 60 | uint64_t(buffers.size()) << 48 |
                   (kMiddle + (reinterpret_cast<uint64_t>(argument.data) & 4095));
     buffer.touched.assign(argument.extent(), 0);
@@ -36,7 +38,7 @@ Memory::Memory(const std::vector<Argument> &arguments, bool count)
 
 void *Memory::tagged(size_t i) const { return reinterpret_cast<void *>(buffers[i].base); }
 
-// Arguments that overlap share cells.
+// Gives each byte of the arguments a Cell. Bytes that two arguments share have one Cell.
 void Memory::placeCells() {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), 0);
@@ -155,7 +157,7 @@ void Memory::endBlock() {
   for (size_t i = 0; i < records.size();) {
     const Record &first = records[i];
     uint64_t moved = 0, sectors = 0, end = 0, lastSector = 0;
-    // Words are aligned, so no word crosses a sector.
+    // Every access is aligned to its size, so no access crosses the border of a sector.
     for (; i < records.size() && key(records[i]) == key(first); ++i) {
       const Record &r = records[i];
       const uint64_t from = std::max(r.address, end), to = r.address + r.bytes;

@@ -47,17 +47,17 @@ struct Random {
     state = mix(state);
     return uint32_t((state >> 32) * n >> 32);
   }
-  // Returns a random set bit of a mask that has at least one.
+  // Returns the index of a random set bit of `mask`, which must not be 0.
   uint32_t bitOf(uint32_t mask) {
     const uint32_t turn = below(32);
     return (uint32_t(std::countr_zero(std::rotr(mask, int(turn)))) + turn) & 31;
   }
 };
 
-// Memory between two pages on which every access faults.
+// Memory between two guard pages. Every access to a guard page faults.
 struct GuardedMemory {
-  char *start = nullptr; // after the first guard page
-  size_t bytes = 0;      // between the guards, whole pages
+  char *start = nullptr; // the first byte after the first guard page
+  size_t bytes = 0;      // bytes between the guard pages, a multiple of kPage
 
   void reserve(size_t size) {
     const size_t pages = std::max<size_t>(1, (size + kPage - 1) / kPage) * kPage;
@@ -80,7 +80,7 @@ struct GuardedMemory {
   }
 };
 
-// Tells the address sanitizer that the frames which a failure left on a stack are no longer in use.
+// Tells AddressSanitizer that a stack is free, although a failed thread left frames on it.
 void forgetFrames([[maybe_unused]] const GuardedMemory &stack) {
 #ifdef __SANITIZE_ADDRESS__
   __asan_unpoison_memory_region(stack.start, stack.bytes);
@@ -91,7 +91,7 @@ enum class State { Ready, AtBarrier, AtCollective, Done };
 
 struct AsyncCopy {
   char *to;
-  const char *from; // null: zeros
+  const char *from; // null: zeros are copied
   uint32_t group;
 };
 
@@ -101,10 +101,10 @@ struct Thread {
   Index index;
   uint32_t number;
   State state;
-  Place place;             // of the barrier or collective it waits at
-  const void *instruction; // the instruction that called it
+  Place place;             // the barrier or collective that the thread waits at
+  const void *instruction; // the return address of the call that waits
   std::vector<AsyncCopy> copies;
-  uint32_t group; // the open group of asynchronous copies
+  uint32_t group; // the group that new asynchronous copies belong to
   std::vector<std::pair<const void *, uint32_t>> executions;
 };
 
@@ -136,8 +136,8 @@ float fromBf16(uint32_t word, int half) {
   return std::bit_cast<float>((half ? word >> 16 : word) << 16);
 }
 
-// d += a b for a warp; lanes hold elements as described in
-// compiler/targets/cuda/device/platform.cuh.
+// Computes d += a b of multiplyAdd16x8x16 for a warp. compiler/targets/cuda/device/platform.cuh
+// says which elements each lane holds.
 void multiplyAdd(const uint64_t (&products)[kLanes]) {
   float a[16][16], b[16][8];
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -173,7 +173,7 @@ public:
   LaunchResult run(const Launch &launch, Memory &memory, const Order &order);
   Machine table{};
 
-  // Implementations of the table's functions.
+  // The functions of the Machine table (MachineTable.h) call the functions that follow.
   void load(const void *from, void *to, int bytes, const void *instruction);
   void store(void *to, const void *from, int bytes, const void *instruction);
   void *atomic(void *at, int bytes, const void *instruction);
@@ -185,11 +185,11 @@ public:
                       bool transposed, Place place, const void *instruction);
   [[noreturn]] void fail(const std::string &what, const void *instruction);
 
-  // Signals.
+  // The functions that follow handle a thread that faulted or failed.
   std::string faultText(const siginfo_t &info) const;
   [[noreturn]] void abandon(const std::string &what, const void *instruction);
   bool inThread() const { return running != nullptr; }
-  // The stack for a thread that faulted.
+  // Returns the end of the stack on which a thread that faulted reports its failure.
   char *emergencyStack() const {
     forgetFrames(emergency);
     return emergency.end();
@@ -221,7 +221,7 @@ private:
   Order order;
   Random random{1};
   GuardedMemory shared, emergency;
-  std::vector<std::unique_ptr<Thread>> threads; // pooled; the first `launch.threads` are used
+  std::vector<std::unique_ptr<Thread>> threads; // reused; a block uses the first `launch.threads`
   std::vector<Warp> warps;
   std::vector<void *> arguments;
   fcontext_t scheduler = nullptr;
@@ -238,7 +238,7 @@ Executor &executor() {
 }
 
 //===--------------------------------------------------------------------===//
-// Faults: a pointer that is dereferenced outside of shared and local memory
+// Faults: a thread dereferences a pointer to neither shared nor local memory
 
 std::string pendingFault;
 const void *pendingInstruction;
@@ -251,7 +251,8 @@ void onFault(int signal, siginfo_t *info, void *context) {
     auto &registers = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
     pendingFault = executor().faultText(*info);
     pendingInstruction = reinterpret_cast<const void *>(registers[REG_RIP]);
-    // Continues in leaveFaultedThread, as if the instruction had called it, on an intact stack.
+    // After this handler the thread continues in leaveFaultedThread on an intact stack, as if the
+    // faulting instruction had called that function.
     registers[REG_RIP] = reinterpret_cast<greg_t>(&leaveFaultedThread);
     registers[REG_RSP] = reinterpret_cast<greg_t>(executor().emergencyStack() - 8);
     return;
@@ -306,12 +307,12 @@ void Executor::abandon(const std::string &what, const void *instruction) {
                             ? std::to_string(t.x)
                             : fmt::format("({}, {}, {})", t.x, t.y, t.z),
                         sourcePlace(static_cast<const char *>(instruction)));
-  // The thread never continues; its stack is reused from the start.
+  // A failed thread never continues, so its stack can be reused from the start.
   jump_fcontext(scheduler, nullptr);
   std::abort();
 }
 
-// `instruction` is a return address; the call is right before it.
+// `instruction` is the return address of a call, so `instruction` - 1 is inside the call.
 void Executor::fail(const std::string &what, const void *instruction) {
   abandon(what, static_cast<const char *>(instruction) - 1);
 }
@@ -327,8 +328,8 @@ std::string Executor::placeOf(const Thread &t) const {
   return sourcePlace(static_cast<const char *>(t.instruction) - 1);
 }
 
-// Returns the threads in `state` at the same place as `like`, such as "threads 0-15, 32"; for a
-// collective, only those of the warp of `like`.
+// Returns the numbers of the threads in `state` at the place where `like` waits, such as "threads
+// 0-15, 32". For a collective, only threads of the warp of `like` are included.
 std::string Executor::threadsIn(State state, const Thread &like) const {
   std::string text;
   for (uint32_t i = 0; i < launch.threads; ++i) {
@@ -350,7 +351,7 @@ std::string Executor::threadsIn(State state, const Thread &like) const {
   return "threads " + text;
 }
 
-// Describes which threads wait where, when no thread can continue.
+// Returns an error text for a block in which no thread can continue: which threads wait where.
 std::string Executor::stuckText() const {
   std::string text = fmt::format("divergent code: {}", blockText());
   std::vector<std::tuple<State, int, uint32_t>> told;
@@ -411,7 +412,8 @@ void *Executor::atomic(void *at, int bytes, const void *instruction) {
   return real;
 }
 
-// Checks 16 bytes that a warp-wide or asynchronous instruction accesses.
+// Checks that the 16 bytes at `at`, which a warp-wide or asynchronous instruction accesses, lie in
+// shared memory and are aligned.
 void Executor::checkShared(const void *at, const char *what, const void *instruction) {
   const int64_t offset = static_cast<const unsigned char *>(at) - table.shared;
   if (offset < 0 || offset + 16 > launch.sharedBytes)
@@ -443,7 +445,8 @@ void Executor::land(const AsyncCopy &copy) {
     std::memset(copy.to, 0, 16);
 }
 
-// Completes the copies of all groups before the latest `pending` closed groups.
+// Completes the running thread's asynchronous copies, except those of the last `pending` committed
+// groups and of the group that is still open.
 void Executor::copyAsyncWait(int pending) {
   auto &copies = running->copies;
   size_t kept = 0;
@@ -540,7 +543,8 @@ uint64_t Executor::collective(Collective kind, uint32_t mask, uint64_t value, ui
   return warp.result[lane];
 }
 
-// Runs when all remaining lanes have reached the collective.
+// Executes the collective that warp `number` waits at. All lanes that have not returned must have
+// reached it.
 void Executor::completeCollective(uint32_t number) {
   Warp &warp = warps[number];
   const uint32_t first = uint32_t(std::countr_zero(warp.waiting));
@@ -569,7 +573,7 @@ void Executor::completeCollective(uint32_t number) {
   case Collective::Shuffle:
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       const uint64_t from = warp.operand[lane] < kLanes ? warp.operand[lane] : lane;
-      // The value of a lane that has returned is undefined.
+      // A shuffle from a lane that has returned gives an undefined value.
       warp.result[lane] = warp.waiting >> from & 1 ? warp.value[from] : mix(order.garbage);
     }
     break;
@@ -592,7 +596,7 @@ void Executor::completeCollective(uint32_t number) {
 }
 
 void Executor::loadMatrices(Warp &warp, const void *instruction) {
-  uint16_t rows[32][8]; // row l % 8 of matrix l / 8
+  uint16_t rows[32][8]; // rows[l]: row l % 8 of matrix l / 8
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     auto *from = reinterpret_cast<const void *>(warp.operand[lane]);
     checkShared(from, "loadMatrix4", instruction);
@@ -622,7 +626,8 @@ void Executor::enterThread(transfer_t from) {
   std::abort();
 }
 
-// After a thread has finished, the waiting threads may be all that remain.
+// Ends the running thread. If all other threads of its warp or block wait at a collective or
+// barrier, they continue.
 void Executor::finish() {
   Warp &warp = warpOf(*running);
   running->state = State::Done;
@@ -643,7 +648,8 @@ void Executor::startBlock(uint32_t number) {
   live = launch.threads;
   atBarrier = 0;
   votes = 0;
-  // Interleaved warps reveal other mistakes than one warp that runs ahead of the rest.
+  // Some mistakes show only if warps interleave, others only if one warp runs ahead of the rest, so
+  // each block does one of the two at random.
   byPriority = random.below(2);
   warps.resize(launch.threads / kLanes);
   for (Warp &warp : warps) {
@@ -703,7 +709,7 @@ void Executor::runBlock() {
 constexpr size_t kCanary = 128;
 constexpr unsigned char kCanaryByte = 0xc5;
 
-// Checks the bytes around shared memory that lie before the guard pages.
+// Checks that the bytes between shared memory and its guard pages are unchanged.
 void Executor::checkCanaries() {
   auto *last = reinterpret_cast<unsigned char *>(shared.end());
   for (auto *p = reinterpret_cast<unsigned char *>(shared.start); p < last; ++p) {
@@ -765,8 +771,8 @@ LaunchResult Executor::run(const Launch &wanted, Memory &launched, const Order &
   return {failure, atomics};
 }
 
-// The entries of the table. The return address of each identifies the calling instruction of the
-// kernel.
+// The functions of the Machine table. The return address of a call identifies the kernel's
+// instruction that made the call.
 #define LMC_CALLER __builtin_return_address(0)
 void loadEntry(const void *from, void *to, int bytes) {
   executor().load(from, to, bytes, LMC_CALLER);

@@ -1,10 +1,10 @@
-// Runs the threads of a launch on the host. Each thread is a fiber. One runs at a time, and only a
-// barrier or a collective of the warp lets another one continue.
+// Runs the threads of a kernel launch on the host. Each thread is a fiber. One fiber runs at a
+// time, until it waits at a barrier or at a collective of its warp; then another one continues.
 //
-// The hardware may execute blocks and threads in any order, so the executor chooses random ones:
-// for blocks, and for threads whenever several could continue. Shared memory starts as garbage, and
-// asynchronous copies arrive as late as allowed. A kernel whose result depends on any of this is
-// wrong, and two runs reveal it (SimtKernel.h).
+// A GPU may execute blocks and threads in any order. The executor therefore chooses random orders:
+// of the blocks, and of the threads whenever several can continue. Shared memory starts as garbage,
+// and asynchronous copies are completed as late as allowed. A kernel whose results depend on any of
+// this is wrong, and two runs with different seeds reveal the mistake (SimtKernel.h).
 #pragma once
 
 #include "runtime/device/simt/Arguments.h"
@@ -16,11 +16,13 @@
 
 namespace lmc::simt {
 
-// Seeds of everything that a kernel must not depend on.
+// Seeds of the random choices that a correct kernel's results do not depend on: `threads` orders
+// the threads of a block, `blocks` orders the blocks of a launch, `garbage` fills uninitialised
+// memory.
 struct Order {
   uint64_t threads = 1, blocks = 1, garbage = 1;
-  // If true, an asynchronous copy arrives only at the wait that requires it, and its target holds
-  // garbage until then. If false, it arrives at once.
+  // If true, an asynchronous copy is completed only at the wait that requires it, and its target
+  // holds garbage until then. If false, the copy is completed at once.
   bool lateCopies = true;
 
   static Order of(uint64_t seed) { return {seed * 3 + 1, seed * 3 + 2, seed * 3 + 3}; }
@@ -38,11 +40,12 @@ struct LaunchResult {
   bool atomics = false; // the kernel used atomic operations
 };
 
-// Returns the table that a kernel's object needs before it runs.
+// Returns the table of functions that kernels call. A kernel's object needs a pointer to it before
+// the kernel runs.
 Machine *machine();
 
-// Executes a launch; only one may run at a time. A failure names the block, the threads and the
-// place in the source.
+// Executes a launch. Only one launch may be executed at a time. The text of a failure names the
+// block, the threads and the place in the kernel's source.
 LaunchResult execute(const Launch &launch, Memory &memory, const Order &order);
 
 // Writes `bytes` of garbage that depends only on `seed` and `salt`: random bits with many NaN.

@@ -47,14 +47,14 @@ private:
     return {memory.address(index), slice.bytes(), access, slice.pitch() ? slice.rows() : 1,
             slice.pitch()};
   }
-  // `results` is how the kernel accesses the arguments after its inputs.
+  // `results` says how the kernel accesses the arguments that follow its inputs.
   Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
   Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
 
   uint64_t seed, launched = 0;
   cpu::GemmCache gemms;
   cpu::HostMemory memory;
-  std::vector<Kernel> kernels; // per kernel of the plan
+  std::vector<Kernel> kernels; // one per kernel of the plan
 };
 
 Result<void> SimtDevice::load(const PlanFile &file) {
@@ -78,7 +78,7 @@ Result<void> SimtDevice::load(const PlanFile &file) {
     kernels.push_back(std::move(*kernel));
   }
   LMC_TRY(memory.allocate(file));
-  // The arena `state` starts as zeros.
+  // The arena `state` (index 0) starts as zeros; all other arenas start as garbage.
   for (uint32_t i = 1; i < file->arenas()->size(); ++i)
     fillGarbage(memory.arena(i).data(), file->arenas()->Get(i)->bytes(), seed, i + 1);
   return {};
@@ -122,8 +122,8 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step>
   }
   if (!command.launches() || command.launches()->size() == 0)
     return Error{fmt::format("a command of the plan has no kernels ({})", source)};
-  // A launch may write only a part of a result or of the workspace, and may read what an earlier
-  // launch wrote.
+  // A launch may write only a part of a command's result or workspace, and may read what an earlier
+  // launch of the command wrote.
   for (const plan::Launch *launch : *command.launches())
     steps.push_back(stepOf(*launch, Access::ReadWrite, source));
   return {};

@@ -1,5 +1,5 @@
-// Runs a CUDA plan on the host: the executor runs the source of its kernels, and the CPU device's
-// library computes what a library computes on a GPU.
+// Runs a CUDA plan on the host. The executor (Executor.h) runs the CUDA source of the plan's
+// kernels; the CPU device's code runs matrix products and copies.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -9,10 +9,9 @@
 
 namespace lmc::simt {
 
-// Opens the device. A launch, and the `launches` of any other command that has them, run each
-// kernel once, in the orders that `seed` gives, under all checks of the executor; submit() returns
-// a failure as an Error. Matrix products run on the CPU's Gemm. The workspace arena starts as
-// garbage that depends on `seed`.
+// Opens the device. Each kernel launch of a command runs once, in the random order that `seed`
+// gives, with all checks of the executor; submit() returns a failed check as an Error. Matrix
+// products use the CPU device's Gemm. The workspace arena starts as garbage that depends on `seed`.
 std::unique_ptr<Device> makeSimtDevice(uint64_t seed);
 
 } // namespace lmc::simt

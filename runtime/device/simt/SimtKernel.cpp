@@ -15,15 +15,16 @@ namespace {
 
 const char *const kFlags =
     "-std=c++20 -O1 -g1 -fPIC -shared -w -fno-exceptions -fno-rtti -fno-strict-aliasing "
-    // No multiply-adds are fused, so that rounding is as the text says. A variable that is used
-    // before it is set holds a pattern rather than a random value.
+    // Multiplications and additions are not fused, so that rounding is as the source says. A
+    // variable that is read before it is set holds a fixed pattern instead of a random value.
     "-ffp-contract=off -ftrivial-auto-var-init=pattern "
 #ifdef __SANITIZE_ADDRESS__
     "-fsanitize=address -fno-omit-frame-pointer "
 #endif
     ;
 
-// Returns the text, followed by the functions that the executor calls. Lines keep their numbers.
+// Returns the text of a kernel, followed by the symbols that the executor looks up. The lines of
+// the kernel keep their numbers.
 std::string hostText(const Source &source) {
   return source.text + fmt::format("\nextern \"C\" {{\n"
                                    "lmc::simt::Machine *lmcMachine;\n"
@@ -42,7 +43,8 @@ std::string contentsOf(const std::string &folder) {
   return all;
 }
 
-// Returns a hash of everything but the kernel: headers, flags, the compiler.
+// Returns a hash of everything except the kernel's text that an object depends on: headers,
+// compiler flags, the compiler.
 const std::string &commonHash() {
   static const std::string hash = [] {
     std::string all = kFlags;
@@ -61,8 +63,9 @@ std::string objectPath(const std::string &text) {
   return fmt::format(LMC_SIMT_FOLDER "/{:016x}{:016x}.so", hash.high64, hash.low64);
 }
 
-// Returns "" or the compiler's messages. Other processes may build the same object at the same
-// time.
+// Compiles `text` to the file `object`. Returns "" or the compiler's messages. Files are written
+// under unique names and then renamed, because another process may build the same object at the
+// same time.
 std::string buildObject(const std::string &text, const std::string &object) {
   const std::string source = object.substr(0, object.size() - 3) + ".cu";
   const std::string mine = fmt::format("{}.{}.{}", object, getpid(),
@@ -195,7 +198,8 @@ struct Factor {
   const char *meaning;
 };
 
-// Most suspicious first: later factors may be consequences of earlier ones.
+// The possible causes of different results, tested in this order. A mistake that shows with an
+// early cause may also show with a later one, so the likeliest cause comes first.
 const Factor kFactors[] = {
     {[](Order &order, const Order &other) { order.threads = other.threads; },
      "the order in which threads of a block run: a barrier is missing, or threads add in no fixed "
@@ -208,7 +212,8 @@ const Factor kFactors[] = {
      "what memory held before: shared memory, or a result, is read before it is written"},
 };
 
-// Finds the factor that makes the results differ from `expected`, the results with order `base`.
+// Returns the meaning of the factor whose change alone makes the results differ from `expected`,
+// the results with order `base`.
 std::string cause(const Kernel &kernel, const std::vector<Argument> &arguments,
                   const std::vector<std::string> &before, const std::vector<std::string> &expected,
                   const Order &base, uint64_t seed) {

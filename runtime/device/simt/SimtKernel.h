@@ -1,8 +1,9 @@
-// A CUDA kernel's source, compiled for the host and run by the executor.
+// Compiles the source of CUDA kernels for the host, and runs it with the executor (Executor.h).
 //
-// The text is exactly the one that NVRTC compiles. runtime/device/simt/shim replaces CUDA and
-// compiler/targets/cuda/device/platform.cuh; all other device headers are used unchanged. Objects
-// are stored in the build tree, named by a hash of everything that they depend on.
+// The text of a kernel is exactly the text that NVRTC compiles. The headers in
+// runtime/device/simt/shim replace CUDA and compiler/targets/cuda/device/platform.cuh; all other
+// device headers are used unchanged. Objects are stored in the build tree, each under the hash of
+// everything that it depends on.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -12,7 +13,7 @@
 
 namespace lmc::simt {
 
-// The same fields as codegen::CudaKernel.
+// A kernel to compile, with its launch. The fields are those of codegen::CudaKernel.
 struct Source {
   std::string name, text;
   std::array<uint32_t, 3> grid = {1, 1, 1};
@@ -25,8 +26,8 @@ struct Kernel {
   Launch launch;
 };
 
-// Compiles the sources that are not in the cache, as many at a time as there are processors.
-// Errors: the compiler's messages.
+// Compiles the kernels that are not in the build tree yet, as many at a time as there are
+// processors. Errors: the compiler's messages.
 std::vector<Result<Kernel>> compile(std::span<const Source> sources);
 Result<Kernel> compile(const Source &source);
 
@@ -36,13 +37,14 @@ struct RunResult {
   bool atomics = false;
 };
 
-// Runs the kernel once. Arguments with Access::Write start as garbage, unless they overlap others.
+// Runs the kernel once. Arguments with Access::Write are filled with garbage before the run, unless
+// they overlap other arguments. If `count` is true, the result includes all traffic.
 RunResult run(const Kernel &kernel, const std::vector<Argument> &arguments, const Order &order,
               bool count = false);
 
-// Runs the kernel twice from the same arguments, in different orders, and compares all results bit
-// by bit. If they differ, the failure names what the result depends on, and thereby the mistake.
-// The results of the first run remain in the arguments.
+// Runs the kernel twice from the same arguments, in two different orders, and compares all results
+// bit by bit. If the results differ, the failure says what they depend on, which points to the
+// mistake. The results of the first run remain in the arguments.
 RunResult runTwice(const Kernel &kernel, const std::vector<Argument> &arguments, uint64_t seed = 1,
                    bool count = false);
 

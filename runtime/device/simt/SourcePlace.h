@@ -6,11 +6,12 @@
 namespace lmc::simt {
 
 // Returns "line 12: `float v = loadOne(x + i);`" for the address of an instruction of a loaded
-// kernel. For code of the device library deeper than vector_io.cuh, the place there is added. The
-// debug lines of the object are read by addr2line; without them the result is "an unknown place".
+// kernel. If the instruction is in a function of a device header (except platform.cuh and
+// vector_io.cuh) that this line calls, its file and line are added. addr2line reads the debug
+// information of the object; without it the result is "an unknown place".
 std::string sourcePlace(const void *instruction);
 
-// Returns the same for a known line.
+// Returns the text "line 12: `...`" for a known line of a file.
 std::string sourceLine(const std::string &file, int line);
 
 } // namespace lmc::simt

@@ -17,7 +17,7 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
     };
     if (parts <= 1)
       return runChunks(0, chunks);
-      // OpenMP may provide fewer threads than requested; the loop still covers every part.
+      // OpenMP may give fewer threads than requested; the loop still computes every part.
 #pragma omp parallel for num_threads(int(parts)) schedule(static)
     for (int64_t part = 0; part < parts; ++part)
       runChunks(chunks * part / parts, chunks * (part + 1) / parts);

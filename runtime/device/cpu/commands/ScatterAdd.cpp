@@ -48,7 +48,7 @@ template <typename X> void scatterInto(const ScatterAddArgs &args, int64_t from,
 } // namespace
 
 void scatterAdd(const ScatterAddArgs &args, int threads) {
-  // Each step covers whole cache lines of columns.
+  // A thread's columns are a multiple of kStep, so that each thread writes whole cache lines.
   constexpr int64_t kStep = 16;
   const int64_t steps = (args.columns + kStep - 1) / kStep;
   const int64_t parts = std::min<int64_t>(threads, steps);

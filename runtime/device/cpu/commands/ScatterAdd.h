@@ -1,4 +1,4 @@
-// The command scatter-add on the CPU.
+// The scatter-add command on the CPU.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -7,9 +7,9 @@
 
 namespace lmc::cpu {
 
-// d[ids[t], :] += x[t, :] in ascending order of t; d is zeroed first unless `accumulate`. Threads
-// divide the columns, so that every element is summed in the same order for any number of threads.
-// An id outside the vocabulary adds nothing.
+// The operands of d[ids[t], :] += x[t, :], computed in ascending order of t; unless `accumulate`, d
+// is set to zero first. Each thread computes some of the columns, so every element is summed in the
+// same order for any number of threads. An id outside [0, vocabulary) adds nothing.
 struct ScatterAddArgs {
   const int32_t *ids;
   const void *x;

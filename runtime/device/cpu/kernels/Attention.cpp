@@ -1,13 +1,14 @@
-// Attention forward without the score matrix (Dao et al., FlashAttention, arXiv:2205.14135; the
-// online softmax is Milakov and Gimelshein, arXiv:1805.02867).
+// The forward pass of attention, which never stores the matrix of scores (Dao et al.,
+// FlashAttention, arXiv:2205.14135; the online softmax is by Milakov and Gimelshein,
+// arXiv:1805.02867).
 //
 // A task is one block of kQueries queries of one head. It loops over blocks of keys and keeps, per
 // query i, the largest score m, the sum l of exponentials and the unnormalised output O:
 //   s_j = scale q.k_j          m' = max(m, max_j s_j)      a = exp(m - m')
 //   l' = a l + sum_j exp(s_j - m')        O' = a O + sum_j exp(s_j - m') v_j
-// Everything is stored transposed, with queries in the lanes of a register. The maximum and the sum
-// then need no horizontal operation, and the elements of K and V are broadcast directly from
-// memory. Scores are in units of log 2, so that the exponential is 2^x.
+// Queries, scores and output are stored transposed, with queries in the lanes of a register. The
+// maximum and the sum then need no operation across lanes, and the elements of K and V are
+// broadcast directly from memory. Scores are divided by ln 2, so that each exponential is 2^x.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
@@ -17,26 +18,30 @@ namespace {
 
 constexpr int64_t kQueries = 64;
 constexpr int64_t kKeys = 64;
-// Lower than every score, but finite, so that m - m' is never infinity minus infinity.
+// This value is lower than every score, but finite, so that m - m' is never infinity minus
+// infinity.
 constexpr double kLowestScore = -1e30;
 constexpr double kLog2E = 1.4426950408889634074;
 constexpr double kLn2 = 0.69314718055994530942;
 
 LMC_INLINE double naturalLog(double x) { return __builtin_log(x); }
 
+// The scratch memory of one task. The comments give shapes; a panel is as many queries as two
+// vector registers have lanes, and `leading` is the length of a padded row.
 template <typename R> struct ForwardScratch {
   R *queries;       // [panel][headDim][lanes], times scale / ln 2
   R *output;        // [panel][headDim][lanes], unnormalised
   R *keys, *values; // [kKeys][leading]
-  R *scores;        // [kKeys][lanes], one panel
+  R *scores;        // [kKeys][lanes], of one panel
   R *largest, *sum; // [kQueries]
-  typename VectorOf<R>::Lane *firstKeys; // [kQueries]: the first key it sees
+  typename VectorOf<R>::Lane *firstKeys; // [kQueries]: the first key that each query sees
   R *finished;      // [lanes][leading]
   int64_t leading;
 
   ForwardScratch(void *memory, int64_t headDim) {
     Scratch scratch{static_cast<char *>(memory)};
-    // A row has an odd number of cache lines, so that rows are spread over all cache sets.
+    // Each row of a scratch matrix has an odd number of cache lines, so that the rows do not all
+    // start in the same few cache sets.
     leading = roundUp(headDim, 2 * 64 / int64_t(sizeof(R))) + 64 / int64_t(sizeof(R));
     queries = scratch.take<R>(headDim * kQueries);
     output = scratch.take<R>(headDim * kQueries);
@@ -69,7 +74,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
   static_assert(kQueries % kLanes == 0);
   const int64_t seq = args.seq, headDim = args.headDim;
   const int64_t pairs = args.batch * args.heads;
-  // The longest tasks come first: those of the last queries.
+  // The tasks with the last queries come first: these queries see the most keys and take longest.
   const int64_t block = (seq + kQueries - 1) / kQueries - 1 - task / pairs;
   const int64_t batch = task % pairs / args.heads, head = task % pairs % args.heads;
   const int64_t kvHead = head / (args.heads / args.kvHeads);
@@ -94,7 +99,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       scratch.largest[panel * kLanes + lane] = R(kLowestScore);
       scratch.sum[panel * kLanes + lane] = 0;
-      // Lanes beyond the end of the sequence repeat its last query.
+      // Lanes beyond the end of the sequence repeat the last query of the sequence.
       scratch.firstKeys[panel * kLanes + lane] = typename VectorOf<R>::Lane(
           firstVisibleKey(args, batch, lesser(at + lane, seq - 1)));
     }
@@ -108,7 +113,8 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     copyBlock(v + key * args.vPitch, args.vPitch, keys, headDim, headDim, scratch.values,
               scratch.leading);
     for (int64_t panel = 0; panel < panels; ++panel) {
-      // The panel has the queries [low, high]; any of them sees the keys [from, to) of the block.
+      // The panel's queries are [low, high]. Only keys [from, to) of the block are seen by at least
+      // one.
       const int64_t low = first + panel * kLanes;
       const int64_t high = lesser(low + kLanes, seq) - 1;
       const int64_t to = lesser(keys, high + 1 - key);

@@ -1,4 +1,4 @@
-// Attention and its gradient on the CPU: the arguments of the kernels, and their table.
+// The arguments of the CPU kernels for attention and its gradient, and a table of these kernels.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Storage.h"
@@ -7,31 +7,32 @@
 
 namespace lmc::cpu {
 
-// The operands of plan::Attention as addresses. Rows are tokens, batch-major. A pitch is the number
-// of elements from one row to the next, which may exceed the row's width.
+// The operands of plan::Attention as addresses. Rows are tokens, one sequence after the other. A
+// pitch is the number of elements from one row to the next, which may exceed the row's width.
 struct AttentionArgs {
   const void *q, *k, *v;
   void *out;
   void *lse;
   int64_t batch, seq, heads, kvHeads, headDim;
-  int64_t window; // 0: causal only
+  int64_t window; // 0: none; else query i sees key j only if i - j < window
   double scale;
   int64_t qPitch, kPitch, vPitch;
-  // [batch * seq], or null: the position in its sequence at which the document of each token
-  // begins. The positions ascend within a sequence and never exceed the token's own.
+  // Null, or [batch * seq]: the position in its sequence at which the document of each token
+  // begins. The positions ascend within a sequence and never exceed the token's own position.
   const int32_t *starts = nullptr;
 };
 
 struct AttentionGradArgs {
   const void *q, *k, *v, *out, *lse, *dout;
   void *dq, *dk, *dv;
-  void *workspace; // BF16 only: f32, shaped as dq, dense
+  void *workspace; // only for BF16: f32 [batch * seq, heads * headDim], dense
   int64_t batch, seq, heads, kvHeads, headDim;
   int64_t window;
   double scale;
   int64_t qPitch, kPitch, vPitch, dqPitch, dkPitch, dvPitch;
-  const int32_t *starts = nullptr; // as AttentionArgs
-  // [seq, headDim / 2], both or neither: tables by which dq and dk are rotated back.
+  const int32_t *starts = nullptr; // as in AttentionArgs
+  // The cosines and sines by which dq and dk are rotated back, [seq, headDim / 2]; both or neither
+  // are null.
   const float *cos = nullptr, *sin = nullptr;
 };
 

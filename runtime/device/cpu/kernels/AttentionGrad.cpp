@@ -1,13 +1,14 @@
-// The gradients of attention. The probabilities are recomputed block by block from the saved
-// log-sum-exp (FlashAttention-2, arXiv:2307.08691, algorithm 2). With P_ij = exp(scale q_i.k_j -
-// lse_i) and D_i = sum_d dout_id out_id:
+// Computes the gradients of attention. The probabilities P are recomputed block by block from the
+// saved log-sum-exp (FlashAttention-2, arXiv:2307.08691, algorithm 2). With P_ij = exp(scale
+// q_i.k_j - lse_i) and D_i = sum_d dout_id out_id:
 //   dV = P^T dout            dP = dout V^T         dS = P * (dP - D)
 //   dQ = scale dS K          dK = scale dS^T Q
-// If there are rope tables, dQ and dK are rotated back at the end, before they are rounded.
+// If the arguments have tables of the rotary embedding, dQ and dK are rotated back at the end,
+// before they are rounded.
 //
-// A task is one key/value head of one sequence, with all query heads that share it, in a fixed
-// order: dK and dV of a block of keys are finished before the next block begins, and dQ is summed
-// over blocks of keys in memory (in f32 for bf16). No sum is shared between tasks, so every run
+// A task is one key/value head of one sequence, with all query heads that share it. It works in a
+// fixed order: dK and dV of a block of keys are finished before the next block begins, and dQ is
+// summed over blocks of keys in memory (in f32 for bf16). No two tasks add to one sum, so every run
 // gives the same bits.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
@@ -20,21 +21,24 @@ constexpr int64_t kQueries = 64;
 constexpr int64_t kKeys = 64;
 constexpr double kLog2E = 1.4426950408889634074;
 
+// The scratch memory of one task. The comments give shapes; P, dP, dS and D are as in the formulas
+// at the top of this file.
 template <typename R> struct BackwardScratch {
-  // A row has an odd number of cache lines, so that rows are spread over all cache sets.
+  // Each row of a scratch matrix has an odd number of cache lines, so that the rows do not all
+  // start in the same few cache sets.
   static constexpr int64_t kLine = 64 / int64_t(sizeof(R));
   static constexpr int64_t kKeyLeading = kKeys + kLine;
-  int64_t leading;         // elements per row of padded head dimension
+  int64_t leading;         // elements from one row to the next
   R *keys;                 // [kKeys][leading]
   R *keysAcross;           // [headDim][kKeyLeading], times scale / ln 2
   R *valuesAcross;         // [headDim][kKeyLeading]
   R *keyGrad, *valueGrad;  // [kKeys][leading]
   R *queries, *outputGrad; // [kQueries][leading]
-  R *weights, *scoreGrad;  // [kQueries][kKeyLeading]: P; dP, then dS
+  R *weights, *scoreGrad;  // [kQueries][kKeyLeading]: P; first dP, then dS
   R *queryGrad;            // [kQueries][leading]
-  R *lse, *correction;     // [group][seq]: lse / ln 2, D
+  R *lse, *correction;     // [query heads][seq]: lse / ln 2; D
   int32_t *firstKeys;      // [seq]: the first key that each query sees
-  int32_t *queryEnds;      // [seq]: end of the queries that see each key
+  int32_t *queryEnds;      // [seq]: one past the last query that sees each key
   int64_t bytes;
 
   BackwardScratch(void *memory, const AttentionGradArgs &args) {
@@ -59,7 +63,8 @@ template <typename R> struct BackwardScratch {
   }
 };
 
-// Computes lse / ln 2 and D of every query of `head`.
+// Computes lse / ln 2 and D (the dot product of dout and out) of every query of one head in one
+// sequence.
 template <typename T, typename R>
 void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, const R *lse, R *lseTo,
                  R *correctionTo) {
@@ -80,8 +85,8 @@ void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, con
   }
 }
 
-// Computes, for sequence `batch`, the first key that each query sees, and the end of the queries
-// that see each key. Both lists ascend.
+// Computes, for sequence `batch`, the first key that each query sees, and one past the last query
+// that sees each key. The values of both lists ascend.
 void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKeys,
                  int32_t *queryEnds) {
   int32_t largest = 0;
@@ -97,8 +102,8 @@ void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKey
   }
 }
 
-// Rotates the heads of `rows` rows back in place. Rows are `leading` elements apart; the first row
-// has position `first`.
+// Applies the inverse of the rotary embedding in place to `rows` rows of `heads` heads. Rows are
+// `leading` elements apart; the first row is the token at position `first` of its sequence.
 template <typename R>
 void rotateBack(const AttentionGradArgs &args, R *x, int64_t leading, int64_t rows, int64_t heads,
                 int64_t first) {
@@ -135,7 +140,8 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
   const int64_t batch = task / args.kvHeads, kvHead = task % args.kvHeads;
   const int64_t outLeading = args.heads * headDim;
   const int64_t sumLeading = kSeparateSum ? outLeading : args.dqPitch;
-  // Returns the first element of this head in a tensor whose rows are `pitch` elements apart.
+  // Returns the first element of this task's heads in a tensor whose rows are `pitch` elements
+  // apart.
   auto queryStart = [&](int64_t pitch) {
     return batch * seq * pitch + kvHead * group * headDim;
   };
@@ -175,8 +181,8 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
     memset(static_cast<void *>(scratch.keyGrad), 0, size_t(keys * leading) * sizeof(R));
     memset(static_cast<void *>(scratch.valueGrad), 0, size_t(keys * leading) * sizeof(R));
 
-    // Two kinds of queries see none of the block's keys and are skipped: those before the block,
-    // and those after the last query that sees the block's last key.
+    // Two groups of queries see none of the block's keys and are skipped: the queries before the
+    // block, and the queries after the last one that sees the block's last key.
     const int64_t lastQuery = scratch.queryEnds[key + keys - 1];
     for (int64_t member = 0; member < group; ++member)
       for (int64_t query = key; query < lastQuery; query += kQueries) {
@@ -185,7 +191,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
                   scratch.queries, leading);
         copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
                   padded, scratch.outputGrad, leading);
-        // Row r sees the columns (keys) from firstColumn(r) to r + ahead.
+        // Row r of the block of queries sees the columns (keys) from firstColumn(r) to r + ahead.
         const int64_t ahead = query - key;
         auto firstColumn = [&](int64_t row) {
           return greater(0, scratch.firstKeys[query + row] - key);
@@ -234,7 +240,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
           }
         }
 
-        // dV += P^T dout and dK += dS^T Q. Rows are keys; the sum runs over queries.
+        // dV += P^T dout and dK += dS^T Q, where each row is a key and the sum runs over queries.
         auto queriesOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
           int64_t to = lesser(queries, scratch.queryEnds[key + row + rows - 1] - query);
           return DepthRange{greater(0, row - ahead), to};
@@ -245,7 +251,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
         multiplyTiles<Layout::ColumnMajor>(keys, padded, scratch.scoreGrad, kKeyLeading,
                                            scratch.queries, leading, scratch.keyGrad, leading, true,
                                            queriesOf);
-        // dQ = dS K. Rows are queries; the sum runs over keys.
+        // dQ = dS K, where each row is a query and the sum runs over keys.
         auto keysOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
           return DepthRange{firstColumn(row), lesser(keys, row + rows + ahead)};
         };

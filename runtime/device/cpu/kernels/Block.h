@@ -1,4 +1,5 @@
-// Copies blocks of a tensor to and from scratch, converting to the arithmetic type and back.
+// Copies blocks of a tensor to and from scratch memory. Elements are converted to the type of
+// arithmetic and back.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Vector.h"
@@ -9,7 +10,7 @@ LMC_INLINE int64_t roundUp(int64_t x, int64_t to) { return (x + to - 1) / to * t
 LMC_INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 LMC_INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// to[r, c] = from[r, c]; columns up to `padded` become zero.
+// to[r, c] = from[r, c] for c < columns, and 0 for columns <= c < padded.
 template <typename T, typename R = Arithmetic<T>>
 LMC_INLINE void copyBlock(const T *from, int64_t leading, int64_t rows, int64_t columns,
                           int64_t padded, R *to, int64_t toLeading) {
@@ -26,7 +27,7 @@ LMC_INLINE void copyBlock(const T *from, int64_t leading, int64_t rows, int64_t 
   }
 }
 
-// to[c, r] = from[r, c] * factor; rows up to `padded` become zero.
+// to[c, r] = from[r, c] * factor for r < rows, and 0 for rows <= r < padded.
 template <typename T, typename R = Arithmetic<T>>
 LMC_INLINE void transposeBlock(const T *from, int64_t leading, int64_t rows, int64_t columns,
                                int64_t padded, R factor, R *to, int64_t toLeading) {
@@ -72,8 +73,7 @@ LMC_INLINE void storeBlock(const R *from, int64_t leading, int64_t rows, int64_t
 }
 
 // Returns the first key that query `i` of sequence `batch` sees, according to its window and its
-// document. The result is a key of the sequence and at most `i`, even if the values of `starts` are
-// wrong.
+// document. The result is never larger than `i`, even if the values of `starts` are wrong.
 template <typename Args>
 LMC_INLINE int64_t firstVisibleKey(const Args &args, int64_t batch, int64_t i) {
   int64_t first = args.window ? greater(0, i - args.window + 1) : 0;

@@ -1,4 +1,4 @@
-// The functions of one instruction set's sources, which KernelSet.cpp collects in a table.
+// The functions that are compiled once per instruction set. KernelSet.cpp collects them in a table.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -6,7 +6,8 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// These set tasks, scratchBytes and run, for attention and for its gradient.
+// addAttention sets tasks, scratchBytes and run. addAttentionBackward sets gradTasks,
+// gradScratchBytes and gradRun.
 template <typename T> void addAttention(AttentionKernels &kernels);
 template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 

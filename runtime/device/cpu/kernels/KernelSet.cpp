@@ -1,4 +1,4 @@
-// The table of one instruction set's kernels.
+// Collects the kernels of one instruction set in a table.
 #include "runtime/device/cpu/kernels/Functions.h"
 
 namespace lmc::cpu::LMC_ISA {

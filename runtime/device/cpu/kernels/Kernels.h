@@ -1,13 +1,13 @@
 // The CPU kernels that oneDNN does not provide: attention, its gradient, and a packed matrix
-// product for types without fast instructions on the machine.
+// product for types for which the machine has no fast instructions.
 //
-// Every source of this folder is compiled once per instruction set (see
-// runtime/device/layer.cmake), each time into another namespace; `kernelSet()` selects the widest
-// set that the machine supports. These sources include nothing of the C++ library except <cstdint>,
-// <cstddef> and <cstring>: otherwise the linker could pick an inline function compiled for a wide
-// set for the whole program.
+// Every source file of this folder is compiled once per instruction set
+// (runtime/device/layer.cmake), each time into another namespace; kernelSet() selects the set with
+// the widest vectors that the machine supports. These files include nothing of the C++ library
+// except <cstdint>, <cstddef> and <cstring>: otherwise the linker could use an inline function that
+// was compiled for wide vectors in the whole program.
 //
-// No kernel starts threads. Work is divided into tasks. Their results depend neither on the thread
+// No kernel starts threads. Work is divided into tasks, whose results depend neither on the thread
 // that runs them nor on the number of threads.
 #pragma once
 
@@ -25,48 +25,51 @@ struct PackArgs {
   int64_t firstColumn, columns;
 };
 
-// Converts finished sums: d = sums (+ bias) (+ d), in d's storage type.
+// The arguments of PackedGemmKernels::store: d = sums (+ bias) (+ d), in the storage type of d.
 struct StoreArgs {
   const void *sums;
   int64_t sumsLeading;
   void *d;
   int64_t dLeading;
   int64_t rows, columns;
-  const void *bias; // per column, or null
+  const void *bias; // one element per column, or null
   Storage biasStorage;
   bool addToD;
 };
 
-// The packed product of one storage type. A is packed in panels of `panelRows` rows, B in panels of
-// `panelColumns` columns; both are converted to the arithmetic type.
+// The functions of the packed matrix product A B for one storage type. A is packed in panels of
+// `panelRows` rows, B in panels of `panelColumns` columns; both are converted to the type of
+// arithmetic.
 struct PackedGemmKernels {
   int panelRows, panelColumns;
   size_t arithmeticWidth; // bytes of an element of the packed panels and sums
   void (*packA)(const PackArgs &args, void *packed);
   void (*packB)(const PackArgs &args, void *packed);
-  // sums[rows, columns] = A B, or += if `add`.
+  // Computes sums[rows, columns] = A B, or adds A B to sums if `add`. A and B are packed.
   void (*multiply)(const void *a, const void *b, int64_t rows, int64_t columns, int64_t depth,
                    void *sums, int64_t leading, bool add);
-  // Converts sums to this storage type.
+  // Converts finished sums to the storage type and stores them in d.
   void (*store)(const StoreArgs &args);
 };
 
 struct KernelSet {
   const char *name; // "x86-64-v3"
 
-  // Indexed by Storage.
+  // Both arrays are indexed by Storage.
   AttentionKernels attention[3];
   PackedGemmKernels gemm[3];
 
-  // e[i] = 2^x[i], as attention computes it (for tests); x <= 127.
+  // Computes e[i] = 2^x[i] for x[i] <= 127, with the function that attention uses; only tests call
+  // it.
   void (*exp2F32)(const float *x, float *e, int64_t n);
   void (*exp2F64)(const double *x, double *e, int64_t n);
 };
 
-// Returns the widest set that this machine supports.
+// Returns the kernel set with the widest vectors that this machine supports.
 const KernelSet &kernelSet();
 
-// Returns all sets that this machine supports, narrowest first; sets `count` to their number.
+// Returns all kernel sets that this machine supports, the narrowest vectors first; sets `count` to
+// their number.
 const KernelSet *const *kernelSets(int &count);
 
 } // namespace lmc::cpu

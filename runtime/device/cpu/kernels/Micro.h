@@ -1,9 +1,9 @@
-// The register-blocked product that all kernels use.
+// The register-blocked matrix product that all CPU kernels use.
 //
 //   C[rows, columns] = (C +) A[rows, depth] B[depth, columns]
 //
-// One register tile is kTileRows x (2 registers); its sums stay in registers over the whole depth.
-// B and C are row-major, with columns in multiples of the register width. Elements of A are
+// A register tile is kTileRows rows x 2 registers of C; its sums stay in registers over the whole
+// depth. B and C are row-major, with columns in multiples of the register width. Elements of A are
 // broadcast one by one, so A may be row-major or column-major.
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// 12 (24) of 16 (32) registers hold sums: enough independent chains to hide the latency of a fused
-// multiply-add. The rest holds operands of A and B.
+// Of 16 (32) registers, 12 (24) hold sums: enough independent chains of additions to hide the
+// latency of a fused multiply-add. The other registers hold operands of A and B.
 inline constexpr int kTileRows = kRegisters == 32 ? 12 : 6;
 template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
 
 enum class Layout { RowMajor, ColumnMajor };
 
-// Not inlined: a call costs little compared with the sums, and inlining would compile the many tile
-// shapes again at every use.
+// Computes one register tile. It is not inlined: a call costs little compared with the sums, and
+// inlining would compile the many tile shapes again at every use.
 template <typename R, Layout kLayout, int kRows, int kVectors>
 __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
                      int64_t ldc, bool add) {
@@ -52,7 +52,7 @@ __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, cons
     }
 }
 
-// Calls tile() with a number of rows, 1 to kTileRows, that is known only at run time.
+// Calls tile() with `rows` rows, 1 to kTileRows, a number that is known only at run time.
 template <typename R, Layout kLayout, int kVectors, int kRows = kTileRows>
 LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb,
                        R *c, int64_t ldc, bool add) {
@@ -66,15 +66,15 @@ LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R
   }
 }
 
-// The part of the depth that a tile needs. If `wanted` is false, the tile is not written. If the
-// range is empty, the tile becomes zero (or, with `add`, stays unchanged).
+// The range of the depth that a tile needs to sum over. If `wanted` is false, the tile is not
+// written. If the range is empty, the tile becomes zero (or, with `add`, stays unchanged).
 struct DepthRange {
   int64_t first, last;
   bool wanted = true;
 };
 
-// Computes the product tile by tile. `range(row, rows, column, columns)` returns the depth that a
-// tile needs; causal and window masks skip work in this way.
+// Computes the product tile by tile. `range(row, rows, column, columns)` returns the DepthRange of
+// a tile; attention uses it to skip work that its mask makes unnecessary.
 template <Layout kLayout, typename R, typename Range>
 LMC_INLINE void multiplyTiles(int64_t rows, int64_t columns, const R *a, int64_t lda, const R *b,
                               int64_t ldb, R *c, int64_t ldc, bool add, Range range) {

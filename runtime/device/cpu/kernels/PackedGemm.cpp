@@ -1,7 +1,7 @@
 // A matrix product over packed panels (Goto and van de Geijn, "Anatomy of High-Performance Matrix
-// Multiplication", 2008). Packing converts to the arithmetic type. On a machine without bf16
-// instructions, bf16 is therefore nearly as fast as f32: the conversion takes m k + k n operations,
-// the multiplication m k n.
+// Multiplication", 2008). Packing also converts elements to the type of arithmetic. On a machine
+// without bf16 instructions, bf16 is therefore nearly as fast as f32: the conversion takes m k + k
+// n operations, the multiplication m k n.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
@@ -9,7 +9,7 @@
 namespace lmc::cpu::LMC_ISA {
 namespace {
 
-// Packs panels [depth][kTileRows]; rows beyond the end become zero.
+// Packs a block of A into panels [depth][kTileRows]; rows beyond the end of the block become zero.
 template <typename T> void packA(const PackArgs &args, void *memory) {
   using R = Arithmetic<T>;
   const T *source = static_cast<const T *>(args.source);
@@ -38,7 +38,8 @@ template <typename T> void packA(const PackArgs &args, void *memory) {
   }
 }
 
-// Packs panels [depth][kTileColumns]; columns beyond the end become zero.
+// Packs a block of B into panels [depth][kTileColumns]; columns beyond the end of the block become
+// zero.
 template <typename T> void packB(const PackArgs &args, void *memory) {
   using R = Arithmetic<T>;
   constexpr int64_t kColumns = kTileColumns<R>;
@@ -72,7 +73,8 @@ void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64
                                                    leading, add);
         continue;
       }
-      // A tile at an edge of the matrix is computed in a buffer of its own first.
+      // A tile at an edge is first computed in a separate buffer, because a full tile would reach
+      // beyond the matrix.
       R edge[kTileRows * kColumns];
       tile<R, Layout::ColumnMajor, kTileRows, 2>(depth, left, kTileRows, right, kColumns, edge,
                                                  kColumns, false);

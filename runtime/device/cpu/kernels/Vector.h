@@ -1,12 +1,12 @@
-// Vectors of the instruction set that this file is compiled for, as GCC vector types. V<float> and
-// V<double> fill one register.
+// Vectors of the instruction set that this file is compiled for, as GCC vector types. A V<float> or
+// V<double> fills one register.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
 #ifndef LMC_ISA
-#error "compile through runtime/CMakeLists.txt, which names the instruction set"
+#error "compile through runtime/device/layer.cmake, which names the instruction set"
 #endif
 
 #define LMC_INLINE inline __attribute__((always_inline))
@@ -47,16 +47,16 @@ template <> struct VectorOf<double> {
 
 template <typename R> using V = typename VectorOf<R>::Type;
 template <typename R> using VInt = typename VectorOf<R>::Int;
-// The elements of type R in a register.
+// The number of elements of type R in one register.
 template <typename R> inline constexpr int kWidth = kRegisterBytes / int(sizeof(R));
 
-// The type to compute in, for a storage type.
+// The type in which a storage type is computed: float for Bf16, otherwise the type itself.
 template <typename T> struct ArithmeticOf { using Type = T; };
 template <> struct ArithmeticOf<Bf16> { using Type = float; };
 template <typename T> using Arithmetic = typename ArithmeticOf<T>::Type;
 
-// Fills a vector with x. Subtracting zero is exact, even for -0, so the compiler emits only a
-// broadcast.
+// Returns a vector with x in every lane. Subtracting zero is exact, even for -0, so the compiler
+// emits only a broadcast.
 template <typename R> LMC_INLINE V<R> splat(R x) { return x - V<R>{}; }
 
 LMC_INLINE V<float> load(const float *p) {
@@ -72,7 +72,7 @@ LMC_INLINE void store(double *p, V<double> x) {
   *reinterpret_cast<VectorOf<double>::Unaligned *>(p) = x;
 }
 
-// bf16 is the upper half of an f32. Rounding is to nearest, ties to even; NaN stays NaN.
+// bf16 is the upper half of an f32. store() rounds to nearest even; a NaN stays a NaN.
 typedef uint16_t HalfVector __attribute__((vector_size(kRegisterBytes / 2)));
 typedef uint16_t HalfUnaligned
     __attribute__((vector_size(kRegisterBytes / 2), aligned(2), may_alias));
@@ -118,14 +118,15 @@ template <typename R> LMC_INLINE VInt<R> iota() {
   return result;
 }
 
-// Computes 2^x for x <= 127 (1023 in f64); exactly 0 below the normal range, NaN for NaN.
+// The constants of exp2(), which computes 2^x for x <= 127 (1023 in f64). The result is 0 for x
+// below the normal range, and NaN for NaN.
 //
 // x = n + f with integer n and |f| <= 1/2. 2^f is computed as 1 + f g(f). The polynomial g
-// interpolates (2^f - 1) / f at the Chebyshev nodes of [-1/2, 1/2]; its relative error is 5e-9 for
-// degree 6 (f32) and 2e-19 for degree 12 (f64), below rounding.
+// interpolates (2^f - 1) / f at the Chebyshev nodes of [-1/2, 1/2]. Its relative error is 5e-9 for
+// degree 6 (f32) and 2e-19 for degree 12 (f64), less than the error of rounding.
 template <typename R> struct Exp2;
 template <> struct Exp2<float> {
-  static constexpr float kRound = 12582912.0f; // 1.5 * 2^23: adding it leaves n in the low bits
+  static constexpr float kRound = 12582912.0f; // 1.5 * 2^23: x + kRound has n in its low bits
   static constexpr int32_t kRoundBits = 0x4b400000;
   static constexpr float kLowest = -126.0f;
   static constexpr int kBias = 127, kMantissa = 23, kDegree = 6;
@@ -138,7 +139,7 @@ template <> struct Exp2<float> {
                                      0.000154531629451206902f};
 };
 template <> struct Exp2<double> {
-  static constexpr double kRound = 6755399441055744.0; // 1.5 * 2^52
+  static constexpr double kRound = 6755399441055744.0; // 1.5 * 2^52, used in the same way as in f32
   static constexpr int64_t kRoundBits = 0x4338000000000000;
   static constexpr double kLowest = -1022.0;
   static constexpr int kBias = 1023, kMantissa = 52, kDegree = 12;
@@ -174,7 +175,7 @@ template <typename R> LMC_INLINE V<R> exp2(V<R> x) {
 // Transposes a square of registers: rows[r][c] becomes rows[c][r].
 template <typename R> LMC_INLINE void transpose(V<R> (&rows)[kWidth<R>]) {
   constexpr int kN = kWidth<R>;
-  // Swaps the off-diagonal quarters of every 2s x 2s block, for s = N/2, ..., 1.
+  // Each step swaps the off-diagonal quarters of every 2s x 2s block, for s = N/2, ..., 1.
 #pragma GCC unroll 8
   for (int s = kN / 2; s >= 1; s /= 2) {
     VInt<R> low{}, high{};

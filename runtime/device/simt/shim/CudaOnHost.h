@@ -1,7 +1,7 @@
-// CUDA C++ for a host compiler, included before the source of every kernel that the executor
-// compiles. Differences from the hardware: rsqrtf and the fast functions are as exact as the
-// host's, and warp collectives support only the full mask (the rules in
-// compiler/targets/cuda/device/platform.cuh).
+// CUDA C++ for a host compiler. This header is included before the source of every kernel that the
+// executor compiles. Two things differ from a GPU: rsqrtf and the fast functions are as exact as
+// the host's, and warp collectives support only the full mask (as the rules in
+// compiler/targets/cuda/device/platform.cuh require).
 #pragma once
 
 #include "MachineTable.h"
@@ -9,7 +9,8 @@
 extern "C" lmc::simt::Machine *lmcMachine;
 
 // --- The language ---------------------------------------------------------------------------
-// Inlined as a device compiler does, so that every use of a load is an instruction of its own.
+// Device functions are always inlined, as a device compiler does. Each use of a load is then an
+// instruction with an address of its own.
 #define __device__ __attribute__((always_inline))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
@@ -201,7 +202,8 @@ inline double __dadd_rn(double x, double y) { return x + y; }
 inline double __dmul_rn(double x, double y) { return x * y; }
 inline double __fma_rn(double x, double y, double z) { return __builtin_fma(x, y, z); }
 
-// As on the device, conversions saturate and NaN becomes 0.
+// Converts a rounded value to an integer. As on a GPU, values out of range saturate and NaN becomes
+// 0.
 template <typename T> inline T lmcToInteger(double rounded, T lowest, T highest) {
   if (rounded != rounded)
     return 0;
@@ -255,7 +257,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, LMC_PLACE) {
 inline int __any_sync(unsigned mask, int predicate, LMC_PLACE) {
   return __ballot_sync(mask, predicate, file, line) != 0;
 }
-// Lanes that have returned do not count.
+// In __all_sync, lanes whose threads have returned count as true.
 inline int __all_sync(unsigned mask, int predicate, LMC_PLACE) {
   return __ballot_sync(mask, !predicate, file, line) == 0;
 }
@@ -299,7 +301,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __trap() { lmcMachine->trap(); }
 
-// Device code has no atomics (platform.cuh); the executor's own tests use them.
+// lmc's device code uses no atomics (see platform.cuh). Only the tests of the executor use them.
 template <typename T, typename F> inline T lmcAtomic(T *at, F next) {
   T *real = static_cast<T *>(lmcMachine->atomic(at, sizeof(T)));
   T old = *real;
@@ -323,7 +325,7 @@ template <typename T> inline T atomicCAS(T *at, T expected, T value) {
 }
 
 // --- How the executor calls a kernel --------------------------------------------------------
-// Turns an array of pointers into the kernel's parameters.
+// Calls `kernel` with the pointers in `args`, one for each of its parameters.
 template <typename... Params, typename... Values>
 inline void lmcCall(void (*kernel)(Params...), void *const *args, Values... values) {
   if constexpr (sizeof...(Values) == sizeof...(Params))

@@ -1,6 +1,6 @@
 // The functions of the executor (runtime/device/simt/Executor.cpp) that a kernel compiled for the
-// host calls. The kernel's object has one pointer to such a table, `lmcMachine`, which the executor
-// sets.
+// host calls. The kernel's object has one pointer to a table of them, `lmcMachine`, which the
+// executor sets.
 #pragma once
 
 namespace lmc::simt {
@@ -9,39 +9,42 @@ struct Index {
   unsigned x, y, z;
 };
 
-// Operations of a whole warp. Each lane passes `value` and, where noted, `operand`.
+// Operations that a whole warp executes together. Each lane passes `value` and, if the comment
+// names it, `operand`.
 enum class Collective : int {
   SyncWarp,
-  Shuffle,     // operand: the lane to read from; from 32 on: itself
+  Shuffle,     // operand: the lane whose value is read; 32 or more: the own lane
   Ballot,      // value: 0 or 1
-  LoadMatrix,  // value: where the lane's four words go; operand: address of its row
-  MultiplyAdd, // value: a Product
+  LoadMatrix,  // value: address of the lane's 4 result words; operand: address of its row
+  MultiplyAdd, // value: address of a Product
 };
 
-// Operations of a whole block.
+// What a barrier of a whole block computes from the predicates of its threads.
 enum class BlockVote : int { None, Count, Or, And };
 
-// The operands of a lane in multiplyAdd16x8x16.
+// What one lane passes to multiplyAdd16x8x16.
 struct Product {
   float *d;
   const unsigned *a;
   unsigned b0, b1;
 };
 
-// The place of a barrier or collective in the source: all threads must reach the same one.
+// The place of a barrier or collective in the source. All threads must reach one and the same
+// place.
 struct Place {
   const char *file;
   int line;
 };
 
 struct Machine {
-  Index thread, block, blockSize, gridSize; // of the running thread
+  Index thread, block, blockSize, gridSize; // threadIdx, blockIdx, blockDim, gridDim
   unsigned char *shared;
 
-  // One load or store instruction of 1, 2, 4, 8 or 16 bytes, at an address of an argument.
+  // Execute one load or store instruction of 1, 2, 4, 8 or 16 bytes at an address inside an
+  // argument.
   void (*load)(const void *from, void *to, int bytes);
   void (*store)(void *to, const void *from, int bytes);
-  // Returns the memory of an atomic operation: global or shared.
+  // Returns the host address on which an atomic operation on global or shared memory works.
   void *(*atomic)(void *at, int bytes);
 
   void (*copyAsync)(void *shared, const void *from, bool valid);
@@ -49,7 +52,8 @@ struct Machine {
   void (*copyAsyncWait)(int pending);
 
   int (*barrier)(BlockVote vote, int predicate, Place place);
-  // `transposed` applies to LoadMatrix.
+  // Executes a collective of the warp and returns its result for this lane. `transposed` is only
+  // for LoadMatrix.
   unsigned long long (*collective)(Collective kind, unsigned mask, unsigned long long value,
                                    unsigned long long operand, bool transposed, Place place);
   void (*trap)();

@@ -1,5 +1,6 @@
-// compiler/targets/cuda/device/platform.cuh for the executor: the same names with the same meaning,
-// implemented by the machine's table. The rules for device code are stated there.
+// Replaces compiler/targets/cuda/device/platform.cuh when the executor compiles a kernel: the names
+// and their meaning are the same, and the functions call the executor's Machine table. That file
+// also states the rules for device code.
 #pragma once
 
 namespace lmc {
@@ -18,7 +19,7 @@ struct bf16 {
 
 __device__ inline float toFloat(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
 
-// As cvt.rn.bf16.f32: every NaN becomes 0x7fff.
+// Rounds like the instruction cvt.rn.bf16.f32: to nearest even, and every NaN becomes 0x7fff.
 __device__ inline bf16 toBf16(float x) {
   u32 word = __float_as_uint(x);
   if (x != x)
