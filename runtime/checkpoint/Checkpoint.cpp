@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-// With this macro xxHash is header-only: no library has to be linked.
+// With this macro xxHash is header-only, so no library is linked.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -22,8 +22,8 @@ static constexpr const char *kStateFile = "state.json";
 static constexpr const char *kFormat = "lmc-checkpoint";
 static constexpr uint64_t kVersion = 1;
 static constexpr uint64_t kMaximumStateBytes = 16 << 20;
-// Bytes that a file may take on the disk in addition to its size: its last block, and its share of
-// the file system's own records.
+// Bytes that a file may take on the disk in addition to its size: the unused part of its last disk
+// block, and its share of the file system's own records.
 static constexpr uint64_t kFileOverheadBytes = 16 << 10;
 static constexpr const char *kPartialSuffix = ".partial";
 static constexpr const char *kReplacedSuffix = ".replaced";
@@ -34,8 +34,8 @@ static std::string checkpointsFolder(const std::string &runDirectory) {
   return runDirectory + "/checkpoints";
 }
 
-// Returns the step of a folder named STEP, in the form that saveCheckpoint writes; nothing for
-// other names.
+// Returns the step of a checkpoint folder by its name, such as "1000"; nullopt if saveCheckpoint
+// writes no such name.
 static std::optional<uint64_t> parseStep(std::string_view name) {
   uint64_t step = 0;
   auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
@@ -44,7 +44,7 @@ static std::optional<uint64_t> parseStep(std::string_view name) {
   return step;
 }
 
-// Returns the step of a folder named .STEP followed by `suffix`; nothing for other names.
+// Returns the step of a folder named ".STEP" followed by `suffix`; nullopt for other names.
 static std::optional<uint64_t> parseHidden(std::string_view name, std::string_view suffix) {
   if (!name.starts_with('.') || !name.ends_with(suffix) || name.size() < 1 + suffix.size())
     return std::nullopt;
@@ -99,7 +99,7 @@ static Result<std::string> stateText(const StateFile &file) {
   }
 }
 
-// Reads and verifies state.json itself, without the files that it lists.
+// Reads and verifies state.json, but not the files that it lists.
 static Result<StateFile> readStateFile(const std::string &directory) {
   std::string path = directory + "/" + kStateFile;
   Result<std::string> text = readTextFile(path, kMaximumStateBytes);
@@ -112,7 +112,7 @@ static Result<StateFile> readStateFile(const std::string &directory) {
   try {
     if (document->at("format").get_ref<const std::string &>() != kFormat)
       return damaged;
-    // nlohmann's number conversion would accept 1.5 as 1.
+    // A check of the type is needed because nlohmann's number conversion would accept 1.5 as 1.
     auto number = [](const nlohmann::json &object, const char *key) {
       const nlohmann::json &value = object.at(key);
       if (!value.is_number_unsigned())
@@ -186,8 +186,8 @@ static Result<CheckpointState> verify(const std::string &directory, bool verifyC
 
 //===--- Saving -----------------------------------------------------------===//
 
-// Removes the folders that interrupted saves left. A checkpoint that such a save had set aside gets
-// its old name back.
+// Removes the folders that interrupted saves left. A checkpoint that such a save had renamed to
+// `.STEP.replaced` gets its old name back if no folder has that name.
 static Result<void> removeLeftOvers(const std::string &folder) {
   Result<std::vector<std::string>> names = listFolder(folder);
   if (!names)
@@ -207,7 +207,8 @@ static Result<void> removeLeftOvers(const std::string &folder) {
   return {};
 }
 
-// Fills the folder `partial`. On return the folder and every file in it are on the disk.
+// Writes all files of a checkpoint to the folder `partial`. They are on the disk when the function
+// returns. `fetchFailed` becomes true if a file's `fetch` returned the error.
 static Result<void> writeFiles(const std::string &partial, const CheckpointState &state,
                                const std::vector<CheckpointFile> &files, bool &fetchFailed) {
   StateFile stateFile{state, {}};
@@ -229,7 +230,7 @@ static Result<void> writeFiles(const std::string &partial, const CheckpointState
 
 static Result<uint64_t> bytesNeeded(const std::string &partial,
                                     const std::vector<CheckpointFile> &files) {
-  uint64_t needed = 2 * kFileOverheadBytes; // for the folder and state.json
+  uint64_t needed = 2 * kFileOverheadBytes; // for the folder and for state.json
   for (const CheckpointFile &file : files) {
     Result<uint64_t> bytes = safeTensorsBytes(partial + "/" + file.name, file.tensors, {});
     if (!bytes)
@@ -261,8 +262,8 @@ static Result<void> saveNew(const std::string &folder, const CheckpointState &st
   Result<void> written = writeFiles(partial, state, files, fetchFailed);
   if (written)
     written = publishFolder(partial, folder + "/" + step, folder + "/." + step + kReplacedSuffix);
-  // Frees the disk space now. If this fails too, the next save tries again; the first error is the
-  // one to report.
+  // Frees the disk space now. If this fails too, the next save tries again. The caller gets the
+  // first error.
   if (!written)
     (void)static_cast<bool>(removeTree(partial));
   return written;
@@ -279,7 +280,7 @@ static Result<void> removeOldest(const std::string &folder, uint64_t saved, int 
       others.push_back(*step);
   std::sort(others.rbegin(), others.rend());
   for (size_t i = static_cast<size_t>(keep) - 1; i < others.size(); ++i) {
-    // Renames the folder to a hidden name first: a crash during the removal must not leave a
+    // The folder is first renamed to a hidden name: a crash during the removal must not leave a
     // damaged checkpoint under a valid name.
     std::string step = std::to_string(others[i]);
     std::string path = folder + "/" + step;
@@ -329,7 +330,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
   Result<std::vector<std::string>> names = listFolder(folder);
   if (!names)
     return names.error();
-  // For equal steps, the folder STEP comes before the one that was set aside.
+  // For equal steps, the folder STEP comes before the folder `.STEP.replaced`.
   std::map<uint64_t, std::vector<std::string>, std::greater<>> newestFirst;
   for (const std::string &name : *names)
     if (std::optional<uint64_t> step = parseStep(name))
@@ -398,7 +399,7 @@ Result<void> readCheckpointFile(const std::string &directory, const std::string 
       return Error{
           fmt::format("{}: the plan has no tensor '{}': {}", contents.path(), entry.name, other)};
 
-  // `store` may access the data as elements, so the data must be aligned.
+  // `store` may access the data as elements, so it gets aligned data.
   std::vector<double> aligned((largestUnaligned + sizeof(double) - 1) / sizeof(double));
   for (size_t i = 0; i < entries.size(); ++i) {
     const void *data = entries[i]->data;

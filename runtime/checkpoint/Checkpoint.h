@@ -1,19 +1,20 @@
-// Checkpoints: OUT/checkpoints/STEP/, written atomically and verified when read. Tensors are
-// logical and whole: nothing in a checkpoint depends on the number of ranks.
+// Checkpoints are folders OUT/checkpoints/STEP/, written atomically and verified when read. Each
+// tensor in them is complete: nothing in a checkpoint depends on the number of ranks.
 //
-// A folder holds `state.json` (described below) and one safetensors file per kind of state:
-// model.safetensors (f32 master weights under their logical names), moment1.safetensors,
+// A checkpoint has `state.json` (described below) and one safetensors file per kind of variable:
+// model.safetensors (master weights under Hugging Face's names), moment1.safetensors,
 // moment2.safetensors, and for 8-bit moments moment1_scale.safetensors and
-// moment2_scale.safetensors. The folder is first written as `.STEP.partial`: every file is fsynced,
-// `state.json` with the size and xxh64 of each file comes last, and one rename then gives the
-// folder its name. A crash at any moment leaves the earlier checkpoints whole and at most one
-// `.partial` folder, which the next save removes. A checkpoint of the same step is replaced by
-// exchanging the names of the two folders. On a file system that cannot do this, the old folder is
-// renamed to `.STEP.replaced` for a moment; after a crash it is found there.
+// moment2_scale.safetensors. All files are first written to the folder `.STEP.partial` and fsynced;
+// `state.json`, with the size and xxh64 of each file, comes last. One rename then gives the folder
+// its final name. A crash at any moment leaves the earlier checkpoints complete and at most one
+// `.partial` folder, which the next save removes. An existing checkpoint of the same step is
+// replaced by exchanging the names of the two folders. On a file system that cannot do this, the
+// old folder is renamed to `.STEP.replaced` for a moment; after a crash it is found under that
+// name.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 1, "xxh64": HEX, "state": { "step",
 // "samples", "tokens", "fingerprint", "extra": {KEY: TEXT}, "files": { NAME: { "bytes", "xxh64":
-// HEX } } } }. Its own xxh64 (seed 0) is that of the compact dump of "state" with sorted keys.
+// HEX } } } }. The first "xxh64" (seed 0) is of the compact dump of "state" with sorted keys.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -38,45 +39,48 @@ struct TensorView {
 };
 
 struct CheckpointState {
-  uint64_t step = 0;          // optimizer steps done
-  uint64_t samples = 0;       // index of the next global sample
-  uint64_t tokens = 0;        // tokens trained on
-  std::string fingerprint;    // of the plan
-  std::map<std::string, std::string> extra; // texts of the trainer, such as the best loss
+  uint64_t step = 0;                        // number of optimizer steps done
+  uint64_t samples = 0;                     // index of the first sample that was not trained on
+  uint64_t tokens = 0;                      // number of tokens trained on
+  std::string fingerprint;                  // fingerprint of the plan
+  std::map<std::string, std::string> extra; // further values of the trainer, such as the best loss
 };
 
-// Callbacks for one tensor at a time, so that device state is not held twice on the host: `fetch(i,
-// data)` must fill `data` (tensors[i].bytes bytes); `store(i, data)` must copy `data`.
+// Callbacks that handle one tensor at a time, so that the host needs memory for one tensor only.
+// fetch(i, data) must fill `data`, which has tensors[i].bytes bytes; store(i, data) must copy
+// `data`.
 using FetchTensor = std::function<Result<void>(size_t index, void *data)>;
 using StoreTensor = std::function<Result<void>(size_t index, const void *data)>;
 
 struct CheckpointFile {
   std::string name;                 // "model.safetensors"
-  std::vector<TensorView> tensors;  // without `data`
+  std::vector<TensorView> tensors;  // their `data` is not used
   FetchTensor fetch;
 };
 
-// Saves a checkpoint atomically, then removes all but the newest `keep` checkpoints (0: removes
-// none). Old checkpoints are removed only after the new one is durable. The new checkpoint is
-// always kept and counted, even if later steps of an abandoned run exist. A folder that is not a
-// whole checkpoint is neither counted nor removed. The free disk space is checked first. An Error
-// (a full or unwritable disk, a failing `fetch`) leaves all earlier checkpoints whole.
+// Saves a checkpoint atomically, and then removes all but the newest `keep` checkpoints (0: removes
+// none). Old checkpoints are removed only after the new one is on the disk. The new checkpoint is
+// always kept and counted, even if an earlier, abandoned run left checkpoints of higher steps. A
+// folder that is not a complete checkpoint is neither counted nor removed. The free disk space is
+// checked first. An Error (a full or unwritable disk, a failing `fetch`) leaves all earlier
+// checkpoints intact.
 Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointState &state,
                             const std::vector<CheckpointFile> &files, int keep);
 
-// Returns the newest complete checkpoint under `runDirectory`: the one with the highest step whose
-// state.json, sizes and checksums are right; nullopt if there is none. Damaged ones are skipped and
-// listed in `warnings` (may be null). Nothing on the disk is changed.
+// Returns the folder of the newest complete checkpoint under `runDirectory`: the one with the
+// highest step whose state.json, file sizes and checksums are right; nullopt if there is none.
+// Damaged checkpoints are skipped and listed in `warnings` (may be null). Nothing on the disk is
+// changed.
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
                                                         std::vector<std::string> *warnings);
 
-// Reads state.json of a checkpoint folder. Verifies the sizes of the files, and with
+// Reads state.json of a checkpoint folder. Verifies the sizes of the files that it lists, and with
 // `verifyChecksums` also their checksums.
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums);
 
-// Reads the named tensors of one file. The file must hold exactly these tensors, each with this
-// dtype and shape. The file's size and checksum and all names and shapes are verified before the
-// first call of `store`.
+// Reads one file of a checkpoint and calls `store` for each of `tensors`. The file must hold
+// exactly these tensors, each with the given dtype and shape. Size, checksum, names and shapes are
+// verified before the first call of `store`.
 Result<void> readCheckpointFile(const std::string &directory, const std::string &file,
                                 const std::vector<TensorView> &tensors, const StoreTensor &store);
 

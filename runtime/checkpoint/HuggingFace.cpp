@@ -27,7 +27,7 @@ static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
 
 //===--- Element conversion -----------------------------------------------===//
 
-// Converts an IEEE half float to f32, exactly.
+// Converts an IEEE half-precision number to f32. The result is exact.
 static float fromHalf(uint16_t bits) {
   uint32_t sign = uint32_t(bits & 0x8000) << 16;
   uint32_t exponent = (bits >> 10) & 0x1f;
@@ -40,8 +40,8 @@ static float fromHalf(uint16_t bits) {
   return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
-// Converts `count` elements of a file's dtype ("F16") to a plan's dtype. Returns false if one of
-// the two is no float; a count of 0 only tests this.
+// Converts `count` elements of a tensor in a file (which may be "F16") to a plan's dtype. Returns
+// false if one of the two is not a float type; with `count` 0 the function only tests this.
 static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
                     void *target) {
   if (from.storage != "F16")
@@ -65,8 +65,8 @@ static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DT
 
 //===--- Export -----------------------------------------------------------===//
 
-// Fails unless `directory` is missing, empty or an earlier export: replacing it must not lose any
-// other file.
+// Returns an error unless `directory` is missing, empty or an earlier export: an export replaces
+// the folder, and must not remove any other file.
 static Result<void> checkReplaceable(const std::string &directory) {
   if (!exists(directory))
     return {};
@@ -92,7 +92,7 @@ static Result<void> writeExport(const std::string &partial, const std::string &c
 Result<void> exportHuggingFace(const std::string &directory, const std::string &configJson,
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch) {
   std::filesystem::path target = std::filesystem::path(directory).lexically_normal();
-  if (!target.has_filename()) // "a/b/"
+  if (!target.has_filename()) // `directory` ends in a slash, as "a/b/"
     target = target.parent_path();
   std::string to = target.string(), name = target.filename().string();
   std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
@@ -104,7 +104,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   auto tie = config->find(kTieKey);
   bool tied = tie != config->end() && tie->is_boolean() && tie->get<bool>();
 
-  // The tensors to write, and the index of each in `tensors`.
+  // `written` lists the tensors to write, and `source` the index of each in `tensors`.
   std::vector<TensorView> written;
   std::vector<size_t> source;
   for (size_t i = 0; i < tensors.size(); ++i)
@@ -113,7 +113,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
       source.push_back(i);
     }
   FetchTensor fetchWritten = [&](size_t index, void *data) { return fetch(source[index], data); };
-  // from_pretrained rejects a file whose metadata does not name its framework.
+  // Hugging Face's from_pretrained rejects a file whose metadata does not name a framework ("pt").
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
 
   LMC_TRY(checkReplaceable(to));
@@ -135,7 +135,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   Result<void> result = writeExport(partial, configJson, written, fetchWritten, metadata);
   if (result)
     result = publishFolder(partial, to, parent + "/." + name + ".replaced");
-  // The first error is the one to report.
+  // Removing the folder may fail too; the caller gets the first error.
   if (!result)
     (void)static_cast<bool>(removeTree(partial));
   return result;
@@ -223,8 +223,8 @@ static Result<Model> openModel(const std::string &path) {
   return model;
 }
 
-// Returns true if a config.json beside the weights has tie_word_embeddings = false: the head is
-// then a matrix of its own.
+// Returns true if a config.json beside the weights has tie_word_embeddings = false, which means
+// that the head is a separate matrix.
 static Result<bool> saysUntied(const std::string &path) {
   std::string configPath = path + "/" + kConfigFile;
   if (!isFolder(path) || !exists(configPath))
@@ -252,7 +252,8 @@ static std::string listNames(const std::vector<std::string> &names) {
 
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
-  // Checks that the bytes of each view match its shape; the buffer below relies on it.
+  // Checks that the bytes of each view match its shape, because `buffer` gets the size of the
+  // largest view.
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
   Result<Model> model = openModel(path);
@@ -311,7 +312,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
                  ExitCode::Failure};
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SafeTensorsFile::Entry &entry = *model->tensors.at(tensors[i].name).entry;
-    // Elements of the same dtype are copied bit by bit, including NaNs.
+    // Elements that need no conversion are copied bit by bit, so NaNs do not change.
     if (entry.dtype == tensors[i].dtype) {
       std::memcpy(buffer.get(), entry.data, entry.bytes);
     } else {

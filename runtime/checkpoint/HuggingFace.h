@@ -1,26 +1,28 @@
-// Hugging Face checkpoints: config.json + model.safetensors (one file, or shards
-// with model.safetensors.index.json), as `from_pretrained` reads and writes them.
+// Hugging Face checkpoints: a folder with config.json and model.safetensors (one file, or several
+// with model.safetensors.index.json), as Hugging Face's `from_pretrained` reads and
+// `save_pretrained` writes.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
 
 namespace lmc {
 
-// Writes `directory` with the given config.json text and tensors, in the given dtypes. The folder
-// is written under a temporary name and then renamed. If config.json has tie_word_embeddings,
-// `lm_head.weight` is not written a second time. An earlier export in `directory` is replaced. A
-// folder with any other contents is an Error, because replacing it would lose the user's files.
+// Writes the folder `directory` with config.json and the tensors, each in its dtype. The folder is
+// written under a temporary name and then renamed. If config.json has tie_word_embeddings = true,
+// `lm_head.weight` is left out. An earlier export in `directory` is replaced. If the folder holds
+// anything else, the result is an Error, because replacing it would lose the user's files.
 Result<void> exportHuggingFace(const std::string &directory, const std::string &configJson,
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch);
 
-// Fills every tensor, by name, from `path`: a folder as above, or a single .safetensors file. f32,
-// bf16, f16 and f64 in the file are converted to the requested dtype: exactly if that is wider,
-// else rounded once to the nearest value, ties to even. Missing, extra or misshapen tensors are
-// Errors, found before the first call of `store`.
+// Fills every tensor, by name, from `path`: a folder like those of exportHuggingFace, or a single
+// .safetensors file. f32, bf16, f16 and f64 are converted to the requested dtype: exactly if the
+// requested dtype can hold the value, else rounded once to nearest even. A tensor that is missing,
+// not requested or of another shape is an Error, which is found before the first call of `store`.
 //
-// Two kinds of extra tensors are ignored: rotary inverse frequencies, and `lm_head.weight` if it is
-// not requested, as in a model with a tied head. Whether it equals the embedding is not checked,
-// but a config.json beside the file with tie_word_embeddings = false is an Error.
+// Two kinds of tensors may be in the file without being requested: the inverse frequencies of RoPE,
+// and `lm_head.weight`, as in a model whose head is tied to the embedding. The function does not
+// check that the two are equal, but returns an Error if a config.json beside the file has
+// tie_word_embeddings = false.
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store);
 

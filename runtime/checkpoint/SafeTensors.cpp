@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-// With this macro xxHash is header-only: no library has to be linked.
+// With this macro xxHash is header-only, so no library is linked.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -21,12 +21,12 @@ namespace lmc {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
-// The limit of the reference implementation.
+// The limit that the reference implementation of safetensors has.
 static constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 static constexpr size_t kMaximumDimensions = 64;
 static constexpr uint64_t kDataAlignment = 64;
-// The bytes that are written and then hashed at a time: few enough to be still in the cache for the
-// hash.
+// The number of bytes that are hashed and then written at a time: few enough to stay in the cache
+// between the two.
 static constexpr uint64_t kChunkBytes = 1 << 20;
 
 namespace {
@@ -56,7 +56,7 @@ static const FormatDType &formatDType(plan::DType dtype) {
   for (const FormatDType &candidate : kFormatDTypes)
     if (candidate.dtype == dtype)
       return candidate;
-  return kFormatDTypes[0]; // not reached: the table has every plan::DType
+  return kFormatDTypes[0]; // never reached: the table has every plan::DType
 }
 
 const char *safeTensorsName(plan::DType dtype) { return formatDType(dtype).name; }
@@ -68,7 +68,7 @@ std::string shapeText(const std::vector<uint64_t> &shape) {
   return text + "]";
 }
 
-// Returns the bytes of a dense tensor; nullopt if they exceed 64 bits.
+// Returns the bytes of a dense tensor, or nullopt if they do not fit in 64 bits.
 static std::optional<uint64_t> denseBytes(const std::vector<uint64_t> &shape, uint64_t width) {
   uint64_t bytes = width;
   for (uint64_t size : shape)
@@ -79,7 +79,7 @@ static std::optional<uint64_t> denseBytes(const std::vector<uint64_t> &shape, ui
 
 //===--- Writing ----------------------------------------------------------===//
 
-// Returns the first bytes of the file: length, header, padding.
+// Returns the first bytes of a file: the header's length, the header, and padding.
 static Result<std::string> headerText(const std::string &path,
                                       const std::vector<TensorView> &tensors,
                                       const std::map<std::string, std::string> &metadata) {
@@ -191,7 +191,7 @@ Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<Ten
 
 namespace {
 
-// A tensor as the header describes it, not yet checked against the data.
+// A tensor as the header describes it, before it is checked against the data.
 struct HeaderEntry {
   std::string name;
   std::optional<std::string> dtype;
@@ -199,10 +199,10 @@ struct HeaderEntry {
   std::optional<std::vector<uint64_t>> offsets;
 };
 
-// Accepts exactly
+// Parses a header, which must be
 //   {"__metadata__": {STRING: STRING...}, NAME: {"dtype": STRING, "shape": [N...],
 //    "data_offsets": [N, N]}...}
-// and stores only these values. Anything else ends the parse with `problem`.
+// and stores only these values. Anything else ends the parse and sets `problem`.
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 public:
   std::vector<HeaderEntry> tensors;
@@ -407,8 +407,8 @@ Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string
                               std::move(*tensor.shape), data + begin, end - begin});
   }
 
-  // All ranges are inside the data. If the sorted ranges each begin where the range before ended,
-  // up to the end of the data, they neither overlap nor leave a gap.
+  // All ranges lie inside the data. They neither overlap nor leave a gap if, in sorted order, each
+  // range begins where the range before it ends, and the last one ends at the end of the data.
   std::sort(state->entries.begin(), state->entries.end(), [](const Entry &a, const Entry &b) {
     return std::tie(a.data, a.bytes) < std::tie(b.data, b.bytes);
   });

@@ -1,4 +1,4 @@
-// The safetensors format: an 8-byte little-endian header length, a JSON header, the data.
+// The safetensors format: an 8-byte little-endian length of the header, a JSON header, the data.
 // https://github.com/huggingface/safetensors (format section of the README)
 #pragma once
 
@@ -12,15 +12,15 @@
 
 namespace lmc {
 
-// Size and hash of a written file.
+// The size and hash of a written file.
 struct FileDigest {
   uint64_t bytes = 0;
-  uint64_t xxh64 = 0; // seed 0, over the whole file
+  uint64_t xxh64 = 0; // seed 0, of the whole file
 };
 
-// Writes `tensors` in the given order without gaps, and fsyncs. The header is padded so that the
-// data starts at a multiple of 64 bytes. Only one tensor is in host memory at a time. `digest` (may
-// be null) is computed during the write. After an Error no file is left.
+// Writes `tensors` to a file in the given order without gaps, and fsyncs it. The header is padded
+// so that the data starts at a multiple of 64 bytes. Only one tensor is in host memory at a time.
+// `digest` (may be null) gets the size and hash of the file. After an Error no file is left.
 Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorView> &tensors,
                               const FetchTensor &fetch,
                               const std::map<std::string, std::string> &metadata,
@@ -30,22 +30,22 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
 Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<TensorView> &tensors,
                                   const std::map<std::string, std::string> &metadata);
 
-// A mapped safetensors file with a verified header: every tensor's range is inside the file and as
-// large as its shape and dtype require, the ranges cover the data without gaps or overlaps, and
-// names are unique.
+// A mapped safetensors file with a verified header: the bytes of every tensor are inside the file
+// and as many as its shape and dtype require, tensors cover the data without gaps or overlaps, and
+// their names are unique.
 class SafeTensorsFile {
 public:
   static Result<std::unique_ptr<SafeTensorsFile>> open(const std::string &path);
   ~SafeTensorsFile();
   struct Entry {
     std::string name;
-    std::string storage;              // dtype in the file: "F32", "F16", "I64", ...
-    std::optional<plan::DType> dtype; // nullopt: a dtype that plans lack (F16, I64, ...)
+    std::string storage;              // name of the dtype in the file: "F32", "F16", "I64", ...
+    std::optional<plan::DType> dtype; // nullopt: plans have no such dtype (F16, I64, ...)
     std::vector<uint64_t> shape;
-    const void *data; // may be unaligned
+    const void *data; // address in the mapped file, maybe unaligned
     uint64_t bytes;
   };
-  // All tensors, in the order of their data.
+  // All tensors, in the order in which their data is in the file.
   const std::vector<Entry> &entries() const;
   const Entry *find(const std::string &name) const;
   const std::map<std::string, std::string> &metadata() const;
@@ -57,10 +57,10 @@ private:
   std::unique_ptr<State> state;
 };
 
-// Returns the format's name of a dtype: "F32", "BF16", "F64", "I32", "I8".
+// Returns the name of a dtype in the safetensors format: "F32", "BF16", "F64", "I32", "I8".
 const char *safeTensorsName(plan::DType dtype);
 
-// Returns "[4096, 11008]", for messages.
+// Returns a shape as text for messages: "[4096, 11008]".
 std::string shapeText(const std::vector<uint64_t> &shape);
 
 } // namespace lmc

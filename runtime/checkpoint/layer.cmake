@@ -1,2 +1,2 @@
-# Checksums.
+# xxHash computes the checksums of checkpoints.
 target_link_libraries(${layer} PUBLIC xxhash)

@@ -1,6 +1,6 @@
-// Workers take batches in order and put them into a ring of slots; next() takes them from the ring
-// in order. A worker that has taken batch b waits until the ring has room for b, so at most
-// `capacity` batches exist at a time.
+// Worker threads make batches in order and put them into a ring of slots; next() takes them from
+// the ring in order. A worker starts batch b only when the ring has room for b, so the number of
+// batches in memory is at most the size of the ring.
 
 #include "runtime/data/DataSource.h"
 
@@ -14,7 +14,7 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kBatchesPerWorker = 2; // one in work, one waiting
+constexpr uint64_t kBatchesPerWorker = 2; // one in work, one ready
 
 Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t samples, uint64_t number) {
   BatchLoader::Batch batch;
@@ -37,7 +37,7 @@ struct BatchLoader::State {
   std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
   uint64_t nextClaim, nextTake;
   bool stopping = false;
-  std::optional<Error> failure; // of an earlier next()
+  std::optional<Error> failure; // the error that next() returned before
   std::mutex mutex;
   std::condition_variable filled, freed;
   std::vector<std::thread> threads;

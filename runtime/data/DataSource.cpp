@@ -14,12 +14,12 @@ namespace lmc {
 struct DataSource::State {
   DataOptions options;
   std::vector<std::unique_ptr<TokenFile>> files;
-  std::vector<uint64_t> firstSample; // of each file, in file order; one more: the total
+  std::vector<uint64_t> firstSample; // the first sample of each file; the last element is the total
   uint64_t samples = 0, tokens = 0;
 
   struct Window {
     const TokenFile *file;
-    uint64_t begin; // first of sequenceLength + 1 tokens
+    uint64_t begin; // position in the file of the first of sequenceLength + 1 tokens
   };
   Window window(uint64_t index) const;
   Result<void> fillStarts(const Window &window, const int32_t *tokens, int32_t *starts) const;
@@ -33,8 +33,8 @@ Error inKey(const DataOptions &options, Error error) {
   return error;
 }
 
-// Returns the files of one entry of the list. An entry that is the name of an existing file means
-// that file, even if the name contains wildcard characters.
+// Returns the files that one entry of the list of paths names. An entry that is the name of an
+// existing file means that file, even if the name contains wildcard characters.
 Result<std::vector<std::string>> expand(const std::string &entry,
                                         const std::string &baseDirectory) {
   std::string pattern = entry;
@@ -49,13 +49,13 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   globfree(&found);
   if (status != 0 || paths.empty())
     return Error{fmt::format("no file matches '{}'", pattern)};
-  // Sorts by bytes. glob(3) sorts by locale, on which samples would then depend.
+  // Paths are sorted by bytes. glob(3) would sort by locale, and samples would then depend on it.
   std::sort(paths.begin(), paths.end());
   return paths;
 }
 
-// Returns true if the file's table lists its documents. For files of other formats the table has a
-// single entry.
+// Returns true if the file has a table of its documents. For other formats documentStarts() is only
+// {0}.
 bool knowsDocuments(const TokenFile &file) { return file.format() == TokenFormat::Lmc; }
 
 Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
@@ -74,19 +74,20 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
   return {};
 }
 
-// Sets `starts` of the tokens [from, to) of a row to the document that begins at `from`.
+// Sets `starts` of the tokens [from, to) of a row to `from`, where their document begins.
 void startDocument(int32_t *starts, uint64_t from, uint64_t to) {
   std::fill(starts + from, starts + to, static_cast<int32_t>(from));
 }
 
-// Fills `starts` of the `length` tokens from `begin` on, using the file's table of documents.
+// Fills `starts` for the `length` tokens from token `begin` of the file on, with the file's table
+// of documents.
 Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
                            int32_t *starts) {
   std::span<const uint64_t> table = file.documentStarts();
   auto next = std::upper_bound(table.begin(), table.end(), begin);
   uint64_t from = 0;
   for (; next != table.end() && *next < begin + length; ++next) {
-    if (*next <= begin + from) // the search was right only if the table is sorted
+    if (*next <= begin + from) // upper_bound is right only for a sorted table
       return Error{fmt::format("{}: document {} starts at token {}, before the one that it "
                                "follows; the file is damaged, pack or copy it again",
                                file.path(), next - table.begin(), *next)};
@@ -159,8 +160,8 @@ DataSource::State::Window DataSource::State::window(uint64_t index) const {
   uint64_t place = index % samples;
   if (options.shuffle)
     place = Permutation(samples, options.seed, index / samples)(place);
-  // Takes the last file that starts at or before the sample. A file without samples has the same
-  // start as the file after it and is therefore skipped.
+  // The sample is in the last file whose first sample is at or before it. A file without samples
+  // has the same first sample as the file after it and is therefore skipped.
   size_t file =
       std::upper_bound(firstSample.begin(), firstSample.end(), place) - firstSample.begin() - 1;
   return {files[file].get(), (place - firstSample[file]) * options.sequenceLength};
@@ -185,7 +186,7 @@ Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens, i
     window.file->read(window.begin, length, rowTokens);
     window.file->read(window.begin + 1, length, rowTargets);
     auto beyond = [&](int32_t id) { return static_cast<uint32_t>(id) >= state->options.vocabSize; };
-    // A window is its first token, followed by its targets.
+    // The sample's tokens are its first token followed by its targets.
     uint64_t offset = 0;
     if (!beyond(rowTokens[0]))
       offset = 1 + (std::find_if(rowTargets, rowTargets + length, beyond) - rowTargets);

@@ -6,18 +6,18 @@ namespace lmc {
 
 namespace {
 
-// SplitMix64's finaliser: a bijection of 64-bit numbers in which every input bit
-// reaches every output bit. G. Steele et al., "Fast Splittable Pseudorandom Number
-// Generators", OOPSLA 2014.
+// The last steps of SplitMix64: a bijection of 64-bit numbers in which every input bit affects
+// every output bit. G. Steele et al., "Fast Splittable Pseudorandom Number Generators", OOPSLA
+// 2014.
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
 
-constexpr uint64_t kGolden = 0x9e3779b97f4a7c15; // 2^64 / golden ratio, SplitMix64's step
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15; // 2^64 / golden ratio, SplitMix64's increment
 
-// With fewer bits than this, the network has too few different round functions.
+// With fewer bits than this, the Feistel network has too few different round functions.
 constexpr int kMinHalfBits = 4;
 
 } // namespace

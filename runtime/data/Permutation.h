@@ -1,10 +1,10 @@
 // A pseudo-random permutation of 0 .. size-1 that needs no table.
 //
 // A balanced Feistel network permutes the numbers of 2h bits (4^h >= size), for any round function.
-// Cycle walking, which applies the network again until the value is below size, restricts the
-// permutation to 0 .. size-1: walking along a cycle of a bijection from an element of a subset
-// until the next element of the subset is a bijection of the subset. See J. Black and P. Rogaway,
-// "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
+// To get a permutation of 0 .. size-1, the network is applied again until the value is below size
+// (cycle walking). This is a bijection: each value below size is mapped to the next value below
+// size on its cycle. See J. Black and P. Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA
+// 2002.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace lmc {
 
 class Permutation {
 public:
-  // `seed` and `epoch` are the key; the same size, seed and epoch give the same permutation on
-  // every machine. size >= 1.
+  // A permutation of 0 .. size-1 with size >= 1. Equal size, seed and epoch give the same
+  // permutation on every machine.
   Permutation(uint64_t size, uint64_t seed, uint64_t epoch);
 
-  // Returns the image of index < size. If size > 64, the network is applied four times at most on
-  // average.
+  // Returns the value to which `index` < size is mapped. If size > 64, the network is applied four
+  // times at most on average.
   uint64_t operator()(uint64_t index) const;
 
 private:

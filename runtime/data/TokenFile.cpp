@@ -26,7 +26,7 @@ struct TokenFile::State {
   uint64_t tokens = 0;
   uint32_t vocabulary = 0;
   int32_t endOfDocument = -1;
-  uint64_t checksum = 0; // of an lmc file
+  uint64_t checksum = 0; // of a file of the lmc format
   std::span<const uint64_t> documentStarts;
 
   ~State() {
@@ -41,7 +41,7 @@ struct TokenFile::State {
 namespace {
 
 constexpr uint64_t kNoDocuments[] = {0};
-constexpr uint64_t kReadChunk = 1 << 16; // tokens checked per round
+constexpr uint64_t kReadChunk = 1 << 16; // tokens that are checked at a time
 
 Error badFile(const std::string &path, const std::string &what) {
   return {fmt::format("{}: {}", path, what), ExitCode::UserError};
@@ -68,7 +68,7 @@ Result<void> TokenFile::State::readLmcHeader() {
     return badFile(path, "byte 24: the header promises 0 tokens; pack it again");
   if (header.documents == 0)
     return badFile(path, "byte 32: the header promises 0 documents; pack it again");
-  // The counts are compared with the file's size first: with a damaged count the sum below could
+  // The counts are first compared with the file's size: a damaged count could make the sum below
   // overflow.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t table = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
@@ -184,7 +184,7 @@ int32_t TokenFile::endOfDocument() const { return state->endOfDocument; }
 std::span<const uint64_t> TokenFile::documentStarts() const { return state->documentStarts; }
 
 void TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const {
-  // Tokens are aligned in every format, because headers are multiples of 64 bytes.
+  // Tokens are aligned in every format, because the size of every header is a multiple of 64 bytes.
   const std::byte *first = state->map + state->payload + begin * state->tokenBytes;
   if (state->tokenBytes == 1)
     std::copy_n(reinterpret_cast<const uint8_t *>(first), count, out);

@@ -1,11 +1,10 @@
 // Token files, which `lmc-data pack` writes and training reads.
 //
 // Three formats are read without conversion:
-//   lmc      "LMCTOKEN" header (magic, version, dtype, vocabulary, token count,
-//            document count, checksum), tokens, then the start of each document
-//   llm.c    1024-byte header of int32 (magic 20240520, version 1, count), uint16
-//            tokens; magic 20240801 version 7: uint32 tokens
-//   nanoGPT  bare uint16 tokens, a `.bin` without a header
+//   lmc      a header (LmcTokenHeader in TokenFormats.h), the tokens, the start of each document
+//   llm.c    a 1024-byte header of int32 (magic 20240520, version 1, count) and uint16 tokens;
+//            with magic 20240801, version 7: uint32 tokens
+//   nanoGPT  uint16 tokens in a `.bin` file without a header
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -20,7 +19,7 @@ namespace lmc {
 
 enum class TokenFormat { Lmc, LlmC, NanoGpt };
 
-// One mapped token file. Immutable and safe to read from several threads.
+// One token file, mapped into memory. It never changes and may be read by several threads.
 class TokenFile {
 public:
   // Maps the file and checks the header against the file's size. Errors (missing, empty, truncated,
@@ -28,22 +27,24 @@ public:
   static Result<std::unique_ptr<TokenFile>> open(const std::string &path);
   ~TokenFile();
 
-  uint64_t size() const;                          // tokens
+  uint64_t size() const; // number of tokens
   TokenFormat format() const;
   const std::string &path() const;
-  // The limit that all ids are below according to the header; 0 if the format has no such field.
+  // A number that every id is below, from the header; 0 if the format has no such field.
   uint32_t vocabulary() const;
-  // Bytes of a token in the file: 1, 2 or 4.
+  // The bytes of one token in the file: 1, 2 or 4.
   uint32_t tokenBytes() const;
-  // The id that separates documents; -1 if there is none or the format has no such field.
+  // The id of the token that separates documents; -1 if there is none or the header does not give
+  // it.
   int32_t endOfDocument() const;
-  // The first token of each document, ascending from 0; {0} if the format has no such table.
+  // The index of the first token of each document, ascending from 0; {0} if the file has no table
+  // of documents.
   std::span<const uint64_t> documentStarts() const;
-  // Copies tokens [begin, begin + count) widened to int32; the range must exist. An id of 2^31 or
+  // Copies tokens [begin, begin + count) to `out` as int32. The range must exist. An id of 2^31 or
   // more becomes negative.
   void read(uint64_t begin, uint64_t count, int32_t *out) const;
-  // Reads the whole file and checks the checksum, the table of documents, and that every id is
-  // below the header's vocabulary and below `vocabSize` (0: no such limit).
+  // Reads the whole file. Returns an error unless the checksum and the table of documents are right
+  // and every id is below the header's vocabulary and below `vocabSize` (0: no such limit).
   Result<void> verify(uint64_t vocabSize) const;
 
 private:

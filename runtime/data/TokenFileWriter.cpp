@@ -32,7 +32,7 @@ struct TokenFileWriter::State {
   Options options;
   uint32_t tokenBytes = 1;
   uint64_t tokens = 0;
-  uint64_t written = 0;        // bytes in the file, without the buffer
+  uint64_t written = 0;        // bytes in the file, without those in `buffer`
   bool documentPending = true; // the next token starts a document
   bool finished = false;
   std::vector<uint64_t> starts;
@@ -116,7 +116,7 @@ Result<std::unique_ptr<TokenFileWriter>> TokenFileWriter::create(const std::stri
                  full ? ExitCode::Failure : ExitCode::UserError};
   }
   XXH64_reset(state.hash, 0);
-  // Reserves the place of the header, whose bytes are known and hashed at the end.
+  // Reserves space for the header. Its contents are known, and added to the hash, only at the end.
   LmcTokenHeader header{};
   LMC_TRY(state.writeAll(reinterpret_cast<const char *>(&header), sizeof(header)));
   return writer;
@@ -184,8 +184,8 @@ Result<void> TokenFileWriter::commit() {
     return s.failed("cannot rename");
   close(s.descriptor);
   s.descriptor = -1;
-  // The file's name is durable once its folder is synced. If a folder cannot be synced (some
-  // network file systems), the file is complete nevertheless, so this is no error.
+  // The file's name is on the disk once its folder is synced. Some network file systems cannot sync
+  // a folder; the file is complete there too, so a failure is ignored.
   int directory = open(directoryOf(s.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {
     (void)fsync(directory);

@@ -1,5 +1,5 @@
-// Writes a token file of the lmc format as a stream, all or nothing: the file appears under its
-// name only when commit() succeeds.
+// Writes a token file of the lmc format as a stream. A file with the final name appears only when
+// commit() succeeds.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -14,24 +14,24 @@ namespace lmc {
 class TokenFileWriter {
 public:
   struct Options {
-    uint32_t vocabulary = 0;    // above every id; selects uint8, uint16 or uint32
-    int32_t endOfDocument = -1; // recorded in the header, not inserted
+    uint32_t vocabulary = 0;    // larger than every id; selects uint8, uint16 or uint32 tokens
+    int32_t endOfDocument = -1; // written into the header only, not between documents
   };
-  // Creates PATH.partial-PID beside PATH. An existing PATH is unchanged until commit(). A PATH that
-  // is not a regular file is an Error.
+  // Creates the file PATH.partial-PID. An existing file PATH is unchanged until commit(). Error:
+  // PATH is not a regular file.
   static Result<std::unique_ptr<TokenFileWriter>> create(const std::string &path,
                                                          const Options &options);
   // Removes the partial file if there was no commit().
   ~TokenFileWriter();
 
-  // Makes the next token start a document. A document without tokens is dropped.
+  // Makes the next appended token the start of a document. Documents without tokens are left out.
   void beginDocument();
-  // Appends ids to the current document. An id beyond the vocabulary is an Error.
+  // Appends ids to the current document. Error: an id is not below the vocabulary.
   Result<void> append(std::span<const uint32_t> ids);
   uint64_t tokens() const;
   uint64_t documents() const;
-  // Writes the table and the header and syncs, so that commit() can no longer fail for lack of
-  // space. After an Error (a full disk, no tokens) only the files that existed before remain.
+  // Writes the table of documents and the header, and syncs the file, so that commit() cannot fail
+  // for lack of space. After an Error (a full disk, no tokens) the partial file is gone.
   Result<void> finish();
   // Finishes the file if necessary and gives it its name.
   Result<void> commit();

@@ -1,2 +1,2 @@
-# Checksums.
+# xxHash computes the checksums of token files.
 target_link_libraries(${layer} PUBLIC xxhash)

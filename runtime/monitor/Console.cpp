@@ -46,7 +46,7 @@ Console::Console(FILE *out, FILE *err, int64_t logInterval, int64_t totalSteps)
       totalSteps(totalSteps) {}
 
 Console::~Console() {
-  if (lineShown) // keep the last state on the screen
+  if (lineShown) // keeps the last progress line on the screen
     std::fputc('\n', out);
   std::fflush(out);
 }
@@ -85,8 +85,8 @@ std::string Console::progressLine(const StepRecord &record) const {
 }
 
 void Console::step(const StepRecord &record) {
-  // The first step also warms up caches and libraries, so the second step replaces its values in
-  // the averages.
+  // The first step also warms up caches and libraries. The second step therefore replaces the first
+  // one's values in the averages.
   double weight = shownSteps < 2 ? 1.0 : 0.1;
   smoothedSeconds += weight * (record.stepSeconds - smoothedSeconds);
   smoothedRate += weight * (record.tokensPerSecond - smoothedRate);

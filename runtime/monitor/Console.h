@@ -1,5 +1,5 @@
-// Progress for the user: a line that is updated in place on a terminal, plain lines at intervals in
-// a log.
+// Shows progress to the user: on a terminal one line that is updated in place, in a log a line at
+// intervals.
 #pragma once
 
 #include "runtime/monitor/Metrics.h"
@@ -11,16 +11,16 @@ namespace lmc {
 
 // Formats bytes in binary units: "1.50 GiB".
 std::string formatBytes(uint64_t bytes);
-// Formats seconds as "1:02:03", or "2d 03:04:05" from a day on.
+// Formats seconds as "1:02:03", or as "2d 03:04:05" if they are a day or more.
 std::string formatDuration(double seconds);
 
 class Console {
 public:
-  // Progress is written to `out` (updated in place if `out` is a terminal), warnings to `err`.
+  // Writes progress to `out` (in place if `out` is a terminal) and warnings to `err`.
   Console(FILE *out, FILE *err, int64_t logInterval, int64_t totalSteps);
   ~Console();
 
-  // Prints a line that remains.
+  // Prints a line that later progress does not replace.
   void note(const std::string &line);
   // Prints "warning: LINE" to the error stream.
   void warning(const std::string &line);
@@ -33,12 +33,12 @@ private:
   void clearLive();
 
   FILE *out, *err;
-  bool live;              // `out` is a terminal
-  bool lineShown = false; // the last line printed has no newline yet
+  bool live;              // true if `out` is a terminal
+  bool lineShown = false; // true if the last printed line has no newline yet
   int64_t logInterval, totalSteps;
-  int64_t shownSteps = 0;     // calls of step()
-  double smoothedSeconds = 0; // per step, exponential average
-  double smoothedRate = 0;    // tokens per second
+  int64_t shownSteps = 0;     // number of calls of step()
+  double smoothedSeconds = 0; // seconds per step, exponential average
+  double smoothedRate = 0;    // tokens per second, exponential average
 };
 
 } // namespace lmc

@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// Returns true if `line` is the record of a step up to `lastStep`.
+// Returns true if `line` is the record of step `lastStep` or an earlier one.
 static bool keepLine(const std::string &line, int64_t lastStep) {
   nlohmann::json record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object())
@@ -28,7 +28,8 @@ Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastS
   uint64_t end = 0;
   {
     std::ifstream file(path, std::ios::binary);
-    // getline() sets eof if the file ends before a newline: the line is unfinished.
+    // getline() sets eof if the file ends before a newline: such a line is not complete and is
+    // dropped.
     for (std::string line; std::getline(file, line) && !file.eof(); end += line.size() + 1)
       if (!keepLine(line, lastStep))
         break;
@@ -79,7 +80,7 @@ Result<void> MetricsWriter::write(const StepRecord &record) {
     if (count <= 0) {
       Error error = systemError("write", path, count < 0 ? errno : ENOSPC);
       // Removes the part of the line that was written. If this fails too, the next open() removes
-      // it.
+      // that part.
       (void)!::ftruncate(fd, static_cast<off_t>(end));
       return error;
     }

@@ -1,4 +1,4 @@
-// OUT/metrics.jsonl: one JSON object per optimizer step, for plots and tests.
+// The file OUT/metrics.jsonl has one JSON object per optimizer step, for plots and tests.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -9,36 +9,37 @@
 
 namespace lmc {
 
-// The numbers of a finished step. Numbers that are not finite are written as null.
+// The measurements of one optimizer step. Numbers that are not finite are written as null.
 struct StepRecord {
-  int64_t step = 0; // from 1
-  double loss = 0;  // mean over the step's valid targets
+  int64_t step = 0; // number of the step, from 1
+  double loss = 0;  // mean over the step's targets that have a loss
   double lr = 0;
-  double gradNorm = 0;        // before clipping
-  double updateRatio = 0;     // |update| / |parameters|
-  uint64_t tokens = 0;        // trained on so far, including this step
+  double gradNorm = 0;        // L2 norm of the gradient before clipping
+  double updateRatio = 0;     // L2 norm of the update / L2 norm of the parameters
+  uint64_t tokens = 0;        // tokens trained on so far, including this step
   double tokensPerSecond = 0; // of this step
-  double mfuCausal = 0;       // model FLOPs utilisation, only unmasked scores counted
-  double mfuFull = 0;         // the same with all attention scores counted
+  double mfuCausal = 0;       // MFU with only unmasked attention scores counted
+  double mfuFull = 0;         // MFU with all attention scores counted
   double stepSeconds = 0;     // without validation and checkpoints
-  uint64_t memoryBytes = 0;   // of the device
-  bool skipped = false;       // the optimizer left the state unchanged
+  uint64_t memoryBytes = 0;   // bytes of device memory
+  bool skipped = false;       // true if the optimizer left the state unchanged
   std::optional<double> validationLoss;
 };
 
-// Appends records. If the disk is full, no record is lost and no partial line remains: records that
-// could not be written are kept and written before the next record.
+// Appends records to a file. If the disk is full, no record is lost and no partial line remains: a
+// record that could not be written is kept and written before the next one.
 class MetricsWriter {
 public:
   // Opens `path` to continue after step `lastStep`. The file is cut before the first line that is
-  // the record of a later step or not a whole JSON object (a killed run may leave one).
+  // the record of a later step or not a whole JSON object (a killed run may leave such a line).
   static Result<MetricsWriter> open(const std::string &path, int64_t lastStep);
 
   MetricsWriter(MetricsWriter &&other) noexcept;
   MetricsWriter &operator=(MetricsWriter &&) = delete;
   ~MetricsWriter();
 
-  // An Error means that records are kept back for now.
+  // Writes the records that were kept, and then `record`. After an Error they are kept for the next
+  // call.
   Result<void> write(const StepRecord &record);
 
 private:

@@ -1,4 +1,4 @@
-// The time that a run spends in each function of the plan.
+// Measures the time that a run spends in each function of the plan.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -14,8 +14,8 @@ public:
   // Adds one run of `function` that took `seconds`.
   void add(const std::string &function, double seconds);
 
-  // Writes {"functions": [{"name", "calls", "seconds", "mean_seconds", "min_seconds"}]},
-  // the most expensive first.
+  // Writes {"functions": [{"name", "calls", "seconds", "mean_seconds", "min_seconds"}]}, the
+  // function with the largest total first.
   Result<void> write(const std::string &path) const;
 
 private:
