@@ -1,4 +1,5 @@
-// All variables of one kind as host tensors, for checkpoints, imports, exports and dumps.
+// Gives access to all variables of one kind (parameters, a moment, ...) as host tensors, for
+// checkpoints, imports, exports and dumps.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -8,15 +9,15 @@
 
 namespace lmc {
 
-// The tensors in the plan's order. Each has the name of its parameter. `fetch` reads tensor i from
-// the device, `store` writes it to the device.
+// The variables of one kind in the plan's order, each under the name of its parameter. `fetch`
+// reads tensor i from the device, `store` writes it to the device.
 struct DeviceTensors {
   std::vector<TensorView> tensors;
   FetchTensor fetch;
   StoreTensor store;
 };
 
-// `plan` and `device` must outlive the result.
+// Returns the variables of `kind`. `plan` and `device` must outlive the result.
 DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, plan::VariableKind kind);
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-// State of the device as safetensors files, for comparison with other programs.
+// Writes state of the device to safetensors files, for comparison with other programs.
 #pragma once
 
 #include "runtime/data/DataSource.h"
@@ -8,11 +8,11 @@
 
 namespace lmc {
 
-// Writes the main gradients under the names of their parameters, as the micro-steps left them.
+// Writes the main gradients, as the last micro-step left them, under the names of their parameters.
 Result<void> dumpGradients(const std::string &path, const PlanFile &plan, Device &device);
 
-// Runs the function `logits` on the first micro-batch of `data`. Writes "tokens" (i32 [mbs, seq])
-// and "logits" ([mbs, seq, vocab], in the plan's dtype).
+// Runs the function `logits` on the first micro-batch of `data`, and writes "tokens" (i32 [mbs,
+// seq]) and "logits" ([mbs, seq, vocab], in the dtype of the variable debug.logits).
 Result<void> dumpLogits(const std::string &path, Session &session, const DataSource &data);
 
 } // namespace lmc

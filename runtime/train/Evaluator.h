@@ -1,4 +1,4 @@
-// Validation loss: the mean over the first tokens of the validation data.
+// Measures the validation loss: the mean loss over the first samples of the validation data.
 #pragma once
 
 #include "runtime/data/DataSource.h"
@@ -11,16 +11,16 @@
 namespace lmc {
 
 struct Evaluation {
-  double loss = 0;      // nats per token, mean over the valid targets
-  uint64_t tokens = 0;  // the number of valid targets
-  bool complete = true; // false: stopped by a signal
+  double loss = 0;      // nats per token, mean over the targets that have a loss
+  uint64_t tokens = 0;  // the number of targets that have a loss
+  bool complete = true; // false: a signal stopped the evaluation
 };
 
 class Evaluator {
 public:
-  // Evaluates `batches` batches of the plan's global batch size, or all data if that is less. Every
-  // sample is used once, in file order, so the loss does not depend on the micro-batch size. An
-  // incomplete last micro-batch is padded with ignored samples.
+  // Evaluates `batches` batches of GBS sequences, or all data if there is less. Every sample is
+  // used once, in file order, so the loss does not depend on MBS. A last micro-batch that is
+  // not full is padded with sequences without a loss.
   Evaluator(const PlanFile &plan, Device &device, Functions &functions, Scalars &scalars,
             std::unique_ptr<DataSource> data, uint64_t batches);
 

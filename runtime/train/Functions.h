@@ -1,4 +1,4 @@
-// The functions of a plan: recorded once, then run by name.
+// Records the functions of a plan once, and runs them by name.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -12,14 +12,14 @@ namespace lmc {
 
 class Functions {
 public:
-  // Records every function of `plan`. With a `profile`, which must outlive this object, each run
-  // waits for its end and adds its time to the profile.
+  // Records every function of `plan`. With a `profile`, which must outlive this object, run() waits
+  // until the function is complete and adds the time to the profile.
   static Result<std::unique_ptr<Functions>> record(const PlanFile &plan, Device &device,
                                                    Profile *profile);
 
   bool has(const std::string &name) const { return executables.count(name) != 0; }
 
-  // Submits one run. Fails if the plan has no such function.
+  // Submits one run of the function `name`. Error: the plan has no such function.
   Result<void> run(const std::string &name);
 
 private:

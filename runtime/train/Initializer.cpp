@@ -16,7 +16,7 @@ namespace lmc {
 using plan::DType;
 using plan::InitializerKind;
 
-// The elements in host memory at a time, and the elements of one thread's share.
+// The number of elements that are in host memory at a time, and that one task of a thread computes.
 static constexpr uint64_t kChunkElements = uint64_t{1} << 22;
 static constexpr uint64_t kThreadElements = uint64_t{1} << 16;
 
@@ -24,7 +24,7 @@ static Error unsupported(const plan::Variable &variable, const char *what) {
   return Error{fmt::format("plan: variable '{}': {}", variable.name()->str(), what)};
 }
 
-// Sets element i to value(i), rounded to T.
+// Sets out[j] = value(begin + j), rounded to T, for j in [0, count).
 template <typename T, typename Value>
 static void generate(uint64_t begin, uint64_t count, T *out, Value value) {
   for (uint64_t i = 0; i < count; ++i)
@@ -114,7 +114,8 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
     chunk.resize(std::max<size_t>(chunk.size(), std::min(elements, kChunkElements) * width));
     for (uint64_t begin = 0; begin < elements; begin += kChunkElements) {
       uint64_t count = std::min(kChunkElements, elements - begin);
-      // The first element shows whether the initializer is valid; if so, no other element can fail.
+      // Whether an initializer is valid does not depend on the element, so only the first one is
+      // checked.
       LMC_TRY(initialElements(*variable, slice, seed, begin, 1, chunk.data()));
 #pragma omp parallel for schedule(dynamic)
       for (uint64_t first = 0; first < count; first += kThreadElements)
@@ -128,8 +129,8 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
   return {};
 }
 
-// Returns the variable that a CopyOf variable copies. The plan's verifier has checked that it is no
-// copy itself.
+// Returns the variable that a CopyOf variable copies. The plan's verifier has checked that the
+// returned variable is not a CopyOf variable too.
 static Result<const plan::Variable *> copySource(const PlanFile &plan,
                                                  const plan::Variable &variable) {
   const auto *source = variable.initializer()->source();

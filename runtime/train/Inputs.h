@@ -1,4 +1,4 @@
-// Copies one micro-batch to device memory.
+// Copies the inputs of one micro-step to device memory.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -7,7 +7,8 @@
 
 namespace lmc {
 
-// Returns true if the plan's attention reads batch.starts.
+// Returns true if the plan has the variable batch.starts, which attention reads for a document
+// mask.
 bool hasDocumentMask(const PlanFile &plan);
 
 // Copies `tokens`, `targets` and, with a document mask, `starts` ([mbs, seq] int32

@@ -15,7 +15,7 @@ double learningRate(const LrSettings &settings, int64_t step) {
   if (step >= decay)
     return settings.minLr;
 
-  int64_t start = warmup; // the last step at the full rate
+  int64_t start = warmup; // the last step at the full learning rate
   if (settings.style == LrStyle::Wsd) {
     auto tail = std::llround(settings.wsdDecayFraction * static_cast<double>(decay));
     start = std::max<int64_t>(warmup, decay - tail);

@@ -1,4 +1,4 @@
-// This file is compiled with -ffp-contract=off (runtime/CMakeLists.txt), because a fused
+// This file is compiled with -ffp-contract=off (runtime/train/layer.cmake), because a fused
 // multiply-add would make the numbers depend on the machine, and with -fno-math-errno, because sqrt
 // can then be vectorised.
 #include "runtime/train/NormalStream.h"
@@ -8,8 +8,9 @@
 #include <cmath>
 #include <cstddef>
 
-// One binary runs on every x86-64: the loader chooses the AVX2 clone if the CPU has AVX2. Both
-// clones give the same bits. Sanitizers start too late for this choice.
+// The compiler makes two versions of a function with this attribute, and the loader chooses the
+// AVX2 version if the CPU has AVX2. Both compute the same bits. With a sanitizer there is one
+// version, because sanitizers start too late for this choice.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LMC_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
@@ -39,18 +40,19 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> c, std::array<uint32_
   return c;
 }
 
-// Converts x to double exactly, through 2^52 + x, which vectorises without AVX-512.
+// Converts x to double exactly. It goes through the bits of 2^52 + x, which vectorises without
+// AVX-512.
 static LMC_INLINE double toDouble(uint32_t x) {
   return std::bit_cast<double>(0x4330000000000000ull | x) - 0x1p52;
 }
 
-// Returns sqrt(-2 ln u), u = (x + 1/2) / 2^32 in (0, 1). With u = 2^e m, m in [sqrt(1/2), sqrt(2)),
-// and s = (m - 1) / (m + 1): ln u = e ln 2 + 2 atanh(s), with the series of atanh cut after s^19
-// (error < 1e-16).
+// Returns sqrt(-2 ln u) for u = (x + 1/2) / 2^32 in (0, 1). Let u = 2^e m with m in [sqrt(1/2),
+// sqrt(2)), and s = (m - 1) / (m + 1). Then ln u = e ln 2 + 2 atanh(s), with the series of atanh
+// cut after s^19 (error < 1e-16).
 static LMC_INLINE double radius(uint32_t x) {
   double u = (toDouble(x) + 0.5) * 0x1p-32;
   uint64_t bits = std::bit_cast<uint64_t>(u);
-  // The added distance from sqrt(1/2) to 1 carries into the exponent when m would be above sqrt(2).
+  // Adding the distance from sqrt(1/2) to 1 carries into the exponent if m would be above sqrt(2).
   uint64_t shifted = bits + (0x3FF0000000000000ull - 0x3FE6A09E667F3BCDull);
   uint32_t exponent = static_cast<uint32_t>(shifted >> 52); // biased by 1023
   double m = std::bit_cast<double>((shifted & 0x000FFFFFFFFFFFFFull) + 0x3FE6A09E667F3BCDull);
@@ -70,12 +72,12 @@ static LMC_INLINE double radius(uint32_t x) {
   return std::sqrt(-2.0 * logarithm);
 }
 
-// Computes cos and sin of 2 pi y / 2^32. The nearest multiple q of a quarter turn is subtracted
-// exactly; Taylor series give the rest, |a| <= pi / 4 (error < 1e-16).
+// Computes cos and sin of 2 pi y / 2^32. The nearest multiple of a quarter turn is subtracted
+// exactly; Taylor series of the remaining angle a, |a| <= pi / 4, give the result (error < 1e-16).
 static LMC_INLINE void cosSin(uint32_t y, double &cosine, double &sine) {
-  uint32_t q = (y + 0x20000000u) >> 30; // nearest quarter, modulo 4
-  // The distance from that quarter turn, in [-2^29, 2^29), plus 2^29, as toDouble needs a positive
-  // number.
+  uint32_t q = (y + 0x20000000u) >> 30; // number of the nearest quarter turn, modulo 4
+  // The distance from the nearest quarter turn, in [-2^29, 2^29), plus 2^29, because toDouble needs
+  // a number that is not negative.
   uint32_t offset = y + 0x20000000u - (q << 30);
   double a = (toDouble(offset) - 0x1p29) * (0x1.921fb54442d18p+2 * 0x1p-32);
   double t = a * a;
@@ -106,7 +108,7 @@ static LMC_INLINE void cosSin(uint32_t y, double &cosine, double &sine) {
 
 static constexpr size_t kTileBlocks = 64;
 
-// Computes the standard normals of blocks [first, first + kTileBlocks), four per block.
+// Computes kTileBlocks blocks of four standard normal numbers, from block `first` on.
 LMC_VECTOR_CLONES
 static void normalTile(uint64_t seed, uint64_t stream, uint64_t first, double *out) {
   uint32_t words[4][kTileBlocks];
@@ -135,8 +137,8 @@ static void fill(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count,
                  T *out) {
   double tile[4 * kTileBlocks];
   uint64_t end = begin + count;
-  // Tiles begin at whole blocks of four, not at `begin`, so the first and the last tile may be used
-  // in part.
+  // A tile begins at a multiple of four elements, not at `begin`, so only a part of the first and
+  // of the last tile may be used.
   for (uint64_t start = begin / 4 * 4; start < end; start += 4 * kTileBlocks) {
     normalTile(seed, stream, start / 4, tile);
     uint64_t from = std::max(start, begin), to = std::min(start + 4 * kTileBlocks, end);

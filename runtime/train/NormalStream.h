@@ -1,9 +1,9 @@
-// Random normal numbers by position, without a generator or state.
+// Computes random normal numbers from their position alone, without a generator that has state.
 //
-// Element i of stream s under seed k is computed from (k, s, i) alone. It therefore does not depend
-// on the order, the thread count, the rank or the sharding of a tensor. It does not depend on the
-// machine either: only IEEE additions, multiplications, divisions and square roots are used, in a
-// fixed order, and no libm.
+// Element i of stream s with seed k is computed from (k, s, i) only. It therefore does not depend
+// on the order of computation, the number of threads, the rank or how a tensor is split. It does
+// not depend on the machine either: only IEEE additions, multiplications, divisions and square
+// roots are used, in a fixed order, and no function of the math library.
 #pragma once
 
 #include <array>
@@ -11,13 +11,14 @@
 
 namespace lmc {
 
-// Philox4x32-10: ten rounds over a 128-bit counter under a 64-bit key.
-// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.
+// Returns ten rounds of Philox4x32 over a 128-bit counter with a 64-bit key (Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3).
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// Sets out[j] = stddev * z(begin + j) for j in [0, count). z is standard normal, by Box-Muller from
-// Philox words: the counter is (i / 4, stream), the key is the seed, and the four words of block b
-// give elements 4b .. 4b + 3. |z| is below sqrt(2 ln 2^33) = 6.77.
+// Sets out[j] = stddev * z(begin + j) for j in [0, count). z is standard normal, computed by
+// Box-Muller from the 32-bit words of philox4x32: the counter is (i / 4, stream), the key is the
+// seed, and the four words of block b give elements 4b .. 4b + 3. |z| is below sqrt(2 ln 2^33) =
+// 6.77.
 void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, double stddev,
                 float *out);
 void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, double stddev,

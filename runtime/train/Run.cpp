@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// Runs only the validation, and prints one JSON object.
+// Runs only the evaluation of the validation data, and prints its result as one JSON object.
 static Result<ExitCode> evaluate(Session &session, const RunOptions &options) {
   if (session.settings.validationData.empty())
     return Error{"--eval: no validation data; give --set data.validation=FILE"};
@@ -46,7 +46,8 @@ static Result<ExitCode> train(Session &session, const RunOptions &options, RunDi
   for (const std::string &line : session.facts())
     console.note(line);
   if (session.checkpoint && !options.init.empty())
-    console.note(fmt::format("--init={} is not used: the checkpoint goes before it", options.init));
+    console.note(
+        fmt::format("--init={} is not used: the run resumes from a checkpoint", options.init));
   if (session.progress.step >= static_cast<uint64_t>(totalSteps))
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
@@ -54,7 +55,8 @@ static Result<ExitCode> train(Session &session, const RunOptions &options, RunDi
 }
 
 Result<ExitCode> run(const RunOptions &options) {
-  // Signals are handled from here on, so that a signal during the set-up leaves nothing half done.
+  // Signals are handled from here on, so that a signal during the set-up leaves no half-written
+  // file.
   StopSignals stop;
   auto opened = Session::open(options);
   if (!opened)
@@ -80,7 +82,7 @@ Result<ExitCode> run(const RunOptions &options) {
   LMC_TRY(session.chooseStart(*checkpoint));
   if (training) {
     LMC_TRY(checkNothingLater(options.out, session.progress.step));
-    // Opens the data before the weights are loaded, so that a wrong path is reported early.
+    // The data is opened before the weights are loaded, so that a wrong path is reported early.
     auto source = session.openTrainData();
     if (!source)
       return source.error();

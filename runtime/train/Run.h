@@ -1,4 +1,4 @@
-// One run of lmc-run: its options, and their execution.
+// The options of one run of lmc-run, and the function that executes it.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -13,22 +13,23 @@ namespace lmc {
 
 struct RunOptions {
   std::string plan;
-  std::string out;                    // may be empty with eval and dumpLogits
+  std::string out;                    // folder of the run; may be empty with eval or dumpLogits
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
-  std::vector<std::string> overrides; // --set
-  std::string init;                   // Hugging Face folder or .safetensors
+  std::vector<std::string> overrides; // values of --set
+  std::string init;                   // initial weights: Hugging Face folder or .safetensors file
   std::string exportDirectory;
   std::string dumpGradients;
   std::string dumpLogits;
   std::string profile;
   int threads = 0; // 0: the device's default
   bool eval = false;
-  FILE *output = stdout; // progress, and the results of eval
-  FILE *errors = stderr; // warnings
+  FILE *output = stdout; // for progress and the results of eval
+  FILE *errors = stderr; // for warnings
 };
 
-// Trains, evaluates or dumps. Success, or Interrupted after SIGTERM or SIGINT.
+// Trains, evaluates or dumps, as `options` says. Returns Success, or Interrupted after SIGTERM or
+// SIGINT.
 Result<ExitCode> run(const RunOptions &options);
 
 } // namespace lmc

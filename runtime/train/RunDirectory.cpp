@@ -23,7 +23,8 @@ using plan::VariableKind;
 static constexpr const char *kParameterFile = "model.safetensors";
 static constexpr const char *kScaleFile = "moment1_scale.safetensors";
 
-// The state in a checkpoint: one file for each of these kinds of which the plan has variables.
+// The files of a checkpoint, and the kind of variable in each. A file exists only if the plan has
+// variables of its kind.
 static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFiles = {{
     {kParameterFile, VariableKind::Parameter},
     {"moment1.safetensors", VariableKind::Moment1},
@@ -55,14 +56,15 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path
         fmt::format("{}: another run{} is writing here; give this one its own --out", path,
                     count > 0 ? fmt::format(" (process {})", std::atol(holder.data())) : "")};
   }
-  // The process id only serves the message above, so a failed write (a full disk) is ignored.
+  // The process id in the file is only for the error message of a later run that finds the folder
+  // locked, so a failed write is ignored.
   std::string pid = fmt::format("{}\n", ::getpid());
   (void)!::ftruncate(fd, 0);
   (void)!::pwrite(fd, pid.data(), pid.size(), 0);
   return directory;
 }
 
-// The lock file is not removed: otherwise two runs could lock two different files of the same name.
+// The lock file is not removed: otherwise two runs could each lock a different file of that name.
 RunDirectory::~RunDirectory() { ::close(fd); }
 
 Result<void> RunDirectory::rememberPlan(const PlanFile &plan,
@@ -127,7 +129,8 @@ Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Devi
   return saveCheckpoint(runDirectory, state, files, keep);
 }
 
-// Describes the first parameter that differs between checkpoint and plan; "" if there is none.
+// Describes the first parameter that differs between a checkpoint and a plan; returns "" if none
+// does.
 static Result<std::string> parameterDifference(const std::string &checkpoint,
                                                const PlanFile &plan) {
   auto file = SafeTensorsFile::open(checkpoint + "/" + kParameterFile);

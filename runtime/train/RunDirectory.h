@@ -1,9 +1,9 @@
-// OUT, the folder of a run: its lock, its files, and the choice of the checkpoint that a run starts
-// from.
+// OUT, the folder of a run: its lock, its files, and the choice of the checkpoint from which a run
+// starts.
 //
 //   OUT/run.lock            locked while a run writes to OUT
-//   OUT/plan.json           the plan of the latest run: path, fingerprint, changed settings
-//   OUT/metrics.jsonl       one line per step
+//    OUT/plan.json           the plan of the latest run: path, fingerprint, settings given by --set
+//    OUT/metrics.jsonl       one line per optimizer step
 //   OUT/checkpoints/STEP/   see runtime/checkpoint/Checkpoint.h
 //   OUT/exports/STEP/       Hugging Face folders
 #pragma once
@@ -20,8 +20,8 @@ namespace lmc {
 
 class RunDirectory {
 public:
-  // Creates `path` if necessary and locks it until this object is destroyed or the process ends in
-  // any way. Fails if another run holds the lock.
+  // Creates the folder `path` if necessary and locks it until this object is destroyed or the
+  // process ends in any way. Error: another run holds the lock.
   static Result<std::unique_ptr<RunDirectory>> open(const std::string &path);
   ~RunDirectory();
   RunDirectory(const RunDirectory &) = delete;
@@ -36,29 +36,31 @@ private:
   int fd;
 };
 
-// Returns the checkpoint that `resume` names: "auto" is the newest complete one of `runDirectory`
-// (nothing if there is none), "none" is nothing, and any other text is the path of a checkpoint or
-// of a run. Damaged checkpoints that were skipped are listed in `warnings`.
+// Returns the folder of the checkpoint that `resume` names. "auto" is the newest complete
+// checkpoint of `runDirectory` (nullopt if it has none), "none" is nullopt, and any other text is
+// the path of a checkpoint or of a run's folder. Damaged checkpoints that were skipped are listed
+// in `warnings`.
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
                                                     std::vector<std::string> *warnings);
 
-// Fails if `runDirectory` holds a checkpoint later than `step`: a run that starts at `step` would
-// mix with the run that wrote it.
+// Returns an error if `runDirectory` has a checkpoint of a later step than `step`: the checkpoints
+// of a run that starts at `step` would be mixed with those of another run.
 Result<void> checkNothingLater(const std::string &runDirectory, uint64_t step);
 
 // Saves parameters and moments to OUT/checkpoints/STEP.
 Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
                      const CheckpointState &state, int keep);
 
-// Reads state.json of a checkpoint. Fails, naming both fingerprints, if the checkpoint does not
-// belong to the plan.
+// Reads state.json of a checkpoint. Error, with both fingerprints: the checkpoint does not belong
+// to the plan.
 Result<CheckpointState> readRunState(const std::string &checkpoint, const PlanFile &plan);
 
-// Loads parameters and moments. The compute copies must be refreshed afterwards.
+// Loads parameters and moments of a checkpoint. Afterwards refreshCopies() must set the compute
+// copies.
 Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device);
 
-// Writes the f32 master weights to `directory` as a Hugging Face checkpoint.
+// Writes the master weights to `directory` as a Hugging Face checkpoint.
 Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device);
 
 } // namespace lmc

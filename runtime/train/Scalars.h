@@ -1,5 +1,5 @@
-// The scalars of a step in device memory: those that the host writes (settings, and values that
-// depend on the step), and those that it reads, such as run.loss.
+// The scalars of a plan in device memory. The host writes some before a function runs (settings,
+// values of the step) and reads others afterwards, such as run.loss.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -14,20 +14,20 @@ class Scalars {
 public:
   Scalars(const PlanFile &plan, Device &device) : plan(plan), device(device) {}
 
-  // Writes `name` (f32 or f64) if its value changes.
+  // Writes `value` to the scalar `name` (f32 or f64), unless the last call wrote the same value.
   Result<void> set(const std::string &name, double value);
-  // Writes every scalar that has a setting.
+  // Writes the value of its setting to every scalar that has a setting.
   Result<void> setSettings(const SettingTable &settings);
-  // Writes every scalar that has this value of the step; there may be none.
+  // Writes `value` to every scalar whose Variable.step_value is `which`; there may be none.
   Result<void> setStepValue(plan::StepValue which, double value);
-  // Waits for all submitted work and returns the value of `name`.
+  // Waits for all submitted runs and returns the value of the scalar `name`.
   Result<double> get(const std::string &name);
 
 private:
   Result<int> sliceOf(const std::string &name) const;
   const PlanFile &plan;
   Device &device;
-  std::map<std::string, double> written; // last values; only the host writes them
+  std::map<std::string, double> written; // last value per name; the device writes none of them
 };
 
 } // namespace lmc

@@ -82,7 +82,7 @@ Result<void> Session::chooseStart(const std::optional<std::string> &from) {
 
 Result<void> Session::setState(const std::string &init) {
   bool loaded = checkpoint.has_value();
-  // Variables that a file provides need no initial values.
+  // Variables that the checkpoint or `init` provides need no initial values.
   auto filter = [&](const plan::Variable &variable) {
     switch (variable.kind()) {
     case VariableKind::Parameter:

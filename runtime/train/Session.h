@@ -1,4 +1,4 @@
-// A plan on a device, with its state: the part that training, evaluation and dumps share.
+// A plan on a device, with its state: what training, evaluation and dumps have in common.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -19,26 +19,28 @@ namespace lmc {
 
 class Session {
 public:
-  // Opens the plan and reads its settings. Nothing is allocated yet, so that mistakes in the
-  // command line are reported at once.
+  // Opens the plan and reads its settings. Nothing is allocated yet, so mistakes in the command
+  // line are reported at once.
   static Result<std::unique_ptr<Session>> open(const RunOptions &options);
 
   // Open the training or validation data that the settings name.
   Result<std::unique_ptr<DataSource>> openTrainData() const;
   Result<std::unique_ptr<DataSource>> openValidationData() const;
 
-  // Reads state.json of `checkpoint`, if there is one, checks that it belongs to this plan, and
-  // sets `progress`.
+  // Reads state.json of `checkpoint`, if a path is given, checks that the checkpoint belongs to
+  // this plan, and sets `progress`.
   Result<void> chooseStart(const std::optional<std::string> &checkpoint);
 
-  // Prepares the device, checks that it holds exactly the planned bytes, records the functions, and
-  // sets all state: from the checkpoint, else from `init`, else from the initializers.
+  // Prepares the device, checks that it has allocated exactly the planned bytes, records the
+  // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
+  // given, else from the initializers.
   Result<void> start(const RunOptions &options);
 
-  // Returns the evaluator of the validation data; nullptr if the settings request no validation.
+  // Returns the evaluator of the validation data, or null if the settings request no validation.
   Result<std::unique_ptr<Evaluator>> makeEvaluator();
 
-  // Returns facts about the run, one per line: "2.50 GiB in 2 arenas" and others.
+  // Returns facts about the run, one per line, such as "memory: 2.50 GiB allocated in 2 arena(s),
+  // ...".
   std::vector<std::string> facts() const;
 
   std::unique_ptr<PlanFile> plan;
@@ -48,8 +50,8 @@ public:
   Profile profile;
   std::unique_ptr<Functions> functions;
   std::unique_ptr<Scalars> scalars;
-  CheckpointState progress;              // steps, samples and tokens so far
-  std::optional<std::string> checkpoint; // that the progress came from
+  CheckpointState progress;              // steps, samples and tokens that are done
+  std::optional<std::string> checkpoint; // checkpoint that the run resumes from
 
 private:
   Result<std::unique_ptr<DataSource>>

@@ -45,12 +45,12 @@ struct ParsedValue {
   double number = 0;
 };
 
-// Reads `text` as a TOML value or, if it is none, as a bare word. Returns false if the value is not
-// of `type`.
+// Reads `text` as a TOML value or, if it is not valid TOML, as a string without quotes. Returns
+// false if the value does not have the type `type`.
 static bool parseValue(const std::string &text, SettingType type, ParsedValue &parsed) {
   toml::parse_result document = toml::parse("v = " + text);
   const toml::node *node = document ? document.table().get("v") : nullptr;
-  // A text such as "1\nw = 2" would define a second key.
+  // A text such as "1\nw = 2" would define a second key and is refused.
   if (document && document.table().size() != 1)
     node = nullptr;
   switch (type) {
@@ -214,7 +214,7 @@ static Result<LrStyle> lrStyle(const std::string &name) {
 
 Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   TrainSettings settings;
-  // Counts and intervals are never negative, except in a hostile plan.
+  // Counts and intervals are negative only in a hostile plan.
   auto count = [&](std::string_view key, int64_t &value) -> Result<void> {
     auto read = table.integer(key);
     LMC_TRY(read);
@@ -257,7 +257,8 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   if (settings.lr.decayIters == 0)
     settings.lr.decayIters = settings.trainIters;
 
-  // The compiler has checked this, but `--set` of only one of the two keys may violate it.
+  // The compiler has checked that min_lr <= lr, but `--set` of one of the two may have changed
+  // this.
   if (settings.lr.style != LrStyle::Constant && settings.lr.minLr > settings.lr.lr)
     return Error{fmt::format("lr_schedule.min_lr ({}) is above lr_schedule.lr ({}); set both",
                              settings.lr.minLr, settings.lr.lr)};

@@ -1,7 +1,7 @@
-// The settings of a run: those in the plan, with the changes of `lmc-run --set`.
+// The settings of a run: those of the plan, with the changes of `lmc-run --set`.
 //
-// The plan's table gives the type, the range, the choices of each key, and whether it may change at
-// run time. The runtime therefore names only the keys that the trainer reads, in one place:
+// The plan has a table with the type, range and choices of each key, and whether the key may change
+// at run time. The runtime therefore names only the keys that the trainer reads, and only in
 // TrainSettings.
 #pragma once
 
@@ -18,13 +18,13 @@ namespace lmc {
 // The plan's table of settings, after the changes of `--set`.
 class SettingTable {
 public:
-  // Applies `overrides` in order. Each has the form "section.key=value", with a TOML value, or a
-  // bare word for a string. The key must be one of the plan that may change at run time; the value
-  // must have its type and be within its range or choices.
+  // Applies `overrides` in order. Each has the form "section.key=value" with a TOML value, or for a
+  // string a bare word. The plan must have the key and allow it to change at run time; the value
+  // must have the key's type and be within its range or choices.
   static Result<SettingTable> fromPlan(const plan::Plan &plan,
                                        const std::vector<std::string> &overrides);
 
-  // Returns the value of `key`. Fails if the plan has no such key of that type.
+  // Returns the value of `key`. Error: the plan has no key of this name and type.
   Result<int64_t> integer(std::string_view key) const;
   Result<double> number(std::string_view key) const;
   Result<std::string> text(std::string_view key) const;
@@ -45,31 +45,31 @@ private:
 
 enum class LrStyle { Constant, Linear, Cosine, Wsd };
 
-// [lr_schedule]; steps count from 1.
+// The keys of the TOML section [lr_schedule]. Steps are counted from 1.
 struct LrSettings {
   LrStyle style = LrStyle::Cosine;
   double lr = 0, minLr = 0;
   int64_t warmupIters = 0;
-  int64_t decayIters = 0;      // step at which minLr is reached
-  double wsdDecayFraction = 0; // wsd: the last fraction of decayIters, in which the rate decays
+  int64_t decayIters = 0;      // step at which the rate reaches minLr
+  double wsdDecayFraction = 0; // style Wsd: the fraction of decayIters, at its end, with decay
 };
 
-// The settings that the trainer uses, read once.
+// The settings that the trainer uses, read once at the start.
 struct TrainSettings {
   uint64_t seed = 0;
   int64_t trainIters = 0;
-  double beta1 = 0, beta2 = 0;    // the bases of the bias corrections
+  double beta1 = 0, beta2 = 0; // AdamW's betas, for the bias corrections
   LrSettings lr;
   std::vector<std::string> trainData, validationData;
-  int32_t endOfDocument = -1; // for token files without a table of documents; -1: none
+  int32_t endOfDocument = -1; // id that ends a document in files without a table; -1: none
   int64_t numWorkers = 0;
-  int64_t checkpointInterval = 0; // steps; 0: only at the end
-  int64_t checkpointKeep = 0;     // 0: all
-  int64_t exportInterval = 0;     // steps; 0: none
-  int64_t logInterval = 1;        // steps between lines of a log
-  int64_t validationInterval = 0; // steps; 0: only at the end
-  int64_t validationIters = 0;    // batches of batch_size sequences
-  double peakTflops = 0;          // 0: the device's own value
+  int64_t checkpointInterval = 0; // in steps; 0: only at the end
+  int64_t checkpointKeep = 0;     // checkpoints to keep; 0: all
+  int64_t exportInterval = 0;     // in steps; 0: no exports
+  int64_t logInterval = 1;        // steps between two lines in a log
+  int64_t validationInterval = 0; // in steps; 0: only at the end
+  int64_t validationIters = 0;    // number of batches of GBS sequences
+  double peakTflops = 0;          // 0: the value that the device gives
 
   static Result<TrainSettings> read(const SettingTable &table);
 };

@@ -1,4 +1,4 @@
-// The samples of each optimizer step, in order, loaded in advance.
+// Loads the samples of each optimizer step, in order and in advance.
 #pragma once
 
 #include "runtime/data/DataSource.h"
@@ -8,8 +8,9 @@
 
 namespace lmc {
 
-// Batch k holds samples [first + k * batchSize, first + (k + 1) * batchSize). Any `first` is
-// allowed, so that a run may resume with another batch size.
+// Returns batches of samples: batch k holds samples [first + k * batchSize, first + (k + 1) *
+// batchSize). `first` need not be a multiple of batchSize, so a run may resume with another batch
+// size.
 class StepBatches {
 public:
   // `source` must outlive this object.
@@ -17,8 +18,8 @@ public:
   Result<BatchLoader::Batch> next();
 
 private:
-  // A BatchLoader counts in whole batches of its own size. Each batch is therefore loaded in pieces
-  // of gcd(batchSize, first) samples: in one piece if the batch size has not changed.
+  // A BatchLoader starts only at a multiple of its batch size. Each batch is therefore loaded in
+  // pieces of gcd(batchSize, first) samples, which is one piece if the batch size has not changed.
   uint64_t pieces;
   BatchLoader loader;
 };

@@ -4,8 +4,8 @@
 
 namespace lmc {
 
-// The system runs the handler on any thread, including those of kernels and loaders. A sig_atomic_t
-// would be safe only within the interrupted thread, so the flag is atomic.
+// The system may run the signal handler on any thread, including those of kernels and loaders. A
+// sig_atomic_t would be safe only within the interrupted thread, so the flag is atomic.
 static std::atomic<bool> stopFlag = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not lock");
 

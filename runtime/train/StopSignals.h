@@ -1,12 +1,12 @@
-// SIGTERM and SIGINT request a stop: the current step is finished and a checkpoint is written.
+// Stops a run on SIGTERM or SIGINT: the current step is finished and a checkpoint is written.
 #pragma once
 
 #include <csignal>
 
 namespace lmc {
 
-// While an object of this class exists, both signals only set a flag. A second SIGINT (Ctrl-C) ends
-// the program at once.
+// While an object of this class exists, SIGTERM and SIGINT only set a flag. A second SIGINT
+// (Ctrl-C) ends the program at once.
 class StopSignals {
 public:
   StopSignals();

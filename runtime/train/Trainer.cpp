@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-static constexpr int64_t kMaxNonFiniteSteps = 10; // consecutive steps
+static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
 
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
                  Console &console, const StopSignals &stop, std::unique_ptr<DataSource> data,
@@ -35,8 +35,8 @@ Result<void> Trainer::prepare() {
   return {};
 }
 
-// Each micro-step overwrites batch.tokens. copyIn waits for the work submitted before it, so the
-// device has read the previous micro-batch by then.
+// Each micro-step overwrites batch.tokens. This is safe because copyIn waits for all submitted
+// work, so the device has read the previous micro-batch.
 Result<void> Trainer::microSteps(const BatchLoader::Batch &batch, int64_t number) {
   const plan::BatchInfo &info = *(*session.plan)->batch();
   uint64_t accumulation = info.gradient_accumulation_steps();
@@ -114,7 +114,7 @@ Result<StepRecord> Trainer::step(int64_t number) {
   session.progress.tokens += stepTokens;
   record->tokens = session.progress.tokens;
   record->tokensPerSecond = static_cast<double>(stepTokens) / record->stepSeconds;
-  // Without a known peak both values are not finite: null in the metrics, "?" on the console.
+  // If the peak is not known, both MFUs are NaN: null in the metrics, "?" on the console.
   double peak = session.deviceInfo.peakFlops > 0
                     ? session.deviceInfo.peakFlops * static_cast<double>(plan.batch()->ranks())
                     : std::nan("");
@@ -213,8 +213,8 @@ Result<ExitCode> Trainer::train() {
   while (done < totalSteps && !stop.requested()) {
     auto record = step(static_cast<int64_t>(done) + 1);
     if (!record) {
-      // A damaged token file must not lose the steps before it: the weights are still those of the
-      // last whole step, so they are saved. After a failure of the device there is nothing to save.
+      // If a token file is damaged, the weights are still those of the last complete step, so they
+      // are saved. After a failure of the device there is nothing to save.
       if (record.error().code == ExitCode::UserError && done > savedStep)
         save();
       return record.error();
@@ -242,7 +242,8 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
     exportTo(options.exportDirectory);
   if (metricsHeldBack)
     console.warning("metrics.jsonl lacks the last steps: they could not be written");
-  // Failed saves were reported as warnings. If the last one failed, the run must end with an error.
+  // Failed saves were reported as warnings. If the last save failed, the run must end with an
+  // error.
   if (saveError)
     return Error{fmt::format("{}: the last checkpoint, of step {}, could not be saved: {}",
                              directory.path(), done, saveError->message),

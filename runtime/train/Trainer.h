@@ -16,22 +16,22 @@ namespace lmc {
 
 // Trains a started session from its current step to a given number of steps.
 //
-// Step s (from 1) reads samples [s - 1, s) * GBS if the run began at sample 0; in general, a run
-// reads the samples from progress.samples on. The loss is divided by the number of valid targets of
-// the whole step, which is known before the first micro-step. The host waits for the device once
-// per step, to read the scalars.
+// Step s (from 1) reads samples [(s - 1) * GBS, s * GBS) if the run began at sample 0; in general,
+// a run reads the samples from progress.samples on. The loss is divided by the number of targets of
+// the whole step that have a loss, which is known before the first micro-step. The host waits for
+// the device once per step, to read the scalars.
 //
-// The device skips a step whose gradient norm is not finite. The step still counts, and so do its
-// samples. Ten such steps in a row end the run.
+// The device does not apply a step whose gradient norm is not finite, but the step and its samples
+// count. The run ends after ten steps in a row whose loss or gradient norm is not finite.
 class Trainer {
 public:
   Trainer(Session &session, const RunOptions &options, RunDirectory &directory, Console &console,
           const StopSignals &stop, std::unique_ptr<DataSource> data, int64_t totalSteps);
 
-  // Opens the metrics and the validation data. Must be called before train().
+  // Opens the metrics file and the validation data. Must be called before train().
   Result<void> prepare();
 
-  // Trains, saves and exports. Returns Interrupted if a signal ended the run early.
+  // Trains, saves and exports. Returns Interrupted if a signal stopped the run early.
   Result<ExitCode> train();
 
 private:
@@ -42,7 +42,7 @@ private:
   Result<void> watchForNonFinite(const StepRecord &record);
   Result<void> validate(StepRecord &record);
   void report(const StepRecord &record);
-  // Saves a checkpoint; stores the error if the save fails, and clears it if it succeeds.
+  // Saves a checkpoint. Sets `saveError` if the save fails, and clears it if the save succeeds.
   void save();
   void exportTo(const std::string &folder);
   Result<ExitCode> finish(bool interrupted);
@@ -53,7 +53,7 @@ private:
   Console &console;
   const StopSignals &stop;
   const uint64_t totalSteps;
-  const uint64_t firstStep; // steps completed before this run
+  const uint64_t firstStep; // steps that were done before this run
 
   const std::unique_ptr<DataSource> data;
   std::unique_ptr<StepBatches> batches;
@@ -61,9 +61,9 @@ private:
   std::optional<MetricsWriter> metrics;
   bool metricsHeldBack = false;
   bool gradientsDumped = false;
-  int64_t nonFiniteSteps = 0;     // consecutive
-  uint64_t savedStep;             // of the newest durable checkpoint
-  std::optional<Error> saveError; // of the latest save, if it failed
+  int64_t nonFiniteSteps = 0;     // steps in a row whose loss or gradient norm is not finite
+  uint64_t savedStep;             // step of the newest checkpoint that is on the disk
+  std::optional<Error> saveError; // error of the latest save, if it failed
   std::optional<Error> exportError;
 };
 
