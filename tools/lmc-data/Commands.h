@@ -1,5 +1,5 @@
-// The commands of lmc-data. Each function adds its command to the command line and returns what
-// runs it: that prints a report to stdout, or returns the Error that main() prints.
+// The commands of lmc-data. Each function adds its command to the command line and returns the
+// function that runs it, which prints a report to stdout, or returns an Error that main() prints.
 #pragma once
 
 #include "tools/support/CommandLine.h"

@@ -18,7 +18,7 @@ constexpr size_t kChunk = 1 << 20; // bytes of text per read
 
 Result<void> readText(std::istream &in, const std::string &separator, DocumentReceiver &receiver,
                       Progress &progress) {
-  std::string held; // bytes that may be the start of a separator
+  std::string held; // bytes that may be the start of a separator, until more are read
   std::vector<char> chunk(kChunk);
   while (in.read(chunk.data(), kChunk), in.gcount() > 0) {
     held.append(chunk.data(), in.gcount());
@@ -39,8 +39,8 @@ Result<void> readText(std::istream &in, const std::string &separator, DocumentRe
   return receiver.endDocument();
 }
 
-// Returns the reason in a message of nlohmann's library. The message begins with an identifier, and
-// with a line number that is always 1 here.
+// Returns the reason from an error message of nlohmann's JSON library. The message begins with an
+// identifier and with a line number, which is always 1 because each line is parsed alone.
 std::string_view reasonOf(std::string_view message) {
   size_t column = message.find("column ");
   size_t reason = column == message.npos ? message.npos : message.find(": ", column);

@@ -19,7 +19,7 @@ namespace lmc {
 namespace {
 
 constexpr uint64_t kChunk = 1 << 16;    // tokens per read
-constexpr uint32_t kDenseIds = 1 << 20; // ids below are counted in a table, others in a map
+constexpr uint32_t kDenseIds = 1 << 20; // smaller ids are counted in a table, others in a map
 constexpr size_t kMostFrequent = 10;
 constexpr size_t kBarWidth = 40;
 constexpr uint64_t kNowhere = UINT64_MAX;
@@ -29,9 +29,10 @@ struct Summary {
   double entropy = 0;                                // nats per token
   std::optional<uint32_t> eod;
   uint64_t eods = 0;
-  uint64_t doubled = 0;             // ends of document directly after another end
-  uint64_t firstDoubled = kNowhere; // token position
-  // The tokens of each document, including its end, ascending. Empty if unknown.
+  uint64_t doubled = 0;             // end-of-document tokens directly after another one
+  uint64_t firstDoubled = kNowhere; // position of the first doubled token
+  // The number of tokens of each document, with its end-of-document token, ascending. Empty if not
+  // known.
   std::vector<uint64_t> documentLengths;
 };
 
@@ -60,7 +61,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   summary.eod = endOfDocument(file, givenEod);
   std::vector<uint64_t> dense(file.tokenBytes() == 4 ? kDenseIds : 1u << (8 * file.tokenBytes()));
   std::unordered_map<uint32_t, uint64_t> sparse;
-  std::vector<uint64_t> ends; // positions right after an end of document
+  std::vector<uint64_t> ends; // positions after each end-of-document token
   const bool hasTable = file.format() == TokenFormat::Lmc;
   bool previousIsEod = false;
   std::vector<int32_t> chunk(kChunk);
@@ -110,7 +111,8 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   } else if (!ends.empty()) {
     if (ends.back() != file.size())
       ends.push_back(file.size());
-    // A file that puts the separator before each document begins with one; that is no document.
+    // If a file has the separator before each document, its first token is one, which is no
+    // document.
     uint64_t begin = 0;
     for (uint64_t end : ends) {
       if (!(begin == 0 && end == 1))
@@ -122,7 +124,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   return summary;
 }
 
-// Counts documents by length, in classes from one power of two to the next.
+// Returns how many documents have a length in [2^k, 2^(k+1)), for each 2^k.
 std::map<uint64_t, uint64_t> lengthHistogram(const Summary &summary) {
   std::map<uint64_t, uint64_t> histogram;
   for (uint64_t length : summary.documentLengths)
@@ -169,7 +171,7 @@ void printText(const TokenFile &file, const Summary &summary) {
   fmt::print("different ids    {}, the most frequent:\n", summary.counts.size());
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i) {
     auto [id, times] = summary.counts[i];
-    // Only with a vocabulary of bytes is an id's character known.
+    // The character of an id is known only if the vocabulary is the 256 bytes.
     bool isCharacter = file.vocabulary() == 256 && id >= 0x20 && id < 0x7f;
     fmt::print("  {:>10} {:3}  {:>12}  {:>8}\n", id,
                isCharacter ? fmt::format("'{}'", static_cast<char>(id)) : "", times,
@@ -198,7 +200,7 @@ void printJson(const TokenFile &file, const Summary &summary) {
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i)
     json["most_frequent"].push_back(
         {{"id", summary.counts[i].first}, {"count", summary.counts[i].second}});
-  // The name of a file may not be valid UTF-8.
+  // The file's name may not be valid UTF-8, which dump() would refuse.
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
@@ -237,7 +239,7 @@ DataCommand addInspectCommand(CommandLine &line) {
       },
       "the id that ends a document, where the file does not say. Default: 50256 (GPT-2) for uint16 "
       "files, 128000 (Llama 3) for uint32 files");
-  command.flag("--json", options->json, "the same as one JSON object");
+  command.flag("--json", options->json, "print the report as one JSON object");
   command.footer(
       "Prints the format, the number of tokens and documents, how long documents are, the most\n"
       "frequent ids, ends of documents that stand doubled, and the unigram entropy: the loss,\n"

@@ -12,7 +12,7 @@
 
 using namespace lmc;
 
-// Catches exceptions of libraries: out of memory, or a report that cannot be written.
+// Runs a command and turns exceptions of libraries into errors, also when memory runs out.
 static Result<void> runCaught(const DataCommand &command) {
   try {
     LMC_TRY(command.run());

@@ -1,9 +1,9 @@
-// lmc-data pack: converts documents to byte-level tokens.
+// lmc-data pack: converts documents to tokens, one per byte.
 //
-// Exactly one end-of-document token separates two documents. Ends that the text already has at the
-// edges of a document are removed first, because a doubled end teaches a model to produce an end
-// after an end. With a validation file the input is read twice: the first pass finds the lengths of
-// the documents, on which the split depends.
+// Exactly one end-of-document token separates two documents. End-of-document bytes that the text
+// has at the edges of a document are removed first, because two in a row would teach a model to
+// produce one after the other. With a validation file the input is read twice: the first reading
+// finds the lengths of the documents, on which the split into training and validation depends.
 
 #include "runtime/data/TokenFileWriter.h"
 #include "tools/lmc-data/Commands.h"
@@ -35,21 +35,22 @@ struct PackOptions {
   uint32_t vocabulary() const { return std::max(256, eod + 1); }
 };
 
-// Receives documents whose edges are clean. Pieces are never empty.
+// Receives the text of documents without end-of-document bytes at their edges. Pieces are never
+// empty.
 struct CleanReceiver {
   virtual ~CleanReceiver() = default;
   virtual Result<void> text(std::string_view piece) = 0;
   virtual Result<void> endDocument() = 0;
 };
 
-// Removes end-of-document ids at the edges of documents, and empty documents.
+// Removes end-of-document ids at the edges of documents, and documents without other tokens.
 class EdgeCleaner : public DocumentReceiver {
 public:
   EdgeCleaner(int32_t eod, CleanReceiver &next) : eod(eod), next(next) {}
 
-  uint64_t merged = 0; // ids removed at edges
-  uint64_t inside = 0; // ids kept inside documents
-  uint64_t empty = 0;  // documents without a token
+  uint64_t merged = 0; // end-of-document ids removed at edges
+  uint64_t inside = 0; // end-of-document ids kept inside documents
+  uint64_t empty = 0;  // documents left out because they have no token
 
   Result<void> text(std::string_view piece) override {
     if (eod < 0 || eod > 255)
@@ -60,9 +61,9 @@ public:
       merged += first;
       piece.remove_prefix(first);
     }
-    size_t body = piece.find_last_not_of(end) + 1; // npos + 1 is 0
+    size_t body = piece.find_last_not_of(end) + 1; // npos + 1 is 0: only end-of-document ids
     if (body > 0) {
-      // The ends that were held back are not at the edge of the document.
+      // More text follows, so the ids that were held back are inside the document.
       inside += held + std::count(piece.begin(), piece.begin() + body, end);
       for (; held > 0; --held)
         LMC_TRY(pass({&end, 1}));
@@ -85,8 +86,8 @@ public:
 private:
   int32_t eod;
   CleanReceiver &next;
-  bool started = false; // the document has a token
-  uint64_t held = 0;    // ends that may be the last tokens of the document
+  bool started = false; // true if the document has a token
+  uint64_t held = 0;    // end-of-document ids that may be at the end of the document
 
   Result<void> pass(std::string_view piece) {
     if (piece.empty())
@@ -96,7 +97,7 @@ private:
   }
 };
 
-// Writes one token file: documents separated by one end each.
+// Writes one token file, with one end-of-document token between two documents.
 class TokenOutput : public CleanReceiver {
 public:
   TokenOutput(std::unique_ptr<TokenFileWriter> writer, int32_t eod)
@@ -123,11 +124,11 @@ public:
 private:
   std::unique_ptr<TokenFileWriter> writer;
   int32_t eod;
-  bool between = false; // a document has ended and none has begun
+  bool between = false; // true between two documents
   std::vector<uint32_t> ids;
 };
 
-// The first pass: computes the lengths of the documents in bytes.
+// Computes the lengths of the documents in bytes, when the input is read for the first time.
 struct DocumentLengths : CleanReceiver {
   std::vector<uint64_t> lengths;
   uint64_t current = 0;
@@ -143,19 +144,21 @@ struct DocumentLengths : CleanReceiver {
   }
 };
 
-// The part of the text that goes to the validation file.
+// Says which part of the text goes to the validation file.
 struct Split {
-  std::vector<bool> documents; // true: whole document; empty: the text from `cut` on
-  uint64_t cut = 0;            // bytes of text in the training file
+  std::vector<bool> documents; // true: to validation; if empty, text from `cut` on goes there
+  uint64_t cut = 0;            // bytes of text that go to the training file
 };
 
-// Chooses the split. `total` is the sum of the lengths, at least 2.
+// Chooses which text becomes validation data, about `fraction` of all. `total` is the sum of the
+// lengths, at least 2.
 Split chooseSplit(const std::vector<uint64_t> &lengths, uint64_t total, double fraction) {
   Split split;
   const double target = fraction * total;
   split.cut = total - std::clamp<uint64_t>(std::llround(target), 1, total - 1);
-  // Documents are taken in the order of a hash, so that the choice does not depend on the text. The
-  // loop stops when a further document would increase the distance from the target.
+  // Documents are taken in the order of a hash of their index, so that the choice does not depend
+  // on the text. The loop stops when a further document would increase the distance from the
+  // target.
   std::vector<uint64_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   auto hash = [](uint64_t document) { return XXH64(&document, sizeof(document), 0); };
@@ -173,7 +176,8 @@ Split chooseSplit(const std::vector<uint64_t> &lengths, uint64_t total, double f
   return split;
 }
 
-// The second pass: sends each piece of text to its file.
+// Sends each piece of text to the training or the validation file, when the input is read the
+// second time.
 class Router : public CleanReceiver {
 public:
   Router(const Split &split, TokenOutput &training, TokenOutput &validation)
@@ -204,7 +208,7 @@ private:
   uint64_t document = 0, bytes = 0;
 
   TokenOutput &current() {
-    // If a file grew between the passes, the new documents go to training.
+    // Documents that were added to a file between the two readings go to training.
     bool held = document < split.documents.size() && split.documents[document];
     return held ? validation : training;
   }
@@ -325,8 +329,8 @@ Result<void> pack(const PackOptions &options) {
   Router router(split, **output, **validation);
   EdgeCleaner cleaner(options.eod, router);
   LMC_TRY(readInputs(options, "packing", cleaner));
-  // Both files are finished before either gets its name: otherwise an interrupted run could leave
-  // files of two runs, which might share text.
+  // Both files are completed before either gets its name: otherwise an interrupted run could leave
+  // files of two runs, which might have text in common.
   LMC_TRY((*output)->file().finish());
   LMC_TRY((*validation)->file().finish());
   LMC_TRY((*output)->file().commit());
@@ -384,7 +388,7 @@ DataCommand addPackCommand(CommandLine &line) {
       "the token written once between documents. The same id at a document's edges is merged into "
       "it. An id above 255 widens the vocabulary. Default: 0 (the NUL byte)");
   command.option("--validation", "OUT2.bin", options->validation,
-                 "a second file, of text that OUT.bin then does not have");
+                 "a second file, for validation; its text is left out of OUT.bin");
   command.option(
       "--validation-fraction", "F",
       [=](const std::string &value) -> Result<void> {
@@ -396,9 +400,9 @@ DataCommand addPackCommand(CommandLine &line) {
         options->validationFraction = fraction;
         return {};
       },
-      "its share of the tokens, between 0 and 1. Whole documents, chosen by a fixed hash, when "
-      "that "
-      "comes within half of F, else the end of the text. Default: 0.05");
+      "the share of the tokens that OUT2.bin gets, between 0 and 1. It gets whole documents, "
+      "chosen by a fixed hash, if their share is between F/2 and 3F/2, else the end of the text. "
+      "Default: 0.05");
   command.footer("A token is a byte, so the vocabulary is 256.");
   return {&command, [=]() -> Result<void> {
             if (options->output.empty())

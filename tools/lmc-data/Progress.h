@@ -1,5 +1,5 @@
-// Progress of a long read, on stderr: a line that is updated in place on a terminal, a line every
-// ten seconds in a log. A short read prints nothing.
+// Reports the progress of a long read on stderr: on a terminal one line that is updated in place,
+// in a log a line every ten seconds. For a short read it prints nothing.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ class Progress {
 public:
   // `total` is the number of bytes to read, or 0 if it is not known.
   Progress(std::string task, uint64_t total);
-  // Erases the line.
+  // Erases the line on a terminal.
   ~Progress();
   void advance(uint64_t bytes);
 

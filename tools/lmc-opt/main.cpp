@@ -1,4 +1,4 @@
-// lmc-opt: mlir-opt with lmc's dialects and passes, for tests and for inspecting IR.
+// lmc-opt: mlir-opt with lmc's dialects and passes, for tests and to look at IR.
 #include "compiler/driver/Registration.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"

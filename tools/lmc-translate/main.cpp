@@ -1,9 +1,9 @@
-// lmc-translate: mlir-translate with lmc's dialects, for tests and for looking around.
+// lmc-translate: mlir-translate with lmc's dialects, for tests and to look at kernels. For example,
 //
 //   lmc-translate --kern-to-cuda kernels.mlir
 //
-// prints every kern.kernel of a module as CUDA C++. There is one such option for each target that
-// prints kernels.
+// prints every kern.kernel of a module as CUDA C++. Each target that prints kernels has such an
+// option.
 #include "compiler/driver/Registration.h"
 #include "compiler/kernels/Target.h"
 
@@ -29,7 +29,7 @@ static LogicalResult printKernels(const Target &target, ModuleOp module, llvm::r
 
 int main(int argc, char **argv) {
   lmc::registerTargets();
-  std::deque<std::string> texts; // MLIR keeps references to them
+  std::deque<std::string> texts; // MLIR keeps references to these strings
   for (const Target *target : lmc::codegen::targets()) {
     if (target->language().empty())
       continue;

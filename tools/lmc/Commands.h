@@ -1,5 +1,5 @@
-// The commands of lmc. Each function adds its command to the command line and returns what runs
-// it: that prints its errors and returns the exit code.
+// The commands of lmc. Each function adds its command to the command line and returns the function
+// that runs it, which prints its own errors and returns the exit code.
 #pragma once
 
 #include "tools/support/CommandLine.h"

@@ -1,4 +1,4 @@
-// lmc compile: a TOML file becomes a plan.
+// lmc compile: compiles a TOML file into a plan.
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/report/Explain.h"
@@ -32,7 +32,7 @@ std::string defaultOutput(llvm::StringRef input) {
   return path.str().str();
 }
 
-// Fails if the spec that a job names cannot be read. A job that names none may work without a spec.
+// Returns an error if the job names a device spec that cannot be read. A job need not name one.
 Result<void> checkSpec(const Config &config) {
   if (config.target.spec.empty())
     return {};

@@ -1,4 +1,4 @@
-// lmc explain: what a plan does and what it needs.
+// lmc explain: prints what a plan does and what it needs.
 #include "compiler/cost/PlanCost.h"
 #include "compiler/extract/ExtractKernel.h"
 #include "compiler/kernels/Target.h"
@@ -20,20 +20,20 @@ struct ExplainArguments {
   JobOptions job;
   bool json = false;
   std::string html, trace, kernel;
-  // Sections that are asked for by name; none means all.
+  // The sections of the report that the user requests; if all are false, all are printed.
   bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
        kernels = false, commands = false;
 };
 
-// What is explained, and for which device.
+// A plan to explain, and the device that it is explained for.
 struct Explained {
   std::unique_ptr<PlanFile> plan;
   cost::DeviceSpec spec;
-  nlohmann::json compileTimes; // null unless it was compiled here
+  nlohmann::json compileTimes; // null if the plan was not compiled by this command
 };
 
-// Returns the spec to explain a plan with: the command line's, else the one that the plan was made
-// for.
+// Returns the device spec for explaining a plan: the one that the command line gives, else the one
+// that the plan was compiled for.
 Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given) {
   if (!given.empty())
     return cost::loadDeviceSpec(given);
@@ -44,7 +44,7 @@ Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given
   if (target.spec.empty())
     target.spec = cost::settingOf(plan, "target.spec");
   if (target.spec == cost::defaultDeviceSpec(target.device))
-    target.spec.clear(); // the default, with this machine's memory: as when the plan was compiled
+    target.spec.clear(); // the default spec, with the memory of this machine, as in the compile
   return cost::deviceSpecOf(target, plan.config_directory() ? plan.config_directory()->str() : "");
 }
 
@@ -57,7 +57,8 @@ Result<Explained> openPlan(const ExplainArguments &arguments) {
   return Explained{std::move(*plan), std::move(*spec), {}};
 }
 
-// Without a value the error has been printed, and ends the program with a user's error.
+// Compiles the job and returns its plan. Returns nullopt if the compiler has printed an error; the
+// program then ends with ExitCode::UserError.
 Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   std::optional<Config> config = readConfig(arguments.input, arguments.job);
   if (!config)
@@ -66,7 +67,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   LMC_TRY(spec);
   CompileOptions options;
   setCompileOptions(arguments.job, *config, options);
-  // Code is only needed for the report on kernels, and only on some targets.
+  // Only the report on kernels needs their code, and only on some targets.
   options.withCode = (arguments.kernels || !arguments.kernel.empty()) &&
                      codegen::findTarget(config->target.device)->reportsResources();
   auto context = makeContext();
@@ -122,7 +123,7 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   const ExplainArguments &a = arguments;
   const bool all =
       !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels && !a.commands;
-  // If a file is written, text is printed only if a section is requested.
+  // If a report is written to a file, text is printed only if the user requests a section.
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
   else if (!all || (a.html.empty() && a.trace.empty()))

@@ -20,7 +20,7 @@ void addJobOptions(Command &command, JobOptions &options) {
   command.option("--devices-per-node", "N", options.devicesPerNode,
                  "devices per node (distributed.devices_per_node)");
   command.option("--memory-budget", "76GiB", options.memoryBudget,
-                 "bytes of planned peak (memory.budget)");
+                 "bytes that all arenas together may take (memory.budget)");
   command.option("--spec", "NAME|FILE.toml", options.spec,
                  "device spec to plan or predict for (target.spec)");
   command.option("--kernel-cache", "DIR|off", options.kernelCache,
@@ -31,8 +31,8 @@ void addJobOptions(Command &command, JobOptions &options) {
                "leave out kinds of fusion: linears, producer, siblings, layers, state, rope", true);
 }
 
-// Returns a spec from the command line. The path of a file is relative to the working directory,
-// not to the folder of the TOML file.
+// Returns the device spec that the command line gives. If it is a path, it is made absolute,
+// starting from the working directory and not from the folder of the TOML file.
 static std::string fromHere(const std::string &spec) {
   llvm::SmallString<128> path(spec);
   if (cost::isSpecPath(spec))

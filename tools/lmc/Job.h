@@ -1,5 +1,5 @@
-// What `lmc compile` and `lmc explain` have in common: the options that change a job, and
-// compiling it.
+// Functions that both `lmc compile` and `lmc explain` use: they parse the options that change a
+// job, and compile the job.
 #pragma once
 
 #include "compiler/config/Config.h"
@@ -18,36 +18,37 @@
 
 namespace lmc {
 
-// Options of the command line that stand in for keys of the TOML, and how to compile.
+// The command line options that replace keys of the TOML file, and options for the compiler itself.
 struct JobOptions {
-  std::vector<std::string> settings; // "section.key=value", of --set
+  std::vector<std::string> settings; // values of --set: "section.key=value"
   std::string target, nodes, devicesPerNode, memoryBudget;
-  std::string spec;        // a name, or a path that starts in the working directory
-  std::string kernelCache; // "off", a folder, or "": the default
+  std::string spec;        // a name, or a path from the working directory
+  std::string kernelCache; // "off", a folder, or "" for the default
   std::vector<std::string> disableFusion;
 };
 
-// Adds the options to `command`; `options` must live until they are parsed.
+// Adds these options to `command`. The parser writes to `options`, which must live until then.
 void addJobOptions(Command &command, JobOptions &options);
 
-// Reads the TOML at `path` with what the options change. Without a value the error is printed.
+// Reads the TOML file at `path` and applies `options`. Prints the error and returns nullopt if it
+// fails.
 std::optional<Config> readConfig(const std::string &path, const JobOptions &options);
 
-// Sets the compiler options that JobOptions contain, with the defaults of the job's target.
+// Sets those fields of `to` that `from` contains, with the defaults of the job's target.
 void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to);
 
-// A context with lmc's dialects, on one thread.
+// Returns an MLIR context with lmc's dialects that uses one thread.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
-// Compiles in a context of makeContext(). Prints each error as one line that begins with the
-// job's file.
+// Compiles a job in a context from makeContext(). Prints each error as one line that begins with
+// the path of the job's file.
 mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
                                              mlir::MLIRContext &context);
 
-// Writes beside `path` and renames, so that the file is whole or not there.
+// Writes a temporary file beside `path` and renames it, so that `path` never is an incomplete file.
 std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes);
 
-// Prints the message on a line of stderr and returns the exit code.
+// Prints `message` and a newline to stderr, and returns `code` as the program's exit code.
 int fail(llvm::StringRef message, ExitCode code = ExitCode::UserError);
 
 } // namespace lmc

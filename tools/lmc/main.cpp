@@ -8,7 +8,7 @@
 
 using namespace lmc;
 
-// lmc config-reference: every key of the TOML, as docs/config.md has them.
+// lmc config-reference: prints every key of the TOML file, as in docs/config.md.
 LmcCommand lmc::addReferenceCommand(CommandLine &line) {
   return {&line.command("config-reference", "print the reference of the TOML's keys"), [] {
             llvm::outs() << configReference(modelFamilies());

@@ -11,10 +11,10 @@
 namespace lmc {
 namespace {
 
-constexpr size_t kColumn = 28, kWidth = 100; // of the help: where descriptions begin, line length
+constexpr size_t kColumn = 28, kWidth = 100; // help: column of descriptions, line length
 
-// Breaks a text between words; lines after the first begin in column `indent`, where the first
-// begins too.
+// Breaks a text into lines of at most kWidth columns. The text starts in column `indent`, and every
+// further line is indented by as much.
 std::string wrap(const std::string &text, size_t indent) {
   std::string result;
   size_t column = indent;
@@ -29,7 +29,7 @@ std::string wrap(const std::string &text, size_t indent) {
   return result;
 }
 
-// A name, and what it means beside or below it.
+// Returns a line of help: a name, and its description to the right or, after a long name, below.
 std::string entry(const std::string &name, const std::string &description) {
   std::string line = "  " + name;
   line += line.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ')
@@ -48,7 +48,7 @@ public:
                              make_positionals(app) + make_groups(app, mode) +
                              make_subcommands(app, mode) +
                              (footer.empty() ? "" : "\n" + footer + "\n");
-    // CLI11 adds an empty line behind each group but the last, which may be hidden.
+    // CLI11 adds an empty line after each group except the last one, which may be hidden.
     return CLI::detail::trim_copy(CLI::detail::find_and_replace(help, "\n\n\n", "\n\n")) + "\n";
   }
   std::string make_usage(const CLI::App *app, std::string name) const override {
@@ -67,7 +67,7 @@ public:
   }
   std::string make_option(const CLI::Option *option, bool isPositional) const override {
     std::string name = make_option_name(option, isPositional);
-    if (!isPositional && option->get_items_expected_max() != 0) // no flag
+    if (!isPositional && option->get_items_expected_max() != 0) // the option is not a flag
       name += (option->get_lnames().empty() ? " " : "=") + option->get_type_name();
     return entry(name, option->get_description());
   }
@@ -81,19 +81,19 @@ public:
   }
 };
 
-// What is wrong with a value, in words of the program.
+// An error in the value of an option, with the program's own message.
 struct BadValue : CLI::ParseError {
   explicit BadValue(const std::string &message)
       : ParseError("BadValue", message, CLI::ExitCodes::ValidationError) {}
 };
 
-// The command that the user chose, or the program.
+// Returns the command that the user chose, or `root` if there is none.
 const CLI::App &chosenOf(const CLI::App &root) {
   const auto commands = root.get_subcommands();
   return commands.empty() ? root : *commands.back();
 }
 
-// What is wrong with `extra`, which belongs to no option and no argument.
+// Returns the error text for `extra`, an argument that belongs to no option.
 std::string unknown(const CLI::App &root, const std::string &extra) {
   const CLI::App &command = chosenOf(root);
   std::vector<std::string> names;
@@ -112,7 +112,8 @@ std::string unknown(const CLI::App &root, const std::string &extra) {
 
 std::string complaint(const CLI::App &root, const std::vector<std::string> &arguments,
                       const CLI::ParseError &error) {
-  // Ahead of everything else: an option that is not understood may be why another is missing.
+  // Unknown options are reported first: a mistyped option may be the reason why a required one is
+  // missing.
   if (const auto extras = root.remaining(true); !extras.empty())
     return unknown(root, extras.front());
   if (dynamic_cast<const BadValue *>(&error))
@@ -219,7 +220,8 @@ std::optional<int> CommandLine::parse(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
-    // CLI11 would take the next argument for the value of "--name=", and "=x" for that of "-o=x".
+    // Without this split, CLI11 would take the next argument for the value of "--name=", and "=x"
+    // for the value of "-o=x".
     if (argument.starts_with("-") &&
         (equals + 1 == argument.size() || (equals == 2 && argument[1] != '-'))) {
       arguments.push_back(argument.substr(0, equals));

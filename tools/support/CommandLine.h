@@ -1,8 +1,8 @@
-// The command lines of lmc, lmc-run and lmc-data: options, help, and errors of one line that
-// suggest the name that a mistyped one is closest to.
+// Parses the command lines of lmc, lmc-run and lmc-data, and prints their help. An error is one
+// line, which suggests the known name that is closest to a mistyped one.
 //
-// CLI11 parses. It stays out of this header because it throws, and the compiler's sources are
-// compiled without exceptions.
+// CLI11 does the parsing. This header does not include it, because CLI11 throws exceptions, and the
+// compiler's sources are compiled without exceptions.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -21,36 +21,39 @@ class App;
 
 namespace lmc {
 
-// The options and arguments of a program, or of one of its commands. Variables that receive
-// values must live until CommandLine::parse returns. `names` is "--output" or "-o,--output";
-// `placeholder` is what the help shows for a value: "FILE".
+// The options and arguments of a program, or of one of its commands. Variables that receive values
+// must live until CommandLine::parse returns. `names` is "--output" or "-o,--output"; `placeholder`
+// is what the help shows for a value: "FILE".
 class Command {
 public:
   explicit Command(CLI::App &app) : app(app) {}
 
-  // An option with a value that is not empty. Given several times, the last one counts.
+  // Adds an option with a value, which must not be empty. If the option is repeated, the last value
+  // counts.
   void option(const std::string &names, const std::string &placeholder, std::string &value,
               const std::string &description);
-  // An option whose text `read` understands; an Error of it is one of the command line.
+  // Adds an option whose value is passed to `read`. If `read` returns an Error, parse() reports it.
   void option(const std::string &names, const std::string &placeholder,
               std::function<Result<void>(const std::string &text)> read,
               const std::string &description);
-  // An option that adds a value each time, or several where they are `separated` by commas.
+  // Adds an option that may be repeated; each use adds its value to `values`. With `separated`, one
+  // use may give several values, with commas between them.
   void list(const std::string &names, const std::string &placeholder,
             std::vector<std::string> &values, const std::string &description,
             bool separated = false);
   void flag(const std::string &names, bool &value, const std::string &description);
-  // What stands on the command line without a name: exactly one, or one at least.
+  // Add arguments, which have no name on the command line: argument() adds exactly one, arguments()
+  // one or more.
   void argument(const std::string &placeholder, std::string &value, const std::string &description);
   void arguments(const std::string &placeholder, std::vector<std::string> &values,
                  const std::string &description);
 
-  // Options that are added from here on stand under `title` in the help; "" hides them.
+  // Puts options that are added after this call under `title` in the help; "" hides them.
   void group(const std::string &title);
-  // Text at the end of the help.
+  // Sets the text at the end of the help.
   void footer(const std::string &text);
 
-  // Whether the user chose this command.
+  // Returns true if the user chose this command.
   bool chosen() const;
 
 protected:
@@ -59,15 +62,17 @@ protected:
 
 class CommandLine : public Command {
 public:
-  // `name` is the program's; --help and --version are added.
+  // `name` is the program's name. The options --help and --version are added.
   CommandLine(const std::string &name, const std::string &version, const std::string &description);
   ~CommandLine();
 
-  // A command of the program: `NAME COMMAND`. A program with commands needs one of them.
+  // Adds a command, which the user runs as `NAME COMMAND`. If a program has commands, the user must
+  // give one of them.
   Command &command(const std::string &name, const std::string &description);
 
-  // Gives the variables their values. Returns an exit code if the program is done: 0 after it
-  // printed its help or version, ExitCode::UserError after it printed what is wrong to stderr.
+  // Parses the command line and sets the variables. Returns an exit code if the program shall end:
+  // 0 after it printed its help or version, ExitCode::UserError after it printed an error to
+  // stderr.
   std::optional<int> parse(int argc, char **argv);
 
 private:
@@ -77,7 +82,7 @@ private:
   std::list<Command> commands;
 };
 
-// A whole number within [least, most], the value of `option` ("--steps").
+// Parses `text`, the value of `option` ("--steps"), as a whole number in [least, most].
 Result<uint64_t> parseNumber(const std::string &option, const std::string &text, uint64_t least,
                              uint64_t most);
 
