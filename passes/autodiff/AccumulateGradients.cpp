@@ -1,4 +1,5 @@
-// lm-accumulate-gradients: replaces @micro by one function for each position in the optimizer step.
+// lm-accumulate-gradients: replaces @micro, the function of every micro-step, by one function each
+// for the first, the middle and the last micro-steps of an optimizer step.
 //
 //   lm.accumulate %dw, @w.grad    =>   first:  lm.store %dw, @w.grad
 //                                      later:  %g = lm.load @w.grad
@@ -23,8 +24,8 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// A temporary name of the micro-steps between the first and the last, used until @micro itself is
-// erased.
+// A temporary name for the function of the middle micro-steps, which is called @micro once the old
+// @micro is erased.
 static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {
@@ -34,8 +35,8 @@ public:
   Accumulator(func::FuncOp function, SymbolTable &symbols, llvm::StringMap<func::FuncOp> &variants)
       : function(function), symbols(symbols), variants(variants), b(function.getContext()) {}
 
-  // Replaces every lm.accumulate. With `storeFirst`, the first contribution to a variable
-  // overwrites it; otherwise every contribution is added.
+  // Replaces every lm.accumulate of the function. With `storeFirst`, the first contribution to a
+  // variable overwrites the variable; otherwise every contribution is added.
   void run(bool storeFirst);
 
 private:
@@ -50,8 +51,8 @@ private:
 
 } // namespace
 
-// Creates accumulator + contribution as an op of the pass (forward or backward) that the
-// contribution belongs to.
+// Creates the sum accumulator + contribution. It is marked as an op of the backward pass if the op
+// that computes the contribution is.
 static Value addedTo(OpBuilder &b, Value accumulator, Value contribution) {
   auto sum = lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution);
   if (Operation *producer = contribution.getDefiningOp();
@@ -60,7 +61,8 @@ static Value addedTo(OpBuilder &b, Value accumulator, Value contribution) {
   return sum;
 }
 
-// Returns the op that computes `contribution` if it can add it to an accumulator, else null.
+// Returns the op that computes `contribution` if this op can add its result to an accumulator, else
+// null.
 static AccumulatingOpInterface accumulatingProducer(Value contribution) {
   auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
   bool can = producer && producer.getAccumulated() == contribution &&
@@ -69,7 +71,7 @@ static AccumulatingOpInterface accumulatingProducer(Value contribution) {
 }
 
 // Returns accumulator + contribution. If the op that computes the contribution can add to an
-// accumulator, it does so itself.
+// accumulator, it gets the accumulator; otherwise a sum is created before `before`.
 Value Accumulator::addTo(Value contribution, Value accumulator, Operation *before) {
   AccumulatingOpInterface producer = accumulatingProducer(contribution);
   if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {
@@ -80,9 +82,9 @@ Value Accumulator::addTo(Value contribution, Value accumulator, Operation *befor
   return addedTo(b, accumulator, contribution);
 }
 
-// Returns a copy of `callee` that takes one accumulator per gradient of a parameter (in the
-// accumulation dtype) and returns the sums. The attribute `lm.accumulated` lists the results that
-// are sums.
+// Returns a copy of `callee`, a layer's backward half, that takes one accumulator per gradient of a
+// parameter (in the accumulation dtype) and returns the sums. The attribute `lm.accumulated` of
+// `callee` lists the results that are sums.
 func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
   func::FuncOp &variant = variants[callee.getSymName()];
   if (variant)
@@ -114,12 +116,13 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
 void Accumulator::run(bool storeFirst) {
   Block &body = function.getBody().front();
   SmallVector<lm::AccumulateOp> accumulates(body.getOps<lm::AccumulateOp>());
-  llvm::StringMap<unsigned> contributions; // per variable
+  llvm::StringMap<unsigned> contributions; // number per variable
   for (lm::AccumulateOp op : accumulates)
     ++contributions[op.getVariable()];
 
-  // If a single call computes all of the gradient of a layer's parameter, the gradient can
-  // accumulate inside the callee. Collects those results of each callee.
+  // If a single call computes the whole gradient of a layer's parameter, the called function can
+  // add to the main gradient itself. `calls` collects, for each call, the accumulates of such
+  // gradients.
   llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
   for (lm::AccumulateOp op : accumulates)
     if (auto call = op.getValue().getDefiningOp<func::CallOp>();
@@ -139,7 +142,7 @@ void Accumulator::run(bool storeFirst) {
         indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
       auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
       if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-        continue; // calls of the layer differ: added outside of the call
+        continue; // another call of the layer accumulates other results
       callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
       SmallVector<Value> operands(call.getOperands());
       b.setInsertionPoint(call);
@@ -156,7 +159,8 @@ void Accumulator::run(bool storeFirst) {
     }
   }
 
-  llvm::StringMap<Value> current; // a variable's value after the contributions so far
+  llvm::StringMap<Value> current; // per variable, the sum of the contributions so far
+  // The last lm.accumulate of each variable.
   llvm::StringMap<Operation *> last;
   for (lm::AccumulateOp op : accumulates)
     last[op.getVariable()] = op;

@@ -5,8 +5,9 @@
 //                                dx, dw    = layer.backward(dy, saved, x, w)
 //
 // To differentiate a function, the pass copies it and appends the VJPs (vector-Jacobian products)
-// of its ops, from the last op to the first. This joint graph is then cut in two: values of the
-// first half that the second half reads are those that the forward pass saves.
+// of its ops, from the last op to the first. This joint graph is then cut into a forward and a
+// backward half. The forward half also returns every value that the backward half reads: these
+// values are saved for the backward pass.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/interfaces/Differentiable.h"
@@ -28,12 +29,12 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// The variable with the cotangent of the loss.
+// The scalar that holds the cotangent of the loss, from which the backward pass starts.
 static constexpr StringRef kLossScale = "run.loss_scale";
 
 namespace {
 
-// A differentiated function: its two halves, and how their operands correspond.
+// A differentiated function: its forward and its backward half, and which values pass between them.
 struct Halves {
   func::FuncOp forward;  // (args) -> results, saved
   func::FuncOp backward; // (cotangents of results, saved, args that it reads) -> gradients
@@ -42,7 +43,7 @@ struct Halves {
   SmallVector<int> gradientOfArgument;     // per argument: index into backward's results, or -1
 };
 
-// Sums the cotangents of each value.
+// Adds up the contributions to the cotangent of each value.
 class Cotangents {
 public:
   explicit Cotangents(OpBuilder &builder) : b(builder) {}
@@ -70,7 +71,7 @@ public:
   LogicalResult run();
 
 private:
-  // Returns the results of a forward op that its VJP computes too.
+  // A forward op whose VJP computes the op's results too, and these results.
   struct Recomputed {
     Operation *op;
     SmallVector<Value> results;
@@ -92,15 +93,15 @@ private:
 
 } // namespace
 
-// Marks the ops of the backward pass. A value that an unmarked op computes and a marked op reads is
-// kept for the backward pass.
+// Marks the ops from `first` to before `end` as ops of the backward pass. A value that an unmarked
+// op computes and a marked op reads is kept for the backward pass.
 static void markBackward(Operation *first, Operation *end) {
   for (Operation *op = first; op != end; op = op->getNextNode())
     op->setDiscardableAttr("lm.backward", UnitAttr::get(op->getContext()));
 }
 
 // Appends the VJPs of `forwardOps`, from the last op to the first, at the builder's insertion
-// point.
+// point. Ops whose VJP also computes their results are added to `recomputed`, if it is given.
 LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
                                              Cotangents &cotangents,
                                              SmallVectorImpl<Recomputed> *recomputed) {
@@ -116,7 +117,7 @@ LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
       continue;
     }
     if (isa<lm::LoadOp>(op))
-      continue; // a leaf: the caller reads its cotangent
+      continue; // a load has no operands; run() uses its cotangent
     auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
     if (!differentiable)
       return op->emitOpError("is on the path from a parameter to the loss but has no VJP");
@@ -133,7 +134,7 @@ LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
   return success();
 }
 
-// Differentiates a call. In the joint graph the call already refers to the forward half.
+// Appends the call of a layer's backward half. `call` calls the layer's forward half.
 LogicalResult Differentiator::differentiateCall(func::CallOp call, Cotangents &cotangents) {
   auto it = llvm::find_if(done, [&](auto &entry) {
     return entry.second.forward.getSymName() == call.getCallee();
@@ -203,7 +204,7 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
       gradients.push_back(gradient);
   }
 
-  // Cuts the joint graph in two.
+  // Cuts the joint graph into the forward and the backward half.
   llvm::SetVector<Value> saved;
   llvm::SmallSetVector<unsigned, 16> readArguments;
   for (Operation *op = lastForward->getNextNode(); op != ret; op = op->getNextNode())
@@ -335,8 +336,8 @@ LogicalResult Differentiator::run() {
     return failure();
   markBackward(scale.getDefiningOp(), ret);
 
-  // A value that the VJP also computes is not computed in the forward pass, unless the forward pass
-  // reads it.
+  // If a VJP also computes a result of its op, the forward pass does not compute the result, unless
+  // an op of the forward pass reads it.
   for (auto &[op, results] : recomputed) {
     Operation *again = results.front().getDefiningOp();
     if (!llvm::all_of(op->getUsers(),
@@ -352,8 +353,8 @@ LogicalResult Differentiator::run() {
   ret.getOperandsMutable().clear();
   micro.setFunctionType(b.getFunctionType({}, {}));
 
-  // Adds each contribution to its main gradient right after it is computed. The gradient of a
-  // matrix's compute copy belongs to the matrix's parameter.
+  // Each contribution is added to its main gradient right after it is computed. The gradient of a
+  // compute copy belongs to the parameter that it is a copy of.
   llvm::SmallVector<lm::LoadOp> loads(body.getOps<lm::LoadOp>());
   llvm::DenseMap<Value, unsigned> owners; // number of parameters that a cotangent belongs to
   for (lm::LoadOp load : loads)
@@ -372,7 +373,7 @@ LogicalResult Differentiator::run() {
     lm::VariableOp main =
         gradientOf(copy ? *variable.getParameter() : variable.getSymName());
     // If a parameter is used several times, each contribution is added to the main gradient
-    // separately, so that each can accumulate in place.
+    // separately, so that each op that computes a contribution can add to the main gradient itself.
     SmallVector<Value> contributions{gradient};
     for (size_t i = 0; i < contributions.size();) {
       auto sum = contributions[i].getDefiningOp<lm::AddOp>();

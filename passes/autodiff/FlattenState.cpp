@@ -1,15 +1,16 @@
-// lm-flatten-state: combines the state of parameters whose optimizer steps are alike in one matrix.
+// lm-flatten-state: combines the variables of all parameters whose optimizer steps use the same op,
+// scalars and dtypes into one matrix per kind of variable, a storage.
 //
 //   norm = lm.global_norm(w.grad, b.grad)        norm = lm.global_norm(flat.grad)
 //   lm.adamw(w, w.grad, ...)               =>    lm.adamw(flat, flat.grad, ...)
 //   lm.adamw(b, b.grad, ...)
 //
-// The optimizer is then one pass over memory in a handful of kernels, for any number of parameters.
-// The parameters keep their own names within the matrices.
+// The optimizer is then one pass over memory in a few kernels, for any number of parameters. The
+// parameters keep their own names within the storages.
 //
 // 8-bit moments have one scale per moment block. A parameter with such moments consists of whole
 // blocks and begins at a multiple of a block. A block therefore never holds elements of two
-// parameters, and has the same elements as without this pass.
+// parameters, and holds the same elements as without this pass.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -31,17 +32,17 @@ using namespace lmc;
 using lm::OptimizerOpInterface;
 using lm::OptimizerUse;
 
-// Elements of a row, which is one work item of the kernels: enough for a thread block, and few
-// enough for a cache.
+// The number of elements in a row of a storage. A row is one work item of the kernels: it is enough
+// work for a thread block, and fits a cache.
 static constexpr int64_t kColumns = 4096;
-// Each member begins at a multiple of this many elements, 256 bytes of bf16: wide loads need
-// such addresses.
+// In a storage, each parameter begins at a multiple of this many elements, 256 bytes of bf16: wide
+// loads need such addresses.
 static constexpr int64_t kAlignment = 128;
 
 namespace {
 
-// The key by which parameters are grouped: two parameters can share one step if the optimizer, its
-// scalars, and the element types of its operands and results are equal.
+// The key by which parameters are grouped: two parameters can share one optimizer step if the
+// optimizer op, its scalars, and the element types of its operands and results are equal.
 struct GroupKey {
   OperationName optimizer;
   SmallVector<Value> scalars;
@@ -81,8 +82,8 @@ private:
 
 } // namespace
 
-// Returns the values of a step that norms are computed of: the gradient and the two sums of
-// squares.
+// Returns the values of an optimizer step from which norms are computed: the gradient, and the sums
+// of squares of the update and of the parameter.
 static SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
@@ -103,7 +104,7 @@ lm::VariableOp StateFlattener::variableStored(Value value) {
   return {};
 }
 
-// Returns true if the step reads and writes whole variables that are not yet part of a storage.
+// Returns true if `step` reads and writes whole variables that are not yet part of a storage.
 bool StateFlattener::mayFlatten(OptimizerOpInterface step) {
   return llvm::all_of(step.getUses(), [&](const OptimizerUse &use) {
     lm::VariableOp variable = variableOf(use);
@@ -112,9 +113,9 @@ bool StateFlattener::mayFlatten(OptimizerOpInterface step) {
   });
 }
 
-// The matrix that holds `members`, one for each of `parameters` and in their order. A member has
-// an element for every `share` elements of its parameter, the same `share` for all, and its
-// place is that of its parameter divided by `share`.
+// Creates the storage of `members`, one variable for each of `parameters` in the same order. A
+// member has one element for every `share` elements of its parameter (256 for scales, else 1). The
+// offset of a member in its storage is the offset of its parameter divided by `share`.
 lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
                                            ArrayRef<lm::VariableOp> members) {
   lm::VariableOp first = members.front();
@@ -138,7 +139,8 @@ lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::Variable
   return storage;
 }
 
-// Returns one storage for each variable of a step, in that order.
+// Returns the storages of a group of steps: one for each variable that a step uses, in the order of
+// getUses().
 SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const Group &group) {
   SmallVector<SmallVector<lm::VariableOp>> members;
   for (OptimizerOpInterface step : group)
@@ -155,7 +157,7 @@ SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const G
   return storages;
 }
 
-// Replaces the operands `old` of a sum over all elements by `whole`.
+// Replaces the operands `old` of `user`, which sums over all its operands' elements, by `whole`.
 void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value whole) {
   SmallVector<Value> operands;
   for (Value operand : user->getOperands()) {
@@ -178,7 +180,7 @@ void StateFlattener::takeNormsOf(const Group &group, OptimizerOpInterface flat) 
         replaceParts(&op, old, whole);
 }
 
-// Erases a step with its loads and stores.
+// Erases an optimizer step with its loads and stores.
 void StateFlattener::erase(OptimizerOpInterface step) {
   SmallVector<Operation *> loads;
   for (const OptimizerUse &use : step.getUses())
@@ -186,7 +188,7 @@ void StateFlattener::erase(OptimizerOpInterface step) {
       loads.push_back(use.operand.getDefiningOp());
   for (Value result : step->getResults())
     for (Operation *user : llvm::make_early_inc_range(result.getUsers()))
-      user->erase(); // stores: nothing else reads a result
+      user->erase(); // the users are stores: nothing else reads a result
   step->erase();
   for (Operation *load : loads)
     if (load->use_empty())
@@ -206,7 +208,7 @@ void StateFlattener::flatten(unsigned index, Group &group) {
     if (use.result)
       b.setInsertionPoint(first);
     else
-      b.setInsertionPointToStart(&optimizer.getBody().front()); // the norm reads it first
+      b.setInsertionPointToStart(&optimizer.getBody().front()); // for the gradient norm
     mapping.map(use.operand, lm::LoadOp::create(b, loc, storage.getType(), storage.getSymName()));
   }
   b.setInsertionPoint(first);
@@ -234,7 +236,7 @@ static GroupKey keyOf(OptimizerOpInterface step) {
   return key;
 }
 
-// Returns true if each norm of the function covers either the whole group or none of it.
+// Returns true if each norm in the function covers either all steps of the group or none of them.
 bool StateFlattener::normsTakeAllOrNone(const Group &group) {
   SmallVector<SmallVector<Value>, 3> parts(3);
   for (OptimizerOpInterface step : group)

@@ -4,7 +4,7 @@
 //   norm = lm.global_norm(all gradients)
 //   p, m, v, ... = lm.adamw(p, p.grad, m, v, norm, lr, ...)     per parameter
 //
-// with lm.adamw or any other op that has OptimizerOpInterface.
+// Any op with OptimizerOpInterface can take the place of lm.adamw.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -33,7 +33,8 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// An op with OptimizerOpInterface, with its states and scalars.
+// The name of an op with OptimizerOpInterface, and what the interface says of it: states and
+// scalars.
 struct Optimizer {
   std::string op; // "lm.adamw"
   const OptimizerOpInterface::Concept *facts;
@@ -47,8 +48,8 @@ public:
     scalarType = RankedTensorType::get({}, master);
   }
 
-  // Chooses the op for each parameter: the op of `type` or, for a parameter that this op does not
-  // support, its fallback. Returns false if neither supports the parameter.
+  // Chooses the optimizer op of each parameter: the op `type` or, for a parameter that this op does
+  // not support, its fallback. Returns false if `type` supports no parameter at all.
   bool chooseOptimizers(StringRef type);
   void declareScalars();
   void declareStates();
@@ -75,8 +76,8 @@ private:
   OpBuilder b;
   Location loc;
   ArrayRef<lm::VariableOp> parameters;
-  SmallVector<Optimizer> optimizers; // of each parameter
-  llvm::StringMap<Value> scalars;    // loaded, by name
+  SmallVector<Optimizer> optimizers; // the optimizer of each parameter
+  llvm::StringMap<Value> scalars;    // loaded values, by name
   Type master;
   RankedTensorType scalarType;
 };
@@ -146,7 +147,8 @@ void OptimizerBuilder::declareStates() {
   }
 }
 
-// Builds the op by the convention of OptimizerOpInterface.
+// Creates the optimizer step of one parameter. OptimizerOpInterface defines the order of the
+// operands and results.
 OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Optimizer &optimizer,
                                             Value gradient, Value norm) {
   auto type = cast<RankedTensorType>(parameter.getType());
@@ -202,7 +204,7 @@ void OptimizerBuilder::build(ModuleOp module) {
   func::ReturnOp::create(b, loc);
 }
 
-// Returns the existing types, for errors: "adamw", "adamw8bit".
+// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit".
 static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
   SmallVector<StringRef> types;
   for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))

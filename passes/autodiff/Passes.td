@@ -1,4 +1,5 @@
-// Phase 2: the joint forward/backward graph, gradient accumulation, the optimizer.
+// The passes of phase 2: they build the joint forward and backward graph, the accumulation of
+// gradients, and the optimizer.
 
 #ifndef LMC_PASSES_AUTODIFF
 #define LMC_PASSES_AUTODIFF
@@ -72,11 +73,10 @@ def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
     parameter (with `run.weight_decay` only where the parameter has `weight_decay`) and the
     norms of update and parameters.
 
-    With type `adamw8bit` it is `lm.adamw8bit` for f32 matrices whose named parts are
-    multiples of 256 elements: `NAME.moment1` and `NAME.moment2` are i8 then, with scales
-    `NAME.moment1_scale` and `NAME.moment2_scale`, f32 per 256 elements. All other parameters
-    (norms, biases, matrices of odd sizes) are stepped by `lm.adamw`, its fallback, and keep
-    f32 moments.
+    With type `adamw8bit`, f32 matrices whose named parts are multiples of 256 elements get
+    `lm.adamw8bit`: their `NAME.moment1` and `NAME.moment2` are i8, and `NAME.moment1_scale`
+    and `NAME.moment2_scale` hold one f32 scale per 256 elements. All other parameters
+    (norms, biases, matrices of odd sizes) get its fallback `lm.adamw` and f32 moments.
   }];
   let options = [
     Option<"type", "type", "std::string", "\"adamw\"",
@@ -88,14 +88,14 @@ def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
 def FlattenStatePass : Pass<"lm-flatten-state", "::mlir::ModuleOp"> {
   let summary = "lays the state of parameters whose optimizer steps are alike into one matrix";
   let description = [{
-    Parameters with the same decay and the same kinds of copies share a storage
-    `[rows, 4096]` for each of parameter, main gradient, moments and compute copy, and
-    `@optimizer` has one `lm.adamw` (or `lm.adamw8bit`, with a storage `[rows, 16]` for the
-    scales of each moment) and one term of the gradient norm for each storage. The same holds
-    for every op with `OptimizerOpInterface`.
-    All other functions go on using the parameters under their own names. Elements that
-    pad members to 128 start as zeros and stay zeros; a block of 8-bit moments is of one
-    member.
+    All parameters with the same optimizer op, the same weight decay and the same dtypes
+    form a group. A group has one storage `[rows, 4096]` per kind of variable: parameter, main
+    gradient, moments, compute copy (and `[rows, 16]` for the scales of 8-bit moments).
+    `@optimizer` then has one `lm.adamw` or `lm.adamw8bit`, and one term of the gradient norm,
+    per group. The same holds for every op with `OptimizerOpInterface`.
+    All other functions use the parameters under their own names. Each parameter begins at a
+    multiple of 128 elements of its storage; elements that belong to no parameter start as
+    zeros and stay zeros. A moment block holds elements of one parameter only.
 
     ```mlir
     lm.variable @w parameter : tensor<64x64xf32> init ones

@@ -1,4 +1,4 @@
-// Phase 3: the share of each rank.
+// The passes of phase 3: they divide state and work between the ranks.
 
 #ifndef LMC_PASSES_DISTRIBUTE
 #define LMC_PASSES_DISTRIBUTE

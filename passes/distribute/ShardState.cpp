@@ -1,4 +1,4 @@
-// dist-shard-state: declares the mesh of ranks and the share of the state that each rank has.
+// dist-shard-state: declares the mesh of ranks, between which the state is divided.
 //
 //   module {...}   =>   module { dist.mesh @ranks(replicate = 1, shard = 1) ... }
 #include "passes/distribute/Passes.h"

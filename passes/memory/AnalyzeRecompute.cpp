@@ -1,11 +1,12 @@
-// lm-analyze-recompute: finds the options of each layer between keeping and recomputing.
+// lm-analyze-recompute: finds the recompute options of each layer: which values to keep for the
+// backward pass, and which to recompute.
 //
 //   module {...}   =>   module attributes {lm.recompute_options = {layer = {options = [...]}}}
 //
-// The forward half of a layer becomes a BlockRecomputeProblem: its ops with their costs, its values
-// with their bytes, and the values that the backward half reads. A named mode is the solution with
-// the fewest bytes in which only certain classes of ops may be recomputed. The other options are
-// corners of the lower hull.
+// The forward half of a layer is described as a BlockRecomputeProblem: its ops with their costs,
+// its values with their bytes, and the values that the backward half reads. The option of a named
+// mode is the solution with the fewest kept bytes if only certain classes of ops may be recomputed.
+// The other options are corners of the lower convex hull of (bytes, seconds).
 #include "passes/memory/Passes.h"
 
 #include "compiler/algorithms/BlockRecompute.h"
@@ -37,7 +38,7 @@ private:
   unsigned layerResults;
   BlockRecomputeProblem problem;
   SmallVector<Operation *> ops;
-  SmallVector<double> seconds; // of each op
+  SmallVector<double> seconds; // cost of each op
   llvm::DenseMap<Value, int> ids;
 };
 
@@ -66,7 +67,7 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
     entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
     entry.allowed = mayRecompute(&op);
     for (Value result : op.getResults()) {
-      // A kept view keeps all bytes of the value that it is a view of.
+      // If a view is kept, all bytes of the value that it is a view of are kept.
       Value viewed = viewedValue(result);
       if (atHand.contains(result))
         add(result, {});
@@ -84,23 +85,24 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
     problem.needed.push_back(ids.lookup(value));
 }
 
-// Returns true for an op whose result the MLP's activation reads: the gate and up projections,
-// whether merged into one or not.
+// Returns true if the MLP's activation reads the op's result, directly or through a view: the gate
+// and the up projection, merged into one or not.
 static bool feedsActivation(Operation *op) {
   return llvm::any_of(op->getUsers(), [](Operation *user) {
     return user->hasTrait<lm::MlpActivation>() || (isView(user) && feedsActivation(user));
   });
 }
 
-// Returns true if `mode` allows the op to be recomputed. Mode "activation" allows the activation
-// and the norms, which are all free, so it equals "none".
+// Returns true if recompute mode `mode` allows the op to be recomputed. Mode "activation" allows
+// the activation and the norms, which are all free to recompute, so it equals "none".
 static bool mayRunAgain(Operation *op, StringRef mode) {
   if (mode == "block" || isFreeToRecompute(op))
     return true;
   return mode == "full" && isa<lm::LinearOp, lm::MatmulOp>(op) && feedsActivation(op);
 }
 
-// Solves the problem with recompute restricted to the ops that `mode` allows.
+// Solves the problem if only the ops that `mode` allows may be recomputed. The last option keeps
+// the fewest bytes.
 FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode) {
   BlockRecomputeProblem restricted = problem;
   for (auto [op, entry] : llvm::zip_equal(ops, restricted.ops))

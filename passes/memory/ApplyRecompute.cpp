@@ -1,4 +1,4 @@
-// lm-apply-recompute: keeps fewer values for the backward pass, which computes them again.
+// lm-apply-recompute: lets the backward pass recompute values that are then not kept for it.
 //
 //   %y, %act = call @layer.forward(%x, %w)
 //   %dx, %dw = call @layer.backward(%dy, %act, %w)
@@ -31,13 +31,13 @@ static constexpr StringRef kKeepAll = "keep-all";
 
 namespace {
 
-// The forward half of a layer rewritten for one option.
+// The forward half of a layer, rewritten for one recompute option.
 struct Variant {
   RecomputePlan plan;
   func::FuncOp forward;      // returns fewer kept values
-  SmallVector<int> newIndex; // of each result of the old forward half; -1: dropped
-  // Values other than arguments that the recomputed ops read: the number of the result in the new
-  // forward half, and the value in the old one.
+  SmallVector<int> newIndex; // new index of each old result; -1: dropped
+  // The values, other than arguments, that recomputed ops read: each with the index of the new
+  // forward half's result that holds it, and the value in the old forward half.
   SmallVector<std::pair<unsigned, Value>> reads;
 };
 
@@ -58,7 +58,7 @@ private:
   SymbolTable symbols;
   const RecomputeOptions &options;
   OpBuilder b;
-  llvm::StringMap<Variant> forwardVariants; // by the name of the new function
+  llvm::StringMap<Variant> forwardVariants; // by name of the new function
   llvm::StringMap<func::FuncOp> backwardVariants;
   llvm::SetVector<func::FuncOp> replaced; // the halves whose calls were replaced
 };
@@ -120,7 +120,7 @@ FailureOr<const Variant *> Recomputer::variantOf(func::FuncOp forward,
   return &variant;
 }
 
-// Returns the first op of `body` that reads one of `values`, or null.
+// Returns the first op of `body` that reads one of `values`, or null if there is none.
 static Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
   Operation *first = nullptr;
   for (Value value : values)
@@ -130,9 +130,9 @@ static Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
   return first;
 }
 
-// Returns a copy of `backward` that recomputes the values which are no longer kept.
-// `resultOfArgument` gives, for each argument, the number of the forward half's result that it is
-// (-1: none).
+// Returns a copy of `backward` that recomputes the values which the forward half no longer returns.
+// resultOfArgument[i] is the index of the forward half's result that argument i of `backward` gets,
+// or -1 if it gets another value.
 func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &variant,
                                          StringRef name, func::FuncOp forward,
                                          ArrayRef<int> resultOfArgument) {
@@ -153,7 +153,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
   for (auto [index, value] : variant.reads)
     mapping.map(value, body.addArgument(value.getType(), value.getLoc()));
 
-  // Temporary arguments stand for the recomputed values until their ops are cloned.
+  // Until the recomputed ops are cloned, temporary arguments stand for their results.
   unsigned firstPlaceholder = body.getNumArguments();
   llvm::MapVector<Operation *, SmallVector<BlockArgument>> placeholders;
   for (Operation *op : variant.plan.recomputed)
@@ -171,8 +171,8 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
         .replaceAllUsesWith(mapping.lookup(returned[unsigned(result)]));
     dropped.set(unsigned(argument));
   }
-  // Clones are placed from the last op to the first, so that the readers of each op are in place
-  // before it. Each clone is inserted right before its first reader.
+  // Ops are cloned from the last to the first, so that all readers of an op exist when it is
+  // cloned. Each clone is inserted right before its first reader.
   for (Operation *op : llvm::reverse(variant.plan.recomputed)) {
     Operation *reader = firstReader(body, placeholders[op]);
     if (!reader)
@@ -183,7 +183,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
     for (auto [placeholder, result] : llvm::zip_equal(placeholders[op], again->getResults()))
       placeholder.replaceAllUsesWith(result);
     for (auto [value, placeholder] : llvm::zip_equal(op->getResults(), placeholders[op]))
-      mapping.map(value, placeholder); // undoes clone()'s own mapping
+      mapping.map(value, placeholder); // undoes the mapping that clone() added
   }
   body.eraseArguments(dropped);
   SmallVector<Type> inputs(body.getArgumentTypes());
@@ -191,7 +191,8 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
   return copy;
 }
 
-// Replaces the forward call of one layer and the backward call that reads its results.
+// Replaces the call of a layer's forward half, and the call of the backward half that reads its
+// results.
 LogicalResult Recomputer::rewrite(func::CallOp forwardCall, const RecomputeOption &option) {
   auto forward = symbols.lookup<func::FuncOp>(forwardCall.getCallee());
   FailureOr<const Variant *> found = variantOf(forward, option);
@@ -250,8 +251,8 @@ namespace {
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
-  // Returns the options in the module's attribute, or, without one, the named options of the
-  // module.
+  // Returns the recompute options in the module's attribute. If the attribute is missing, computes
+  // them, unless a choice is given: its numbers refer to the attribute.
   FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
     if (choiceGiven || hasRecomputeOptions(module))

@@ -1,9 +1,9 @@
-// The forward and backward halves that lm-autodiff makes of a layer, and the effect of recomputing
-// some ops on them.
+// The forward and backward halves that lm-autodiff makes of a layer, and what changes in them if
+// some ops are recomputed.
 //
-// For a layer @NAME, @NAME.forward returns the layer's results, followed by every value that the
-// layer's backward half reads. The backward half is @NAME.backward or its variant
-// @NAME.backward.accumulate.
+// For a layer @NAME, the forward half @NAME.forward returns the layer's results, followed by every
+// value that the backward half reads. The backward half is @NAME.backward or its accumulating
+// variant @NAME.backward.accumulate.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,42 +14,43 @@
 
 namespace lmc {
 
-// Returns the layer whose forward half is `forward`; null for any other function.
+// Returns the layer whose forward half is `forward`, or null if `forward` is no forward half.
 mlir::func::FuncOp layerOf(mlir::func::FuncOp forward, const mlir::SymbolTable &symbols);
 
-// Returns the calls of forward halves in `function`, from the first layer to the last.
+// Returns the calls of layers' forward halves in `function`, from the first layer to the last.
 llvm::SmallVector<mlir::func::CallOp> forwardCalls(mlir::func::FuncOp function,
                                                    const mlir::SymbolTable &symbols);
 
-// Returns the call of the backward half that reads the values kept by `forwardCall`; null if there
-// is none.
+// Returns the call of the backward half that reads the kept values which `forwardCall` returns, or
+// null if there is none.
 mlir::func::CallOp backwardCallOf(mlir::func::CallOp forwardCall, const mlir::SymbolTable &symbols);
 
-// Returns the forward half of every layer of the model, from the first to the last. Fails if two
-// functions of the module call different ones.
+// Returns the forward half of every layer of the model, from the first layer to the last. Error:
+// two functions of the module do not call the same forward halves in the same order.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
 layersInOrder(mlir::ModuleOp module, const mlir::SymbolTable &symbols);
 
-// The values that a forward half keeps and the ops that the backward half recomputes.
+// Which values a forward half keeps and which ops the backward half recomputes.
 struct RecomputePlan {
   llvm::SetVector<mlir::Value> kept;             // the layer's own results first
   llvm::SetVector<mlir::Operation *> recomputed; // in the order of the forward half
-  llvm::SetVector<unsigned> arguments;           // of the forward half that the recomputed ops read
+  llvm::SetVector<unsigned> arguments;           // numbers of the arguments that they read
 };
 
-// Returns the plan in which exactly those ops of `chosen` are recomputed that the backward half
-// needs. A view is treated like the value that it is a view of, whether it is chosen or not; of a
-// kept value the view itself is kept. Results of the layer count as present, because the next layer
-// reads them.
+// Returns the plan that recomputes those ops of `chosen` whose results the backward half needs. A
+// view is treated like the value that it is a view of, whether the view is in `chosen` or not; if
+// that value is not recomputed, `kept` contains the view. Results of the layer count as available,
+// because the next layer reads them.
 RecomputePlan planRecompute(mlir::func::FuncOp forward, unsigned layerResults,
                             llvm::ArrayRef<mlir::Operation *> chosen);
 
-// Returns the bytes that the kept values hold between the forward and the backward pass, without
-// the layer's arguments and results, which the neighbouring layers hold. A view holds all bytes of
+// Returns the bytes that the kept values take between the forward and the backward pass, without
+// the layer's arguments and results, which the neighbouring layers keep. A view takes all bytes of
 // the value that it is a view of.
 uint64_t keptBytes(mlir::func::FuncOp forward, unsigned layerResults, const RecomputePlan &plan);
 
-// Returns the value whose bytes `value` is a view of.
+// Returns the value that `value` is a view of, through any number of views; `value` if it is no
+// view.
 mlir::Value viewedValue(mlir::Value value);
 
 } // namespace lmc

@@ -37,8 +37,9 @@ static double dim(Value value, unsigned index) {
   return double(cast<RankedTensorType>(value.getType()).getDimSize(index));
 }
 
-// Attention has two products of queries and keys (the scores, and the sum of values) with 2
-// operations per multiply-add. Query i of a sequence meets min(i, window) keys; the mean is used.
+// Attention has two matrix products (the scores, and the weighted sum of values) with 2 operations
+// per multiply-add. Query i of a sequence sees min(i, window) keys; the mean over all queries is
+// used.
 static double attentionFlops(lm::AttentionOp op) {
   double seq = double(op.getSeq());
   double window = op.getWindow() > 0 ? std::min(double(op.getWindow()), seq) : seq;

@@ -1,4 +1,5 @@
-// Phase 4: which values the forward pass keeps and which the backward pass recomputes.
+// The passes of phase 4: they decide which values the forward pass keeps and which the backward
+// pass recomputes.
 
 #ifndef LMC_PASSES_MEMORY
 #define LMC_PASSES_MEMORY
@@ -83,9 +84,10 @@ def ApplyRecomputePass : Pass<"lm-apply-recompute", "::mlir::ModuleOp"> {
     `@layer.backward.OPTION` and `@layer.backward.accumulate.OPTION`. Layers and
     micro-steps share the variants. Halves that are no longer called are erased. Recomputed
     ops are cloned into the backward half, each right before the first op that reads it, so
-    that their results live no longer than needed. No pass that merges equal ops may
-    follow. If a view of a kept value is needed, the view itself is kept. The module
-    attribute `lm.recompute` records the mode, or "auto" for a choice.
+    that their results live no longer than needed. A later pass that merges equal ops would
+    undo the recompute, so none may follow. If a view of a kept value is needed, the view
+    itself is kept. The module attribute `lm.recompute` records the mode, or "auto" for a
+    choice.
 
     ```mlir
     %y, %act = call @layer.forward(%x, %w)

@@ -82,7 +82,8 @@ void lmc::writeRecomputeOptions(ModuleOp module, const RecomputeOptions &options
   module->setAttr(kOptions, b.getDictionaryAttr(kinds));
 }
 
-// Returns nothing if `entry` does not have the form that writeRecomputeOptions writes.
+// Reads one option. Returns nullopt if `entry` does not have the form that writeRecomputeOptions
+// writes.
 static std::optional<RecomputeOption> readOption(Attribute entry) {
   auto fields = dyn_cast<DictionaryAttr>(entry);
   if (!fields)

@@ -1,8 +1,8 @@
-// The recompute options of each layer, as lm-analyze-recompute finds them, and the choice among
-// them that lm-apply-recompute carries out.
+// The recompute options of each layer, which lm-analyze-recompute finds, and the choice of one
+// option per layer, which lm-apply-recompute applies.
 //
-// Both are module attributes, `lm.recompute_options` and `lm.recompute_choice`; Passes.td describes
-// their form.
+// They are the module attributes `lm.recompute_options` and `lm.recompute_choice`; Passes.td
+// describes their form.
 #pragma once
 
 #include "passes/memory/OpCost.h"
@@ -18,43 +18,44 @@
 
 namespace lmc {
 
-// The named options, which come first in the list of every layer, in this order. Corners of the
-// lower hull between "none" and "block" follow.
+// The names of the first options of every layer, in this order. Options for corners of the lower
+// convex hull between "none" and "block" follow.
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
 
 struct RecomputeOption {
   std::string name;                // "none", "activation", "full", "block", "hull1", ...
-  std::vector<int64_t> recomputed; // positions of ops in the forward half, rising
+  std::vector<int64_t> recomputed; // positions of the ops in the forward half, ascending
   std::vector<std::string> ops;    // the names of those ops in the model
-  uint64_t keptBytes = 0; // from forward to backward, without the layer's arguments and results
+  uint64_t keptBytes = 0; // kept between the halves, without the layer's arguments and results
   double seconds = 0;     // to recompute the ops once
-  double flops = 0;       // of the recomputed ops
+  double flops = 0;       // FLOPs of the recomputed ops
 };
 
-// A layer function. Layers of the model that call the same function are of one kind.
+// The options of one layer function. All layers of the model that call this function are of one
+// kind.
 struct RecomputeKind {
   std::string layer;
   double forwardFlops = 0;
   std::vector<RecomputeOption> options;
 
-  // Returns the index of the option with this name, or -1.
+  // Returns the index of the option named `name`, or -1.
   int64_t find(llvm::StringRef name) const;
 };
 
 struct RecomputeOptions {
   std::vector<RecomputeKind> kinds;
-  std::vector<int64_t> layers; // the kind of each layer of the model, first to last
+  std::vector<int64_t> layers; // index of the kind of each layer of the model, first to last
 
-  // Returns the choice of `mode` for every `stride`-th layer and "none" for the others. Fails if a
-  // kind has no option of that name.
+  // Returns the choice that gives the option named `mode` to every `stride`-th layer and "none" to
+  // the others. Error: a kind has no option of that name.
   mlir::FailureOr<std::vector<int64_t>> choiceOf(mlir::ModuleOp module, llvm::StringRef mode,
                                                  int64_t stride) const;
 
-  // Fails unless `choice` gives every layer the number of one of its options.
+  // Returns an error unless `choice` gives every layer the index of one of its options.
   mlir::LogicalResult check(mlir::ModuleOp module, llvm::ArrayRef<int64_t> choice) const;
 
-  // Returns the FLOPs that the choice adds, divided by those of all layers' forward and backward
-  // passes (3 times the forward pass).
+  // Returns the FLOPs that recomputing adds with this choice, divided by the FLOPs of the forward
+  // and backward passes of all layers (3 times the forward pass).
   double flopsOverhead(llvm::ArrayRef<int64_t> choice) const;
 };
 
@@ -62,12 +63,12 @@ struct RecomputeOptions {
 mlir::FailureOr<RecomputeOptions> analyzeRecompute(mlir::ModuleOp module, OpCost cost);
 
 // Write and read the attribute `lm.recompute_options`. Reading fails if the attribute is missing or
-// does not have the form that writing gives it.
+// does not have the form that writeRecomputeOptions() gives it.
 void writeRecomputeOptions(mlir::ModuleOp module, const RecomputeOptions &options);
 mlir::FailureOr<RecomputeOptions> readRecomputeOptions(mlir::ModuleOp module);
 bool hasRecomputeOptions(mlir::ModuleOp module);
 
-// Write and read the attribute `lm.recompute_choice`. Reading returns nothing if it is missing.
+// Write and read the attribute `lm.recompute_choice`. Reading returns nullopt if it is missing.
 void writeRecomputeChoice(mlir::ModuleOp module, llvm::ArrayRef<int64_t> choice);
 mlir::FailureOr<std::optional<std::vector<int64_t>>> readRecomputeChoice(mlir::ModuleOp module);
 
