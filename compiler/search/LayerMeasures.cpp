@@ -28,8 +28,8 @@ private:
   PlanMeasures measures;
 };
 
-// Returns the measures of layer `index`, or null when the index is negative: the command belongs to
-// no layer.
+// Returns the measures of layer `index`, or null if `index` is negative, which means that a command
+// belongs to no layer.
 LayerMeasure *Measurer::layer(int index) {
   if (index < 0)
     return nullptr;
@@ -48,8 +48,8 @@ void Measurer::addSeconds() {
   }
 }
 
-// Returns the function with the highest peak among those with layers and a backward pass; -1 when
-// there is none.
+// Returns the index of the function with the highest peak among those that have a forward and a
+// backward pass; -1 if there is none.
 int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
   int fullest = -1;
   uint64_t most = 0;
@@ -66,8 +66,8 @@ int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
   return fullest;
 }
 
-// Computes what each layer keeps at the start of the backward pass. Slices may be views of one
-// buffer, so a layer counts only the bytes that it adds to those of the layers before it.
+// Computes the bytes that each layer keeps at the start of the backward pass. Slices may be views
+// of one buffer, so a layer counts only the bytes that it adds to those of the layers before it.
 void Measurer::addKept(int function) {
   int64_t turn = firstBackward(*plan.functions()->Get(unsigned(function)));
   std::vector<std::vector<const plan::Slice *>> held(measures.layers.size());
@@ -97,7 +97,7 @@ void Measurer::addPeaks(int index, const FunctionMemory &memory) {
     held.push_back(sum += layer.keptBytes);
   auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
   unsigned turn = firstBackward(function), commands = function.commands()->size();
-  unsigned lastForward = 0, firstLayer = commands; // last forward, first backward command
+  unsigned lastForward = 0, firstLayer = commands; // last forward, first backward command of layers
   for (unsigned c = 0; c < commands; ++c)
     if (layerOf(*function.commands()->Get(c)) >= 0) {
       if (c < turn)

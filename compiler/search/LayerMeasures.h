@@ -1,10 +1,10 @@
-// What each layer of a compiled plan keeps, needs and takes: the input of the choice among
-// recompute options (RecomputeChoice.h).
+// Measures what each layer of a compiled plan keeps, needs and costs. The choice among recompute
+// options (RecomputeChoice.h) is made with these numbers.
 //
-// The bytes are those of the micro-step function with the highest peak. The bytes that a layer
-// keeps are those that its own commands write before the start of the backward pass (the first
-// backward command) and that are still live then. The transient bytes of a layer are those live in
-// its backward pass beyond what it and the layers before it keep.
+// The bytes are those of the micro-step function with the highest peak. The kept bytes of a layer
+// are those that its own commands write before the start of the backward pass (the first backward
+// command) and that are still live then. The transient bytes of a layer are the maximum of bytes
+// live in its backward pass, in addition to what this layer and the layers before it keep.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -19,17 +19,17 @@ namespace lmc {
 struct LayerMeasure {
   uint64_t keptBytes = 0;
   uint64_t transientBytes = 0;
-  double seconds = 0; // predicted, of the layer's commands in a step
+  double seconds = 0; // predicted, of the layer's commands in an optimizer step
 };
 
 struct PlanMeasures {
-  std::vector<LayerMeasure> layers; // indexed by N of "layers.N/..."
-  uint64_t fixedBytes = 0;          // state
-  uint64_t turnBytes = 0;           // of head and loss, beyond what layers keep
+  std::vector<LayerMeasure> layers; // index N: ops named "layers.N/..."
+  uint64_t fixedBytes = 0;          // bytes of the state arena
+  uint64_t turnBytes = 0;           // bytes of head and loss, in addition to kept bytes
 };
 
-// Measures a plan. Every number of bytes is a lower bound of what a packed plan takes, because
-// different buffers that are live together never overlap.
+// Measures a plan. The kept and transient bytes are lower bounds of what any packing needs, because
+// buffers that are live at the same time never overlap.
 PlanMeasures measureLayers(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
 } // namespace lmc

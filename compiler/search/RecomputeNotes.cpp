@@ -3,8 +3,8 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Returns, for each kind, the index of its first option in the list that joins the options of all
-// kinds.
+// The report lists the options of all kinds of layers one after the other. Returns, for each kind,
+// the index of its first option in that list.
 static std::vector<size_t> firstOptions(const RecomputeOptions &options) {
   std::vector<size_t> first;
   size_t sum = 0;

@@ -1,4 +1,4 @@
-// The decision of the memory phase as the report "recompute" of a plan (docs/explain.md).
+// Writes the decision of the memory phase as the report "recompute" of a plan (docs/explain.md).
 #pragma once
 
 #include "compiler/search/RecomputeSearch.h"
@@ -7,12 +7,13 @@
 
 namespace lmc {
 
-// Reports a choice made without a search: the times are those of the analysis.
+// Reports a choice that was made without a search, with the seconds that lm-analyze-recompute
+// predicts.
 nlohmann::json recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice);
 
-// Reports the candidate that a search chose, with the times that the probes measured and the
-// candidates tried. `microSteps` is the number of micro-steps per step: the seconds of options are
-// reported per micro-step.
+// Reports the candidate with index `rung`, which a search chose, with the numbers that the probes
+// measured and all candidates whose plans were packed. `microSteps` is the number of micro-steps
+// per optimizer step: the seconds of options are reported per micro-step.
 nlohmann::json recomputeNotes(RecomputeSearch &search, size_t rung, int64_t microSteps);
 
 } // namespace lmc

@@ -16,13 +16,14 @@
 using namespace mlir;
 using namespace lmc;
 
-// The number of candidates between the fastest and the smallest choice. With 32 candidates, at most
-// a thirtieth of the bytes that recompute can save remains unused in a budget, and half of that on
-// average: for a model of 1B parameters, a quarter of a percent of the step's time.
+// The number of candidates from the fastest choice to the one with the fewest bytes. With 32
+// candidates, a budget leaves unused at most a thirtieth of the bytes that recompute can save, and
+// half of that on average. For a model of 1B parameters this costs a quarter of a percent of the
+// step's time.
 static constexpr int kLadderSteps = 32;
 
-// A candidate's bytes as predicted from probes are lowered by this and by a 256th, to make them a
-// lower bound.
+// The bytes that probes predict for a candidate are lowered by 1/256 and by this number, so that
+// they are a lower bound of the bytes of its plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
 //===-- Candidates --------------------------------------------------------------------------===//
@@ -35,8 +36,8 @@ static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::ve
   auto differs = [&](size_t layer, size_t other) {
     return other < count && options[other] != options[layer];
   };
-  // Terms are added in the order of (kind, option), so that choices with the same counts have
-  // exactly the same sum.
+  // The seconds are added in the order of (kind, option), so that two choices with the same number
+  // of layers per kind and option have exactly the same sum.
   std::map<std::pair<int, int>, int64_t> counts;
   std::map<std::pair<int, int>, int64_t> borders;
   uint64_t held = 0, most = 0;
@@ -62,17 +63,18 @@ static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::ve
       rung.seconds +=
           double(number) * (positions.border[size_t(of.first)][size_t(of.second)].seconds -
                             problem.kinds[size_t(of.first)][size_t(of.second)].seconds);
-  // The bound is a little less than the prediction: alignment and the outermost layers may differ.
+  // The bound is a little lower than the prediction: alignment and the outermost layers of a plan
+  // may differ from those of a probe.
   uint64_t workspace = std::max(most, problem.turnBytes + held);
   workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
   rung.boundBytes = problem.fixedBytes + workspace;
   return rung;
 }
 
-// Returns the problem with its seconds scaled down to the range of chooseRecompute(): a step on a
-// slow device may take days.
+// Returns the problem with its seconds scaled down to the range that chooseRecompute() accepts: a
+// step on a slow device may take days.
 static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
-  constexpr double kMost = 1000; // seconds of all layers
+  constexpr double kMost = 1000; // maximum of the seconds of all layers together
   double longest = 0;
   for (int kind : problem.layers) {
     double most = 0;
@@ -88,8 +90,8 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   return same;
 }
 
-// Returns the first option that equals option `option` in bytes and seconds. An index beyond the
-// list stands for the last option.
+// Returns the index of the first option with the same bytes and seconds as option `option`. An
+// index beyond the list stands for the last option.
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
   return int(llvm::find_if(options, [&](const LayerOption &other) {
@@ -131,8 +133,8 @@ FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config
   return analyzeRecompute(start, [&](Operation *op) { return modelledSeconds(op, rates); });
 }
 
-// Returns the first option of the kind that recomputes the same ops as `option`; it may be `option`
-// itself.
+// Returns the index of the first option of the kind that recomputes the same ops as `option`; this
+// may be `option` itself.
 static size_t sameAs(const RecomputeKind &kind, size_t option) {
   size_t first = 0;
   while (kind.options[first].recomputed != kind.options[option].recomputed)
@@ -140,7 +142,8 @@ static size_t sameAs(const RecomputeKind &kind, size_t option) {
   return first;
 }
 
-// Returns, for each kind, the options that recompute different sets of ops.
+// Returns, for each kind of layer, the indices of its options, without options that recompute the
+// same ops as an earlier one.
 static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct;
   for (const RecomputeKind &kind : options.kinds) {
@@ -153,14 +156,14 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
 }
 
 // The number of consecutive layers that take one option in a probe. The middle one of three has
-// neighbours of its own option, as most layers of a plan do.
+// neighbours with its own option, as most layers of a plan have.
 static constexpr size_t kRun = 3;
 
 // Returns choices that together give every distinct option of every kind of layer to kRun
 // consecutive layers at least once.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
-  std::vector<size_t> taken(distinct.size(), 0); // layers so far per kind; each option takes kRun
+  std::vector<size_t> taken(distinct.size(), 0); // per kind: layers that got an option so far
   std::vector<std::vector<int64_t>> choices;
   auto unfinished = [&] {
     for (size_t kind = 0; kind < distinct.size(); ++kind)
@@ -182,12 +185,13 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
 namespace {
 
 // The measures of one option over all probes. Layers of the same kind and option still differ by
-// their neighbours, because kernels of neighbouring layers merge; hence three places: between two
-// layers of the same option, anywhere, and last. The bytes are the minimum over all layers seen in
-// a place. A sum of minima is a lower bound of a plan's bytes.
+// their position, because kernels of neighbouring layers merge. Three positions are therefore
+// measured: `between` two layers of the same option, `anywhere`, and the `last` layer. The bytes
+// are the minimum over all layers seen in a position. A sum of minima is a lower bound of a plan's
+// bytes.
 struct OptionMeasure {
   std::optional<LayerOption> between, anywhere, last;
-  double longest = 0; // the largest seconds seen
+  double longest = 0; // maximum of the seconds seen
 
   void add(const LayerMeasure &layer, bool isBetween, bool isLast) {
     auto take = [&](std::optional<LayerOption> &known) {
@@ -203,8 +207,8 @@ struct OptionMeasure {
     if (isLast)
       take(last);
   }
-  // typical(): between layers of the same option. border(): beside a layer of another option, which
-  // may take longer. end(): the last layer.
+  // typical() is the cost of a layer between two layers of the same option, border() of a layer
+  // beside one with another option (which may take longer), and end() of the last layer.
   LayerOption typical() const {
     LayerOption option = between.value_or(anywhere.value_or(LayerOption()));
     if (!between)
@@ -221,8 +225,8 @@ struct OptionMeasure {
 
 } // namespace
 
-// Erases every function that recompute does not affect; the micro-steps and the layers that they
-// call remain.
+// Erases every function that recompute does not affect: only the micro-steps and the layers that
+// they call remain.
 static void keepMicroSteps(ModuleOp module) {
   SymbolTable symbols(module);
   for (bool changed = true; changed;) {
@@ -236,8 +240,8 @@ static void keepMicroSteps(ModuleOp module) {
   }
 }
 
-// Returns the options of a model with fewer layers if they equal those of the whole model (the
-// measured costs are then the same too), else nothing.
+// Returns the options of `shorter`, a model with fewer layers, if they equal those of the whole
+// model, so that measures of one hold for the other; otherwise nullopt.
 std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
   FailureOr<RecomputeOptions> options = recomputeOptionsOf(shorter, config, &spec);
   if (failed(options) || options->kinds.size() != found.kinds.size())
@@ -256,7 +260,7 @@ std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) c
 static uint64_t stateBytes(ModuleOp module) {
   uint64_t bytes = 0;
   for (auto variable : module.getOps<lm::VariableOp>())
-    if (!variable.getStorage()) // a variable with a storage lies in that one's bytes
+    if (!variable.getStorage()) // its bytes are those of its storage
       bytes += byteSize(cast<RankedTensorType>(variable.getType()));
   return bytes;
 }
@@ -269,7 +273,7 @@ static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions 
   return copy;
 }
 
-// Compiles a plan with the choice and measures its layers.
+// Compiles a plan in which each layer has its option of `choice`, and measures the layers.
 FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
                                                  ArrayRef<int64_t> choice) {
   OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
@@ -289,8 +293,8 @@ FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const Recomput
   return measures;
 }
 
-// Returns a model with `layers` layers and its options. If the shorter model's options differ, it
-// is the whole model.
+// Returns a model with `layers` layers and its options. If the options of a model with so few
+// layers would differ from those of the whole model, returns the whole model.
 FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(const MakeShorter &makeShorter,
                                                            size_t layers) {
   if (makeShorter && layers < found.layers.size()) {
@@ -306,7 +310,7 @@ FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(const MakeShorter &ma
 }
 
 LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
-  size_t wanted = 0, most = 0; // layers needed by a probe; most options of a kind
+  size_t wanted = 0, most = 0; // layers that a probe needs; most options of a kind
   std::vector<std::vector<size_t>> distinct = distinctOptions(found);
   for (const std::vector<size_t> &list : distinct) {
     wanted += kRun * list.size();
@@ -338,8 +342,8 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
   for (const std::vector<int64_t> &choice : probeChoices(model->options))
     if (failed(addProbe(*model, choice)))
       return failure();
-  // At the last layer the most bytes are held, and the next commands belong to no layer. Probes
-  // with each option there measure that place.
+  // The last layer needs measures of its own: the most bytes are live there, and the commands after
+  // it belong to no layer. Short probes therefore have each option once at the last layer.
   if (failed(model = probed(makeShorter, kRun)))
     return failure();
   for (size_t option = 0; option < most; ++option) {

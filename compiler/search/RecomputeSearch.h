@@ -1,12 +1,12 @@
-// memory.recompute = "auto": the choice of one recompute option per layer, judged by the packed
-// plan.
+// memory.recompute = "auto" chooses one recompute option per layer, such that the packed plan fits
+// the budget and is fast.
 //
 // The options come from lm-analyze-recompute. They are measured on real plans, the probes, in which
-// consecutive layers take different options: a probe gives the bytes that a layer of each option
-// keeps and needs, and its time. From these numbers the search builds candidates: choices for all
-// layers, from the fastest to the one with the fewest bytes. Uniform choices, and so the named
-// modes, are among them. The candidates do not depend on the budget. Which candidate a budget gets
-// is decided by packed bytes alone (BudgetSearch.h).
+// consecutive layers take different options: a probe shows the bytes that a layer with each option
+// keeps and needs, and its seconds. From these numbers the search builds candidates: choices for
+// all layers, from the fastest to the one with the fewest bytes. Choices with one option for all
+// layers, and so the named modes, are among them. The candidates do not depend on the budget. Only
+// the packed bytes decide which candidate a budget gets (BudgetSearch.h).
 #pragma once
 
 #include "compiler/search/LayerMeasures.h"
@@ -23,32 +23,33 @@
 namespace lmc {
 
 struct RecomputeRung {
-  std::vector<int64_t> options; // per layer, an index into its kind's options
-  double seconds = 0;           // predicted, of all layers in a step
+  std::vector<int64_t> options; // per layer, an index into the options of its kind
+  double seconds = 0;           // predicted, of all layers in an optimizer step
   uint64_t boundBytes = 0;      // predicted from probes: no plan of this candidate takes less
 };
 
-// A layer's costs, per kind and option, at places where those of the problem do not hold: `border`
-// for a layer that is first or beside a layer of another option, `last` for the last layer. Empty
-// lists mean that the problem's costs hold everywhere.
+// The costs of a layer, per kind and option, in positions where those of the problem do not hold:
+// `border` for the first layer and for layers beside one with another option, `last` for the last
+// layer. If the lists are empty, the problem's costs hold everywhere.
 struct PositionCosts {
   std::vector<std::vector<LayerOption>> border, last;
 };
 
-// Returns choices in order of seconds: up to about `steps` choices along the trade-off between the
-// problem's fastest and its smallest, and for each option index the choice in which every layer
-// takes that option (a kind with fewer options takes its last).
+// Returns candidates in order of rising seconds: up to about `steps` choices between the fastest
+// one and the one with the fewest bytes, and for each option index the choice in which every layer
+// takes that option (a layer whose kind has fewer options takes the last one).
 std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
                                           const PositionCosts &positions = {});
 
 class RecomputeSearch {
 public:
-  // Makes the same model with the given number of layers, as it is after the distribute phase.
+  // Builds the job's model with the given number of layers, and runs the phases up to distribute on
+  // it.
   using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
-  // `start` is a module that went through the distribute phase. It must outlive the search, as must
-  // `config`, `spec` and `phases`. Probes use a shorter model if it has the same kinds of layers,
-  // so that the cost of probing does not grow with the model.
+  // `start` is a module after the distribute phase. `start`, `config`, `spec` and `phases` must
+  // outlive the search. Probes use a shorter model if it has the same kinds of layers, so that the
+  // time for probing does not grow with the number of layers.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   create(mlir::ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
          PhaseRunner &phases, const MakeShorter &makeShorter = nullptr);
@@ -58,14 +59,15 @@ public:
   const std::vector<RecomputeRung> &rungs() const { return choices; }
   BudgetSearch &budgets() { return *search; }
 
-  // "block x 12, none x 4"
+  // Returns the number of layers per option, for reports: "block x 12, none x 4".
   std::string nameOf(const RecomputeRung &rung) const;
 
-  // Returns a copy of the start module that carries the candidate's choice but has not applied it.
+  // Returns a copy of the start module that has the candidate's choice as an attribute, not applied
+  // yet.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeRung &rung);
 
-  // Returns the candidate's module after the buffers phase. The module of the latest measurement is
-  // reused if it is this candidate's.
+  // Returns the module of candidate `rung` after the buffers phase. The module of the latest
+  // attempt of the search is reused if it is of this candidate.
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t rung);
 
 private:
@@ -73,7 +75,8 @@ private:
                   PhaseRunner &phases)
       : start(start), config(config), spec(spec), phases(phases) {}
 
-  // A model to measure options on: `module` is `owned`, or the start module when `owned` is null.
+  // A model on which options are measured: `module` is `owned`, or the start module if `owned` is
+  // null.
   struct Probed {
     mlir::OwningOpRef<mlir::ModuleOp> owned;
     mlir::ModuleOp module;
@@ -96,11 +99,11 @@ private:
   PositionCosts positions;
   std::vector<RecomputeRung> choices;
   std::unique_ptr<BudgetSearch> search;
-  mlir::OwningOpRef<mlir::ModuleOp> last; // the module of `lastRung`
+  mlir::OwningOpRef<mlir::ModuleOp> last; // the module of candidate `lastRung`
   size_t lastRung = SIZE_MAX;
 };
 
-// Returns the options of each layer, with costs from the job's device spec.
+// Returns the recompute options of each layer, with costs from the job's device spec.
 mlir::FailureOr<RecomputeOptions> recomputeOptionsOf(mlir::ModuleOp start, const Config &config,
                                                      const cost::DeviceSpec *spec);
 
