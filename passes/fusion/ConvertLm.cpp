@@ -1,4 +1,4 @@
-// kern-convert-lm: turns every lm op into library calls and single-op fusions.
+// kern-convert-lm: turns every lm op into library calls and fusions that compute one op each.
 //
 //   %y = lm.linear %x, %w            =>   %y = kern.gemm %x, %w {transpose_b}
 //   %y = lm.rms_norm %x, %w eps 1e-5 =>   %y = kern.fusion row_reduction (...) {
@@ -27,7 +27,7 @@ using Combine = FusionBuilder::Combine;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-// 1 / (1 + exp(-x))
+// Returns 1 / (1 + exp(-x)).
 static Value sigmoid(OpBuilder &b, Location loc, Value x) {
   Value one = constant(b, loc, x.getType(), 1.0);
   Value e = math::ExpOp::create(b, loc, arith::NegFOp::create(b, loc, x));
@@ -73,7 +73,7 @@ static SmallVector<Value> convertSwiglu(OpBuilder &b, lm::SwigluOp op) {
       .getResults();
 }
 
-// With s = sigmoid(g): dgate = dy u s (1 + g (1 - s)), dup = dy g s.
+// Computes dgate = dy u s (1 + g (1 - s)) and dup = dy g s, where s = sigmoid(g).
 static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu_grad");
   RankedTensorType type = typeOf(op.getDgate());
@@ -97,8 +97,8 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   return f.finish({dgate, dup}).getResults();
 }
 
-// Views [batch * seq, heads * d] as [batch, seq, heads, 2, d / 2]. Both halves of a head are read
-// before either is written, so that the result may be written over the input.
+// Rotates x, viewed as [batch, seq, heads, 2, d / 2] instead of [batch * seq, heads * d]. Both
+// halves of a head are read before either is written, so that the result may be written over x.
 static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
   RankedTensorType flat = typeOf(op.getX());
   int64_t seq = typeOf(op.getCos()).getDimSize(0), half = int64_t(op.getHeadDim()) / 2;
@@ -183,8 +183,8 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
       .getResult(0);
 }
 
-// One kernel over the rows reads them once and computes dx and the partial sums of dweight over
-// blocks of rows. A small kernel over the columns adds these sums.
+// A kernel over the rows reads them once and computes dx and, per block of rows, a partial sum of
+// dweight. A small kernel over the columns adds these sums.
 static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
   RankedTensorType type = typeOf(op.getDx());
   Type element = arithmeticType(type.getElementType());
@@ -387,8 +387,9 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
   return f.finish({loss, dlogits});
 }
 
-// For each chunk of tokens: logits[chunk] -> loss and dlogits in one kernel -> dx[chunk]; dweight
-// accumulates over the chunks.
+// Computes, for one chunk of tokens after the other, the logits and in one kernel the loss. With
+// `scale` this kernel also computes the gradient of the logits, from which the chunk's rows of dx
+// and its contribution to dweight follow.
 static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value weight,
                                       Value targets, int64_t chunk, Value scale, Value acc,
                                       Type dweightType) {
@@ -425,8 +426,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// Returns a shorter vector whose elements have the same sum, if `sums` is long. The remaining
-// elements are added in one work item, by a single processor.
+// Returns `sums` or, if it is long, a shorter vector with the same total. One work item, and so a
+// single processor, adds the elements of the returned vector.
 static Value foldSums(OpBuilder &b, Location loc, Value sums) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
   RankedTensorType type = typeOf(sums);
@@ -442,7 +443,7 @@ static Value foldSums(OpBuilder &b, Location loc, Value sums) {
       .getResult(0);
 }
 
-// Returns the square root of the sum of all elements of `vectors`, which are joined into one
+// Returns the square root of the sum of all elements of `vectors`. They are first joined into one
 // vector.
 static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
   SmallVector<Value> parts;

@@ -20,14 +20,15 @@ static constexpr double kSmallestScale = std::numeric_limits<float>::min();
 
 //===-- Formulas ----------------------------------------------------------------------------===//
 
-// Returns `fresh`, or `old` if the gradient norm is NaN or infinite: such a step changes nothing.
+// Returns `fresh`, or `old` if the gradient norm is NaN or infinite: then the step must change
+// nothing.
 static Value keepUnlessFinite(OpBuilder &b, Location loc, Value norm, Value fresh, Value old) {
   Value infinity = constant(b, loc, norm.getType(), std::numeric_limits<double>::infinity());
   Value finite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, norm, infinity);
   return arith::SelectOp::create(b, loc, finite, fresh, old).getResult();
 }
 
-// g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1)
+// Returns the clipped gradient: g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1).
 static Value clipped(OpBuilder &b, Location loc, Value g, Value norm, Value clip) {
   Type t = g.getType();
   Value one = constant(b, loc, t, 1.0);
@@ -41,14 +42,15 @@ static Value clipped(OpBuilder &b, Location loc, Value g, Value norm, Value clip
 
 namespace {
 
-// The region of one step. Its scalars are the inputs from number `first` on. They are broadcast
-// into the element bodies; the code generators move computations on scalars alone out of the loops.
+// Builds the region of one AdamW step. The scalars of the step are the fusion's inputs from index
+// `first` on. Element-wise ops read them as operands; the code generators move computations on
+// scalars alone out of the loops.
 class AdamWStep {
 public:
   AdamWStep(FusionBuilder &f, RankedTensorType type, unsigned first, bool decays)
       : f(f), type(type), first(first), decays(decays) {}
 
-  // In the order of the fusion's inputs.
+  // The scalars, in the order of the fusion's inputs.
   enum Scalar { Norm, Lr, Beta1, Beta2, Eps, Correction1, Correction2, Clip, Decay };
   template <typename Op> static void appendScalars(Op op, SmallVectorImpl<Value> &inputs) {
     inputs.append({op.getNorm(), op.getLr(), op.getBeta1(), op.getBeta2(), op.getEps(),
@@ -65,7 +67,8 @@ public:
   Value moment1(Value gradient, Value old);
   Value moment2(Value gradient, Value old);
   Value parameter(Value old, Value moment1, Value moment2);
-  // Per row, the sums of the squares of the change and of the new parameter.
+  // Return a sum of squares per row: updateSq() of the parameter's change, paramSq() of the new
+  // parameter.
   Value updateSq(Value old, Value fresh);
   Value paramSq(Value fresh);
   Value copyIn(Type element, Value fresh);
@@ -151,7 +154,7 @@ Value AdamWStep::copyIn(Type element, Value fresh) {
                [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
 }
 
-// Returns the fusion's results, reshaped to the types of the op's results.
+// Returns the results of `kernel`, reshaped to the shapes of the results of `op`.
 static SmallVector<Value> inShapesOf(OpBuilder &b, Operation *op, kern::FusionOp kernel) {
   SmallVector<Value> converted;
   for (auto [result, original] : llvm::zip(kernel.getResults(), op->getResults()))
@@ -187,9 +190,9 @@ static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
 
 namespace {
 
-// One of the two moments: its inputs and its code.
+// One of the two moments: which inputs of the fusion hold it, and the functions of its code.
 struct CodedMoment {
-  unsigned codes, scale; // numbers of the fusion's inputs
+  unsigned codes, scale; // indices of the fusion's inputs
   Value (*decode)(OpBuilder &, Location, Value code, Value scale);
   Value (*encode)(OpBuilder &, Location, Value moment, Value inverse);
 };
@@ -197,7 +200,8 @@ struct CodedMoment {
 constexpr CodedMoment kMoment1{2, 3, decodeMoment1, encodeMoment1};
 constexpr CodedMoment kMoment2{4, 5, decodeMoment2, encodeMoment2};
 
-// Decodes and encodes 8-bit moments. Each row of the region is a moment block, with one scale.
+// Decodes and encodes 8-bit moments. Each row of the region is one moment block, which has one
+// scale.
 class CodedMoments {
 public:
   CodedMoments(FusionBuilder &f, AdamWStep &step, RankedTensorType type)
@@ -223,8 +227,8 @@ private:
 
 } // namespace
 
-// If the step changes nothing, the old codes and scales are kept as they are: encoding the decoded
-// values again could change them.
+// Returns the codes and scales of a new moment. If the gradient norm is not finite, the old codes
+// and scales are returned: encoding the decoded values again could change them.
 CodedMoments::Coded CodedMoments::encode(const CodedMoment &moment, Value fresh) {
   auto scales = RankedTensorType::get({type.getDimSize(0)}, type.getElementType());
   Value top = f.reduce(type.getShape(), 1, type.getElementType(), {step.each(fresh)}, Combine::Max,

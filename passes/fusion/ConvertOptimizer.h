@@ -1,5 +1,5 @@
-// Converts optimizer steps to kernels: to one kern.fusion each, which reads and writes every
-// element of the state once.
+// Converts each optimizer step to one kern.fusion, which reads and writes every element of the
+// state once.
 #pragma once
 
 #include "dialects/lm/Lm.h"
@@ -8,7 +8,8 @@
 
 namespace lmc {
 
-// Returns the values that replace the op's results; empty for an optimizer without a kernel.
+// Returns the values that replace the results of `op`; empty if no kernel exists for this
+// optimizer.
 llvm::SmallVector<mlir::Value> convertOptimizer(mlir::OpBuilder &b, lm::OptimizerOpInterface op);
 
 } // namespace lmc

@@ -1,13 +1,13 @@
-// lm-fold-rope: makes the rotation that undoes rope in the backward pass part of attention's
-// gradient. The gradient's kernels hold the values to be rotated in registers, not yet rounded.
+// lm-fold-rope: lets attention's gradient undo the rotary embedding of q and k itself. The kernels
+// of the gradient hold dq and dk in registers, where they are not yet rounded.
 //
 //   %dq, %dk, %dv = lm.attention_grad ...          %dq, %dk, %dv = lm.attention_grad ...
 //   %x = lm.join %dq, %dk                    =>        rope %cos, %sin
 //   %y = lm.rope %x, %cos, %sin {inverse}          %z = lm.join %dq, %dk, %dv
 //   %z = lm.join %y, %dv
 //
-// In the forward pass rope stays an op of its own: many thread blocks read the same rotated keys,
-// and the backward pass reads them again.
+// In the forward pass rope stays a separate op: many thread blocks read the same rotated keys, and
+// the backward pass reads them again.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -24,8 +24,8 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Returns the op that reads `value` if it is the only reader and an inverse rope. The rope may read
-// the value itself or a join of values of `rotated` only.
+// Returns the inverse rope that is the only reader of `value`, or null. The rope may read `value`
+// itself, or a join whose parts are all in `rotated`.
 static lm::RopeOp rotationOf(Value value, ArrayRef<Value> rotated) {
   if (!value.hasOneUse())
     return {};
@@ -40,7 +40,8 @@ static lm::RopeOp rotationOf(Value value, ArrayRef<Value> rotated) {
   return rope && rope.getInverse() ? rope : lm::RopeOp();
 }
 
-// Returns true if `rope` computes the same rotation as the operands cos and sin of attention_grad.
+// Returns true if attention_grad can compute the rotation of `rope`: their head dimensions are
+// equal, and the tables are f32 with one row per position.
 static bool canFold(lm::RopeOp rope, lm::AttentionGradOp grad) {
   auto table = cast<RankedTensorType>(rope.getCos().getType());
   return rope.getHeadDim() == grad.getHeadDim() && table.getElementType().isF32() &&
@@ -53,7 +54,7 @@ static bool isKnownAt(Value value, Operation *op) {
 }
 
 // If the only reader of a join is another join, replaces the inner join by its operands, so that
-// these are written directly to their final place.
+// they are written directly to their final place.
 static void flatten(lm::JoinOp join) {
   auto outer = join->hasOneUse() ? dyn_cast<lm::JoinOp>(*join->user_begin()) : lm::JoinOp();
   if (!outer)
@@ -68,7 +69,7 @@ static void flatten(lm::JoinOp join) {
   join.erase();
 }
 
-// Tries to make the rotations of dq and dk part of `grad`; returns true if it did.
+// Tries to make the rotations of dq and dk part of `grad`. Returns true if this succeeds.
 static bool fold(lm::AttentionGradOp grad) {
   if (grad.getCos())
     return false;

@@ -1,15 +1,15 @@
-// kern-form-fusions: merges a fusion with one that reads its result, or with one that reads the
+// kern-form-fusions: merges two fusions if one reads a result of the other, or if both read the
 // same tensor.
 //
 //   %s = kern.fusion elementwise (x, y)  { x + y }        %s, %n = kern.fusion row_reduction
 //   %n = kern.fusion row_reduction (s)   { norm(s) }  =>        (x, y) { s = x + y; norm(s) }
 //
-// %s is then not read back, and not even written if no other op reads it.
+// The merged kernel does not read %s from memory, and writes it only if another op reads it.
 //
 //   %p = kern.fusion elementwise (g, u)     { g * u }     %p, %d = kern.fusion elementwise
 //   %d = kern.fusion elementwise (g, u, dp) { ... }   =>        (g, u, dp) { g * u; ... }
 //
-// g and u are then read once.
+// The merged kernel reads g and u once.
 #include "passes/fusion/FusionQueue.h"
 #include "passes/fusion/Passes.h"
 
@@ -49,8 +49,8 @@ static Operation *createFusion(OpBuilder &b, const MergePlan &plan, const Fusion
   return merged;
 }
 
-// Merges arguments of a function for which every call passes the same value, and equal views of one
-// tensor: two ops are known to read the same bytes only if they read the same value.
+// Merges arguments of a function for which every call passes the same value: two ops are known to
+// read the same bytes only if they read the same value.
 static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> calls) {
   Block &body = function.getBody().front();
   auto equal = [&](unsigned i, unsigned j) {
@@ -64,6 +64,8 @@ static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> ca
         body.getArgument(j).replaceAllUsesWith(body.getArgument(i));
 }
 
+// Merges equal views of one tensor: two ops are known to read the same bytes only if they read the
+// same value.
 static void mergeEqualViews(Block &block) {
   llvm::DenseMap<Value, SmallVector<Operation *>> viewsOf;
   for (Operation &op : llvm::make_early_inc_range(block)) {

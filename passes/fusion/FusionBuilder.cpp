@@ -7,7 +7,7 @@ Value lmc::constant(OpBuilder &b, Location loc, Type type, double value) {
   return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
 }
 
-// Reshapes through one dimension, unless one of the shapes already is one-dimensional.
+// Reshapes to one dimension and from there to `shape`; a step that changes nothing is left out.
 Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)
@@ -128,8 +128,8 @@ Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type eleme
                  });
 }
 
-// The loops are (block, row of the block, column). No tensor's shape gives the extent of the second
-// loop, so an empty tensor that is never read gives it.
+// The loops are (block of rows, row in the block, column). No tensor's shape gives the extent of
+// the second loop, so an empty tensor that is never read gives it.
 Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, Type element,
                                ArrayRef<Read> reads, Body body) {
   MLIRContext *context = b.getContext();

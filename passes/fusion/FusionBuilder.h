@@ -1,4 +1,5 @@
-// Builds a kern.fusion: its region, one linalg.generic at a time.
+// Builds the region of a kern.fusion, one linalg.generic at a time, and then the kern.fusion
+// itself.
 #pragma once
 
 #include "dialects/kern/Kern.h"
@@ -17,21 +18,21 @@ mlir::Value constant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, do
 mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                     llvm::ArrayRef<int64_t> shape);
 
-// Returns a vector as a matrix of one row, and a matrix unchanged.
+// Returns a vector as a matrix with one row, and a matrix unchanged.
 mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 
-// Returns the type to compute in: f64 for f64 storage, f32 for other floats, and integers
-// unchanged.
+// Returns the type in which values of type `storage` are computed: f64 for f64, f32 for other
+// floats, and the same type for integers.
 mlir::Type arithmeticType(mlir::Type storage);
 
-// Rounds or widens a float to `type`; returns a value that is no float unchanged.
+// Rounds or widens a float to `type`. Returns a value that is not a float unchanged.
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                          mlir::Type type);
 
-// Returns the rows per block when a sum over `rows` rows is divided into blocks of rows, with one
-// row of sums each. It divides `rows` and is about 64, so that writing the sums costs little
+// Returns the number of rows per block for summing `rows` rows in blocks of rows, with one row of
+// sums per block. The number divides `rows` and is about 64, so that writing the sums costs little
 // compared with reading the rows, and there are enough blocks for all processors. If `rows` has no
-// such divisor, blocks are larger while there are still 64 of them, else smaller: small blocks
+// such divisor, blocks are larger as long as there are still 64 of them, else smaller: small blocks
 // write more, but run in parallel.
 int64_t rowsPerBlock(int64_t rows);
 
@@ -40,7 +41,7 @@ public:
   // A function from scalars to a scalar, all of the arithmetic type.
   using Body = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
 
-  // A tensor that a generic reads; `map` goes from the loops to the tensor's indices.
+  // A tensor that a linalg.generic reads; `map` maps the loops to the tensor's indices.
   struct Read {
     mlir::Value value;
     mlir::AffineMap map;
@@ -51,31 +52,34 @@ public:
 
   mlir::Value arg(unsigned index) { return block->getArgument(index); }
 
-  // Maps from `rank` loops: to all of them, all but the last, only the last, none.
+  // Return affine maps from `rank` loops to a tensor's indices: all() gives all loops, outer() all
+  // but the last, inner() only the last, none() none of them.
   mlir::AffineMap all(unsigned rank);
   mlir::AffineMap outer(unsigned rank);
   mlir::AffineMap inner(unsigned rank);
   mlir::AffineMap none(unsigned rank);
 
-  // result[loops] = body(reads), one loop per dimension of `type`.
+  // Returns the tensor result[loops] = body(reads), with one loop per dimension of `type`.
   mlir::Value map(mlir::RankedTensorType type, llvm::ArrayRef<Read> reads, Body body);
 
-  // Reduces loop `axis` of `extents`: result = combine(result, body(reads)) from `init`.
+  // Reduces loop `axis` of the loops `extents`: result = combine(result, body(reads)), which starts
+  // from 0 for Add and from minus infinity for Max.
   enum class Combine { Add, Max };
   mlir::Value reduce(llvm::ArrayRef<int64_t> extents, unsigned axis, mlir::Type element,
                      llvm::ArrayRef<Read> reads, Combine combine, Body body);
 
-  // Sums body(reads) over each `rowsPerBlock` consecutive rows of the loops `extents` (rows,
-  // columns), in order. The result is [rows / rowsPerBlock, columns]. The maps of `reads` are from
-  // (row, column).
+  // Sums body(reads) over each block of `rowsPerBlock` consecutive rows, in order. The loops
+  // `extents` are (rows, columns), which the maps of `reads` map to indices. The result is [rows /
+  // rowsPerBlock, columns].
   mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
                         llvm::ArrayRef<Read> reads, Body body);
 
-  // Returns a tensor of `type` [..., n, ...] that stacks n `parts` along dimension `dim`; the parts
-  // lack that dimension.
+  // Returns a tensor of `type` [..., n, ...] that stacks the n `parts` along its dimension `dim`,
+  // which the parts do not have.
   mlir::Value stack(mlir::RankedTensorType type, unsigned dim, mlir::ValueRange parts);
 
-  // Ends the region and creates the op at the builder's insertion point.
+  // Ends the region and creates the kern.fusion at the insertion point of the constructor's
+  // builder.
   kern::FusionOp finish(mlir::ValueRange results);
 
 private:
@@ -87,7 +91,7 @@ private:
                           body);
 
   mlir::OpBuilder &outside;
-  mlir::OpBuilder b; // inside the region
+  mlir::OpBuilder b; // its insertion point is inside the region
   mlir::Location loc;
   kern::Hero hero;
   llvm::SmallVector<mlir::Value> inputs;

@@ -41,8 +41,8 @@ FusionQueue::~FusionQueue() {
 
 static bool isBackward(Operation *op) { return op->hasAttr("lm.backward"); }
 
-// Returns the maximum number of elements among the op's operands and results, which is that of its
-// loops.
+// Returns the maximum number of elements among the op's operands and results, which is also the
+// number of iterations of its loops.
 static int64_t domainSize(Operation *op) {
   int64_t most = 0;
   for (Type type : llvm::concat<Type>(SmallVector<Type>(op->getOperandTypes()),
@@ -51,8 +51,8 @@ static int64_t domainSize(Operation *op) {
   return most;
 }
 
-// Returns true if both ops read all of a tensor that is as large as their loops. Shared rows,
-// weights and scalars are no reason to merge two loops.
+// Returns true if both ops read all of one tensor that is as large as their loops. Sharing smaller
+// tensors (rows, weights, scalars) is no reason to merge two loops.
 static bool areSiblings(Operation *first, Operation *second) {
   int64_t size = domainSize(first);
   if (size != domainSize(second))
@@ -99,8 +99,9 @@ void FusionQueue::record(const Candidate &candidate, kern::Hero hero, StringRef 
        double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds});
 }
 
-// Returns, in order, the ops between the two that depend on the first; they move behind the merged
-// op. Returns nothing if the second op depends on one of them, or if one may not move.
+// Returns, in order, the ops between `first` and `second` that depend on `first`: they move behind
+// the merged op. Returns nullopt, with a reason, if `second` depends on one of them or one may not
+// move.
 std::optional<SmallVector<Operation *>>
 FusionQueue::readersBetween(Operation *first, Operation *second, std::string *reason) const {
   llvm::SetVector<Operation *> readers;
@@ -128,8 +129,8 @@ FusionQueue::readersBetween(Operation *first, Operation *second, std::string *re
   return inOrder;
 }
 
-// Returns an upper bound of the bytes that the merge adds to the live bytes at any op between the
-// two: all bytes that stay live longer or become live earlier.
+// Returns an upper bound of the bytes that a merge of `first` and `second` adds to the live bytes
+// at any op between them: all bytes that stay live longer or become live earlier.
 static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operation *> moved) {
   uint64_t bytes = 0;
   auto add = [&](ValueRange values) {

@@ -1,4 +1,4 @@
-// Decides which ops of a function merge; the merge that saves the most time comes first.
+// Decides which ops of a function to merge. The merge that saves the most time comes first.
 #pragma once
 
 #include "passes/fusion/FusionReport.h"
@@ -13,26 +13,26 @@
 
 namespace lmc {
 
-// Kinds of fusion that can be disabled: of an op with the reader of its result, of two readers of
-// one tensor, across layers.
+// The kinds of fusion that can be disabled. "producer" merges an op with a reader of its result,
+// "siblings" merges two readers of one tensor, "layers" merges launches of neighbouring layers.
 inline constexpr llvm::StringLiteral kFusionKinds[] = {"producer", "siblings", "layers"};
 
 struct FusionOptions {
   bool producers = true, siblings = true, layers = true; // the allowed kinds
-  double bytesPerSecond = 0, launchSeconds = 0; // the value of a saved byte and a saved launch
+  double bytesPerSecond = 0, launchSeconds = 0;          // for the time that a merge saves
 };
 
-// Fails for a name that is not a kind of fusion.
+// Returns the options in which the kinds `disabled` are not allowed. Error: one of them is no kind.
 mlir::FailureOr<FusionOptions> fusionOptions(mlir::ModuleOp module,
                                              llvm::ArrayRef<std::string> disabled,
                                              double bytesPerSecond, double launchSeconds);
 
-// The operations that differ between kern.fusion and kern.launch.
+// The functions of a FusionQueue that differ between kern.fusion and kern.launch.
 struct FusionLevel {
-  // Returns nothing for an op that cannot merge.
+  // Describes an op that may be merged. Returns nullopt for any other op.
   llvm::function_ref<std::optional<FusionPart>(mlir::Operation *)> partOf;
-  // Creates the merged op at the builder's insertion point, with the results that the plan lists.
-  // Returns null, with a reason, if no hero can emit it.
+  // Creates the op that replaces two merged ops at the builder's insertion point, with the results
+  // that the plan lists. Returns null, with a reason, if no hero can emit the merged region.
   llvm::function_ref<mlir::Operation *(mlir::OpBuilder &, const MergePlan &, const FusionPart &,
                                        const FusionPart &, std::string *)>
       create;
@@ -43,10 +43,10 @@ public:
   FusionQueue(mlir::func::FuncOp function, const FusionOptions &options, FusionLevel level);
   ~FusionQueue();
 
-  // Merges until no further merge is allowed. Returns the number of merges.
+  // Merges ops until no further merge is allowed. Returns the number of merges.
   unsigned run();
 
-  // Every pair that was merged or refused, in the order of the decisions.
+  // Returns every pair of ops that was merged or refused, in the order of the decisions.
   const FusionReport &report() const { return decisions; }
 
 private:
@@ -54,7 +54,7 @@ private:
     mlir::Operation *first, *second;
     bool siblings;
     uint64_t savedBytes;
-    uint64_t number; // order of entry into the queue; breaks ties
+    uint64_t number; // order of entry into the queue; decides between equal savings
   };
   struct Later {
     bool operator()(const Candidate &x, const Candidate &y) const {
@@ -79,7 +79,7 @@ private:
   mlir::OpBuilder b;
   std::priority_queue<Candidate, std::vector<Candidate>, Later> queue;
   uint64_t pushed = 0;
-  uint64_t peak = 0;                                     // of live bytes before any merge
+  uint64_t peak = 0;                                     // maximum of live bytes before any merge
   llvm::DenseMap<mlir::Operation *, uint64_t> liveBound; // upper bound of the live bytes at an op
   FusionReport decisions;
   // Merged ops are removed from the block but not deleted, because candidates in the queue may

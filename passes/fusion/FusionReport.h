@@ -11,12 +11,12 @@ namespace lmc {
 
 // Two fusions, or two launches, that a pass considered for a merge.
 struct FusionPair {
-  bool isSiblings = false; // both read one tensor; otherwise the second reads what the first makes
+  bool isSiblings = false; // both read one tensor; otherwise the second reads a result of the first
   std::string function;
-  std::string first, second; // their source ops: "lm.add+lm.rms_norm"
+  std::string first, second; // source ops of each: "lm.add+lm.rms_norm"
   std::string hero;          // of the merged kernel: "row_reduction"; "" if refused
   std::string refusal;       // the reason; "" if merged
-  uint64_t bytes = 0;        // memory traffic that one merge saves, or would save
+  uint64_t bytes = 0;        // memory traffic that the merge saves, or would save
   double seconds = 0;        // the time of that traffic and of one launch
 
   bool operator==(const FusionPair &) const = default;
@@ -24,15 +24,15 @@ struct FusionPair {
 
 struct FusionEntry {
   FusionPair pair;
-  int64_t times; // how many equal pairs the function has
+  int64_t times; // number of equal pairs in the function
 };
 
 using FusionReport = std::vector<FusionEntry>;
 
-// Adds `pair` to `report`: equal pairs share an entry with a count.
+// Adds `pair` to `report`. Equal pairs share one entry, which counts them.
 void add(FusionReport &report, FusionPair pair);
 
-// Prints one line per entry.
+// Prints one line per entry of `report`.
 void print(const FusionReport &report, llvm::raw_ostream &os);
 
 } // namespace lmc

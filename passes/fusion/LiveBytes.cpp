@@ -38,10 +38,10 @@ LiveBytes::LiveBytes(func::FuncOp function) : block(function.getBody().front()) 
 
 namespace {
 
-// Values that share bytes, and the steps between which those bytes are live.
+// Values that share bytes, and between which steps these bytes are live.
 struct Group {
   uint64_t bytes = 0;
-  int64_t first = INT64_MAX, last = -1; // steps
+  int64_t first = INT64_MAX, last = -1; // the first and the last step
 };
 
 class Groups {
@@ -94,7 +94,7 @@ Groups::Groups(Block &block, const llvm::DenseSet<Value> &stateArguments) {
 
 std::vector<uint64_t> LiveBytes::bytesAt(ArrayRef<Step> steps) const {
   Groups groups(block, stateArguments);
-  llvm::DenseMap<Operation *, int64_t> stepOf; // from 1; arguments exist from step 0
+  llvm::DenseMap<Operation *, int64_t> stepOf; // counted from 1; arguments exist from step 0
   for (auto [step, ops] : llvm::enumerate(steps))
     for (Operation *op : ops)
       stepOf[op] = int64_t(step) + 1;
@@ -126,8 +126,8 @@ std::vector<uint64_t> LiveBytes::bytesAt(ArrayRef<Step> steps) const {
         touch(result, step);
   }
 
-  // Lists the bytes whose life begins and ends at each step. A kernel writes its results over
-  // inputs of the same size whose life ends.
+  // Collects the sizes of the groups that become live, and that die, at each step. A kernel writes
+  // its results over inputs of the same size that die at the kernel's step.
   size_t count = steps.size() + 1;
   std::vector<int64_t> change(count + 1);
   std::vector<SmallVector<uint64_t>> begins(count), ends(count);

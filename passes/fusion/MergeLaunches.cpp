@@ -1,4 +1,5 @@
-// kern-merge-launches: merges launches of neighbouring layers by the rules of kern-form-fusions.
+// kern-merge-launches: merges kernel launches of neighbouring layers, by the rules by which
+// kern-form-fusions merges fusions.
 //
 //   %y = kern.launch @add(%x, %h)           end of layer 3
 //   %n = kern.launch @rms_norm(%y, %w)      start of layer 4
@@ -26,7 +27,7 @@ using namespace lmc;
 
 namespace {
 
-// The merged kernels. Each is made once, however many layers launch it.
+// The kernels that merges need. Each is created once, however many layers launch it.
 class MergedKernels {
 public:
   explicit MergedKernels(ModuleOp module) : module(module), symbols(module) {
@@ -49,7 +50,7 @@ public:
 
 private:
   struct Outcome {
-    kern::KernelOp kernel; // null when no hero can emit it
+    kern::KernelOp kernel; // null if no hero can emit the merged region
     std::string reason;
   };
   // Names of two kernels, and how the merge connects their inputs and results.

@@ -1,12 +1,12 @@
-// lm-merge-linears: merges linear layers with the same input into one, whose weight contains all
-// their weights.
+// lm-merge-linears: merges linear layers with the same input into one linear layer, whose weight
+// contains all their weights.
 //
 //   %q = lm.linear %x, %wq                     %y = lm.linear %x, %w
 //   %k = lm.linear %x, %wk              =>     %z = lm.rope %y[q and k], ...
 //   %p = lm.rope %q, ...  %r = lm.rope %k      %p, %r = lm.split %z
 //
-// One GEMM reads the input once and uses a device better than three GEMMs do. The same holds for
-// the GEMMs of the gradients.
+// One GEMM reads the input once, and uses a device better than three smaller GEMMs. The same holds
+// for the GEMMs of the gradients.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -37,7 +37,8 @@ static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
   return type.clone(shape);
 }
 
-// Returns the name of a variable that contains others: "a.q.w", "a.k.w" -> "a.q+k.w".
+// Returns the name of a variable that contains the variables `names`: "a.q.w", "a.k.w" ->
+// "a.q+k.w".
 static std::string joinedName(ArrayRef<StringRef> names) {
   StringRef prefix = names.front(), suffix = names.front();
   for (StringRef name : names.drop_front()) {
@@ -71,7 +72,7 @@ public:
 
 private:
   using Group = SmallVector<lm::LinearOp>;
-  using Arguments = SmallVector<BlockArgument>; // of a layer, to be replaced by one
+  using Arguments = SmallVector<BlockArgument>; // arguments of a layer, to be replaced by one
 
   SmallVector<Group> groupsOf(func::FuncOp layer);
   static Arguments weightsOf(const Group &group);
@@ -86,16 +87,16 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   OpBuilder b;
-  llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // of each layer
-  llvm::StringMap<SmallVector<lm::LoadOp>> loads;               // of each variable
-  llvm::StringSet<> stored;                                     // names of variables
-  llvm::SetVector<Operation *> replaced;                        // variables
+  llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // the calls of each layer
+  llvm::StringMap<SmallVector<lm::LoadOp>> loads;               // the loads of each variable
+  llvm::StringSet<> stored;                                     // names of variables that ops write
+  llvm::SetVector<Operation *> replaced;                        // merged into other variables
 };
 
 } // namespace
 
-// Returns groups of linear layers with the same input. The weight of each must be an argument that
-// no other op reads.
+// Returns groups of linear layers with the same input and the same element types. The weight of
+// each, and the bias if there is one, must be an argument of `layer` that no other op reads.
 SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   llvm::MapVector<Value, Group> byInput;
   auto isOwnArgument = [](Value value) {
@@ -125,7 +126,7 @@ LinearMerger::Arguments LinearMerger::weightsOf(const Group &group) {
       group, [](lm::LinearOp linear) { return cast<BlockArgument>(linear.getWeight()); });
 }
 
-// Returns the biases of all linear layers of the group; an empty list if any of them has none.
+// Returns the biases of all linear layers of the group; empty if they have none.
 LinearMerger::Arguments LinearMerger::biasesOf(const Group &group) {
   Arguments biases;
   for (lm::LinearOp linear : group)
@@ -140,7 +141,8 @@ lm::VariableOp LinearMerger::parameterOf(lm::VariableOp variable) {
   return symbols.lookup<lm::VariableOp>(*variable.getParameter());
 }
 
-// Returns true if every call passes parameters of one kind that nothing else reads.
+// Returns true if the variables that calls pass for `arguments` can become one variable. They must
+// be parameters of one kind (or their compute copies) that nothing else reads or writes.
 bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
   llvm::StringMap<std::pair<unsigned, Operation *>> seen; // position and layer of each variable
   for (func::CallOp call : calls[layer]) {
@@ -174,7 +176,8 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
   return !calls[layer].empty();
 }
 
-// Returns the variable that contains `variables` one after the other; creates it if needed.
+// Returns the variable that contains the rows of all `variables`, one after the other. Creates it
+// if it does not exist yet.
 lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   using Kind = lm::VariableKind;
   SmallVector<StringRef> names;
@@ -215,7 +218,8 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   return joined;
 }
 
-// Adds a new argument for all of `arguments` together, before the first of them.
+// Adds an argument to `layer`, before the first of `arguments`, that contains all of them. Every
+// call then also passes the variable that contains the variables of these arguments.
 Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) {
   unsigned place = arguments.front().getArgNumber();
   int64_t rows = 0;
@@ -258,7 +262,7 @@ void LinearMerger::eraseArguments(func::FuncOp layer, const Arguments &arguments
     llvm_unreachable("a function with a body loses arguments");
 }
 
-// Returns the location of an op that replaces several others.
+// Returns the location of an op that replaces all of `ops`.
 static Location fusedName(OpBuilder &b, ArrayRef<Operation *> ops) {
   SmallVector<StringRef> names;
   for (Operation *op : ops)
@@ -295,7 +299,7 @@ void LinearMerger::merge(func::FuncOp layer, const Group &group) {
   eraseArguments(layer, weights);
 }
 
-// Returns the rope that is the only reader of `part`, or null.
+// Returns the rope that is the only reader of `part`, or null if there is none.
 static lm::RopeOp ropeOf(Value part) {
   return part.hasOneUse() ? dyn_cast<lm::RopeOp>(*part.user_begin()) : lm::RopeOp();
 }
@@ -306,8 +310,9 @@ static bool rotateAlike(lm::RopeOp x, lm::RopeOp y) {
          x.getHeadDim() == y.getHeadDim() && x.getInverse() == y.getInverse();
 }
 
-// Merges the ropes of adjacent parts with the same rotation: one rope rotates them together, and a
-// split follows it.
+// Finds the first two or more consecutive results of `split` whose ropes apply the same rotation,
+// and merges these ropes: one rope then rotates the columns of all these results, and another split
+// divides the rotated columns.
 static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
   unsigned count = split.getNumResults();
   auto endOfRun = [&](unsigned begin) {

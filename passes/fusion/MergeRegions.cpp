@@ -20,7 +20,8 @@ FusionPart lmc::partOf(kern::LaunchOp launch, kern::KernelOp kernel) {
   return {launch, kernel.getHero(), &kernel.getBody().front(), kernel.getSourceOpsAttr()};
 }
 
-// Returns the loop structure that can hold both regions; nothing if they need different ones.
+// Returns the hero (loop structure) that can compute both regions, or nullopt if they need
+// different ones.
 static std::optional<kern::Hero> commonHero(kern::Hero first, kern::Hero second) {
   if (first == second || first == kern::Hero::Elementwise)
     return second;
@@ -60,7 +61,7 @@ std::optional<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPar
         plan.results.push_back(result);
     }
   if (plan.results.empty()) {
-    *reason = "nobody reads what they make";
+    *reason = "no other op reads their results";
     return std::nullopt;
   }
   return plan;
@@ -74,7 +75,7 @@ void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const Fusi
     inside[input] = body.addArgument(input.getType(), input.getLoc());
   OpBuilder b = OpBuilder::atBlockEnd(&body);
   for (const FusionPart *part : {&first, &second}) {
-    IRMapping mapping; // one per part: both may launch the same kernel
+    IRMapping mapping; // one per part, because both may launch one kernel
     for (auto [argument, input] : llvm::zip(part->body->getArguments(), part->op->getOperands()))
       mapping.map(argument, inside.lookup(input));
     for (Operation &op : part->body->without_terminator())
@@ -144,7 +145,7 @@ std::string lmc::kernelName(ArrayAttr sources) {
       op.consume_front("lm.");
       name += (name.empty() ? "" : "_") + op.str();
     }
-  if (name.size() > 80) // source_ops has the full list
+  if (name.size() > 80) // the attribute source_ops has the full list
     name.resize(80);
   for (char &c : name)
     if (!llvm::isAlnum(c))

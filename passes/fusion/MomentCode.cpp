@@ -9,7 +9,7 @@ using namespace lmc;
 
 static constexpr double kLargest1 = 127, kLargest2 = 255;
 
-// Returns round(largest * root) as an i32.
+// Returns the integer (i32) nearest to largest * root.
 static Value nearestCode(OpBuilder &b, Location loc, Value root, double largest) {
   Type type = root.getType();
   Value scaled = arith::MulFOp::create(b, loc, root, constant(b, loc, type, largest));
@@ -30,7 +30,8 @@ static Value integer(OpBuilder &b, Location loc, int64_t value) {
 Value lmc::decodeMoment1(OpBuilder &b, Location loc, Value code, Value scale) {
   Value wide = arith::ExtSIOp::create(b, loc, b.getI32Type(), code);
   Value c = arith::SIToFPOp::create(b, loc, scale.getType(), wide);
-  // 127 times the f32 nearest to 1 / 127 is exactly 1, so the largest element decodes to the scale.
+  // 127 times the f32 that is nearest to 1 / 127 is exactly 1, so the largest element decodes to
+  // the scale.
   Value r = arith::MulFOp::create(b, loc, c, constant(b, loc, c.getType(), 1 / kLargest1));
   Value square = arith::MulFOp::create(b, loc, r, r);
   Value signedSquare = arith::MulFOp::create(b, loc, r, math::AbsFOp::create(b, loc, r));

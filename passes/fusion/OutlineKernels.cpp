@@ -1,4 +1,5 @@
-// kern-outline-kernels: makes one kern.kernel for all fusions with the same hero and region.
+// kern-outline-kernels: creates one kern.kernel for all fusions with the same hero and region, and
+// replaces each of these fusions by a launch of the kernel.
 //
 //   %y = kern.fusion elementwise (%a = %x) -> ... {...}   =>   %y = kern.launch @mlp(%x)
 #include "passes/fusion/MergeRegions.h"

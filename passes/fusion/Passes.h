@@ -1,4 +1,4 @@
-// The passes of this folder; what each does is written in Passes.td.
+// Declares the passes of this folder. Passes.td says what each pass does.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -14,8 +14,8 @@ namespace lmc {
 #define GEN_PASS_REGISTRATION
 #include "passes/fusion/Passes.h.inc"
 
-// Does the same as the function without `report`. The pass also appends to `report`, of which it
-// keeps a reference, the pairs that it merged and those that it refused to merge.
+// Create passes that also append to `report` the pairs of ops that they merged and those that they
+// refused to merge. `report` must outlive the pass.
 std::unique_ptr<mlir::Pass> createFormFusionsPass(FormFusionsPassOptions options,
                                                   FusionReport &report);
 std::unique_ptr<mlir::Pass> createMergeLaunchesPass(MergeLaunchesPassOptions options,

@@ -1,4 +1,4 @@
-// Phase 5: from model ops to kernels and library calls.
+// The passes of phase 5: they turn model ops into kernels and library calls.
 
 #ifndef LMC_PASSES_FUSION
 #define LMC_PASSES_FUSION
@@ -9,8 +9,9 @@ def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
   let summary = "merges the linear layers of a layer that share their input";
   let description = [{
     The weights become one variable, whose named parts keep the names that checkpoints
-    use. The outputs become columns of one matrix (`lm.split`). Ropes of adjacent columns
-    become one. The pass must run before `lm-autodiff`, so that gradients merge too.
+    use. The outputs become columns of one matrix (`lm.split`). Ropes that rotate adjacent
+    columns with the same tables become one rope. The pass must run before `lm-autodiff`, so
+    that gradients merge too.
 
     ```mlir
     %g = lm.linear %x, %gate : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
@@ -75,20 +76,20 @@ def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
 def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
   let summary = "merges fusions where one hero can emit both";
   let description = [{
-    Two fusions become one, with the results that others read, when
+    Two fusions become one fusion, with those of their results that other ops read, if
 
-    * one reads what the other makes (`producer`), or both read the same tensor that is
-      as large as their loops (`siblings`);
+    * one reads a result of the other (`producer`), or both read one tensor that is as
+      large as their loops (`siblings`);
     * a hero accepts the merged region (`canEmit`);
-    * the second needs nothing that a third op makes of the first one's result. Readers
-      of the first that stand before the second move behind the merged fusion;
+    * the second fusion reads no result of a third op that depends on the first. Ops between
+      the two that depend on the first move behind the merged fusion;
     * the peak of the function's live bytes (LiveBytes.h) does not rise.
 
-    The pair that saves the most modelled time is merged first: bytes that are no longer
-    read or written at `bytes-per-second`, and `launch-seconds` for the launch. Values that
-    both regions compute are computed once. What was merged and what was refused goes into
-    a FusionReport (FusionReport.h); `print-report` prints it, equal pairs of a function as
-    one line:
+    The pair that saves the most predicted time is merged first. The time is that of the
+    bytes that are no longer read or written, at `bytes-per-second`, and `launch-seconds` for
+    one launch. Values that both regions compute are computed once. A FusionReport
+    (FusionReport.h) lists the pairs that were merged or refused; `print-report` prints the
+    list, with one line for equal pairs of a function:
 
     ```
     formed producer in layer: lm.add, lm.rms_norm, saves 16777216 bytes and 7.59241 us, times 1: row_reduction
@@ -170,12 +171,12 @@ def MergeLaunchesPass : Pass<"kern-merge-launches", "::mlir::ModuleOp"> {
   let summary = "merges launches that inlining brought together";
   let description = [{
     Layers are functions until `kern-inline-layers`, so `kern-form-fusions` cannot merge
-    across layers. This pass does, by the same rules, for launches of kernels: the
-    residual's sum at the end of a layer and the norm at the start of the next become one
-    launch of a merged kernel. A merged kernel is made once for every pair of kernels and
-    way of connecting them, so that many layers take hardly longer than two. If a merged
-    kernel equals a kernel of the module, that kernel is used. Kernels without a launch
-    are erased. A merged launch has the location of the second launch.
+    across layers. This pass merges launches of kernels by the same rules: the residual's
+    sum at the end of a layer and the norm at the start of the next layer become one launch
+    of a merged kernel. A merged kernel is built once for every pair of kernels and way of
+    connecting them, so the pass hardly takes longer for many layers than for two. If a
+    merged kernel equals a kernel of the module, that kernel is used. Kernels without a
+    launch are erased. A merged launch has the location of the second launch.
 
     ```mlir
     %y = kern.launch @add(%x, %h) : ...

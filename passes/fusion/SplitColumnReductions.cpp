@@ -1,4 +1,5 @@
-// kern-split-column-reductions: sums over many rows in two stages.
+// kern-split-column-reductions: splits a reduction over many rows into two kernels. The first
+// reduces each block of rows to one row, the second reduces these rows.
 //
 //   %s = column_reduction: sum over r of f(x)[r, c]     =>
 //   %p = row_reduction:    sum over the rows r of block b of f(x)[r, c]
@@ -20,8 +21,8 @@ using namespace lmc;
 
 namespace {
 
-// A block must have at least this many rows, so that writing and reading the blocks' sums costs
-// little compared with reading the rows.
+// A block must have at least this many rows, so that writing and reading its row of sums costs
+// little compared with reading the rows of the block.
 constexpr int64_t kLeastRowsPerBlock = 4;
 
 bool reduces(Operation &op) {
@@ -29,7 +30,7 @@ bool reduces(Operation &op) {
   return generic && generic.getNumReductionLoops() > 0;
 }
 
-// Erases ops without users, from the last to the first, then inputs without users.
+// Erases unused ops of the fusion's region, from the last to the first, and then unused inputs.
 void eraseUnused(kern::FusionOp fusion) {
   Block &body = fusion.getBody().front();
   SmallVector<Operation *> ops;
@@ -50,7 +51,7 @@ public:
   Splitter(kern::FusionOp fusion, int64_t rowsPerBlock)
       : fusion(fusion), rowsPerBlock(rowsPerBlock), b(fusion) {}
 
-  // Replaces the fusion by both stages and returns true, if some hero can emit each of them.
+  // Replaces the fusion by the two kernels and returns true, if heroes can emit both.
   bool split();
 
 private:
@@ -66,8 +67,8 @@ private:
   OpBuilder b;
 };
 
-// Returns a fusion whose region has arguments for `inputs`. `mapping` maps the arguments of the
-// original region to the first of them.
+// Returns a fusion with an empty region that has one argument per value of `inputs`. `mapping` maps
+// the arguments of the original region to the first of these arguments.
 kern::FusionOp Splitter::emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange results,
                                    IRMapping &mapping) {
   auto copy =
@@ -81,7 +82,8 @@ kern::FusionOp Splitter::emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange
   return copy;
 }
 
-// Returns the same reduction over each block: with loops (block, row of the block, column).
+// Returns the results of `reduction` for each block of rows, [blocks, columns]. The loops are
+// (block, row in the block, column).
 SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp reduction) {
   Location loc = reduction.getLoc();
   AffineExpr block, row, column;
@@ -94,7 +96,7 @@ SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp redu
     inputs.push_back(input->get());
     maps.push_back(reduction.getMatchingIndexingMap(input).compose(toRows));
   }
-  // The indices of the inputs do not give the extent of a block, so an empty tensor gives it.
+  // No index of an input is the row in the block, so an empty tensor gives the extent of that loop.
   inputs.push_back(
       tensor::EmptyOp::create(inside, loc, ArrayRef<int64_t>{rowsPerBlock}, inside.getF32Type()));
   maps.push_back(AffineMap::get(3, 0, row));
@@ -118,7 +120,8 @@ SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp redu
   return blocks.getResults();
 }
 
-// Returns the same reduction over the results of the blocks, with the original start values.
+// Returns the results of `reduction`, computed from `blocks`, which hold one row of results per
+// block of rows. The reduction begins with the original start values.
 SmallVector<Value> Splitter::sumRest(OpBuilder &inside, linalg::GenericOp reduction,
                                      ValueRange blocks) {
   SmallVector<AffineMap> maps(blocks.size(), inside.getMultiDimIdentityMap(2));
@@ -205,7 +208,7 @@ struct SplitColumnReductionsPass
     : lmc::impl::SplitColumnReductionsPassBase<SplitColumnReductionsPass> {
   using SplitColumnReductionsPassBase::SplitColumnReductionsPassBase;
 
-  // Returns the rows of a block, or 0 if the fusion is not split.
+  // Returns the number of rows per block, or 0 if the fusion is not to be split.
   int64_t blockOf(kern::FusionOp fusion) {
     if (fusion.getHero() != kern::Hero::ColumnReduction)
       return 0;
@@ -214,8 +217,8 @@ struct SplitColumnReductionsPass
       if (!reduces(op))
         continue;
       rows = cast<linalg::GenericOp>(op).getStaticLoopRanges()[0];
-      // An op that uses a row's index cannot be split: its index would become that of a row in its
-      // block.
+      // An op that uses the index of a row cannot be split: it would get the index of the row in
+      // its block.
       if (op.walk([](linalg::IndexOp) { return WalkResult::interrupt(); }).wasInterrupted())
         return 0;
       for (Value yielded : cast<linalg::GenericOp>(op).getBody()->getTerminator()->getOperands())
