@@ -49,7 +49,7 @@ lmc_layer(passes/memory MLIR compiler/algorithms compiler/cost dialects/dist dia
           passes/buffers)
 lmc_layer(passes/fusion MLIR compiler/cost compiler/kernels dialects/kern dialects/lm
           passes/memory)
-lmc_layer(passes/schedule MLIR dialects/kern)
+lmc_layer(passes/schedule MLIR dialects/kern dialects/lm)
 
 # Code for a target, a folder each, and the plan file.
 lmc_layer(compiler/targets MLIR compiler/config compiler/kernels dialects/kern dialects/plan

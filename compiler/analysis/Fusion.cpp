@@ -4,7 +4,6 @@
 #include "runtime/plan/Names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 using nlohmann::json;
@@ -34,20 +33,6 @@ unsigned firstBackward(const plan::Function &function) {
   return first;
 }
 
-int layerOf(const plan::Command &command) {
-  return command.source() ? layerOf(command.source()->string_view()) : -1;
-}
-
-int layerOf(std::string_view source) {
-  if (!source.starts_with("layers."))
-    return -1;
-  source.remove_prefix(7);
-  int layer = -1;
-  auto [end, error] = std::from_chars(source.data(), source.data() + source.size(), layer);
-  bool whole = error == std::errc() && end != source.data() + source.size() && *end == '/';
-  return whole ? layer : -1;
-}
-
 static uint64_t median(const std::map<int, uint64_t> &byLayer) {
   std::vector<uint64_t> counts;
   for (const auto &[layer, count] : byLayer)
@@ -67,7 +52,7 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
   const unsigned turn = firstBackward(function);
   for (unsigned c = 0; c < function.commands()->size(); ++c) {
     const plan::Command *command = function.commands()->Get(c);
-    int layer = layerOf(*command);
+    int layer = command->layer();
     if (command->body_type() == plan::CommandBody::Launch && layer >= 0) {
       ++(c >= turn ? backward : forward)[layer];
       (c >= turn ? forward : backward).try_emplace(layer, 0);

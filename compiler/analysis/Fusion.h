@@ -7,8 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <string_view>
-
 namespace lmc {
 
 // Returns the function that represents a micro-step: micro, else micro_last, else micro_first; -1
@@ -19,11 +17,6 @@ int microStep(const plan::Plan &plan);
 // none. All later commands belong to the backward pass, even those without a mark of their own,
 // such as sums of gradients.
 unsigned firstBackward(const plan::Function &function);
-
-// Returns the number N if the name of a command's source or of a slice begins with "layers.N/"; -1
-// otherwise.
-int layerOf(std::string_view source);
-int layerOf(const plan::Command &command);
 
 // The section `fusion` of the report (docs/explain.md), with what the compiler said of it.
 nlohmann::json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec,

@@ -125,7 +125,9 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
     return failure();
   if (auto name = dyn_cast<NameLoc>(operation.getLoc()))
     command->source = name.getName().str();
-  command->backward = operation.hasAttr("lm.backward");
+  auto step = cast<StepOpInterface>(operation);
+  command->backward = step.getBackward();
+  command->layer = int32_t(step.getLayerIndex());
   for (const codegen::TargetCode::Launch &launch : code.launches.lookup(&operation)) {
     auto entry = std::make_unique<plan::LaunchT>();
     entry->kernel = uint32_t(launch.kernel);

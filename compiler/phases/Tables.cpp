@@ -39,7 +39,7 @@ static StringRef introduction(Phase phase) {
     return "The model as the TOML describes it: ops of the lm dialect on tensors. A layer is one\n"
            "function, which @forward calls once per layer.";
   case Phase::Autodiff:
-    return "Training: gradients (lm.backward marks ops of the backward pass), gradient\n"
+    return "Training: gradients (`backward` marks ops of the backward pass), gradient\n"
            "accumulation and the optimizer. A step runs @micro_first, then @micro as often as it\n"
            "takes, then @micro_last, then @optimizer; @eval is the forward pass alone, which\n"
            "calls @layer. @layer.forward also returns what @layer.backward reads;\n"

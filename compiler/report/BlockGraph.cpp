@@ -162,7 +162,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
   const unsigned turn = firstBackward(function);
   int layers = 0;
   for (const plan::Command *command : commands)
-    layers = std::max(layers, layerOf(*command) + 1);
+    layers = std::max(layers, command->layer() + 1);
   if (layers == 0)
     return graph;
   graph.layer = layers / 2;
@@ -178,7 +178,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
     const plan::Command &command = *commands[c];
     const plan::Operands operands = plan::operandsOf(command);
     int node = -1;
-    if (layerOf(command) == graph.layer) {
+    if (command.layer() == graph.layer) {
       node = int(graph.nodes.size());
       GraphNode made{int(c), c >= turn, describe(plan, command)};
       size_t letters = 0;

@@ -415,7 +415,7 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
     double seconds = number(all[c]["seconds"]);
     double x = now / total * kWidth, width = std::max(0.3, seconds / total * kWidth);
     double row = y + 16 + double(planned[c]->stream()) * (height + 3);
-    if (int here = layerOf(*planned[c]);
+    if (int here = planned[c]->layer();
         here != layer || (c >= turn) != backward || c == commands[0]) {
       layer = here;
       backward = c >= turn;
@@ -451,12 +451,12 @@ void Page::schedule() {
   int layers = 0;
   for (unsigned c = 0; c < planned.size(); ++c) {
     all.push_back(c);
-    layers = std::max(layers, layerOf(*planned[c]) + 1);
+    layers = std::max(layers, planned[c]->layer() + 1);
   }
   int streams = 1;
   for (unsigned c : all) {
     streams = std::max(streams, int(planned[c]->stream()) + 1);
-    if (layers > 0 && layerOf(*planned[c]) == layers / 2)
+    if (layers > 0 && planned[c]->layer() == layers / 2)
       block.push_back(c);
   }
   double extra = double(streams - 1) * 51;

@@ -43,7 +43,7 @@ void Measurer::addSeconds() {
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const cost::FunctionCost &spent = cost.functions[f];
     for (unsigned c = 0; c < spent.commands.size(); ++c)
-      if (LayerMeasure *of = layer(layerOf(*plan.functions()->Get(f)->commands()->Get(c))))
+      if (LayerMeasure *of = layer(plan.functions()->Get(f)->commands()->Get(c)->layer()))
         of->seconds += double(spent.runsPerStep) * spent.commands[c].seconds;
   }
 }
@@ -66,16 +66,18 @@ int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
   return fullest;
 }
 
-// Computes the bytes that each layer keeps at the start of the backward pass. Slices may be views
-// of one buffer, so a layer counts only the bytes that it adds to those of the layers before it.
+// Computes the bytes that each layer keeps at the start of the backward pass. A slice belongs to the
+// layer of the first command of its live range, which writes it. Slices may be views of one buffer,
+// so a layer counts only the bytes that it adds to those of the layers before it.
 void Measurer::addKept(int function) {
+  const auto &commands = *plan.functions()->Get(unsigned(function))->commands();
   int64_t turn = firstBackward(*plan.functions()->Get(unsigned(function)));
   std::vector<std::vector<const plan::Slice *>> held(measures.layers.size());
   for (const plan::Slice *slice : *plan.slices()) {
     if (slice->function() != function || slice->first_command() >= turn ||
-        slice->last_command() < turn || !slice->name())
+        slice->last_command() < turn)
       continue;
-    int made = layerOf(slice->name()->string_view());
+    int made = commands.Get(unsigned(slice->first_command()))->layer();
     if (made >= 0 && size_t(made) < held.size())
       held[size_t(made)].push_back(slice);
   }
@@ -99,7 +101,7 @@ void Measurer::addPeaks(int index, const FunctionMemory &memory) {
   unsigned turn = firstBackward(function), commands = function.commands()->size();
   unsigned lastForward = 0, firstLayer = commands; // last forward, first backward command of layers
   for (unsigned c = 0; c < commands; ++c)
-    if (layerOf(*function.commands()->Get(c)) >= 0) {
+    if (function.commands()->Get(c)->layer() >= 0) {
       if (c < turn)
         lastForward = c;
       else
@@ -108,7 +110,7 @@ void Measurer::addPeaks(int index, const FunctionMemory &memory) {
   for (unsigned c = lastForward + 1; c < firstLayer; ++c)
     measures.turnBytes = std::max(measures.turnBytes, beyond(total(memory.live[c]), sum));
   for (unsigned c = turn; c < commands; ++c)
-    if (int at = layerOf(*function.commands()->Get(c)); at >= 0) {
+    if (int at = function.commands()->Get(c)->layer(); at >= 0) {
       uint64_t &most = measures.layers[size_t(at)].transientBytes;
       most = std::max(most, beyond(total(memory.live[c]), held[size_t(at)]));
     }

@@ -16,7 +16,7 @@ LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 void AttentionOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf, Value) {
   plan_ir::AttentionOp::create(b, getLoc(), sliceOf(getQ()), sliceOf(getK()), sliceOf(getV()),
                                sliceOf(getResult()), sliceOf(getLse()), sliceOf(getStarts()),
-                               getHeadDimAttr(), getSeqAttr(), getScaleAttr(), getWindowAttr());
+                               getHeadDim(), getSeq(), getScale(), getWindow());
 }
 
 void AttentionGradOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf,
@@ -24,6 +24,6 @@ void AttentionGradOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value
   plan_ir::AttentionGradOp::create(
       b, getLoc(), sliceOf(getQ()), sliceOf(getK()), sliceOf(getV()), sliceOf(getOut()),
       sliceOf(getLse()), sliceOf(getDout()), sliceOf(getDq()), sliceOf(getDk()), sliceOf(getDv()),
-      sliceOf(getStarts()), sliceOf(getCos()), sliceOf(getSin()), scratch, getHeadDimAttr(),
-      getSeqAttr(), getScaleAttr(), getWindowAttr());
+      sliceOf(getStarts()), sliceOf(getCos()), sliceOf(getSin()), scratch, getHeadDim(),
+      getSeq(), getScale(), getWindow());
 }

@@ -68,7 +68,10 @@ void FusionOp::print(OpAsmPrinter &printer) {
   printer.printArrowTypeList(getResultTypes());
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
-  printer.printOptionalAttrDict((*this)->getAttrs(), {"hero"});
+  SmallVector<StringRef> elided{"hero"};
+  if (getLayerIndex() < 0)
+    elided.push_back("layer");
+  printer.printOptionalAttrDict((*this)->getAttrs(), elided);
 }
 
 LogicalResult FusionOp::verify() {

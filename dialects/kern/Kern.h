@@ -11,6 +11,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "dialects/interfaces/Command.h"
+#include "dialects/interfaces/Step.h"
 #include "dialects/kern/KernDialect.h.inc"
 #include "dialects/kern/KernEnums.h.inc"
 

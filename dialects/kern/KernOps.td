@@ -4,6 +4,7 @@
 #define LMC_DIALECTS_KERN
 
 include "dialects/interfaces/Command.td"
+include "dialects/interfaces/Step.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -27,11 +28,18 @@ def KernDialect : Dialect {
 
 class Kern_Op<string mnemonic, list<Trait> traits = []> : Op<KernDialect, mnemonic, traits>;
 
+// An op of a training step: `fields` are its own operands and attributes.
+class Kern_StepOp<string mnemonic, list<Trait> traits = []>
+    : Kern_Op<mnemonic, !listconcat(traits, [Pure, StepOpInterface])> {
+  dag fields = (ins);
+  let arguments = !con(fields, StepFields);
+}
+
 // An op that a library or a template computes. It becomes one command; `operands` lists the values
 // that the command reads and writes.
 class Kern_Call<string mnemonic, string operands, list<Trait> traits = []>
-    : Kern_Op<mnemonic, !listconcat(traits, [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
-                                             DeclareOpInterfaceMethods<PlannedOpInterface>])> {
+    : Kern_StepOp<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>,
+                                                 DeclareOpInterfaceMethods<PlannedOpInterface>])> {
   let extraClassDefinition = CommandOperandList<operands>.definition;
 }
 
@@ -42,7 +50,7 @@ def Hero : I32EnumAttr<"Hero", "loop structure of a generated kernel", [
   I32EnumAttrCase<"Gather", 3, "gather">
 ]> { let cppNamespace = "::lmc::kern"; }
 
-def FusionOp : Kern_Op<"fusion", [Pure, IsolatedFromAbove, SingleBlock]> {
+def FusionOp : Kern_StepOp<"fusion", [IsolatedFromAbove, SingleBlock]> {
   let summary = "a region of scalar-level ops that one generated kernel computes";
   let description = [{
     Block arguments are the inputs, in order. The region holds only
@@ -57,8 +65,8 @@ def FusionOp : Kern_Op<"fusion", [Pure, IsolatedFromAbove, SingleBlock]> {
     }
     ```
   }];
-  let arguments = (ins Hero:$hero, Variadic<AnyRankedTensor>:$inputs,
-                       OptionalAttr<StrArrayAttr>:$source_ops);
+  let fields = (ins Hero:$hero, Variadic<AnyRankedTensor>:$inputs,
+                    OptionalAttr<StrArrayAttr>:$source_ops);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -86,10 +94,10 @@ def KernelOp : Kern_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let assemblyFormat = "$sym_name $hero attr-dict-with-keyword $body";
 }
 
-def LaunchOp : Kern_Op<"launch", [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
-                                  DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def LaunchOp : Kern_StepOp<"launch", [DeclareOpInterfaceMethods<CommandOpInterface>,
+                                      DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one run of a kernel";
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs);
+  let fields = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $kernel `(` $inputs `)` `:` functional-type(operands, results) attr-dict
@@ -105,10 +113,10 @@ def GemmOp : Kern_Call<"gemm", [{
     `a` `[m, k]` (`[k, m]` with `transpose_a`), `b` `[k, n]` (`[n, k]` with
     `transpose_b`), `acc` and the result `[m, n]`, `bias` `[n]`.
   }];
-  let arguments = (ins 2DTensorOf<[F32, BF16, F64]>:$a, 2DTensorOf<[F32, BF16, F64]>:$b,
-                       Optional<2DTensorOf<[F32, BF16, F64]>>:$acc,
-                       Optional<1DTensorOf<[F32, BF16, F64]>>:$bias, UnitAttr:$transpose_a,
-                       UnitAttr:$transpose_b);
+  let fields = (ins 2DTensorOf<[F32, BF16, F64]>:$a, 2DTensorOf<[F32, BF16, F64]>:$b,
+                    Optional<2DTensorOf<[F32, BF16, F64]>>:$acc,
+                    Optional<1DTensorOf<[F32, BF16, F64]>>:$bias, UnitAttr:$transpose_a,
+                    UnitAttr:$transpose_b);
   let results = (outs 2DTensorOf<[F32, BF16, F64]>:$result);
   let assemblyFormat = [{
     $a `,` $b (`acc` $acc^)? (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
@@ -124,9 +132,9 @@ def AttentionOp : Kern_Call<"attention", [{
   }]> {
   let summary = "flash attention forward, a template call";
   let description = [{Operands and attributes are those of `lm.attention`.}];
-  let arguments = (ins Kern_Matrix:$q, Kern_Matrix:$k, Kern_Matrix:$v,
-                       Optional<1DTensorOf<[I32]>>:$starts, I64Attr:$head_dim, I64Attr:$seq,
-                       F64Attr:$scale, I64Attr:$window);
+  let fields = (ins Kern_Matrix:$q, Kern_Matrix:$k, Kern_Matrix:$v,
+                    Optional<1DTensorOf<[I32]>>:$starts, I64Attr:$head_dim, I64Attr:$seq,
+                    F64Attr:$scale, I64Attr:$window);
   let results = (outs Kern_Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`starts` $starts^)? `:` functional-type(operands, results) attr-dict
@@ -143,11 +151,11 @@ def AttentionGradOp : Kern_Call<"attention_grad", [{
   }], [AttrSizedOperandSegments]> {
   let summary = "flash attention backward, a template call";
   let description = [{Operands and attributes are those of `lm.attention_grad`.}];
-  let arguments = (ins Kern_Matrix:$dout, Kern_Matrix:$q, Kern_Matrix:$k,
-                       Kern_Matrix:$v, Kern_Matrix:$out, 2DTensorOf<[F32, F64]>:$lse,
-                       Optional<1DTensorOf<[I32]>>:$starts, Optional<Kern_Matrix>:$cos,
-                       Optional<Kern_Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq,
-                       F64Attr:$scale, I64Attr:$window);
+  let fields = (ins Kern_Matrix:$dout, Kern_Matrix:$q, Kern_Matrix:$k,
+                    Kern_Matrix:$v, Kern_Matrix:$out, 2DTensorOf<[F32, F64]>:$lse,
+                    Optional<1DTensorOf<[I32]>>:$starts, Optional<Kern_Matrix>:$cos,
+                    Optional<Kern_Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq,
+                    F64Attr:$scale, I64Attr:$window);
   let results = (outs Kern_Matrix:$dq, Kern_Matrix:$dk, Kern_Matrix:$dv);
   let assemblyFormat = [{
     $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)?
@@ -165,8 +173,8 @@ def ScatterAddOp : Kern_Call<"scatter_add", [{
     `[vocabulary, columns]` in f32 (f64 for f64). An id outside of the vocabulary
     adds nothing.
   }];
-  let arguments = (ins 1DTensorOf<[I32]>:$ids, AnyRankedTensor:$x,
-                       Optional<AnyRankedTensor>:$acc);
+  let fields = (ins 1DTensorOf<[I32]>:$ids, AnyRankedTensor:$x,
+                    Optional<AnyRankedTensor>:$acc);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $ids `,` $x (`acc` $acc^)? `:` functional-type(operands, results) attr-dict

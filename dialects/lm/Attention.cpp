@@ -18,7 +18,7 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   auto grad = AttentionGradOp::create(
       b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), cotangents[0], getQ(),
       getK(), getV(), getResult(), getLse(), getStarts(), /*cos=*/Value(), /*sin=*/Value(),
-      getHeadDimAttr(), getSeqAttr(), getScaleAttr(), getWindowAttr());
+      getHeadDim(), getSeq(), getScale(), getWindow());
   gradients.append({grad.getDq(), grad.getDk(), grad.getDv()});
   if (getStarts())
     gradients.push_back(Value());

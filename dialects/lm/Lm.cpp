@@ -33,6 +33,24 @@ void LmDialect::initialize() {
   addInterfaces<InlineAnywhere>();
 }
 
+LogicalResult LmDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() != kLayer)
+    return success();
+  auto layer = dyn_cast<IntegerAttr>(attribute.getValue());
+  if (!isa<func::CallOp>(op) || !layer || !layer.getType().isInteger(64) || layer.getInt() < 0)
+    return op->emitOpError("has ") << kLayer << " = " << attribute.getValue()
+                                   << "; only a func.call has it, and it is an i64 from 0 on";
+  return success();
+}
+
+func::CallOp lm::createCallLike(OpBuilder &b, func::CallOp call, func::FuncOp callee,
+                                ValueRange operands) {
+  auto created = func::CallOp::create(b, call.getLoc(), callee, operands);
+  if (Attribute layer = call->getAttr(kLayer))
+    created->setAttr(kLayer, layer);
+  return created;
+}
+
 //===-- Attributes --------------------------------------------------------------------------===//
 
 static FloatAttr f64(MLIRContext *context, double value) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "dialects/interfaces/Differentiable.h"
+#include "dialects/interfaces/Step.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"
@@ -24,6 +26,13 @@ template <typename Op>
 class FreeToRecompute : public mlir::OpTrait::TraitBase<Op, FreeToRecompute> {};
 template <typename Op>
 class MlpActivation : public mlir::OpTrait::TraitBase<Op, MlpActivation> {};
+
+// The attribute of a func.call that calls a transformer layer: i64, the index of the layer, from 0 on.
+inline constexpr char kLayer[] = "lm.layer";
+
+// Creates a call of `callee` for the layer that `call` calls, with the location of `call`.
+mlir::func::CallOp createCallLike(mlir::OpBuilder &b, mlir::func::CallOp call,
+                                  mlir::func::FuncOp callee, mlir::ValueRange operands);
 
 } // namespace lmc::lm
 

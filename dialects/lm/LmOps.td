@@ -4,6 +4,7 @@
 #define LMC_DIALECTS_LM
 
 include "dialects/interfaces/Differentiable.td"
+include "dialects/interfaces/Step.td"
 include "dialects/lm/Optimizer.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
@@ -29,14 +30,23 @@ def LmDialect : Dialect {
     a function all loads see the state from before its first store.
 
     A transformer layer is a private function called once per layer, so that
-    differentiation, recompute and code generation treat it once.
+    differentiation, recompute and code generation treat it once. The attribute
+    `lm.layer` of the call is the index of the layer, from 0 on. The field `backward` of an
+    op says that it belongs to the backward pass.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
 }
 
 class Lm_Op<string mnemonic, list<Trait> traits = []> : Op<LmDialect, mnemonic, traits>;
+// An op of a training step: `fields` are its own operands and attributes.
+class Lm_StepOp<string mnemonic, list<Trait> traits = []>
+    : Lm_Op<mnemonic, !listconcat(traits, [StepOpInterface])> {
+  dag fields = (ins);
+  let arguments = !con(fields, StepFields);
+}
 class Lm_PureOp<string mnemonic, list<Trait> traits = []>
-    : Lm_Op<mnemonic, !listconcat([Pure], traits)>;
+    : Lm_StepOp<mnemonic, !listconcat([Pure], traits)>;
 
 def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 def DifferentiableParameters
@@ -205,14 +215,14 @@ def StoreOp : Lm_Op<"store", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
   let assemblyFormat = "$value `,` $variable `:` type($value) attr-dict";
 }
 
-def AccumulateOp : Lm_Op<"accumulate", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
-                                        MemoryEffects<[MemRead, MemWrite]>]> {
+def AccumulateOp : Lm_StepOp<"accumulate", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+                                            MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "adds a micro-step's contribution to a gradient or loss variable";
   let description = [{
     Differentiation creates this op. `lm-accumulate-gradients` replaces it and decides,
     for each variant of the function, whether the first contribution is stored or added.
   }];
-  let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$variable);
+  let fields = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$variable);
   let assemblyFormat = "$value `,` $variable `:` type($value) attr-dict";
 }
 
@@ -220,7 +230,7 @@ def AccumulateOp : Lm_Op<"accumulate", [DeclareOpInterfaceMethods<SymbolUserOpIn
 
 def EmbeddingOp : Lm_PureOp<"embedding", [DifferentiableParameters]> {
   let summary = "rows of a table: y[t, :] = table[ids[t], :]";
-  let arguments = (ins Ids:$ids, Matrix:$table);
+  let fields = (ins Ids:$ids, Matrix:$table);
   let results = (outs Matrix:$result);
   let assemblyFormat = "$ids `,` $table `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
@@ -228,7 +238,7 @@ def EmbeddingOp : Lm_PureOp<"embedding", [DifferentiableParameters]> {
 
 def EmbeddingGradOp : Lm_PureOp<"embedding_grad", [Accumulating]> {
   let summary = "dtable[v, :] = sum of dy[t, :] over ids[t] == v, t ascending";
-  let arguments = (ins Ids:$ids, Matrix:$dy, Optional<Matrix>:$acc);
+  let fields = (ins Ids:$ids, Matrix:$dy, Optional<Matrix>:$acc);
   let results = (outs Matrix:$result);
   let assemblyFormat = [{
     $ids `,` $dy (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
@@ -243,8 +253,8 @@ def MatmulOp : Lm_PureOp<"matmul", [Differentiable, Accumulating]> {
     `transpose_b`); products are accumulated in f32 (f64 for f64) and rounded
     once to the result's dtype.
   }];
-  let arguments = (ins Matrix:$a, Matrix:$b, Optional<Matrix>:$acc, UnitAttr:$transpose_a,
-                       UnitAttr:$transpose_b);
+  let fields = (ins Matrix:$a, Matrix:$b, Optional<Matrix>:$acc, UnitAttr:$transpose_a,
+                    UnitAttr:$transpose_b);
   let results = (outs Matrix:$result);
   let assemblyFormat = [{
     $a `,` $b (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
@@ -255,7 +265,7 @@ def MatmulOp : Lm_PureOp<"matmul", [Differentiable, Accumulating]> {
 def LinearOp : Lm_PureOp<"linear", [DifferentiableParameters]> {
   let summary = "y = x weight^T (+ bias)";
   let description = [{`x` `[tokens, in]`, `weight` `[out, in]`, `bias` `[out]`, y `[tokens, out]`.}];
-  let arguments = (ins Matrix:$x, Matrix:$weight, Optional<Vector>:$bias);
+  let fields = (ins Matrix:$x, Matrix:$weight, Optional<Vector>:$bias);
   let results = (outs Matrix:$result);
   let assemblyFormat = [{
     $x `,` $weight (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
@@ -270,7 +280,7 @@ def SplitOp : Lm_PureOp<"split", [Differentiable]> {
     layer over concatenated weights computes several outputs as columns of one matrix;
     this op separates them.
   }];
-  let arguments = (ins Matrix:$x);
+  let fields = (ins Matrix:$x);
   let results = (outs Variadic<Matrix>:$parts);
   let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
@@ -279,7 +289,7 @@ def SplitOp : Lm_PureOp<"split", [Differentiable]> {
 def JoinOp : Lm_PureOp<"join", [Differentiable]> {
   let summary = "matrices side by side: the inverse of split";
   let description = [{`parts` `[n, c_i]`, the result `[n, sum of c_i]`.}];
-  let arguments = (ins Variadic<Matrix>:$parts);
+  let fields = (ins Variadic<Matrix>:$parts);
   let results = (outs Matrix:$result);
   let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
@@ -287,7 +297,7 @@ def JoinOp : Lm_PureOp<"join", [Differentiable]> {
 
 def SumRowsOp : Lm_PureOp<"sum_rows"> {
   let summary = "y[c] = sum over t of x[t, c]: the gradient of a bias";
-  let arguments = (ins Matrix:$x);
+  let fields = (ins Matrix:$x);
   let results = (outs Vector:$result);
   let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
@@ -295,7 +305,7 @@ def SumRowsOp : Lm_PureOp<"sum_rows"> {
 
 def AddOp : Lm_PureOp<"add", [Differentiable, SameOperandsAndResultType]> {
   let summary = "element-wise sum";
-  let arguments = (ins FloatTensor:$lhs, FloatTensor:$rhs);
+  let fields = (ins FloatTensor:$lhs, FloatTensor:$rhs);
   let results = (outs FloatTensor:$result);
   let assemblyFormat = "$lhs `,` $rhs `:` type($result) attr-dict";
 }
@@ -306,7 +316,7 @@ def RmsNormOp : Lm_PureOp<"rms_norm", [DifferentiableParameters, FreeToRecompute
     Computed in f32 (f64 for f64), whatever the dtype in memory. Zhang and Sennrich 2019,
     https://arxiv.org/abs/1910.07467.
   }];
-  let arguments = (ins Matrix:$x, Vector:$weight, F64Attr:$eps);
+  let fields = (ins Matrix:$x, Vector:$weight, F64Attr:$eps);
   let results = (outs Matrix:$result);
   let assemblyFormat = "$x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
@@ -318,7 +328,7 @@ def RmsNormGradOp : Lm_PureOp<"rms_norm_grad"> {
     With r = 1 / sqrt(mean(x^2) + eps) per row of n features:
     dx = r * (dy w - x r^2 / n * sum(dy w x)), dw = sum over rows of dy x r.
   }];
-  let arguments = (ins Matrix:$dy, Matrix:$x, Vector:$weight, F64Attr:$eps);
+  let fields = (ins Matrix:$dy, Matrix:$x, Vector:$weight, F64Attr:$eps);
   let results = (outs Matrix:$dx, Vector:$dweight);
   let assemblyFormat = [{
     $dy `,` $x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict
@@ -336,7 +346,7 @@ def RopeOp : Lm_PureOp<"rope", [Differentiable]> {
     `inverse` rotates back, which is the gradient. Su et al. 2021,
     https://arxiv.org/abs/2104.09864.
   }];
-  let arguments = (ins Matrix:$x, Matrix:$cos, Matrix:$sin, I64Attr:$head_dim, UnitAttr:$inverse);
+  let fields = (ins Matrix:$x, Matrix:$cos, Matrix:$sin, I64Attr:$head_dim, UnitAttr:$inverse);
   let results = (outs Matrix:$result);
   let assemblyFormat = [{
     $x `,` $cos `,` $sin `head_dim` $head_dim `:` functional-type(operands, results) attr-dict
@@ -355,8 +365,8 @@ def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
     kept for the backward pass.
     Dao 2023, https://arxiv.org/abs/2307.08691.
   }];
-  let arguments = (ins Matrix:$q, Matrix:$k, Matrix:$v, Optional<Ids>:$starts, I64Attr:$head_dim,
-                       I64Attr:$seq, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
+  let fields = (ins Matrix:$q, Matrix:$k, Matrix:$v, Optional<Ids>:$starts, I64Attr:$head_dim,
+                    I64Attr:$seq, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`starts` $starts^)? `:` functional-type(operands, results) attr-dict
@@ -372,10 +382,10 @@ def AttentionGradOp : Lm_PureOp<"attention_grad", [AttrSizedOperandSegments]> {
     dq and dk are the gradients of the operands of `lm.rope`: they are rotated back
     before they are rounded.
   }];
-  let arguments = (ins Matrix:$dout, Matrix:$q, Matrix:$k, Matrix:$v, Matrix:$out,
-                       2DTensorOf<[F32, F64]>:$lse, Optional<Ids>:$starts, Optional<Matrix>:$cos,
-                       Optional<Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale,
-                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let fields = (ins Matrix:$dout, Matrix:$q, Matrix:$k, Matrix:$v, Matrix:$out,
+                    2DTensorOf<[F32, F64]>:$lse, Optional<Ids>:$starts, Optional<Matrix>:$cos,
+                    Optional<Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale,
+                    DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Matrix:$dq, Matrix:$dk, Matrix:$dv);
   let assemblyFormat = [{
     $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)?
@@ -388,14 +398,14 @@ def SwigluOp : Lm_PureOp<"swiglu", [Differentiable, SameOperandsAndResultType, F
                                     MlpActivation]> {
   let summary = "silu(gate) * up";
   let description = [{silu(g) = g / (1 + exp(-g)). Shazeer 2020, https://arxiv.org/abs/2002.05202.}];
-  let arguments = (ins FloatTensor:$gate, FloatTensor:$up);
+  let fields = (ins FloatTensor:$gate, FloatTensor:$up);
   let results = (outs FloatTensor:$result);
   let assemblyFormat = "$gate `,` $up `:` type($result) attr-dict";
 }
 
 def SwigluGradOp : Lm_PureOp<"swiglu_grad", [SameOperandsAndResultType]> {
   let summary = "gradients of swiglu for gate and up";
-  let arguments = (ins FloatTensor:$dy, FloatTensor:$gate, FloatTensor:$up);
+  let fields = (ins FloatTensor:$dy, FloatTensor:$gate, FloatTensor:$up);
   let results = (outs FloatTensor:$dgate, FloatTensor:$dup);
   let assemblyFormat = "$dy `,` $gate `,` $up `:` type($dgate) attr-dict";
 }
@@ -408,7 +418,7 @@ def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableLoss
     `x` `[tokens, hidden]`, `weight` `[vocab, hidden]`, `targets` `[tokens]`; a
     negative target has no loss. Logits exist for `chunk` tokens at a time.
   }];
-  let arguments = (ins Matrix:$x, Matrix:$weight, Ids:$targets, I64Attr:$chunk);
+  let fields = (ins Matrix:$x, Matrix:$weight, Ids:$targets, I64Attr:$chunk);
   let results = (outs Tensor0D:$loss);
   let assemblyFormat = [{
     $x `,` $weight `,` $targets `chunk` $chunk `:` functional-type(operands, results) attr-dict
@@ -424,8 +434,8 @@ def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [Accumulat
     dx = dlogits weight, dweight = dlogits^T x (+ acc). `loss` equals the result of the
     forward op.
   }];
-  let arguments = (ins Matrix:$x, Matrix:$weight, Ids:$targets, Tensor0D:$scale,
-                       Optional<Matrix>:$acc, I64Attr:$chunk);
+  let fields = (ins Matrix:$x, Matrix:$weight, Ids:$targets, Tensor0D:$scale,
+                    Optional<Matrix>:$acc, I64Attr:$chunk);
   let results = (outs Tensor0D:$loss, Matrix:$dx, Matrix:$dweight);
   let assemblyFormat = [{
     $x `,` $weight `,` $targets `,` $scale (`acc` $acc^)? `chunk` $chunk `:`
@@ -437,7 +447,7 @@ def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [Accumulat
 
 def ScaleOp : Lm_PureOp<"scale"> {
   let summary = "x * factor, with a scalar factor";
-  let arguments = (ins FloatTensor:$x, Tensor0D:$factor);
+  let fields = (ins FloatTensor:$x, Tensor0D:$factor);
   let results = (outs FloatTensor:$result);
   let assemblyFormat = "$x `,` $factor `:` functional-type(operands, results) attr-dict";
 }
@@ -448,7 +458,7 @@ def GlobalNormOp : Lm_PureOp<"global_norm"> {
     Two stages with a fixed order: the rows of each operand are summed, then all row
     sums are. The result therefore does not depend on the number of threads.
   }];
-  let arguments = (ins Variadic<FloatTensor>:$inputs);
+  let fields = (ins Variadic<FloatTensor>:$inputs);
   let results = (outs Tensor0D:$result);
   let assemblyFormat = "$inputs `:` functional-type(operands, results) attr-dict";
 }
@@ -472,8 +482,8 @@ def AdamWOp : Lm_PureOp<"adamw", [DeclareOpInterfaceMethods<OptimizerOpInterface
     operations is that of torch.optim.AdamW. Loshchilov and Hutter 2019,
     https://arxiv.org/abs/1711.05101.
   }];
-  let arguments = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, FloatTensor:$moment1,
-                            FloatTensor:$moment2), AdamWScalars);
+  let fields = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, FloatTensor:$moment1,
+                         FloatTensor:$moment2), AdamWScalars);
   let results = (outs FloatTensor:$new_parameter, FloatTensor:$new_moment1,
                       FloatTensor:$new_moment2, Vector:$update_sq, Vector:$param_sq,
                       Optional<FloatTensor>:$compute);
@@ -510,9 +520,9 @@ def AdamW8bitOp
     Block-wise scales are those of Dettmers et al. 2022, https://arxiv.org/abs/2110.02861;
     passes/fusion/MomentCode.h explains why the codes differ from theirs.
   }];
-  let arguments = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, Codes:$moment1,
-                            FloatTensor:$moment1_scale, Codes:$moment2,
-                            FloatTensor:$moment2_scale), AdamWScalars);
+  let fields = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, Codes:$moment1,
+                         FloatTensor:$moment1_scale, Codes:$moment2,
+                         FloatTensor:$moment2_scale), AdamWScalars);
   let results = (outs FloatTensor:$new_parameter, Codes:$new_moment1,
                       FloatTensor:$new_moment1_scale, Codes:$new_moment2,
                       FloatTensor:$new_moment2_scale, Vector:$update_sq, Vector:$param_sq,
@@ -531,7 +541,7 @@ def AdamW8bitOp
 
 def NormOfPartsOp : Lm_PureOp<"norm_of_parts"> {
   let summary = "square root of the sum of all elements of all operands";
-  let arguments = (ins Variadic<Vector>:$parts);
+  let fields = (ins Variadic<Vector>:$parts);
   let results = (outs Tensor0D:$result);
   let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
 }

@@ -4,6 +4,7 @@
 #define LMC_DIALECTS_PLAN
 
 include "dialects/interfaces/Command.td"
+include "dialects/interfaces/Step.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
@@ -155,16 +156,23 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
   let assemblyFormat = "$variable `:` type($result) attr-dict";
 }
 
-// A command. `operands` lists the slices that it reads and writes.
+// A command: `fields` are its own operands and attributes.
+class Plan_CommandOp<string mnemonic, list<Trait> traits = []>
+    : Plan_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>,
+                                             StepOpInterface])> {
+  dag fields = (ins);
+  let arguments = !con(fields, StepFields);
+}
+// A command; `operands` lists the slices that it reads and writes.
 class Plan_Command<string mnemonic, string operands, list<Trait> traits = []>
-    : Plan_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>])> {
+    : Plan_CommandOp<mnemonic, traits> {
   let extraClassDefinition = CommandOperandList<operands>.definition;
 }
 
-def LaunchOp : Plan_Op<"launch", [DeclareOpInterfaceMethods<CommandOpInterface>]> {
+def LaunchOp : Plan_CommandOp<"launch"> {
   let summary = "runs work items [0, items) of a kernel, chunk by chunk";
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<SliceType>:$args, I64Attr:$inputs,
-                       I64Attr:$items, I64Attr:$chunk);
+  let fields = (ins FlatSymbolRefAttr:$kernel, Variadic<SliceType>:$args, I64Attr:$inputs,
+                    I64Attr:$items, I64Attr:$chunk);
   let assemblyFormat = [{
     $kernel `(` $args `)` `inputs` $inputs `items` $items `chunk` $chunk `:` type($args) attr-dict
   }];
@@ -175,9 +183,9 @@ def GemmOp : Plan_Command<"gemm", [{
     {"d", getD(), getAccumulate() ? Accumulate : Write}, {"workspace", getWorkspace(), Scratch}
   }], [AttrSizedOperandSegments]> {
   let summary = "d = op(a) op(b) (+ d) (+ bias)";
-  let arguments = (ins SliceType:$a, SliceType:$b, SliceType:$d, Optional<SliceType>:$bias,
-                       Optional<SliceType>:$workspace, UnitAttr:$accumulate,
-                       UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let fields = (ins SliceType:$a, SliceType:$b, SliceType:$d, Optional<SliceType>:$bias,
+                    Optional<SliceType>:$workspace, UnitAttr:$accumulate,
+                    UnitAttr:$transpose_a, UnitAttr:$transpose_b);
   let assemblyFormat = [{
     $a `,` $b `into` $d (`bias` $bias^)? (`workspace` $workspace^)? `:`
     type(operands) attr-dict
@@ -190,9 +198,9 @@ def AttentionOp : Plan_Command<"attention", [{
     {"lse", getLse(), Write}
   }]> {
   let summary = "flash attention forward";
-  let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
-                       Optional<SliceType>:$starts, I64Attr:$head_dim, I64Attr:$seq,
-                       F64Attr:$scale, I64Attr:$window);
+  let fields = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
+                    Optional<SliceType>:$starts, I64Attr:$head_dim, I64Attr:$seq,
+                    F64Attr:$scale, I64Attr:$window);
   let assemblyFormat = [{
     $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? `:` type(operands) attr-dict
   }];
@@ -206,11 +214,11 @@ def AttentionGradOp : Plan_Command<"attention_grad", [{
     {"dv", getDv(), Write, mayBeSpaced}, {"workspace", getWorkspace(), Scratch}
   }], [AttrSizedOperandSegments]> {
   let summary = "flash attention backward";
-  let arguments = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
-                       SliceType:$dout, SliceType:$dq, SliceType:$dk, SliceType:$dv,
-                       Optional<SliceType>:$starts, Optional<SliceType>:$cos,
-                       Optional<SliceType>:$sin, Optional<SliceType>:$workspace,
-                       I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
+  let fields = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
+                    SliceType:$dout, SliceType:$dq, SliceType:$dk, SliceType:$dv,
+                    Optional<SliceType>:$starts, Optional<SliceType>:$cos,
+                    Optional<SliceType>:$sin, Optional<SliceType>:$workspace,
+                    I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
   let assemblyFormat = [{
     $q `,` $k `,` $v `,` $out `,` $lse `,` $dout `,` $dq `,` $dk `,` $dv (`starts` $starts^)?
     (`rope` $cos^ `,` $sin)? (`workspace` $workspace^)? `:` type(operands) attr-dict
@@ -222,8 +230,8 @@ def ScatterAddOp : Plan_Command<"scatter_add", [{
     {"workspace", getWorkspace(), Scratch}
   }]> {
   let summary = "d[ids[t], :] (+)= x[t, :]";
-  let arguments = (ins SliceType:$ids, SliceType:$x, SliceType:$d,
-                       Optional<SliceType>:$workspace, UnitAttr:$accumulate);
+  let fields = (ins SliceType:$ids, SliceType:$x, SliceType:$d,
+                    Optional<SliceType>:$workspace, UnitAttr:$accumulate);
   let assemblyFormat = [{
     $ids `,` $x `into` $d (`workspace` $workspace^)? `:` type(operands) attr-dict
   }];
@@ -233,7 +241,7 @@ def CopyOp : Plan_Command<"copy", [{
     {"x", getX(), Read, mayBeSpaced}, {"d", getD(), Write, mayBeSpaced}
   }]> {
   let summary = "d = x";
-  let arguments = (ins SliceType:$x, SliceType:$d);
+  let fields = (ins SliceType:$x, SliceType:$d);
   let assemblyFormat = "$x `into` $d `:` type(operands) attr-dict";
 }
 

@@ -315,9 +315,10 @@ private:
         operands.push_back(loadParameter(parameter, prefixOf(layer)));
       if (starts)
         operands.push_back(starts);
-      x = func::CallOp::create(b, named("layers." + std::to_string(layer)),
-                               layerFunction(layer).function, operands)
-              .getResult(0);
+      auto call = func::CallOp::create(b, named("layers." + std::to_string(layer)),
+                                       layerFunction(layer).function, operands);
+      call->setAttr(lm::kLayer, b.getI64IntegerAttr(layer));
+      x = call.getResult(0);
     }
     x = normWith(loadParameter(lastNorm()), "norm", x);
     Value weight = model.tieWordEmbeddings ? embeddings : loadParameter(head());

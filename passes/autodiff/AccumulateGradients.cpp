@@ -40,7 +40,7 @@ public:
   void run(bool storeFirst);
 
 private:
-  Value addTo(Value contribution, Value accumulator, Operation *before);
+  Value addTo(Value contribution, Value accumulator, lm::AccumulateOp before);
   func::FuncOp accumulatingVariant(func::FuncOp callee);
 
   func::FuncOp function;
@@ -51,14 +51,9 @@ private:
 
 } // namespace
 
-// Creates the sum accumulator + contribution. It is marked as an op of the backward pass if the op
-// that computes the contribution is.
-static Value addedTo(OpBuilder &b, Value accumulator, Value contribution) {
-  auto sum = lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution);
-  if (Operation *producer = contribution.getDefiningOp();
-      producer && producer->hasAttr("lm.backward"))
-    sum->setDiscardableAttr("lm.backward", b.getUnitAttr());
-  return sum;
+// Creates accumulator + contribution, as an op of the backward pass or of the forward pass.
+static Value addedTo(OpBuilder &b, Value accumulator, Value contribution, bool backward) {
+  return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution, backward);
 }
 
 // Returns the op that computes `contribution` if this op can add its result to an accumulator, else
@@ -72,14 +67,14 @@ static AccumulatingOpInterface accumulatingProducer(Value contribution) {
 
 // Returns accumulator + contribution. If the op that computes the contribution can add to an
 // accumulator, it gets the accumulator; otherwise a sum is created before `before`.
-Value Accumulator::addTo(Value contribution, Value accumulator, Operation *before) {
+Value Accumulator::addTo(Value contribution, Value accumulator, lm::AccumulateOp before) {
   AccumulatingOpInterface producer = accumulatingProducer(contribution);
   if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {
     producer.setAccumulator(accumulator);
     return contribution;
   }
   b.setInsertionPoint(before);
-  return addedTo(b, accumulator, contribution);
+  return addedTo(b, accumulator, contribution, before.getBackward());
 }
 
 // Returns a copy of `callee`, a layer's backward half, that takes one accumulator per gradient of a
@@ -106,7 +101,7 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
       continue;
     }
     b.setInsertionPoint(ret);
-    result.set(addedTo(b, accumulator, contribution));
+    result.set(addedTo(b, accumulator, contribution, /*backward=*/true));
   }
   variant.setFunctionType(
       b.getFunctionType(body.getArgumentTypes(), callee.getFunctionType().getResults()));
@@ -150,8 +145,7 @@ void Accumulator::run(bool storeFirst) {
         operands.push_back(lm::LoadOp::create(b, op.getLoc(), op.getValue().getType(),
                                               op.getVariable()));
       auto accumulating =
-          func::CallOp::create(b, call.getLoc(), accumulatingVariant(callee), operands);
-      accumulating->setDiscardableAttrs(call->getDiscardableAttrDictionary());
+          lm::createCallLike(b, call, accumulatingVariant(callee), operands);
       call.replaceAllUsesWith(accumulating.getResults());
       call.erase();
       for (lm::AccumulateOp op : ops)

@@ -93,11 +93,12 @@ private:
 
 } // namespace
 
-// Marks the ops from `first` to before `end` as ops of the backward pass. A value that an unmarked
-// op computes and a marked op reads is kept for the backward pass.
+// Marks the ops from `first` to before `end` as ops of the backward pass. A value that an op of the
+// forward pass computes and an op of the backward pass reads is kept for the backward pass.
 static void markBackward(Operation *first, Operation *end) {
   for (Operation *op = first; op != end; op = op->getNextNode())
-    op->setDiscardableAttr("lm.backward", UnitAttr::get(op->getContext()));
+    if (auto step = dyn_cast<StepOpInterface>(op))
+      step.setBackward(true);
 }
 
 // Appends the VJPs of `forwardOps`, from the last op to the first, at the builder's insertion
@@ -151,7 +152,7 @@ LogicalResult Differentiator::differentiateCall(func::CallOp call, Cotangents &c
     operands.push_back(call.getResult(i));
   for (unsigned argument : halves.readArguments)
     operands.push_back(call.getOperand(argument));
-  auto backward = func::CallOp::create(b, call.getLoc(), halves.backward, operands);
+  auto backward = lm::createCallLike(b, call, halves.backward, operands);
   for (auto [argument, index] : llvm::enumerate(halves.gradientOfArgument))
     if (index >= 0)
       cotangents.add(call.getOperand(unsigned(argument)), backward.getResult(unsigned(index)));
@@ -318,7 +319,7 @@ LogicalResult Differentiator::run() {
       if (failed(halves))
         return failure();
       b.setInsertionPoint(call);
-      auto split = func::CallOp::create(b, call.getLoc(), (*halves)->forward, call.getOperands());
+      auto split = lm::createCallLike(b, call, (*halves)->forward, call.getOperands());
       call.replaceAllUsesWith(split.getResults().take_front(call.getNumResults()));
       call.erase();
       kept = split;
@@ -391,7 +392,8 @@ LogicalResult Differentiator::run() {
         return load.emitOpError("is a parameter whose gradient comes as ")
                << contribution.getType() << ", not in the accumulation dtype";
       b.setInsertionPointAfterValue(contribution);
-      lm::AccumulateOp::create(b, load.getLoc(), contribution, main.getSymName());
+      lm::AccumulateOp::create(b, load.getLoc(), contribution, main.getSymName(),
+                               /*backward=*/true);
     }
   }
 

@@ -500,6 +500,14 @@ void BufferAssigner::shareDyingInputs() {
   }
 }
 
+// Returns true if an op of the backward pass reads `value`, directly or through views.
+static bool isReadByBackward(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<StepOpInterface>(user) ? isBackward(user)
+                                      : llvm::any_of(user->getResults(), isReadByBackward);
+  });
+}
+
 void BufferAssigner::computeLifetimes() {
   for (Operation &op : function.getBody().front()) {
     int64_t position = positions[&op];
@@ -528,11 +536,8 @@ void BufferAssigner::computeLifetimes() {
   }
   for (unsigned id = 0; id < members.size(); ++id)
     for (Value member : members[id]) {
-      Operation *op = member.getDefiningOp();
-      if (!op || op->hasAttr("lm.backward"))
-        continue;
-      if (llvm::any_of(member.getUsers(),
-                       [](Operation *user) { return user->hasAttr("lm.backward"); }))
+      auto step = member.getDefiningOp<StepOpInterface>();
+      if (step && !step.getBackward() && isReadByBackward(member))
         result.buffers[id].category = Category::Activations;
     }
 }

@@ -155,6 +155,17 @@ LogicalResult CommandEmitter::emit(Operation *op) {
   return success();
 }
 
+// Returns the op whose pass and layer the commands of `op` belong to. The commands of a view are
+// copies of its operands; they belong to the op that computes the first operand. Null if no op
+// computes it.
+static StepOpInterface stepOf(Operation *op) {
+  while (op && !isa<StepOpInterface>(op))
+    op = isa<tensor::TensorDialect>(op->getDialect()) && op->getNumOperands()
+             ? op->getOperand(0).getDefiningOp()
+             : nullptr;
+  return dyn_cast_if_present<StepOpInterface>(op);
+}
+
 LogicalResult CommandEmitter::run() {
   FailureOr<BufferAssignment> assigned = BufferAssignment::readFrom(function);
   if (failed(assigned))
@@ -180,11 +191,12 @@ LogicalResult CommandEmitter::run() {
     Operation *made = before             ? before->getNextNode()
                       : commands.empty() ? nullptr
                                          : &commands.front();
+    StepOpInterface step = stepOf(&op);
     for (; made; made = made->getNextNode())
-      if (!isa<plan_ir::SliceOp, plan_ir::VariableRefOp>(made)) {
+      if (isa<CommandOpInterface>(made)) {
         ++emitted;
-        if (op.hasAttr("lm.backward"))
-          made->setDiscardableAttr("lm.backward", b.getUnitAttr());
+        if (step)
+          setStep(made, step);
       }
   }
   commandOf.push_back(emitted);

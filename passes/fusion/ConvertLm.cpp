@@ -532,8 +532,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
         return SmallVector<Value>(
             kern::AttentionOp::create(b, loc, op.getResult().getType(), op.getLse().getType(),
                                       op.getQ(), op.getK(), op.getV(), op.getStarts(),
-                                      op.getHeadDimAttr(), op.getSeqAttr(), op.getScaleAttr(),
-                                      op.getWindowAttr())
+                                      op.getHeadDim(), op.getSeq(), op.getScale(),
+                                      op.getWindow())
                 ->getResults());
       })
       .Case([&](lm::AttentionGradOp op) {
@@ -541,8 +541,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
             kern::AttentionGradOp::create(b, loc, op.getDq().getType(), op.getDk().getType(),
                                           op.getDv().getType(), op.getDout(), op.getQ(), op.getK(),
                                           op.getV(), op.getOut(), op.getLse(), op.getStarts(),
-                                          op.getCos(), op.getSin(), op.getHeadDimAttr(),
-                                          op.getSeqAttr(), op.getScaleAttr(), op.getWindowAttr())
+                                          op.getCos(), op.getSin(), op.getHeadDim(),
+                                          op.getSeq(), op.getScale(), op.getWindow())
                 ->getResults());
       })
       .Default([](Operation *) { return SmallVector<Value>(); });
@@ -567,10 +567,9 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
                          "run before kern-convert-lm");
           return signalPassFailure();
         }
-        if (op.hasAttr("lm.backward"))
-          for (Operation *made = before ? before->getNextNode() : &op.getBlock()->front();
-               made != &op; made = made->getNextNode())
-            made->setDiscardableAttr("lm.backward", b.getUnitAttr());
+        for (Operation *made = before ? before->getNextNode() : &op.getBlock()->front();
+             made != &op; made = made->getNextNode())
+          setStep(made, &op);
         op.replaceAllUsesWith(results);
         op.erase();
       }

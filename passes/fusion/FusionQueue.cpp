@@ -39,8 +39,6 @@ FusionQueue::~FusionQueue() {
     op->destroy();
 }
 
-static bool isBackward(Operation *op) { return op->hasAttr("lm.backward"); }
-
 // Returns the maximum number of elements among the op's operands and results, which is also the
 // number of iterations of its loops.
 static int64_t domainSize(Operation *op) {
@@ -113,7 +111,8 @@ FusionQueue::readersBetween(Operation *first, Operation *second, std::string *re
   addReadersOf(first);
   for (size_t next = 0; next < readers.size(); ++next) {
     Operation *op = readers[next];
-    if (!isMemoryEffectFree(op) || (isBackward(second) && !isBackward(op))) {
+    if (!isMemoryEffectFree(op) ||
+        (isBackward(second) && isa<StepOpInterface>(op) && !isBackward(op))) {
       *reason = "'" + op->getName().getStringRef().str() +
                 "' between them reads the first one's result and may not move";
       return std::nullopt;
@@ -196,7 +195,7 @@ bool FusionQueue::tryMerge(const Candidate &candidate) {
     return refuse();
   record(candidate, plan->hero, "");
   liveBound[merged] = liveBound.lookup(second.op);
-  merged->setDiscardableAttrs(second.op->getDiscardableAttrDictionary());
+  setStep(merged, second.op);
   Operation *place = merged;
   for (Operation *reader : *moved) {
     reader->moveAfter(place);

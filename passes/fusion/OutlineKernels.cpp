@@ -42,7 +42,7 @@ struct OutlineKernelsPass : lmc::impl::OutlineKernelsPassBase<OutlineKernelsPass
       b.setInsertionPoint(fusion);
       auto launch = kern::LaunchOp::create(b, fusion.getLoc(), resultTypes,
                                            kernel.getSymName(), fusion.getInputs());
-      launch->setDiscardableAttrs(fusion->getDiscardableAttrDictionary());
+      setStep(launch, fusion);
       fusion.replaceAllUsesWith(launch);
       fusion.erase();
     }

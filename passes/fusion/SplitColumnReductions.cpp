@@ -73,7 +73,7 @@ kern::FusionOp Splitter::emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange
                                    IRMapping &mapping) {
   auto copy =
       kern::FusionOp::create(b, fusion.getLoc(), results, hero, inputs, fusion.getSourceOpsAttr());
-  copy->setDiscardableAttrs(fusion->getDiscardableAttrDictionary());
+  setStep(copy, fusion);
   Block &body = copy.getBody().emplaceBlock();
   for (Value input : inputs)
     body.addArgument(input.getType(), input.getLoc());

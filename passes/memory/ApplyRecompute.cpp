@@ -179,7 +179,8 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
       continue;
     b.setInsertionPoint(reader);
     Operation *again = b.clone(*op, mapping);
-    again->setDiscardableAttr("lm.backward", b.getUnitAttr());
+    if (auto step = dyn_cast<StepOpInterface>(again))
+      step.setBackward(true);
     for (auto [placeholder, result] : llvm::zip_equal(placeholders[op], again->getResults()))
       placeholder.replaceAllUsesWith(result);
     for (auto [value, placeholder] : llvm::zip_equal(op->getResults(), placeholders[op]))
@@ -202,8 +203,7 @@ LogicalResult Recomputer::rewrite(func::CallOp forwardCall, const RecomputeOptio
   func::CallOp backwardCall = backwardCallOf(forwardCall, symbols);
   replaced.insert(forward);
   b.setInsertionPoint(forwardCall);
-  auto lean =
-      func::CallOp::create(b, forwardCall.getLoc(), variant.forward, forwardCall.getOperands());
+  auto lean = lm::createCallLike(b, forwardCall, variant.forward, forwardCall.getOperands());
   if (backwardCall) {
     SmallVector<int> resultOfArgument;
     SmallVector<Value> operands;
@@ -223,7 +223,7 @@ LogicalResult Recomputer::rewrite(func::CallOp forwardCall, const RecomputeOptio
     for (auto [index, value] : variant.reads)
       operands.push_back(lean.getResult(index));
     b.setInsertionPoint(backwardCall);
-    auto again = func::CallOp::create(b, backwardCall.getLoc(), copy, operands);
+    auto again = lm::createCallLike(b, backwardCall, copy, operands);
     backwardCall.replaceAllUsesWith(again.getResults());
     backwardCall.erase();
   }

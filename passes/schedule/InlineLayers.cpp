@@ -1,10 +1,12 @@
 // kern-inline-layers: replaces each call of a layer by the layer's body.
 //
-//   %y = call @layer(%x, ...) loc("layers.3")   =>   the ops of @layer, each located at
-//                                                    "layers.3/..."
+//   %y = call @layer(%x, ...) {lm.layer = 3} loc("layers.3")
+//   =>
+//   the ops of @layer, each with `layer = 3` and located at "layers.3/..."
 #include "passes/schedule/Passes.h"
 
 #include "dialects/kern/Kern.h"
+#include "dialects/lm/Lm.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -16,6 +18,7 @@ namespace lmc {
 } // namespace lmc
 
 using namespace mlir;
+using namespace lmc;
 
 // Joins two locations: "layers.3" and "mlp" give "layers.3/mlp".
 static Location nest(Location outer, Location inner) {
@@ -48,12 +51,16 @@ struct InlineLayersPass : lmc::impl::InlineLayersPassBase<InlineLayersPass> {
         mapping.map(callee.getArguments(), call.getOperands());
         b.setInsertionPoint(call);
         Block &body = callee.getBody().front();
+        auto layer = call->getAttrOfType<IntegerAttr>(lm::kLayer);
         for (Operation &op : body.without_terminator()) {
           if (isa<func::CallOp>(op)) {
             op.emitOpError("nests layers, which kern-inline-layers does not expect");
             return signalPassFailure();
           }
-          b.clone(op, mapping)->setLoc(nest(call.getLoc(), op.getLoc()));
+          Operation *inlined = b.clone(op, mapping);
+          inlined->setLoc(nest(call.getLoc(), op.getLoc()));
+          if (auto step = dyn_cast<StepOpInterface>(inlined); step && layer)
+            step.setLayerIndex(layer.getInt());
         }
         SmallVector<Value> results;
         for (Value value : body.getTerminator()->getOperands())

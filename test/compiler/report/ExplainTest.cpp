@@ -42,6 +42,7 @@ public:
     gemm.n = gemm.k = 8;
     command(gemm);
     plan.functions[0]->commands.back()->source = "layers.0/proj";
+    plan.functions[0]->commands.back()->layer = 0;
     launch(1, {1, 2, 3}, 2, "layers.0/norm", true);
   }
 
@@ -171,18 +172,6 @@ TEST(Explain, TheGraphFollowsBytes) {
   EXPECT_TRUE(graph.edges[2].kept);  // gemm -> gradient
   EXPECT_LT(graph.nodes[0].y + graph.nodes[0].height, graph.nodes[1].y);
   EXPECT_GT(graph.nodes[2].x, graph.nodes[1].x + graph.nodes[1].width);
-}
-
-TEST(Explain, LayersAreReadFromTheSource) {
-  Job job;
-  job.plan.functions[0]->commands[0]->source = "layers.17/mlp";
-  job.plan.functions[0]->commands[1]->source = "layers.x/mlp";
-  job.plan.functions[0]->commands[2]->source = "layers.3";
-  const plan::Plan &plan = job.finish();
-  const auto &commands = *plan.functions()->Get(0)->commands();
-  EXPECT_EQ(layerOf(*commands[0]), 17);
-  EXPECT_EQ(layerOf(*commands[1]), -1);
-  EXPECT_EQ(layerOf(*commands[2]), -1);
 }
 
 // Names may hold anything; none of it may become markup.

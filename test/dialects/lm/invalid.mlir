@@ -666,3 +666,19 @@ func.func @attentionGradDv(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<
   %0:3 = lm.attention_grad %g, %q, %k, %v, %o, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x8xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}
   return
 }
+
+// -----
+
+func.func private @layer()
+func.func @layerIndex() {
+  // expected-error @+1 {{'func.call' op has lm.layer = -1 : i64; only a func.call has it, and it is an i64 from 0 on}}
+  call @layer() {lm.layer = -1 : i64} : () -> ()
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'func.func' op has lm.layer = 0 : i64; only a func.call has it}}
+func.func @layerOfFunction() attributes {lm.layer = 0 : i64} {
+  return
+}

@@ -98,7 +98,7 @@ func.func @micro() {
 // CHECK-LABEL: func.func private @layer.backward.accumulate(
 // CHECK-SAME:    %[[DY:[^ ]*]]: tensor<4x8xf32>, %[[X:[^ ]*]]: tensor<4x8xf32>, %[[V:[^ ]*]]: tensor<8xf32>, %[[U:[^ ]*]]: tensor<8x8xf32>)
 // CHECK-SAME:    -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) {
-// CHECK-NEXT:    %[[DW:.*]] = lm.matmul %[[DY]], %[[X]] acc %[[U]] : {{.*}} {lm.backward, transpose_a}
+// CHECK-NEXT:    %[[DW:.*]] = lm.matmul %[[DY]], %[[X]] acc %[[U]] : {{.*}} {backward, transpose_a}
 // CHECK-NEXT:    %[[DB:.*]] = lm.sum_rows %[[DY]]
 // CHECK-NEXT:    %[[DX:.*]] = lm.add %[[DY]], %[[X]]
 // CHECK-NEXT:    %[[NEWV:.*]] = lm.add %[[V]], %[[DB]]
@@ -134,17 +134,17 @@ lm.variable @v.grad gradient : tensor<8xf32> init zeros {parameter = "v"}
 lm.variable @u2.grad gradient : tensor<8x8xf32> init zeros {parameter = "u2"}
 lm.variable @v2.grad gradient : tensor<8xf32> init zeros {parameter = "v2"}
 func.func private @layer.backward(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>) {
-  %dw = lm.matmul %dy, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {lm.backward, transpose_a}
-  %db = lm.sum_rows %dy : (tensor<4x8xf32>) -> tensor<8xf32> {lm.backward}
-  %dx = lm.add %dy, %x : tensor<4x8xf32> {lm.backward}
+  %dw = lm.matmul %dy, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {backward, transpose_a}
+  %db = lm.sum_rows %dy : (tensor<4x8xf32>) -> tensor<8xf32> {backward}
+  %dx = lm.add %dy, %x : tensor<4x8xf32> {backward}
   return %dx, %db, %dw : tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>
 }
 func.func @micro() {
   %x = lm.load @x : tensor<4x8xf32>
-  %0:3 = call @layer.backward(%x, %x) {lm.backward} : (tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>)
+  %0:3 = call @layer.backward(%x, %x) : (tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>)
   lm.accumulate %0#2, @u.grad : tensor<8x8xf32>
   lm.accumulate %0#1, @v.grad : tensor<8xf32>
-  %1:3 = call @layer.backward(%0#0, %x) {lm.backward} : (tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>)
+  %1:3 = call @layer.backward(%0#0, %x) : (tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>)
   lm.accumulate %1#2, @u2.grad : tensor<8x8xf32>
   lm.accumulate %1#1, @v2.grad : tensor<8xf32>
   return
@@ -171,8 +171,8 @@ func.func @micro() {
 lm.variable @x input : tensor<4x8xf32> init none
 lm.variable @u.grad gradient : tensor<8x8xf32> init zeros {parameter = "u"}
 func.func private @layer.backward(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x8xf32>) {
-  %dw = lm.matmul %dy, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {lm.backward, transpose_a}
-  %dx = lm.add %dy, %x : tensor<4x8xf32> {lm.backward}
+  %dw = lm.matmul %dy, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {backward, transpose_a}
+  %dx = lm.add %dy, %x : tensor<4x8xf32> {backward}
   return %dx, %dw : tensor<4x8xf32>, tensor<8x8xf32>
 }
 func.func @micro() {

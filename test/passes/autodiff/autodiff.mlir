@@ -29,10 +29,10 @@
 // CHECK-LABEL: func.func private @layer.backward(
 // CHECK-SAME:    %[[DY:.*]]: tensor<4x8xf32>, %[[N:.*]]: tensor<4x8xf32>, %[[W:.*]]: tensor<8x8xf32>, %[[X:.*]]: tensor<4x8xf32>, %[[G:.*]]: tensor<8xf32>)
 // CHECK-SAME:    -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8x8xf32>)
-// CHECK-NEXT:    %[[DN:.*]] = lm.matmul %[[DY]], %[[W]] {{.*}} {lm.backward}
-// CHECK-NEXT:    %[[DW:.*]] = lm.matmul %[[DY]], %[[N]] {{.*}} {lm.backward, transpose_a}
-// CHECK-NEXT:    %[[DX:.*]], %[[DG:.*]] = lm.rms_norm_grad %[[DN]], %[[X]], %[[G]] eps 1.000000e-05 {{.*}} {lm.backward}
-// CHECK-NEXT:    %[[SUM:.*]] = lm.add %[[DY]], %[[DX]] {{.*}} {lm.backward}
+// CHECK-NEXT:    %[[DN:.*]] = lm.matmul %[[DY]], %[[W]] {{.*}} {backward}
+// CHECK-NEXT:    %[[DW:.*]] = lm.matmul %[[DY]], %[[N]] {{.*}} {backward, transpose_a}
+// CHECK-NEXT:    %[[DX:.*]], %[[DG:.*]] = lm.rms_norm_grad %[[DN]], %[[X]], %[[G]] eps 1.000000e-05 {{.*}} {backward}
+// CHECK-NEXT:    %[[SUM:.*]] = lm.add %[[DY]], %[[DX]] {{.*}} {backward}
 // CHECK-NEXT:    return %[[SUM]], %[[DG]], %[[DW]] :
 // CHECK-NOT:   func.func private
 
@@ -60,10 +60,10 @@
 // CHECK-NEXT:    %[[SCALE:.*]] = lm.load @run.loss_scale
 // CHECK-NEXT:    %[[LOSS:.*]], %[[DZ:.*]], %[[DHEAD:.*]] = lm.linear_cross_entropy_grad %[[Z]]#0, %[[HEAD]], %[[T]], %[[SCALE]] chunk 4
 // CHECK-NEXT:    lm.accumulate %[[DHEAD]], @head.grad
-// CHECK-NEXT:    %[[DY:.*]]:3 = call @layer.backward(%[[DZ]], %[[Z]]#1, %[[W]], %[[Y]]#0, %[[G]]) {lm.backward}
+// CHECK-NEXT:    %[[DY:.*]]:3 = call @layer.backward(%[[DZ]], %[[Z]]#1, %[[W]], %[[Y]]#0, %[[G]])
 // CHECK-NEXT:    lm.accumulate %[[DY]]#2, @w.grad
 // CHECK-NEXT:    lm.accumulate %[[DY]]#1, @g.grad
-// CHECK-NEXT:    %[[DX:.*]]:3 = call @layer.backward(%[[DY]]#0, %[[Y]]#1, %[[W]], %[[X]], %[[G]]) {lm.backward}
+// CHECK-NEXT:    %[[DX:.*]]:3 = call @layer.backward(%[[DY]]#0, %[[Y]]#1, %[[W]], %[[X]], %[[G]])
 // CHECK-NEXT:    lm.accumulate %[[DX]]#2, @w.grad
 // CHECK-NEXT:    lm.accumulate %[[DX]]#1, @g.grad
 // CHECK-NEXT:    %[[MEAN:.*]] = lm.scale %[[LOSS]], %[[SCALE]]
@@ -101,7 +101,7 @@ func.func @forward() -> tensor<f32> {
 // CHECK:         %{{.*}}, %[[DS:.*]], %{{.*}} = lm.linear_cross_entropy_grad
 // CHECK:         %[[DGATE:.*]], %[[DUP:.*]] = lm.swiglu_grad %[[DS]], %[[H]], %[[H]]
 // CHECK:         %[[DH:.*]] = lm.add %[[DGATE]], %[[DUP]]
-// CHECK:         %[[DW:.*]] = lm.matmul %[[DH]], %[[X]] {{.*}} {lm.backward, transpose_a}
+// CHECK:         %[[DW:.*]] = lm.matmul %[[DH]], %[[X]] {{.*}} {backward, transpose_a}
 // CHECK-NEXT:    lm.accumulate %[[DW]], @w.grad
 lm.variable @x input : tensor<4x8xf32> init none
 lm.variable @w parameter : tensor<8x8xf32> init zeros
@@ -182,19 +182,19 @@ func.func @forward() -> tensor<f32> {
 // CHECK-SAME:    %[[L:[^ ]*]]: tensor<4x6xf32>, %[[LSE:[^ ]*]]: tensor<4x3xf32>, %[[M:[^ ]*]]: tensor<4x6xf32>,
 // CHECK-SAME:    %[[COS:[^ ]*]]: tensor<2x1xf32>, %[[B:[^ ]*]]: tensor<6x6xf32>, %[[A:[^ ]*]]: tensor<8x6xf32>, %[[X:[^ ]*]]: tensor<8x4xf32>)
 // CHECK-NEXT:    %[[DO:.*]], %[[DN:.*]] = lm.swiglu_grad %[[DY]], %[[O]], %[[N]] :
-// CHECK-NEXT:    %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = lm.attention_grad %[[DO]], %[[R]], %[[L]], %[[N]], %[[O]], %[[LSE]] : {{.*}} {head_dim = 2 : i64, lm.backward, scale = 5.000000e-01 : f64, seq = 2 : i64, window = 1 : i64}
+// CHECK-NEXT:    %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = lm.attention_grad %[[DO]], %[[R]], %[[L]], %[[N]], %[[O]], %[[LSE]] : {{.*}} {backward, head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64, window = 1 : i64}
 // CHECK-NEXT:    %[[DN2:.*]] = lm.add %[[DN]], %[[DV]]
-// CHECK-NEXT:    %[[BACK:.*]] = lm.rope %[[DQ]], %[[COS]], %[[COS]] head_dim 2 : {{.*}} {inverse, lm.backward}
+// CHECK-NEXT:    %[[BACK:.*]] = lm.rope %[[DQ]], %[[COS]], %[[COS]] head_dim 2 : {{.*}} {backward, inverse}
 // CHECK-NEXT:    %[[DL:.*]] = lm.add %[[DK]], %[[BACK]]
-// CHECK-NEXT:    %[[DN3:.*]] = lm.matmul %[[DL]], %[[B]] : {{.*}} {lm.backward}
-// CHECK-NEXT:    %[[DB1:.*]] = lm.matmul %[[DL]], %[[N]] : {{.*}} {lm.backward, transpose_a}
+// CHECK-NEXT:    %[[DN3:.*]] = lm.matmul %[[DL]], %[[B]] : {{.*}} {backward}
+// CHECK-NEXT:    %[[DB1:.*]] = lm.matmul %[[DL]], %[[N]] : {{.*}} {backward, transpose_a}
 // CHECK-NEXT:    %[[DBIAS:.*]] = lm.sum_rows %[[DL]] :
 // CHECK-NEXT:    %[[DNSUM:.*]] = lm.add %[[DN2]], %[[DN3]]
-// CHECK-NEXT:    %[[DM:.*]] = lm.matmul %[[DNSUM]], %[[B]] : {{.*}} {lm.backward}
-// CHECK-NEXT:    %[[DB2:.*]] = lm.matmul %[[DNSUM]], %[[M]] : {{.*}} {lm.backward, transpose_a}
+// CHECK-NEXT:    %[[DM:.*]] = lm.matmul %[[DNSUM]], %[[B]] : {{.*}} {backward}
+// CHECK-NEXT:    %[[DB2:.*]] = lm.matmul %[[DNSUM]], %[[M]] : {{.*}} {backward, transpose_a}
 // CHECK-NEXT:    %[[DB:.*]] = lm.add %[[DB1]], %[[DB2]]
-// CHECK-NEXT:    %[[DX:.*]] = lm.matmul %[[A]], %[[DM]] : {{.*}} -> tensor<8x4xf32> {lm.backward, transpose_b}
-// CHECK-NEXT:    %[[DA:.*]] = lm.matmul %[[X]], %[[DM]] : {{.*}} -> tensor<8x6xf32> {lm.backward}
+// CHECK-NEXT:    %[[DX:.*]] = lm.matmul %[[A]], %[[DM]] : {{.*}} -> tensor<8x4xf32> {backward, transpose_b}
+// CHECK-NEXT:    %[[DA:.*]] = lm.matmul %[[X]], %[[DM]] : {{.*}} -> tensor<8x6xf32> {backward}
 // CHECK-NEXT:    return %[[DX]], %[[DA]], %[[DM]], %[[DB]], %[[DBIAS]] :
 lm.variable @x input : tensor<8x4xf32> init none
 lm.variable @acc parameter : tensor<4x6xf32> init zeros

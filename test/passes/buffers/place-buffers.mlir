@@ -364,7 +364,7 @@ func.func @reuse() {
   %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   %b = kern.gemm %a, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   %c = kern.gemm %b, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  %d = kern.gemm %c, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32> {lm.backward}
+  %d = kern.gemm %c, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32> {backward}
   lm.store %d, @r : tensor<8x8xf32>
   return
 }

@@ -6,14 +6,14 @@
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xbf16>, %[[W:[^ ]*]]: tensor<6x8xbf16>, %[[B:[^ ]*]]: tensor<6xbf16>, %[[DY:[^ ]*]]: tensor<4x6xbf16>, %[[ACC:[^ ]*]]: tensor<6x8xf32>)
 // CHECK-NEXT:    kern.gemm %[[X]], %[[W]] : (tensor<4x8xbf16>, tensor<6x8xbf16>) -> tensor<4x6xbf16> {transpose_b}
 // CHECK-NEXT:    kern.gemm %[[X]], %[[W]] bias %[[B]] : (tensor<4x8xbf16>, tensor<6x8xbf16>, tensor<6xbf16>) -> tensor<4x6xbf16> {transpose_b}
-// CHECK-NEXT:    kern.gemm %[[DY]], %[[X]] : (tensor<4x6xbf16>, tensor<4x8xbf16>) -> tensor<6x8xf32> {lm.backward, transpose_a}
-// CHECK-NEXT:    kern.gemm %[[DY]], %[[X]] acc %[[ACC]] : (tensor<4x6xbf16>, tensor<4x8xbf16>, tensor<6x8xf32>) -> tensor<6x8xf32> {lm.backward, transpose_a}
+// CHECK-NEXT:    kern.gemm %[[DY]], %[[X]] : (tensor<4x6xbf16>, tensor<4x8xbf16>) -> tensor<6x8xf32> {backward, transpose_a}
+// CHECK-NEXT:    kern.gemm %[[DY]], %[[X]] acc %[[ACC]] : (tensor<4x6xbf16>, tensor<4x8xbf16>, tensor<6x8xf32>) -> tensor<6x8xf32> {backward, transpose_a}
 // CHECK-NEXT:    return
 func.func @products(%x: tensor<4x8xbf16>, %w: tensor<6x8xbf16>, %b: tensor<6xbf16>, %dy: tensor<4x6xbf16>, %acc: tensor<6x8xf32>) -> (tensor<4x6xbf16>, tensor<4x6xbf16>, tensor<6x8xf32>, tensor<6x8xf32>) {
   %0 = lm.linear %x, %w : (tensor<4x8xbf16>, tensor<6x8xbf16>) -> tensor<4x6xbf16>
   %1 = lm.linear %x, %w bias %b : (tensor<4x8xbf16>, tensor<6x8xbf16>, tensor<6xbf16>) -> tensor<4x6xbf16>
-  %2 = lm.matmul %dy, %x : (tensor<4x6xbf16>, tensor<4x8xbf16>) -> tensor<6x8xf32> {lm.backward, transpose_a}
-  %3 = lm.matmul %dy, %x acc %acc : (tensor<4x6xbf16>, tensor<4x8xbf16>, tensor<6x8xf32>) -> tensor<6x8xf32> {lm.backward, transpose_a}
+  %2 = lm.matmul %dy, %x : (tensor<4x6xbf16>, tensor<4x8xbf16>) -> tensor<6x8xf32> {backward, transpose_a}
+  %3 = lm.matmul %dy, %x acc %acc : (tensor<4x6xbf16>, tensor<4x8xbf16>, tensor<6x8xf32>) -> tensor<6x8xf32> {backward, transpose_a}
   return %0, %1, %2, %3 : tensor<4x6xbf16>, tensor<4x6xbf16>, tensor<6x8xf32>, tensor<6x8xf32>
 }
 
@@ -101,13 +101,13 @@ func.func @rmsNorm(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) -> tensor<4x8xbf16> 
 // CHECK-SAME:    %[[DY:[^ ]*]]: tensor<4x8xf32>, %[[X:[^ ]*]]: tensor<4x8xf32>, %[[W:[^ ]*]]: tensor<8xf32>)
 // CHECK-NEXT:    %[[ROWS:.*]]:2 = kern.fusion row_reduction (%{{.*}} = %[[DY]] : tensor<4x8xf32>, %{{.*}} = %[[X]] : tensor<4x8xf32>, %{{.*}} = %[[W]] : tensor<8xf32>) -> (tensor<4x8xf32>, tensor<1x8xf32>) {
 // CHECK:           linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0 * 4 + d1, d2)>, affine_map<(d0, d1, d2) -> (d0 * 4 + d1, d2)>, affine_map<(d0, d1, d2) -> (d0 * 4 + d1)>, affine_map<(d0, d1, d2) -> (d1)>, affine_map<(d0, d1, d2) -> (d0, d2)>], iterator_types = ["parallel", "reduction", "parallel"]}
-// CHECK:         } {lm.backward, source_ops = ["lm.rms_norm_grad"]}
+// CHECK:         } {backward, source_ops = ["lm.rms_norm_grad"]}
 // CHECK-NEXT:    %[[DW:.*]] = kern.fusion column_reduction (%{{.*}} = %[[ROWS]]#1 : tensor<1x8xf32>) -> tensor<8xf32> {
 // CHECK:           linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]
-// CHECK:         } {lm.backward, source_ops = ["lm.rms_norm_grad_weight"]}
+// CHECK:         } {backward, source_ops = ["lm.rms_norm_grad_weight"]}
 // CHECK-NEXT:    return %[[ROWS]]#0, %[[DW]]
 func.func @rmsNormGrad(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %w: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {
-  %0:2 = lm.rms_norm_grad %dy, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {lm.backward}
+  %0:2 = lm.rms_norm_grad %dy, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {backward}
   return %0#0, %0#1 : tensor<4x8xf32>, tensor<8xf32>
 }
 
@@ -239,15 +239,15 @@ func.func @loss(%x: tensor<5x8xbf16>, %w: tensor<16x8xbf16>, %t: tensor<5xi32>) 
 // With the gradient, each chunk also makes its part of dx, and adds to dweight.
 // CHECK-LABEL: func.func @lossGrad(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xbf16>, %[[W:[^ ]*]]: tensor<16x8xbf16>, %[[T:[^ ]*]]: tensor<4xi32>, %[[S:[^ ]*]]: tensor<f32>, %[[ACC:[^ ]*]]: tensor<16x8xf32>)
-// CHECK-NEXT:    %[[L0:.*]] = tensor.empty() {lm.backward} : tensor<4xf32>
-// CHECK-NEXT:    %[[DX0:.*]] = tensor.empty() {lm.backward} : tensor<4x8xbf16>
-// CHECK:         %[[X0:.*]] = tensor.extract_slice %[[X]][0, 0] [2, 8] [1, 1] {lm.backward}
+// CHECK-NEXT:    %[[L0:.*]] = tensor.empty() : tensor<4xf32>
+// CHECK-NEXT:    %[[DX0:.*]] = tensor.empty() : tensor<4x8xbf16>
+// CHECK:         %[[X0:.*]] = tensor.extract_slice %[[X]][0, 0] [2, 8] [1, 1]
 // CHECK:         %[[K0:.*]]:2 = kern.fusion row_reduction ({{.*}}, %{{.*}} = %[[S]] : tensor<f32>) -> (tensor<2xf32>, tensor<2x16xbf16>) {
-// CHECK:         } {lm.backward, source_ops = ["lm.linear_cross_entropy_grad"]}
+// CHECK:         } {backward, source_ops = ["lm.linear_cross_entropy_grad"]}
 // CHECK-NEXT:    %[[L1:.*]] = tensor.insert_slice %[[K0]]#0 into %[[L0]][0] [2] [1]
-// CHECK-NEXT:    %[[P0:.*]] = kern.gemm %[[K0]]#1, %[[W]] : {{.*}} -> tensor<2x8xbf16> {lm.backward}
+// CHECK-NEXT:    %[[P0:.*]] = kern.gemm %[[K0]]#1, %[[W]] : {{.*}} -> tensor<2x8xbf16> {backward}
 // CHECK-NEXT:    %[[DX1:.*]] = tensor.insert_slice %[[P0]] into %[[DX0]][0, 0] [2, 8] [1, 1]
-// CHECK-NEXT:    %[[DW0:.*]] = kern.gemm %[[K0]]#1, %[[X0]] acc %[[ACC]] : {{.*}} -> tensor<16x8xf32> {lm.backward, transpose_a}
+// CHECK-NEXT:    %[[DW0:.*]] = kern.gemm %[[K0]]#1, %[[X0]] acc %[[ACC]] : {{.*}} -> tensor<16x8xf32> {backward, transpose_a}
 // CHECK-NEXT:    %[[X1:.*]] = tensor.extract_slice %[[X]][2, 0] [2, 8] [1, 1]
 // CHECK:         %[[K1:.*]]:2 = kern.fusion row_reduction
 // CHECK:         %[[L2:.*]] = tensor.insert_slice %[[K1]]#0 into %[[L1]][2] [2] [1]
@@ -257,7 +257,7 @@ func.func @loss(%x: tensor<5x8xbf16>, %w: tensor<16x8xbf16>, %t: tensor<5xi32>) 
 // CHECK-NEXT:    %[[SUM:.*]] = kern.fusion row_reduction (%{{.*}} = %[[L2]] :
 // CHECK:         return %[[SUM]], %[[DX2]], %[[DW1]]
 func.func @lossGrad(%x: tensor<4x8xbf16>, %w: tensor<16x8xbf16>, %t: tensor<4xi32>, %s: tensor<f32>, %acc: tensor<16x8xf32>) -> (tensor<f32>, tensor<4x8xbf16>, tensor<16x8xf32>) {
-  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s acc %acc chunk 2 : (tensor<4x8xbf16>, tensor<16x8xbf16>, tensor<4xi32>, tensor<f32>, tensor<16x8xf32>) -> (tensor<f32>, tensor<4x8xbf16>, tensor<16x8xf32>) {lm.backward}
+  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s acc %acc chunk 2 : (tensor<4x8xbf16>, tensor<16x8xbf16>, tensor<4xi32>, tensor<f32>, tensor<16x8xf32>) -> (tensor<f32>, tensor<4x8xbf16>, tensor<16x8xf32>) {backward}
   return %0#0, %0#1, %0#2 : tensor<f32>, tensor<4x8xbf16>, tensor<16x8xf32>
 }
 

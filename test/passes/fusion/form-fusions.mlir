@@ -34,11 +34,11 @@ func.func @bothKept(%x: tensor<4x8xf32>, %h: tensor<4x8xf32>, %g: tensor<8xf32>)
 // CHECK:         formed producer in onlyUser: lm.add, lm.swiglu, saves 256 bytes and {{.*}}: elementwise{{$}}
 // CHECK-LABEL: func.func @onlyUser(
 // CHECK-NEXT:    %[[R:.*]] = kern.fusion elementwise ({{.*}}) -> tensor<4x8xf32> {
-// CHECK:         } {lm.backward, source_ops = ["lm.add", "lm.swiglu"]}
+// CHECK:         } {backward, source_ops = ["lm.add", "lm.swiglu"]}
 // CHECK-NEXT:    return %[[R]]
 func.func @onlyUser(%x: tensor<4x8xf32>, %h: tensor<4x8xf32>, %u: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %s = lm.add %x, %h : tensor<4x8xf32>
-  %y = lm.swiglu %s, %u : tensor<4x8xf32> {lm.backward}
+  %y = lm.swiglu %s, %u : tensor<4x8xf32> {backward}
   return %y : tensor<4x8xf32>
 }
 
@@ -127,7 +127,7 @@ func.func @cannotEmit(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %t: tensor<4xi32
 // CHECK-LABEL: func.func @siblings(
 // CHECK-SAME:    %[[G:[^ ]*]]: tensor<4x8xf32>, %[[U:[^ ]*]]: tensor<4x8xf32>, %[[D:[^ ]*]]: tensor<4x8xf32>)
 // CHECK-NEXT:    %[[R:.*]]:3 = kern.fusion elementwise (%{{.*}} = %[[G]] : tensor<4x8xf32>, %{{.*}} = %[[U]] : tensor<4x8xf32>, %{{.*}} = %[[D]] : tensor<4x8xf32>)
-// CHECK:         } {lm.backward, source_ops = ["lm.swiglu", "lm.swiglu_grad"]}
+// CHECK:         } {backward, source_ops = ["lm.swiglu", "lm.swiglu_grad"]}
 // CHECK-NEXT:    kern.gemm %[[D]], %[[R]]#0
 // CHECK-NEXT:    return %{{.*}}, %[[R]]#1, %[[R]]#2
 // ALONE-LABEL: func.func @siblings(
@@ -135,9 +135,9 @@ func.func @cannotEmit(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %t: tensor<4xi32
 // ALONE:         kern.gemm
 // ALONE:         kern.fusion elementwise
 func.func @siblings(%g: tensor<4x8xf32>, %u: tensor<4x8xf32>, %d: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
-  %a = lm.swiglu %g, %u : tensor<4x8xf32> {lm.backward}
-  %w = lm.matmul %d, %a : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {transpose_a, lm.backward}
-  %dg, %du = lm.swiglu_grad %d, %g, %u : tensor<4x8xf32> {lm.backward}
+  %a = lm.swiglu %g, %u : tensor<4x8xf32> {backward}
+  %w = lm.matmul %d, %a : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32> {transpose_a, backward}
+  %dg, %du = lm.swiglu_grad %d, %g, %u : tensor<4x8xf32> {backward}
   return %w, %dg, %du : tensor<8x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
 }
 
@@ -147,10 +147,10 @@ func.func @siblings(%g: tensor<4x8xf32>, %u: tensor<4x8xf32>, %d: tensor<4x8xf32
 // CHECK-LABEL: func.func @sharedWork(
 // CHECK-COUNT-1: math.sqrt
 // CHECK-NOT:     math.sqrt
-// CHECK:         } {lm.backward, source_ops = ["lm.rms_norm", "lm.rms_norm_grad"]}
+// CHECK:         } {backward, source_ops = ["lm.rms_norm", "lm.rms_norm_grad"]}
 func.func @sharedWork(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %g: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
-  %n = lm.rms_norm %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> {lm.backward}
-  %dx, %dg = lm.rms_norm_grad %dy, %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {lm.backward}
+  %n = lm.rms_norm %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> {backward}
+  %dx, %dg = lm.rms_norm_grad %dy, %x, %g eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {backward}
   return %n, %dx : tensor<4x8xf32>, tensor<4x8xf32>
 }
 

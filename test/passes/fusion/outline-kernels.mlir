@@ -7,7 +7,7 @@
 // Equal ones share a kernel, whatever their operands and marks; its name is free of the
 // function's.
 // CHECK-NEXT:    %[[A:.*]] = kern.launch @[[ADD:add_[0-9]+]](%[[X]], %[[Y]]) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>{{$}}
-// CHECK-NEXT:    %[[B:.*]] = kern.launch @[[ADD]](%[[A]], %[[A]]) : {{.*}} {lm.backward}
+// CHECK-NEXT:    %[[B:.*]] = kern.launch @[[ADD]](%[[A]], %[[A]]) : {{.*}} {backward}
 // Another type, another hero or another region is another kernel.
 // CHECK-NEXT:    %[[C:.*]] = kern.launch @[[TYPE:add_[0-9]+]](%[[Z]], %[[Z]]) :
 // CHECK-NEXT:    %[[D:.*]] = kern.launch @[[HERO:add_[0-9]+]](%[[X]], %[[B]]) :
@@ -51,7 +51,7 @@ func.func @add(%x: tensor<8xf32>, %y: tensor<8xf32>, %z: tensor<4xf32>) -> (tens
       linalg.yield %t : f32
     } -> tensor<8xf32>
     kern.yield %r : tensor<8xf32>
-  } {lm.backward, source_ops = ["lm.add"]}
+  } {backward, source_ops = ["lm.add"]}
   %2 = kern.fusion elementwise (%a = %z : tensor<4xf32>, %b = %z : tensor<4xf32>) -> tensor<4xf32> {
     %e = tensor.empty() : tensor<4xf32>
     %r = linalg.generic {indexing_maps = [#i, #i, #i], iterator_types = ["parallel"]}

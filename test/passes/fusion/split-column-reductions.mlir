@@ -22,13 +22,13 @@
 // CHECK:             arith.mulf
 // CHECK:             arith.addf
 // CHECK:           kern.yield %[[S]] : tensor<128x96xf32>
-// CHECK:         } {lm.backward, source_ops = ["lm.sum_rows"]}
+// CHECK:         } {backward, source_ops = ["lm.sum_rows"]}
 // CHECK:         %[[R:.*]] = kern.fusion column_reduction (%[[C:.*]] = %[[OLD]] : tensor<96xf32>, %[[D:.*]] = %[[P]] : tensor<128x96xf32>) -> tensor<96xf32> {
 // CHECK:           linalg.generic {{.*}} ins(%[[D]] : tensor<128x96xf32>)
 // CHECK-NOT:         arith.mulf
 // CHECK:             arith.addf %out, %in : f32
 // CHECK:           linalg.generic {{.*}} ins(%[[C]], %
-// CHECK:         } {lm.backward, source_ops = ["lm.sum_rows"]}
+// CHECK:         } {backward, source_ops = ["lm.sum_rows"]}
 // CHECK:         return %[[R]]
 func.func @weighted(%x: tensor<8192x96xbf16>, %w: tensor<96xf32>, %old: tensor<96xf32>) -> tensor<96xf32> {
   %y = kern.fusion column_reduction (%a = %x : tensor<8192x96xbf16>, %b = %w : tensor<96xf32>,
@@ -51,7 +51,7 @@ func.func @weighted(%x: tensor<8192x96xbf16>, %w: tensor<96xf32>, %old: tensor<9
       linalg.yield %t : f32
     } -> tensor<96xf32>
     kern.yield %r : tensor<96xf32>
-  } {lm.backward, source_ops = ["lm.sum_rows"]}
+  } {backward, source_ops = ["lm.sum_rows"]}
   return %y : tensor<96xf32>
 }
 

@@ -31,7 +31,7 @@
 // "block": of the ops that make what the backward half reads, each runs once and right before
 // its first reader. The down projection (16x32) is not run again.
 // CHECK-LABEL: func.func private @layer.backward.block(
-// CHECK:       lm.matmul {{.*}} -> tensor<8x32xf32> {lm.backward}
+// CHECK:       lm.matmul {{.*}} -> tensor<8x32xf32> {backward}
 // CHECK:       lm.rms_norm
 // CHECK-COUNT-3: lm.linear
 // CHECK:       %[[A:.*]], %{{.*}} = lm.attention

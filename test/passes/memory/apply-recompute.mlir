@@ -47,7 +47,7 @@ func.func private @layer.backward(%dy: tensor<4x8xf32>, %a: tensor<4x8xf32>, %g:
 // NONE: func.func private @layer.forward.[[MODE]](
 // NONE-SAME: -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
 // NONE: func.func private @layer.backward.[[MODE]](%[[DY:.*]]: tensor<4x8xf32>, %[[G:.*]]: tensor<4x8xf32>, %[[U:.*]]: tensor<4x8xf32>,
-// NONE-NEXT: lm.swiglu %{{.*}}, %{{.*}} : tensor<4x8xf32> {lm.backward}
+// NONE-NEXT: lm.swiglu %{{.*}}, %{{.*}} : tensor<4x8xf32> {backward}
 // NONE-NOT: lm.linear
 // NONE: return
 
