@@ -156,7 +156,9 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
   let assemblyFormat = "$variable `:` type($result) attr-dict";
 }
 
-// A command: `fields` are its own operands and attributes.
+// A command: `fields` are its own operands and attributes. It is printed over several lines: the op
+// with its attributes, then one line per operand, which `custom<Operand>` prints with the operand's
+// name. A comment at the end of such a line gives the role, the place and the bytes of the slice.
 class Plan_CommandOp<string mnemonic, list<Trait> traits = []>
     : Plan_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>,
                                              StepOpInterface])> {
@@ -174,7 +176,8 @@ def LaunchOp : Plan_CommandOp<"launch"> {
   let fields = (ins FlatSymbolRefAttr:$kernel, Variadic<SliceType>:$args, I64Attr:$inputs,
                     I64Attr:$items, I64Attr:$chunk);
   let assemblyFormat = [{
-    $kernel `(` $args `)` `inputs` $inputs `items` $items `chunk` $chunk `:` type($args) attr-dict
+    $kernel `items` $items `chunk` $chunk attr-dict `(`
+    custom<Arguments>($args, type($args), $inputs) `\n` `)`
   }];
 }
 
@@ -187,8 +190,10 @@ def GemmOp : Plan_Command<"gemm", [{
                     Optional<SliceType>:$workspace, UnitAttr:$accumulate,
                     UnitAttr:$transpose_a, UnitAttr:$transpose_b);
   let assemblyFormat = [{
-    $a `,` $b `into` $d (`bias` $bias^)? (`workspace` $workspace^)? `:`
-    type(operands) attr-dict
+    attr-dict `(` custom<Operand>("\"a\"", $a, type($a)) custom<Operand>("\"b\"", $b, type($b))
+    custom<OptionalOperand>("\"bias\"", $bias, type($bias))
+    custom<Operand>("\"d\"", $d, type($d))
+    custom<OptionalOperand>("\"workspace\"", $workspace, type($workspace)) `\n` `)`
   }];
 }
 
@@ -202,7 +207,11 @@ def AttentionOp : Plan_Command<"attention", [{
                     Optional<SliceType>:$starts, I64Attr:$head_dim, I64Attr:$seq,
                     F64Attr:$scale, I64Attr:$window);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? `:` type(operands) attr-dict
+    attr-dict `(` custom<Operand>("\"q\"", $q, type($q)) custom<Operand>("\"k\"", $k, type($k))
+    custom<Operand>("\"v\"", $v, type($v))
+    custom<OptionalOperand>("\"starts\"", $starts, type($starts))
+    custom<Operand>("\"out\"", $out, type($out)) custom<Operand>("\"lse\"", $lse, type($lse))
+    `\n` `)`
   }];
 }
 
@@ -220,8 +229,15 @@ def AttentionGradOp : Plan_Command<"attention_grad", [{
                     Optional<SliceType>:$sin, Optional<SliceType>:$workspace,
                     I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $out `,` $lse `,` $dout `,` $dq `,` $dk `,` $dv (`starts` $starts^)?
-    (`rope` $cos^ `,` $sin)? (`workspace` $workspace^)? `:` type(operands) attr-dict
+    attr-dict `(` custom<Operand>("\"q\"", $q, type($q)) custom<Operand>("\"k\"", $k, type($k))
+    custom<Operand>("\"v\"", $v, type($v)) custom<Operand>("\"out\"", $out, type($out))
+    custom<Operand>("\"lse\"", $lse, type($lse)) custom<Operand>("\"dout\"", $dout, type($dout))
+    custom<OptionalOperand>("\"starts\"", $starts, type($starts))
+    custom<OptionalOperand>("\"cos\"", $cos, type($cos))
+    custom<OptionalOperand>("\"sin\"", $sin, type($sin))
+    custom<Operand>("\"dq\"", $dq, type($dq)) custom<Operand>("\"dk\"", $dk, type($dk))
+    custom<Operand>("\"dv\"", $dv, type($dv))
+    custom<OptionalOperand>("\"workspace\"", $workspace, type($workspace)) `\n` `)`
   }];
 }
 
@@ -233,7 +249,9 @@ def ScatterAddOp : Plan_Command<"scatter_add", [{
   let fields = (ins SliceType:$ids, SliceType:$x, SliceType:$d,
                     Optional<SliceType>:$workspace, UnitAttr:$accumulate);
   let assemblyFormat = [{
-    $ids `,` $x `into` $d (`workspace` $workspace^)? `:` type(operands) attr-dict
+    attr-dict `(` custom<Operand>("\"ids\"", $ids, type($ids))
+    custom<Operand>("\"x\"", $x, type($x)) custom<Operand>("\"d\"", $d, type($d))
+    custom<OptionalOperand>("\"workspace\"", $workspace, type($workspace)) `\n` `)`
   }];
 }
 
@@ -242,7 +260,10 @@ def CopyOp : Plan_Command<"copy", [{
   }]> {
   let summary = "d = x";
   let fields = (ins SliceType:$x, SliceType:$d);
-  let assemblyFormat = "$x `into` $d `:` type(operands) attr-dict";
+  let assemblyFormat = [{
+    attr-dict `(` custom<Operand>("\"x\"", $x, type($x)) custom<Operand>("\"d\"", $d, type($d))
+    `\n` `)`
+  }];
 }
 
 #endif

@@ -10,7 +10,10 @@ plan.function @forward peak 256 {
   %y = plan.slice @workspace[128] temporaries "" live[0, 0] : <tensor<4x8xf32>>
   // Columns: 4 runs of 16 bytes, 32 bytes apart, of which the last ends with the arena.
   %half = plan.slice @workspace[144] temporaries "" live[0, 0] : <tensor<4x4xf32>> {pitch = 32 : i64, rows = 4 : i64}
-  plan.copy %x into %y : !plan.slice<tensor<4x8xf32>>, !plan.slice<tensor<4x8xf32>>
+  plan.copy (
+    x %x : tensor<4x8xf32>
+    d %y : tensor<4x8xf32>
+  )
 }
 
 // -----

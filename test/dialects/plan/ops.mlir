@@ -21,30 +21,204 @@ plan.function @micro peak 1024 {
   %w = plan.variable_ref @w : !plan.slice<tensor<8x4xf32>>
   // CHECK: %[[G:.*]] = plan.variable_ref @w.grad : <tensor<4x4xf32>> {offset = 64 : i64}
   %g = plan.variable_ref @w.grad : !plan.slice<tensor<4x4xf32>> {offset = 64 : i64}
-  // CHECK: plan.launch @double(%[[W]], %[[X]]) inputs 1 items 8 chunk 4 : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>
-  plan.launch @double(%w, %x) inputs 1 items 8 chunk 4 : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>
-  // CHECK: plan.gemm %[[X]], %[[W]] into %[[G]] : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>> {transpose_a}
-  plan.gemm %x, %w into %g : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>> {transpose_a}
-  // CHECK: plan.gemm %[[X]], %[[W]] into %[[G]] bias %[[IDS]] workspace %[[X]] : {{.*}} {accumulate, transpose_b}
-  plan.gemm %x, %w into %g bias %ids workspace %x : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8xi32>>, !plan.slice<tensor<8x4xf32>> {accumulate, transpose_b}
-  // CHECK: plan.gemm %[[X]], %[[W]] into %[[G]] workspace %[[X]] :
-  plan.gemm %x, %w into %g workspace %x : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8x4xf32>>
-  // CHECK: plan.attention %[[X]], %[[X]], %[[X]], %[[W]], %[[G]] : {{.*}} {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64}
-  plan.attention %x, %x, %x, %w, %g : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>> {head_dim = 2 : i64, seq = 4 : i64, scale = 0.5 : f64, window = 0 : i64}
-  // CHECK: plan.attention_grad %[[X]], %[[X]], %[[X]], %[[W]], %[[G]], %[[X]], %[[W]], %[[W]], %[[W]] :
-  plan.attention_grad %x, %x, %x, %w, %g, %x, %w, %w, %w : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>> {head_dim = 2 : i64, seq = 4 : i64, scale = 0.5 : f64, window = 0 : i64}
-  // CHECK: plan.attention_grad {{.*}}, %[[W]] workspace %[[X]] :
-  plan.attention_grad %x, %x, %x, %w, %g, %x, %w, %w, %w workspace %x : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>> {head_dim = 2 : i64, seq = 4 : i64, scale = 0.5 : f64, window = 0 : i64}
-  // CHECK: plan.attention {{.*}}, %[[G]] starts %[[IDS]] : {{.*}}, !plan.slice<tensor<8xi32>> {head_dim
-  plan.attention %x, %x, %x, %w, %g starts %ids : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8xi32>> {head_dim = 2 : i64, seq = 4 : i64, scale = 0.5 : f64, window = 0 : i64}
-  // CHECK: plan.attention_grad {{.*}}, %[[W]] starts %[[IDS]] : {{.*}}, !plan.slice<tensor<8xi32>> {head_dim
-  plan.attention_grad %x, %x, %x, %w, %g, %x, %w, %w, %w starts %ids : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8xi32>> {head_dim = 2 : i64, seq = 4 : i64, scale = 0.5 : f64, window = 0 : i64}
-  // CHECK: plan.attention_grad {{.*}}, %[[W]] starts %[[IDS]] workspace %[[X]] :
-  plan.attention_grad %x, %x, %x, %w, %g, %x, %w, %w, %w starts %ids workspace %x : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8xi32>>, !plan.slice<tensor<8x4xf32>> {head_dim = 2 : i64, seq = 4 : i64, scale = 0.5 : f64, window = 0 : i64}
-  // CHECK: plan.attention_grad {{.*}}, %[[W]] starts %[[IDS]] rope %[[G]], %[[G]] workspace %[[X]] :
-  plan.attention_grad %x, %x, %x, %w, %g, %x, %w, %w, %w starts %ids rope %g, %g workspace %x : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8xi32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<4x4xf32>>, !plan.slice<tensor<8x4xf32>> {head_dim = 2 : i64, seq = 4 : i64, scale = 0.5 : f64, window = 0 : i64}
-  // CHECK: plan.scatter_add %[[IDS]], %[[X]] into %[[W]] : !plan.slice<tensor<8xi32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>> {accumulate}
-  plan.scatter_add %ids, %x into %w : !plan.slice<tensor<8xi32>>, !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>> {accumulate}
-  // CHECK: plan.copy %[[X]] into %[[W]] : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>
-  plan.copy %x into %w : !plan.slice<tensor<8x4xf32>>, !plan.slice<tensor<8x4xf32>>
+  // The comment of a line gives the role, the place and the bytes of the slice.
+  // CHECK:      plan.launch @double items 8 chunk 4 (
+  // CHECK-NEXT:   in {{ *}}%[[W]] : tensor<8x4xf32> {{ *}}// reads   @w[0], 128 bytes{{$}}
+  // CHECK-NEXT:   out {{ *}}%[[X]] : tensor<8x4xf32> {{ *}}// writes  @workspace[64], 128 bytes{{$}}
+  // CHECK-NEXT: )
+  plan.launch @double items 8 chunk 4 (
+    in %w : tensor<8x4xf32>
+    out %x : tensor<8x4xf32>
+  )
+  // CHECK:      plan.launch @none items 1 chunk 1 {backward, layer = 3 : i64} (
+  // CHECK-NEXT: )
+  plan.launch @none items 1 chunk 1 {backward, layer = 3 : i64} ()
+  // CHECK: plan.gemm {transpose_a} (
+  // CHECK-NEXT: a {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: b {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: d {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: )
+  plan.gemm {transpose_a} (
+    a %x : tensor<8x4xf32>
+    b %w : tensor<8x4xf32>
+    d %g : tensor<4x4xf32>
+  )
+  // CHECK: plan.gemm {accumulate, transpose_b} (
+  // CHECK-NEXT: a {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: b {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: bias {{ *}}%[[IDS]] : tensor<8xi32>
+  // CHECK-NEXT: d {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: workspace {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: )
+  plan.gemm {accumulate, transpose_b} (
+    a %x : tensor<8x4xf32>
+    b %w : tensor<8x4xf32>
+    bias %ids : tensor<8xi32>
+    d %g : tensor<4x4xf32>
+    workspace %x : tensor<8x4xf32>
+  )
+  // CHECK: plan.gemm (
+  // CHECK-NEXT: a {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: b {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: d {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: workspace {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: )
+  plan.gemm (
+    a %x : tensor<8x4xf32>
+    b %w : tensor<8x4xf32>
+    d %g : tensor<4x4xf32>
+    workspace %x : tensor<8x4xf32>
+  )
+  // CHECK: plan.attention {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+  // CHECK-NEXT: q {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: k {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: v {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: out {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: lse {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: )
+  plan.attention {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+    q %x : tensor<8x4xf32>
+    k %x : tensor<8x4xf32>
+    v %x : tensor<8x4xf32>
+    out %w : tensor<8x4xf32>
+    lse %g : tensor<4x4xf32>
+  )
+  // CHECK: plan.attention {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+  // CHECK-NEXT: q {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: k {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: v {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: starts {{ *}}%[[IDS]] : tensor<8xi32>
+  // CHECK-NEXT: out {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: lse {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: )
+  plan.attention {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+    q %x : tensor<8x4xf32>
+    k %x : tensor<8x4xf32>
+    v %x : tensor<8x4xf32>
+    starts %ids : tensor<8xi32>
+    out %w : tensor<8x4xf32>
+    lse %g : tensor<4x4xf32>
+  )
+  // CHECK: plan.attention_grad {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+  // CHECK-NEXT: q {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: k {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: v {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: out {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: lse {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: dout {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: dq {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: dk {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: dv {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: )
+  plan.attention_grad {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+    q %x : tensor<8x4xf32>
+    k %x : tensor<8x4xf32>
+    v %x : tensor<8x4xf32>
+    out %w : tensor<8x4xf32>
+    lse %g : tensor<4x4xf32>
+    dout %x : tensor<8x4xf32>
+    dq %w : tensor<8x4xf32>
+    dk %w : tensor<8x4xf32>
+    dv %w : tensor<8x4xf32>
+  )
+  // CHECK: plan.attention_grad {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+  // CHECK-NEXT: q {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: k {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: v {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: out {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: lse {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: dout {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: dq {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: dk {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: dv {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: workspace {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: )
+  plan.attention_grad {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+    q %x : tensor<8x4xf32>
+    k %x : tensor<8x4xf32>
+    v %x : tensor<8x4xf32>
+    out %w : tensor<8x4xf32>
+    lse %g : tensor<4x4xf32>
+    dout %x : tensor<8x4xf32>
+    dq %w : tensor<8x4xf32>
+    dk %w : tensor<8x4xf32>
+    dv %w : tensor<8x4xf32>
+    workspace %x : tensor<8x4xf32>
+  )
+  // CHECK: plan.attention_grad {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+  // CHECK-NEXT: q {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: k {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: v {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: out {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: lse {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: dout {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: starts {{ *}}%[[IDS]] : tensor<8xi32>
+  // CHECK-NEXT: dq {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: dk {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: dv {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: )
+  plan.attention_grad {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+    q %x : tensor<8x4xf32>
+    k %x : tensor<8x4xf32>
+    v %x : tensor<8x4xf32>
+    out %w : tensor<8x4xf32>
+    lse %g : tensor<4x4xf32>
+    dout %x : tensor<8x4xf32>
+    starts %ids : tensor<8xi32>
+    dq %w : tensor<8x4xf32>
+    dk %w : tensor<8x4xf32>
+    dv %w : tensor<8x4xf32>
+  )
+  // CHECK: plan.attention_grad {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+  // CHECK-NEXT: q {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: k {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: v {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: out {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: lse {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: dout {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: starts {{ *}}%[[IDS]] : tensor<8xi32>
+  // CHECK-NEXT: cos {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: sin {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: dq {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: dk {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: dv {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: workspace {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: )
+  plan.attention_grad {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
+    q %x : tensor<8x4xf32>
+    k %x : tensor<8x4xf32>
+    v %x : tensor<8x4xf32>
+    out %w : tensor<8x4xf32>
+    lse %g : tensor<4x4xf32>
+    dout %x : tensor<8x4xf32>
+    starts %ids : tensor<8xi32>
+    cos %g : tensor<4x4xf32>
+    sin %g : tensor<4x4xf32>
+    dq %w : tensor<8x4xf32>
+    dk %w : tensor<8x4xf32>
+    dv %w : tensor<8x4xf32>
+    workspace %x : tensor<8x4xf32>
+  )
+  // CHECK: plan.scatter_add {accumulate} (
+  // CHECK-NEXT: ids {{ *}}%[[IDS]] : tensor<8xi32>
+  // CHECK-NEXT: x {{ *}}%[[X]] : tensor<8x4xf32>
+  // CHECK-NEXT: d {{ *}}%[[W]] : tensor<8x4xf32>
+  // CHECK-NEXT: )
+  plan.scatter_add {accumulate} (
+    ids %ids : tensor<8xi32>
+    x %x : tensor<8x4xf32>
+    d %w : tensor<8x4xf32>
+  )
+  // Columns of a wider tensor are rows with a pitch. What the lines repeat is a comment, so that a
+  // location can follow.
+  // CHECK:      %[[C:.*]] = plan.variable_ref @w : <tensor<8x2xf32>> {offset = 8 : i64, pitch = 16 : i64, rows = 8 : i64}
+  // CHECK-NEXT: plan.copy (
+  // CHECK-NEXT:   x {{ *}}%[[C]] : tensor<8x2xf32> {{ *}}// reads   @w[8], 64 bytes in 8 rows, 16 bytes apart{{$}}
+  // CHECK-NEXT:   d {{ *}}%[[C]] : tensor<8x2xf32> {{ *}}// writes  @w[8], 64 bytes in 8 rows, 16 bytes apart{{$}}
+  // CHECK-NEXT: )
+  %c = plan.variable_ref @w : !plan.slice<tensor<8x2xf32>> {offset = 8 : i64, pitch = 16 : i64, rows = 8 : i64}
+  plan.copy (
+    x %c : tensor<8x2xf32>
+    d %c : tensor<8x2xf32>
+  ) loc("columns")
 }

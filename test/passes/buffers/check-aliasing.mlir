@@ -12,7 +12,10 @@ plan.variable @y at @state[256] : tensor<64xf32> input init none
 plan.function @move peak 0 {
   %x = plan.variable_ref @x : !plan.slice<tensor<64xf32>>
   %y = plan.variable_ref @y : !plan.slice<tensor<64xf32>>
-  plan.copy %x into %y : !plan.slice<tensor<64xf32>>, !plan.slice<tensor<64xf32>>
+  plan.copy (
+    x %x : tensor<64xf32>
+    d %y : tensor<64xf32>
+  )
 }
 module @tensors {
   lm.variable @x input : tensor<64xf32> init none

@@ -24,10 +24,19 @@ lm.variable @x input : tensor<64xf32> init none {plan.offset = 64 : i64}
 // CHECK-LABEL: plan.function @f peak 512
 // CHECK-DAG:     %[[X:.*]] = plan.variable_ref @x : <tensor<64xf32>>
 // CHECK-DAG:     %[[A:.*]] = plan.slice @workspace[256] activations "" live[0, 2] : <tensor<64xf32>>
-// CHECK:         plan.launch @twice(%[[X]], %[[A]]) inputs 1 items 64
+// CHECK:         plan.launch @twice items 64 {{.*}}(
+// CHECK-NEXT:      in {{ *}}%[[X]] :
+// CHECK-NEXT:      out {{ *}}%[[A]] :
+// CHECK-NEXT:    )
 // CHECK:         %[[C:.*]] = plan.slice @workspace[0] temporaries "" live[1, 2] : <tensor<64xf32>>
-// CHECK:         plan.copy %[[A]] into %[[C]]
-// CHECK:         plan.launch @twice(%[[A]], %[[C]]) inputs 1
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[A]] :
+// CHECK-NEXT:      d {{ *}}%[[C]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.launch @twice {{.*}}(
+// CHECK-NEXT:      in {{ *}}%[[A]] :
+// CHECK-NEXT:      out {{ *}}%[[C]] :
+// CHECK-NEXT:    )
 // CHECK:       module @tensors
 // CHECK:         kern.kernel @twice
 // CHECK:         lm.variable @x

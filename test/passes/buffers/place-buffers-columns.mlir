@@ -27,7 +27,10 @@ lm.variable @g scalar : tensor<8x8xf32> init none
 // CHECK:       plan.gemm
 // CHECK:       %[[RIGHT:.*]] = plan.slice @workspace[16] {{.*}} : <tensor<8x4xf32>> {pitch = 32 : i64, rows = 8 : i64}
 // CHECK-NEXT:  %[[TO:.*]] = plan.slice @workspace[272] {{.*}} : <tensor<8x4xf32>> {pitch = 32 : i64, rows = 8 : i64}
-// CHECK-NEXT:  plan.launch @negate_pitch_8_8(%[[RIGHT]], %[[TO]]) inputs 1 items 8
+// CHECK-NEXT:  plan.launch @negate_pitch_8_8 items 8 {{.*}}(
+// CHECK-NEXT:    in {{ *}}%[[RIGHT]] :
+// CHECK-NEXT:    out {{ *}}%[[TO]] :
+// CHECK-NEXT:  )
 // CHECK-NOT:   plan.copy
 // CHECK:       plan.function @library
 func.func @kernel() {
@@ -47,8 +50,13 @@ func.func @kernel() {
 
 // CHECK:       %[[DENSE:.*]] = plan.slice {{.*}} : <tensor<8x4xf32>>{{$}}
 // CHECK-NEXT:  %[[COLUMNS:.*]] = plan.slice {{.*}} : <tensor<8x4xf32>> {pitch = 32 : i64, rows = 8 : i64}
-// CHECK-NEXT:  plan.copy %[[COLUMNS]] into %[[DENSE]]
-// CHECK:       plan.gemm %[[DENSE]], %[[DENSE]]
+// CHECK-NEXT:  plan.copy {{.*}}(
+// CHECK-NEXT:    x {{ *}}%[[COLUMNS]] :
+// CHECK-NEXT:    d {{ *}}%[[DENSE]] :
+// CHECK-NEXT:  )
+// CHECK:       plan.gemm {{.*}}(
+// CHECK-NEXT:    a {{ *}}%[[DENSE]] :
+// CHECK-NEXT:    b {{ *}}%[[DENSE]] :
 func.func @library() {
   %a = lm.load @a : tensor<8x8xf32>
   %x = kern.gemm %a, %a : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>

@@ -8,7 +8,8 @@
 // CHECK-LABEL: plan.function @attention
 // CUDA:          %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] library_workspace "grad" live[1, 1] : <tensor<4x4xf32>>
 // CPU:           %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] library_workspace "grad" live[1, 1] : <tensor<4x8xf32>>
-// CHECK:         plan.attention_grad {{.*}} workspace %[[SCRATCH]] :
+// CHECK:         plan.attention_grad
+// CHECK:           workspace {{ *}}%[[SCRATCH]] :
 lm.variable @q input : tensor<4x8xbf16> init none
 lm.variable @k input : tensor<4x4xbf16> init none
 lm.variable @dq gradient : tensor<4x8xbf16> init none
@@ -30,7 +31,8 @@ func.func @attention() {
 // In f32 too, where the CPU needs none.
 // CHECK-LABEL: plan.function @attentionF32
 // CUDA:          %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] library_workspace "grad" live[1, 1] : <tensor<4x4xf32>>
-// CUDA:          plan.attention_grad {{.*}} workspace %[[SCRATCH]] :
+// CUDA:          plan.attention_grad
+// CUDA:            workspace {{ *}}%[[SCRATCH]] :
 // CPU-NOT:       library_workspace
 // CHECK:       }
 lm.variable @q input : tensor<4x8xf32> init none
@@ -56,8 +58,17 @@ func.func @attentionF32() {
 // CPU-NOT:       library_workspace
 // CHECK:         %[[G:.*]] = plan.variable_ref @g
 // CHECK:         %[[IDS:.*]] = plan.variable_ref @ids
-// CUDA:          plan.scatter_add %[[IDS]], %{{.*}} into %[[G]] workspace %[[SCRATCH]] : {{.*}} {accumulate}
-// CPU:           plan.scatter_add %[[IDS]], %{{.*}} into %[[G]] : {{.*}} {accumulate}
+// CUDA:          plan.scatter_add {accumulate} (
+// CUDA-NEXT:       ids {{ *}}%[[IDS]] :
+// CUDA-NEXT:       x {{ *}}%
+// CUDA-NEXT:       d {{ *}}%[[G]] :
+// CUDA-NEXT:       workspace {{ *}}%[[SCRATCH]] :
+// CUDA-NEXT:     )
+// CPU:           plan.scatter_add {accumulate} (
+// CPU-NEXT:        ids {{ *}}%[[IDS]] :
+// CPU-NEXT:        x {{ *}}%
+// CPU-NEXT:        d {{ *}}%[[G]] :
+// CPU-NEXT:      )
 lm.variable @ids input : tensor<8xi32> init none
 lm.variable @x input : tensor<8x8xbf16> init none
 lm.variable @g gradient : tensor<30x8xf32> init none

@@ -3,10 +3,22 @@
 
 // Two variables that trade places: both old values are set aside before either is written.
 // CHECK-LABEL: plan.function @swap
-// CHECK:         plan.copy %[[A:.*]] into %[[OLD_A:.*]] :
-// CHECK:         plan.copy %[[B:.*]] into %[[OLD_B:.*]] :
-// CHECK:         plan.copy %[[OLD_A]] into %[[B]]
-// CHECK:         plan.copy %[[OLD_B]] into %[[A]]
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[A:.*]] :
+// CHECK-NEXT:      d {{ *}}%[[OLD_A:.*]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[B:.*]] :
+// CHECK-NEXT:      d {{ *}}%[[OLD_B:.*]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[OLD_A]] :
+// CHECK-NEXT:      d {{ *}}%[[B]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[OLD_B]] :
+// CHECK-NEXT:      d {{ *}}%[[A]] :
+// CHECK-NEXT:    )
 lm.variable @a scalar : tensor<8x8xf32> init none
 lm.variable @b scalar : tensor<8x8xf32> init none
 func.func @swap() {
@@ -21,9 +33,16 @@ func.func @swap() {
 
 // A load sees the state from before the first store, also after that store.
 // CHECK-LABEL: plan.function @f
-// CHECK:         plan.gemm %[[W:.*]], %[[W]] into %[[N:.*]] :
+// CHECK:         plan.gemm {{.*}}(
+// CHECK-NEXT:      a {{ *}}%[[W:.*]] :
+// CHECK-NEXT:      b {{ *}}%[[W]] :
+// CHECK-NEXT:      d {{ *}}%[[N:.*]] :
+// CHECK-NEXT:    )
 // CHECK:         plan.gemm %[[W]], %[[W]] into
-// CHECK:         plan.copy %[[N]] into %[[W]]
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[N]] :
+// CHECK-NEXT:      d {{ *}}%[[W]] :
+// CHECK-NEXT:    )
 lm.variable @w parameter : tensor<8x8xf32> init none
 lm.variable @r scalar : tensor<8x8xf32> init none
 func.func @f() {
@@ -39,9 +58,20 @@ func.func @f() {
 
 // A product does not read the place that it is added to.
 // CHECK-LABEL: plan.function @f
-// CHECK:         plan.gemm %[[X:.*]], %[[X]] into %[[N:.*]] :
-// CHECK:         plan.copy %[[N]] into %[[SUM:.*]] :
-// CHECK:         plan.gemm %[[N]], %[[X]] into %[[SUM]] {{.*}} {accumulate}
+// CHECK:         plan.gemm {{.*}}(
+// CHECK-NEXT:      a {{ *}}%[[X:.*]] :
+// CHECK-NEXT:      b {{ *}}%[[X]] :
+// CHECK-NEXT:      d {{ *}}%[[N:.*]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[N]] :
+// CHECK-NEXT:      d {{ *}}%[[SUM:.*]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.gemm {accumulate} (
+// CHECK-NEXT:      a {{ *}}%[[N]] :
+// CHECK-NEXT:      b {{ *}}%[[X]] :
+// CHECK-NEXT:      d {{ *}}%[[SUM]] :
+// CHECK-NEXT:    )
 lm.variable @x input : tensor<8x8xf32> init none
 lm.variable @a scalar : tensor<8x8xf32> init none
 func.func @f() {
@@ -56,12 +86,26 @@ func.func @f() {
 
 // A whole that is still read as it was is copied before rows of it are replaced.
 // CHECK-LABEL: plan.function @f
-// CHECK:         plan.gemm %{{.*}} into %[[PART:.*]] :
-// CHECK:         plan.copy %[[R:.*]] into %[[NEW:.*]] : !plan.slice<tensor<16x8xf32>>
-// CHECK:         plan.copy %[[PART]] into %{{.*}} : !plan.slice<tensor<8x8xf32>>
+// CHECK:         plan.gemm {{.*}}(
+// CHECK-NEXT:      a {{ *}}%
+// CHECK-NEXT:      b {{ *}}%
+// CHECK-NEXT:      d {{ *}}%[[PART:.*]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[R:.*]] :
+// CHECK-NEXT:      d {{ *}}%[[NEW:.*]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[PART]] :
+// CHECK-NEXT:      d {{ *}}%
+// CHECK-NEXT:    )
 // CHECK:         %[[OLD_ROWS:.*]] = plan.variable_ref @r : <tensor<8x8xf32>>
-// CHECK:         plan.gemm %[[OLD_ROWS]]
-// CHECK:         plan.copy %[[NEW]] into %[[R]]
+// CHECK:         plan.gemm {{.*}}(
+// CHECK-NEXT:      a {{ *}}%[[OLD_ROWS]] :
+// CHECK:         plan.copy {{.*}}(
+// CHECK-NEXT:      x {{ *}}%[[NEW]] :
+// CHECK-NEXT:      d {{ *}}%[[R]] :
+// CHECK-NEXT:    )
 lm.variable @x input : tensor<8x8xf32> init none
 lm.variable @r scalar : tensor<16x8xf32> init none
 func.func @f() {
@@ -81,10 +125,18 @@ func.func @f() {
 // A result that nobody reads is written all the same: the other one is made elsewhere.
 // CHECK-LABEL: plan.function @dead
 // CHECK:         %[[X:.*]] = plan.slice @workspace[[[AT:[0-9]+]]] {{.*}} : <tensor<8x8xf32>>
-// CHECK:         plan.gemm {{.*}} into %[[X]]
+// CHECK:         plan.gemm {{.*}}(
+// CHECK-NEXT:      a {{ *}}%
+// CHECK-NEXT:      b {{ *}}%
+// CHECK-NEXT:      d {{ *}}%[[X]] :
+// CHECK-NEXT:    )
 // CHECK-NOT:     plan.slice @workspace[[[AT]]]
 // CHECK:         %[[OTHER:.*]] = plan.slice @workspace
-// CHECK-NEXT:    plan.launch @two(%[[X]], %[[X]], %[[OTHER]])
+// CHECK-NEXT:    plan.launch @two {{.*}}(
+// CHECK-NEXT:      in {{ *}}%[[X]] :
+// CHECK-NEXT:      out {{ *}}%[[X]] :
+// CHECK-NEXT:      out {{ *}}%[[OTHER]] :
+// CHECK-NEXT:    )
 #all = affine_map<(i, j) -> (i, j)>
 kern.kernel @two elementwise {
 ^bb0(%x: tensor<8x8xf32>):

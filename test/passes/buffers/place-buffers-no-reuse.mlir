@@ -7,16 +7,38 @@
 // CHECK-LABEL:  plan.function @f
 
 // OWN:          %[[A:.*]] = plan.slice @workspace[
-// OWN:          plan.launch @negate(%{{.*}}, %[[A]])
+// OWN:          plan.launch @negate {{.*}}(
+// OWN-NEXT:       in {{ *}}%
+// OWN-NEXT:       out {{ *}}%[[A]] :
+// OWN-NEXT:     )
 // OWN:          %[[B:.*]] = plan.slice @workspace[
-// OWN:          plan.launch @negate(%[[A]], %[[B]])
-// OWN:          plan.copy %[[R:.*]] into %[[SUM:.*]] :
-// OWN:          plan.gemm %{{.*}} into %[[SUM]] {{.*}} {accumulate}
-// OWN:          plan.copy %[[SUM]] into %[[R]]
+// OWN:          plan.launch @negate {{.*}}(
+// OWN-NEXT:       in {{ *}}%[[A]] :
+// OWN-NEXT:       out {{ *}}%[[B]] :
+// OWN-NEXT:     )
+// OWN:          plan.copy {{.*}}(
+// OWN-NEXT:       x {{ *}}%[[R:.*]] :
+// OWN-NEXT:       d {{ *}}%[[SUM:.*]] :
+// OWN-NEXT:     )
+// OWN:          plan.gemm {accumulate} (
+// OWN-NEXT:       a {{ *}}%
+// OWN-NEXT:       b {{ *}}%
+// OWN-NEXT:       d {{ *}}%[[SUM]] :
+// OWN-NEXT:     )
+// OWN:          plan.copy {{.*}}(
+// OWN-NEXT:       x {{ *}}%[[SUM]] :
+// OWN-NEXT:       d {{ *}}%[[R]] :
+// OWN-NEXT:     )
 
 // SHARED:       %[[A:.*]] = plan.slice @workspace[
-// SHARED:       plan.launch @negate(%{{.*}}, %[[A]])
-// SHARED:       plan.launch @negate(%[[A]], %[[A]])
+// SHARED:       plan.launch @negate {{.*}}(
+// SHARED-NEXT:    in {{ *}}%
+// SHARED-NEXT:    out {{ *}}%[[A]] :
+// SHARED-NEXT:  )
+// SHARED:       plan.launch @negate {{.*}}(
+// SHARED-NEXT:    in {{ *}}%[[A]] :
+// SHARED-NEXT:    out {{ *}}%[[A]] :
+// SHARED-NEXT:  )
 // SHARED-NOT:   plan.copy
 #all = affine_map<(i, j) -> (i, j)>
 kern.kernel @negate elementwise {
