@@ -43,10 +43,10 @@ lmc_layer(models/decoder MLIR compiler/config dialects/lm models/families runtim
 # How the IR changes.
 lmc_layer(passes/autodiff MLIR dialects/interfaces dialects/lm runtime/plan)
 lmc_layer(passes/distribute MLIR dialects/dist)
-lmc_layer(passes/buffers MLIR compiler/algorithms compiler/kernels dialects/kern dialects/lm
-          dialects/plan)
-lmc_layer(passes/memory MLIR compiler/algorithms compiler/cost dialects/dist dialects/lm
-          passes/buffers)
+lmc_layer(passes/buffers MLIR compiler/algorithms compiler/kernels dialects/interfaces
+          dialects/kern dialects/lm dialects/plan)
+lmc_layer(passes/memory MLIR compiler/algorithms compiler/cost dialects/dist dialects/interfaces
+          dialects/lm)
 lmc_layer(passes/fusion MLIR compiler/cost compiler/kernels dialects/kern dialects/lm
           passes/memory)
 lmc_layer(passes/schedule MLIR dialects/kern dialects/lm)
@@ -54,8 +54,8 @@ lmc_layer(passes/schedule MLIR dialects/kern dialects/lm)
 # Code for a target, a folder each, and the plan file.
 lmc_layer(compiler/targets MLIR compiler/config compiler/kernels dialects/kern dialects/plan
           passes/fusion)
-lmc_layer(compiler/emit MLIR compiler/config compiler/kernels dialects/kern dialects/plan
-          models/decoder runtime/plan)
+lmc_layer(compiler/emit MLIR compiler/config compiler/kernels dialects/interfaces dialects/kern
+          dialects/plan models/decoder runtime/plan)
 
 # What reads plans.
 lmc_layer(compiler/analysis MLIR compiler/cost runtime/plan)
@@ -65,10 +65,10 @@ lmc_layer(compiler/extract MLIR compiler/cost compiler/kernels compiler/targets 
 
 # What drives it all.
 lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/kernels compiler/report
-          dialects/kern dialects/lm dialects/plan passes/autodiff passes/buffers passes/distribute
-          passes/fusion passes/memory passes/schedule)
+          dialects/interfaces dialects/kern dialects/lm dialects/plan passes/autodiff passes/buffers
+          passes/distribute passes/fusion passes/memory passes/schedule)
 lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/cost compiler/emit
-          compiler/phases dialects/lm passes/buffers passes/memory runtime/plan)
+          compiler/phases dialects/interfaces dialects/lm passes/memory runtime/plan)
 lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/kernels
           compiler/phases compiler/search compiler/targets dialects/dist dialects/kern dialects/lm
           dialects/plan models/decoder passes/autodiff passes/buffers passes/distribute

@@ -1,7 +1,7 @@
 #include "compiler/analysis/Memory.h"
 
 #include "compiler/analysis/Fusion.h"
-#include "compiler/analysis/SliceGeometry.h"
+#include "runtime/plan/SliceGeometry.h"
 
 #include <algorithm>
 #include <map>

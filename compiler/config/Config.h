@@ -21,6 +21,12 @@ struct ModelFamily; // compiler/config/ModelFamily.h
 using ModelFamilies = std::vector<const ModelFamily *>;
 
 enum class DataType { F32, BF16, F64 };
+
+// Returns the bytes of an element.
+constexpr int64_t elementBytes(DataType type) {
+  return type == DataType::F64 ? 8 : type == DataType::F32 ? 4 : 2;
+}
+
 enum class RecomputeMode { None, Activation, Full, Block, Auto, KeepAll };
 enum class ShardingStrategy { Zero1, Zero2, Zero3, HybridShard };
 enum class RopeScalingType { None, Linear, Llama3, Dynamic, Yarn };

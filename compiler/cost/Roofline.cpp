@@ -19,10 +19,6 @@ std::string_view boundName(Bound bound) {
   return "";
 }
 
-int64_t elementWidth(DataType dtype) {
-  return dtype == DataType::F64 ? 8 : dtype == DataType::F32 ? 4 : 2;
-}
-
 double visiblePairs(int64_t seq, int64_t window) {
   double s = double(seq), w = window > 0 ? double(std::min(window, seq)) : s;
   return w * (w + 1) / 2 + (s - w) * w;
@@ -59,8 +55,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   double m = double(work.m), n = double(work.n), k = double(work.k);
   double tiles = std::ceil(m / double(model.tileRows)) * std::ceil(n / double(model.tileColumns));
   double tileRate = model.sustained / double(model.units); // FLOP/s of a unit
-  double bytes = double(elementWidth(work.input)) * (m * k + k * n) +
-                 double(elementWidth(work.output)) * m * n;
+  double bytes = double(elementBytes(work.input)) * (m * k + k * n) +
+                 double(elementBytes(work.output)) * m * n;
   double best = INFINITY;
   for (int64_t splits = 1; splits <= model.maxSplits; splits *= 2) {
     double parts = double(splits);
@@ -76,7 +72,7 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   if (work.accumulate) {
     // The old d is read after the product is computed, when there is no arithmetic to overlap the
     // read with.
-    double old = double(elementWidth(work.output)) * m * n;
+    double old = double(elementBytes(work.output)) * m * n;
     bytes += old;
     best += old / spec.bandwidthFor(bytes);
   }
@@ -104,8 +100,8 @@ Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   double rate = work.backward ? model->backward * s / (s + model->backwardHalfLength)
                               : model->forward * s / (s + model->forwardHalfLength);
   rate *= spec.peakOf(work.dtype) / spec.peakOf(model->dtype);
-  double width = double(elementWidth(work.dtype));
-  double statistics = b * s * h * double(std::max<int64_t>(4, elementWidth(work.dtype)));
+  double width = double(elementBytes(work.dtype));
+  double statistics = b * s * h * double(std::max<int64_t>(4, elementBytes(work.dtype)));
   // Forward: reads q, k, v and writes out. Backward: reads q, k, v, out, dout and writes dq, dk,
   // dv.
   double bytes = width * b * s * d * (work.backward ? 4 * h + 4 * kv : 2 * h + 2 * kv) + statistics;

@@ -81,7 +81,4 @@ Estimate estimate(const Work &work, const DeviceSpec &spec);
 // sequence: query i sees min(i + 1, window) keys. A window of 0 means no window.
 double visiblePairs(int64_t seq, int64_t window);
 
-// Returns the bytes per element.
-int64_t elementWidth(DataType dtype);
-
 } // namespace lmc::cost

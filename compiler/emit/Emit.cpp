@@ -2,9 +2,10 @@
 
 #include "compiler/emit/Commands.h"
 #include "compiler/emit/Variables.h"
+#include "compiler/kernels/Hero.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
-#include "compiler/kernels/Hero.h"
 #include "plan_generated.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanTrailer.h"
@@ -19,10 +20,6 @@
 using namespace mlir;
 using namespace lmc;
 namespace fb = lmc::plan;
-
-static int64_t bytesOf(RankedTensorType type) {
-  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
-}
 
 namespace {
 
@@ -73,7 +70,7 @@ FailureOr<uint32_t> Emitter::addSlice(Operation *op, std::string name, uint32_t 
   slice->name = std::move(name);
   slice->arena = arena;
   slice->offset = uint64_t(offset);
-  slice->bytes = uint64_t(bytesOf(type));
+  slice->bytes = byteSize(type);
   slice->dtype = *dtype;
   slice->shape.assign(type.getShape().begin(), type.getShape().end());
   slice->category = category;
@@ -187,7 +184,7 @@ LogicalResult Emitter::addVariables() {
     }
     if (variable.getAnonymous())
       continue;
-    int64_t rowBytes = type.getRank() ? bytesOf(type) / type.getDimSize(0) : 0;
+    int64_t rowBytes = type.getRank() ? int64_t(byteSize(type)) / type.getDimSize(0) : 0;
     for (const NamedRows &rows : named) {
       FailureOr<uint32_t> slice =
           addSlice(variable, rows.name, arena,

@@ -7,6 +7,9 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <limits>
 
 using namespace mlir;
 
@@ -635,6 +638,27 @@ AffineExpr staticIndex(tensor::ExtractOp extract, unsigned dim, AffineMap point,
 
 AffineMap readPoint(linalg::GenericOp generic, OpOperand *operand, AffineMap point) {
   return simplifyAffineMap(generic.getMatchingIndexingMap(operand).compose(point));
+}
+
+TypedAttr identityOf(const Reduction &reduction) {
+  Type element = cast<RankedTensorType>(reduction.result.getType()).getElementType();
+  Builder b(element.getContext());
+  if (isa<FloatType>(element)) {
+    double inf = std::numeric_limits<double>::infinity();
+    return b.getFloatAttr(element,
+                          llvm::TypeSwitch<Operation *, double>(reduction.combiner)
+                              .Case([](arith::MulFOp) { return 1.0; })
+                              .Case<arith::MaximumFOp, arith::MaxNumFOp>([&](auto) { return -inf; })
+                              .Case<arith::MinimumFOp, arith::MinNumFOp>([&](auto) { return inf; })
+                              .Default([](Operation *) { return 0.0; }));
+  }
+  unsigned bits = element.getIntOrFloatBitWidth();
+  return b.getIntegerAttr(element,
+                          llvm::TypeSwitch<Operation *, APInt>(reduction.combiner)
+                              .Case([&](arith::MulIOp) { return APInt(bits, 1); })
+                              .Case([&](arith::MaxSIOp) { return APInt::getSignedMinValue(bits); })
+                              .Case([&](arith::MinSIOp) { return APInt::getSignedMaxValue(bits); })
+                              .Default([&](Operation *) { return APInt(bits, 0); }));
 }
 
 FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, Block &body, std::string *reason) {

@@ -2,6 +2,7 @@
 
 #include "compiler/report/Explain.h"
 #include "compiler/report/Units.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
 #include "dialects/plan/Plan.h"
 
@@ -73,10 +74,6 @@ static StringRef introduction(Phase phase) {
 
 static std::string bytesText(uint64_t bytes) { return readableBytes(double(bytes)); }
 
-static uint64_t bytesOf(RankedTensorType type) {
-  return uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
-}
-
 // Adds a list of variables by kind. A variable that is a part of another variable is not counted.
 static void addState(ModuleOp module, std::string &text) {
   struct Kind {
@@ -89,7 +86,7 @@ static void addState(ModuleOp module, std::string &text) {
       continue;
     Kind &kind = kinds[lm::stringifyVariableKind(variable.getKind())];
     ++kind.variables;
-    kind.bytes += bytesOf(cast<RankedTensorType>(variable.getType()));
+    kind.bytes += byteSize(cast<RankedTensorType>(variable.getType()));
   }
   text += "\nstate, by kind:\n";
   for (const auto &[name, kind] : kinds)
@@ -142,7 +139,7 @@ static void addVariables(ModuleOp module, std::string &text) {
           "  arena          offset        bytes  kind            name\n";
   for (plan_ir::VariableOp variable : variables)
     text += formatv("  @{0,-10} {1,9} {2,12}  {3,-14}  {4}\n", variable.getArena(),
-                    variable.getOffset(), bytesOf(cast<RankedTensorType>(variable.getType())),
+                    variable.getOffset(), byteSize(cast<RankedTensorType>(variable.getType())),
                     variable.getKind(), variable.getSymName());
 }
 
@@ -171,9 +168,9 @@ static void addSlices(plan_ir::FunctionOp function, std::string &text) {
   for (plan_ir::SliceOp slice : slices) {
     auto type = cast<plan_ir::SliceType>(slice.getType()).getContent();
     std::string live = formatv("{0}-{1}", slice.getFirst(), slice.getLast());
-    text += formatv("  {0,-10} {1,12} {2,12}  {3,-18} {4} {5}", live, slice.getOffset(),
-                    bytesOf(type), stringifyCategory(slice.getCategory()), slice.getSource(),
-                    type);
+    text +=
+        formatv("  {0,-10} {1,12} {2,12}  {3,-18} {4} {5}", live, slice.getOffset(), byteSize(type),
+                stringifyCategory(slice.getCategory()), slice.getSource(), type);
     if (slice.getPitch())
       text += formatv(", {0} rows {1} bytes apart", slice.getRows(), slice.getPitch());
     if (slice.getFirst() < commands.size())

@@ -1,9 +1,9 @@
 #include "compiler/search/LayerMeasures.h"
 
-#include "compiler/cost/PlanCost.h"
 #include "compiler/analysis/Fusion.h"
 #include "compiler/analysis/Memory.h"
-#include "compiler/analysis/SliceGeometry.h"
+#include "compiler/cost/PlanCost.h"
+#include "runtime/plan/SliceGeometry.h"
 
 #include <algorithm>
 

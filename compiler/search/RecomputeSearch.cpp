@@ -1,8 +1,8 @@
 #include "compiler/search/RecomputeSearch.h"
 
 #include "compiler/emit/Emit.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
-#include "passes/buffers/BufferView.h"
 #include "passes/memory/OpCost.h"
 #include "runtime/plan/Names.h"
 

@@ -6,6 +6,7 @@
 
 #include "compiler/kernels/Hero.h"
 #include "compiler/kernels/Target.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
 #include "dialects/plan/Plan.h"

@@ -1,11 +1,9 @@
 #include "passes/buffers/BufferView.h"
 
+#include "dialects/interfaces/TensorBytes.h"
+
 using namespace mlir;
 using namespace lmc;
-
-uint64_t lmc::byteSize(RankedTensorType type) {
-  return uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
-}
 
 // Returns the distance from the first byte to the end of the last byte, of `bytes` bytes seen
 // through `view`.

@@ -17,9 +17,6 @@ struct BufferView {
   friend bool operator==(const BufferView &, const BufferView &) = default;
 };
 
-// Returns the bytes of a dense tensor.
-uint64_t byteSize(mlir::RankedTensorType type);
-
 // Returns true if two regions of one buffer have a byte in common.
 bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b, uint64_t bBytes);
 

@@ -2,6 +2,7 @@
 // @workspace. Variables lie in the order of their declaration. The buffers of a function are packed
 // by their live ranges (compiler/algorithms/Packing.h).
 #include "compiler/algorithms/Packing.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
 #include "dialects/plan/Plan.h"
 #include "passes/buffers/BufferAssignment.h"

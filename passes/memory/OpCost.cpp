@@ -1,8 +1,8 @@
 #include "passes/memory/OpCost.h"
 
 #include "dialects/dist/Dist.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
-#include "passes/buffers/BufferView.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"

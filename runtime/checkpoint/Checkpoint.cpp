@@ -102,10 +102,7 @@ static Result<std::string> stateText(const StateFile &file) {
 // Reads and verifies state.json, but not the files that it lists.
 static Result<StateFile> readStateFile(const std::string &directory) {
   std::string path = directory + "/" + kStateFile;
-  Result<std::string> text = readTextFile(path, kMaximumStateBytes);
-  if (!text)
-    return text.error();
-  Result<nlohmann::json> document = parseJsonObject(*text, path);
+  Result<nlohmann::json> document = readJsonObject(path, kMaximumStateBytes);
   if (!document)
     return document.error();
   Error damaged{fmt::format("{}: damaged, or not the state of an lmc checkpoint", path)};

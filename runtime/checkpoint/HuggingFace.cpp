@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <new>
 #include <set>
 #include <sys/stat.h>
 
@@ -169,10 +168,7 @@ static Result<void> addFile(Model &model, const std::string &path) {
 
 static Result<void> addShards(Model &model, const std::string &folder) {
   std::string indexPath = folder + "/" + kIndexFile;
-  Result<std::string> text = readTextFile(indexPath, kMaximumJsonBytes);
-  if (!text)
-    return text.error();
-  Result<nlohmann::json> index = parseJsonObject(*text, indexPath);
+  Result<nlohmann::json> index = readJsonObject(indexPath, kMaximumJsonBytes);
   if (!index)
     return index.error();
   auto map = index->find("weight_map");
@@ -229,10 +225,7 @@ static Result<bool> saysUntied(const std::string &path) {
   std::string configPath = path + "/" + kConfigFile;
   if (!isFolder(path) || !exists(configPath))
     return false;
-  Result<std::string> text = readTextFile(configPath, kMaximumJsonBytes);
-  if (!text)
-    return text.error();
-  Result<nlohmann::json> config = parseJsonObject(*text, configPath);
+  Result<nlohmann::json> config = readJsonObject(configPath, kMaximumJsonBytes);
   if (!config)
     return config.error();
   auto tie = config->find(kTieKey);
@@ -294,7 +287,6 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
                                path)};
   }
 
-  uint64_t largest = 0;
   for (const TensorView &tensor : tensors) {
     auto [file, entry] = model->tensors.at(tensor.name);
     if (entry->shape != tensor.shape)
@@ -303,25 +295,22 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
     if (entry->dtype != tensor.dtype && !convert(*entry, 0, tensor.dtype, nullptr))
       return Error{fmt::format("{}: '{}' is {} there, which does not convert to {}", file->path(),
                                tensor.name, entry->storage, safeTensorsName(tensor.dtype))};
-    largest = std::max(largest, tensor.bytes);
   }
-  std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[largest]);
+  Result<TensorBuffer> buffer = bufferForLargest(tensors, path);
   if (!buffer)
-    return Error{fmt::format("not enough memory for the {} bytes of the largest tensor of {}",
-                             largest, path),
-                 ExitCode::Failure};
+    return buffer.error();
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SafeTensorsFile::Entry &entry = *model->tensors.at(tensors[i].name).entry;
     // Elements that need no conversion are copied bit by bit, so NaNs do not change.
     if (entry.dtype == tensors[i].dtype) {
-      std::memcpy(buffer.get(), entry.data, entry.bytes);
+      std::memcpy(buffer->get(), entry.data, entry.bytes);
     } else {
       uint64_t count = 1;
       for (uint64_t size : entry.shape)
         count *= size;
-      convert(entry, count, tensors[i].dtype, buffer.get());
+      convert(entry, count, tensors[i].dtype, buffer->get());
     }
-    LMC_TRY(store(i, buffer.get()));
+    LMC_TRY(store(i, buffer->get()));
   }
   return {};
 }

@@ -77,6 +77,19 @@ static std::optional<uint64_t> denseBytes(const std::vector<uint64_t> &shape, ui
   return bytes;
 }
 
+Result<TensorBuffer> bufferForLargest(const std::vector<TensorView> &tensors,
+                                      const std::string &path) {
+  uint64_t largest = 0;
+  for (const TensorView &tensor : tensors)
+    largest = std::max(largest, tensor.bytes);
+  TensorBuffer buffer(new (std::nothrow) std::byte[largest]);
+  if (!buffer)
+    return Error{fmt::format("not enough memory for the {} bytes of the largest tensor of {}",
+                             largest, path),
+                 ExitCode::Failure};
+  return buffer;
+}
+
 //===--- Writing ----------------------------------------------------------===//
 
 // Returns the first bytes of a file: the header's length, the header, and padding.
@@ -125,14 +138,9 @@ static Result<std::string> headerText(const std::string &path,
 static Result<void> writeBody(const std::string &path, const std::string &header,
                               const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                               FileDigest *digest) {
-  uint64_t largest = 0;
-  for (const TensorView &tensor : tensors)
-    largest = std::max(largest, tensor.bytes);
-  std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[largest]);
+  Result<TensorBuffer> buffer = bufferForLargest(tensors, path);
   if (!buffer)
-    return Error{fmt::format("not enough memory for the {} bytes of the largest tensor of {}",
-                             largest, path),
-                 ExitCode::Failure};
+    return buffer.error();
 
   Result<File> file = File::create(path);
   if (!file)
@@ -153,8 +161,8 @@ static Result<void> writeBody(const std::string &path, const std::string &header
   };
   LMC_TRY(write(header.data(), header.size()));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    LMC_TRY(fetch(i, buffer.get()));
-    LMC_TRY(write(reinterpret_cast<const char *>(buffer.get()), tensors[i].bytes));
+    LMC_TRY(fetch(i, buffer->get()));
+    LMC_TRY(write(reinterpret_cast<const char *>(buffer->get()), tensors[i].bytes));
   }
   LMC_TRY(file->sync());
   LMC_TRY(file->close());

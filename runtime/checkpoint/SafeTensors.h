@@ -57,6 +57,12 @@ private:
   std::unique_ptr<State> state;
 };
 
+using TensorBuffer = std::unique_ptr<std::byte[]>;
+
+// Allocates memory for the largest of `tensors`. `path` is their file or folder, for the error.
+Result<TensorBuffer> bufferForLargest(const std::vector<TensorView> &tensors,
+                                      const std::string &path);
+
 // Returns the name of a dtype in the safetensors format: "F32", "BF16", "F64", "I32", "I8".
 const char *safeTensorsName(plan::DType dtype);
 

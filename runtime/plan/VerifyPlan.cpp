@@ -2,6 +2,7 @@
 #include "runtime/plan/MomentBlock.h"
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/SliceGeometry.h"
 #include "runtime/plan/TargetRules.h"
 
 #include <fmt/format.h>
@@ -127,7 +128,7 @@ private:
            !leadingProduct(slice) || product({slice.rows(), slice.pitch()}) >= kLimit))
         return fail("slice {} has {} rows {} bytes apart, which do not match its shape", i,
                     slice.rows(), slice.pitch());
-      if (slice.offset() > room || extent(slice) > room - slice.offset())
+      if (slice.offset() > room || extentOf(slice) > room - slice.offset())
         return fail("slice {} reaches beyond the end of its arena", i);
       if (slice.offset() % width != 0)
         return fail("slice {} is not aligned to its elements", i);
@@ -143,13 +144,6 @@ private:
                     slice.last_command(), commands);
     }
     return {};
-  }
-
-  // Returns the bytes from the first byte of a slice to the end of its last row.
-  static uint64_t extent(const plan::Slice &slice) {
-    if (slice.pitch() == 0)
-      return slice.bytes();
-    return (slice.rows() - 1) * slice.pitch() + slice.bytes() / slice.rows();
   }
 
   // Returns true if the number of rows of a slice with a pitch is a product of its leading
@@ -430,26 +424,12 @@ private:
                                                                  : DType::F32;
   }
 
-  bool overlap(int64_t x, int64_t y) const {
-    const plan::Slice &a = slice(x), &b = slice(y);
-    if (a.arena() != b.arena() || a.offset() >= b.offset() + extent(b) ||
-        b.offset() >= a.offset() + extent(a))
-      return false;
-    // Two ranges of columns of one matrix may alternate in memory without sharing a byte.
-    if (a.pitch() == 0 || a.pitch() != b.pitch())
-      return true;
-    const plan::Slice &low = a.offset() <= b.offset() ? a : b, &high = &low == &a ? b : a;
-    const uint64_t column = (high.offset() - low.offset()) % a.pitch();
-    return column < low.bytes() / low.rows() ||
-           column + high.bytes() / high.rows() > a.pitch();
-  }
-
   // Checks that no operand that a command writes shares memory with another operand of the command.
   Result<void> apart(const plan::Operands &operands) {
     for (const plan::Operand &result : operands)
       for (const plan::Operand &other : operands)
         if (&other != &result && result.role != plan::Role::Read &&
-            overlap(result.slice, other.slice))
+            overlap(slice(result.slice), slice(other.slice)))
           return fail("result {} shares memory with operand {}", result.name, other.name);
     return {};
   }
@@ -505,8 +485,7 @@ private:
   // Returns true if slice `x` lies inside slice `whole`.
   bool inside(int64_t x, int64_t whole) const {
     const plan::Slice &a = slice(x), &b = slice(whole);
-    return a.arena() == b.arena() && a.offset() >= b.offset() &&
-           a.offset() + extent(a) <= b.offset() + extent(b);
+    return a.arena() == b.arena() && a.offset() >= b.offset() && endOf(a) <= endOf(b);
   }
 
   // Checks that the operands of each kind of command have the types and sizes that the command

@@ -1,5 +1,7 @@
 #include "runtime/support/Json.h"
 
+#include "runtime/support/File.h"
+
 #include <fmt/core.h>
 
 namespace lmc {
@@ -37,6 +39,13 @@ Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string 
   if (!value.is_object())
     return Error{fmt::format("{}: not a JSON object", path)};
   return value;
+}
+
+Result<nlohmann::json> readJsonObject(const std::string &path, uint64_t maximumBytes) {
+  Result<std::string> text = readTextFile(path, maximumBytes);
+  if (!text)
+    return text.error();
+  return parseJsonObject(*text, path);
 }
 
 } // namespace lmc

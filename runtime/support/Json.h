@@ -14,4 +14,7 @@ namespace lmc {
 // if values are nested more than 64 deep, before it builds any value.
 Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path);
 
+// Reads and parses a file that holds a JSON object. A file of more than `maximumBytes` is an Error.
+Result<nlohmann::json> readJsonObject(const std::string &path, uint64_t maximumBytes);
+
 } // namespace lmc

@@ -570,27 +570,9 @@ Value KernelEmitter::combine(const Reduction &reduction, Value acc, Value term, 
 }
 
 Value KernelEmitter::identityOf(const Reduction &reduction, unsigned lanes) {
-  Type element = cast<RankedTensorType>(reduction.result.getType()).getElementType();
-  double inf = std::numeric_limits<double>::infinity();
-  TypedAttr value;
-  if (isa<FloatType>(element)) {
-    double identity = llvm::TypeSwitch<Operation *, double>(reduction.combiner)
-                          .Case([](arith::MulFOp) { return 1.0; })
-                          .Case<arith::MaximumFOp, arith::MaxNumFOp>([&](auto) { return -inf; })
-                          .Case<arith::MinimumFOp, arith::MinNumFOp>([&](auto) { return inf; })
-                          .Default([](Operation *) { return 0.0; });
-    value = b.getFloatAttr(element, identity);
-  } else {
-    unsigned bits = element.getIntOrFloatBitWidth();
-    APInt identity = llvm::TypeSwitch<Operation *, APInt>(reduction.combiner)
-                         .Case([&](arith::MulIOp) { return APInt(bits, 1); })
-                         .Case([&](arith::MaxSIOp) { return APInt::getSignedMinValue(bits); })
-                         .Case([&](arith::MinSIOp) { return APInt::getSignedMaxValue(bits); })
-                         .Default([&](Operation *) { return APInt(bits, 0); });
-    value = b.getIntegerAttr(element, identity);
-  }
+  TypedAttr value = codegen::identityOf(reduction);
   if (lanes > 1)
-    value = DenseElementsAttr::get(VectorType::get({int64_t(lanes)}, element), Attribute(value));
+    value = DenseElementsAttr::get(VectorType::get({int64_t(lanes)}, value.getType()), Attribute(value));
   return arith::ConstantOp::create(b, loc, value);
 }
 

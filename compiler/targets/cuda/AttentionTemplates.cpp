@@ -59,7 +59,7 @@ static AttentionShape resolved(AttentionShape shape) {
 static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
                              const CudaArch &arch) {
   int64_t cache = arch.chip.cacheBytes / 2, group = shape.heads / shape.kvHeads;
-  int64_t rowBytes = 2 * bytesOf(shape.type) * shape.headDim;
+  int64_t rowBytes = 2 * elementBytes(shape.type) * shape.headDim;
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t shared = shape.seq * rowBytes * (byKeys ? group : 1);
   return std::max<int64_t>(1, cache / shared) * (byKeys ? 1 : group);
@@ -260,7 +260,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
       continue;
     bool isCompute = llvm::StringRef(parameter.type) == "T";
     (parameter.result ? kernel.bytes.written : kernel.bytes.read) +=
-        uint64_t(elementsOf(parameter, shape) * (isCompute ? bytesOf(shape.type) : 4));
+        uint64_t(elementsOf(parameter, shape) * (isCompute ? elementBytes(shape.type) : 4));
     parameters.push_back(formatv("{0}{1} *{2}", parameter.result ? "" : "const ",
                                  isCompute ? cudaName(shape.type) : parameter.type,
                                  parameter.name));

@@ -4,7 +4,6 @@
 #include "mlir/IR/AffineExpr.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 #include <set>
 
@@ -520,29 +519,8 @@ CudaExpr CudaEmitter::combine(const Reduction &reduction, const std::string &sum
   return cudaApply(op, {CudaExpr{sum}, inScope(reduction.term, point, inner)});
 }
 
-static TypedAttr identityAttr(const Reduction &reduction) {
-  Type element = cast<RankedTensorType>(reduction.result.getType()).getElementType();
-  Builder b(element.getContext());
-  if (isa<FloatType>(element)) {
-    double inf = std::numeric_limits<double>::infinity();
-    return b.getFloatAttr(element,
-                          llvm::TypeSwitch<Operation *, double>(reduction.combiner)
-                              .Case([](arith::MulFOp) { return 1.0; })
-                              .Case<arith::MaximumFOp, arith::MaxNumFOp>([&](auto) { return -inf; })
-                              .Case<arith::MinimumFOp, arith::MinNumFOp>([&](auto) { return inf; })
-                              .Default([](Operation *) { return 0.0; }));
-  }
-  unsigned bits = element.getIntOrFloatBitWidth();
-  return b.getIntegerAttr(element,
-                          llvm::TypeSwitch<Operation *, APInt>(reduction.combiner)
-                              .Case([&](arith::MulIOp) { return APInt(bits, 1); })
-                              .Case([&](arith::MaxSIOp) { return APInt::getSignedMinValue(bits); })
-                              .Case([&](arith::MinSIOp) { return APInt::getSignedMaxValue(bits); })
-                              .Default([&](Operation *) { return APInt(bits, 0); }));
-}
-
 std::string CudaEmitter::identityOf(const Reduction &reduction) {
-  return cudaConstant(identityAttr(reduction)).text;
+  return cudaConstant(codegen::identityOf(reduction)).text;
 }
 
 std::string CudaEmitter::withInit(const Reduction &reduction, const std::string &sum) {

@@ -26,8 +26,6 @@ const char *cudaName(DataType type) {
   llvm_unreachable("an element type");
 }
 
-int64_t bytesOf(DataType type) { return type == DataType::F64 ? 8 : type == DataType::F32 ? 4 : 2; }
-
 std::optional<DataType> dataTypeOf(mlir::Type element) {
   if (element && element.isF32())
     return DataType::F32;

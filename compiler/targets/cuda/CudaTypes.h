@@ -15,9 +15,6 @@ const char *shortName(DataType type);
 // Returns the C++ name used in kernels: "lmc::bf16", "float".
 const char *cudaName(DataType type);
 
-// Returns the number of bytes of one element of `type`.
-int64_t bytesOf(DataType type);
-
 // Returns the DataType that is the MLIR type `element`: f32, bf16 or f64. Returns nothing for any
 // other type and for null.
 std::optional<DataType> dataTypeOf(mlir::Type element);

@@ -112,7 +112,7 @@ CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape) {
 
 GlobalBytes lmc::codegen::initializerBytes(const InitializerShape &shape, int64_t elements) {
   constexpr uint64_t recordBytes = 40; // size of InitializerRecord in initialize.cuh
-  auto bytes = [&](DataType type) { return uint64_t(elements * bytesOf(type)); };
+  auto bytes = [&](DataType type) { return uint64_t(elements * elementBytes(type)); };
   bool copies = shape.kind == InitializerKind::Copy;
   return {recordBytes + (copies ? bytes(shape.source) : 0), bytes(shape.destination)};
 }

@@ -134,7 +134,7 @@ void Printer::addSums() {
                              shape.vocabulary, xName, shape.accumulate ? "_acc" : "");
   std::string keys = words(layout.keys[sorted]), tokens = words(layout.tokens[sorted]);
   std::string partials = sums(layout.partials);
-  int64_t sumBytes = bytesOf(shape.sumType()), xBytes = bytesOf(shape.x);
+  int64_t sumBytes = elementBytes(shape.sumType()), xBytes = elementBytes(shape.x);
   int64_t stretches = llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, xBytes));
   int64_t sumStretches = llvm::divideCeil(shape.columns, 32 * vectorWidth(shape.columns, sumBytes));
   uint64_t ids = uint64_t(std::min(shape.rows, shape.vocabulary)), pairs = uint64_t(shape.rows) * 8;

@@ -19,7 +19,7 @@ struct ScatterAddShape {
 
   DataType sumType() const { return x == DataType::F64 ? DataType::F64 : DataType::F32; }
   ScatterAddLayout layout() const {
-    return scatterAddLayout(rows, columns, vocabulary, bytesOf(sumType()));
+    return scatterAddLayout(rows, columns, vocabulary, elementBytes(sumType()));
   }
 };
 

@@ -2,7 +2,6 @@
 // error of a budget that cannot be met.
 #include "compiler/analysis/Memory.h"
 #include "compiler/report/Explain.h"
-#include "compiler/analysis/SliceGeometry.h"
 
 #include "test/runtime/plan/PlanBuilder.h"
 
@@ -114,21 +113,6 @@ TEST(Memory, ViewsOfABufferAreOneBuffer) {
   EXPECT_EQ(memory.largest[0].source, "qkv");
   EXPECT_EQ(memory.largest[0].bytes, 192u);
   EXPECT_EQ(memory.largest[1].source, "other");
-}
-
-TEST(Memory, ColumnsOfARowDoNotOverlap) {
-  Job job(1);
-  job.place(0, 64, 0, 0, plan::Category::Temporaries, 8, 24);
-  job.place(8, 128, 0, 0, plan::Category::Temporaries, 8, 24);
-  job.place(4, 64, 0, 0, plan::Category::Temporaries, 8, 24);
-  const plan::Plan &plan = job.finish();
-  auto slice = [&](unsigned i) -> const plan::Slice & { return *plan.slices()->Get(i + 1); };
-  EXPECT_FALSE(overlap(slice(0), slice(1)));
-  EXPECT_TRUE(overlap(slice(0), slice(2)));
-  EXPECT_TRUE(overlap(slice(1), slice(2)));
-  EXPECT_EQ(endOf(slice(0)), 7u * 24 + 8);
-  EXPECT_EQ(unionBytes({&slice(0), &slice(1)}), 192u);
-  EXPECT_EQ(unionBytes({&slice(0), &slice(2)}), 8u * 12);
 }
 
 TEST(Memory, PhasesOfAMicroStep) {

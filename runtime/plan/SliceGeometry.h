@@ -9,6 +9,9 @@
 
 namespace lmc {
 
+// Returns the bytes from the first byte of the slice to the end of its last row.
+uint64_t extentOf(const plan::Slice &slice);
+
 // Returns the offset after the last byte.
 uint64_t endOf(const plan::Slice &slice);
 
@@ -17,7 +20,8 @@ uint64_t endOf(const plan::Slice &slice);
 // pitches it may be too large.
 uint64_t unionBytes(const std::vector<const plan::Slice *> &slices);
 
-// Returns true if some byte belongs to both slices.
+// Returns true if some byte belongs to both slices. Exact for slices without a pitch and for slices
+// of one pitch; otherwise true if the extents overlap.
 bool overlap(const plan::Slice &a, const plan::Slice &b);
 
 } // namespace lmc

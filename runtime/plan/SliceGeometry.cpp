@@ -1,6 +1,7 @@
-#include "compiler/analysis/SliceGeometry.h"
+#include "runtime/plan/SliceGeometry.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace lmc {
 namespace {
@@ -55,10 +56,11 @@ uint64_t countBelow(uint64_t limit, uint64_t pitch, const Interval &residue) {
 
 } // namespace
 
-uint64_t endOf(const plan::Slice &slice) {
-  return strided(slice) ? slice.offset() + (slice.rows() - 1) * slice.pitch() + runBytes(slice)
-                        : slice.offset() + slice.bytes();
+uint64_t extentOf(const plan::Slice &slice) {
+  return strided(slice) ? (slice.rows() - 1) * slice.pitch() + runBytes(slice) : slice.bytes();
 }
+
+uint64_t endOf(const plan::Slice &slice) { return slice.offset() + extentOf(slice); }
 
 uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
   if (slices.size() == 1)
@@ -105,9 +107,12 @@ uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
 bool overlap(const plan::Slice &a, const plan::Slice &b) {
   if (a.arena() != b.arena() || a.offset() >= endOf(b) || b.offset() >= endOf(a))
     return false;
-  if (!strided(a) || !strided(b) || a.pitch() != b.pitch())
-    return true; // one strided: assumes that a run is hit
-  return unionBytes({&a, &b}) < a.bytes() + b.bytes();
+  if (a.pitch() == 0 || a.pitch() != b.pitch())
+    return true;
+  // Columns of one matrix may interleave without sharing a byte.
+  const auto &[low, high] = a.offset() <= b.offset() ? std::tie(a, b) : std::tie(b, a);
+  uint64_t column = (high.offset() - low.offset()) % a.pitch();
+  return column < runBytes(low) || column + runBytes(high) > a.pitch();
 }
 
 } // namespace lmc
