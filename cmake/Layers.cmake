@@ -24,7 +24,7 @@ lmc_program(tools/lmc-run runtime/train tools/support)
 lmc_program(tools/lmc-data runtime/data runtime/support tools/support)
 
 # The compiler's ground: planning problems, the TOML, costs. No MLIR.
-lmc_layer(compiler/algorithms)
+lmc_layer(compiler/algorithms runtime/support)
 lmc_layer(compiler/config runtime/support)
 lmc_layer(compiler/cost compiler/config runtime/plan runtime/support)
 

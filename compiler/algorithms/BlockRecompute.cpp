@@ -12,37 +12,37 @@ using namespace lmc;
 // kMostPlannedSeconds.
 static constexpr uint64_t kMostBytes = uint64_t(1) << 56;
 
-std::string BlockRecomputeProblem::check() const {
+Result<void> BlockRecomputeProblem::check() const {
   auto isValue = [&](int value) { return value >= 0 && size_t(value) < values.size(); };
   uint64_t bytes = 0;
   for (size_t v = 0; v < values.size(); ++v) {
     if (values[v].op < -1 || values[v].op >= int(ops.size()))
-      return "value " + std::to_string(v) + " is made by an op that does not exist";
+      return Error{"value " + std::to_string(v) + " is made by an op that does not exist"};
     if (values[v].bytes >= kMostBytes || (bytes += values[v].bytes) >= kMostBytes)
-      return "the values have 2^56 bytes or more";
+      return Error{"the values have 2^56 bytes or more"};
   }
   double seconds = 0;
   for (size_t op = 0; op < ops.size(); ++op) {
     if (!(ops[op].seconds >= 0))
-      return "op " + std::to_string(op) + " takes no time that could be measured";
+      return Error{"op " + std::to_string(op) + " takes no time that could be measured"};
     if ((seconds += ops[op].seconds) > kMostPlannedSeconds)
-      return "the ops take more than an hour";
+      return Error{"the ops take more than an hour"};
     for (int value : ops[op].reads) {
       if (!isValue(value))
-        return "op " + std::to_string(op) + " reads a value that does not exist";
+        return Error{"op " + std::to_string(op) + " reads a value that does not exist"};
       if (values[size_t(value)].op >= int(op))
-        return "op " + std::to_string(op) + " reads a value made by no op before it";
+        return Error{"op " + std::to_string(op) + " reads a value made by no op before it"};
     }
   }
   std::vector<bool> seen(values.size());
   for (int value : needed) {
     if (!isValue(value))
-      return "a value is needed that does not exist";
+      return Error{"a value is needed that does not exist"};
     if (seen[size_t(value)])
-      return "value " + std::to_string(value) + " is needed twice";
+      return Error{"value " + std::to_string(value) + " is needed twice"};
     seen[size_t(value)] = true;
   }
-  return "";
+  return {};
 }
 
 static int64_t femtosecondsOf(const BlockRecomputeProblem &problem, const std::vector<int> &ops) {
@@ -52,9 +52,9 @@ static int64_t femtosecondsOf(const BlockRecomputeProblem &problem, const std::v
   return sum;
 }
 
-std::string BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) const {
-  // Sets marks[entry] for each entry of an ascending list; returns false when the list does not
-  // ascend or an entry is out of range.
+Result<void> BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) const {
+  // Marks the entries of an ascending list; returns false when the list does not ascend or an entry
+  // is out of range.
   auto mark = [](const std::vector<int> &list, std::vector<bool> &marks) {
     int last = -1;
     for (int entry : list) {
@@ -66,16 +66,16 @@ std::string BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) c
   };
   std::vector<bool> isKept(problem.values.size()), runsAgain(problem.ops.size());
   if (!mark(kept, isKept))
-    return "the kept values are not in ascending order";
+    return Error{"the kept values are not in ascending order"};
   if (!mark(recomputed, runsAgain))
-    return "the recomputed ops are not in ascending order";
+    return Error{"the recomputed ops are not in ascending order"};
 
   std::vector<bool> read(problem.values.size()), useful(problem.ops.size());
   for (int value : problem.needed)
     read[size_t(value)] = true;
   for (int op : recomputed) {
     if (!problem.ops[size_t(op)].allowed)
-      return "op " + std::to_string(op) + " may not be run again";
+      return Error{"op " + std::to_string(op) + " may not be run again"};
     for (int value : problem.ops[size_t(op)].reads)
       read[size_t(value)] = true;
   }
@@ -84,13 +84,13 @@ std::string BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) c
     int op = problem.values[v].op;
     bool made = op >= 0 && runsAgain[size_t(op)];
     if (read[v] && op >= 0 && !isKept[v] && !made)
-      return "value " + std::to_string(v) + " is neither kept nor made again";
+      return Error{"value " + std::to_string(v) + " is neither kept nor made again"};
     if (isKept[v] && op < 0)
-      return "value " + std::to_string(v) + " is kept though it is an input";
+      return Error{"value " + std::to_string(v) + " is kept though it is an input"};
     if (isKept[v] && !read[v])
-      return "value " + std::to_string(v) + " is kept though nobody reads it";
+      return Error{"value " + std::to_string(v) + " is kept though nobody reads it"};
     if (isKept[v] && made)
-      return "value " + std::to_string(v) + " is kept though it is made again";
+      return Error{"value " + std::to_string(v) + " is kept though it is made again"};
     if (isKept[v])
       bytes += problem.values[v].bytes;
     if (read[v] && made)
@@ -98,13 +98,13 @@ std::string BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) c
   }
   for (int op : recomputed)
     if (!useful[size_t(op)])
-      return "op " + std::to_string(op) + " is run again though nobody reads its results";
+      return Error{"op " + std::to_string(op) + " is run again though nobody reads its results"};
   if (bytes != keptBytes)
-    return "the kept values have " + std::to_string(bytes) + " bytes, not " +
-           std::to_string(keptBytes);
+    return Error{"the kept values have " + std::to_string(bytes) + " bytes, not " +
+                 std::to_string(keptBytes)};
   if (toSeconds(femtosecondsOf(problem, recomputed)) != seconds)
-    return "the recomputed ops do not take the seconds stated";
-  return "";
+    return Error{"the recomputed ops do not take the seconds stated"};
+  return {};
 }
 
 namespace {

@@ -15,6 +15,8 @@
 // are counted in whole femtoseconds (Femtoseconds.h), so ties are exact.
 #pragma once
 
+#include "runtime/support/Result.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,9 +37,9 @@ struct BlockRecomputeProblem {
   std::vector<Value> values;
   std::vector<int> needed; // values that the backward pass reads, without duplicates
 
-  // Returns an empty string when the problem is well formed, otherwise the mistake. All values
-  // together must have less than 2^56 bytes, and all ops together must take at most an hour.
-  std::string check() const;
+  // Fails, with what is wrong, unless the problem is well formed. All values together must have
+  // less than 2^56 bytes, and all ops together must take at most an hour.
+  Result<void> check() const;
 };
 
 struct BlockRecomputeOption {
@@ -46,14 +48,12 @@ struct BlockRecomputeOption {
   uint64_t keptBytes = 0;
   double seconds = 0;
 
-  // Returns an empty string when
+  // Fails, with the fault, unless
   // * every needed value is kept, recomputed or an input of the block,
-  // * every value that a recomputed op reads is kept, recomputed or an input of the block,
-  // * every kept value, and at least one result of each recomputed op, is read,
-  // * no value is both kept and recomputed, and the sums are right;
-  //
-  // Otherwise returns the mistake.
-  std::string verify(const BlockRecomputeProblem &problem) const;
+  // * every recomputed op has all that it reads,
+  // * no kept value and no recomputed op goes unread,
+  // * no value is both kept and recomputed, and the sums are right.
+  Result<void> verify(const BlockRecomputeProblem &problem) const;
 };
 
 // Returns the options at the corners of the lower convex hull of (kept bytes, seconds). Along the

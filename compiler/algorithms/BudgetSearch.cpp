@@ -8,13 +8,13 @@ using namespace lmc;
 BudgetSearch::BudgetSearch(std::vector<BudgetRung> rungs, Measure measure)
     : rungs(std::move(rungs)), measure(std::move(measure)), known(this->rungs.size()) {}
 
-std::string BudgetSearch::check() const {
+Result<void> BudgetSearch::check() const {
   if (rungs.empty())
-    return "there is nothing to choose from";
+    return Error{"there is nothing to choose from"};
   for (size_t i = 0; i + 1 < rungs.size(); ++i)
     if (!(rungs[i].seconds <= rungs[i + 1].seconds))
-      return "rung " + std::to_string(i + 1) + " is faster than the one before it";
-  return "";
+      return Error{"rung " + std::to_string(i + 1) + " is faster than the one before it"};
+  return {};
 }
 
 std::optional<uint64_t> BudgetSearch::bytes(size_t rung) {
@@ -43,9 +43,8 @@ std::optional<size_t> BudgetSearch::smallest() {
   // need fewer.
   std::vector<size_t> order(rungs.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return rungs[a].boundBytes < rungs[b].boundBytes;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return rungs[a].boundBytes < rungs[b].boundBytes; });
   std::optional<size_t> best;
   for (size_t rung : order) {
     if (best && rungs[rung].boundBytes > *known[*best])

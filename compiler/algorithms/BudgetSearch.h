@@ -13,6 +13,8 @@
 // exceeds the budget is not measured. With tight bounds, one or two candidates are measured.
 #pragma once
 
+#include "runtime/support/Result.h"
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -35,9 +37,8 @@ public:
   // Candidate i+1 of `rungs` must not be faster than candidate i; see check().
   BudgetSearch(std::vector<BudgetRung> rungs, Measure measure);
 
-  // Returns an empty string when there is at least one candidate and the candidates are in order of
-  // rising time; otherwise returns the mistake.
-  std::string check() const;
+  // Fails unless there is a candidate and the candidates are in order of time.
+  Result<void> check() const;
 
   // Returns the fastest candidate within `budget` bytes; nothing when no candidate fits or a plan
   // could not be made.

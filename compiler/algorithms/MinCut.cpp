@@ -4,54 +4,54 @@
 
 using namespace lmc;
 
-std::string MinCutProblem::check() const {
+Result<void> MinCutProblem::check() const {
   auto isNode = [&](int node) { return node >= 0 && node < nodes; };
   if (!isNode(source) || !isNode(sink) || source == sink)
-    return "source and sink are not two nodes";
+    return Error{"source and sink are not two nodes"};
   CutCapacity sum = 0;
   for (size_t i = 0; i < arcs.size(); ++i) {
     if (!isNode(arcs[i].from) || !isNode(arcs[i].to))
-      return "arc " + std::to_string(i) + " joins nodes that do not exist";
+      return Error{"arc " + std::to_string(i) + " joins nodes that do not exist"};
     if (arcs[i].capacity == kUncuttable)
       continue;
     if (arcs[i].capacity < 0)
-      return "arc " + std::to_string(i) + " has a negative capacity";
+      return Error{"arc " + std::to_string(i) + " has a negative capacity"};
     constexpr CutCapacity kMost = CutCapacity(1) << 124;
     if (arcs[i].capacity >= kMost || (sum += arcs[i].capacity) >= kMost)
-      return "the capacities sum to 2^124 or more";
+      return Error{"the capacities sum to 2^124 or more"};
   }
-  return "";
+  return {};
 }
 
-std::string MinCut::verify(const MinCutProblem &problem) const {
+Result<void> MinCut::verify(const MinCutProblem &problem) const {
   if (sourceSide.size() != size_t(problem.nodes) || flow.size() != problem.arcs.size())
-    return "does not speak of every node and arc";
+    return Error{"does not speak of every node and arc"};
   if (!sourceSide[size_t(problem.source)] || sourceSide[size_t(problem.sink)])
-    return "does not part source and sink";
-  // Flow in minus flow out per node, modulo 2^128, because the sums of a wrong flow may overflow.
+    return Error{"does not part source and sink"};
+  // Flow in minus flow out per node, modulo 2^128: the sums of a wrong flow may overflow.
   using Excess = unsigned __int128;
   std::vector<Excess> excess(sourceSide.size());
   CutCapacity cut = 0;
   for (size_t i = 0; i < flow.size(); ++i) {
     const MinCutProblem::Arc &arc = problem.arcs[i];
     if (flow[i] < 0 || flow[i] > arc.capacity)
-      return "the flow of arc " + std::to_string(i) + " is outside its capacity";
+      return Error{"the flow of arc " + std::to_string(i) + " is outside its capacity"};
     excess[size_t(arc.from)] -= Excess(flow[i]);
     excess[size_t(arc.to)] += Excess(flow[i]);
     if (!sourceSide[size_t(arc.from)] || sourceSide[size_t(arc.to)])
       continue;
     if (arc.capacity == kUncuttable)
-      return "cuts arc " + std::to_string(i) + ", which may not be cut";
+      return Error{"cuts arc " + std::to_string(i) + ", which may not be cut"};
     cut += arc.capacity;
   }
   for (int node = 0; node < problem.nodes; ++node)
     if (node != problem.source && node != problem.sink && excess[size_t(node)] != 0)
-      return "flow is lost or made at node " + std::to_string(node);
+      return Error{"flow is lost or made at node " + std::to_string(node)};
   if (cut != capacity)
-    return "the arcs cut do not have the capacity stated";
+    return Error{"the arcs cut do not have the capacity stated"};
   if (excess[size_t(problem.sink)] != Excess(capacity))
-    return "the flow does not prove the cut to be minimal";
-  return "";
+    return Error{"the flow does not prove the cut to be minimal"};
+  return {};
 }
 
 namespace {

@@ -6,6 +6,8 @@
 // therefore decided exactly, never by rounding.
 #pragma once
 
+#include "runtime/support/Result.h"
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,9 +28,9 @@ struct MinCutProblem {
   int source = 0, sink = 1;
   std::vector<Arc> arcs; // parallel arcs, and arcs from a node to itself, are allowed
 
-  // Returns an empty string when the problem is well formed, otherwise the mistake. All capacities
-  // other than kUncuttable must sum to less than 2^124.
-  std::string check() const;
+  // Fails, with what is wrong, unless the problem is well formed. All capacities other than
+  // kUncuttable must sum to less than 2^124.
+  Result<void> check() const;
 };
 
 struct MinCut {
@@ -36,10 +38,10 @@ struct MinCut {
   std::vector<CutCapacity> flow; // per arc: its part of a maximum flow
   CutCapacity capacity = 0;      // sum over the arcs from the source's side to the sink's side
 
-  // Returns an empty string when `flow` is a flow (within capacities, and conserved at nodes), the
-  // cut separates source and sink, and both the cut's capacity and the flow's value are `capacity`;
-  // otherwise returns the mistake. A flow and a cut of equal value prove that both are optimal.
-  std::string verify(const MinCutProblem &problem) const;
+  // Fails, with the fault, unless `flow` is one (within capacities and conserved at nodes), the
+  // sides separate source and sink, and both the cut's capacity and the flow's value are
+  // `capacity`. A flow and a cut of equal value prove each other optimal.
+  Result<void> verify(const MinCutProblem &problem) const;
 };
 
 // Returns the minimum cut whose source side is contained in the source side of every other minimum

@@ -15,16 +15,16 @@ static bool overlapInTime(const PackingBuffer &a, const PackingBuffer &b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-std::string PackingProblem::check() const {
+Result<void> PackingProblem::check() const {
   if (alignment == 0 || (alignment & (alignment - 1)))
-    return "alignment " + std::to_string(alignment) + " is not a power of two";
+    return Error{"alignment " + std::to_string(alignment) + " is not a power of two"};
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].first > buffers[i].last)
-      return "buffer " + std::to_string(i) + " ends before it begins";
+      return Error{"buffer " + std::to_string(i) + " ends before it begins"};
     if (buffers[i].bytes == 0)
-      return "buffer " + std::to_string(i) + " is empty";
+      return Error{"buffer " + std::to_string(i) + " is empty"};
   }
-  return "";
+  return {};
 }
 
 uint64_t PackingProblem::lowerBound() const {
@@ -41,15 +41,15 @@ uint64_t PackingProblem::lowerBound() const {
   return uint64_t(most);
 }
 
-std::string PackingSolution::verify(const PackingProblem &problem) const {
+Result<void> PackingSolution::verify(const PackingProblem &problem) const {
   if (offsets.size() != problem.buffers.size())
-    return "has " + std::to_string(offsets.size()) + " offsets for " +
-           std::to_string(problem.buffers.size()) + " buffers";
+    return Error{"has " + std::to_string(offsets.size()) + " offsets for " +
+                 std::to_string(problem.buffers.size()) + " buffers"};
   for (size_t i = 0; i < offsets.size(); ++i) {
     if (offsets[i] % problem.alignment)
-      return "buffer " + std::to_string(i) + " is misaligned";
+      return Error{"buffer " + std::to_string(i) + " is misaligned"};
     if (offsets[i] + problem.buffers[i].bytes > bytes)
-      return "buffer " + std::to_string(i) + " ends outside the arena";
+      return Error{"buffer " + std::to_string(i) + " ends outside the arena"};
   }
   // Sweeps in order of offset, so that a buffer is compared only with buffers whose bytes it
   // overlaps.
@@ -61,10 +61,10 @@ std::string PackingSolution::verify(const PackingProblem &problem) const {
     uint64_t end = offsets[order[i]] + problem.buffers[order[i]].bytes;
     for (size_t j = i + 1; j < order.size() && offsets[order[j]] < end; ++j)
       if (overlapInTime(problem.buffers[order[i]], problem.buffers[order[j]]))
-        return "buffers " + std::to_string(order[i]) + " and " + std::to_string(order[j]) +
-               " share bytes while both are alive";
+        return Error{"buffers " + std::to_string(order[i]) + " and " + std::to_string(order[j]) +
+                     " share bytes while both are alive"};
   }
-  return "";
+  return {};
 }
 
 namespace {

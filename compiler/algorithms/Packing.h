@@ -14,6 +14,8 @@
 // it (PackingSearch.h).
 #pragma once
 
+#include "runtime/support/Result.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,8 +31,8 @@ struct PackingProblem {
   std::vector<PackingBuffer> buffers;
   uint64_t alignment = 64; // offsets are multiples of it; a power of two
 
-  // Returns an empty string when the problem is well formed, otherwise the mistake.
-  std::string check() const;
+  // Fails, with what is wrong, unless the problem is well formed.
+  Result<void> check() const;
 
   // Returns the largest sum of bytes live at one moment, each buffer rounded up to the alignment.
   uint64_t lowerBound() const;
@@ -42,9 +44,9 @@ struct PackingSolution {
   std::string heuristic;  // how the largest part was packed: the greedy order, or "search"
   bool isOptimal = false; // true if it is proven that no packing is smaller
 
-  // Returns an empty string when buffers that are live at the same moment never overlap in bytes
-  // and `bytes` covers all of them, otherwise the mistake.
-  std::string verify(const PackingProblem &problem) const;
+  // Fails, with the fault, unless buffers that live together never overlap in bytes and `bytes`
+  // covers all of them.
+  Result<void> verify(const PackingProblem &problem) const;
 };
 
 // The default limit of the search, in nodes (placements of one buffer): about one second at 2000

@@ -10,23 +10,23 @@ using namespace lmc;
 // Sums of bytes must stay below this limit, which is below the infinite value kNever.
 static constexpr uint64_t kMostBytes = uint64_t(1) << 61;
 
-std::string RecomputeChoiceProblem::check() const {
+Result<void> RecomputeChoiceProblem::check() const {
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
     if (kinds[kind].empty())
-      return "kind " + std::to_string(kind) + " has no options";
+      return Error{"kind " + std::to_string(kind) + " has no options"};
     for (const LayerOption &option : kinds[kind])
       if (!(option.seconds >= 0))
-        return "an option of kind " + std::to_string(kind) +
-               " takes no time that could be measured";
+        return Error{"an option of kind " + std::to_string(kind) +
+                     " takes no time that could be measured"};
   }
   uint64_t bytes = 0;
   auto add = [&](uint64_t more) { return more < kMostBytes && (bytes += more) < kMostBytes; };
   if (!add(fixedBytes) || !add(turnBytes))
-    return "2^61 bytes or more";
+    return Error{"2^61 bytes or more"};
   double seconds = 0;
   for (size_t l = 0; l < layers.size(); ++l) {
     if (layers[l] < 0 || size_t(layers[l]) >= kinds.size())
-      return "layer " + std::to_string(l) + " is of no kind that exists";
+      return Error{"layer " + std::to_string(l) + " is of no kind that exists"};
     uint64_t kept = 0, transient = 0;
     double longest = 0;
     for (const LayerOption &option : kinds[size_t(layers[l])]) {
@@ -35,11 +35,11 @@ std::string RecomputeChoiceProblem::check() const {
       longest = std::max(longest, option.seconds);
     }
     if (!add(kept) || !add(transient))
-      return "2^61 bytes or more";
+      return Error{"2^61 bytes or more"};
     if ((seconds += longest) > kMostPlannedSeconds)
-      return "the layers may take more than an hour";
+      return Error{"the layers may take more than an hour"};
   }
-  return "";
+  return {};
 }
 
 static uint64_t peakOf(const RecomputeChoiceProblem &problem, const std::vector<int> &options) {
@@ -60,20 +60,21 @@ static int64_t femtosecondsOf(const RecomputeChoiceProblem &problem,
   return sum;
 }
 
-std::string RecomputeChoice::verify(const RecomputeChoiceProblem &problem) const {
+Result<void> RecomputeChoice::verify(const RecomputeChoiceProblem &problem) const {
   if (options.size() != problem.layers.size())
-    return "chooses for " + std::to_string(options.size()) + " layers of " +
-           std::to_string(problem.layers.size());
+    return Error{"chooses for " + std::to_string(options.size()) + " layers of " +
+                 std::to_string(problem.layers.size())};
   for (size_t l = 0; l < options.size(); ++l)
     if (options[l] < 0 || size_t(options[l]) >= problem.kinds[size_t(problem.layers[l])].size())
-      return "layer " + std::to_string(l) + " takes an option that does not exist";
+      return Error{"layer " + std::to_string(l) + " takes an option that does not exist"};
   if (uint64_t peak = peakOf(problem, options); peak != peakBytes)
-    return "the peak is " + std::to_string(peak) + " bytes, not " + std::to_string(peakBytes);
+    return Error{"the peak is " + std::to_string(peak) + " bytes, not " +
+                 std::to_string(peakBytes)};
   if (toSeconds(femtosecondsOf(problem, options)) != seconds)
-    return "the options do not take the seconds stated";
+    return Error{"the options do not take the seconds stated"};
   if (boundSeconds > seconds)
-    return "is faster than any choice can be";
-  return "";
+    return Error{"is faster than any choice can be"};
+  return {};
 }
 
 namespace {

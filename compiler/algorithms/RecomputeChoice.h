@@ -29,6 +29,8 @@
 // figures are in bench/results/planners-2026-11-22.md.
 #pragma once
 
+#include "runtime/support/Result.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,10 +50,9 @@ struct RecomputeChoiceProblem {
   uint64_t fixedBytes = 0;                     // state, and all else that is always live
   uint64_t turnBytes = 0; // needed by head and loss, in addition to all kept bytes
 
-  // Returns an empty string when the problem is well formed, otherwise the mistake. The bytes of
-  // all layers together, each with its largest option, must be below 2^61; the slowest choice may
-  // take at most an hour.
-  std::string check() const;
+  // Fails, with what is wrong, unless the problem is well formed. All bytes together, with the
+  // largest option of each layer, must be below 2^61; the slowest choice may take at most an hour.
+  Result<void> check() const;
 };
 
 struct RecomputeChoice {
@@ -62,9 +63,9 @@ struct RecomputeChoice {
   // choice is proven to be the fastest.
   double boundSeconds = 0;
 
-  // Returns an empty string when the options exist, the sums are right and `boundSeconds` is at
-  // most `seconds`; otherwise returns the mistake.
-  std::string verify(const RecomputeChoiceProblem &problem) const;
+  // Fails, with the fault, unless the options exist, the sums are right and `boundSeconds` is at
+  // most `seconds`.
+  Result<void> verify(const RecomputeChoiceProblem &problem) const;
 };
 
 // Returns the fastest choice within `budget` bytes; nothing when no choice fits. If this does not

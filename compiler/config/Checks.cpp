@@ -196,10 +196,11 @@ void optimizer(const CheckedJob &job) {
 }
 
 void device(const CheckedJob &job) {
-  if (!job.deviceProblem || !job.sound({"target.device"}))
+  if (!job.checkDevice || !job.sound({"target.device"}))
     return;
-  if (std::string problem = job.deviceProblem(job.config.target.device); !problem.empty())
-    job.error("target.device", "target.device is \"{}\"; {}", job.config.target.device, problem);
+  if (Result<void> valid = job.checkDevice(job.config.target.device); !valid)
+    job.error("target.device", "target.device is \"{}\"; {}", job.config.target.device,
+              valid.error().message);
 }
 
 } // namespace

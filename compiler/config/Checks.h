@@ -32,7 +32,7 @@ struct CheckedJob {
   const KeyTable &keys;
   const Provenance &provenance;
   const Config &config;
-  const DeviceProblem &deviceProblem;
+  const CheckDevice &checkDevice;
   Diagnostics &diagnostics;
 
   // Returns true if none of the keys `paths` has a reported error.

@@ -21,8 +21,8 @@ void assignAll(const std::vector<Assignment> &assignments, Config &config, Prove
                Diagnostics &diagnostics) {
   for (const Assignment &assignment : assignments) {
     const std::string path = assignment.key->path();
-    if (const auto problem = assign(*assignment.key, assignment.value, config)) {
-      diagnostics.error(assignment.location, *problem);
+    if (Result<void> assigned = assign(*assignment.key, assignment.value, config); !assigned) {
+      diagnostics.error(assignment.location, assigned.error().message);
       provenance.broken.insert(path);
     } else {
       provenance.keys[path] = assignment.location;
@@ -76,24 +76,22 @@ void setMicroBatchSize(Config &config, int64_t size) {
       setting.value = fmt::format("{}", size);
 }
 
-bool loadConfig(const std::string &path, const std::vector<std::string> &overrides,
-                const ModelFamilies &families, Config &config, ConfigError &error,
-                const DeviceProblem &deviceProblem) {
+Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
+                          const ModelFamilies &families, const CheckDevice &checkDevice) {
   const KeyTable keys(families);
-  config = Config();
+  Config config;
   for (const Key &key : keys)
     key.field(config); // sets initial values that families define
   config.path = path;
   config.directory = std::filesystem::absolute(path).lexically_normal().parent_path().string();
 
   Diagnostics diagnostics;
-  const std::variant<std::string, FileProblem> text = readFile(path);
-  if (const auto *problem = std::get_if<FileProblem>(&text)) {
-    diagnostics.error({path}, problem->message);
-    error.message = diagnostics.text();
-    return false;
+  Result<std::string> text = readFile(path);
+  if (!text) {
+    diagnostics.error({path}, text.error().message);
+    return Error{diagnostics.text()};
   }
-  config.text = std::get<std::string>(text);
+  config.text = std::move(*text);
 
   const ParsedFile file = parseToml(config.text, path, keys, diagnostics);
   const std::vector<Assignment> changes = parseOverrides(overrides, keys, diagnostics);
@@ -109,13 +107,12 @@ bool loadConfig(const std::string &path, const std::vector<std::string> &overrid
   if (file.valid) { // a syntax error hides which keys are set
     checkRequired(keys, provenance, diagnostics);
     deriveDefaults(provenance, config);
-    checkTogether({keys, provenance, config, deviceProblem, diagnostics});
+    checkTogether({keys, provenance, config, checkDevice, diagnostics});
   }
-  error.message = diagnostics.text();
   if (!diagnostics.empty())
-    return false;
+    return Error{diagnostics.text()};
   fillSettings(keys, config);
-  return true;
+  return config;
 }
 
 } // namespace lmc

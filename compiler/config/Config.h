@@ -6,6 +6,8 @@
 // docs/config.md all use that table. Fixed defaults are the initial values of the fields below.
 #pragma once
 
+#include "runtime/support/Result.h"
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -167,26 +169,18 @@ struct Config {
   std::vector<ResolvedSetting> settings;
 };
 
-struct ConfigError {
-  // Complete lines "FILE:LINE:COLUMN: error: ...", one per mistake in the configuration.
-  std::string message;
-};
+// Fails for a `device`, a job's target.device, that is not valid; the error is "it must be ...".
+// The compiler's targets know the answer (compiler/kernels/Target.h).
+using CheckDevice = std::function<Result<void>(const std::string &device)>;
 
-// Returns "" if `device`, the value of target.device, is valid; otherwise a text "it must be ..."
-// that says what is accepted. The compiler's targets provide this function
-// (compiler/kernels/Target.h).
-using DeviceProblem = std::function<std::string(const std::string &device)>;
-
-// Reads the TOML file `path` as a job, applies `overrides` ("section.key=TOML value or bare word",
-// in order) and sets defaults. It checks every value and the rules that connect keys (heads divide
-// hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <= train_iters ...). The
-// model must be of one of `families`. `[model] config = "config.json"` reads Hugging Face's file;
-// keys in the TOML override it. If there is any mistake, returns false and fills `error`; all
-// mistakes of a file are reported together. Without `deviceProblem`, every target.device is
-// accepted.
-bool loadConfig(const std::string &path, const std::vector<std::string> &overrides,
-                const ModelFamilies &families, Config &config, ConfigError &error,
-                const DeviceProblem &deviceProblem = nullptr);
+// Reads `path` as a job of one of `families`, applies `overrides` ("section.key=TOML value or bare
+// word", in order), sets defaults, and checks every value and the rules that connect keys (heads
+// divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <= train_iters ...).
+// `[model] config = "config.json"` reads Hugging Face's file; keys in the TOML override it. All
+// mistakes are reported together: the error is complete lines "FILE:LINE:COLUMN: error: ...", one
+// per mistake. Without `checkDevice`, every target.device is accepted.
+Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
+                          const ModelFamilies &families, const CheckDevice &checkDevice = nullptr);
 
 // Sets the micro-batch size to `size`, which must divide batch size / devices, and updates the
 // gradient accumulation steps and the entries of `settings`.

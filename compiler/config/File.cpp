@@ -9,10 +9,8 @@
 
 namespace lmc::config {
 
-std::variant<std::string, FileProblem> readFile(const std::string &path) {
-  auto problem = [] {
-    return FileProblem{fmt::format("cannot be read: {}", std::strerror(errno))};
-  };
+Result<std::string> readFile(const std::string &path) {
+  auto problem = [] { return Error{fmt::format("cannot be read: {}", std::strerror(errno))}; };
   std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path.c_str(), "rb"),
                                                         std::fclose);
   if (!file)

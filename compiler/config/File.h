@@ -1,15 +1,15 @@
 // Reads a whole text file.
 #pragma once
 
+#include "runtime/support/Result.h"
+
 #include <string>
-#include <variant>
 
 namespace lmc::config {
 
-struct FileProblem {
-  std::string message; // "cannot be read: No such file or directory"
-};
-
-std::variant<std::string, FileProblem> readFile(const std::string &path);
+// Returns the text of a file or pipe. Unlike readTextFile of runtime/support it takes a pipe, for
+// `lmc compile <(...)`, and its error is only the second half of a line, because diagnostics begin
+// with the path: "cannot be read: No such file or directory".
+Result<std::string> readFile(const std::string &path);
 
 } // namespace lmc::config

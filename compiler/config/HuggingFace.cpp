@@ -156,19 +156,18 @@ Export exportOf(const ModelConfig &model) {
 
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics) {
-  const std::variant<std::string, FileProblem> text = readFile(path);
-  if (const auto *problem = std::get_if<FileProblem>(&text)) {
-    diagnostics.error({path}, problem->message);
+  const Result<std::string> text = readFile(path);
+  if (!text) {
+    diagnostics.error({path}, text.error().message);
     return {};
   }
   Json json;
   try { // the library reports errors only by exceptions
-    json = Json::parse(std::get<std::string>(text));
+    json = Json::parse(*text);
   } catch (const Json::parse_error &wrong) {
-    const std::string &all = std::get<std::string>(text);
-    const size_t byte = std::min(wrong.byte ? wrong.byte - 1 : 0, all.size());
-    const size_t lineStart = byte ? all.rfind('\n', byte - 1) + 1 : 0; // npos + 1 = 0
-    const auto line = std::count(all.begin(), all.begin() + byte, '\n') + 1;
+    const size_t byte = std::min(wrong.byte ? wrong.byte - 1 : 0, text->size());
+    const size_t lineStart = byte ? text->rfind('\n', byte - 1) + 1 : 0; // npos + 1 = 0
+    const auto line = std::count(text->begin(), text->begin() + byte, '\n') + 1;
     diagnostics.error(
         {path, static_cast<unsigned>(line), static_cast<unsigned>(byte - lineStart + 1)},
         "is not valid JSON here");

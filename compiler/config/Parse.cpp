@@ -162,16 +162,15 @@ std::string trimmed(const std::string &text) {
                                     : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Returns the value of an override: a TOML value if the text is one, else the text as a bare word;
-// or an error.
-std::variant<Value, std::string> overrideValue(const Key &key, const std::string &text) {
+// Returns the value of an override: a TOML value if it is one, else a bare word.
+Result<Value> overrideValue(const Key &key, const std::string &text) {
   if (text.empty())
-    return fmt::format("{} has no value; write {}=VALUE", key.path(), key.path());
+    return Error{fmt::format("{} has no value; write {}=VALUE", key.path(), key.path())};
   const toml::parse_result result = toml::parse("value = " + text);
   const bool oneValue = result && result.table().size() == 1;
   const bool quoted = std::string_view("\"'[{").find(text.front()) != std::string_view::npos;
   if (!oneValue && quoted)
-    return fmt::format("{}: {} is no TOML value", key.path(), text);
+    return Error{fmt::format("{}: {} is no TOML value", key.path(), text)};
   Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);
   // For a key of string type, unquoted texts such as 2024 and 2024-01-01 are words, not a number
   // and a date.
@@ -226,11 +225,11 @@ std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides
       diagnostics.error(location, unknown.message);
       continue;
     }
-    auto value = overrideValue(*key, trimmed(text.substr(equals + 1)));
-    if (const auto *problem = std::get_if<std::string>(&value))
-      diagnostics.error(location, *problem);
+    Result<Value> value = overrideValue(*key, trimmed(text.substr(equals + 1)));
+    if (!value)
+      diagnostics.error(location, value.error().message);
     else
-      assignments.push_back({key, std::get<Value>(std::move(value)), location});
+      assignments.push_back({key, std::move(*value), location});
   }
   return assignments;
 }

@@ -38,18 +38,19 @@ struct Assigner {
   const Key &key;
   const Value &value;
 
-  std::string wrongType() const {
-    // In TOML 5e5 is a float, but the user meant an integer; the error shows how to write it.
+  Error wrongType() const {
+    // In TOML 5e5 is a float, but the user meant the whole number; the error shows it as such.
     const double *number = std::get_if<double>(&value);
     const bool whole = number && *number == std::floor(*number) && std::abs(*number) < 9e15;
-    return fmt::format("{} must be {}, not {}", key.path(), typeText(key),
-                       whole ? fmt::format("a float; write {}", static_cast<int64_t>(*number))
-                             : describe(value));
+    return Error{fmt::format("{} must be {}, not {}", key.path(), typeText(key),
+                             whole ? fmt::format("a float; write {}", static_cast<int64_t>(*number))
+                                   : describe(value))};
   }
 
-  std::string outOfRange() const {
-    return fmt::format("{} is {}; it must be {}{}", key.path(), describe(value), rangeText(key),
-                       key.choices.empty() ? "" : fmt::format(", or \"{}\"", key.choices[0].name));
+  Error outOfRange() const {
+    return Error{
+        fmt::format("{} is {}; it must be {}{}", key.path(), describe(value), rangeText(key),
+                    key.choices.empty() ? "" : fmt::format(", or \"{}\"", key.choices[0].name))};
   }
 
   const Choice *findChoice(const std::string &text) const {
@@ -60,25 +61,25 @@ struct Assigner {
     return nullptr;
   }
 
-  std::string wrongChoice(const std::string &text) const {
+  Error wrongChoice(const std::string &text) const {
     const std::vector<std::string> names = choiceNames(key);
-    return fmt::format("{} is \"{}\"; it must be {}{}{}", key.path(), text,
-                       names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
-                       suggestion(lower(text), names));
+    return Error{fmt::format("{} is \"{}\"; it must be {}{}{}", key.path(), text,
+                             names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
+                             suggestion(lower(text), names))};
   }
 
-  template <typename Integer> std::optional<std::string> integer(Integer *field) const {
+  template <typename Integer> Result<void> integer(Integer *field) const {
     if (const auto *text = std::get_if<std::string>(&value)) {
       if (key.isSize()) {
-        const auto bytes = parseSize(*text);
-        if (const auto *problem = std::get_if<std::string>(&bytes))
-          return fmt::format("{}: {}", key.path(), *problem);
-        *field = static_cast<Integer>(std::get<uint64_t>(bytes));
-        return std::nullopt;
+        const Result<uint64_t> bytes = parseSize(*text);
+        if (!bytes)
+          return Error{fmt::format("{}: {}", key.path(), bytes.error().message)};
+        *field = static_cast<Integer>(*bytes);
+        return {};
       }
       if (const Choice *choice = findChoice(*text)) {
         *field = choice->value;
-        return std::nullopt;
+        return {};
       }
     }
     const auto *number = std::get_if<int64_t>(&value);
@@ -87,13 +88,13 @@ struct Assigner {
     if (static_cast<double>(*number) < key.minimum || static_cast<double>(*number) > key.maximum)
       return outOfRange();
     *field = static_cast<Integer>(*number);
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<std::string> operator()(int64_t *field) const { return integer(field); }
-  std::optional<std::string> operator()(uint64_t *field) const { return integer(field); }
+  Result<void> operator()(int64_t *field) const { return integer(field); }
+  Result<void> operator()(uint64_t *field) const { return integer(field); }
 
-  std::optional<std::string> operator()(double *field) const {
+  Result<void> operator()(double *field) const {
     double number = 0;
     if (const auto *whole = std::get_if<int64_t>(&value))
       number = static_cast<double>(*whole);
@@ -104,23 +105,23 @@ struct Assigner {
     if (!std::isfinite(number) || number < key.minimum || number > key.maximum)
       return outOfRange();
     *field = number;
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<std::string> operator()(bool *field) const {
+  Result<void> operator()(bool *field) const {
     const auto *flag = std::get_if<bool>(&value);
     if (!flag)
       return wrongType();
     *field = *flag;
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<std::string> operator()(std::string *field) const {
+  Result<void> operator()(std::string *field) const {
     const auto *text = std::get_if<std::string>(&value);
     if (!text)
       return wrongType();
     if (text->empty())
-      return fmt::format("{} must not be empty", key.path());
+      return Error{fmt::format("{} must not be empty", key.path())};
     if (key.choices.empty()) {
       *field = *text;
     } else {
@@ -129,10 +130,10 @@ struct Assigner {
         return wrongChoice(*text);
       *field = choice->name;
     }
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<std::string> operator()(std::vector<std::string> *field) const {
+  Result<void> operator()(std::vector<std::string> *field) const {
     std::vector<std::string> list;
     if (const auto *text = std::get_if<std::string>(&value))
       list = {*text};
@@ -141,12 +142,12 @@ struct Assigner {
     else
       return wrongType();
     if (std::find(list.begin(), list.end(), "") != list.end())
-      return fmt::format("{} must not contain an empty string", key.path());
+      return Error{fmt::format("{} must not contain an empty string", key.path())};
     *field = std::move(list);
-    return std::nullopt;
+    return {};
   }
 
-  template <typename Enum> std::optional<std::string> operator()(Enum *field) const {
+  template <typename Enum> Result<void> operator()(Enum *field) const {
     static_assert(std::is_enum_v<Enum>);
     const auto *text = std::get_if<std::string>(&value);
     if (!text)
@@ -155,7 +156,7 @@ struct Assigner {
     if (!choice)
       return wrongChoice(*text);
     *field = static_cast<Enum>(choice->value);
-    return std::nullopt;
+    return {};
   }
 };
 
@@ -169,18 +170,18 @@ constexpr Unit kUnits[] = {{"B", 1},           {"KB", 1e3},           {"MB", 1e6
 
 } // namespace
 
-std::optional<std::string> assign(const Key &key, const Value &value, Config &config) {
+Result<void> assign(const Key &key, const Value &value, Config &config) {
   return std::visit(Assigner{key, value}, key.field(config));
 }
 
-std::variant<uint64_t, std::string> parseSize(std::string_view text) {
+Result<uint64_t> parseSize(std::string_view text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + digits, number);
   if (digits == 0 || status != std::errc() || end != text.data() + digits)
-    return fmt::format("\"{}\" is not a size; write bytes or a number and a unit, such as "
-                       "\"76GiB\"",
-                       text);
+    return Error{fmt::format("\"{}\" is not a size; write bytes or a number and a unit, such as "
+                             "\"76GiB\"",
+                             text)};
   std::string_view unit = text.substr(digits);
   unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
   const auto *known = std::find_if(std::begin(kUnits), std::end(kUnits), [&](const Unit &u) {
@@ -194,12 +195,12 @@ std::variant<uint64_t, std::string> parseSize(std::string_view text) {
       if (lower(unit) == lower(u.name))
         hint = fmt::format("; did you mean '{}'?", u.name);
     }
-    return fmt::format("unknown unit '{}' in \"{}\"; units are {}{}", unit, text,
-                       fmt::join(names, ", "), hint);
+    return Error{fmt::format("unknown unit '{}' in \"{}\"; units are {}{}", unit, text,
+                             fmt::join(names, ", "), hint)};
   }
   const double bytes = std::floor(number * known->bytes + 0.5);
-  if (bytes >= 9.2e18) // 2^63: TOML integers are signed and have 64 bits
-    return fmt::format("\"{}\" is more than any memory", text);
+  if (bytes >= 9.2e18) // 2^63: settings are signed 64-bit integers in TOML
+    return Error{fmt::format("\"{}\" is more than any memory", text)};
   return static_cast<uint64_t>(bytes);
 }
 

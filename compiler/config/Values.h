@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compiler/config/Keys.h"
+#include "runtime/support/Result.h"
 
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -18,14 +18,14 @@ struct OtherValue {
 using Value =
     std::variant<bool, int64_t, double, std::string, std::vector<std::string>, OtherValue>;
 
-// Checks `value` against the key's type, range and choices, and stores it in `config`. Returns
-// nothing on success, otherwise a sentence that names the key and the mistake.
-std::optional<std::string> assign(const Key &key, const Value &value, Config &config);
+// Checks `value` against the key's type, range and choices, and stores it. The error is a sentence
+// that names the key.
+Result<void> assign(const Key &key, const Value &value, Config &config);
 
 // Returns the key and its value in `config` in the form that the plan stores.
 ResolvedSetting resolvedSetting(const Key &key, Config &config);
 
-// Returns the number of bytes of a size such as "76GiB", "1.5 GB" or "4096", otherwise the mistake.
-std::variant<uint64_t, std::string> parseSize(std::string_view text);
+// Returns the bytes of "76GiB", "1.5 GB", "4096".
+Result<uint64_t> parseSize(std::string_view text);
 
 } // namespace lmc::config

@@ -199,10 +199,10 @@ private:
       auto text = node.value_exact<std::string>();
       if (!text)
         return error(" must be a size in bytes or with a unit, such as \"79.1GiB\"");
-      auto parsed = config::parseSize(*text);
-      if (auto *problem = std::get_if<std::string>(&parsed))
-        return error(": " + *problem);
-      *bytes = std::get<uint64_t>(parsed);
+      Result<uint64_t> parsed = config::parseSize(*text);
+      if (!parsed)
+        return error(": " + parsed.error().message);
+      *bytes = *parsed;
     }
   }
 
@@ -356,10 +356,10 @@ Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::stri
                              fmt::join(names, ", "))};
   }
   const std::string path = (std::filesystem::path(directory) / nameOrPath).string();
-  auto text = config::readFile(path);
-  if (auto *problem = std::get_if<config::FileProblem>(&text))
-    return Error{fmt::format("{}: error: {}", path, problem->message)};
-  return parseDeviceSpec(std::get<std::string>(text), path);
+  Result<std::string> text = config::readFile(path);
+  if (!text)
+    return Error{fmt::format("{}: error: {}", path, text.error().message)};
+  return parseDeviceSpec(*text, path);
 }
 
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory) {

@@ -98,9 +98,8 @@ LogicalResult Driver::runUpTo(Phase from, Phase last) {
 LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
   if (!target)
     return emitError(loc()) << "target.device is \"" << config.target.device << "\"; "
-                            << codegen::deviceProblem(config.target.device);
-  // Checks the device before the phases that take long.
-  if (wantsCode() && failed(report(target->checkDevice(config.target))))
+                            << codegen::checkDeviceName(config.target.device).error().message;
+  if (wantsCode() && failed(report(target->checkDevice(config.target)))) // before the long part
     return failure();
   result.module = std::move(module);
   if (from == Phase::Model) {

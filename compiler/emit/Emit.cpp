@@ -228,12 +228,14 @@ static std::unique_ptr<fb::KernelT> kernelOf(kern::KernelOp kernel) {
   if (ArrayAttr names = kernel.getSourceOpsAttr())
     for (auto name : names.getAsRange<StringAttr>())
       entry->source_ops.push_back(name.str());
-  if (auto shape = codegen::analyze(kernel, nullptr); succeeded(shape)) {
+  if (llvm::Expected<codegen::KernelShape> shape = codegen::analyze(kernel)) {
     entry->bytes_per_item = shape->bytesPerItem;
     entry->flops_per_item = shape->flopsPerItem;
     entry->read_bytes = shape->readBytes;
     entry->written_bytes = shape->writtenBytes;
     entry->flops = shape->flops;
+  } else {
+    llvm::consumeError(shape.takeError());
   }
   return entry;
 }

@@ -71,12 +71,11 @@ struct Info {
 
 class Analyzer {
 public:
-  Analyzer(kern::Hero hero, Block &body, std::string *reason)
-      : body(body), context(body.getTerminator()->getContext()), reason(reason) {
+  Analyzer(kern::Hero hero, Block &body) : body(body), context(body.getTerminator()->getContext()) {
     info.hero = hero;
   }
 
-  FailureOr<RegionInfo> run();
+  llvm::Expected<RegionInfo> run();
 
   void setLayout(ArrayRef<int64_t> rows, ArrayRef<int64_t> pitches) {
     info.argRows.assign(rows.begin(), rows.end());
@@ -85,8 +84,8 @@ public:
 
 private:
   LogicalResult fail(const Twine &why) {
-    if (reason && reason->empty())
-      *reason = why.str();
+    if (reason.empty())
+      reason = why.str();
     return failure();
   }
 
@@ -115,7 +114,7 @@ private:
 
   Block &body;
   MLIRContext *context;
-  std::string *reason;
+  std::string reason; // of the first failure
   RegionInfo info;
   bool usesIndex = false;
   DenseMap<std::pair<Value, AffineMap>, Info> memo;
@@ -613,12 +612,12 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
   return success();
 }
 
-FailureOr<RegionInfo> Analyzer::run() {
+llvm::Expected<RegionInfo> Analyzer::run() {
   if (failed(findDomain()))
-    return failure();
+    return llvm::createStringError(Twine(reason));
   for (auto [number, value] : llvm::enumerate(body.getTerminator()->getOperands()))
     if (failed(isBlockSum(value) ? addBlockSum(unsigned(number)) : addOutputs(unsigned(number))))
-      return failure();
+      return llvm::createStringError(Twine(reason));
   cost();
   return std::move(info);
 }
@@ -661,21 +660,21 @@ TypedAttr identityOf(const Reduction &reduction) {
                               .Default([&](Operation *) { return APInt(bits, 0); }));
 }
 
-FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, Block &body, std::string *reason) {
-  return Analyzer(hero, body, reason).run();
+llvm::Expected<RegionInfo> analyzeRegion(kern::Hero hero, Block &body) {
+  return Analyzer(hero, body).run();
 }
 
-FailureOr<RegionInfo> analyzeKernel(kern::KernelOp kernel, std::string *reason) {
-  Analyzer analyzer(kernel.getHero(), kernel.getBody().front(), reason);
+llvm::Expected<RegionInfo> analyzeKernel(kern::KernelOp kernel) {
+  Analyzer analyzer(kernel.getHero(), kernel.getBody().front());
   if (kernel.getArgPitches() && kernel.getArgRows())
     analyzer.setLayout(*kernel.getArgRows(), *kernel.getArgPitches());
   return analyzer.run();
 }
 
-FailureOr<KernelShape> analyze(kern::KernelOp kernel, std::string *reason) {
-  FailureOr<RegionInfo> info = analyzeKernel(kernel, reason);
-  if (failed(info))
-    return failure();
+llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
+  llvm::Expected<RegionInfo> info = analyzeKernel(kernel);
+  if (!info)
+    return info.takeError();
   return info->shape;
 }
 
@@ -691,15 +690,15 @@ int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned 
   return stride < run ? stride : stride / run * argPitches[argument];
 }
 
-FailureOr<KernelShape> analyze(kern::Hero hero, Block &body, std::string *reason) {
-  FailureOr<RegionInfo> info = analyzeRegion(hero, body, reason);
-  if (failed(info))
-    return failure();
+llvm::Expected<KernelShape> analyze(kern::Hero hero, Block &body) {
+  llvm::Expected<RegionInfo> info = analyzeRegion(hero, body);
+  if (!info)
+    return info.takeError();
   return info->shape;
 }
 
-bool canEmit(kern::Hero hero, Block &body, std::string *reason) {
-  return succeeded(analyzeRegion(hero, body, reason));
+bool canEmit(kern::Hero hero, Block &body) {
+  return !llvm::errorToBool(analyzeRegion(hero, body).takeError());
 }
 
 // Returns true if `access` always reads an element before the kernel stores the element of
@@ -722,9 +721,12 @@ static bool readsBefore(const RegionInfo &info, const Access &access, const Outp
 }
 
 bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned input) {
-  FailureOr<RegionInfo> info = analyzeRegion(hero, body, nullptr);
-  if (failed(info) || result >= body.getTerminator()->getNumOperands() ||
-      input >= body.getNumArguments())
+  llvm::Expected<RegionInfo> info = analyzeRegion(hero, body);
+  if (!info) {
+    llvm::consumeError(info.takeError());
+    return false;
+  }
+  if (result >= body.getTerminator()->getNumOperands() || input >= body.getNumArguments())
     return false;
   auto type = cast<RankedTensorType>(body.getTerminator()->getOperand(result).getType());
   auto inputType = cast<RankedTensorType>(body.getArgument(input).getType());

@@ -26,7 +26,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/AffineMap.h"
 
-#include <string>
+#include "llvm/Support/Error.h"
 
 namespace lmc::codegen {
 
@@ -48,14 +48,15 @@ struct KernelShape {
   uint64_t readBytes = 0, writtenBytes = 0, flops = 0;
 };
 
-// Returns the shape of a kernel that computes `body` with the hero `hero`. Fails, with the reason,
-// if no such kernel can compute `body`.
-mlir::FailureOr<KernelShape> analyze(kern::Hero hero, mlir::Block &body, std::string *reason);
+// Returns the shape of `body` under `hero`. The error says why no kernel with this hero can compute
+// the body.
+llvm::Expected<KernelShape> analyze(kern::Hero hero, mlir::Block &body);
 
-// Returns the shape of `kernel`, whose arguments may be matrices with a pitch between rows.
-mlir::FailureOr<KernelShape> analyze(kern::KernelOp kernel, std::string *reason);
+// Returns the shape of a kernel, whose arguments may be matrices with a pitch between rows.
+llvm::Expected<KernelShape> analyze(kern::KernelOp kernel);
 
-bool canEmit(kern::Hero hero, mlir::Block &body, std::string *reason);
+// Returns true if a kernel with this hero can compute the body.
+bool canEmit(kern::Hero hero, mlir::Block &body);
 
 // Returns true if result number `result` may be written over input number `input`. Both must have
 // the same layout. Each element of the input may be read only to compute the same element of the
@@ -150,7 +151,7 @@ mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir
 mlir::AffineMap readPoint(mlir::linalg::GenericOp generic, mlir::OpOperand *operand,
                           mlir::AffineMap point);
 
-mlir::FailureOr<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body, std::string *reason);
-mlir::FailureOr<RegionInfo> analyzeKernel(kern::KernelOp kernel, std::string *reason);
+llvm::Expected<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body);
+llvm::Expected<RegionInfo> analyzeKernel(kern::KernelOp kernel);
 
 } // namespace lmc::codegen

@@ -32,14 +32,14 @@ const Target *findTarget(llvm::StringRef device) {
   return nullptr;
 }
 
-std::string deviceProblem(const std::string &device) {
+Result<void> checkDeviceName(const std::string &device) {
   const Target *target = findTarget(device);
   if (target && target->isDevice(device))
-    return "";
+    return {};
   llvm::SmallVector<llvm::StringRef> devices;
   for (const Target *known : targets())
     devices.push_back(known->devices());
-  return "it must be " + llvm::join(devices, " or ");
+  return Error{"it must be " + llvm::join(devices, " or ")};
 }
 
 } // namespace lmc::codegen

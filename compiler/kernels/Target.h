@@ -133,10 +133,9 @@ public:
 
   // Returns the name of the language that print() writes; "" if the target cannot print.
   virtual llvm::StringRef language() const { return ""; }
-  // Returns the source of one kernel, for people to read. Fails, with the reason, for a kernel that
-  // has no code.
-  virtual mlir::FailureOr<std::string> print(kern::KernelOp kernel, std::string *reason) const {
-    return mlir::failure();
+  // Returns the source of one kernel. The error says why a kernel has no code.
+  virtual llvm::Expected<std::string> print(kern::KernelOp kernel) const {
+    return llvm::createStringError("the target prints no kernels");
   }
 
   // Returns true if the generated code states the resources of kernels (registers, occupancy).
@@ -159,8 +158,8 @@ llvm::ArrayRef<const Target *> targets();
 // "cpu:x86-64-v3"); null if there is none.
 const Target *findTarget(llvm::StringRef device);
 
-// Returns "" if some target accepts `device`, the value of target.device; otherwise what it must
-// be: "it must be cpu or cuda:sm_XY, such as cuda:sm_90a".
-std::string deviceProblem(const std::string &device);
+// Succeeds if some target accepts this target.device. The error says what it must be: "it must be
+// cpu or cuda:sm_XY, such as cuda:sm_90a".
+Result<void> checkDeviceName(const std::string &device);
 
 } // namespace lmc::codegen

@@ -367,8 +367,9 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
       positions.last.back().push_back(of.end());
     }
   }
-  if (std::string fault = scaled(problem).check(); !fault.empty())
-    return start.emitError("gives an ill-formed choice of what to recompute: ") << fault;
+  if (Result<void> sound = scaled(problem).check(); !sound)
+    return start.emitError("gives an ill-formed choice of what to recompute: ")
+           << sound.error().message;
   return success();
 }
 
@@ -424,8 +425,8 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::Device
           return std::nullopt;
         return plannedBytes(*self->last);
       });
-  if (std::string fault = made->search->check(); !fault.empty())
-    return start.emitError("gives no recompute choices to search: ") << fault;
+  if (Result<void> sound = made->search->check(); !sound)
+    return start.emitError("gives no recompute choices to search: ") << sound.error().message;
   return made;
 }
 

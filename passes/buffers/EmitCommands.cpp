@@ -75,7 +75,7 @@ private:
   // One slice per view. Its live range, in commands, is set at the end.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
   SmallVector<int64_t> commandOf; // per position in the function, the commands before it
-  llvm::DenseMap<Operation *, FailureOr<KernelShape>> shapes; // of the kernels launched so far
+  llvm::DenseMap<Operation *, KernelShape> shapes; // of the kernels launched so far
 };
 
 } // namespace
@@ -136,15 +136,19 @@ LogicalResult CommandEmitter::emit(Operation *op) {
   if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
     kern::KernelOp kernel = kernelFor(launch);
     auto [shape, isNew] = shapes.try_emplace(kernel);
-    if (std::string reason; isNew && failed(shape->second = analyze(kernel, &reason)))
-      return op->emitOpError("cannot be emitted: ") << reason;
+    if (isNew) {
+      llvm::Expected<KernelShape> analyzed = analyze(kernel);
+      if (!analyzed)
+        return op->emitOpError("cannot be emitted: ") << llvm::toString(analyzed.takeError());
+      shape->second = *analyzed;
+    }
     SmallVector<Value> args;
     for (Value input : launch.getInputs())
       args.push_back(slice(input));
     for (Value result : launch.getResults())
       args.push_back(slice(result));
     plan_ir::LaunchOp::create(b, loc, kernel.getSymName(), args, int64_t(launch.getInputs().size()),
-                              shape->second->items, shape->second->chunk);
+                              shape->second.items, shape->second.chunk);
     return success();
   }
   auto planned = dyn_cast<PlannedOpInterface>(op);

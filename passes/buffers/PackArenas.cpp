@@ -85,11 +85,11 @@ LogicalResult PackArenasPass::packFunction(func::FuncOp function) {
     problem.buffers.push_back({buffer.bytes, reuse ? buffer.first : 0, reuse ? buffer.last : 0});
     packed.push_back(id);
   }
-  if (std::string fault = problem.check(); !fault.empty())
-    return function.emitError("has an ill-formed packing problem: ") << fault;
+  if (Result<void> sound = problem.check(); !sound)
+    return function.emitError("has an ill-formed packing problem: ") << sound.error().message;
   const PackingSolution solution = pack(problem);
-  if (std::string fault = solution.verify(problem); !fault.empty())
-    return function.emitError("was packed wrongly: ") << fault;
+  if (Result<void> right = solution.verify(problem); !right)
+    return function.emitError("was packed wrongly: ") << right.error().message;
   SmallVector<int64_t> offsets(assignment->buffers.size(), 0);
   for (auto [id, offset] : llvm::zip(packed, solution.offsets))
     offsets[id] = int64_t(offset);

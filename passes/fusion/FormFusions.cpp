@@ -33,20 +33,20 @@ static std::optional<FusionPart> partOfFusion(Operation *op) {
   return fusion ? std::optional(partOf(fusion)) : std::nullopt;
 }
 
-static Operation *createFusion(OpBuilder &b, const MergePlan &plan, const FusionPart &first,
-                               const FusionPart &second, std::string *reason) {
+static llvm::Expected<Operation *> createFusion(OpBuilder &b, const MergePlan &plan,
+                                                const FusionPart &first, const FusionPart &second) {
   auto merged = kern::FusionOp::create(b, second.op->getLoc(), ValueRange(plan.results).getTypes(),
                                        plan.hero, plan.inputs,
                                        mergedSources(b.getContext(), first, second));
   buildMerged(plan, first, second, merged.getLoc(), merged.getBody());
-  if (!codegen::canEmit(plan.hero, merged.getBody().front(), reason)) {
+  if (auto shape = codegen::analyze(plan.hero, merged.getBody().front()); !shape) {
     merged.erase();
-    return nullptr;
+    return shape.takeError();
   }
   IRRewriter rewriter(b.getContext());
   DominanceInfo dominance;
   eliminateCommonSubExpressions(rewriter, dominance, merged);
-  return merged;
+  return merged.getOperation();
 }
 
 // Merges arguments of a function for which every call passes the same value: two ops are known to

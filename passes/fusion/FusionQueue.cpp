@@ -88,20 +88,19 @@ void FusionQueue::pushPairsOf(Operation *op) {
       push(op, other);
 }
 
-void FusionQueue::record(const Candidate &candidate, kern::Hero hero, StringRef refusal) {
+void FusionQueue::record(const Candidate &candidate, std::optional<kern::Hero> hero,
+                         StringRef refusal) {
   auto source = [&](Operation *op) { return describe(level.partOf(op)->sources); };
-  add(decisions,
-      {candidate.siblings, function.getSymName().str(), source(candidate.first),
-       source(candidate.second), refusal.empty() ? kern::stringifyHero(hero).str() : "",
-       refusal.str(), candidate.savedBytes,
-       double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds});
+  add(decisions, {candidate.siblings, function.getSymName().str(), source(candidate.first),
+                  source(candidate.second), hero ? kern::stringifyHero(*hero).str() : "",
+                  refusal.str(), candidate.savedBytes,
+                  double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds});
 }
 
 // Returns, in order, the ops between `first` and `second` that depend on `first`: they move behind
-// the merged op. Returns nullopt, with a reason, if `second` depends on one of them or one may not
-// move.
-std::optional<SmallVector<Operation *>>
-FusionQueue::readersBetween(Operation *first, Operation *second, std::string *reason) const {
+// the merged op. Fails if `second` depends on one of them, or if one may not move.
+llvm::Expected<SmallVector<Operation *>> FusionQueue::readersBetween(Operation *first,
+                                                                      Operation *second) const {
   llvm::SetVector<Operation *> readers;
   auto addReadersOf = [&](Operation *op) {
     for (Operation *reader : op->getUsers())
@@ -112,15 +111,13 @@ FusionQueue::readersBetween(Operation *first, Operation *second, std::string *re
   for (size_t next = 0; next < readers.size(); ++next) {
     Operation *op = readers[next];
     if (!isMemoryEffectFree(op) ||
-        (isBackward(second) && isa<StepOpInterface>(op) && !isBackward(op))) {
-      *reason = "'" + op->getName().getStringRef().str() +
-                "' between them reads the first one's result and may not move";
-      return std::nullopt;
-    }
-    if (llvm::is_contained(op->getUsers(), second)) {
-      *reason = "the second one also needs what another op makes of the first one's result";
-      return std::nullopt;
-    }
+        (isBackward(second) && isa<StepOpInterface>(op) && !isBackward(op)))
+      return llvm::createStringError(
+          "'" + op->getName().getStringRef() +
+          "' between them reads the first one's result and may not move");
+    if (llvm::is_contained(op->getUsers(), second))
+      return llvm::createStringError(
+          "the second one also needs what another op makes of the first one's result");
     addReadersOf(op);
   }
   SmallVector<Operation *> inOrder = readers.takeVector();
@@ -144,11 +141,10 @@ static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operatio
   return bytes;
 }
 
-// Returns true if the merge keeps the live bytes at or below the peak that the function had before
-// any merge. For most merges an upper bound far below the peak is enough; for the others the live
-// bytes are computed.
-bool FusionQueue::keepsPeak(const Candidate &candidate, ArrayRef<Operation *> moved,
-                            std::string *reason) {
+// Fails if the merge raises the live bytes above the peak that the function had before any merge.
+// For most merges an upper bound far below the peak is enough; for the others the live bytes are
+// computed.
+llvm::Error FusionQueue::keepPeak(const Candidate &candidate, ArrayRef<Operation *> moved) {
   Operation *first = candidate.first, *second = candidate.second;
   uint64_t added = mostAdded(first, second, moved), highest = 0;
   for (Operation *op = first; op != second->getNextNode(); op = op->getNextNode())
@@ -165,38 +161,35 @@ bool FusionQueue::keepsPeak(const Candidate &candidate, ArrayRef<Operation *> mo
       }
     }
     uint64_t after = live.peak(steps);
-    if (after > peak) {
-      *reason = llvm::formatv("raises the peak of live bytes from {0} to {1}", peak, after);
-      return false;
-    }
+    if (after > peak)
+      return llvm::createStringError(
+          llvm::formatv("raises the peak of live bytes from {0} to {1}", peak, after).str());
     highest = peak;
   }
   for (Operation *op = first; op != second->getNextNode(); op = op->getNextNode())
     liveBound[op] = highest;
-  return true;
+  return llvm::Error::success();
 }
 
-bool FusionQueue::tryMerge(const Candidate &candidate) {
+// Merges the two ops. The error says why they may not merge.
+llvm::Error FusionQueue::merge(const Candidate &candidate) {
   FusionPart first = *level.partOf(candidate.first), second = *level.partOf(candidate.second);
-  std::string reason;
-  auto refuse = [&] {
-    record(candidate, second.hero, reason);
-    return false;
-  };
-  std::optional<MergePlan> plan = planMerge(first, second, &reason);
+  llvm::Expected<MergePlan> plan = planMerge(first, second);
   if (!plan)
-    return refuse();
-  std::optional<SmallVector<Operation *>> moved = readersBetween(first.op, second.op, &reason);
-  if (!moved || !keepsPeak(candidate, *moved, &reason))
-    return refuse();
+    return plan.takeError();
+  llvm::Expected<SmallVector<Operation *>> moved = readersBetween(first.op, second.op);
+  if (!moved)
+    return moved.takeError();
+  if (llvm::Error error = keepPeak(candidate, *moved))
+    return error;
   b.setInsertionPoint(second.op);
-  Operation *merged = level.create(b, *plan, first, second, &reason);
-  if (!merged)
-    return refuse();
+  llvm::Expected<Operation *> created = level.create(b, *plan, first, second);
+  if (!created)
+    return created.takeError();
+  Operation *merged = *created, *place = merged;
   record(candidate, plan->hero, "");
   liveBound[merged] = liveBound.lookup(second.op);
   setStep(merged, second.op);
-  Operation *place = merged;
   for (Operation *reader : *moved) {
     reader->moveAfter(place);
     place = reader;
@@ -210,7 +203,7 @@ bool FusionQueue::tryMerge(const Candidate &candidate) {
   for (Operation *op : {second.op, first.op})
     op->dropAllReferences();
   pushPairsOf(merged);
-  return true;
+  return llvm::Error::success();
 }
 
 unsigned FusionQueue::run() {
@@ -235,8 +228,12 @@ unsigned FusionQueue::run() {
       queue.push(candidate);
       continue;
     }
-    if (seen.insert({candidate.first, candidate.second}).second)
-      formed += tryMerge(candidate);
+    if (!seen.insert({candidate.first, candidate.second}).second)
+      continue;
+    if (llvm::Error refusal = merge(candidate))
+      record(candidate, std::nullopt, llvm::toString(std::move(refusal)));
+    else
+      ++formed;
   }
   return formed;
 }

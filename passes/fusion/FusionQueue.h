@@ -31,10 +31,10 @@ mlir::FailureOr<FusionOptions> fusionOptions(mlir::ModuleOp module,
 struct FusionLevel {
   // Describes an op that may be merged. Returns nullopt for any other op.
   llvm::function_ref<std::optional<FusionPart>(mlir::Operation *)> partOf;
-  // Creates the op that replaces two merged ops at the builder's insertion point, with the results
-  // that the plan lists. Returns null, with a reason, if no hero can emit the merged region.
-  llvm::function_ref<mlir::Operation *(mlir::OpBuilder &, const MergePlan &, const FusionPart &,
-                                       const FusionPart &, std::string *)>
+  // Creates the merged op at the builder's insertion point, with the results that the plan lists.
+  // Fails if no hero can emit it.
+  llvm::function_ref<llvm::Expected<mlir::Operation *>(mlir::OpBuilder &, const MergePlan &,
+                                                       const FusionPart &, const FusionPart &)>
       create;
 };
 
@@ -64,13 +64,12 @@ private:
 
   void push(mlir::Operation *one, mlir::Operation *other);
   void pushPairsOf(mlir::Operation *op);
-  bool tryMerge(const Candidate &candidate);
-  std::optional<llvm::SmallVector<mlir::Operation *>> readersBetween(mlir::Operation *first,
-                                                                    mlir::Operation *second,
-                                                                    std::string *reason) const;
-  bool keepsPeak(const Candidate &candidate, llvm::ArrayRef<mlir::Operation *> moved,
-                 std::string *reason);
-  void record(const Candidate &candidate, kern::Hero hero, llvm::StringRef refusal);
+  llvm::Error merge(const Candidate &candidate);
+  llvm::Expected<llvm::SmallVector<mlir::Operation *>>
+  readersBetween(mlir::Operation *first, mlir::Operation *second) const;
+  llvm::Error keepPeak(const Candidate &candidate, llvm::ArrayRef<mlir::Operation *> moved);
+  // Records a merge with the hero of the merged op, or a refusal with its reason.
+  void record(const Candidate &candidate, std::optional<kern::Hero> hero, llvm::StringRef refusal);
 
   mlir::func::FuncOp function;
   FusionOptions options;

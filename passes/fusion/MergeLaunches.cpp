@@ -42,8 +42,8 @@ public:
     return lmc::partOf(launch, symbols.lookup<kern::KernelOp>(launch.getKernel()));
   }
 
-  Operation *createLaunch(OpBuilder &b, const MergePlan &plan, const FusionPart &first,
-                          const FusionPart &second, std::string *reason);
+  llvm::Expected<Operation *> createLaunch(OpBuilder &b, const MergePlan &plan,
+                                           const FusionPart &first, const FusionPart &second);
   void eraseUnused();
 
   unsigned made = 0;
@@ -74,7 +74,8 @@ MergedKernels::Outcome MergedKernels::merge(const MergePlan &plan, const FusionP
                                        sources, DenseI64ArrayAttr(), DenseI64ArrayAttr());
   buildMerged(plan, first, second, kernel.getLoc(), kernel.getBody());
   Outcome outcome;
-  if (!codegen::canEmit(plan.hero, kernel.getBody().front(), &outcome.reason)) {
+  if (auto shape = codegen::analyze(plan.hero, kernel.getBody().front()); !shape) {
+    outcome.reason = llvm::toString(shape.takeError());
     kernel.erase();
     return outcome;
   }
@@ -92,20 +93,19 @@ MergedKernels::Outcome MergedKernels::merge(const MergePlan &plan, const FusionP
   return outcome;
 }
 
-Operation *MergedKernels::createLaunch(OpBuilder &b, const MergePlan &plan,
-                                       const FusionPart &first, const FusionPart &second,
-                                       std::string *reason) {
+llvm::Expected<Operation *> MergedKernels::createLaunch(OpBuilder &b, const MergePlan &plan,
+                                                        const FusionPart &first,
+                                                        const FusionPart &second) {
   auto nameOf = [](const FusionPart &part) { return cast<kern::LaunchOp>(part.op).getKernel(); };
   auto [found, isNew] = outcomes.try_emplace({nameOf(first), nameOf(second), plan.wiring});
   Outcome &outcome = found->second;
   if (isNew)
     outcome = merge(plan, first, second);
-  if (!outcome.kernel) {
-    *reason = outcome.reason;
-    return nullptr;
-  }
+  if (!outcome.kernel)
+    return llvm::createStringError(Twine(outcome.reason));
   return kern::LaunchOp::create(b, second.op->getLoc(), ValueRange(plan.results).getTypes(),
-                                outcome.kernel.getSymName(), plan.inputs);
+                                outcome.kernel.getSymName(), plan.inputs)
+      .getOperation();
 }
 
 void MergedKernels::eraseUnused() {
@@ -132,8 +132,8 @@ struct MergeLaunchesPass : lmc::impl::MergeLaunchesPassBase<MergeLaunchesPass> {
     FusionReport made;
     auto partOf = [&](Operation *op) { return kernels.partOf(op); };
     auto create = [&](OpBuilder &b, const MergePlan &plan, const FusionPart &first,
-                      const FusionPart &second, std::string *reason) {
-      return kernels.createLaunch(b, plan, first, second, reason);
+                      const FusionPart &second) {
+      return kernels.createLaunch(b, plan, first, second);
     };
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())

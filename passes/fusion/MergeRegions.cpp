@@ -30,15 +30,11 @@ static std::optional<kern::Hero> commonHero(kern::Hero first, kern::Hero second)
   return std::nullopt;
 }
 
-std::optional<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPart &second,
-                                        std::string *reason) {
+llvm::Expected<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPart &second) {
   std::optional<kern::Hero> hero = commonHero(first.hero, second.hero);
-  if (!hero) {
-    *reason = ("a " + kern::stringifyHero(first.hero) + " and a " +
-               kern::stringifyHero(second.hero) + " have different loops")
-                  .str();
-    return std::nullopt;
-  }
+  if (!hero)
+    return llvm::createStringError("a " + kern::stringifyHero(first.hero) + " and a " +
+                                   kern::stringifyHero(second.hero) + " have different loops");
   MergePlan plan{*hero, {}, {}, {}};
   llvm::SetVector<Value> inputs;
   for (Operation *op : {first.op, second.op})
@@ -60,10 +56,8 @@ std::optional<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPar
       if (read)
         plan.results.push_back(result);
     }
-  if (plan.results.empty()) {
-    *reason = "no other op reads their results";
-    return std::nullopt;
-  }
+  if (plan.results.empty())
+    return llvm::createStringError("no other op reads their results");
   return plan;
 }
 

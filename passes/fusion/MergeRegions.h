@@ -3,7 +3,8 @@
 
 #include "dialects/kern/Kern.h"
 
-#include <optional>
+#include "llvm/Support/Error.h"
+
 #include <string>
 
 namespace lmc {
@@ -29,10 +30,8 @@ struct MergePlan {
   llvm::SmallVector<int64_t> wiring;
 };
 
-// Plans to merge two ops. Returns nullopt, with the reason, if their loops differ or if no other op
-// reads a result of them.
-std::optional<MergePlan> planMerge(const FusionPart &first, const FusionPart &second,
-                                   std::string *reason);
+// Fails if the loops of the parts differ or no op reads a result.
+llvm::Expected<MergePlan> planMerge(const FusionPart &first, const FusionPart &second);
 
 // Fills the empty region `into` with both regions. A value that both regions compute is still
 // computed twice, until eliminateCommonSubExpressions runs on the op that holds `into`.

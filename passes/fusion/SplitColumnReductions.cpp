@@ -194,8 +194,8 @@ kern::FusionOp Splitter::buildRest(ValueRange blocks) {
 bool Splitter::split() {
   kern::FusionOp blocks = buildBlocks();
   kern::FusionOp rest = buildRest(blocks.getResults());
-  bool both = codegen::canEmit(kern::Hero::RowReduction, blocks.getBody().front(), nullptr) &&
-              codegen::canEmit(kern::Hero::ColumnReduction, rest.getBody().front(), nullptr);
+  bool both = codegen::canEmit(kern::Hero::RowReduction, blocks.getBody().front()) &&
+              codegen::canEmit(kern::Hero::ColumnReduction, rest.getBody().front());
   if (both)
     fusion.replaceAllUsesWith(rest);
   else

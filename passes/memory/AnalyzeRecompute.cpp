@@ -107,12 +107,12 @@ FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode
   BlockRecomputeProblem restricted = problem;
   for (auto [op, entry] : llvm::zip_equal(ops, restricted.ops))
     entry.allowed &= mayRunAgain(op, mode);
-  if (std::string fault = restricted.check(); !fault.empty())
-    return forward.emitError("cannot be analysed for recompute: ") << fault;
+  if (Result<void> sound = restricted.check(); !sound)
+    return forward.emitError("cannot be analysed for recompute: ") << sound.error().message;
   std::vector<BlockRecomputeOption> found = blockRecomputeOptions(restricted);
   for (const BlockRecomputeOption &option : found)
-    if (std::string fault = option.verify(restricted); !fault.empty())
-      return forward.emitError("got a wrong recompute option: ") << fault;
+    if (Result<void> right = option.verify(restricted); !right)
+      return forward.emitError("got a wrong recompute option: ") << right.error().message;
   return found;
 }
 

@@ -18,10 +18,10 @@ using lmc::codegen::Target;
 
 static LogicalResult printKernels(const Target &target, ModuleOp module, llvm::raw_ostream &os) {
   for (auto kernel : module.getOps<lmc::kern::KernelOp>()) {
-    std::string reason;
-    FailureOr<std::string> source = target.print(kernel, &reason);
-    if (failed(source))
-      return kernel.emitOpError("cannot be printed as ") << target.language() << ": " << reason;
+    llvm::Expected<std::string> source = target.print(kernel);
+    if (!source)
+      return kernel.emitOpError("cannot be printed as ")
+             << target.language() << ": " << llvm::toString(source.takeError());
     os << *source << "\n";
   }
   return success();

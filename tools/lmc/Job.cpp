@@ -50,11 +50,10 @@ std::optional<Config> readConfig(const std::string &path, const JobOptions &opti
       overrides.push_back(std::string(key) + "=" + *value);
   if (!options.spec.empty())
     overrides.push_back("target.spec=\"" + fromHere(options.spec) + "\"");
-  Config config;
-  ConfigError error;
-  if (loadConfig(path, overrides, modelFamilies(), config, error, codegen::deviceProblem))
-    return config;
-  fail(llvm::StringRef(error.message).rtrim());
+  Result<Config> config = loadConfig(path, overrides, modelFamilies(), codegen::checkDeviceName);
+  if (config)
+    return std::move(*config);
+  fail(llvm::StringRef(config.error().message).rtrim());
   return std::nullopt;
 }
 

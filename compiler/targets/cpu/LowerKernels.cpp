@@ -572,7 +572,8 @@ Value KernelEmitter::combine(const Reduction &reduction, Value acc, Value term, 
 Value KernelEmitter::identityOf(const Reduction &reduction, unsigned lanes) {
   TypedAttr value = codegen::identityOf(reduction);
   if (lanes > 1)
-    value = DenseElementsAttr::get(VectorType::get({int64_t(lanes)}, value.getType()), Attribute(value));
+    value = DenseElementsAttr::get(VectorType::get({int64_t(lanes)}, value.getType()),
+                                   Attribute(value));
   return arith::ConstantOp::create(b, loc, value);
 }
 
@@ -963,10 +964,9 @@ struct LowerKernels : impl::LowerKernelsPassBase<LowerKernels> {
     }
     SymbolTable symbols(module);
     for (kern::KernelOp kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>())) {
-      std::string reason;
-      FailureOr<RegionInfo> info = analyzeKernel(kernel, &reason);
-      if (failed(info)) {
-        kernel.emitOpError("cannot be emitted: ") << reason;
+      llvm::Expected<RegionInfo> info = analyzeKernel(kernel);
+      if (!info) {
+        kernel.emitOpError("cannot be emitted: ") << llvm::toString(info.takeError());
         return signalPassFailure();
       }
       KernelEmitter(kernel, *info, options, symbols).emit();

@@ -118,10 +118,10 @@ public:
   std::string defaultKernelCache() const override { return KernelCache::defaultDirectory(); }
 
   StringRef language() const override { return "CUDA C++"; }
-  FailureOr<std::string> print(kern::KernelOp kernel, std::string *reason) const override {
-    FailureOr<CudaKernel> printed = printCudaKernel(kernel, reason);
-    if (failed(printed))
-      return failure();
+  llvm::Expected<std::string> print(kern::KernelOp kernel) const override {
+    llvm::Expected<CudaKernel> printed = printCudaKernel(kernel);
+    if (!printed)
+      return printed.takeError();
     return std::move(printed->source);
   }
 

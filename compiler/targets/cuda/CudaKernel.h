@@ -30,9 +30,9 @@ struct CudaKernel {
   bool contract = false;
 };
 
-// Prints `kernel` as CUDA C++, the same text for every architecture. A comment in the text gives
-// the formulas, the shapes and the source ops. Fails, with the reason, for a kernel that the
-// analysis of Hero.h rejects.
-mlir::FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, std::string *reason);
+// Prints `kernel` as CUDA C++. The text's comment gives the formulas, the shapes and the source
+// ops. Fails for a kernel that the analysis of Hero.h rejects. The text is the same for every
+// architecture.
+llvm::Expected<CudaKernel> printCudaKernel(kern::KernelOp kernel);
 
 } // namespace lmc::codegen

@@ -44,11 +44,10 @@ private:
 } // namespace
 
 LogicalResult Planner::addKernel(kern::KernelOp op) {
-  std::string reason;
-  FailureOr<CudaKernel> printed = printCudaKernel(op, &reason);
-  if (failed(printed))
-    return emitError(op.getLoc()) << "kernel '" << op.getSymName()
-                                  << "' cannot be generated for " << arch.name << ": " << reason;
+  llvm::Expected<CudaKernel> printed = printCudaKernel(op);
+  if (!printed)
+    return emitError(op.getLoc()) << "kernel '" << op.getSymName() << "' cannot be generated for "
+                                  << arch.name << ": " << llvm::toString(printed.takeError());
   names.insert(printed->name);
   program.kernels.push_back({std::move(*printed), op, "", {}});
   return success();

@@ -15,7 +15,7 @@ using namespace llvm;
 
 namespace lmc::codegen {
 
-template <typename... Args> static Error error(const char *format, Args &&...args) {
+template <typename... Args> static llvm::Error error(const char *format, Args &&...args) {
   return createStringError(inconvertibleErrorCode(),
                            formatv(format, std::forward<Args>(args)...).str());
 }

@@ -10,7 +10,7 @@ struct Nvrtc::Functions {};
 Nvrtc::Nvrtc() = default;
 Nvrtc::~Nvrtc() = default;
 
-static Error leftOut() {
+static llvm::Error leftOut() {
   return createStringError("this build of lmc has no CUDA code generator, as it found no nvrtc.h: "
                            "run './dev setup', which installs NVRTC, and build again");
 }

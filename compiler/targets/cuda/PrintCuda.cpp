@@ -6,10 +6,10 @@ using namespace mlir;
 
 namespace lmc::codegen {
 
-FailureOr<CudaKernel> printCudaKernel(kern::KernelOp kernel, std::string *reason) {
-  FailureOr<RegionInfo> info = analyzeKernel(kernel, reason);
-  if (failed(info))
-    return failure();
+llvm::Expected<CudaKernel> printCudaKernel(kern::KernelOp kernel) {
+  llvm::Expected<RegionInfo> info = analyzeKernel(kernel);
+  if (!info)
+    return info.takeError();
   switch (info->hero) {
   case kern::Hero::Elementwise:
   case kern::Hero::Gather:

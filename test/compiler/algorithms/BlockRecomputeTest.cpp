@@ -1,6 +1,8 @@
 // The options of a block against every set of ops that may be run again.
 #include "compiler/algorithms/BlockRecompute.h"
 
+#include "test/compiler/algorithms/FaultOf.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,11 +92,11 @@ TEST(BlockRecompute, OptionsAreTheCornersOfTheHullOfAllChoices) {
   size_t most = 0;
   for (int round = 0; round < 3000; ++round) {
     BlockRecomputeProblem problem = randomProblem(random);
-    ASSERT_EQ(problem.check(), "");
+    ASSERT_EQ(faultOf(problem.check()), "");
     std::vector<Point> found;
     std::vector<int> before;
     for (const BlockRecomputeOption &option : blockRecomputeOptions(problem)) {
-      EXPECT_EQ(option.verify(problem), "") << "round " << round;
+      EXPECT_EQ(faultOf(option.verify(problem)), "") << "round " << round;
       found.push_back({int64_t(option.keptBytes), int64_t(option.seconds)});
       EXPECT_TRUE(std::includes(option.recomputed.begin(), option.recomputed.end(), before.begin(),
                                 before.end()))
@@ -138,7 +140,7 @@ TEST(BlockRecompute, OptionsOfLargeBlocksAreStrictlyConvexAndNested) {
       if (random() % 2)
         problem.needed.push_back(int(problem.values.size()) - 1);
     }
-    ASSERT_EQ(problem.check(), "");
+    ASSERT_EQ(faultOf(problem.check()), "");
     auto options = blockRecomputeOptions(problem);
     EXPECT_GE(options.size(), 10u);
     EXPECT_LE(options.size(), problem.ops.size() + 1);
@@ -146,7 +148,7 @@ TEST(BlockRecompute, OptionsOfLargeBlocksAreStrictlyConvexAndNested) {
     EXPECT_EQ(options.back().keptBytes, 0u) << "all can be made from the input";
     long double slope = 0;
     for (size_t i = 0; i < options.size(); ++i) {
-      EXPECT_EQ(options[i].verify(problem), "");
+      EXPECT_EQ(faultOf(options[i].verify(problem)), "");
       if (i == 0)
         continue;
       ASSERT_LT(options[i].keptBytes, options[i - 1].keptBytes);
@@ -187,7 +189,7 @@ TEST(BlockRecompute, TakesTheLargestProblemsThatCheckAdmits) {
   problem.values = {{(uint64_t(1) << 55), 0}, {(uint64_t(1) << 55) - 1, 1}};
   problem.ops = {{{}, 1800, true}, {{}, 1800, true}};
   problem.needed = {0, 1};
-  ASSERT_EQ(problem.check(), "");
+  ASSERT_EQ(faultOf(problem.check()), "");
   auto options = blockRecomputeOptions(problem);
   ASSERT_EQ(options.size(), 3u);
   EXPECT_EQ(options[1].kept, (std::vector<int>{1})) << "one byte tells them apart";
@@ -200,12 +202,12 @@ TEST(BlockRecompute, VerifyFindsPlantedFaults) {
   problem.values = {{10, -1}, {20, 0}, {30, 1}, {40, 1}, {50, 2}};
   problem.ops = {{{0}, 1, true}, {{1}, 2, true}, {{0}, 4, false}};
   problem.needed = {2, 4};
-  ASSERT_EQ(problem.check(), "");
+  ASSERT_EQ(faultOf(problem.check()), "");
   const BlockRecomputeOption right{{1, 4}, {1}, 70, 2};
-  ASSERT_EQ(right.verify(problem), "");
+  ASSERT_EQ(faultOf(right.verify(problem)), "");
   auto fault = [&](std::vector<int> kept, std::vector<int> recomputed, uint64_t bytes,
                    double seconds) {
-    return BlockRecomputeOption{kept, recomputed, bytes, seconds}.verify(problem);
+    return faultOf(BlockRecomputeOption{kept, recomputed, bytes, seconds}.verify(problem));
   };
   EXPECT_EQ(fault({4, 1}, {1}, 70, 2), "the kept values are not in ascending order");
   EXPECT_EQ(fault({1, 4, 5}, {1}, 70, 2), "the kept values are not in ascending order");
@@ -227,11 +229,11 @@ TEST(BlockRecompute, CheckRefusesIllFormedProblems) {
   right.values = {{10, -1}, {20, 0}, {30, 1}};
   right.ops = {{{0}, 1, true}, {{0, 1}, 2, true}};
   right.needed = {0, 2};
-  ASSERT_EQ(right.check(), "");
+  ASSERT_EQ(faultOf(right.check()), "");
   auto fault = [&](auto plant) {
     BlockRecomputeProblem wrong = right;
     plant(wrong);
-    return wrong.check();
+    return faultOf(wrong.check());
   };
   using Problem = BlockRecomputeProblem;
   EXPECT_NE(fault([](Problem &p) { p.values[1].op = 2; }), "");

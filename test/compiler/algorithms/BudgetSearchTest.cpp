@@ -1,6 +1,8 @@
 // The fastest rung within a budget: the same whatever was asked before, and monotone.
 #include "compiler/algorithms/BudgetSearch.h"
 
+#include "test/compiler/algorithms/FaultOf.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
@@ -53,7 +55,7 @@ TEST(BudgetSearch, FindsWhatLookingAtEveryRungFinds) {
   for (int trial = 0; trial < 300; ++trial) {
     Ladder ladder = randomLadder(random, /*loose=*/trial % 2);
     BudgetSearch used = ladder.search(); // asked for many budgets in any order
-    ASSERT_EQ(used.check(), "");
+    ASSERT_EQ(faultOf(used.check()), "");
     for (int i = 0; i < 30; ++i) {
       uint64_t budget = 900 + random() % 2500;
       EXPECT_EQ(ladder.search().fastest(budget), ladder.fastest(budget));
@@ -131,7 +133,7 @@ TEST(BudgetSearch, AFailureEndsIt) {
 
 TEST(BudgetSearch, IllFormed) {
   auto none = [](size_t) { return std::optional<uint64_t>(0); };
-  EXPECT_EQ(BudgetSearch({}, none).check(), "there is nothing to choose from");
-  EXPECT_EQ(BudgetSearch({{2, 0}, {1, 0}}, none).check(),
+  EXPECT_EQ(faultOf(BudgetSearch({}, none).check()), "there is nothing to choose from");
+  EXPECT_EQ(faultOf(BudgetSearch({{2, 0}, {1, 0}}, none).check()),
             "rung 1 is faster than the one before it");
 }

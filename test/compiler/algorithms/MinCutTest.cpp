@@ -1,6 +1,8 @@
 // Minimum cuts against all cuts.
 #include "compiler/algorithms/MinCut.h"
 
+#include "test/compiler/algorithms/FaultOf.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
@@ -57,14 +59,14 @@ TEST(MinCut, IsTheSmallestOfAllCutsAndOfLeastSourceSide) {
   int none = 0;
   for (int round = 0; round < 2000; ++round) {
     MinCutProblem problem = randomProblem(random);
-    ASSERT_EQ(problem.check(), "");
+    ASSERT_EQ(faultOf(problem.check()), "");
     auto best = optimum(problem);
     auto cut = minCut(problem);
     ASSERT_EQ(best.has_value(), cut.has_value()) << "round " << round;
     none += !cut;
     if (!cut)
       continue;
-    EXPECT_EQ(cut->verify(problem), "") << "round " << round;
+    EXPECT_EQ(faultOf(cut->verify(problem)), "") << "round " << round;
     EXPECT_TRUE(cut->capacity == best->first) << "round " << round;
     for (int node = 0; node < problem.nodes; ++node)
       EXPECT_EQ(cut->sourceSide[size_t(node)], bool(best->second >> node & 1))
@@ -89,7 +91,7 @@ TEST(MinCut, WalksPathsAsLongAsTheGraph) {
   for (int node = 0; node + 1 < problem.nodes; ++node)
     problem.arcs.push_back({node, node + 1, node == 1234 ? 5 : 6});
   auto cut = minCut(problem);
-  EXPECT_EQ(cut->verify(problem), "");
+  EXPECT_EQ(faultOf(cut->verify(problem)), "");
   EXPECT_TRUE(cut->capacity == 5);
 }
 
@@ -98,12 +100,12 @@ TEST(MinCut, VerifyFindsPlantedFaults) {
   MinCutProblem problem{
       4, 0, 3, {{0, 1, 2}, {1, 3, 9}, {0, 2, 9}, {2, 3, 3}, {2, 1, 0}, {2, 0, kUncuttable}}};
   const MinCut right = *minCut(problem);
-  ASSERT_EQ(right.verify(problem), "");
+  ASSERT_EQ(faultOf(right.verify(problem)), "");
   ASSERT_TRUE(right.capacity == 5);
   auto fault = [&](auto plant) {
     MinCut wrong = right;
     plant(wrong);
-    return wrong.verify(problem);
+    return faultOf(wrong.verify(problem));
   };
   EXPECT_EQ(fault([](MinCut &cut) { cut.flow.pop_back(); }),
             "does not speak of every node and arc");
@@ -134,15 +136,15 @@ TEST(MinCut, VerifyFindsPlantedFaults) {
 
 TEST(MinCut, CheckRefusesIllFormedProblems) {
   CutCapacity half = CutCapacity(1) << 123;
-  EXPECT_EQ((MinCutProblem{2, 0, 1, {}}.check()), "");
-  EXPECT_NE((MinCutProblem{2, 0, 0, {}}.check()), "");
-  EXPECT_NE((MinCutProblem{2, 0, 2, {}}.check()), "");
-  EXPECT_NE((MinCutProblem{2, -1, 1, {}}.check()), "");
-  EXPECT_NE((MinCutProblem{2, 0, 1, {{0, 2, 1}}}.check()), "");
-  EXPECT_NE((MinCutProblem{2, 0, 1, {{-1, 1, 1}}}.check()), "");
-  EXPECT_NE((MinCutProblem{2, 0, 1, {{0, 1, -1}}}.check()), "");
-  EXPECT_EQ((MinCutProblem{2, 0, 1, {{0, 1, half}, {0, 1, kUncuttable}}}.check()), "");
-  EXPECT_NE((MinCutProblem{2, 0, 1, {{0, 1, half}, {0, 1, half}}}.check()), "");
+  EXPECT_EQ(faultOf(MinCutProblem{2, 0, 1, {}}.check()), "");
+  EXPECT_NE(faultOf(MinCutProblem{2, 0, 0, {}}.check()), "");
+  EXPECT_NE(faultOf(MinCutProblem{2, 0, 2, {}}.check()), "");
+  EXPECT_NE(faultOf(MinCutProblem{2, -1, 1, {}}.check()), "");
+  EXPECT_NE(faultOf(MinCutProblem{2, 0, 1, {{0, 2, 1}}}.check()), "");
+  EXPECT_NE(faultOf(MinCutProblem{2, 0, 1, {{-1, 1, 1}}}.check()), "");
+  EXPECT_NE(faultOf(MinCutProblem{2, 0, 1, {{0, 1, -1}}}.check()), "");
+  EXPECT_EQ(faultOf(MinCutProblem{2, 0, 1, {{0, 1, half}, {0, 1, kUncuttable}}}.check()), "");
+  EXPECT_NE(faultOf(MinCutProblem{2, 0, 1, {{0, 1, half}, {0, 1, half}}}.check()), "");
 }
 
 } // namespace

@@ -2,6 +2,8 @@
 #include "compiler/algorithms/Packing.h"
 #include "compiler/algorithms/PackingSearch.h"
 
+#include "test/compiler/algorithms/FaultOf.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -91,9 +93,9 @@ TEST(Packing, SolutionsOfRandomProblemsHold) {
   std::mt19937 random(1);
   for (int round = 0; round < 500; ++round) {
     PackingProblem problem = randomProblem(random, 1 + random() % 60, 40, 1u << (random() % 7));
-    ASSERT_EQ(problem.check(), "");
+    ASSERT_EQ(faultOf(problem.check()), "");
     PackingSolution solution = pack(problem, 1000);
-    EXPECT_EQ(solution.verify(problem), "") << "round " << round;
+    EXPECT_EQ(faultOf(solution.verify(problem)), "") << "round " << round;
     EXPECT_GE(solution.bytes, problem.lowerBound()) << "round " << round;
     EXPECT_EQ(pack(problem, 1000).offsets, solution.offsets) << "round " << round;
   }
@@ -107,7 +109,7 @@ TEST(Packing, IsTheOptimumOfSmallProblems) {
     uint64_t best = optimum(problem);
     ASSERT_LE(problem.lowerBound(), best) << "the bound is no bound, round " << round;
     PackingSolution solution = pack(problem);
-    EXPECT_EQ(solution.verify(problem), "") << "round " << round;
+    EXPECT_EQ(faultOf(solution.verify(problem)), "") << "round " << round;
     EXPECT_EQ(solution.bytes, best) << "round " << round;
     EXPECT_TRUE(solution.isOptimal) << "round " << round;
     searched += solution.heuristic == "search";
@@ -128,7 +130,7 @@ TEST(PackingSearch, FindsTheOptimumOfSmallProblemsAndProvesIt) {
     uint64_t best = optimum(problem), nodes = 1'000'000;
     PackingSolution solution = stacked(problem);
     searchPacking(problem, 0, solution, nodes);
-    EXPECT_EQ(solution.verify(problem), "") << "round " << round;
+    EXPECT_EQ(faultOf(solution.verify(problem)), "") << "round " << round;
     EXPECT_EQ(solution.bytes, best) << "round " << round;
     EXPECT_TRUE(solution.isOptimal) << "round " << round;
     EXPECT_GT(nodes, 0u);
@@ -136,7 +138,7 @@ TEST(PackingSearch, FindsTheOptimumOfSmallProblemsAndProvesIt) {
     uint64_t few = random() % 20;
     PackingSolution partial = stacked(problem);
     searchPacking(problem, 0, partial, few);
-    EXPECT_EQ(partial.verify(problem), "") << "round " << round;
+    EXPECT_EQ(faultOf(partial.verify(problem)), "") << "round " << round;
     EXPECT_GE(partial.bytes, best) << "round " << round;
     if (partial.isOptimal) {
       EXPECT_EQ(partial.bytes, best) << "round " << round;
@@ -169,7 +171,7 @@ TEST(PackingSearch, ProvesOptimaAboveTheBound) {
     PackingSolution solution = stacked(problem);
     uint64_t nodes = 1'000'000;
     searchPacking(problem, 0, solution, nodes);
-    ASSERT_EQ(solution.verify(problem), "") << "round " << round;
+    ASSERT_EQ(faultOf(solution.verify(problem)), "") << "round " << round;
     ASSERT_TRUE(solution.isOptimal) << "round " << round;
     if (solution.bytes == problem.lowerBound())
       continue;
@@ -181,7 +183,7 @@ TEST(PackingSearch, ProvesOptimaAboveTheBound) {
       PackingSolution partial = stacked(problem);
       nodes = few;
       searchPacking(problem, 0, partial, nodes);
-      ASSERT_EQ(partial.verify(problem), "") << "round " << round;
+      ASSERT_EQ(faultOf(partial.verify(problem)), "") << "round " << round;
       if (partial.isOptimal) {
         ASSERT_EQ(partial.bytes, solution.bytes) << "round " << round << ", " << few;
       }
@@ -202,7 +204,7 @@ TEST(PackingSearch, SpendsTheNodesItIsGivenAndNoMore) {
   PackingSolution solution = greedy;
   uint64_t nodes = 30'000;
   searchPacking(problem, 0, solution, nodes);
-  EXPECT_EQ(solution.verify(problem), "");
+  EXPECT_EQ(faultOf(solution.verify(problem)), "");
   EXPECT_EQ(nodes, 0u);
   EXPECT_FALSE(solution.isOptimal);
   EXPECT_LT(solution.bytes, greedy.bytes);
@@ -238,7 +240,7 @@ TEST(PackingSearch, FindsPackingsWithoutHoles) {
     std::shuffle(problem.buffers.begin(), problem.buffers.end(), random);
     ASSERT_EQ(problem.lowerBound(), height);
     PackingSolution solution = pack(problem);
-    EXPECT_EQ(solution.verify(problem), "") << "round " << round;
+    EXPECT_EQ(faultOf(solution.verify(problem)), "") << "round " << round;
     found += solution.bytes == height;
     EXPECT_EQ(solution.isOptimal, solution.bytes == height) << "round " << round;
   }
@@ -253,7 +255,7 @@ TEST(PackingSearch, StopsAtWhatIsEnough) {
     uint64_t nodes = 1'000'000, best = optimum(problem), enough = best + 1 + random() % 3;
     uint64_t before = solution.bytes;
     searchPacking(problem, enough, solution, nodes);
-    EXPECT_EQ(solution.verify(problem), "");
+    EXPECT_EQ(faultOf(solution.verify(problem)), "");
     EXPECT_LE(solution.bytes, std::min(enough, before)) << "round " << round;
     if (before <= enough) {
       EXPECT_EQ(nodes, 1'000'000u) << "nothing to do, round " << round;
@@ -275,21 +277,21 @@ TEST(Packing, OnlyTheFullestGroupMatters) {
   PackingProblem both = hard;
   both.buffers.push_back({pack(hard, 0).bytes, 100, 101});
   PackingSolution solution = pack(both);
-  EXPECT_EQ(solution.verify(both), "");
+  EXPECT_EQ(faultOf(solution.verify(both)), "");
   EXPECT_NE(solution.heuristic, "search");
   EXPECT_TRUE(solution.isOptimal);
   EXPECT_EQ(solution.bytes, both.buffers.back().bytes);
 
   both.buffers.back().bytes = 1;
   solution = pack(both);
-  EXPECT_EQ(solution.verify(both), "");
+  EXPECT_EQ(faultOf(solution.verify(both)), "");
   EXPECT_EQ(solution.heuristic, "search");
   EXPECT_EQ(solution.bytes, pack(hard).bytes);
 }
 
 TEST(Packing, NothingTakesNoBytes) {
   PackingSolution solution = pack(PackingProblem{});
-  EXPECT_EQ(solution.verify(PackingProblem{}), "");
+  EXPECT_EQ(faultOf(solution.verify(PackingProblem{})), "");
   EXPECT_EQ(solution.bytes, 0u);
   EXPECT_TRUE(solution.isOptimal);
 }
@@ -306,30 +308,30 @@ TEST(Packing, VerifyFindsOverlap) {
   PackingSolution solution = pack(problem);
   solution.offsets[1] = solution.offsets[0] + 64;
   solution.bytes = 1024;
-  EXPECT_NE(solution.verify(problem), "");
+  EXPECT_NE(faultOf(solution.verify(problem)), "");
 }
 
 TEST(Packing, VerifyFindsMissingOffsets) {
   PackingProblem problem{{{100, 0, 2}, {100, 2, 3}}, 64};
   PackingSolution solution = pack(problem);
   solution.offsets.pop_back();
-  EXPECT_NE(solution.verify(problem), "");
+  EXPECT_NE(faultOf(solution.verify(problem)), "");
 }
 
 TEST(Packing, VerifyFindsMisalignmentAndOverflow) {
   PackingProblem problem{{{100, 0, 2}}, 64};
   PackingSolution solution = pack(problem);
   solution.offsets[0] = 8;
-  EXPECT_NE(solution.verify(problem), "");
+  EXPECT_NE(faultOf(solution.verify(problem)), "");
   solution.offsets[0] = 64;
   solution.bytes = 128;
-  EXPECT_NE(solution.verify(problem), "");
+  EXPECT_NE(faultOf(solution.verify(problem)), "");
 }
 
 TEST(Packing, CheckRefusesIllFormedProblems) {
-  EXPECT_NE((PackingProblem{{{8, 3, 2}}, 64}.check()), "");
-  EXPECT_NE((PackingProblem{{{0, 0, 1}}, 64}.check()), "");
-  EXPECT_NE((PackingProblem{{{8, 0, 1}}, 48}.check()), "");
+  EXPECT_NE(faultOf(PackingProblem{{{8, 3, 2}}, 64}.check()), "");
+  EXPECT_NE(faultOf(PackingProblem{{{0, 0, 1}}, 64}.check()), "");
+  EXPECT_NE(faultOf(PackingProblem{{{8, 0, 1}}, 48}.check()), "");
 }
 
 } // namespace

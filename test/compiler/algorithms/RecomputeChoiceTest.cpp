@@ -1,6 +1,8 @@
 // The choice of options per layer against all choices.
 #include "compiler/algorithms/RecomputeChoice.h"
 
+#include "test/compiler/algorithms/FaultOf.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,7 +96,7 @@ TEST(RecomputeChoice, IsTheBestOfAllChoicesAtEveryBudget) {
   int none = 0, some = 0;
   for (int round = 0; round < 600; ++round) {
     RecomputeChoiceProblem problem = randomProblem(random, 5);
-    ASSERT_EQ(problem.check(), "");
+    ASSERT_EQ(faultOf(problem.check()), "");
     auto choices = everyChoice(problem);
     for (uint64_t budget = 0; budget <= choices.rbegin()->first + 1; ++budget) {
       auto best = optimum(choices, budget);
@@ -103,7 +105,7 @@ TEST(RecomputeChoice, IsTheBestOfAllChoicesAtEveryBudget) {
       (found ? some : none)++;
       if (!found)
         continue;
-      EXPECT_EQ(found->verify(problem), "") << "round " << round << ", budget " << budget;
+      EXPECT_EQ(faultOf(found->verify(problem)), "") << "round " << round << ", budget " << budget;
       EXPECT_EQ(found->seconds, best->first) << "round " << round << ", budget " << budget;
       EXPECT_EQ(found->peakBytes, best->second) << "round " << round << ", budget " << budget;
       EXPECT_EQ(found->boundSeconds, found->seconds);
@@ -139,7 +141,7 @@ TEST(RecomputeChoice, IsTheBestOfAllChoicesForManyLayers) {
       uint64_t budget = least + (most - least) * i / 10;
       auto found = chooseRecompute(problem, budget);
       ASSERT_TRUE(found);
-      EXPECT_EQ(found->verify(problem), "") << "round " << round;
+      EXPECT_EQ(faultOf(found->verify(problem)), "") << "round " << round;
       EXPECT_EQ(std::pair(found->seconds, found->peakBytes), optimum(choices, budget))
           << "round " << round << ", budget " << budget;
     }
@@ -159,7 +161,7 @@ TEST(RecomputeChoice, IsProvenForModelsOf80LayersAndTheSameEachTime) {
       ASSERT_EQ(found.has_value(), again.has_value());
       if (!found)
         continue;
-      EXPECT_EQ(found->verify(problem), "");
+      EXPECT_EQ(faultOf(found->verify(problem)), "");
       EXPECT_EQ(found->options, again->options);
       EXPECT_LE(found->peakBytes, most * tenths / 10);
       EXPECT_GE(found->seconds, before) << "a smaller budget saves no seconds";
@@ -187,7 +189,7 @@ TEST(RecomputeChoice, TellsHowFarItMayBeFromTheFastest) {
   uint64_t most = chooseRecompute(problem, UINT64_MAX)->peakBytes;
   auto found = chooseRecompute(problem, most / 2);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->verify(problem), "");
+  EXPECT_EQ(faultOf(found->verify(problem)), "");
   EXPECT_LE(found->peakBytes, most / 2);
   EXPECT_LT(found->boundSeconds, found->seconds);
   EXPECT_GT(found->boundSeconds, found->seconds * 0.99);
@@ -208,7 +210,7 @@ TEST(RecomputeChoice, LadderClimbsFromTheSmallestPeakToTheFastest) {
     std::vector<RecomputeChoice> ladder = recomputeLadder(problem, steps, budgets);
     ASSERT_FALSE(ladder.empty());
     for (size_t i = 0; i < ladder.size(); ++i) {
-      EXPECT_EQ(ladder[i].verify(problem), "") << "round " << round;
+      EXPECT_EQ(faultOf(ladder[i].verify(problem)), "") << "round " << round;
       if (i > 0) {
         EXPECT_GT(ladder[i].seconds, ladder[i - 1].seconds) << "round " << round;
         EXPECT_LT(ladder[i].peakBytes, ladder[i - 1].peakBytes) << "round " << round;
@@ -246,7 +248,7 @@ TEST(RecomputeChoice, TransientsCountWhereTheyStand) {
 
 TEST(RecomputeChoice, NoLayersHoldTheTurn) {
   RecomputeChoiceProblem problem{{}, {}, 100, 5};
-  ASSERT_EQ(problem.check(), "");
+  ASSERT_EQ(faultOf(problem.check()), "");
   EXPECT_EQ(chooseRecompute(problem, 105)->peakBytes, 105u);
   EXPECT_FALSE(chooseRecompute(problem, 104));
   EXPECT_EQ(recomputeLadder(problem, 3, {50}).size(), 1u);
@@ -255,11 +257,11 @@ TEST(RecomputeChoice, NoLayersHoldTheTurn) {
 TEST(RecomputeChoice, VerifyFindsPlantedFaults) {
   RecomputeChoiceProblem problem{{{{10, 0, 0}, {0, 25, 1}}, {{3, 3, 3}}}, {0, 1, 0}, 100, 5};
   const RecomputeChoice right = *chooseRecompute(problem, 1000);
-  ASSERT_EQ(right.verify(problem), "");
+  ASSERT_EQ(faultOf(right.verify(problem)), "");
   auto fault = [&](auto plant) {
     RecomputeChoice wrong = right;
     plant(wrong);
-    return wrong.verify(problem);
+    return faultOf(wrong.verify(problem));
   };
   EXPECT_EQ(fault([](RecomputeChoice &c) { c.options.pop_back(); }), "chooses for 2 layers of 3");
   EXPECT_EQ(fault([](RecomputeChoice &c) { c.options[1] = 1; }),
@@ -276,11 +278,11 @@ TEST(RecomputeChoice, VerifyFindsPlantedFaults) {
 
 TEST(RecomputeChoice, CheckRefusesIllFormedProblems) {
   const RecomputeChoiceProblem right{{{{10, 0, 0}, {0, 25, 1}}}, {0, 0}, 100, 5};
-  ASSERT_EQ(right.check(), "");
+  ASSERT_EQ(faultOf(right.check()), "");
   auto fault = [&](auto plant) {
     RecomputeChoiceProblem wrong = right;
     plant(wrong);
-    return wrong.check();
+    return faultOf(wrong.check());
   };
   using Problem = RecomputeChoiceProblem;
   EXPECT_NE(fault([](Problem &p) { p.kinds.push_back({}); }), "");

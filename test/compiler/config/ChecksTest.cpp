@@ -148,8 +148,10 @@ TEST_F(ChecksTest, ValidationNeedsData) {
 }
 
 TEST_F(ChecksTest, Device) {
-  deviceProblem = [](const std::string &device) {
-    return device == "gpu" ? "it must be cpu or cuda:sm_XY, such as cuda:sm_90a" : "";
+  checkDevice = [](const std::string &device) -> Result<void> {
+    if (device == "gpu")
+      return Error{"it must be cpu or cuda:sm_XY, such as cuda:sm_90a"};
+    return {};
   };
   EXPECT_EQ(errorsOf(kModel + kTraining + "[target]\ndevice = \"gpu\"\n"),
             "job.toml:13:10: error: target.device is \"gpu\"; it must be cpu or cuda:sm_XY, such "
@@ -201,14 +203,12 @@ TEST_F(ChecksTest, RelativePathsGetAnAbsoluteFolder) {
   write("job.toml", kModel + kTraining);
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(directory);
-  ConfigError error;
-  const bool loaded =
-      loadConfig("job.toml", {"data.train=x/a.bin"}, modelFamilies(), config, error);
+  const Result<Config> loaded = loadConfig("job.toml", {"data.train=x/a.bin"}, modelFamilies());
   std::filesystem::current_path(before);
-  ASSERT_TRUE(loaded) << error.message;
-  EXPECT_EQ(config.path, "job.toml");
-  EXPECT_EQ(config.directory, std::filesystem::canonical(directory).string());
-  EXPECT_EQ(config.data.train, std::vector<std::string>{"x/a.bin"});
+  ASSERT_TRUE(bool(loaded)) << loaded.error().message;
+  EXPECT_EQ(loaded->path, "job.toml");
+  EXPECT_EQ(loaded->directory, std::filesystem::canonical(directory).string());
+  EXPECT_EQ(loaded->data.train, std::vector<std::string>{"x/a.bin"});
 }
 
 TEST_F(ChecksTest, SizesAndAliases) {

@@ -49,10 +49,12 @@ protected:
   // Loads `text` as job.toml. What is returned has the path cut down to that name.
   std::string errorsOf(const std::string &text, const std::vector<std::string> &overrides = {}) {
     const std::string path = write("job.toml", text);
-    ConfigError error;
-    if (loadConfig(path, overrides, families, config, error, deviceProblem))
+    Result<Config> loaded = loadConfig(path, overrides, families, checkDevice);
+    if (loaded) {
+      config = std::move(*loaded);
       return "";
-    std::string message = error.message;
+    }
+    std::string message = loaded.error().message;
     const std::string prefix = directory.string() + "/";
     for (size_t at = message.find(prefix); at != std::string::npos; at = message.find(prefix))
       message.erase(at, prefix.size());
@@ -61,7 +63,7 @@ protected:
 
   std::filesystem::path directory;
   ModelFamilies families = modelFamilies();
-  DeviceProblem deviceProblem; // null: every target.device is sound
+  CheckDevice checkDevice; // null: every target.device is sound
   Config config;
 };
 

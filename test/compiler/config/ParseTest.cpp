@@ -181,12 +181,12 @@ TEST_F(ParseTest, MissingRequiredKeysAreAllNamedAtTheirSection) {
 }
 
 TEST_F(ParseTest, UnreadableFiles) {
-  ConfigError error;
-  EXPECT_FALSE(loadConfig("/nonexistent/job.toml", {}, modelFamilies(), config, error));
-  EXPECT_EQ(error.message,
+  auto errorOf = [](const std::string &path) {
+    return loadConfig(path, {}, modelFamilies()).error().message;
+  };
+  EXPECT_EQ(errorOf("/nonexistent/job.toml"),
             "/nonexistent/job.toml: error: cannot be read: No such file or directory\n");
-  EXPECT_FALSE(loadConfig(directory, {}, modelFamilies(), config, error));
-  EXPECT_EQ(error.message, directory.string() + ": error: cannot be read: Is a directory\n");
+  EXPECT_EQ(errorOf(directory), directory.string() + ": error: cannot be read: Is a directory\n");
 }
 
 TEST_F(ParseTest, BytesThatAreNotUtf8) {

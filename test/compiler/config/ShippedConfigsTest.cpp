@@ -2,7 +2,7 @@
 // parameters that its shape gives by hand.
 
 #include "compiler/config/Config.h"
-#include "models/families/Families.h"
+#include "test/compiler/config/ShippedConfig.h"
 #include "test/models/ClosedForms.h"
 
 #include <gtest/gtest.h>
@@ -15,13 +15,6 @@ namespace lmc {
 namespace {
 
 const std::string kFolder = LMC_SOURCE_DIR "/models/configs/";
-
-Config load(const std::string &name) {
-  Config config;
-  ConfigError error;
-  EXPECT_TRUE(loadConfig(kFolder + name, {}, modelFamilies(), config, error)) << error.message;
-  return config;
-}
 
 // Embedding (and head), then per layer: two norms; q and o; k and v; gate, up and
 // down; then the last norm. Published totals where there are any.
@@ -45,7 +38,7 @@ TEST(ShippedConfigs, EveryOneLoadsAndIsCounted) {
   for (const auto &entry : std::filesystem::directory_iterator(kFolder)) {
     const std::string name = entry.path().filename();
     ++files;
-    const Config config = load(name);
+    const Config config = shippedConfig(name);
     ASSERT_TRUE(kParameters.count(name)) << name << " has no parameter count in this test";
     EXPECT_EQ(test::parameterCount(config.model), kParameters.at(name)) << name;
     EXPECT_EQ(config.text.rfind("# ", 0), 0u) << name << " must open with its source";
@@ -54,7 +47,7 @@ TEST(ShippedConfigs, EveryOneLoadsAndIsCounted) {
 }
 
 TEST(ShippedConfigs, BiasesAreCounted) {
-  ModelConfig model = load("test-tiny.toml").model;
+  ModelConfig model = shippedConfig("test-tiny.toml").model;
   const uint64_t without = test::parameterCount(model);
   model.attentionBias = true; // q 64, k 32, v 32, o 64
   EXPECT_EQ(test::parameterCount(model), without + 2 * 192);
@@ -63,7 +56,7 @@ TEST(ShippedConfigs, BiasesAreCounted) {
 }
 
 TEST(ShippedConfigs, Llama1bIsTheDiarys) {
-  const Config config = load("llama1b.toml");
+  const Config config = shippedConfig("llama1b.toml");
   EXPECT_EQ(config.training.sequenceLength * config.training.batchSize, 1 << 20);
   EXPECT_EQ(config.training.gradientAccumulationSteps, 8); // on one device
   EXPECT_EQ(config.training.computeDType, DataType::BF16);
@@ -71,7 +64,7 @@ TEST(ShippedConfigs, Llama1bIsTheDiarys) {
 }
 
 TEST(ShippedConfigs, FmsRecipe) {
-  const Config config = load("fms-llama2-7b.toml");
+  const Config config = shippedConfig("fms-llama2-7b.toml");
   EXPECT_EQ(config.distributed.strategy, ShardingStrategy::HybridShard);
   EXPECT_EQ(config.training.sequenceLength * config.training.batchSize, 1 << 20);
   EXPECT_EQ(config.training.microBatchSize, 2);
@@ -81,7 +74,7 @@ TEST(ShippedConfigs, FmsRecipe) {
 }
 
 TEST(ShippedConfigs, FastLlmRecipe) {
-  const Config config = load("fast-llm-mistral.toml");
+  const Config config = shippedConfig("fast-llm-mistral.toml");
   EXPECT_EQ(config.distributed.nodes * config.distributed.devicesPerNode, 128);
   EXPECT_EQ(config.training.microBatchSize * config.training.gradientAccumulationSteps, 1);
   EXPECT_EQ(config.training.trainIters, 500000);

@@ -82,10 +82,8 @@ std::string refusal(const std::string &text) {
   if (!module)
     return "does not parse: " + error;
   auto kernel = *module->getOps<kern::KernelOp>().begin();
-  std::string reason;
-  if (canEmit(kernel.getHero(), kernel.getBody().front(), &reason))
-    return "is accepted";
-  return reason;
+  auto shape = analyze(kernel.getHero(), kernel.getBody().front());
+  return shape ? "is accepted" : llvm::toString(shape.takeError());
 }
 
 const char *kCopy = "%z = arith.addf %a, %a : f32";

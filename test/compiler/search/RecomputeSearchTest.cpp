@@ -2,12 +2,12 @@
 // than enough get, with every plan packed for real.
 #include "compiler/search/RecomputeSearch.h"
 
+#include "compiler/cost/PlanCost.h"
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
-#include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
 #include "models/decoder/Model.h"
-#include "models/families/Families.h"
+#include "test/compiler/config/ShippedConfig.h"
 
 #include <gtest/gtest.h>
 
@@ -71,10 +71,7 @@ public:
          {"distributed.nodes=1", "distributed.devices_per_node=1", "target.device=cuda:sm_90a",
           "memory.recompute=auto", "memory.budget=0"})
       settings.push_back(always);
-    ConfigError error;
-    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, settings, modelFamilies(),
-                           config, error))
-        << error.message;
+    config = shippedConfig(name, settings);
     spec = *cost::loadDeviceSpec("h100-sxm");
     start = buildModel(config, context);
     for (Phase phase : {Phase::Autodiff, Phase::Distribute})

@@ -1,10 +1,10 @@
 // What a graph adds up to, against figures that people can check by hand and against formulas of
 // the model's sizes.
 #include "models/decoder/Counts.h"
-#include "models/families/Families.h"
 
 #include "compiler/driver/Registration.h"
 #include "models/decoder/Model.h"
+#include "test/compiler/config/ShippedConfig.h"
 #include "test/models/ClosedForms.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -28,10 +28,7 @@ protected:
   }
 
   ModelCounts count(const std::string &name, const std::vector<std::string> &overrides = {}) {
-    ConfigError error;
-    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, overrides, modelFamilies(),
-                           config, error))
-        << error.message;
+    config = shippedConfig(name, overrides);
     FailureOr<ModelCounts> counts = modelCounts(*buildModel(config, context));
     EXPECT_TRUE(succeeded(counts));
     return counts.value_or(ModelCounts());

@@ -5,8 +5,8 @@
 #include "dialects/lm/Lm.h"
 #include "models/decoder/Counts.h"
 #include "models/decoder/Model.h"
-#include "models/families/Families.h"
 #include "passes/autodiff/Passes.h"
+#include "test/compiler/config/ShippedConfig.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -29,10 +29,7 @@ protected:
     DialectRegistry registry;
     registerDialects(registry);
     context.appendDialectRegistry(registry);
-    ConfigError error;
-    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", {}, modelFamilies(),
-                           config, error))
-        << error.message;
+    config = shippedConfig("test-tiny.toml");
     decoder = config.model.family->decoder(config.model);
   }
 

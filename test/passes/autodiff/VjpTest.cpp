@@ -5,8 +5,8 @@
 #include "compiler/driver/Registration.h"
 #include "dialects/interfaces/Differentiable.h"
 #include "dialects/lm/Lm.h"
-#include "models/families/Families.h"
 #include "runtime/device/Device.h"
+#include "test/compiler/config/ShippedConfig.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -95,11 +95,7 @@ public:
     if (vjpOp->use_empty())
       vjpOp->erase();
 
-    Config config;
-    ConfigError error;
-    if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", {}, modelFamilies(),
-                    config, error))
-      return;
+    Config config = shippedConfig("test-tiny.toml");
     config.training.computeDType = DataType::F64;
     auto compiled = compileModule(std::move(module), Phase::Fusion, config, CompileOptions());
     if (failed(compiled))

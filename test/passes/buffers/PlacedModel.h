@@ -4,8 +4,8 @@
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
 #include "dialects/plan/Plan.h"
-#include "models/families/Families.h"
 #include "passes/buffers/Passes.h"
+#include "test/compiler/config/ShippedConfig.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -25,13 +25,9 @@ struct PlacedModel {
 
   // From a configuration of models/configs, with `--set` overrides.
   void compile(const std::string &name, std::vector<std::string> overrides) {
-    ConfigError error;
-    Config config;
     overrides.push_back("distributed.nodes=1");
     overrides.push_back("distributed.devices_per_node=1");
-    ASSERT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, overrides, modelFamilies(),
-                           config, error))
-        << error.message;
+    const Config config = shippedConfig(name, overrides);
     CompileOptions options;
     options.compileTo = Phase::Schedule;
     mlir::FailureOr<CompileResult> result = lmc::compile(config, options, context);

@@ -3,8 +3,8 @@
 #include "passes/memory/RecomputeOptions.h"
 #include "compiler/driver/Registration.h"
 #include "models/decoder/Model.h"
-#include "models/families/Families.h"
 #include "passes/autodiff/Passes.h"
+#include "test/compiler/config/ShippedConfig.h"
 #include "test/models/ClosedForms.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -27,10 +27,7 @@ protected:
   }
 
   RecomputeOptions analyze(const std::string &name, std::vector<std::string> overrides = {}) {
-    ConfigError error;
-    EXPECT_TRUE(loadConfig(LMC_SOURCE_DIR "/models/configs/" + name, overrides, modelFamilies(),
-                           config, error))
-        << error.message;
+    config = shippedConfig(name, overrides);
     module = buildModel(config, context);
     PassManager passes(&context);
     passes.addPass(createAutodiffPass());

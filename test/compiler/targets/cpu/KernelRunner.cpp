@@ -51,9 +51,11 @@ OwningOpRef<ModuleOp> parse(const std::string &text, std::string &error) {
 Kernel::Kernel(const std::string &text, CpuTarget target) : module(parse(text, message)) {
   if (!module)
     return;
-  FailureOr<KernelShape> analyzed = analyze(hero(), body(), &message);
-  if (failed(analyzed))
+  llvm::Expected<KernelShape> analyzed = analyze(hero(), body());
+  if (!analyzed) {
+    message = llvm::toString(analyzed.takeError());
     return;
+  }
   kernelShape = *analyzed;
   llvm::Expected<CpuImage> built = buildCpuImage(*module, target);
   if (!built) {

@@ -23,9 +23,7 @@ CudaKernel print(const std::string &text) {
     return {};
   }
   kern::KernelOp kernel = *module->getOps<kern::KernelOp>().begin();
-  mlir::FailureOr<CudaKernel> printed = printCudaKernel(kernel, &error);
-  EXPECT_TRUE(succeeded(printed)) << error;
-  return *printed;
+  return llvm::cantFail(printCudaKernel(kernel));
 }
 
 // y = x of $T [$R, $C], whose rows begin $PX and $PY elements apart (0: dense).

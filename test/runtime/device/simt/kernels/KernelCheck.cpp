@@ -322,14 +322,16 @@ std::vector<CheckedKernel> checkKernels(ModuleOp module, uint64_t seed) {
   std::vector<Source> sources;
   for (kern::KernelOp kernel : module.getOps<kern::KernelOp>()) {
     CheckedKernel &checked = all.emplace_back();
-    std::string reason;
-    FailureOr<codegen::RegionInfo> info = codegen::analyzeKernel(kernel, &reason);
-    if (succeeded(info))
+    llvm::Expected<codegen::RegionInfo> info = codegen::analyzeKernel(kernel);
+    if (info)
       describe(checked, kernel, *info);
-    FailureOr<codegen::CudaKernel> printed = codegen::printCudaKernel(kernel, &reason);
+    else
+      llvm::consumeError(info.takeError()); // printing fails as well
+    llvm::Expected<codegen::CudaKernel> printed = codegen::printCudaKernel(kernel);
     kernels.push_back(kernel);
-    if (failed(printed)) {
-      checked.failure = kernel.getSymName().str() + " is not printed: " + reason;
+    if (!printed) {
+      checked.failure =
+          kernel.getSymName().str() + " is not printed: " + llvm::toString(printed.takeError());
       sources.push_back({checked.name, "extern \"C\" __global__ void " + checked.name + "() {}"});
       continue;
     }

@@ -5,7 +5,7 @@
 
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
-#include "models/families/Families.h"
+#include "test/compiler/config/ShippedConfig.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -35,13 +35,7 @@ std::vector<CheckedKernel> kernelsOf(const Model &model) {
   for (const char *always : {"distributed.nodes=1", "distributed.devices_per_node=1",
                              "target.device=cuda:sm_90a"})
     settings.push_back(always);
-  Config config;
-  ConfigError error;
-  if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", settings, modelFamilies(),
-                  config, error)) {
-    ADD_FAILURE() << error.message;
-    return {};
-  }
+  const Config config = shippedConfig("test-tiny.toml", settings);
   CompileOptions options;
   options.compileTo = Phase::Buffers;
   auto compiled = compile(config, options, *context);

@@ -4,12 +4,12 @@
 
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
-#include "models/families/Families.h"
 #include "runtime/device/cpu/CpuDevice.h"
 #include "runtime/train/Functions.h"
 #include "runtime/train/Initializer.h"
 #include "runtime/train/Inputs.h"
 #include "runtime/train/Scalars.h"
+#include "test/compiler/config/ShippedConfig.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -47,13 +47,7 @@ std::unique_ptr<PlanFile> planOf(const Job &job, const std::string &device) {
         "target.device=" + device, std::string("training.batch_size=3"),
         std::string("training.micro_batch_size=1")})
     settings.push_back(always);
-  Config config;
-  ConfigError error;
-  if (!loadConfig(LMC_SOURCE_DIR "/models/configs/test-tiny.toml", settings, modelFamilies(),
-                  config, error)) {
-    ADD_FAILURE() << error.message;
-    return nullptr;
-  }
+  const Config config = shippedConfig("test-tiny.toml", settings);
   auto compiled = compile(config, CompileOptions(), context);
   if (failed(compiled)) {
     ADD_FAILURE() << job.name << " does not compile for " << device;
