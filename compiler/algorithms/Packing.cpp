@@ -125,25 +125,19 @@ PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   };
   auto bytes = [](const PackingBuffer &b) { return double(b.bytes); };
   auto duration = [](const PackingBuffer &b) { return double(b.last - b.first + 1); };
-  struct Order {
-    const char *name;
-    std::vector<size_t> order;
-  };
-  Order orders[] = {
-      {"size", sorted(bytes)},
-      {"duration", sorted(duration)},
-      {"size x duration", sorted([&](const PackingBuffer &b) { return bytes(b) * duration(b); })},
-      {"start", sorted([](const PackingBuffer &b) { return -double(b.first); })},
+  const std::vector<size_t> orders[] = {
+      sorted(bytes),
+      sorted(duration),
+      sorted([&](const PackingBuffer &b) { return bytes(b) * duration(b); }),
+      sorted([](const PackingBuffer &b) { return -double(b.first); }),
   };
   PackingSolution best;
   best.bytes = UINT64_MAX;
-  for (const Order &order : orders)
+  for (const std::vector<size_t> &order : orders)
     for (bool tightest : {false, true}) {
-      PackingSolution candidate = place(problem, order.order, tightest);
-      if (candidate.bytes < best.bytes) {
+      PackingSolution candidate = place(problem, order, tightest);
+      if (candidate.bytes < best.bytes)
         best = std::move(candidate);
-        best.heuristic = std::string(order.name) + (tightest ? ", tightest hole" : ", lowest hole");
-      }
       if (best.bytes <= enough)
         return best;
     }
@@ -219,7 +213,6 @@ PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
   if (!components.empty()) {
     const PackingSolution &fullest = largest()->solution;
     solution.bytes = fullest.bytes;
-    solution.heuristic = fullest.heuristic;
     solution.isOptimal = fullest.isOptimal || fullest.bytes <= bound;
   }
   return solution;

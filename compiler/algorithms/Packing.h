@@ -41,7 +41,6 @@ struct PackingProblem {
 struct PackingSolution {
   std::vector<uint64_t> offsets;
   uint64_t bytes = 0;     // arena size
-  std::string heuristic;  // how the largest part was packed: the greedy order, or "search"
   bool isOptimal = false; // true if it is proven that no packing is smaller
 
   // Fails, with the fault, unless buffers that live together never overlap in bytes and `bytes`

@@ -318,7 +318,6 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
       best = search.height();
       solution.offsets = search.offsets();
       solution.bytes = uint64_t(best * unit);
-      solution.heuristic = "search";
     } else {
       given = target;
       if (outcome == Outcome::Impossible)
