@@ -9,36 +9,20 @@ using namespace mlir;
 using namespace lmc;
 using namespace lmc::codegen;
 using llvm::formatv;
+using lm::InitKind;
 
 // The grid of every initializer kernel. Each thread writes several words, so the grid does not
 // depend on the variable's size: it has enough thread blocks to fill any GPU and few enough to be
 // cheap for small variables.
 static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 
-static bool isRope(InitializerKind kind) {
-  return kind == InitializerKind::RopeCos || kind == InitializerKind::RopeSin;
-}
-
-static StringRef kindName(InitializerKind kind) {
-  switch (kind) {
-  case InitializerKind::Normal:
-    return "normal";
-  case InitializerKind::Constant:
-    return "constant";
-  case InitializerKind::RopeCos:
-    return "rope_cos";
-  case InitializerKind::RopeSin:
-    return "rope_sin";
-  case InitializerKind::Copy:
-    return "copy";
-  }
-  return "";
-}
+static bool isRope(InitKind kind) { return kind == InitKind::RopeCos || kind == InitKind::RopeSin; }
 
 std::string lmc::codegen::initializerKernelName(const InitializerShape &shape) {
-  std::string name =
-      formatv("initialize_{0}_{1}", kindName(shape.kind), shortName(shape.destination));
-  if (shape.kind == InitializerKind::Copy)
+  bool copies = shape.kind == InitKind::CopyOf;
+  StringRef kind = copies ? "copy" : stringifyInitKind(shape.kind);
+  std::string name = formatv("initialize_{0}_{1}", kind, shortName(shape.destination));
+  if (copies)
     name += formatv("_of_{0}", shortName(shape.source));
   if (isRope(shape.kind)) {
     ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t *>(shape.frequencies.data()),
@@ -51,49 +35,37 @@ std::string lmc::codegen::initializerKernelName(const InitializerShape &shape) {
 
 // Returns the formula that the kernel computes, for its comment.
 static std::string commentOf(const InitializerShape &shape) {
-  switch (shape.kind) {
-  case InitializerKind::Normal:
+  if (shape.kind == InitKind::Normal)
     return "out[j] = value * z(first + j), z standard normal, a function of seed, stream and place";
-  case InitializerKind::Constant:
-    return "out[j] = value";
-  case InitializerKind::RopeCos:
-  case InitializerKind::RopeSin:
-    return formatv("out[p, c] = {0}(p * frequencies[c]) * value; columns: {1}",
-                   shape.kind == InitializerKind::RopeSin ? "sin" : "cos",
-                   shape.frequencies.size());
-  case InitializerKind::Copy:
+  if (shape.kind == InitKind::CopyOf)
     return "out[j] = source[j], rounded";
-  }
-  return "";
+  if (isRope(shape.kind))
+    return formatv("out[p, c] = {0}(p * frequencies[c]) * value; columns: {1}",
+                   shape.kind == InitKind::RopeSin ? "sin" : "cos", shape.frequencies.size());
+  return "out[j] = value";
 }
 
 static std::string bodyOf(const InitializerShape &shape) {
   const char *type = cudaName(shape.destination);
-  switch (shape.kind) {
-  case InitializerKind::Normal:
+  if (shape.kind == InitKind::Normal)
     return formatv("  lmc::initializeNormal<{0}>(how, out);\n", type);
-  case InitializerKind::Constant:
-    return formatv("  lmc::initializeConstant<{0}>(how, out);\n", type);
-  case InitializerKind::Copy:
+  if (shape.kind == InitKind::CopyOf)
     return formatv("  lmc::initializeCopy<{0}, {1}>(how, source, out);\n", cudaName(shape.source),
                    type);
-  case InitializerKind::RopeCos:
-  case InitializerKind::RopeSin:
-    break;
-  }
+  if (!isRope(shape.kind))
+    return formatv("  lmc::initializeConstant<{0}>(how, out);\n", type);
   std::string body;
   llvm::raw_string_ostream out(body);
   out << formatv("  static constexpr double frequencies[{0}] = {{\n", shape.frequencies.size());
   for (double frequency : shape.frequencies)
     out << "      " << llvm::format("%a", frequency) << ",\n";
   out << formatv("  };\n  lmc::initializeRope<{0}, {1}, {2}>(how, frequencies, out);\n", type,
-                 shape.kind == InitializerKind::RopeSin ? "true" : "false",
-                 shape.frequencies.size());
+                 shape.kind == InitKind::RopeSin ? "true" : "false", shape.frequencies.size());
   return body;
 }
 
 CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape) {
-  std::string source = shape.kind == InitializerKind::Copy
+  std::string source = shape.kind == InitKind::CopyOf
                            ? formatv("const {0} *source, ", cudaName(shape.source)).str()
                            : "";
   CudaKernel kernel;
@@ -113,38 +85,18 @@ CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape) {
 GlobalBytes lmc::codegen::initializerBytes(const InitializerShape &shape, int64_t elements) {
   constexpr uint64_t recordBytes = 40; // size of InitializerRecord in initialize.cuh
   auto bytes = [&](DataType type) { return uint64_t(elements * elementBytes(type)); };
-  bool copies = shape.kind == InitializerKind::Copy;
+  bool copies = shape.kind == InitKind::CopyOf;
   return {recordBytes + (copies ? bytes(shape.source) : 0), bytes(shape.destination)};
-}
-
-static std::optional<InitializerKind> kernelKind(lm::InitKind kind) {
-  switch (kind) {
-  case lm::InitKind::None:
-  case lm::InitKind::Zeros:
-    return std::nullopt;
-  case lm::InitKind::Normal:
-    return InitializerKind::Normal;
-  case lm::InitKind::Ones:
-  case lm::InitKind::Constant:
-    return InitializerKind::Constant;
-  case lm::InitKind::RopeCos:
-    return InitializerKind::RopeCos;
-  case lm::InitKind::RopeSin:
-    return InitializerKind::RopeSin;
-  case lm::InitKind::CopyOf:
-    return InitializerKind::Copy;
-  }
-  llvm_unreachable("initial values are of a known kind");
 }
 
 std::optional<InitializerShape> lmc::codegen::initializerShape(lm::InitAttr init, Type destination,
                                                                Type source) {
-  std::optional<InitializerKind> kind = kernelKind(init.getKind());
+  InitKind kind = init.getKind();
   std::optional<DataType> to = dataTypeOf(destination);
-  if (!kind || !to)
+  if (kind == InitKind::None || kind == InitKind::Zeros || !to)
     return std::nullopt;
-  InitializerShape shape{*kind, *to, *to, {}};
-  if (shape.kind == InitializerKind::Copy) {
+  InitializerShape shape{kind == InitKind::Ones ? InitKind::Constant : kind, *to, *to, {}};
+  if (kind == InitKind::CopyOf) {
     std::optional<DataType> from = dataTypeOf(source);
     if (!from)
       return std::nullopt;

@@ -14,14 +14,12 @@
 
 namespace lmc::codegen {
 
-enum class InitializerKind { Normal, Constant, RopeCos, RopeSin, Copy };
-
 // The properties that are fixed in a kernel's text. Seeds, sizes, standard deviations and scales
 // are arguments of the kernel instead.
 struct InitializerShape {
-  InitializerKind kind = InitializerKind::Constant;
+  lm::InitKind kind = lm::InitKind::Constant; // not None, Zeros or Ones, which need no own kernel
   DataType destination = DataType::F32;
-  DataType source = DataType::F32; // element type of a copy's source
+  DataType source = DataType::F32; // element type of the source of a CopyOf
   std::vector<double> frequencies; // columns of a RoPE table, in radians per position
 };
 
@@ -29,7 +27,7 @@ struct InitializerShape {
 std::string initializerKernelName(const InitializerShape &shape);
 
 // Returns the kernel for `shape`. Its arguments are the record (InitializerRecord), the source (for
-// a copy only) and the result.
+// CopyOf only) and the result.
 CudaKernel initializerKernel(const InitializerShape &shape);
 
 // Returns the traffic of a launch for a variable of `elements` elements: the kernel reads the

@@ -17,7 +17,7 @@ void expectText(const InitializerShape &shape, const std::string &text) {
 
 TEST(InitializerTemplates, TellWhatTheyMake) {
   expectText(
-      {InitializerKind::Normal},
+      {lm::InitKind::Normal},
       R"(// First values of a variable: out[j] = value * z(first + j), z standard normal, a function of seed, stream and place.
 #include "lmc/initialize.cuh"
 
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) initialize_normal_f32(
   lmc::initializeNormal<float>(how, out);
 }
 )");
-  expectText({InitializerKind::Constant, DataType::BF16},
+  expectText({lm::InitKind::Constant, DataType::BF16},
              R"(// First values of a variable: out[j] = value.
 #include "lmc/initialize.cuh"
 
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) initialize_constant_bf16(
 }
 )");
   expectText(
-      {InitializerKind::RopeCos, DataType::F32, DataType::F32, {1, 0.1, 0.01}},
+      {lm::InitKind::RopeCos, DataType::F32, DataType::F32, {1, 0.1, 0.01}},
       R"(// First values of a variable: out[p, c] = cos(p * frequencies[c]) * value; columns: 3.
 #include "lmc/initialize.cuh"
 
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) initialize_rope_cos_f32_3_3
   lmc::initializeRope<float, false, 3>(how, frequencies, out);
 }
 )");
-  expectText({InitializerKind::Copy, DataType::BF16, DataType::F32},
+  expectText({lm::InitKind::CopyOf, DataType::BF16, DataType::F32},
              R"(// First values of a variable: out[j] = source[j], rounded.
 #include "lmc/initialize.cuh"
 
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) initialize_copy_bf16_of_f32
 
 TEST(InitializerTemplates, TablesOfSinesDifferFromThoseOfCosines) {
   std::string sines =
-      initializerKernel({InitializerKind::RopeSin, DataType::F32, DataType::F32, {1}}).source;
+      initializerKernel({lm::InitKind::RopeSin, DataType::F32, DataType::F32, {1}}).source;
   EXPECT_NE(sines.find("out[p, c] = sin("), std::string::npos);
   EXPECT_NE(sines.find("lmc::initializeRope<float, true, 1>"), std::string::npos);
 }

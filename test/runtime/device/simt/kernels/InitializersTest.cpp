@@ -15,7 +15,6 @@
 
 using namespace lmc;
 using namespace lmc::simt;
-using codegen::InitializerKind;
 using codegen::InitializerShape;
 
 namespace {
@@ -123,7 +122,7 @@ TEST_F(Initializers, NormalsAreTheCpus) {
   normal.kind = plan::InitializerKind::Normal;
   normal.stddev = 0.02;
   for (DataType type : {DataType::F32, DataType::BF16, DataType::F64}) {
-    InitializerShape shape{InitializerKind::Normal, type, type, {}};
+    InitializerShape shape{lm::InitKind::Normal, type, type, {}};
     for (auto [first, elements, offset] : {std::array<uint64_t, 3>{0, 1000, 0},
                                            {0, 1, 1},
                                            {5, 777, 3},
@@ -143,10 +142,10 @@ TEST_F(Initializers, ConstantsAreTheCpus) {
   constant.scale = 1.0 / 3;
   for (DataType type : {DataType::F32, DataType::BF16, DataType::F64})
     for (uint64_t offset : {0, 1, 7})
-      EXPECT_EQ(difference(made({InitializerKind::Constant, type, type, {}}, 0, 101, constant.scale,
-                                offset),
-                           expected(constant, type, {101}, 0, 101)),
-                -1);
+      EXPECT_EQ(
+          difference(made({lm::InitKind::Constant, type, type, {}}, 0, 101, constant.scale, offset),
+                     expected(constant, type, {101}, 0, 101)),
+          -1);
 }
 
 // cos and sin are the host's here; a device's may differ by 2 units in the last place of f64.
@@ -161,7 +160,7 @@ TEST_F(Initializers, RopeTablesAreTheCpus) {
       rope.kind = sine ? plan::InitializerKind::RopeSin : plan::InitializerKind::RopeCos;
       rope.scale = 1.1;
       rope.values = frequencies;
-      InitializerShape shape{sine ? InitializerKind::RopeSin : InitializerKind::RopeCos, type, type,
+      InitializerShape shape{sine ? lm::InitKind::RopeSin : lm::InitKind::RopeCos, type, type,
                              frequencies};
       EXPECT_EQ(difference(made(shape, 0, rows * columns, rope.scale, 0),
                            expected(rope, type, {rows, columns}, 0, rows * columns)),
@@ -188,7 +187,7 @@ TEST_F(Initializers, CopiesRoundAsTheCpu) {
     convertFloats(plan::DType::F64, wide.data(), dtypeOf(from), source.data(), elements);
     std::string rounded(elements * byteWidth(dtypeOf(to)), 0);
     convertFloats(dtypeOf(from), source.data(), dtypeOf(to), rounded.data(), elements);
-    InitializerShape shape{InitializerKind::Copy, to, from, {}};
+    InitializerShape shape{lm::InitKind::CopyOf, to, from, {}};
     for (auto [offset, sourceOffset] :
          {std::pair<uint64_t, uint64_t>{0, 0}, {1, 0}, {3, 3}, {0, 2}})
       EXPECT_EQ(
@@ -202,9 +201,9 @@ TEST(InitializerKernels, HaveANamePerShape) {
                  std::vector<double> frequencies = {}) {
     return codegen::initializerKernelName({kind, to, from, std::move(frequencies)});
   };
-  EXPECT_EQ(name(InitializerKind::Normal, DataType::F32, DataType::F32), "initialize_normal_f32");
-  EXPECT_EQ(name(InitializerKind::Copy, DataType::BF16, DataType::F32),
+  EXPECT_EQ(name(lm::InitKind::Normal, DataType::F32, DataType::F32), "initialize_normal_f32");
+  EXPECT_EQ(name(lm::InitKind::CopyOf, DataType::BF16, DataType::F32),
             "initialize_copy_bf16_of_f32");
-  EXPECT_NE(name(InitializerKind::RopeCos, DataType::F32, DataType::F32, {1, 0.5}),
-            name(InitializerKind::RopeCos, DataType::F32, DataType::F32, {1, 0.25}));
+  EXPECT_NE(name(lm::InitKind::RopeCos, DataType::F32, DataType::F32, {1, 0.5}),
+            name(lm::InitKind::RopeCos, DataType::F32, DataType::F32, {1, 0.25}));
 }
