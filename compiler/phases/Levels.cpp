@@ -1,6 +1,7 @@
 #include "compiler/phases/Levels.h"
 
 #include "compiler/phases/Passes.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 
@@ -65,7 +66,7 @@ static const Level *levelAfter(Phase phase) {
 // Returns the number of bytes from the start of a tensor to its end. It consists of `rows` rows,
 // whose starts are `pitch` bytes apart; a pitch of 0 means that rows are adjacent.
 static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
-  uint64_t bytes = uint64_t(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+  uint64_t bytes = byteSize(type);
   return pitch == 0 || rows == 0 ? bytes : (rows - 1) * pitch + bytes / rows;
 }
 
@@ -105,6 +106,29 @@ static LogicalResult verifyPlaces(ModuleOp module) {
   return failure(walked.wasInterrupted());
 }
 
+// Checks that every launch has the inputs and results of its kernel.
+static LogicalResult verifyLaunches(ModuleOp module) {
+  llvm::StringMap<kern::KernelOp> kernels;
+  for (auto kernel : module.getOps<kern::KernelOp>())
+    kernels[kernel.getSymName()] = kernel;
+  for (auto function : module.getOps<plan_ir::FunctionOp>())
+    for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>()) {
+      kern::KernelOp kernel = kernels.lookup(launch.getKernel());
+      if (!kernel)
+        return launch.emitOpError("runs @") << launch.getKernel() << ", which is not there";
+      Block &body = kernel.getBody().front();
+      SmallVector<Type> expected(body.getArgumentTypes());
+      size_t inputs = expected.size();
+      llvm::append_range(expected, body.getTerminator()->getOperandTypes());
+      auto found = llvm::map_range(launch.getArgs(), [](Value slice) -> Type {
+        return cast<plan_ir::SliceType>(slice.getType()).getContent();
+      });
+      if (launch.getInputs() != inputs || !llvm::equal(expected, found))
+        return launch.emitOpError("has other inputs and results than @") << launch.getKernel();
+    }
+  return success();
+}
+
 LogicalResult lmc::verifyLevel(Phase phase, ModuleOp module) {
   const Level *level = levelAfter(phase);
   if (!level)
@@ -125,7 +149,9 @@ LogicalResult lmc::verifyLevel(Phase phase, ModuleOp module) {
     }
     return isa<kern::KernelOp>(op) ? WalkResult::skip() : WalkResult::advance();
   });
-  return isClosed && phase == Phase::Buffers ? verifyPlaces(module) : success(isClosed);
+  if (!isClosed || phase != Phase::Buffers)
+    return success(isClosed);
+  return failure(failed(verifyPlaces(module)) || failed(verifyLaunches(module)));
 }
 
 namespace {

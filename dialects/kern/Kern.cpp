@@ -74,6 +74,18 @@ void FusionOp::print(OpAsmPrinter &printer) {
   printer.printOptionalAttrDict((*this)->getAttrs(), elided);
 }
 
+// Checks the ops of a fusion's or kernel's region.
+static LogicalResult verifyRegion(Operation *parent, Block &body) {
+  for (Operation &op : body.without_terminator())
+    if (!isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, tensor::InsertSliceOp,
+             arith::ConstantOp>(op))
+      return op.emitOpError("is not allowed in a ")
+             << parent->getName().getStringRef()
+             << "; only linalg.generic, linalg.fill, tensor.empty, tensor.insert_slice and "
+                "arith.constant are";
+  return success();
+}
+
 LogicalResult FusionOp::verify() {
   Block &body = getBody().front();
   if (body.getArgumentTypes() != getInputs().getTypes())
@@ -81,12 +93,30 @@ LogicalResult FusionOp::verify() {
   auto yield = dyn_cast<YieldOp>(body.getTerminator());
   if (!yield || yield.getValues().getTypes() != getResultTypes())
     return emitOpError("must end in a kern.yield of its result types");
-  for (Operation &op : body.without_terminator())
-    if (!isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, tensor::InsertSliceOp,
-             arith::ConstantOp>(op))
-      return op.emitOpError("is not allowed in a kern.fusion; only linalg.generic, linalg.fill, "
-                            "tensor.empty, tensor.insert_slice and arith.constant are");
-  return success();
+  return verifyRegion(*this, body);
+}
+
+LogicalResult KernelOp::verify() {
+  Block &body = getBody().front();
+  auto yield = body.empty() ? YieldOp() : dyn_cast<YieldOp>(body.back());
+  if (!yield)
+    return emitOpError("must end in a kern.yield");
+  for (Type type : body.getArgumentTypes())
+    if (!isa<RankedTensorType>(type))
+      return emitOpError("has an argument of type ") << type << ", which is no tensor";
+  if (getArgRows().has_value() != getArgPitches().has_value())
+    return emitOpError("has arg_rows without arg_pitches, or the reverse");
+  if (getArgRows()) {
+    size_t arguments = body.getNumArguments() + yield.getNumOperands();
+    if (getArgRows()->size() != arguments || getArgPitches()->size() != arguments)
+      return emitOpError("has ") << getArgRows()->size() << " arg_rows and "
+                                 << getArgPitches()->size() << " arg_pitches for " << arguments
+                                 << " inputs and results";
+    if (llvm::any_of(*getArgRows(), [](int64_t rows) { return rows < 1; }) ||
+        llvm::any_of(*getArgPitches(), [](int64_t pitch) { return pitch < 0; }))
+      return emitOpError("has arg_rows below 1 or arg_pitches below 0");
+  }
+  return verifyRegion(*this, body);
 }
 
 // A kernel accepts operands and writes results in any layout: codegen::canEmit has checked it.

@@ -92,6 +92,7 @@ def KernelOp : Kern_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
                        OptionalAttr<DenseI64ArrayAttr>:$arg_pitches);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name $hero attr-dict-with-keyword $body";
+  let hasVerifier = 1;
 }
 
 def LaunchOp : Kern_StepOp<"launch", [DeclareOpInterfaceMethods<CommandOpInterface>,

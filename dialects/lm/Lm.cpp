@@ -240,13 +240,60 @@ LogicalResult RopeOp::verify() {
   return expectEqual(*this, dim(getCos(), 1), headDim / 2, "table columns");
 }
 
-LogicalResult LinearCrossEntropyOp::verify() {
-  if (int64_t(getChunk()) <= 0)
-    return emitOpError("needs a positive chunk");
-  if (failed(expectEqual(*this, dim(getWeight(), 1), dim(getX(), 1), "weight columns")))
+// Checks what the loss and its gradient share.
+template <typename Op> static LogicalResult verifyLoss(Op op) {
+  if (int64_t(op.getChunk()) <= 0)
+    return op.emitOpError("needs a positive chunk");
+  if (failed(expectEqual(op, dim(op.getWeight(), 1), dim(op.getX(), 1), "weight columns")))
     return failure();
-  return expectEqual(*this, dim(getTargets(), 0), dim(getX(), 0), "targets");
+  return expectEqual(op, dim(op.getTargets(), 0), dim(op.getX(), 0), "targets");
 }
+
+LogicalResult LinearCrossEntropyOp::verify() { return verifyLoss(*this); }
+
+LogicalResult LinearCrossEntropyGradOp::verify() {
+  if (failed(verifyLoss(*this)))
+    return failure();
+  if (getScale().getType() != getLoss().getType())
+    return emitOpError("needs loss and scale of one type");
+  if (getDx().getType() != getX().getType())
+    return emitOpError("must give dx the type of x");
+  auto weight = cast<RankedTensorType>(getWeight().getType());
+  if (cast<RankedTensorType>(getDweight().getType()).getShape() != weight.getShape())
+    return emitOpError("must give dweight the shape of weight");
+  if (getAcc() && getAcc().getType() != getDweight().getType())
+    return emitOpError("has an accumulator of type ") << getAcc().getType();
+  return success();
+}
+
+//===-- Norms -------------------------------------------------------------------------------===//
+
+static Type elementOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getElementType();
+}
+
+LogicalResult ScaleOp::verify() {
+  if (getX().getType() != getType())
+    return emitOpError("must keep the type of its input");
+  if (elementOf(getFactor()) != elementOf(getX()))
+    return emitOpError("has elements of ")
+           << elementOf(getX()) << " but a factor of " << elementOf(getFactor());
+  return success();
+}
+
+// Checks the result of a norm of `values`: sums are computed in f32, of f64 in f64.
+static LogicalResult verifyNorm(Operation *op, ValueRange values, Value norm) {
+  if (values.empty())
+    return op->emitOpError("needs an operand");
+  for (Value value : values)
+    if (elementOf(value).isF64() != elementOf(norm).isF64() || elementOf(norm).isBF16())
+      return op->emitOpError("has a result of ")
+             << elementOf(norm) << " for elements of " << elementOf(value);
+  return success();
+}
+
+LogicalResult GlobalNormOp::verify() { return verifyNorm(*this, getInputs(), getResult()); }
+LogicalResult NormOfPartsOp::verify() { return verifyNorm(*this, getParts(), getResult()); }
 
 //===-- Optimizers --------------------------------------------------------------------------===//
 
@@ -265,6 +312,23 @@ ArrayRef<OptimizerScalar> AdamWOp::getScalars() { return kAdamWScalars; }
 
 SmallVector<OptimizerState> AdamWOp::getStates(RankedTensorType parameter) {
   return {{VariableKind::Moment1, parameter}, {VariableKind::Moment2, parameter}};
+}
+
+LogicalResult AdamWOp::verify() {
+  auto parameter = cast<RankedTensorType>(getParameter().getType());
+  for (Value value : {getGradient(), getMoment1(), getMoment2(), getNewParameter(), getNewMoment1(),
+                      getNewMoment2()})
+    if (value.getType() != parameter)
+      return emitOpError("needs parameter, gradient and moments of one type, has ")
+             << parameter << " and " << value.getType();
+  for (Value sums : {getUpdateSq(), getParamSq()})
+    if (failed(expectEqual(*this, dim(sums, 0), getNumSums(parameter), "sums of squares")))
+      return failure();
+  if (getCompute() &&
+      cast<RankedTensorType>(getCompute().getType()).getShape() != parameter.getShape())
+    return emitOpError("has a compute copy of type ")
+           << getCompute().getType() << " for a parameter of type " << parameter;
+  return success();
 }
 
 ArrayRef<OptimizerScalar> AdamW8bitOp::getScalars() { return kAdamWScalars; }

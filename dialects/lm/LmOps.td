@@ -441,6 +441,7 @@ def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [Accumulat
     $x `,` $weight `,` $targets `,` $scale (`acc` $acc^)? `chunk` $chunk `:`
     functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
@@ -450,6 +451,7 @@ def ScaleOp : Lm_PureOp<"scale"> {
   let fields = (ins FloatTensor:$x, Tensor0D:$factor);
   let results = (outs FloatTensor:$result);
   let assemblyFormat = "$x `,` $factor `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
 }
 
 def GlobalNormOp : Lm_PureOp<"global_norm"> {
@@ -461,6 +463,7 @@ def GlobalNormOp : Lm_PureOp<"global_norm"> {
   let fields = (ins Variadic<FloatTensor>:$inputs);
   let results = (outs Tensor0D:$result);
   let assemblyFormat = "$inputs `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
 }
 
 // The gradient's norm, and the scalars that the host writes before each step.
@@ -493,6 +496,7 @@ def AdamWOp : Lm_PureOp<"adamw", [DeclareOpInterfaceMethods<OptimizerOpInterface
     `bias_corrections` $bias_correction1 $bias_correction2 `clip_grad` $clip_grad
     `:` functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def AdamW8bitOp
@@ -544,6 +548,7 @@ def NormOfPartsOp : Lm_PureOp<"norm_of_parts"> {
   let fields = (ins Variadic<Vector>:$parts);
   let results = (outs Tensor0D:$result);
   let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
 }
 
 #endif

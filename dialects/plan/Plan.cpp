@@ -1,10 +1,15 @@
 #include "dialects/plan/Plan.h"
 
+#include "dialects/interfaces/TensorBytes.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
 
 using namespace mlir;
 using namespace lmc;
@@ -151,4 +156,88 @@ CommandOperands LaunchOp::getCommandOperands() {
                         isInput ? CommandRole::Read : CommandRole::Write, true});
   }
   return operands;
+}
+
+//===-- Verifiers ---------------------------------------------------------------------------===//
+// They check what one op says. Whether places lie in their arenas, and whether launches agree with
+// their kernels, is checked for a whole module (compiler/phases/Levels.cpp).
+
+static RankedTensorType contentOf(Value slice) {
+  return cast<SliceType>(slice.getType()).getContent();
+}
+
+LogicalResult ArenaOp::verify() {
+  if (int64_t(getBytes()) < 0 || getLowerBound() > getBytes())
+    return emitOpError("has ") << int64_t(getBytes()) << " bytes where no packing needs less than "
+                               << int64_t(getLowerBound());
+  if (!llvm::isPowerOf2_64(getAlignment()))
+    return emitOpError("has an alignment of ")
+           << int64_t(getAlignment()) << ", which is no power of two";
+  return success();
+}
+
+// Checks the rows of a view: without a pitch it is one run, with a pitch it has whole rows of its
+// tensor, which do not overlap.
+template <typename View> static LogicalResult verifyRuns(View view) {
+  auto type = view.getType().getContent();
+  int64_t offset = view.getOffset(), rows = view.getRows(), pitch = view.getPitch();
+  int64_t bytes = int64_t(byteSize(type)), width = std::max(type.getElementTypeBitWidth() / 8, 1u);
+  if (offset < 0 || offset % width)
+    return view.emitOpError("begins at byte ") << offset << ", but its elements have " << width;
+  int64_t product = 1;
+  bool areRows = rows == 1;
+  for (int64_t extent : type.getShape())
+    areRows |= (product *= extent) == rows;
+  bool isSound =
+      pitch == 0 ? rows == 1 : areRows && rows > 0 && pitch >= bytes / rows && pitch % width == 0;
+  if (!isSound)
+    return view.emitOpError("has ") << rows << " rows, " << pitch << " bytes apart, of " << type;
+  return success();
+}
+
+LogicalResult SliceOp::verify() {
+  int64_t first = getFirst(), last = getLast();
+  if (first > last)
+    return emitOpError("lives from command ") << first << " to " << last;
+  return verifyRuns(*this);
+}
+
+LogicalResult VariableRefOp::verify() { return verifyRuns(*this); }
+
+LogicalResult LaunchOp::verify() {
+  int64_t inputs = getInputs(), items = getItems(), chunk = getChunk();
+  if (inputs < 0 || inputs > int64_t(getArgs().size()))
+    return emitOpError("has ") << inputs << " inputs of " << getArgs().size() << " arguments";
+  if (items < 1 || chunk < 1)
+    return emitOpError("has ") << items << " items in chunks of " << chunk;
+  return success();
+}
+
+LogicalResult GemmOp::verify() {
+  RankedTensorType a = contentOf(getA()), b = contentOf(getB()), d = contentOf(getD());
+  if (a.getRank() != 2 || b.getRank() != 2 || d.getRank() != 2)
+    return emitOpError("needs matrices, has ") << a << ", " << b << " and " << d;
+  bool ta = getTransposeA(), tb = getTransposeB();
+  if (a.getDimSize(!ta) != b.getDimSize(tb) || a.getDimSize(ta) != d.getDimSize(0) ||
+      b.getDimSize(!tb) != d.getDimSize(1))
+    return emitOpError("makes no ") << d << " of " << a << (ta ? " transposed" : "") << " and " << b
+                                    << (tb ? " transposed" : "");
+  if (getBias() && contentOf(getBias()).getNumElements() != d.getDimSize(1))
+    return emitOpError("has a bias of ") << contentOf(getBias()) << " for " << d;
+  return success();
+}
+
+LogicalResult ScatterAddOp::verify() {
+  RankedTensorType ids = contentOf(getIds()), x = contentOf(getX()), d = contentOf(getD());
+  if (ids.getRank() != 1 || x.getRank() != 2 || d.getRank() != 2 ||
+      ids.getDimSize(0) != x.getDimSize(0) || x.getDimSize(1) != d.getDimSize(1))
+    return emitOpError("cannot add rows of ") << x << " at " << ids << " to " << d;
+  return success();
+}
+
+LogicalResult CopyOp::verify() {
+  RankedTensorType x = contentOf(getX()), d = contentOf(getD());
+  if (byteSize(x) != byteSize(d))
+    return emitOpError("copies ") << byteSize(x) << " bytes to " << byteSize(d);
+  return success();
 }

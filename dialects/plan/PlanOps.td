@@ -104,6 +104,7 @@ def ArenaOp : Plan_Op<"arena", [Symbol]> {
   let assemblyFormat = [{
     $sym_name `bytes` $bytes `alignment` $alignment `lower_bound` $lower_bound attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def VariableOp : Plan_Op<"variable", [Symbol]> {
@@ -145,6 +146,7 @@ def SliceOp : Plan_Op<"slice", [Pure]> {
     $arena `[` $offset `]` $category $source `live` `[` $first `,` $last `]` `:` type($result)
     attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
@@ -154,6 +156,7 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
                        DefaultValuedAttr<I64Attr, "0">:$pitch);
   let results = (outs SliceType:$result);
   let assemblyFormat = "$variable `:` type($result) attr-dict";
+  let hasVerifier = 1;
 }
 
 // A command: `fields` are its own operands and attributes. It is printed over several lines: the op
@@ -179,6 +182,7 @@ def LaunchOp : Plan_CommandOp<"launch"> {
     $kernel `items` $items `chunk` $chunk attr-dict `(`
     custom<Arguments>($args, type($args), $inputs) `\n` `)`
   }];
+  let hasVerifier = 1;
 }
 
 def GemmOp : Plan_Command<"gemm", [{
@@ -195,6 +199,7 @@ def GemmOp : Plan_Command<"gemm", [{
     custom<Operand>("\"d\"", $d, type($d))
     custom<OptionalOperand>("\"workspace\"", $workspace, type($workspace)) `\n` `)`
   }];
+  let hasVerifier = 1;
 }
 
 def AttentionOp : Plan_Command<"attention", [{
@@ -253,6 +258,7 @@ def ScatterAddOp : Plan_Command<"scatter_add", [{
     custom<Operand>("\"x\"", $x, type($x)) custom<Operand>("\"d\"", $d, type($d))
     custom<OptionalOperand>("\"workspace\"", $workspace, type($workspace)) `\n` `)`
   }];
+  let hasVerifier = 1;
 }
 
 def CopyOp : Plan_Command<"copy", [{
@@ -264,6 +270,7 @@ def CopyOp : Plan_Command<"copy", [{
     attr-dict `(` custom<Operand>("\"x\"", $x, type($x)) custom<Operand>("\"d\"", $d, type($d))
     `\n` `)`
   }];
+  let hasVerifier = 1;
 }
 
 #endif

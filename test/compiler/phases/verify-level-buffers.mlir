@@ -72,3 +72,65 @@ plan.function @rows peak 0 {
   // expected-error @below {{'plan.variable_ref' op takes 64 bytes from byte 96 of @x, which has 128}}
   %0 = plan.variable_ref @x : <tensor<2x8xf32>> {offset = 96 : i64}
 }
+
+// -----
+
+plan.arena @workspace bytes 256 alignment 64 lower_bound 256
+plan.function @launches peak 256 {
+  %x = plan.slice @workspace[0] temporaries "" live[0, 0] : <tensor<8xf32>>
+  %y = plan.slice @workspace[64] temporaries "" live[0, 0] : <tensor<4x2xf32>>
+  // expected-error @below {{'plan.launch' op runs @missing, which is not there}}
+  plan.launch @missing items 8 chunk 8 (
+    in %x : tensor<8xf32>
+  )
+}
+
+// -----
+
+plan.arena @workspace bytes 256 alignment 64 lower_bound 256
+kern.kernel @negate elementwise {
+^bb0(%a: tensor<8xf32>):
+  kern.yield %a : tensor<8xf32>
+}
+plan.function @launches peak 256 {
+  %x = plan.slice @workspace[0] temporaries "" live[0, 0] : <tensor<8xf32>>
+  %y = plan.slice @workspace[64] temporaries "" live[0, 0] : <tensor<4x2xf32>>
+  // expected-error @below {{'plan.launch' op has other inputs and results than @negate}}
+  plan.launch @negate items 8 chunk 8 (
+    in %x : tensor<8xf32>
+  )
+}
+
+// -----
+
+plan.arena @workspace bytes 256 alignment 64 lower_bound 256
+kern.kernel @negate elementwise {
+^bb0(%a: tensor<8xf32>):
+  kern.yield %a : tensor<8xf32>
+}
+plan.function @launches peak 256 {
+  %x = plan.slice @workspace[0] temporaries "" live[0, 0] : <tensor<8xf32>>
+  %y = plan.slice @workspace[64] temporaries "" live[0, 0] : <tensor<4x2xf32>>
+  // expected-error @below {{'plan.launch' op has other inputs and results than @negate}}
+  plan.launch @negate items 8 chunk 8 (
+    in %x : tensor<8xf32>
+    in %x : tensor<8xf32>
+  )
+}
+
+// -----
+
+plan.arena @workspace bytes 256 alignment 64 lower_bound 256
+kern.kernel @negate elementwise {
+^bb0(%a: tensor<8xf32>):
+  kern.yield %a : tensor<8xf32>
+}
+plan.function @launches peak 256 {
+  %x = plan.slice @workspace[0] temporaries "" live[0, 0] : <tensor<8xf32>>
+  %y = plan.slice @workspace[64] temporaries "" live[0, 0] : <tensor<4x2xf32>>
+  // expected-error @below {{'plan.launch' op has other inputs and results than @negate}}
+  plan.launch @negate items 8 chunk 8 (
+    in %x : tensor<8xf32>
+    out %y : tensor<4x2xf32>
+  )
+}

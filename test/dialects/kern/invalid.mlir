@@ -395,3 +395,60 @@ func.func @scatterAccumulator(%ids: tensor<4xi32>, %x: tensor<4x8xf32>, %acc: te
   %0 = kern.scatter_add %ids, %x acc %acc : (tensor<4xi32>, tensor<4x8xf32>, tensor<15x8xf32>) -> tensor<16x8xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{'kern.kernel' op must end in a kern.yield}}
+"kern.kernel"() <{sym_name = "noYield", hero = 0 : i32}> ({
+^bb0(%a: tensor<8xf32>):
+  %0 = arith.constant dense<0.0> : tensor<8xf32>
+}) : () -> ()
+
+// -----
+
+// expected-error @+1 {{'kern.kernel' op has an argument of type 'f32', which is no tensor}}
+kern.kernel @scalar elementwise {
+^bb0(%a: tensor<4x8xf32>, %s: f32):
+  kern.yield %a : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'kern.kernel' op has arg_rows without arg_pitches, or the reverse}}
+kern.kernel @rowsAlone elementwise attributes {arg_rows = array<i64: 4, 4>} {
+^bb0(%a: tensor<4x8xf32>):
+  kern.yield %a : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'kern.kernel' op has 2 arg_rows and 1 arg_pitches for 2 inputs and results}}
+kern.kernel @pitchOfTheResult elementwise attributes {arg_rows = array<i64: 4, 4>, arg_pitches = array<i64: 0>} {
+^bb0(%a: tensor<4x8xf32>):
+  kern.yield %a : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'kern.kernel' op has arg_rows below 1 or arg_pitches below 0}}
+kern.kernel @negativePitch elementwise attributes {arg_rows = array<i64: 4, 4>, arg_pitches = array<i64: 16, -16>} {
+^bb0(%a: tensor<4x8xf32>):
+  kern.yield %a : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'kern.kernel' op has arg_rows below 1 or arg_pitches below 0}}
+kern.kernel @noRows elementwise attributes {arg_rows = array<i64: 0, 4>, arg_pitches = array<i64: 16, 16>} {
+^bb0(%a: tensor<4x8xf32>):
+  kern.yield %a : tensor<4x8xf32>
+}
+
+// -----
+
+kern.kernel @foreignOpInAKernel elementwise {
+^bb0(%a: tensor<8xf32>):
+  // expected-error @+1 {{'arith.addf' op is not allowed in a kern.kernel; only linalg.generic, linalg.fill, tensor.empty, tensor.insert_slice and arith.constant are}}
+  %s = arith.addf %a, %a : tensor<8xf32>
+  kern.yield %s : tensor<8xf32>
+}

@@ -669,6 +669,158 @@ func.func @attentionGradDv(%g: tensor<4x8xf32>, %q: tensor<4x8xf32>, %k: tensor<
 
 // -----
 
+func.func @lossGradChunk(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy_grad' op needs a positive chunk}}
+  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s chunk 0 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x8xf32>)
+  return
+}
+
+// -----
+
+func.func @lossGradWeight(%x: tensor<4x8xf32>, %w: tensor<16x4xf32>, %t: tensor<4xi32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy_grad' op has weight columns 4, expected 8}}
+  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s chunk 2 : (tensor<4x8xf32>, tensor<16x4xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x4xf32>)
+  return
+}
+
+// -----
+
+func.func @lossGradTargets(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<3xi32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy_grad' op has targets 3, expected 4}}
+  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<3xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x8xf32>)
+  return
+}
+
+// -----
+
+func.func @lossGradScale(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>, %s: tensor<f64>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy_grad' op needs loss and scale of one type}}
+  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f64>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x8xf32>)
+  return
+}
+
+// -----
+
+func.func @lossGradDx(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy_grad' op must give dx the type of x}}
+  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xbf16>, tensor<16x8xf32>)
+  return
+}
+
+// -----
+
+func.func @lossGradDweight(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy_grad' op must give dweight the shape of weight}}
+  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @lossGradAccumulator(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>, %s: tensor<f32>, %a: tensor<16x8xbf16>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy_grad' op has an accumulator of type 'tensor<16x8xbf16>'}}
+  %0:3 = lm.linear_cross_entropy_grad %x, %w, %t, %s acc %a chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>, tensor<f32>, tensor<16x8xbf16>) -> (tensor<f32>, tensor<4x8xf32>, tensor<16x8xf32>)
+  return
+}
+
+// -----
+
+func.func @scaleType(%x: tensor<4xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.scale' op must keep the type of its input}}
+  %0 = lm.scale %x, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xbf16>
+  return
+}
+
+// -----
+
+func.func @scaleFactor(%x: tensor<4xbf16>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.scale' op has elements of 'bf16' but a factor of 'f32'}}
+  %0 = lm.scale %x, %s : (tensor<4xbf16>, tensor<f32>) -> tensor<4xbf16>
+  return
+}
+
+// -----
+
+func.func @normOfNothing() {
+  // expected-error @+1 {{'lm.global_norm' op needs an operand}}
+  %0 = "lm.global_norm"() : () -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @normElements(%x: tensor<4xf64>) {
+  // expected-error @+1 {{'lm.global_norm' op has a result of 'f32' for elements of 'f64'}}
+  %0 = lm.global_norm %x : (tensor<4xf64>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @normRounded(%x: tensor<4xbf16>) {
+  // expected-error @+1 {{'lm.global_norm' op has a result of 'bf16' for elements of 'bf16'}}
+  %0 = lm.global_norm %x : (tensor<4xbf16>) -> tensor<bf16>
+  return
+}
+
+// -----
+
+func.func @normOfNoParts() {
+  // expected-error @+1 {{'lm.norm_of_parts' op needs an operand}}
+  %0 = "lm.norm_of_parts"() : () -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @normOfPartsElements(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.norm_of_parts' op has a result of 'f64' for elements of 'f32'}}
+  %0 = lm.norm_of_parts %x : (tensor<4xf32>) -> tensor<f64>
+  return
+}
+
+// -----
+
+func.func @adamwGradient(%p: tensor<4x8xf32>, %g: tensor<4x8xbf16>, %m: tensor<4x8xf32>, %v: tensor<4x8xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw' op needs parameter, gradient and moments of one type, has 'tensor<4x8xf32>' and 'tensor<4x8xbf16>'}}
+  %0:5 = lm.adamw %p, %g, %m, %v norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<4x8xf32>, tensor<4x8xbf16>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @adamwMoment(%p: tensor<4x8xf32>, %g: tensor<4x8xf32>, %m: tensor<4x8xf32>, %v: tensor<8x4xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw' op needs parameter, gradient and moments of one type, has 'tensor<4x8xf32>' and 'tensor<8x4xf32>'}}
+  %0:5 = lm.adamw %p, %g, %m, %v norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<8x4xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @adamwSums(%p: tensor<4x8xf32>, %g: tensor<4x8xf32>, %m: tensor<4x8xf32>, %v: tensor<4x8xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw' op has sums of squares 8, expected 4}}
+  %0:5 = lm.adamw %p, %g, %m, %v norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @adamwSumsOfAVector(%p: tensor<4xf32>, %g: tensor<4xf32>, %m: tensor<4xf32>, %v: tensor<4xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw' op has sums of squares 4, expected 1}}
+  %0:5 = lm.adamw %p, %g, %m, %v norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @adamwCompute(%p: tensor<4x8xf32>, %g: tensor<4x8xf32>, %m: tensor<4x8xf32>, %v: tensor<4x8xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.adamw' op has a compute copy of type 'tensor<8x4xbf16>' for a parameter of type 'tensor<4x8xf32>'}}
+  %0:6 = lm.adamw %p, %g, %m, %v norm %s lr %s betas %s %s eps %s bias_corrections %s %s clip_grad %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<8x4xbf16>)
+  return
+}
+
+// -----
+
 func.func private @layer()
 func.func @layerIndex() {
   // expected-error @+1 {{'func.call' op has lm.layer = -1 : i64; only a func.call has it, and it is an i64 from 0 on}}

@@ -21,6 +21,8 @@ plan.function @micro peak 1024 {
   %w = plan.variable_ref @w : !plan.slice<tensor<8x4xf32>>
   // CHECK: %[[G:.*]] = plan.variable_ref @w.grad : <tensor<4x4xf32>> {offset = 64 : i64}
   %g = plan.variable_ref @w.grad : !plan.slice<tensor<4x4xf32>> {offset = 64 : i64}
+  // CHECK: %[[B:.*]] = plan.slice @workspace[32] temporaries "" live[0, 0] : <tensor<4xf32>>
+  %b = plan.slice @workspace[32] temporaries "" live [0, 0] : !plan.slice<tensor<4xf32>>
   // The comment of a line gives the role, the place and the bytes of the slice.
   // CHECK:      plan.launch @double items 8 chunk 4 (
   // CHECK-NEXT:   in {{ *}}%[[W]] : tensor<8x4xf32> {{ *}}// reads   @w[0], 128 bytes{{$}}
@@ -45,28 +47,28 @@ plan.function @micro peak 1024 {
   )
   // CHECK: plan.gemm {accumulate, transpose_b} (
   // CHECK-NEXT: a {{ *}}%[[X]] : tensor<8x4xf32>
-  // CHECK-NEXT: b {{ *}}%[[W]] : tensor<8x4xf32>
-  // CHECK-NEXT: bias {{ *}}%[[IDS]] : tensor<8xi32>
-  // CHECK-NEXT: d {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: b {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: bias {{ *}}%[[B]] : tensor<4xf32>
+  // CHECK-NEXT: d {{ *}}%[[W]] : tensor<8x4xf32>
   // CHECK-NEXT: workspace {{ *}}%[[X]] : tensor<8x4xf32>
   // CHECK-NEXT: )
   plan.gemm {accumulate, transpose_b} (
     a %x : tensor<8x4xf32>
-    b %w : tensor<8x4xf32>
-    bias %ids : tensor<8xi32>
-    d %g : tensor<4x4xf32>
+    b %g : tensor<4x4xf32>
+    bias %b : tensor<4xf32>
+    d %w : tensor<8x4xf32>
     workspace %x : tensor<8x4xf32>
   )
   // CHECK: plan.gemm (
   // CHECK-NEXT: a {{ *}}%[[X]] : tensor<8x4xf32>
-  // CHECK-NEXT: b {{ *}}%[[W]] : tensor<8x4xf32>
-  // CHECK-NEXT: d {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: b {{ *}}%[[G]] : tensor<4x4xf32>
+  // CHECK-NEXT: d {{ *}}%[[W]] : tensor<8x4xf32>
   // CHECK-NEXT: workspace {{ *}}%[[X]] : tensor<8x4xf32>
   // CHECK-NEXT: )
   plan.gemm (
     a %x : tensor<8x4xf32>
-    b %w : tensor<8x4xf32>
-    d %g : tensor<4x4xf32>
+    b %g : tensor<4x4xf32>
+    d %w : tensor<8x4xf32>
     workspace %x : tensor<8x4xf32>
   )
   // CHECK: plan.attention {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 4 : i64, window = 0 : i64} (
