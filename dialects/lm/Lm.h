@@ -26,6 +26,8 @@ template <typename Op>
 class FreeToRecompute : public mlir::OpTrait::TraitBase<Op, FreeToRecompute> {};
 template <typename Op>
 class MlpActivation : public mlir::OpTrait::TraitBase<Op, MlpActivation> {};
+template <typename Op>
+class BecomesCall : public mlir::OpTrait::TraitBase<Op, BecomesCall> {};
 
 // The attribute of a func.call that calls a transformer layer: i64, the index of the layer, from 0 on.
 inline constexpr char kLayer[] = "lm.layer";

@@ -63,6 +63,10 @@ def FreeToRecompute : NativeOpTrait<"FreeToRecompute"> { let cppNamespace = "::l
 // The op is the non-linearity of an MLP.
 def MlpActivation : NativeOpTrait<"MlpActivation"> { let cppNamespace = "::lmc::lm"; }
 
+// The op of the same name in the kern dialect takes its place: it has the same operands, attributes
+// and results.
+def BecomesCall : NativeOpTrait<"BecomesCall"> { let cppNamespace = "::lmc::lm"; }
+
 // Storage floats: activations and weights.
 def Float : AnyTypeOf<[F32, BF16, F64], "f32, bf16 or f64">;
 def Tensor0D : 0DTensorOf<[F32, F64]>;
@@ -354,7 +358,7 @@ def RopeOp : Lm_PureOp<"rope", [Differentiable]> {
   let hasVerifier = 1;
 }
 
-def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
+def AttentionOp : Lm_PureOp<"attention", [Differentiable, BecomesCall]> {
   let summary = "causal grouped-query attention";
   let description = [{
     `q` `[tokens, heads * head_dim]`, `k` and `v` `[tokens, kv_heads * head_dim]`;
@@ -374,7 +378,7 @@ def AttentionOp : Lm_PureOp<"attention", [Differentiable]> {
   let hasVerifier = 1;
 }
 
-def AttentionGradOp : Lm_PureOp<"attention_grad", [AttrSizedOperandSegments]> {
+def AttentionGradOp : Lm_PureOp<"attention_grad", [AttrSizedOperandSegments, BecomesCall]> {
   let summary = "gradients of attention for q, k and v";
   let description = [{
     The operands are those of `lm.attention`, its results and the gradient of its

@@ -487,6 +487,14 @@ static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
 
 //===-- Pass --------------------------------------------------------------------------------===//
 
+// Converts an op with the trait BecomesCall.
+static SmallVector<Value> convertCall(OpBuilder &b, Operation *op) {
+  OperationState call(op->getLoc(), ("kern." + op->getName().stripDialect()).str(),
+                      op->getOperands(), op->getResultTypes());
+  call.propertiesAttr = op->getPropertiesAsAttribute();
+  return SmallVector<Value>(b.create(call)->getResults());
+}
+
 static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
   Location loc = operation->getLoc();
   return llvm::TypeSwitch<Operation *, SmallVector<Value>>(operation)
@@ -528,24 +536,9 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
                                                        op.getWeight(), Value(), op.getBias(), false,
                                                        true)};
       })
-      .Case([&](lm::AttentionOp op) {
-        return SmallVector<Value>(
-            kern::AttentionOp::create(b, loc, op.getResult().getType(), op.getLse().getType(),
-                                      op.getQ(), op.getK(), op.getV(), op.getStarts(),
-                                      op.getHeadDim(), op.getSeq(), op.getScale(),
-                                      op.getWindow())
-                ->getResults());
-      })
-      .Case([&](lm::AttentionGradOp op) {
-        return SmallVector<Value>(
-            kern::AttentionGradOp::create(b, loc, op.getDq().getType(), op.getDk().getType(),
-                                          op.getDv().getType(), op.getDout(), op.getQ(), op.getK(),
-                                          op.getV(), op.getOut(), op.getLse(), op.getStarts(),
-                                          op.getCos(), op.getSin(), op.getHeadDim(),
-                                          op.getSeq(), op.getScale(), op.getWindow())
-                ->getResults());
-      })
-      .Default([](Operation *) { return SmallVector<Value>(); });
+      .Default([&](Operation *op) {
+        return op->hasTrait<lm::BecomesCall>() ? convertCall(b, op) : SmallVector<Value>();
+      });
 }
 
 namespace {

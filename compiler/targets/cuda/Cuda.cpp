@@ -3,7 +3,6 @@
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cuda/CudaProgram.h"
 #include "compiler/targets/cuda/InitializerTemplates.h"
-#include "compiler/targets/cuda/ScatterAddLayout.h"
 #include "passes/fusion/Passes.h"
 
 #include "llvm/Support/Regex.h"
@@ -84,21 +83,7 @@ public:
     passes.addPass(createSplitColumnReductionsPass());
   }
 
-  RankedTensorType scratchOf(Operation *op) const override {
-    // The scratch holds delta = the sum of dout * out over a row, one value per query and head. The
-    // first kernel of the gradient writes it and the second reads it.
-    if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
-      return cast<RankedTensorType>(grad.getLse().getType());
-    auto scatter = dyn_cast<kern::ScatterAddOp>(op);
-    if (!scatter)
-      return {};
-    // The scratch is the workspace in which rows are sorted by id before they are added.
-    auto x = cast<RankedTensorType>(scatter.getX().getType());
-    auto d = cast<RankedTensorType>(scatter.getType());
-    int64_t bytes = scatterAddWorkspaceBytes(x.getDimSize(0), x.getDimSize(1), d.getDimSize(0),
-                                             d.getElementTypeBitWidth() / 8);
-    return RankedTensorType::get(bytes, IntegerType::get(op->getContext(), 8));
-  }
+  RankedTensorType scratchOf(Operation *op) const override { return cudaScratchOf(op); }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {

@@ -214,6 +214,21 @@ LogicalResult Planner::addCommand(Operation &command) {
       .Default(success()); // launches of printed kernels; calls of libraries and the driver
 }
 
+RankedTensorType cudaScratchOf(Operation *op) {
+  // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
+  if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
+    return cast<RankedTensorType>(grad.getLse().getType());
+  auto scatter = dyn_cast<kern::ScatterAddOp>(op);
+  if (!scatter)
+    return {};
+  // Rows are sorted by id before they are added.
+  auto x = cast<RankedTensorType>(scatter.getX().getType());
+  auto d = cast<RankedTensorType>(scatter.getType());
+  int64_t bytes = scatterAddWorkspaceBytes(x.getDimSize(0), x.getDimSize(1), d.getDimSize(0),
+                                           d.getElementTypeBitWidth() / 8);
+  return RankedTensorType::get(bytes, IntegerType::get(op->getContext(), 8));
+}
+
 FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch) {
   Planner planner(arch);
   for (auto kernel : module.getOps<kern::KernelOp>())
