@@ -211,7 +211,12 @@ LogicalResult Planner::addCommand(Operation &command) {
       })
       .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
-      .Default(success()); // launches of printed kernels; calls of libraries and the driver
+      // The kernels of launches are printed elsewhere; a library or the driver runs the other two.
+      .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp>([](auto) { return success(); })
+      .Case([&](CommandOpInterface op) -> LogicalResult {
+        return op.emitOpError("has no kernel for ") << arch.name;
+      })
+      .Default(success()); // slices
 }
 
 RankedTensorType cudaScratchOf(Operation *op) {

@@ -32,8 +32,7 @@ struct CudaProgram {
 // Fails, with an error at the op, if a kernel cannot be printed or no template supports a command.
 mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch);
 
-// Returns the type of the scratch memory that the kernels of `op`, a kern op, share when it becomes a
-// command; null if they need none.
+// Returns the type of the scratch memory that the command of `op`, a kern op, needs; null for none.
 mlir::RankedTensorType cudaScratchOf(mlir::Operation *op);
 
 // Compiles every kernel that has no image yet.
