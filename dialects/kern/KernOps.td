@@ -43,6 +43,20 @@ class Kern_Call<string mnemonic, string operands, list<Trait> traits = []>
   let extraClassDefinition = CommandOperandList<operands>.definition;
 }
 
+// A call whose command has the same name and attributes. The command's operands are what the op
+// reads, its results and the scratch memory, in this order; the attribute `accumulate` stands for
+// an accumulator.
+class Kern_PlainCall<string mnemonic, string operands, list<Trait> traits = []>
+    : Kern_Call<mnemonic, operands, traits> {
+  let extraClassDefinition = CommandOperandList<operands>.definition # [{
+    void $cppClass::createCommand(::mlir::OpBuilder &b,
+                                  ::llvm::function_ref<::mlir::Value(::mlir::Value)> sliceOf,
+                                  ::mlir::Value scratch) {
+      createPlainCommand(*this, b, sliceOf, scratch);
+    }
+  }];
+}
+
 def Hero : I32EnumAttr<"Hero", "loop structure of a generated kernel", [
   I32EnumAttrCase<"Elementwise", 0, "elementwise">,
   I32EnumAttrCase<"RowReduction", 1, "row_reduction">,
@@ -165,7 +179,7 @@ def AttentionGradOp : Kern_Call<"attention_grad", [{
   let hasVerifier = 1;
 }
 
-def ScatterAddOp : Kern_Call<"scatter_add", [{
+def ScatterAddOp : Kern_PlainCall<"scatter_add", [{
     {"ids", getIds()}, {"x", getX()}, {"acc", getAcc(), Accumulate}, {"d", getResult(), Write}
   }]> {
   let summary = "result[ids[t], :] (+)= x[t, :], t ascending, a template call";

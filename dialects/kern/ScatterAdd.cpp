@@ -1,5 +1,4 @@
 #include "dialects/kern/Kern.h"
-#include "dialects/plan/Plan.h"
 
 using namespace mlir;
 using namespace lmc::kern;
@@ -21,10 +20,4 @@ LogicalResult ScatterAddOp::verify() {
   if (getAcc() && getAcc().getType() != d)
     return emitOpError("has an accumulator of type ") << getAcc().getType();
   return success();
-}
-
-void ScatterAddOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf,
-                                 Value scratch) {
-  lmc::plan_ir::ScatterAddOp::create(b, getLoc(), sliceOf(getIds()), sliceOf(getX()),
-                                     sliceOf(getResult()), scratch, bool(getAcc()));
 }
