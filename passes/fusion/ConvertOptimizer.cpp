@@ -42,13 +42,33 @@ static Value clipped(OpBuilder &b, Location loc, Value g, Value norm, Value clip
 
 namespace {
 
-// Builds the region of one AdamW step. The scalars of the step are the fusion's inputs from index
-// `first` on. Element-wise ops read them as operands; the code generators move computations on
-// scalars alone out of the loops.
-class AdamWStep {
+// Builds the region of one step of any optimizer. The first input of the fusion is the parameter, a
+// matrix of `type`. The scalars of the step are the inputs from index `first` on. Element-wise ops
+// read them as operands; the code generators move computations on scalars alone out of the loops.
+class OptimizerStep {
+public:
+  OptimizerStep(FusionBuilder &f, RankedTensorType type, unsigned first)
+      : f(f), type(type), first(first) {}
+
+  Read each(Value tensor) { return {tensor, f.all(2)}; }
+  Read scalar(unsigned which, unsigned rank = 2) { return {f.arg(first + which), f.none(rank)}; }
+
+  // Ends the region, which computed the new `parameter` and the new `states`. Returns all results of
+  // `op`, in their shapes.
+  SmallVector<Value> finish(OpBuilder &b, lm::OptimizerOpInterface op, Value parameter,
+                            ArrayRef<Value> states);
+
+protected:
+  FusionBuilder &f;
+  RankedTensorType type;
+  unsigned first;
+};
+
+// Builds the region of one step of AdamW.
+class AdamWStep : public OptimizerStep {
 public:
   AdamWStep(FusionBuilder &f, RankedTensorType type, unsigned first, bool decays)
-      : f(f), type(type), first(first), decays(decays) {}
+      : OptimizerStep(f, type, first), decays(decays) {}
 
   // The scalars, in the order of the fusion's inputs.
   enum Scalar { Norm, Lr, Beta1, Beta2, Eps, Correction1, Correction2, Clip, Decay };
@@ -59,28 +79,44 @@ public:
       inputs.push_back(op.getWeightDecay());
   }
 
-  Read each(Value tensor) { return {tensor, f.all(2)}; }
-  Read scalar(Scalar which, unsigned rank = 2) {
-    return {f.arg(first + which), f.none(rank)};
-  }
-
   Value moment1(Value gradient, Value old);
   Value moment2(Value gradient, Value old);
   Value parameter(Value old, Value moment1, Value moment2);
-  // Return a sum of squares per row: updateSq() of the parameter's change, paramSq() of the new
-  // parameter.
-  Value updateSq(Value old, Value fresh);
-  Value paramSq(Value fresh);
-  Value copyIn(Type element, Value fresh);
 
 private:
-  FusionBuilder &f;
-  RankedTensorType type;
-  unsigned first;
   bool decays;
 };
 
 } // namespace
+
+SmallVector<Value> OptimizerStep::finish(OpBuilder &b, lm::OptimizerOpInterface op, Value parameter,
+                                         ArrayRef<Value> states) {
+  auto square = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+    return arith::MulFOp::create(b, loc, s[0], s[0]);
+  };
+  auto squareOfChange = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+    Value d = arith::SubFOp::create(b, loc, s[0], s[1]);
+    return arith::MulFOp::create(b, loc, d, d);
+  };
+  auto sumOfRows = [&](ArrayRef<Read> reads, auto body) {
+    return f.reduce(type.getShape(), 1, type.getElementType(), reads, Combine::Add, body);
+  };
+  SmallVector<Value> results{parameter};
+  results.append(states.begin(), states.end());
+  results.push_back(sumOfRows({each(parameter), each(f.arg(0))}, squareOfChange));
+  results.push_back(sumOfRows({each(parameter)}, square));
+  if (op->getNumResults() > results.size()) { // a copy in the compute dtype
+    auto copy = cast<RankedTensorType>(op->getResult(unsigned(results.size())).getType());
+    results.push_back(f.map(type.clone(copy.getElementType()), {each(parameter)},
+                            [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }));
+  }
+  // The fusion's results are matrices.
+  SmallVector<Value> converted;
+  for (auto [result, original] : llvm::zip(f.finish(results).getResults(), op->getResults()))
+    converted.push_back(reshape(b, op->getLoc(), result,
+                                cast<RankedTensorType>(original.getType()).getShape()));
+  return converted;
+}
 
 Value AdamWStep::moment1(Value gradient, Value old) {
   return f.map(type,
@@ -134,39 +170,6 @@ Value AdamWStep::parameter(Value old, Value moment1, Value moment2) {
   });
 }
 
-Value AdamWStep::updateSq(Value old, Value fresh) {
-  return f.reduce(type.getShape(), 1, type.getElementType(), {each(fresh), each(old)}, Combine::Add,
-                  [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                    Value d = arith::SubFOp::create(b, loc, s[0], s[1]);
-                    return arith::MulFOp::create(b, loc, d, d);
-                  });
-}
-
-Value AdamWStep::paramSq(Value fresh) {
-  return f.reduce(type.getShape(), 1, type.getElementType(), {each(fresh)}, Combine::Add,
-                  [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                    return arith::MulFOp::create(b, loc, s[0], s[0]);
-                  });
-}
-
-Value AdamWStep::copyIn(Type element, Value fresh) {
-  return f.map(type.clone(element), {each(fresh)},
-               [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
-}
-
-// Returns the results of `kernel`, reshaped to the shapes of the results of `op`.
-static SmallVector<Value> inShapesOf(OpBuilder &b, Operation *op, kern::FusionOp kernel) {
-  SmallVector<Value> converted;
-  for (auto [result, original] : llvm::zip(kernel.getResults(), op->getResults()))
-    converted.push_back(reshape(b, op->getLoc(), result,
-                                cast<RankedTensorType>(original.getType()).getShape()));
-  return converted;
-}
-
-static Type elementOf(Value tensor) {
-  return cast<RankedTensorType>(tensor.getType()).getElementType();
-}
-
 //===-- lm.adamw ----------------------------------------------------------------------------===//
 
 static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
@@ -179,11 +182,7 @@ static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
                   decays ? "lm.adamw" : "lm.adamw_no_decay");
   AdamWStep step(f, cast<RankedTensorType>(inputs[0].getType()), 4, decays);
   Value m = step.moment1(f.arg(1), f.arg(2)), v = step.moment2(f.arg(1), f.arg(3));
-  Value p = step.parameter(f.arg(0), m, v);
-  SmallVector<Value> results{p, m, v, step.updateSq(f.arg(0), p), step.paramSq(p)};
-  if (op.getCompute())
-    results.push_back(step.copyIn(elementOf(op.getCompute()), p));
-  return inShapesOf(b, op, f.finish(results));
+  return step.finish(b, op, step.parameter(f.arg(0), m, v), {m, v});
 }
 
 //===-- lm.adamw8bit ------------------------------------------------------------------------===//
@@ -283,11 +282,7 @@ static SmallVector<Value> convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
   Value v = step.moment2(f.arg(1), coded.decode(kMoment2));
   Value p = step.parameter(f.arg(0), m, v);
   CodedMoments::Coded m8 = coded.encode(kMoment1, m), v8 = coded.encode(kMoment2, v);
-  SmallVector<Value> results{p,        m8.codes, m8.scale, v8.codes,
-                             v8.scale, step.updateSq(f.arg(0), p), step.paramSq(p)};
-  if (op.getCompute())
-    results.push_back(step.copyIn(elementOf(op.getCompute()), p));
-  return inShapesOf(b, op, f.finish(results));
+  return step.finish(b, op, p, {m8.codes, m8.scale, v8.codes, v8.scale});
 }
 
 //===-- All ---------------------------------------------------------------------------------===//
