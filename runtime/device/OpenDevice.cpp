@@ -1,11 +1,17 @@
-// Opens the device that a plan's target names.
-#include "runtime/device/cpu/CpuDevice.h"
+// Opens the device that the target of a plan names.
+#include "runtime/device/Device.h"
 
 #include <fmt/format.h>
 
 #include <string_view>
 
 namespace lmc {
+
+#define LMC_DEVICE(Target, Name) Result<std::unique_ptr<Device>> Target##Device(int threads);
+#define LMC_NO_DEVICE(Target, Name)
+#include "runtime/device/Devices.def"
+#undef LMC_DEVICE
+#undef LMC_NO_DEVICE
 
 namespace {
 
@@ -15,12 +21,12 @@ struct Opener {
   Result<std::unique_ptr<Device>> (*open)(int threads); // null: this build lacks the device
 };
 
-Result<std::unique_ptr<Device>> openCpu(int threads) { return cpu::makeCpuDevice(threads); }
-
-// The first entry must be a device that every build has.
 constexpr Opener kOpeners[] = {
-    {"cpu", "CPU", openCpu},
-    {"cuda", "CUDA", nullptr},
+#define LMC_DEVICE(Target, Name) {#Target, Name, Target##Device},
+#define LMC_NO_DEVICE(Target, Name) {#Target, Name, nullptr},
+#include "runtime/device/Devices.def"
+#undef LMC_DEVICE
+#undef LMC_NO_DEVICE
 };
 
 } // namespace

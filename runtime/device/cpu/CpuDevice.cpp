@@ -115,3 +115,9 @@ std::unique_ptr<Device> makeCpuDevice(int threads) {
 }
 
 } // namespace lmc::cpu
+
+namespace lmc {
+
+Result<std::unique_ptr<Device>> cpuDevice(int threads) { return cpu::makeCpuDevice(threads); }
+
+} // namespace lmc
