@@ -6,6 +6,9 @@
 Each NAME.patch adds one thing that lmc does not have: a command, an optimizer, a target, a model
 family. Lines before the diff say what it is held to:
 
+    Section: A command        of docs/adding.md, or several, joined by " + ". The tables there name
+                              every product file that the patch touches; the patch touches every
+                              file that they name, except in rows whose text begins with "only"
     Files: 9                  at most so many product files (tests, docs and bench do not count)
     Folders: 1 1              instead of Files: new folders in the compiler and in the runtime,
                               with one changed line each outside of them
@@ -14,10 +17,11 @@ family. Lines before the diff say what it is held to:
 
 The script applies a patch to a copy of the committed tree, counts what it touches, builds the copy
 and runs its test. --count stops after counting; --keep leaves the copy in DIR/NAME. Exit code 1
-where a patch does not apply, touches more than it may, or fails. It takes a build per patch, so it
-is not part of ./dev test. It needs the programs git and patch.
+where a patch does not apply, touches other files than it may, or fails. It takes a build per patch,
+so it is not part of ./dev test. It needs the programs git and patch.
 """
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -37,7 +41,7 @@ def header(text, key):
 
 
 def touched(text):
-    """{product file: (is new, added lines + removed lines)} of a patch."""
+    """{product file: (is new, lines that are added or removed)} of a patch."""
     files = {}
     for part in re.split(r"^diff --git ", text, flags=re.MULTILINE)[1:]:
         name = re.match(r"a/\S+ b/(\S+)", part).group(1)
@@ -51,7 +55,7 @@ def fault_of(text, files):
     """Why a patch touches more than it may; "" where it does not."""
     if header(text, "Files"):
         bound = int(header(text, "Files"))
-        return f"{len(files)} files, at most {bound}" if len(files) > bound else ""
+        return f"it touches {len(files)} files, at most {bound}" if len(files) > bound else ""
     bounds = [int(word) for word in header(text, "Folders").split()]
     sides = {"compiler": 0, "runtime": 0}
     folders = {side: set() for side in sides}
@@ -63,22 +67,46 @@ def fault_of(text, files):
             sides[side] += lines
     for side, bound in zip(sides, bounds):
         if len(folders[side]) > bound or sides[side] > 1:
-            return (f"{len(folders[side])} new folders and {sides[side]} changed lines in the {side}, "
-                    f"at most {bound} and 1")
+            return (f"it touches {len(folders[side])} new folders and {sides[side]} changed lines in "
+                    f"the {side}, at most {bound} and 1")
+    return ""
+
+
+def rows_of(section):
+    """(paths of docs/adding.md as regular expressions, whether every patch touches them)"""
+    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    found = re.search(rf"^## {re.escape(section)}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    if not found:
+        raise SystemExit(f"docs/adding.md has no section '{section}'")
+    for files, text in re.findall(r"^\|([^|\n]*`[^|\n]*)\|([^\n]*)", found.group(1), re.MULTILINE):
+        for path in re.findall(r"`([^`]*)`", files):
+            pattern = re.escape(path).replace("NAME", r"\w+") + (".*" if path.endswith("/") else "")
+            yield path, pattern, not text.strip().startswith("only")
+
+
+def difference_to_docs(text, files):
+    """How the files differ from those that docs/adding.md lists; "" where they do not."""
+    listed = [row for section in header(text, "Section").split(" + ") for row in rows_of(section)]
+    for name in files:
+        if not any(re.fullmatch(pattern, name) for _, pattern, _ in listed):
+            return f"it touches {name}, which docs/adding.md does not list"
+    for path, pattern, always in listed:
+        if always and not any(re.fullmatch(pattern, name) for name in files):
+            return f"docs/adding.md lists {path}, which it does not touch"
     return ""
 
 
 def run(patch, arguments):
     text = patch.read_text(encoding="utf-8")
     files = touched(text)
-    fault = fault_of(text, files)
+    fault = fault_of(text, files) or difference_to_docs(text, files)
     print(f"{patch.stem}: {len(files)} product files" +
           "".join(f"\n  {'new ' if new else '    '}{name} ({lines} lines)"
                   for name, (new, lines) in sorted(files.items())), flush=True)
     if fault:
-        print(f"{patch.stem}: error: it touches {fault}")
+        print(f"{patch.stem}: error: {fault}")
         return False
-    folder = pathlib.Path(arguments.keep or tempfile.mkdtemp()) / patch.stem
+    folder = pathlib.Path(arguments.keep or tempfile.mkdtemp()).resolve() / patch.stem
     try:
         folder.mkdir(parents=True, exist_ok=True)
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True)
@@ -94,8 +122,11 @@ def run(patch, arguments):
             return True
         steps = ["cmake --preset release -B build > /dev/null",
                  f"cmake --build build --target {header(text, 'Build')}", header(text, "Test")]
+        # ccache then takes what copies in other folders have compiled.
+        environment = {**os.environ, "CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
         for step in steps:
-            done = subprocess.run(["bash", "-c", step], cwd=folder, capture_output=True, text=True)
+            done = subprocess.run(["bash", "-c", step], cwd=folder, capture_output=True, text=True,
+                                  env=environment)
             if done.returncode:
                 print(f"{patch.stem}: error: '{step}' failed:\n" +
                       (done.stdout + done.stderr)[-4000:])
