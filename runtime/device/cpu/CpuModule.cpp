@@ -46,19 +46,23 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     image += written;
     left -= size_t(written);
   }
-  // The loader takes files of equal path for one library. A descriptor's number is free again after
-  // close(), so a module that is loaded while another one is in use may get the other one's code.
+  // The loader takes two files of equal path for one library. The descriptor therefore stays open as
+  // long as the module is loaded: no other module can then have the same number in its path.
   void *handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  const char *reason = handle ? nullptr : dlerror();
-  close(file);
-  if (!handle)
+  if (!handle) {
+    const char *reason = dlerror();
+    close(file);
     return Error{fmt::format("a module of the plan for '{}' does not load ({}); compile the plan "
                              "again",
                              target, reason ? reason : "unknown reason")};
-  return std::unique_ptr<CpuModule>(new CpuModule(handle));
+  }
+  return std::unique_ptr<CpuModule>(new CpuModule(handle, file));
 }
 
-CpuModule::~CpuModule() { dlclose(handle); }
+CpuModule::~CpuModule() {
+  dlclose(handle);
+  close(file);
+}
 
 Result<KernelEntry> CpuModule::find(const std::string &entry) const {
   void *symbol = dlsym(handle, entry.c_str());

@@ -25,8 +25,9 @@ public:
   Result<KernelEntry> find(const std::string &entry) const;
 
 private:
-  explicit CpuModule(void *handle) : handle(handle) {}
+  CpuModule(void *handle, int file) : handle(handle), file(file) {}
   void *handle;
+  int file; // descriptor of the image in memory
 };
 
 } // namespace lmc::cpu
