@@ -227,14 +227,6 @@ LogicalResult GemmOp::verify() {
   return success();
 }
 
-LogicalResult ScatterAddOp::verify() {
-  RankedTensorType ids = contentOf(getIds()), x = contentOf(getX()), d = contentOf(getD());
-  if (ids.getRank() != 1 || x.getRank() != 2 || d.getRank() != 2 ||
-      ids.getDimSize(0) != x.getDimSize(0) || x.getDimSize(1) != d.getDimSize(1))
-    return emitOpError("cannot add rows of ") << x << " at " << ids << " to " << d;
-  return success();
-}
-
 LogicalResult CopyOp::verify() {
   RankedTensorType x = contentOf(getX()), d = contentOf(getD());
   if (byteSize(x) != byteSize(d))
