@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGETS = ["cpu", "cuda:sm_80", "cuda:sm_90a"]
@@ -136,6 +137,18 @@ def show_first_difference(old, new, context=3, most=12):
         print("\n".join(f"{sign} {line[:160]}" for line in lines[at:at + most]))
 
 
+def without_prose(text):
+    """A dumped plan without texts for people: the docs of settings and the comments of the TOML."""
+    if not text.startswith("{"):
+        return text
+    plan = json.loads(text)
+    for setting in plan.get("settings") or []:
+        setting.pop("doc", None)
+    if "config_toml" in plan:
+        plan["config_toml"] = tomllib.loads(plan["config_toml"])
+    return json.dumps(plan, indent=1, sort_keys=True)
+
+
 def compare(arguments):
     before, after = pathlib.Path(arguments.before), pathlib.Path(arguments.after)
     names = sorted(path.name for path in after.glob("*.json"))
@@ -144,7 +157,8 @@ def compare(arguments):
     for name in names:
         if name in missing:
             continue
-        old, new = (path.read_text(encoding="utf-8") for path in (before / name, after / name))
+        old, new = (without_prose(path.read_text(encoding="utf-8"))
+                    for path in (before / name, after / name))
         if arguments.renamed_kernels and old != new and old[0] == new[0] == "{":
             old, new = renamed(old), renamed(new)
         if old != new:
