@@ -46,11 +46,13 @@ bool load(const std::string &path, std::vector<std::string> settings, Config &co
   for (const char *always : {"distributed.nodes=1", "distributed.devices_per_node=1"})
     settings.push_back(always);
   settings.push_back("memory.budget=\"400GiB\"");
-  ConfigError error;
-  if (loadConfig(path, settings, modelFamilies(), config, error))
-    return true;
-  std::fprintf(stderr, "%s\n", error.message.c_str());
-  return false;
+  Result<Config> loaded = loadConfig(path, settings, modelFamilies());
+  if (!loaded) {
+    std::fprintf(stderr, "%s\n", loaded.error().message.c_str());
+    return false;
+  }
+  config = *loaded;
+  return true;
 }
 
 //===-- Packing -----------------------------------------------------------------------------===//

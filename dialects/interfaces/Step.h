@@ -8,11 +8,11 @@
 
 namespace lmc {
 
-// Returns true if `op` has the interface and belongs to the backward pass. A view, such as
-// tensor.extract_slice, does not have the interface: it belongs to no pass.
+// Returns true if `op` has StepOpInterface and belongs to the backward pass. A view, such as
+// tensor.extract_slice, does not have StepOpInterface: it belongs to no pass.
 bool isBackward(mlir::Operation *op);
 
-// Gives `op` the pass and the layer of `like`. Does nothing unless both ops have the interface.
+// Gives `op` the pass and the layer of `like`. Does nothing unless both ops have StepOpInterface.
 void setStep(mlir::Operation *op, mlir::Operation *like);
 
 } // namespace lmc

@@ -159,9 +159,21 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
   let hasVerifier = 1;
 }
 
-// A command: `fields` are its own operands and attributes. It is printed over several lines: the op
-// with its attributes, then one line per operand, which `custom<Operand>` prints with the operand's
-// name. A comment at the end of such a line gives the role, the place and the bytes of the slice.
+// The line of an operand in the text of a command. A comment at its end gives the role, the place and
+// the bytes of the slice.
+class Line<string name> {
+  string format = "`` custom<Operand>(\"\\\"" # name # "\\\"\", $" # name # ", type($" # name # ")) ";
+}
+// A line that is left out if the command lacks the operand.
+class OptionalLine<string name> {
+  string format = "`` custom<OptionalOperand>(\"\\\"" # name # "\\\"\", $" # name # ", type($" # name # ")) ";
+}
+// The text of a command: the op with its attributes, then a line per operand.
+class CommandFormat<list<string> lines> {
+  string format = "attr-dict ` ` `(` " # !interleave(lines, "") # "`\\n` `)`";
+}
+
+// A command: `fields` are its own operands and attributes.
 class Plan_CommandOp<string mnemonic, list<Trait> traits = []>
     : Plan_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>,
                                              StepOpInterface])> {
@@ -179,7 +191,7 @@ def LaunchOp : Plan_CommandOp<"launch"> {
   let fields = (ins FlatSymbolRefAttr:$kernel, Variadic<SliceType>:$args, I64Attr:$inputs,
                     I64Attr:$items, I64Attr:$chunk);
   let assemblyFormat = [{
-    $kernel `items` $items `chunk` $chunk attr-dict `(`
+    $kernel `items` $items `chunk` $chunk attr-dict ` ` `(` ``
     custom<Arguments>($args, type($args), $inputs) `\n` `)`
   }];
   let hasVerifier = 1;
@@ -193,12 +205,8 @@ def GemmOp : Plan_Command<"gemm", [{
   let fields = (ins SliceType:$a, SliceType:$b, SliceType:$d, Optional<SliceType>:$bias,
                     Optional<SliceType>:$workspace, UnitAttr:$accumulate,
                     UnitAttr:$transpose_a, UnitAttr:$transpose_b);
-  let assemblyFormat = [{
-    attr-dict `(` custom<Operand>("\"a\"", $a, type($a)) custom<Operand>("\"b\"", $b, type($b))
-    custom<OptionalOperand>("\"bias\"", $bias, type($bias))
-    custom<Operand>("\"d\"", $d, type($d))
-    custom<OptionalOperand>("\"workspace\"", $workspace, type($workspace)) `\n` `)`
-  }];
+  let assemblyFormat = CommandFormat<[Line<"a">.format, Line<"b">.format,
+    OptionalLine<"bias">.format, Line<"d">.format, OptionalLine<"workspace">.format]>.format;
   let hasVerifier = 1;
 }
 
@@ -211,13 +219,8 @@ def AttentionOp : Plan_Command<"attention", [{
   let fields = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
                     Optional<SliceType>:$starts, I64Attr:$head_dim, I64Attr:$seq,
                     F64Attr:$scale, I64Attr:$window);
-  let assemblyFormat = [{
-    attr-dict `(` custom<Operand>("\"q\"", $q, type($q)) custom<Operand>("\"k\"", $k, type($k))
-    custom<Operand>("\"v\"", $v, type($v))
-    custom<OptionalOperand>("\"starts\"", $starts, type($starts))
-    custom<Operand>("\"out\"", $out, type($out)) custom<Operand>("\"lse\"", $lse, type($lse))
-    `\n` `)`
-  }];
+  let assemblyFormat = CommandFormat<[Line<"q">.format, Line<"k">.format, Line<"v">.format,
+    OptionalLine<"starts">.format, Line<"out">.format, Line<"lse">.format]>.format;
 }
 
 def AttentionGradOp : Plan_Command<"attention_grad", [{
@@ -233,17 +236,10 @@ def AttentionGradOp : Plan_Command<"attention_grad", [{
                     Optional<SliceType>:$starts, Optional<SliceType>:$cos,
                     Optional<SliceType>:$sin, Optional<SliceType>:$workspace,
                     I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
-  let assemblyFormat = [{
-    attr-dict `(` custom<Operand>("\"q\"", $q, type($q)) custom<Operand>("\"k\"", $k, type($k))
-    custom<Operand>("\"v\"", $v, type($v)) custom<Operand>("\"out\"", $out, type($out))
-    custom<Operand>("\"lse\"", $lse, type($lse)) custom<Operand>("\"dout\"", $dout, type($dout))
-    custom<OptionalOperand>("\"starts\"", $starts, type($starts))
-    custom<OptionalOperand>("\"cos\"", $cos, type($cos))
-    custom<OptionalOperand>("\"sin\"", $sin, type($sin))
-    custom<Operand>("\"dq\"", $dq, type($dq)) custom<Operand>("\"dk\"", $dk, type($dk))
-    custom<Operand>("\"dv\"", $dv, type($dv))
-    custom<OptionalOperand>("\"workspace\"", $workspace, type($workspace)) `\n` `)`
-  }];
+  let assemblyFormat = CommandFormat<[Line<"q">.format, Line<"k">.format, Line<"v">.format,
+    Line<"out">.format, Line<"lse">.format, Line<"dout">.format, OptionalLine<"starts">.format,
+    OptionalLine<"cos">.format, OptionalLine<"sin">.format, Line<"dq">.format, Line<"dk">.format,
+    Line<"dv">.format, OptionalLine<"workspace">.format]>.format;
 }
 
 def ScatterAddOp : Plan_Command<"scatter_add", [{
@@ -253,11 +249,8 @@ def ScatterAddOp : Plan_Command<"scatter_add", [{
   let summary = "d[ids[t], :] (+)= x[t, :]";
   let fields = (ins SliceType:$ids, SliceType:$x, SliceType:$d,
                     Optional<SliceType>:$workspace, UnitAttr:$accumulate);
-  let assemblyFormat = [{
-    attr-dict `(` custom<Operand>("\"ids\"", $ids, type($ids))
-    custom<Operand>("\"x\"", $x, type($x)) custom<Operand>("\"d\"", $d, type($d))
-    custom<OptionalOperand>("\"workspace\"", $workspace, type($workspace)) `\n` `)`
-  }];
+  let assemblyFormat = CommandFormat<[Line<"ids">.format, Line<"x">.format, Line<"d">.format,
+    OptionalLine<"workspace">.format]>.format;
   let hasVerifier = 1;
 }
 
@@ -266,10 +259,7 @@ def CopyOp : Plan_Command<"copy", [{
   }]> {
   let summary = "d = x";
   let fields = (ins SliceType:$x, SliceType:$d);
-  let assemblyFormat = [{
-    attr-dict `(` custom<Operand>("\"x\"", $x, type($x)) custom<Operand>("\"d\"", $d, type($d))
-    `\n` `)`
-  }];
+  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"d">.format]>.format;
   let hasVerifier = 1;
 }
 

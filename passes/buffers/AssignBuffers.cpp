@@ -410,7 +410,8 @@ void BufferAssigner::placeStoresAndParts() {
                    result.view(part).buffer != region.buffer &&
                    result.copiesBefore(&op).empty() &&
                    mayMerge(result.view(part).buffer, region);
-    // No op may use the region between the op that computes the part and its insertion.
+    // No op between the op that computes the inserted tensor and the insertion may use the bytes that
+    // the tensor is inserted into.
     if (inPlace) {
       int64_t made = positions.lookup(producer), inserted = positions.lookup(&op);
       for (Value member : members[region.buffer]) {

@@ -757,14 +757,6 @@ func.func @normElements(%x: tensor<4xf64>) {
 
 // -----
 
-func.func @normRounded(%x: tensor<4xbf16>) {
-  // expected-error @+1 {{'lm.global_norm' op has a result of 'bf16' for elements of 'bf16'}}
-  %0 = lm.global_norm %x : (tensor<4xbf16>) -> tensor<bf16>
-  return
-}
-
-// -----
-
 func.func @normOfNoParts() {
   // expected-error @+1 {{'lm.norm_of_parts' op needs an operand}}
   %0 = "lm.norm_of_parts"() : () -> tensor<f32>
