@@ -121,12 +121,15 @@ def dump(arguments):
 
 
 def renamed(text):
-    """`text` with kernels called k0, k1 ... in the order of the plan."""
+    """`text` with kernels called k0, k1 ... in the order of the plan. CPU images are left out: they
+    hold the names of kernels."""
     names = [kernel["name"] for kernel in json.loads(text)["kernels"]]
     number = {name: f"k{i}" for i, name in enumerate(names)}
-    pattern = re.compile(r"\b(" + "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True)) +
-                         r")\b")
-    return pattern.sub(lambda match: number[match.group(1)], text)
+    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    # In JSON a line of a kernel's text begins behind the two characters \n.
+    pattern = re.compile(rf"(?:(?<=\\n)|\b)(lmc_)?({either})\b")
+    text = pattern.sub(lambda match: (match.group(1) or "") + number[match.group(2)], text)
+    return re.sub(r'"image": "\d+ bytes, sha256 \w+"', '"image": ""', text)
 
 
 def show_first_difference(old, new, context=3, most=12):
