@@ -28,9 +28,7 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   std::vector<std::string> lines = {source};
   if (const plan::Launch *launch = command.body_as_Launch()) {
     const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
-    // The title leaves out the suffix of the kernel's name that states the pitches of its
-    // arguments: the graph shows where they come from.
-    lines[0] = kernel.name()->str().substr(0, kernel.name()->string_view().find("_pitch_"));
+    lines[0] = kernel.name()->str();
     // Lists the source ops in order. Neighbours with the same name are counted: "lm.add, 2 x
     // lm.cast".
     std::string ops;

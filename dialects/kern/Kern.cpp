@@ -174,6 +174,13 @@ static AffineMap placeOf(tensor::InsertSliceOp insert) {
   return AffineMap::get(dim, 0, exprs, context);
 }
 
+std::string lmc::kern::unusedName(const SymbolTable &symbols, StringRef name) {
+  std::string unused = name.str();
+  for (int number = 2; symbols.lookup(unused); ++number)
+    unused = (name + "_" + Twine(number)).str();
+  return unused;
+}
+
 SmallVector<ResultPart> lmc::kern::partsOfResult(Value value) {
   SmallVector<tensor::InsertSliceOp> inserts; // last to first
   while (auto insert = value.getDefiningOp<tensor::InsertSliceOp>()) {

@@ -20,6 +20,9 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <map>
+#include <vector>
+
 namespace lmc {
 #define GEN_PASS_DEF_EMITCOMMANDSPASS
 #include "passes/buffers/Passes.h.inc"
@@ -40,8 +43,11 @@ namespace {
 // Turns one function's ops into commands on placed buffers.
 class CommandEmitter {
 public:
-  CommandEmitter(func::FuncOp function, SymbolTable &symbols)
-      : function(function), symbols(symbols), b(function.getContext()) {}
+  // Per kernel and pitches of its arguments, in elements, the variant for them.
+  using Variants = std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp>;
+
+  CommandEmitter(func::FuncOp function, SymbolTable &symbols, Variants &variants)
+      : function(function), symbols(symbols), variants(variants), b(function.getContext()) {}
 
   // Appends the plan.function after `function`.
   LogicalResult run();
@@ -68,6 +74,7 @@ private:
 
   func::FuncOp function;
   SymbolTable &symbols;
+  Variants &variants;
   OpBuilder b;
   BufferAssignment assignment;
   ArrayRef<int64_t> offsets; // of temporaries, by number of buffer
@@ -99,25 +106,23 @@ Value CommandEmitter::slice(const BufferView &view, RankedTensorType type, Strin
 // Returns the launch's kernel in the variant for the layouts of the launch's arguments.
 kern::KernelOp CommandEmitter::kernelFor(kern::LaunchOp launch) {
   auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
-  SmallVector<int64_t> rows, pitches;
-  std::string suffix;
+  std::vector<int64_t> rows, pitches;
   for (Value value : llvm::concat<Value>(SmallVector<Value>(launch.getInputs()),
                                          SmallVector<Value>(launch->getResults()))) {
     BufferView view = assignment.view(value);
     auto type = cast<RankedTensorType>(value.getType());
     rows.push_back(view.rows);
     pitches.push_back(view.pitch * 8 / int64_t(type.getElementTypeBitWidth()));
-    suffix += "_" + std::to_string(pitches.back());
   }
   if (llvm::all_of(pitches, [](int64_t pitch) { return pitch == 0; }))
     return kernel;
-  std::string name = (kernel.getSymName() + "_pitch" + suffix).str();
-  if (auto known = symbols.lookup<kern::KernelOp>(name))
-    return known;
+  kern::KernelOp &variant = variants[{kernel.getSymName().str(), pitches}];
+  if (variant)
+    return variant;
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfter(kernel);
-  auto variant = cast<kern::KernelOp>(b.clone(*kernel));
-  variant.setSymName(name);
+  variant = cast<kern::KernelOp>(b.clone(*kernel));
+  variant.setSymName(kern::unusedName(symbols, (kernel.getSymName() + "_strided").str()));
   variant.setArgRows(rows);
   variant.setArgPitches(pitches);
   symbols.insert(variant);
@@ -248,8 +253,9 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
     for (lm::VariableOp variable : variables)
       if (failed(emitVariable(variable)))
         return signalPassFailure();
+    CommandEmitter::Variants variants;
     for (func::FuncOp function : functions)
-      if (failed(CommandEmitter(function, symbols).run()))
+      if (failed(CommandEmitter(function, symbols, variants).run()))
         return signalPassFailure();
     for (lm::VariableOp variable : variables)
       variable->moveBefore(tensors.getBody(), tensors.getBody()->end());

@@ -85,10 +85,12 @@ MergedKernels::Outcome MergedKernels::merge(const MergePlan &plan, const FusionP
   auto [same, isNew] =
       known.try_emplace(fingerprint(plan.hero, kernel.getBody().front()), kernel);
   outcome.kernel = same->second;
-  if (isNew)
-    symbols.insert(kernel); // makes the name unique
-  else
+  if (isNew) {
+    kernel.setSymName(kern::unusedName(symbols, kernelName(sources)));
+    symbols.insert(kernel);
+  } else {
     kernel.erase();
+  }
   made += isNew;
   return outcome;
 }

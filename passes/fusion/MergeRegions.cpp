@@ -132,13 +132,18 @@ std::string lmc::describe(ArrayAttr sources) {
 }
 
 std::string lmc::kernelName(ArrayAttr sources) {
-  std::string name;
+  SmallVector<StringRef> parts;
   if (sources)
     for (auto source : sources.getAsRange<StringAttr>()) {
       StringRef op = source.getValue();
       op.consume_front("lm.");
-      name += (name.empty() ? "" : "_") + op.str();
+      StringRef computedAgain = op;
+      if (!parts.empty() && computedAgain.consume_back("_grad") && parts.back() == computedAgain)
+        parts.back() = op;
+      else if (parts.empty() || parts.back() != op)
+        parts.push_back(op);
     }
+  std::string name = llvm::join(parts, "_");
   if (name.size() > 80) // the attribute source_ops has the full list
     name.resize(80);
   for (char &c : name)

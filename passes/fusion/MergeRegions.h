@@ -53,7 +53,9 @@ std::string fingerprint(kern::Hero hero, mlir::Block &body);
 // Returns the source ops of a kernel as text, for people: "lm.add+lm.rms_norm".
 std::string describe(mlir::ArrayAttr sources);
 
-// Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm".
+// Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm". A name that
+// several ops in a row have is said once; so is that of an op that is computed again right before its
+// gradient ("swiglu_grad"). Different kernels may get the same name: see kern::unusedName().
 std::string kernelName(mlir::ArrayAttr sources);
 
 } // namespace lmc

@@ -32,11 +32,12 @@ struct OutlineKernelsPass : lmc::impl::OutlineKernelsPassBase<OutlineKernelsPass
       kern::KernelOp &kernel = kernels[fingerprint(fusion.getHero(), fusion.getBody().front())];
       if (!kernel) {
         b.setInsertionPointToEnd(module.getBody());
-        kernel = kern::KernelOp::create(b, fusion.getLoc(), kernelName(fusion.getSourceOpsAttr()),
-                                        fusion.getHero(), fusion.getSourceOpsAttr(),
+        std::string name = kern::unusedName(symbols, kernelName(fusion.getSourceOpsAttr()));
+        kernel = kern::KernelOp::create(b, fusion.getLoc(), name, fusion.getHero(),
+                                        fusion.getSourceOpsAttr(),
                                         DenseI64ArrayAttr(), DenseI64ArrayAttr());
         kernel.getBody().takeBody(fusion.getBody());
-        symbols.insert(kernel); // makes the name unique
+        symbols.insert(kernel);
         ++numKernels;
       }
       b.setInsertionPoint(fusion);

@@ -19,14 +19,14 @@ public:
     std::optional<InitializerShape> shape = initializerShape(init, type.getElementType(), source);
     if (!shape)
       return std::optional<Initializer>();
-    auto found = initializers.find(initializerKernelName(*shape));
+    auto found = initializers.find(initializerKey(*shape));
     if (found == initializers.end())
       return failure();
     return std::optional(
         Initializer{found->second, initializerBytes(*shape, type.getNumElements())});
   }
 
-  llvm::StringMap<size_t> initializers; // index of the kernel, by its name
+  llvm::StringMap<size_t> initializers; // index of the kernel, by initializerKey()
 };
 
 // Converts a compiled program to the form that plans store. Kernels with equal code share a module.

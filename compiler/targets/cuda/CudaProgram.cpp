@@ -68,10 +68,8 @@ size_t Planner::indexOf(CudaKernel kernel, StringRef sourceOp) {
 }
 
 void Planner::addInitializers(ModuleOp module) {
-  for (CudaKernel &kernel : initializerKernels(module)) {
-    std::string name = kernel.name;
-    program.initializers[name] = indexOf(std::move(kernel), "");
-  }
+  for (auto &[key, kernel] : initializerKernels(module))
+    program.initializers[key] = indexOf(std::move(kernel), "");
 }
 
 static RankedTensorType contentOf(Value slice) {

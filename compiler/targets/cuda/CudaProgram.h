@@ -25,7 +25,7 @@ struct CudaProgram {
 
   std::vector<Kernel> kernels; // the module's kernels in order, then templates, each once
   llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // per command, in order
-  llvm::StringMap<size_t> initializers; // kernel index by initializerKernelName()
+  llvm::StringMap<size_t> initializers; // index of the kernel, by initializerKey()
 };
 
 // Returns the kernels, not yet compiled, that `module`, a plan with its kern.kernel ops, needs.

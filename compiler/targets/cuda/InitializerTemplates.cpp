@@ -1,9 +1,9 @@
 #include "compiler/targets/cuda/InitializerTemplates.h"
 
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 using namespace lmc;
@@ -18,19 +18,22 @@ static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 
 static bool isRope(InitKind kind) { return kind == InitKind::RopeCos || kind == InitKind::RopeSin; }
 
-std::string lmc::codegen::initializerKernelName(const InitializerShape &shape) {
+// Returns a name such as "initialize_normal_f32". Tables of different frequencies share a name.
+static std::string nameOf(const InitializerShape &shape) {
   bool copies = shape.kind == InitKind::CopyOf;
   StringRef kind = copies ? "copy" : stringifyInitKind(shape.kind);
   std::string name = formatv("initialize_{0}_{1}", kind, shortName(shape.destination));
   if (copies)
     name += formatv("_of_{0}", shortName(shape.source));
-  if (isRope(shape.kind)) {
-    ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t *>(shape.frequencies.data()),
-                            shape.frequencies.size() * sizeof(double));
-    name += formatv("_{0}_{1}", shape.frequencies.size(),
-                    llvm::utohexstr(llvm::xxh3_64bits(bytes), /*LowerCase=*/true, 16));
-  }
   return name;
+}
+
+std::string lmc::codegen::initializerKey(const InitializerShape &shape) {
+  std::string key = nameOf(shape);
+  llvm::raw_string_ostream out(key);
+  for (double frequency : shape.frequencies)
+    out << llvm::format(" %a", frequency);
+  return key;
 }
 
 // Returns the formula that the kernel computes, for its comment.
@@ -64,12 +67,12 @@ static std::string bodyOf(const InitializerShape &shape) {
   return body;
 }
 
-CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape) {
+CudaKernel lmc::codegen::initializerKernel(const InitializerShape &shape, const std::string &name) {
   std::string source = shape.kind == InitKind::CopyOf
                            ? formatv("const {0} *source, ", cudaName(shape.source)).str()
                            : "";
   CudaKernel kernel;
-  kernel.name = initializerKernelName(shape);
+  kernel.name = name;
   kernel.hero = "initializer";
   kernel.source = formatv("// First values of a variable: {0}.\n"
                           "#include \"lmc/initialize.cuh\"\n\n"
@@ -107,9 +110,11 @@ std::optional<InitializerShape> lmc::codegen::initializerShape(lm::InitAttr init
   return shape;
 }
 
-std::vector<CudaKernel> lmc::codegen::initializerKernels(ModuleOp plan) {
-  std::vector<CudaKernel> kernels;
+std::vector<std::pair<std::string, CudaKernel>>
+lmc::codegen::initializerKernels(ModuleOp plan) {
+  std::vector<std::pair<std::string, CudaKernel>> kernels;
   llvm::StringSet<> known;
+  llvm::StringMap<unsigned> shared; // per name, the kernels that would have it
   SymbolTable symbols(plan);
   auto elementType = [](plan_ir::VariableOp variable) {
     return cast<RankedTensorType>(variable.getType()).getElementType();
@@ -127,8 +132,12 @@ std::vector<CudaKernel> lmc::codegen::initializerKernels(ModuleOp plan) {
         if (auto origin = symbols.lookup<plan_ir::VariableOp>(name))
           source = elementType(origin);
       auto shape = initializerShape(init, elementType(variable), source);
-      if (shape && known.insert(initializerKernelName(*shape)).second)
-        kernels.push_back(initializerKernel(*shape));
+      if (!shape || !known.insert(initializerKey(*shape)).second)
+        continue;
+      std::string name = nameOf(*shape);
+      if (unsigned number = ++shared[name]; number > 1)
+        name += "_" + std::to_string(number);
+      kernels.push_back({initializerKey(*shape), initializerKernel(*shape, name)});
     }
   }
   return kernels;

@@ -23,12 +23,12 @@ struct InitializerShape {
   std::vector<double> frequencies; // columns of a RoPE table, in radians per position
 };
 
-// Returns a name such as "initialize_normal_f32"; different shapes have different names.
-std::string initializerKernelName(const InitializerShape &shape);
+// Returns a text that different shapes do not share.
+std::string initializerKey(const InitializerShape &shape);
 
-// Returns the kernel for `shape`. Its arguments are the record (InitializerRecord), the source (for
+// Returns the kernel for `shape` with that name. Its arguments are the record (InitializerRecord), the source (for
 // CopyOf only) and the result.
-CudaKernel initializerKernel(const InitializerShape &shape);
+CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
 // Returns the traffic of a launch for a variable of `elements` elements: the kernel reads the
 // record and the source and writes the values. CudaKernel::bytes is empty because one kernel serves
@@ -41,7 +41,8 @@ GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 std::optional<InitializerShape> initializerShape(lm::InitAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
-// Returns all initializer kernels that the variables of a plan need, each once.
-std::vector<CudaKernel> initializerKernels(mlir::ModuleOp plan);
+// Returns all initializer kernels that the variables of a plan need, each once and with a name of its
+// own ("initialize_normal_f32"), by their initializerKey().
+std::vector<std::pair<std::string, CudaKernel>> initializerKernels(mlir::ModuleOp plan);
 
 } // namespace lmc::codegen

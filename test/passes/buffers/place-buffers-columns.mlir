@@ -20,14 +20,14 @@ lm.variable @r scalar : tensor<8x8xf32> init none
 lm.variable @g scalar : tensor<8x8xf32> init none
 
 // The kernel's variant knows the pitches, in elements.
-// CHECK:       kern.kernel @negate_pitch_8_8 elementwise attributes {arg_pitches = array<i64: 8, 8>, arg_rows = array<i64: 8, 8>}
+// CHECK:       kern.kernel @negate_strided elementwise attributes {arg_pitches = array<i64: 8, 8>, arg_rows = array<i64: 8, 8>}
 
 // Each half of the product is read in place, and each result made in its half of the whole.
 // CHECK-LABEL: plan.function @kernel
 // CHECK:       plan.gemm
 // CHECK:       %[[RIGHT:.*]] = plan.slice @workspace[16] {{.*}} : <tensor<8x4xf32>> {pitch = 32 : i64, rows = 8 : i64}
 // CHECK-NEXT:  %[[TO:.*]] = plan.slice @workspace[272] {{.*}} : <tensor<8x4xf32>> {pitch = 32 : i64, rows = 8 : i64}
-// CHECK-NEXT:  plan.launch @negate_pitch_8_8 items 8 {{.*}}(
+// CHECK-NEXT:  plan.launch @negate_strided items 8 {{.*}}(
 // CHECK-NEXT:    in {{ *}}%[[RIGHT]] :
 // CHECK-NEXT:    out {{ *}}%[[TO]] :
 // CHECK-NEXT:  )

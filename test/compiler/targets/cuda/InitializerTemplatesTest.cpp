@@ -8,7 +8,7 @@ using namespace lmc::codegen;
 namespace {
 
 void expectText(const InitializerShape &shape, const std::string &text) {
-  CudaKernel kernel = initializerKernel(shape);
+  CudaKernel kernel = initializerKernel(shape, "initialize");
   EXPECT_EQ(kernel.hero, "initializer");
   EXPECT_EQ(kernel.source, text);
 }
@@ -21,7 +21,7 @@ TEST(InitializerTemplates, TellWhatTheyMake) {
       R"(// First values of a variable: out[j] = value * z(first + j), z standard normal, a function of seed, stream and place.
 #include "lmc/initialize.cuh"
 
-extern "C" __global__ void __launch_bounds__(256, 1) initialize_normal_f32(
+extern "C" __global__ void __launch_bounds__(256, 1) initialize(
     const lmc::InitializerRecord *how, float *out) {
   lmc::initializeNormal<float>(how, out);
 }
@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) initialize_normal_f32(
              R"(// First values of a variable: out[j] = value.
 #include "lmc/initialize.cuh"
 
-extern "C" __global__ void __launch_bounds__(256, 1) initialize_constant_bf16(
+extern "C" __global__ void __launch_bounds__(256, 1) initialize(
     const lmc::InitializerRecord *how, lmc::bf16 *out) {
   lmc::initializeConstant<lmc::bf16>(how, out);
 }
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) initialize_constant_bf16(
       R"(// First values of a variable: out[p, c] = cos(p * frequencies[c]) * value; columns: 3.
 #include "lmc/initialize.cuh"
 
-extern "C" __global__ void __launch_bounds__(256, 1) initialize_rope_cos_f32_3_31e74ac00cbbe0c2(
+extern "C" __global__ void __launch_bounds__(256, 1) initialize(
     const lmc::InitializerRecord *how, float *out) {
   static constexpr double frequencies[3] = {
       0x1p+0,
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) initialize_rope_cos_f32_3_3
              R"(// First values of a variable: out[j] = source[j], rounded.
 #include "lmc/initialize.cuh"
 
-extern "C" __global__ void __launch_bounds__(256, 1) initialize_copy_bf16_of_f32(
+extern "C" __global__ void __launch_bounds__(256, 1) initialize(
     const lmc::InitializerRecord *how, const float *source, lmc::bf16 *out) {
   lmc::initializeCopy<float, lmc::bf16>(how, source, out);
 }
@@ -63,7 +63,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) initialize_copy_bf16_of_f32
 
 TEST(InitializerTemplates, TablesOfSinesDifferFromThoseOfCosines) {
   std::string sines =
-      initializerKernel({lm::InitKind::RopeSin, DataType::F32, DataType::F32, {1}}).source;
+      initializerKernel({lm::InitKind::RopeSin, DataType::F32, DataType::F32, {1}}, "initialize")
+          .source;
   EXPECT_NE(sines.find("out[p, c] = sin("), std::string::npos);
   EXPECT_NE(sines.find("lmc::initializeRope<float, true, 1>"), std::string::npos);
 }

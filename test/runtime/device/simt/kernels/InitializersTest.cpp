@@ -57,7 +57,7 @@ protected:
   // Elements [first, first + elements), `offset` elements behind a page's start.
   std::string made(const InitializerShape &shape, uint64_t first, uint64_t elements, double value,
                    uint64_t offset, const void *source = nullptr, uint64_t sourceOffset = 0) {
-    Source text = sourceOf(codegen::initializerKernel(shape));
+    Source text = sourceOf(codegen::initializerKernel(shape, "initialize"));
     text.grid = {3, 1, 1}; // any will do
     text.threads = 64;
     auto kernel = compile(text);
@@ -196,14 +196,12 @@ TEST_F(Initializers, CopiesRoundAsTheCpu) {
   }
 }
 
-TEST(InitializerKernels, HaveANamePerShape) {
-  auto name = [](InitializerKind kind, DataType to, DataType from,
-                 std::vector<double> frequencies = {}) {
-    return codegen::initializerKernelName({kind, to, from, std::move(frequencies)});
+TEST(InitializerKernels, HaveAKeyPerShape) {
+  auto key = [](std::vector<double> frequencies) {
+    return codegen::initializerKey(
+        {lm::InitKind::RopeCos, DataType::F32, DataType::F32, std::move(frequencies)});
   };
-  EXPECT_EQ(name(lm::InitKind::Normal, DataType::F32, DataType::F32), "initialize_normal_f32");
-  EXPECT_EQ(name(lm::InitKind::CopyOf, DataType::BF16, DataType::F32),
-            "initialize_copy_bf16_of_f32");
-  EXPECT_NE(name(lm::InitKind::RopeCos, DataType::F32, DataType::F32, {1, 0.5}),
-            name(lm::InitKind::RopeCos, DataType::F32, DataType::F32, {1, 0.25}));
+  EXPECT_EQ(key({1, 0.5}), key({1, 0.5}));
+  EXPECT_NE(key({1, 0.5}), key({1, 0.25}));
+  EXPECT_NE(key({1, 0.5}), key({1}));
 }
