@@ -38,7 +38,9 @@ func.func @swap() {
 // CHECK-NEXT:      b {{ *}}%[[W]] :
 // CHECK-NEXT:      d {{ *}}%[[N:.*]] :
 // CHECK-NEXT:    )
-// CHECK:         plan.gemm %[[W]], %[[W]] into
+// CHECK:         plan.gemm {{.*}}(
+// CHECK-NEXT:      a {{ *}}%[[W]] :
+// CHECK-NEXT:      b {{ *}}%[[W]] :
 // CHECK:         plan.copy {{.*}}(
 // CHECK-NEXT:      x {{ *}}%[[N]] :
 // CHECK-NEXT:      d {{ *}}%[[W]] :
@@ -92,12 +94,12 @@ func.func @f() {
 // CHECK-NEXT:      d {{ *}}%[[PART:.*]] :
 // CHECK-NEXT:    )
 // CHECK:         plan.copy {{.*}}(
-// CHECK-NEXT:      x {{ *}}%[[R:.*]] :
-// CHECK-NEXT:      d {{ *}}%[[NEW:.*]] :
+// CHECK-NEXT:      x {{ *}}%[[R:.*]] : tensor<16x8xf32>
+// CHECK-NEXT:      d {{ *}}%[[NEW:.*]] : tensor<16x8xf32>
 // CHECK-NEXT:    )
 // CHECK:         plan.copy {{.*}}(
-// CHECK-NEXT:      x {{ *}}%[[PART]] :
-// CHECK-NEXT:      d {{ *}}%
+// CHECK-NEXT:      x {{ *}}%[[PART]] : tensor<8x8xf32>
+// CHECK-NEXT:      d {{ *}}%{{.*}} : tensor<8x8xf32>
 // CHECK-NEXT:    )
 // CHECK:         %[[OLD_ROWS:.*]] = plan.variable_ref @r : <tensor<8x8xf32>>
 // CHECK:         plan.gemm {{.*}}(

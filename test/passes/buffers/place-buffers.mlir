@@ -487,10 +487,26 @@ func.func @small() {
 
 // Attention in bf16 takes an f32 workspace of the size of q for its gradient.
 // CHECK-LABEL: plan.function @attention
-// CHECK:         plan.attention %[[Q:.*]], %[[K:.*]], %[[K]], %[[O:.*]], %[[LSE:.*]] : {{.*}} {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64, window = 0 : i64}
+// CHECK:         plan.attention {head_dim = 2 : i64, scale = 5.000000e-01 : f64, seq = 2 : i64, window = 0 : i64} (
+// CHECK-NEXT:      q {{ *}}%[[Q:.*]] :
+// CHECK-NEXT:      k {{ *}}%[[K:.*]] :
+// CHECK-NEXT:      v {{ *}}%[[K]] :
+// CHECK-NEXT:      out {{ *}}%[[O:.*]] :
+// CHECK-NEXT:      lse {{ *}}%[[LSE:.*]] :
+// CHECK-NEXT:    )
 // CHECK:         %[[SCRATCH:.*]] = plan.slice @workspace[{{.*}}] library_workspace "grad" live[1, 1] : <tensor<4x8xf32>>
-// CHECK:         plan.attention_grad
-// CHECK:           workspace {{ *}}%[[SCRATCH]] :
+// CHECK:         plan.attention_grad {{.*}}(
+// CHECK-NEXT:      q {{ *}}%[[Q]] :
+// CHECK-NEXT:      k {{ *}}%[[K]] :
+// CHECK-NEXT:      v {{ *}}%[[K]] :
+// CHECK-NEXT:      out {{ *}}%[[O]] :
+// CHECK-NEXT:      lse {{ *}}%[[LSE]] :
+// CHECK-NEXT:      dout {{ *}}%[[O]] :
+// CHECK-NEXT:      dq {{ *}}%[[DQ:.*]] :
+// CHECK-NEXT:      dk {{ *}}%[[DK:.*]] :
+// CHECK-NEXT:      dv {{ *}}%[[DV:.*]] :
+// CHECK-NEXT:      workspace {{ *}}%[[SCRATCH]] :
+// CHECK-NEXT:    )
 lm.variable @q input : tensor<4x8xbf16> init none
 lm.variable @k input : tensor<4x4xbf16> init none
 func.func @attention() {
@@ -507,9 +523,27 @@ func.func @attention() {
 // CHECK-LABEL: plan.function @documents
 // CHECK-DAG:     %[[Q:.*]] = plan.variable_ref @q :
 // CHECK-DAG:     %[[S:.*]] = plan.variable_ref @starts : <tensor<4xi32>>
-// CHECK:         plan.attention %[[Q]], %[[Q]], %[[Q]], %[[O:.*]], %[[LSE:.*]] starts %[[S]] :
-// CHECK:         plan.attention_grad
-// CHECK:           workspace {{ *}}%{{.*}} :
+// CHECK:         plan.attention {{.*}}(
+// CHECK-NEXT:      q {{ *}}%[[Q]] :
+// CHECK-NEXT:      k {{ *}}%[[Q]] :
+// CHECK-NEXT:      v {{ *}}%[[Q]] :
+// CHECK-NEXT:      starts {{ *}}%[[S]] :
+// CHECK-NEXT:      out {{ *}}%[[O:.*]] :
+// CHECK-NEXT:      lse {{ *}}%[[LSE:.*]] :
+// CHECK-NEXT:    )
+// CHECK:         plan.attention_grad {{.*}}(
+// CHECK-NEXT:      q {{ *}}%[[Q]] :
+// CHECK-NEXT:      k {{ *}}%[[Q]] :
+// CHECK-NEXT:      v {{ *}}%[[Q]] :
+// CHECK-NEXT:      out {{ *}}%[[O]] :
+// CHECK-NEXT:      lse {{ *}}%[[LSE]] :
+// CHECK-NEXT:      dout {{ *}}%[[O]] :
+// CHECK-NEXT:      starts {{ *}}%[[S]] :
+// CHECK-NEXT:      dq {{ *}}%{{.*}} :
+// CHECK-NEXT:      dk {{ *}}%{{.*}} :
+// CHECK-NEXT:      dv {{ *}}%{{.*}} :
+// CHECK-NEXT:      workspace {{ *}}%{{.*}} :
+// CHECK-NEXT:    )
 lm.variable @q input : tensor<4x8xbf16> init none
 lm.variable @starts input : tensor<4xi32> init none
 func.func @documents() {
