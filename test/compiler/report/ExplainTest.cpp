@@ -66,6 +66,7 @@ public:
     command(launch);
     plan.functions[0]->commands.back()->source = source;
     plan.functions[0]->commands.back()->backward = backward;
+    plan.functions[0]->commands.back()->layer = 0;
   }
 
   void report(const std::string &name, const json &content) {
