@@ -1,5 +1,6 @@
 #include "compiler/emit/Commands.h"
 
+#include "dialects/interfaces/LocationName.h"
 #include "dialects/plan/Plan.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -123,8 +124,7 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
           .Default([](Operation *op) { return op->emitOpError("has no place in a plan file"); });
   if (failed(known))
     return failure();
-  if (auto name = dyn_cast<NameLoc>(operation.getLoc()))
-    command->source = name.getName().str();
+  command->source = nameOf(operation.getLoc());
   auto step = cast<StepOpInterface>(operation);
   command->backward = step.getBackward();
   command->layer = int32_t(step.getLayerIndex());

@@ -2,6 +2,7 @@
 
 #include "compiler/report/Explain.h"
 #include "compiler/report/Units.h"
+#include "dialects/interfaces/LocationName.h"
 #include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
 #include "dialects/plan/Plan.h"
@@ -42,8 +43,9 @@ static StringRef introduction(Phase phase) {
   case Phase::Autodiff:
     return "Training: gradients (`backward` marks ops of the backward pass), gradient\n"
            "accumulation and the optimizer. A step runs @micro_first, then @micro as often as it\n"
-           "takes, then @micro_last, then @optimizer; @eval is the forward pass alone, which\n"
-           "calls @layer. @layer.forward also returns what @layer.backward reads;\n"
+           "takes, then @micro_last, then @optimizer (with one micro-step a step: @micro_first and\n"
+           "@optimizer). @eval is the forward pass alone, which calls @layer. @layer.forward also\n"
+           "returns what @layer.backward reads;\n"
            "@layer.backward.accumulate adds to the gradients of earlier micro-steps. Linear\n"
            "layers with one input are merged (\"q_proj+k_proj+v_proj\"), and variables that the\n"
            "optimizer treats alike lie side by side in one (@flat.N).";
@@ -52,17 +54,21 @@ static StringRef introduction(Phase phase) {
   case Phase::Memory:
     return "What the backward pass computes again instead of keeping it. Each choice for a layer\n"
            "is an option; layers of different options are different functions\n"
-           "(@layer.forward.none).";
+           "(@layer.forward.none). The options hull1, hull2 ... are found by the compiler. An op is\n"
+           "named by its module: \"mlp\" is the activation alone, \"self_attn\" the attention alone.";
   case Phase::Fusion:
     return "Model ops became matrix products (kern.gemm), attention, and launches of kernels: a\n"
            "kern.kernel holds the scalar code of all the ops that were fused into it. Its hero\n"
-           "is the shape of its loops: elementwise, row_reduction, column_reduction, gather.";
+           "is the shape of its loops: elementwise, row_reduction, column_reduction, gather.\n"
+           "lm.embedding_grad became kern.scatter_add; norms of gradients became sums of squares.";
   case Phase::Schedule:
     return "Layers are inlined: each function is one list of ops, in the order in which they\n"
            "run. Kernels that now stand next to each other are fused across layers.";
   case Phase::Buffers:
     return "Every value has its bytes: a slice of the arena @workspace, or a variable in @state.\n"
-           "A command reads and writes slices. All addresses are fixed.";
+           "A command reads and writes slices. All addresses are fixed. A kernel that reads or\n"
+           "writes columns of a wider matrix is a variant of its own (@rope_strided). `items` and\n"
+           "`chunk` of a launch divide its work among the threads of a CPU; a GPU has a grid.";
   case Phase::Codegen:
   case Phase::Emit: // these leave no IR
     break;
@@ -127,7 +133,7 @@ static void addFunctions(ModuleOp module, std::string &text) {
 static void addArenas(ModuleOp module, std::string &text) {
   text += "\narenas:\n";
   for (auto arena : module.getOps<plan_ir::ArenaOp>())
-    text += formatv("  @{0,-10} {1,14} bytes ({2}); no packing needs less than {3}\n",
+    text += formatv("  @{0,-10} {1,14} bytes ({2}); lower bound {3}\n",
                     arena.getSymName(), arena.getBytes(), bytesText(arena.getBytes()),
                     arena.getLowerBound());
 }
@@ -151,7 +157,31 @@ static std::string commandText(Operation &command) {
   return text;
 }
 
-// Adds a list of the slices of a function, in the order of their first writes.
+// Adds a line for a command: its number, its layer, what it runs, and what it writes.
+static void addCommand(size_t number, Operation *command, std::string &text) {
+  auto step = cast<StepOpInterface>(command);
+  std::string layer = step.getLayerIndex() < 0 ? "-" : std::to_string(step.getLayerIndex());
+  text += formatv("  {0,7} {1,6}  {2}  {3,-34} {4}", number, layer,
+                  step.getBackward() ? "backward" : "forward ", commandText(*command),
+                  nameOf(command->getLoc()));
+  const CommandOperands operands = cast<CommandOpInterface>(command).getCommandOperands();
+  for (const CommandOperand &operand : operands) {
+    if (operand.role != CommandRole::Write && operand.role != CommandRole::Accumulate)
+      continue;
+    text += operand.role == CommandRole::Accumulate ? ", adds to " : ", writes ";
+    if (auto slice = operand.value.getDefiningOp<plan_ir::SliceOp>())
+      text += formatv("{0}", slice.getOffset());
+    else if (auto variable = operand.value.getDefiningOp<plan_ir::VariableRefOp>())
+      text += formatv("@{0}", variable.getVariable());
+    if (llvm::any_of(operands, [&](const CommandOperand &other) {
+          return other.role == CommandRole::Read && other.value == operand.value;
+        }))
+      text += " in place";
+  }
+  text += "\n";
+}
+
+// Adds a list of the slices of a function, in the order of their first writes, and of its commands.
 static void addSlices(plan_ir::FunctionOp function, std::string &text) {
   SmallVector<Operation *> commands;
   SmallVector<plan_ir::SliceOp> slices;
@@ -163,7 +193,7 @@ static void addSlices(plan_ir::FunctionOp function, std::string &text) {
   }
   llvm::stable_sort(slices, [](auto a, auto b) { return a.getFirst() < b.getFirst(); });
   text += formatv("\nfunction @{0}: {1} commands, at most {2} of @workspace\n"
-                  "  commands         offset        bytes  category           value\n",
+                  "  live             offset        bytes  category           first value\n",
                   function.getSymName(), commands.size(), bytesText(function.getPeakBytes()));
   for (plan_ir::SliceOp slice : slices) {
     auto type = cast<plan_ir::SliceType>(slice.getType()).getContent();
@@ -173,10 +203,11 @@ static void addSlices(plan_ir::FunctionOp function, std::string &text) {
                 stringifyCategory(slice.getCategory()), slice.getSource(), type);
     if (slice.getPitch())
       text += formatv(", {0} rows {1} bytes apart", slice.getRows(), slice.getPitch());
-    if (slice.getFirst() < commands.size())
-      text += formatv(", by {0}", commandText(*commands[size_t(slice.getFirst())]));
     text += "\n";
   }
+  text += "  command  layer  pass      op                                 of, and what it writes\n";
+  for (auto [number, command] : llvm::enumerate(commands))
+    addCommand(number, command, text);
 }
 
 static std::string buffersText(ModuleOp module) {
@@ -184,9 +215,13 @@ static std::string buffersText(ModuleOp module) {
   addArenas(module, text);
   addVariables(module, text);
   text +=
-      "\nEach line below is a value in @workspace: its bytes are its own from the first to the\n"
-      "last of the commands given, which are numbered from 0, and are another's before and\n"
-      "after. Lines with the same offset at the same time are views of one buffer.\n";
+      "\nFor each function, its buffers in @workspace and their views, then its commands.\n"
+      "A buffer holds its bytes from the first to the last of the commands given as `live`, which\n"
+      "are numbered from 0; before and after, the bytes are another buffer's. It is named after the\n"
+      "first value in it. A kernel that works in place puts another value there. Lines with the\n"
+      "same offset at the same time are views of one buffer. The gradient of a value has the name\n"
+      "of the value. All results of a fused kernel have the name of its last op: the sum that\n"
+      "\"post_attention_layernorm\" normalises has this name too.\n";
   for (auto function : module.getOps<plan_ir::FunctionOp>())
     addSlices(function, text);
   return text;

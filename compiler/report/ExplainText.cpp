@@ -77,6 +77,16 @@ std::string withoutNumbers(const std::string &text) {
   return kept;
 }
 
+// Returns how many fusions the entries of a list stand for.
+uint64_t timesOf(const json &entries) {
+  uint64_t times = 0;
+  for (const json &entry : entries)
+    times += entry.value("times", uint64_t(1));
+  return times;
+}
+
+std::string timesText(uint64_t times) { return times > 1 ? fmt::format(" x {}", times) : ""; }
+
 // Fusions that the report shows as one entry.
 struct FoldedFusions {
   std::vector<const json *> entries; // the fusion that saves most bytes comes first
@@ -237,7 +247,8 @@ void Text::fusion(bool showsAll) {
 }
 
 void Text::formed(const json &entries) {
-  line("  formed: {}", entries.size());
+  line("  formed: {}{}", timesOf(entries),
+       entries.empty() ? "" : " (second op <- first op, and the memory traffic that one run saves)");
   auto keyOf = [](const json &entry) {
     return fmt::format("{} {} {}", word(entry, "hero"), pairText(entry),
                        entry.value("bytes", json(0)).dump());
@@ -250,16 +261,16 @@ void Text::formed(const json &entries) {
         functions += (functions.empty() ? "  in " : ", ") + name;
     line("    {:<16} {}  saves {}{}{}", word(entry, "hero"), pairText(entry),
          bytes(entry.value("bytes", json(0))),
-         same.times > 1 ? fmt::format(" x {}", same.times) : "", functions);
+         timesText(same.times), functions);
   }
 }
 
 void Text::refused(const json &entries, bool showsAll) {
-  line("  refused: {}{}", entries.size(), entries.empty() || showsAll ? "" : ", by reason:");
+  line("  refused: {}{}", timesOf(entries), entries.empty() || showsAll ? "" : ", by reason:");
   if (showsAll) {
     for (const json &entry : entries)
-      line("    {}  would save {}: {}", pairText(entry), bytes(entry.value("bytes", json(0))),
-           word(entry, "reason"));
+      line("    {}  would save {}{}: {}", pairText(entry), bytes(entry.value("bytes", json(0))),
+           timesText(entry.value("times", uint64_t(1))), word(entry, "reason"));
     return;
   }
   auto keyOf = [](const json &entry) { return withoutNumbers(word(entry, "reason")); };
@@ -278,6 +289,8 @@ void Text::recompute(const json &recompute) {
        overhead.is_number() ? fmt::format(", {} more matrix FLOPs", percent(number(overhead)))
                             : "");
   if (recompute.contains("options")) {
+    line("  per layer and micro-step: bytes kept for the backward pass, bytes that are live only in");
+    line("  the layer's backward pass, and the predicted time of what is computed again");
     line("  options of a layer         kept    transient       time  computed again");
     size_t index = 0;
     for (const json &option : recompute["options"]) {

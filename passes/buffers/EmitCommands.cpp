@@ -1,12 +1,17 @@
-// plan-emit-commands: turns each op into a command on slices at fixed places.
+// plan-emit-commands: turns each op into a command on slices at fixed offsets.
 //
 //   %y = kern.launch @mlp(%g, %u)
 //   =>
-//   %0 = plan.slice @workspace[4096] activations "layers.0/mlp" : !plan.slice<...>
-//   plan.launch @mlp(%g, %u, %0) inputs 2 items 8 chunk 8
+//   %0 = plan.slice @workspace[4096] activations "layers.0/mlp" : <...>
+//   plan.launch @mlp items 8 chunk 8 (
+//     in  %g : ...
+//     in  %u : ...
+//     out %0 : ...
+//   )
 #include "passes/buffers/Passes.h"
 
 #include "compiler/kernels/Hero.h"
+#include "dialects/interfaces/LocationName.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
 #include "dialects/plan/Plan.h"
@@ -31,12 +36,6 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 using namespace lmc::codegen;
-
-static std::string nameOf(Location loc) {
-  if (auto name = dyn_cast<NameLoc>(loc))
-    return name.getName().str();
-  return "";
-}
 
 namespace {
 

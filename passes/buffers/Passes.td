@@ -82,7 +82,11 @@ def EmitCommandsPass : Pass<"plan-emit-commands", "::mlir::ModuleOp"> {
     ```mlir
     plan.function @f peak 8192 {
       %0 = plan.slice @workspace[4096] activations "layers.0/mlp" live[0, 3] : <tensor<8x16xf32>>
-      plan.launch @mlp(%g, %u, %0) inputs 2 items 8 chunk 8 : ...
+      plan.launch @mlp items 8 chunk 8 (
+        in  %g : tensor<8x16xf32>
+        in  %u : tensor<8x16xf32>
+        out %0 : tensor<8x16xf32>
+      )
     }
     module @tensors {
       func.func @f() attributes {...} {

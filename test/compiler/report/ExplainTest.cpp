@@ -147,12 +147,12 @@ TEST(Explain, PhasesSpeakForThemselves) {
   EXPECT_EQ(report["recompute"]["flops_overhead"], 0.125);
   std::string text = explainText(report, {});
   EXPECT_THAT(text, HasSubstr("row_reduction    b <- a  saves 2.0 KiB  in layer"));
-  EXPECT_THAT(text, HasSubstr("refused: 2, by reason:\n"
+  EXPECT_THAT(text, HasSubstr("refused: 4, by reason:\n"
                               "       4 x would raise the peak from 7 to 10\n"
                               "           together 7.0 KiB; the largest is f <- e  2.0 KiB\n"));
   EXPECT_THAT(explainText(report, {.allFusions = true}),
               HasSubstr("d <- c  would save 1.0 KiB: would raise the peak from 7 to 9\n"
-                        "    f <- e  would save 2.0 KiB: would raise the peak from 7 to 10\n"));
+                        "    f <- e  would save 2.0 KiB x 3: would raise the peak from 7 to 10\n"));
   EXPECT_THAT(text, HasSubstr("recompute: auto, 12.5% more matrix FLOPs"));
   EXPECT_THAT(text, HasSubstr("option by layer: 0-1: 1, 2: 0"));
   EXPECT_THAT(text, HasSubstr("swiglu, up_proj"));
