@@ -320,7 +320,7 @@ Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointSta
 //===--- Reading ----------------------------------------------------------===//
 
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
-                                                        std::vector<std::string> *warnings) {
+                                                        std::vector<DamagedCheckpoint> *damaged) {
   std::string folder = checkpointsFolder(runDirectory);
   if (!exists(folder))
     return std::optional<std::string>();
@@ -340,12 +340,24 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = verify(path, /*verifyChecksums=*/true);
       if (state && state->step == step)
         return std::optional(path);
-      if (warnings)
-        warnings->push_back(fmt::format("skipping the checkpoint {}: {}", path,
-                                        state ? fmt::format("it is of step {}", state->step)
-                                              : state.error().message));
+      if (damaged)
+        damaged->push_back({path, state ? fmt::format("it is of step {}", state->step)
+                                        : state.error().message});
     }
   return std::optional<std::string>();
+}
+
+Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> &damaged) {
+  std::vector<std::string> moved;
+  for (const DamagedCheckpoint &checkpoint : damaged) {
+    std::string path = checkpoint.path + ".damaged";
+    for (int number = 2; exists(path); ++number)
+      path = fmt::format("{}.damaged-{}", checkpoint.path, number);
+    if (std::rename(checkpoint.path.c_str(), path.c_str()) != 0)
+      return systemError("rename", checkpoint.path, errno);
+    moved.push_back(path);
+  }
+  return moved;
 }
 
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums) {

@@ -67,12 +67,21 @@ struct CheckpointFile {
 Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointState &state,
                             const std::vector<CheckpointFile> &files, int keep);
 
+// A folder that has the name of a checkpoint and cannot be read as one.
+struct DamagedCheckpoint {
+  std::string path, fault;
+};
+
 // Returns the folder of the newest complete checkpoint under `runDirectory`: the one with the
 // highest step whose state.json, file sizes and checksums are right; nullopt if there is none.
-// Damaged checkpoints are skipped and listed in `warnings` (may be null). Nothing on the disk is
-// changed.
+// Damaged checkpoints that are newer are skipped and listed in `damaged` (may be null). Nothing on
+// the disk is changed.
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
-                                                        std::vector<std::string> *warnings);
+                                                        std::vector<DamagedCheckpoint> *damaged);
+
+// Renames each of the folders to PATH.damaged (PATH.damaged-2 ... if this name is taken), where no
+// save replaces or removes it. Returns the new paths.
+Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> &damaged);
 
 // Reads state.json of a checkpoint folder. Verifies the sizes of the files that it lists, and with
 // `verifyChecksums` also their checksums.

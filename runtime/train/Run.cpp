@@ -74,14 +74,19 @@ Result<ExitCode> run(const RunOptions &options) {
       return locked.error();
     directory = std::move(*locked);
   }
-  std::vector<std::string> warnings;
-  auto checkpoint = chooseCheckpoint(options.resume, options.out, &warnings);
-  for (const std::string &warning : warnings)
-    console.warning(warning);
+  std::vector<DamagedCheckpoint> damaged;
+  auto checkpoint = chooseCheckpoint(options.resume, options.out, &damaged);
   LMC_TRY(checkpoint);
+  for (const DamagedCheckpoint &skipped : damaged)
+    console.warning(fmt::format("skipping the checkpoint {}: {}", skipped.path, skipped.fault));
   LMC_TRY(session.chooseStart(*checkpoint));
   if (training) {
-    LMC_TRY(checkNothingLater(options.out, session.progress.step));
+    auto unreadable = checkNothingLater(options.out, session.progress.step);
+    LMC_TRY(unreadable);
+    auto moved = moveAside(*unreadable);
+    LMC_TRY(moved);
+    for (const std::string &path : *moved)
+      console.warning(fmt::format("the damaged checkpoint is now {}", path));
     // The data is opened before the weights are loaded, so that a wrong path is reported early.
     auto source = session.openTrainData();
     if (!source)

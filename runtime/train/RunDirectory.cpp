@@ -81,20 +81,35 @@ Result<void> RunDirectory::rememberPlan(const PlanFile &plan,
   return {};
 }
 
+// Returns the newest complete checkpoint of a run's folder; nullopt if the folder has no checkpoints.
+// Error: there are checkpoints and none is complete.
+static Result<std::optional<std::string>> latestOf(const std::string &runDirectory,
+                                                   std::vector<DamagedCheckpoint> *damaged) {
+  auto latest = findLatestCheckpoint(runDirectory, damaged);
+  if (!latest || *latest || damaged->empty())
+    return latest;
+  std::string faults;
+  for (const DamagedCheckpoint &checkpoint : *damaged)
+    faults += fmt::format("{}{}: {}", faults.empty() ? "" : "; ", checkpoint.path, checkpoint.fault);
+  return Error{fmt::format("{}: each of its {} checkpoints is damaged ({}); restore one from a copy, "
+                           "or start over with another --out",
+                           runDirectory, damaged->size(), faults)};
+}
+
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
-                                                    std::vector<std::string> *warnings) {
+                                                    std::vector<DamagedCheckpoint> *damaged) {
   if (resume == "none")
     return std::optional<std::string>{};
   if (resume == "auto") {
     if (runDirectory.empty() || !exists(runDirectory))
       return std::optional<std::string>{};
-    return findLatestCheckpoint(runDirectory, warnings);
+    return latestOf(runDirectory, damaged);
   }
   if (exists(resume + "/state.json"))
     return std::optional<std::string>{resume};
   if (exists(resume + "/checkpoints")) {
-    auto latest = findLatestCheckpoint(resume, warnings);
+    auto latest = latestOf(resume, damaged);
     if (!latest || *latest)
       return latest;
   }
@@ -103,16 +118,17 @@ Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                            resume)};
 }
 
-Result<void> checkNothingLater(const std::string &runDirectory, uint64_t step) {
-  std::vector<std::string> ignored;
-  auto latest = findLatestCheckpoint(runDirectory, &ignored);
+Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
+                                                         uint64_t step) {
+  std::vector<DamagedCheckpoint> damaged;
+  auto latest = latestOf(runDirectory, &damaged);
   LMC_TRY(latest);
   if (!*latest)
-    return {};
+    return damaged;
   auto state = readCheckpointState(**latest, /*verifyChecksums=*/false);
   LMC_TRY(state);
   if (state->step <= step)
-    return {};
+    return damaged;
   return Error{fmt::format("{}: holds a checkpoint of step {}, later than step {} where this run "
                            "would start; give it another --out, or go on with --resume=auto",
                            runDirectory, state->step, step)};

@@ -37,16 +37,19 @@ private:
 };
 
 // Returns the folder of the checkpoint that `resume` names. "auto" is the newest complete
-// checkpoint of `runDirectory` (nullopt if it has none), "none" is nullopt, and any other text is
-// the path of a checkpoint or of a run's folder. Damaged checkpoints that were skipped are listed
-// in `warnings`.
+// checkpoint of `runDirectory` (nullopt if it has no checkpoints), "none" is nullopt, and any other
+// text is the path of a checkpoint or of a run's folder. Damaged checkpoints that were skipped are
+// listed in `damaged`. Error, with the fault of each: there are checkpoints and none is complete. A
+// run that started again from step 0 there would write over them.
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
-                                                    std::vector<std::string> *warnings);
+                                                    std::vector<DamagedCheckpoint> *damaged);
 
-// Returns an error if `runDirectory` has a checkpoint of a later step than `step`: the checkpoints
-// of a run that starts at `step` would be mixed with those of another run.
-Result<void> checkNothingLater(const std::string &runDirectory, uint64_t step);
+// Returns an error if `runDirectory` has a checkpoint of a later step than `step`, or only damaged
+// ones: the checkpoints of a run that starts at `step` would be mixed with those of another run.
+// Otherwise returns the damaged checkpoints that are newer than the newest complete one.
+Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
+                                                         uint64_t step);
 
 // Saves parameters and moments to OUT/checkpoints/STEP.
 Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,

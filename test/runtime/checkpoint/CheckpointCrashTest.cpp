@@ -80,10 +80,10 @@ TEST(CheckpointCrash, KilledAtAnyMomentNothingSavedIsLost) {
     ASSERT_OK(names);
     for (const std::string &name : *names)
       midSave += name.ends_with(".partial");
-    std::vector<std::string> warnings;
-    auto latest = findLatestCheckpoint(run.path, &warnings);
+    std::vector<DamagedCheckpoint> damaged;
+    auto latest = findLatestCheckpoint(run.path, &damaged);
     ASSERT_OK(latest);
-    EXPECT_TRUE(warnings.empty()) << warnings[0]; // not even an older one is broken
+    EXPECT_TRUE(damaged.empty()) << damaged[0].fault; // not even an older one is broken
     ASSERT_TRUE(latest->has_value());
     Result<CheckpointState> state = checkContents(**latest);
     ASSERT_OK(state);

@@ -18,8 +18,8 @@ Names checkpointsOf(const std::string &run) {
 }
 
 // The step that a resume would start from; -1 for none.
-int64_t latestStep(const std::string &run, Names *warnings = nullptr) {
-  auto latest = findLatestCheckpoint(run, warnings);
+int64_t latestStep(const std::string &run, std::vector<DamagedCheckpoint> *damaged = nullptr) {
+  auto latest = findLatestCheckpoint(run, damaged);
   if (!latest) {
     ADD_FAILURE() << latest.error().message;
     return -2;
@@ -114,9 +114,9 @@ TEST(Checkpoint, LeftOversOfInterruptedSavesAreRemoved) {
   ASSERT_OK(makeFolders(run / "checkpoints/.2.partial"));
   write(run / "checkpoints/.2.partial/model.safetensors", "half");
   write(run / "checkpoints/.hidden.partial", "not ours");
-  Names warnings;
-  EXPECT_EQ(latestStep(run.path, &warnings), 1);
-  EXPECT_TRUE(warnings.empty());
+  std::vector<DamagedCheckpoint> damaged;
+  EXPECT_EQ(latestStep(run.path, &damaged), 1);
+  EXPECT_TRUE(damaged.empty());
   ASSERT_OK(save(run.path, 3, 0));
   EXPECT_EQ(checkpointsOf(run.path), (Names{".hidden.partial", "1", "3"}));
 }
@@ -147,19 +147,39 @@ TEST(Checkpoint, DamagedOnesAreSkippedWithAWarning) {
   write(run / "checkpoints/4/model.safetensors", half.substr(0, half.size() / 2));
   ASSERT_OK(removeTree(run / "checkpoints/3/model.safetensors"));
   std::filesystem::rename(run / "checkpoints/1", run / "checkpoints/7");
-  Names warnings;
-  EXPECT_EQ(latestStep(run.path, &warnings), 2);
-  ASSERT_EQ(warnings.size(), 5u);
+  std::vector<DamagedCheckpoint> damaged;
+  EXPECT_EQ(latestStep(run.path, &damaged), 2);
+  ASSERT_EQ(damaged.size(), 5u);
   const char *expected[] = {"checkpoints/7: it is of step 1", "do not match its checksum",
                             "state.json: No such file", "bytes instead of", "No such file"};
-  for (size_t i = 0; i < warnings.size(); ++i)
-    EXPECT_NE(warnings[i].find(expected[i]), std::string::npos) << warnings[i];
+  for (size_t i = 0; i < damaged.size(); ++i) {
+    const std::string text = damaged[i].path + ": " + damaged[i].fault;
+    EXPECT_NE(text.find(expected[i]), std::string::npos) << text;
+  }
   EXPECT_EQ(latestStep(run.path, nullptr), 2);
   EXPECT_ERROR(readCheckpointState(run / "checkpoints/6", true), "do not match its checksum");
   EXPECT_ERROR(readCheckpointFile(run / "checkpoints/6", "moment2.safetensors", savedTensors(6),
                                   [](size_t, const void *) { return Result<void>(); }),
                "do not match its checksum");
   ASSERT_OK(readCheckpointState(run / "checkpoints/6", false));
+}
+
+TEST(Checkpoint, DamagedOnesAreMovedAsideAndKept) {
+  TestFolder run;
+  for (uint64_t step : {1, 2})
+    ASSERT_OK(save(run.path, step, 0));
+  ASSERT_OK(removeTree(run / "checkpoints/2/state.json"));
+  ASSERT_OK(save(run / "other", 2, 0));
+  std::filesystem::rename(run / "other/checkpoints/2", run / "checkpoints/2.damaged");
+  std::vector<DamagedCheckpoint> damaged;
+  EXPECT_EQ(latestStep(run.path, &damaged), 1);
+  Result<Names> moved = moveAside(damaged);
+  ASSERT_OK(moved);
+  EXPECT_EQ(*moved, Names{run / "checkpoints/2.damaged-2"});
+  // Neither a save of the same step nor the removal of old checkpoints touches them.
+  for (uint64_t step : {2, 3})
+    ASSERT_OK(save(run.path, step, 1));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"2.damaged", "2.damaged-2", "3"}));
 }
 
 TEST(Checkpoint, EveryFlippedBitOfTheStateIsNoticed) {

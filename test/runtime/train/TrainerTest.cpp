@@ -275,6 +275,45 @@ TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
   }
 }
 
+TEST_F(Trainer, DoesNotStartOverWhereEveryCheckpointIsDamaged) {
+  RunOptions o = options("a", 4);
+  o.overrides = {"checkpoint.interval=2", "checkpoint.keep=0"};
+  expectRuns(o);
+  const std::string checkpoints = folder / "a/checkpoints/";
+  for (const char *step : {"2", "4"})
+    std::filesystem::resize_file(checkpoints + step + "/model.safetensors", 10);
+  const auto lines = metrics("a");
+  o.steps = 6;
+  for (const char *resume : {"auto", "none"}) {
+    o.resume = resume;
+    expectFails(o, ExitCode::UserError, "each of its 2 checkpoints is damaged (" + checkpoints +
+                                            "4: ");
+    expectFails(o, ExitCode::UserError, checkpoints + "2/model.safetensors: damaged: it has 10 "
+                                        "bytes instead of");
+  }
+  EXPECT_EQ(metrics("a"), lines);
+  EXPECT_TRUE(std::filesystem::exists(checkpoints + "2/state.json"));
+}
+
+TEST_F(Trainer, MovesADamagedCheckpointAside) {
+  RunOptions o = options("a", 4);
+  o.overrides = {"checkpoint.interval=2", "checkpoint.keep=1"};
+  expectRuns(o);
+  o.overrides[1] = "checkpoint.keep=0";
+  o.steps = 6;
+  expectRuns(o);
+  std::filesystem::resize_file(folder / "a/checkpoints/6/model.safetensors", 10);
+  o.steps = 8;
+  expectRuns(o);
+  EXPECT_NE(logText().find("warning: the damaged checkpoint is now " +
+                           (folder / "a/checkpoints/6.damaged")),
+            std::string::npos);
+  EXPECT_EQ(std::filesystem::file_size(folder / "a/checkpoints/6.damaged/model.safetensors"), 10u);
+  RunOptions whole = options("whole", 8);
+  expectRuns(whole);
+  EXPECT_EQ(state("a"), state("whole"));
+}
+
 TEST_F(Trainer, StepsThatAreNotFiniteAreCountedAndEndTheRun) {
   TinyPlan broken;
   broken.setStddev(1e39); // infinite as f32
