@@ -132,6 +132,11 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
     }
   }
   for (const auto &file : s.files) {
+    if (file->vocabulary() > options.vocabSize)
+      return inKey(options,
+                   {fmt::format("{} was made for a vocabulary of {} tokens, beyond the {} of the "
+                                "model (model.vocab_size); is this file of another tokenizer?",
+                                file->path(), file->vocabulary(), options.vocabSize)});
     if (options.documentMask)
       LMC_TRY(checkDocuments(options, *file));
     s.firstSample.push_back(s.samples);
@@ -154,6 +159,12 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
 uint64_t DataSource::samplesPerEpoch() const { return state->samples; }
 uint64_t DataSource::tokens() const { return state->tokens; }
 uint64_t DataSource::sequenceLength() const { return state->options.sequenceLength; }
+std::vector<std::string> DataSource::paths() const {
+  std::vector<std::string> paths;
+  for (const auto &file : state->files)
+    paths.push_back(file->path());
+  return paths;
+}
 bool DataSource::hasDocumentMask() const { return state->options.documentMask; }
 
 DataSource::State::Window DataSource::State::window(uint64_t index) const {

@@ -31,8 +31,9 @@ struct DataOptions {
 
 class DataSource {
 public:
-  // Opens every file. Returns an error if there is no whole sample or, with a document mask, if a
-  // file does not say where its documents end. Token ids are checked later, when fill() reads them.
+  // Opens every file. Returns an error if there is no whole sample, if a file was made for a larger
+  // vocabulary or, with a document mask, if a file does not say where its documents end. Token ids
+  // are checked later, when fill() reads them.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 
@@ -41,6 +42,7 @@ public:
   // counted, although no sample contains them.
   uint64_t tokens() const;
   uint64_t sequenceLength() const;
+  std::vector<std::string> paths() const; // of all files
 
   // Fills the rows of `tokens` and `targets` ([count, sequenceLength] int32, row-major) with
   // samples [first, first + count). targets[t] is the token after tokens[t], even if it begins

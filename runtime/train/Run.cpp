@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
+
 namespace lmc {
 
 // Runs only the evaluation of the validation data, and prints its result as one JSON object.
@@ -38,13 +40,40 @@ static Result<ExitCode> dump(Session &session, const RunOptions &options) {
   return ExitCode::Success;
 }
 
+// Warns of each file that a run both trains on and validates with.
+static Result<void> warnOfSharedFiles(const Session &session, const DataSource &training,
+                                      Console &console) {
+  if (session.settings.validationData.empty())
+    return {};
+  auto validation = session.openValidationData();
+  if (!validation)
+    return validation.error();
+  for (const std::string &path : (*validation)->paths())
+    for (const std::string &other : training.paths())
+      if (std::error_code failed; std::filesystem::equivalent(path, other, failed))
+        console.warning(fmt::format("{}: data.train and data.validation both have this file, so the "
+                                    "validation loss says nothing of unseen text",
+                                    path));
+  return {};
+}
+
+// Returns what a run reads: "data: 1000 tokens in 1 file(s), read 2.50 times by 50 steps".
+static std::string dataFacts(const Session &session, const DataSource &data, int64_t totalSteps) {
+  const double samples =
+      double(totalSteps) * double((*session.plan)->batch()->global_batch_size());
+  return fmt::format("data: {} tokens in {} file(s), read {:.2f} times by {} steps", data.tokens(),
+                     data.paths().size(), samples / double(data.samplesPerEpoch()), totalSteps);
+}
+
 static Result<ExitCode> train(Session &session, const RunOptions &options, RunDirectory &directory,
                               Console &console, const StopSignals &stop,
                               std::unique_ptr<DataSource> data, int64_t totalSteps) {
+  const std::string reads = dataFacts(session, *data, totalSteps);
   Trainer trainer(session, options, directory, console, stop, std::move(data), totalSteps);
   LMC_TRY(trainer.prepare());
   for (const std::string &line : session.facts())
     console.note(line);
+  console.note(reads);
   if (session.checkpoint && !options.init.empty())
     console.note(
         fmt::format("--init={} is not used: the run resumes from a checkpoint", options.init));
@@ -92,6 +121,7 @@ Result<ExitCode> run(const RunOptions &options) {
     if (!source)
       return source.error();
     data = std::move(*source);
+    LMC_TRY(warnOfSharedFiles(session, *data, console));
     LMC_TRY(directory->rememberPlan(*session.plan, options.overrides));
   }
   LMC_TRY(session.start(options));

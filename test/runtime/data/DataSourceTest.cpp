@@ -211,6 +211,17 @@ TEST_F(DataSourceTest, NamesFileAndPositionOfATokenBeyondTheVocabulary) {
   }
 }
 
+TEST_F(DataSourceTest, RefusesAFileOfALargerVocabulary) {
+  write("a.bin", lmcBytes({1, 2, 3, 4, 5}, 1, 11, {0}));
+  DataOptions wanted = options({"a.bin"}, 2);
+  wanted.vocabSize = 10;
+  EXPECT_EQ(refusal(wanted), "data.train: " + path("a.bin") +
+                                 " was made for a vocabulary of 11 tokens, beyond the 10 of the "
+                                 "model (model.vocab_size); is this file of another tokenizer?");
+  wanted.vocabSize = 11;
+  open(wanted);
+}
+
 TEST_F(DataSourceTest, RefusesIdsThatAreNegativeAsInt32) {
   write("a.bin", llmCBytes(20240801, 7, {1, 2, 0xffffffff, 4}, 4));
   auto source = open(options({"a.bin"}, 3));

@@ -275,6 +275,20 @@ TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
   }
 }
 
+TEST_F(Trainer, WarnsOfAValidationFileThatIsTrainedOn) {
+  RunOptions o = options("a", 1);
+  o.overrides = {"data.validation=[\"./train.bin\"]"};
+  expectRuns(o);
+  EXPECT_NE(logText().find("train.bin: data.train and data.validation both have this file"),
+            std::string::npos)
+      << logText();
+}
+
+TEST_F(Trainer, SaysHowOftenTheDataIsRead) {
+  expectRuns(options("a", 8));
+  EXPECT_NE(logText().find("data: 1000 tokens in 1 file(s), read "), std::string::npos) << logText();
+}
+
 TEST_F(Trainer, DoesNotStartOverWhereEveryCheckpointIsDamaged) {
   RunOptions o = options("a", 4);
   o.overrides = {"checkpoint.interval=2", "checkpoint.keep=0"};
