@@ -1,13 +1,11 @@
 #include "tools/lmc-data/Documents.h"
+#include "tools/lmc-data/TextInput.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 namespace lmc {
@@ -16,13 +14,24 @@ namespace {
 
 constexpr size_t kChunk = 1 << 20; // bytes of text per read
 
-Result<void> readText(std::istream &in, const std::string &separator, DocumentReceiver &receiver,
-                      Progress &progress) {
+Error notUtf8(const std::string &path, uint64_t position, const std::string &what) {
+  return Error{fmt::format("{}: {} at byte {} of the text is not UTF-8; convert the text, for example "
+                           "with: iconv -f latin1 -t utf-8",
+                           path, what, position)};
+}
+
+Result<void> readText(std::istream &in, const std::string &path, const std::string &separator,
+                      DocumentReceiver &receiver) {
+  Utf8Checker utf8;
+  uint64_t before = 0; // bytes of text before the chunk
   std::string held; // bytes that may be the start of a separator, until more are read
   std::vector<char> chunk(kChunk);
   while (in.read(chunk.data(), kChunk), in.gcount() > 0) {
+    if (int64_t wrong = utf8.check({chunk.data(), size_t(in.gcount())}); wrong >= 0)
+      return notUtf8(path, wrong,
+                     fmt::format("0x{:02x}", uint8_t(chunk[uint64_t(wrong) - before])));
+    before += in.gcount();
     held.append(chunk.data(), in.gcount());
-    progress.advance(in.gcount());
     size_t begin = 0;
     if (!separator.empty())
       for (size_t end; (end = held.find(separator, begin)) != std::string::npos;) {
@@ -35,6 +44,8 @@ Result<void> readText(std::istream &in, const std::string &separator, DocumentRe
     LMC_TRY(receiver.text(std::string_view(held).substr(begin, end - begin)));
     held.erase(0, end);
   }
+  if (!utf8.complete())
+    return notUtf8(path, before, "the end of the file");
   LMC_TRY(receiver.text(held));
   return receiver.endDocument();
 }
@@ -48,10 +59,9 @@ std::string_view reasonOf(std::string_view message) {
 }
 
 Result<void> readJsonLines(std::istream &in, const std::string &path, const std::string &field,
-                           DocumentReceiver &receiver, Progress &progress) {
+                           DocumentReceiver &receiver) {
   std::string line;
   for (uint64_t number = 1; std::getline(in, line); ++number) {
-    progress.advance(line.size() + 1);
     if (line.find_first_not_of(" \t\r") == std::string::npos)
       continue;
     nlohmann::json value;
@@ -79,7 +89,10 @@ Result<void> readJsonLines(std::istream &in, const std::string &path, const std:
 }
 
 InputFormat formatOf(const std::string &path) {
-  std::string extension = std::filesystem::path(path).extension();
+  std::filesystem::path name = path;
+  if (name.extension() == ".gz" || name.extension() == ".zst")
+    name.replace_extension();
+  const std::string extension = name.extension();
   return extension == ".jsonl" || extension == ".ndjson" ? InputFormat::JsonLines
                                                          : InputFormat::Text;
 }
@@ -88,18 +101,16 @@ InputFormat formatOf(const std::string &path) {
 
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress) {
-  if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
-    return Error{fmt::format("{}: is a directory, expected a file", path)};
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    return Error{fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
-  if (options.format.value_or(formatOf(path)) == InputFormat::Text)
-    LMC_TRY(readText(in, options.separator, receiver, progress));
-  else
-    LMC_TRY(readJsonLines(in, path, options.field, receiver, progress));
-  if (in.bad())
-    return Error{fmt::format("{}: cannot read: {}", path, std::strerror(errno)), ExitCode::Failure};
-  return {};
+  auto input = TextInput::open(path, progress);
+  if (!input)
+    return input.error();
+  std::istream &in = (*input)->stream();
+  Result<void> read = options.format.value_or(formatOf(path)) == InputFormat::Text
+                          ? readText(in, path, options.separator, receiver)
+                          : readJsonLines(in, path, options.field, receiver);
+  // A file that is cut short also ends in the middle of a line, which is not the mistake to report.
+  LMC_TRY((*input)->fault());
+  return read;
 }
 
 } // namespace lmc

@@ -14,7 +14,8 @@ namespace lmc {
 enum class InputFormat { Text, JsonLines };
 
 struct DocumentOptions {
-  std::optional<InputFormat> format; // nullopt: JSON lines for .jsonl and .ndjson, else text
+  std::optional<InputFormat> format; // nullopt: JSON lines for .jsonl and .ndjson (and these names
+                                     // with .gz or .zst), else text
   std::string separator = "\f";      // ends each document of a text; "": one document per file
   std::string field = "text";        // name of the field with the text, in a line of JSON
 };
@@ -25,8 +26,9 @@ struct DocumentReceiver {
   virtual Result<void> endDocument() = 0;
 };
 
-// Reads the documents of one file. The end of the file also ends a document. Errors name the file,
-// and for JSON lines also the line and column.
+// Reads the documents of one file, which may be compressed (TextInput.h). The end of the file also
+// ends a document. Errors name the file, for JSON lines also the line and column, and for text that
+// is not UTF-8 the byte.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress);
 

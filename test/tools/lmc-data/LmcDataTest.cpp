@@ -8,8 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
+#include <random>
 #include <set>
 #include <sys/wait.h>
+#include <zlib.h>
+#include <zstd.h>
 
 using namespace lmc;
 using namespace lmc::test;
@@ -84,12 +88,113 @@ std::string operator""_s(const char *text, size_t size) { return {text, size}; }
 
 TEST_F(LmcDataTest, PacksTextAsItIs) {
   std::string text;
-  for (int i = 0; i < 256; ++i)
+  for (int i = 0; i < 128; ++i)
     text += static_cast<char>(i);
+  // The first and the last character of each length, and those beside the surrogates.
+  for (const char *character : {"\u0080", "\u07ff", "\u0800", "\xed\x9f\xbf", "\ue000", "\uffff",
+                                "\U00010000", "\U0010ffff"})
+    text += character;
   write("a.txt", "x" + text + "y");
   EXPECT_THAT(succeed({"pack", "a.txt", "-o", "a.bin", "--document-separator="}),
-              StartsWith("a.bin: 258 tokens, 1 documents\n"));
+              StartsWith("a.bin: " + std::to_string(text.size() + 2) + " tokens, 1 documents\n"));
   EXPECT_THAT(documents("a.bin"), ElementsAre("x" + text + "y"));
+}
+
+TEST_F(LmcDataTest, RefusesTextThatIsNotUtf8) {
+  // What Unicode 15, table 3-7, leaves out; the position is that of the byte that cannot follow.
+  const std::pair<std::string, int> wrong[] = {
+      {"\x80", 0},         {"\xc1\x80", 0},     {"\xe0\x9f\x80", 1},     {"\xed\xa0\x80", 1},
+      {"\xf0\x8f\x80\x80", 1}, {"\xf4\x90\x80\x80", 1}, {"\xf5\x80\x80\x80", 0}, {"\xe4\xb8 ", 2}};
+  for (const auto &[bytes, at] : wrong) {
+    write("a.txt", "\xc3\xa9" + bytes);
+    EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin"}),
+                HasSubstr("a.txt: 0x" + fmt::format("{:02x}", uint8_t(bytes[at])) + " at byte " +
+                          std::to_string(2 + at) + " of the text is not UTF-8; convert"));
+  }
+  write("a.txt", "caf\xc3");
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin"}),
+              HasSubstr("a.txt: the end of the file at byte 4 of the text is not UTF-8"));
+  // A character on the border of two reads is whole.
+  std::string text(1 << 19, 'a');
+  text.replace((1 << 18) - 1, 2, "\xc3\xa9");
+  write("b.txt", text);
+  succeed({"pack", "b.txt", "-o", "b.bin"});
+  EXPECT_EQ(documents("b.bin")[0], text);
+}
+
+TEST_F(LmcDataTest, RefusesWhatIsNoText) {
+  auto message = [&](const std::string &bytes) {
+    write("a.txt", bytes);
+    return fail({"pack", "a.txt", "-o", "a.bin"});
+  };
+  EXPECT_THAT(message("PAR1\x15\x04"), HasSubstr("a.txt: is Parquet, expected text or JSON lines, as "
+                                                 "they are or compressed by gzip or zstd"));
+  EXPECT_THAT(message("PK\x03\x04"), HasSubstr("is a ZIP archive"));
+  EXPECT_THAT(message("BZh9"), HasSubstr("is compressed by bzip2"));
+  EXPECT_THAT(message("\xfd" "7zXZ\0"_s), HasSubstr("is compressed by xz"));
+  EXPECT_THAT(message("\xff\xfe" "a\0"_s), HasSubstr("is UTF-16 text"));
+  EXPECT_THAT(message(std::string(257, '\0') + "ustar"), HasSubstr("is a tar archive"));
+  write("b.txt", "text");
+  succeed({"pack", "b.txt", "-o", "b.bin"});
+  EXPECT_THAT(fail({"pack", "b.bin", "-o", "a.bin"}), HasSubstr("b.bin: is a token file already"));
+}
+
+// Returns `text` as one member of a gzip file.
+std::string gzip(const std::string &text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef *>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string zstd(const std::string &text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+TEST_F(LmcDataTest, ReadsCompressedText) {
+  std::mt19937 random(5);
+  std::string text; // larger than the buffers, and no repetition of itself
+  while (text.size() < 3'000'000)
+    text += std::to_string(random()) + (random() % 50 ? " " : "\f");
+  write("a.txt", text);
+  succeed({"pack", "a.txt", "-o", "a.bin"});
+  const std::vector<std::string> expected = documents("a.bin");
+  const size_t half = text.size() / 2;
+  const std::pair<const char *, std::string> files[] = {
+      {"a.txt.gz", gzip(text)},
+      {"b.txt.gz", gzip(text.substr(0, half)) + gzip(text.substr(half))},
+      {"a.txt.zst", zstd(text)},
+      {"b.txt.zst", zstd(text.substr(0, half)) + zstd(text.substr(half))}};
+  for (const auto &[name, bytes] : files) {
+    write(name, bytes);
+    succeed({"pack", name, "-o", "b.bin", "--validation=v.bin"}); // reads it twice
+    succeed({"pack", name, "-o", "b.bin"});
+    EXPECT_EQ(documents("b.bin"), expected) << name;
+    for (size_t cut : {bytes.size() - 1, bytes.size() - 9, bytes.size() / 3, size_t(12)}) {
+      write("cut", bytes.substr(0, cut));
+      EXPECT_THAT(fail({"pack", "cut", "-o", "c.bin"}),
+                  HasSubstr("cut: is cut short: its compressed data has no end"))
+          << name << " " << cut;
+    }
+    std::string damaged = bytes;
+    damaged[bytes.size() / 4] ^= 8;
+    write("damaged", damaged);
+    EXPECT_THAT(fail({"pack", "damaged", "-o", "c.bin"}), HasSubstr("cannot be decompressed: "));
+  }
+  write("a.jsonl.gz", gzip("{\"text\": \"one\"}\n{\"text\": \"two\"}\n"));
+  succeed({"pack", "a.jsonl.gz", "-o", "j.bin"});
+  EXPECT_THAT(documents("j.bin"), ElementsAre("one\0"_s, "two"));
+  write("p.gz", gzip("PAR1"));
+  EXPECT_THAT(fail({"pack", "p.gz", "-o", "c.bin"}), HasSubstr("p.gz: is Parquet"));
 }
 
 TEST_F(LmcDataTest, PutsOneEndBetweenDocuments) {

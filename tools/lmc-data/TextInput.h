@@ -1,0 +1,48 @@
+// A file of text as a stream, decompressed while it is read if it is gzip or zstd.
+#pragma once
+
+#include "runtime/support/Result.h"
+#include "tools/lmc-data/Progress.h"
+
+#include <istream>
+#include <memory>
+#include <string>
+
+namespace lmc {
+
+class TextInput {
+public:
+  // Opens the file and reads its beginning. Error: the file cannot be opened, or its contents are a
+  // known format that is no text (Parquet, ZIP, another compression, a token file, UTF-16 ...).
+  // Advances `progress` by the bytes of the file, not of the text, as they are read.
+  static Result<std::unique_ptr<TextInput>> open(const std::string &path, Progress &progress);
+  ~TextInput();
+
+  // The text. The stream also ends where the file cannot be read on: see fault().
+  std::istream &stream();
+  // Error: the file could not be read or decompressed to its end.
+  Result<void> fault() const;
+
+private:
+  TextInput();
+  class Buffer;
+  std::unique_ptr<Buffer> buffer;
+  std::unique_ptr<std::istream> in;
+};
+
+// Checks that text is UTF-8, piece by piece. A character may begin in one piece and end in the next.
+class Utf8Checker {
+public:
+  // Returns the position in the whole text, from 0 on, of the first byte that no UTF-8 text has
+  // there; -1 if there is none up to the end of `piece`.
+  int64_t check(std::string_view piece);
+  // Returns true if the text may end here: no character is incomplete.
+  bool complete() const { return missing == 0; }
+
+private:
+  uint64_t position = 0;
+  int missing = 0;                    // bytes of the current character that have not come yet
+  uint8_t lowest = 0x80, most = 0xbf; // bounds of the next byte of the current character
+};
+
+} // namespace lmc

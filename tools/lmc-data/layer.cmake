@@ -1,0 +1,6 @@
+# zlib and zstd decompress text.
+find_package(ZLIB REQUIRED)
+find_path(ZSTD_INCLUDE zstd.h REQUIRED)
+find_library(ZSTD_LIBRARY zstd REQUIRED)
+target_include_directories(${layer} PRIVATE ${ZSTD_INCLUDE})
+target_link_libraries(${layer} PRIVATE ZLIB::ZLIB ${ZSTD_LIBRARY})
