@@ -347,7 +347,7 @@ Result<void> pack(const PackOptions &options) {
 DataCommand addPackCommand(CommandLine &line) {
   auto options = std::make_shared<PackOptions>();
   Command &command = line.command("pack", "writes text or JSON lines as one token file");
-  command.arguments("IN", options->inputs, "files of documents, packed in this order");
+  command.arguments("IN", options->inputs, "files of documents, as they are or compressed by gzip or zstd, in this order");
   command.option("-o,--output", "OUT.bin", options->output,
                  "the token file; appears when it is complete");
   command.option(
