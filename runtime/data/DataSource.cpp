@@ -54,8 +54,7 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   return paths;
 }
 
-// Returns true if the file has a table of its documents. For other formats documentStarts() is only
-// {0}.
+// Returns true if the file has a table of its documents.
 bool knowsDocuments(const TokenFile &file) { return file.format() == TokenFormat::Lmc; }
 
 Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
@@ -83,16 +82,17 @@ void startDocument(int32_t *starts, uint64_t from, uint64_t to) {
 // of documents.
 Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
                            int32_t *starts) {
-  std::span<const uint64_t> table = file.documentStarts();
-  auto next = std::upper_bound(table.begin(), table.end(), begin);
+  auto table = file.documentsBetween(begin, begin + length);
+  LMC_TRY(table);
   uint64_t from = 0;
-  for (; next != table.end() && *next < begin + length; ++next) {
-    if (*next <= begin + from) // upper_bound is right only for a sorted table
+  for (uint64_t number = table->first; uint64_t start : table->tokens) {
+    if (start <= begin + from) // the search is right only in a sorted table
       return Error{fmt::format("{}: document {} starts at token {}, before the one that it "
                                "follows; the file is damaged, pack or copy it again",
-                               file.path(), next - table.begin(), *next)};
-    startDocument(starts, from, *next - begin);
-    from = *next - begin;
+                               file.path(), number, start)};
+    startDocument(starts, from, start - begin);
+    from = start - begin;
+    ++number;
   }
   startDocument(starts, from, length);
   return {};
@@ -194,8 +194,9 @@ Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens, i
   for (uint64_t row = 0; row < count; ++row) {
     State::Window window = state->window(first + row);
     int32_t *rowTokens = tokens + row * length, *rowTargets = targets + row * length;
-    window.file->read(window.begin, length, rowTokens);
-    window.file->read(window.begin + 1, length, rowTargets);
+    for (auto [begin, row] : {std::pair{window.begin, rowTokens}, {window.begin + 1, rowTargets}})
+      if (auto read = window.file->read(begin, length, row); !read)
+        return inKey(state->options, read.error());
     auto beyond = [&](int32_t id) { return static_cast<uint32_t>(id) >= state->options.vocabSize; };
     // The sample's tokens are its first token followed by its targets.
     uint64_t offset = 0;

@@ -93,8 +93,10 @@ Result<StepRecord> Trainer::readStep(int64_t number, double lr) {
 Result<StepRecord> Trainer::step(int64_t number) {
   auto start = std::chrono::steady_clock::now();
   auto batch = batches->next();
-  if (!batch)
+  if (!batch) {
+    dataFailed = true;
     return batch.error();
+  }
   LMC_TRY(microSteps(*batch, number));
   if (!options.dumpGradients.empty() && !gradientsDumped) {
     LMC_TRY(dumpGradients(options.dumpGradients, *session.plan, *session.device));
@@ -213,9 +215,9 @@ Result<ExitCode> Trainer::train() {
   while (done < totalSteps && !stop.requested()) {
     auto record = step(static_cast<int64_t>(done) + 1);
     if (!record) {
-      // If a token file is damaged, the weights are still those of the last complete step, so they
-      // are saved. After a failure of the device there is nothing to save.
-      if (record.error().code == ExitCode::UserError && done > savedStep)
+      // If a token file is damaged or cannot be read, the weights are still those of the last
+      // complete step, so they are saved. After a failure of the device there is nothing to save.
+      if (dataFailed && done > savedStep)
         save();
       return record.error();
     }

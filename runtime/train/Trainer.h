@@ -62,6 +62,7 @@ private:
   bool metricsHeldBack = false;
   bool gradientsDumped = false;
   int64_t nonFiniteSteps = 0;     // steps in a row whose loss or gradient norm is not finite
+  bool dataFailed = false;        // true once a batch could not be read
   uint64_t savedStep;             // step of the newest checkpoint that is on the disk
   std::optional<Error> saveError; // error of the latest save, if it failed
   std::optional<Error> exportError;

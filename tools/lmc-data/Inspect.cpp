@@ -68,7 +68,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   Progress progress("reading", file.size() * file.tokenBytes());
   for (uint64_t begin = 0; begin < file.size(); begin += kChunk) {
     uint64_t count = std::min(kChunk, file.size() - begin);
-    file.read(begin, count, chunk.data());
+    LMC_TRY(file.read(begin, count, chunk.data()));
     progress.advance(count * file.tokenBytes());
     for (uint64_t i = 0; i < count; ++i) {
       uint32_t id = static_cast<uint32_t>(chunk[i]);
@@ -99,7 +99,9 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
     summary.documentLengths.push_back(end - begin);
   };
   if (hasTable) {
-    std::span<const uint64_t> starts = file.documentStarts();
+    auto table = file.documentStarts(0, file.documents());
+    LMC_TRY(table);
+    const std::vector<uint64_t> &starts = *table;
     for (size_t i = 0; i < starts.size(); ++i) {
       uint64_t end = i + 1 < starts.size() ? starts[i + 1] : file.size();
       if (starts[i] >= end || end > file.size())

@@ -15,7 +15,7 @@ static Result<void> verify(const std::string &path, uint64_t vocabSize) {
   std::string checked = "size";
   if ((*file)->format() == TokenFormat::Lmc)
     checked += fmt::format(", checksum, {} documents, ids below {}",
-                           (*file)->documentStarts().size(), (*file)->vocabulary());
+                           (*file)->documents(), (*file)->vocabulary());
   if (vocabSize)
     checked += fmt::format(", ids below {}", vocabSize);
   fmt::print("{}: {} tokens, all right: {}\n", (*file)->path(), (*file)->size(), checked);

@@ -211,6 +211,27 @@ TEST_F(DataSourceTest, NamesFileAndPositionOfATokenBeyondTheVocabulary) {
   }
 }
 
+TEST_F(DataSourceTest, NamesAFileThatIsCutShortWhileItIsRead) {
+  for (bool table : {false, true}) {
+    std::vector<uint64_t> tokens(9000, 7);
+    write("a.bin", table ? lmcBytes(tokens, 2, 10, {0, 50}) : nanoGptBytes(tokens));
+    DataOptions wanted = options({"a.bin"}, 100);
+    wanted.vocabSize = 10;
+    wanted.shuffle = false;
+    wanted.documentMask = table;
+    auto source = open(wanted);
+    std::vector<int32_t> out(100), targets(100), starts(100);
+    ASSERT_TRUE(source->fill(0, 1, out.data(), targets.data(), starts.data()));
+    std::filesystem::resize_file(path("a.bin"), 5000); // a mapped page behind it would be SIGBUS
+    auto filled = source->fill(80, 1, out.data(), targets.data(), starts.data());
+    ASSERT_FALSE(filled);
+    EXPECT_THAT(filled.error().message,
+                HasSubstr("data.train: " + path("a.bin") + ": has 5000 bytes, but had "));
+    if (table) // the table of documents is behind the tokens
+      EXPECT_FALSE(source->fill(0, 1, out.data(), targets.data(), starts.data()));
+  }
+}
+
 TEST_F(DataSourceTest, RefusesAFileOfALargerVocabulary) {
   write("a.bin", lmcBytes({1, 2, 3, 4, 5}, 1, 11, {0}));
   DataOptions wanted = options({"a.bin"}, 2);

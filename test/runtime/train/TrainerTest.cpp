@@ -376,6 +376,27 @@ TEST_F(Trainer, ATokenBeyondTheVocabularySavesWhatWasDone) {
   EXPECT_TRUE(exists(folder / ("a/checkpoints/" + std::to_string(done) + "/state.json")));
 }
 
+// Cuts the token file short while a run reads it.
+TEST_F(Trainer, ATokenFileThatIsCutShortSavesWhatWasDone) {
+  RunOptions o = options("a", 1000000000);
+  Result<ExitCode> outcome = ExitCode::Success;
+  std::thread runner([&] { outcome = run(o); });
+  std::error_code missing; // a missing file has the largest size there is, so that + 1 makes it 0
+  auto giveUp = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::filesystem::file_size(folder / "a/metrics.jsonl", missing) + 1 < 1000 &&
+         std::chrono::steady_clock::now() < giveUp)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::filesystem::resize_file(folder / "train.bin", 100);
+  runner.join();
+  ASSERT_FALSE(bool(outcome));
+  EXPECT_EQ(outcome.error().code, ExitCode::Failure);
+  EXPECT_NE(outcome.error().message.find("train.bin: has 100 bytes, but had 2000 when it was opened"),
+            std::string::npos)
+      << outcome.error().message;
+  const auto done = metrics("a").size();
+  EXPECT_TRUE(exists(folder / ("a/checkpoints/" + std::to_string(done) + "/state.json"))) << done;
+}
+
 TEST_F(Trainer, EvaluatesACheckpointWithoutTouchingIt) {
   expectRuns(options("a", 20));
   double trained = metrics("a").back()["validation_loss"];

@@ -76,7 +76,7 @@ protected:
     std::vector<int32_t> tokens((*file)->size());
     (*file)->read(0, tokens.size(), tokens.data());
     std::vector<std::string> result;
-    std::span<const uint64_t> starts = (*file)->documentStarts();
+    const std::vector<uint64_t> starts = *(*file)->documentStarts(0, (*file)->documents());
     for (size_t i = 0; i < starts.size(); ++i)
       result.emplace_back(tokens.begin() + starts[i],
                           i + 1 < starts.size() ? tokens.begin() + starts[i + 1] : tokens.end());
