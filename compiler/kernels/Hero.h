@@ -76,8 +76,8 @@ struct Reduction {
   unsigned pass; // complete when pass number `pass` is done, at level pass + 1
 };
 
-// Returns the neutral value of the reduction's combiner, which leaves any other value unchanged: 0 for
-// a sum, 1 for a product, -infinity for a maximum.
+// Returns the neutral value of the reduction's combiner, which leaves any other value unchanged: 0
+// for a sum, 1 for a product, -infinity for a maximum.
 mlir::TypedAttr identityOf(const Reduction &reduction);
 
 // A result, or a value that depends only on the outer dimensions. It is computed as soon as `level`

@@ -66,9 +66,9 @@ int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
   return fullest;
 }
 
-// Computes the bytes that each layer keeps at the start of the backward pass. A slice belongs to the
-// layer of the first command of its live range, which writes it. Slices may be views of one buffer,
-// so a layer counts only the bytes that it adds to those of the layers before it.
+// Computes the bytes that each layer keeps at the start of the backward pass. A slice belongs to
+// the layer of the first command of its live range, which writes it. Slices may be views of one
+// buffer, so a layer counts only the bytes that it adds to those of the layers before it.
 void Measurer::addKept(int function) {
   const auto &commands = *plan.functions()->Get(unsigned(function))->commands();
   int64_t turn = firstBackward(*plan.functions()->Get(unsigned(function)));

@@ -5,9 +5,9 @@
 
 include "mlir/IR/OpBase.td"
 
-// The fields of an op with StepOpInterface. `backward` is set on the ops of the backward pass, and on
-// forward ops that are computed again there. `layer` is the index of the transformer layer, from 0 on.
-// It is -1 for an op outside of layers, and for an op in the body of a layer that is called.
+// The fields of an op with StepOpInterface. `backward` is set on the ops of the backward pass, and
+// on forward ops that are computed again there. `layer` is the index of the transformer layer, from
+// 0 on. It is -1 for an op outside of layers, and for an op in the body of a layer that is called.
 defvar StepFields = (ins UnitAttr:$backward, DefaultValuedAttr<I64Attr, "-1">:$layer);
 
 def StepOpInterface : OpInterface<"StepOpInterface"> {

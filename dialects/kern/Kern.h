@@ -32,7 +32,8 @@ struct ResultPart {
 // itself. Returns nothing if the insertions leave gaps or overlap.
 llvm::SmallVector<ResultPart> partsOfResult(mlir::Value value);
 
-// Returns `name` if no symbol has this name, else the first of name_2, name_3, ... that no symbol has.
+// Returns `name` if no symbol has this name, else the first of name_2, name_3, ... that no symbol
+// has.
 std::string unusedName(const mlir::SymbolTable &symbols, llvm::StringRef name);
 
 } // namespace lmc::kern

@@ -29,7 +29,8 @@ class MlpActivation : public mlir::OpTrait::TraitBase<Op, MlpActivation> {};
 template <typename Op>
 class BecomesCall : public mlir::OpTrait::TraitBase<Op, BecomesCall> {};
 
-// The attribute of a func.call that calls a transformer layer: i64, the index of the layer, from 0 on.
+// The attribute of a func.call that calls a transformer layer: i64, the index of the layer, from 0
+// on.
 inline constexpr char kLayer[] = "lm.layer";
 
 // Creates a call of `callee` for the layer that `call` calls, with the location of `call`.

@@ -61,7 +61,7 @@ static void printLine(OpAsmPrinter &printer, StringRef name, CommandRole role, V
     rows = int64_t(variable.getRows());
     pitch = int64_t(variable.getPitch());
   }
-  out << ", " << tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8 << " bytes";
+  out << ", " << byteSize(tensor) << " bytes";
   if (pitch)
     out << " in " << rows << " rows, " << pitch << " bytes apart";
   printer.printNewline();
@@ -105,7 +105,8 @@ static ParseResult parseOptionalOperand(OpAsmParser &parser, StringRef name,
   return parseSlice(parser, slice.emplace(), type);
 }
 
-// A launch has lines `in` for the inputs of its kernel and, after them, lines `out` for its results.
+// A launch has lines `in` for the inputs of its kernel and, after them, lines `out` for its
+// results.
 static void printArguments(OpAsmPrinter &printer, Operation *, OperandRange slices, TypeRange,
                            IntegerAttr inputs) {
   for (auto [number, slice] : llvm::enumerate(slices)) {

@@ -159,8 +159,8 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
   let hasVerifier = 1;
 }
 
-// The line of an operand in the text of a command. A comment at its end gives the role, the place and
-// the bytes of the slice.
+// The line of an operand in the text of a command. A comment at its end gives the role, the place
+// and the bytes of the slice.
 class Line<string name> {
   string format = "`` custom<Operand>(\"\\\"" # name # "\\\"\", $" # name # ", type($" # name # ")) ";
 }

@@ -1,6 +1,6 @@
 // plan-assign-buffers: decides which values of a function share bytes, and computes the live range
-// of each buffer. The result is written as attributes (BufferAssignment.h). plan-pack-arenas chooses
-// the offsets.
+// of each buffer. The result is written as attributes (BufferAssignment.h). plan-pack-arenas
+// chooses the offsets.
 #include "passes/buffers/BufferAssignment.h"
 #include "passes/buffers/Passes.h"
 
@@ -410,8 +410,8 @@ void BufferAssigner::placeStoresAndParts() {
                    result.view(part).buffer != region.buffer &&
                    result.copiesBefore(&op).empty() &&
                    mayMerge(result.view(part).buffer, region);
-    // No op between the op that computes the inserted tensor and the insertion may use the bytes that
-    // the tensor is inserted into.
+    // No op between the op that computes the inserted tensor and the insertion may use the bytes
+    // that the tensor is inserted into.
     if (inPlace) {
       int64_t made = positions.lookup(producer), inserted = positions.lookup(&op);
       for (Value member : members[region.buffer]) {

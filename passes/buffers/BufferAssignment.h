@@ -44,8 +44,8 @@ struct BufferAssignment {
 
   std::vector<Buffer> buffers;
   llvm::DenseMap<mlir::Value, BufferView> views;
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies; // per op, made before its command
-  llvm::DenseMap<mlir::Operation *, Scratch> scratch; // per op whose command needs some on the target
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies; // per op, before its command
+  llvm::DenseMap<mlir::Operation *, Scratch> scratch; // per op whose command needs some
 
   BufferView view(mlir::Value value) const { return views.lookup(value); }
   // Returns the copies that must run before `op`'s command.

@@ -67,7 +67,8 @@ struct PackArenasPass : lmc::impl::PackArenasPassBase<PackArenasPass> {
 private:
   LogicalResult packFunction(func::FuncOp function);
 
-  uint64_t workspaceBytes = 0, lowerBound = 0; // the largest of the functions so far, because they run one after the other
+  // The largest of the functions so far, because the functions run one after the other.
+  uint64_t workspaceBytes = 0, lowerBound = 0;
 };
 
 } // namespace

@@ -53,8 +53,8 @@ public:
   Read each(Value tensor) { return {tensor, f.all(2)}; }
   Read scalar(unsigned which, unsigned rank = 2) { return {f.arg(first + which), f.none(rank)}; }
 
-  // Ends the region, which computed the new `parameter` and the new `states`. Returns all results of
-  // `op`, in their shapes.
+  // Ends the region, which computed the new `parameter` and the new `states`. Returns all results
+  // of `op`, in their shapes.
   SmallVector<Value> finish(OpBuilder &b, lm::OptimizerOpInterface op, Value parameter,
                             ArrayRef<Value> states);
 

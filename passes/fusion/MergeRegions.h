@@ -54,8 +54,8 @@ std::string fingerprint(kern::Hero hero, mlir::Block &body);
 std::string describe(mlir::ArrayAttr sources);
 
 // Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm". A name that
-// several ops in a row have is said once; so is that of an op that is computed again right before its
-// gradient ("swiglu_grad"). Different kernels may get the same name: see kern::unusedName().
+// several ops in a row have is said once; so is that of an op that is computed again right before
+// its gradient ("swiglu_grad"). Different kernels may get the same name: see kern::unusedName().
 std::string kernelName(mlir::ArrayAttr sources);
 
 } // namespace lmc

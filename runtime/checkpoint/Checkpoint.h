@@ -10,7 +10,7 @@
 // `.partial` folder, which the next save removes. An existing checkpoint of the same step is
 // replaced by exchanging the names of the two folders. On a file system that cannot do this, the
 // old folder is renamed to `.STEP.replaced` for a moment; after a crash it is found under that
-// name.
+// name. A damaged checkpoint that a run does not go on from is renamed to STEP.damaged and kept.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 1, "xxh64": HEX, "state": { "step",
 // "samples", "tokens", "fingerprint", "extra": {KEY: TEXT}, "files": { NAME: { "bytes", "xxh64":

@@ -19,12 +19,13 @@ namespace lmc {
 
 enum class TokenFormat { Lmc, LlmC, NanoGpt };
 
-// One token file. It must not change while it is open, and may be read by several threads. The file is
-// read, not mapped: a file that shrinks or a disk that fails is then an error, not the signal SIGBUS.
+// One token file. It must not change while it is open, and may be read by several threads. The file
+// is read, not mapped: a file that shrinks or a disk that fails is then an error, not the signal
+// SIGBUS.
 class TokenFile {
 public:
-  // Opens the file and checks the header against the file's size. Errors (missing, empty, truncated,
-  // odd-sized) name the file and the byte, and say what to do.
+  // Opens the file and checks the header against the file's size. Errors (missing, empty,
+  // truncated, odd-sized) name the file and the byte, and say what to do.
   static Result<std::unique_ptr<TokenFile>> open(const std::string &path);
   ~TokenFile();
 
@@ -40,11 +41,11 @@ public:
   int32_t endOfDocument() const;
   // The number of documents; 1 if the file has no table of documents.
   uint64_t documents() const;
-  // Returns the index of the first token of each of the documents [first, first + count), which must
-  // exist. The indices ascend from 0; without a table the only document starts at 0.
+  // Returns the index of the first token of each of the documents [first, first + count), which
+  // must exist. The indices ascend from 0; without a table the only document starts at 0.
   Result<std::vector<uint64_t>> documentStarts(uint64_t first, uint64_t count) const;
-  // Returns those starts of documents that lie in (begin, end), as the table has them, and the number
-  // of the first of them. Takes a logarithmic number of reads.
+  // Returns those starts of documents that lie in (begin, end), as the table has them, and the
+  // number of the first of them. Takes a logarithmic number of reads.
   struct Starts {
     uint64_t first = 0;
     std::vector<uint64_t> tokens;

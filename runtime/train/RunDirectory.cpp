@@ -81,8 +81,8 @@ Result<void> RunDirectory::rememberPlan(const PlanFile &plan,
   return {};
 }
 
-// Returns the newest complete checkpoint of a run's folder; nullopt if the folder has no checkpoints.
-// Error: there are checkpoints and none is complete.
+// Returns the newest complete checkpoint of a run's folder; nullopt if the folder has no
+// checkpoints. Error: there are checkpoints and none is complete.
 static Result<std::optional<std::string>> latestOf(const std::string &runDirectory,
                                                    std::vector<DamagedCheckpoint> *damaged) {
   auto latest = findLatestCheckpoint(runDirectory, damaged);

@@ -242,8 +242,8 @@ int64_t Utf8Checker::check(std::string_view piece) {
       most = 0xbf;
       --missing;
     } else if (byte >= 0x80) {
-      // The second byte is bounded so that a character has its shortest form, is no surrogate and is
-      // at most U+10FFFF (Unicode 15, table 3-7).
+      // The second byte is bounded so that a character has its shortest form, is no surrogate and
+      // is at most U+10FFFF (Unicode 15, table 3-7).
       valid = byte >= 0xc2 && byte <= 0xf4;
       missing = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
       lowest = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;

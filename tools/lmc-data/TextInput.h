@@ -30,7 +30,8 @@ private:
   std::unique_ptr<std::istream> in;
 };
 
-// Checks that text is UTF-8, piece by piece. A character may begin in one piece and end in the next.
+// Checks that text is UTF-8, piece by piece. A character may begin in one piece and end in the
+// next.
 class Utf8Checker {
 public:
   // Returns the position in the whole text, from 0 on, of the first byte that no UTF-8 text has

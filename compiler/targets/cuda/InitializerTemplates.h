@@ -26,8 +26,8 @@ struct InitializerShape {
 // Returns a text that different shapes do not share.
 std::string initializerKey(const InitializerShape &shape);
 
-// Returns the kernel for `shape` with that name. Its arguments are the record (InitializerRecord), the source (for
-// CopyOf only) and the result.
+// Returns the kernel for `shape` with that name. Its arguments are the record (InitializerRecord),
+// the source (for CopyOf only) and the result.
 CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
 // Returns the traffic of a launch for a variable of `elements` elements: the kernel reads the
@@ -41,8 +41,8 @@ GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 std::optional<InitializerShape> initializerShape(lm::InitAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
-// Returns all initializer kernels that the variables of a plan need, each once and with a name of its
-// own ("initialize_normal_f32"), by their initializerKey().
+// Returns all initializer kernels that the variables of a plan need, each once and with a name of
+// its own ("initialize_normal_f32"), by their initializerKey().
 std::vector<std::pair<std::string, CudaKernel>> initializerKernels(mlir::ModuleOp plan);
 
 } // namespace lmc::codegen

@@ -28,8 +28,8 @@ func.func @ops(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>, %d: tensor<8x4xf32>, 
 }
 )";
 
-// Returns the names of the operands that `op` reads, or of its results. A star marks an operand that
-// may lie in spaced runs. The accumulator of an op on tensors is left out.
+// Returns the names of the operands that `op` reads, or of its results. A star marks an operand
+// that may lie in spaced runs. The accumulator of an op on tensors is left out.
 std::vector<std::string> names(CommandOpInterface op, bool areResults) {
   std::vector<std::string> names;
   for (const CommandOperand &operand : op.getCommandOperands()) {
