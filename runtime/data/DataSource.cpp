@@ -54,11 +54,8 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   return paths;
 }
 
-// Returns true if the file has a table of its documents.
-bool knowsDocuments(const TokenFile &file) { return file.format() == TokenFormat::Lmc; }
-
 Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
-  if (knowsDocuments(file))
+  if (file.hasDocuments())
     return {};
   if (options.endOfDocument < 0)
     return inKey(options,
@@ -86,7 +83,7 @@ Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t lengt
   LMC_TRY(table);
   uint64_t from = 0;
   for (uint64_t number = table->first; uint64_t start : table->tokens) {
-    if (start <= begin + from) // the search is right only in a sorted table
+    if (start < begin + from) // the search is right only in a sorted table
       return Error{fmt::format("{}: document {} starts at token {}, before the one that it "
                                "follows; the file is damaged, pack or copy it again",
                                file.path(), number, start)};
@@ -125,7 +122,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
     if (!paths)
       return inKey(options, paths.error());
     for (const std::string &path : *paths) {
-      auto file = TokenFile::open(path);
+      auto file = TokenFile::open(path, options.format);
       if (!file)
         return inKey(options, file.error());
       s.files.push_back(std::move(*file));
@@ -137,6 +134,13 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
                    {fmt::format("{} was made for a vocabulary of {} tokens, beyond the {} of the "
                                 "model (model.vocab_size); is this file of another tokenizer?",
                                 file->path(), file->vocabulary(), options.vocabSize)});
+    if (file->format() == TokenFormat::Bare && options.format == DataFormat::Auto &&
+        options.vocabSize > 1u << 16)
+      return inKey(options,
+                   {fmt::format("{} has no header and is read as uint16, which cannot hold every id "
+                                "of a vocabulary of {} (model.vocab_size); say what it is: set "
+                                "data.format to uint16 or uint32",
+                                file->path(), options.vocabSize)});
     if (options.documentMask)
       LMC_TRY(checkDocuments(options, *file));
     s.firstSample.push_back(s.samples);
@@ -180,7 +184,7 @@ DataSource::State::Window DataSource::State::window(uint64_t index) const {
 
 Result<void> DataSource::State::fillStarts(const Window &window, const int32_t *tokens,
                                            int32_t *starts) const {
-  if (!knowsDocuments(*window.file)) {
+  if (!window.file->hasDocuments()) {
     startsByEnds(tokens, options.sequenceLength, options.endOfDocument, starts);
     return {};
   }
@@ -203,13 +207,11 @@ Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens, i
     if (!beyond(rowTokens[0]))
       offset = 1 + (std::find_if(rowTargets, rowTargets + length, beyond) - rowTargets);
     if (offset <= length)
-      return inKey(
-          state->options,
-          {fmt::format("{}: token {} is id {}, beyond the vocabulary of {} "
-                       "(model.vocab_size); is this file of another tokenizer?",
-                       window.file->path(), window.begin + offset,
-                       static_cast<uint32_t>(offset ? rowTargets[offset - 1] : rowTokens[0]),
-                       state->options.vocabSize)});
+      return inKey(state->options,
+                   window.file->badId(window.begin + offset,
+                                      fmt::format("{} (model.vocab_size); is this file of another "
+                                                  "tokenizer?",
+                                                  state->options.vocabSize)));
     if (starts && state->options.documentMask)
       LMC_TRY(state->fillStarts(window, rowTokens, starts + row * length));
   }

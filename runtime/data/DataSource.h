@@ -18,22 +18,24 @@ namespace lmc {
 inline constexpr int32_t kIgnoredTarget = -100; // a position without a loss, as in PyTorch
 
 struct DataOptions {
-  std::vector<std::string> paths;  // files or globs; globs expand in sorted order
-  std::string baseDirectory;       // folder that relative paths start from
-  std::string key;                 // setting that errors name: "data.train"
-  uint64_t sequenceLength = 0;     // tokens per sample
-  uint32_t vocabSize = 0;          // every token id must be smaller
+  std::vector<std::string> paths;       // files or globs; globs expand in sorted order
+  std::string baseDirectory;            // folder that relative paths start from
+  std::string key;                      // setting that errors name: "data.train"
+  DataFormat format = DataFormat::Auto; // of files without a header
+  uint64_t sequenceLength = 0;          // tokens per sample
+  uint32_t vocabSize = 0;               // every token id must be smaller
   uint64_t seed = 0;
-  bool shuffle = true;             // false: in file order (validation)
-  bool documentMask = false;       // fill() also returns where documents start
-  int32_t endOfDocument = -1;      // the id that ends a document in files without a table; -1: none
+  bool shuffle = true;        // false: in file order (validation)
+  bool documentMask = false;  // fill() also returns where documents start
+  int32_t endOfDocument = -1; // the id that ends a document in files without a table; -1: none
 };
 
 class DataSource {
 public:
   // Opens every file. Returns an error if there is no whole sample, if a file was made for a larger
-  // vocabulary or, with a document mask, if a file does not say where its documents end. Token ids
-  // are checked later, when fill() reads them.
+  // vocabulary, if a file that is only taken to be uint16 could not hold the vocabulary or, with a
+  // document mask, if a file does not say where its documents end. Token ids are checked later,
+  // when fill() reads them.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 
@@ -67,10 +69,10 @@ private:
 class BatchLoader {
 public:
   struct Batch {
-    std::vector<int32_t> tokens;   // [samples, sequenceLength]
-    std::vector<int32_t> targets;  // [samples, sequenceLength]
-    std::vector<int32_t> starts;   // [samples, sequenceLength] with a document mask, else empty
-    uint64_t validTargets = 0;     // targets that are part of the loss
+    std::vector<int32_t> tokens;  // [samples, sequenceLength]
+    std::vector<int32_t> targets; // [samples, sequenceLength]
+    std::vector<int32_t> starts;  // [samples, sequenceLength] with a document mask, else empty
+    uint64_t validTargets = 0;    // targets that are part of the loss
   };
   // Batch b holds samples [b * samples, (b + 1) * samples). The first call of next() returns batch
   // `firstBatch`. `source` must outlive the loader. With 0 workers, next() makes the batch itself.

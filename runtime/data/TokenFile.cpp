@@ -1,112 +1,104 @@
 #include "runtime/data/TokenFile.h"
 
-#include "runtime/data/TokenFormats.h"
+#include "runtime/data/ByteFile.h"
+#include "runtime/data/MegatronIndex.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <cstddef>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/stat.h>
+#include <optional>
 #include <unistd.h>
 
 namespace lmc {
 
 struct TokenFile::State {
-  std::string path;
-  int descriptor = -1;
-  uint64_t bytes = 0; // size of the file when it was opened
-  TokenFormat format = TokenFormat::NanoGpt;
-  uint32_t tokenBytes = 2;
+  ByteFile file;
+  TokenFormat format = TokenFormat::Bare;
+  TokenType type = TokenType::UInt16;
   uint64_t payload = 0; // offset of the first token, in bytes
   uint64_t tokens = 0;
   uint32_t vocabulary = 0;
   int32_t endOfDocument = -1;
-  uint64_t checksum = 0; // of a file of the lmc format
-  uint64_t table = 0;     // offset of the table of documents, in bytes; 0 if there is none
-  uint64_t documents = 1; // entries of the table
+  uint64_t checksum = 0;  // of a file of the lmc format
+  uint64_t table = 0;     // of a file of the lmc format: offset of the table of documents, in bytes
+  uint64_t documents = 1; // entries of the table or index
+  std::optional<MegatronIndex> index;
 
-  ~State() {
-    if (descriptor >= 0)
-      close(descriptor);
-  }
-  // Reads `count` bytes from byte `offset` on.
-  Result<void> readBytes(uint64_t offset, uint64_t count, void *out) const;
+  explicit State(ByteFile file) : file(std::move(file)) {}
+  uint32_t tokenBytes() const { return infoOf(type).bytes; }
+  Error bad(const std::string &what) const { return badFile(file.path(), what); }
   Result<void> readLmcHeader();
   Result<void> readLlmCHeader(int32_t magic);
-  Result<void> readHeader();
+  Result<void> readMegatron(const std::string &indexPath);
+  Result<void> readBare(DataFormat wanted);
+  Result<void> readHeader(DataFormat wanted);
+  Result<void> checkIsUInt16() const;
+  Result<void> verifyLmc() const;
 };
 
 namespace {
 
 constexpr uint64_t kReadChunk = 1 << 16; // tokens or documents that are read at a time
 
-Error badFile(const std::string &path, const std::string &what) {
-  return {fmt::format("{}: {}", path, what), ExitCode::UserError};
-}
+// The names that data.format and --format take, in the order of DataFormat.
+constexpr std::string_view kDataFormats[] = {"auto", "uint16", "uint32", "megatron"};
 
 } // namespace
 
-Result<void> TokenFile::State::readBytes(uint64_t offset, uint64_t count, void *out) const {
-  for (uint64_t done = 0; done < count;) {
-    ssize_t got = pread(descriptor, static_cast<char *>(out) + done, count - done,
-                        static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return Error{fmt::format("{}: cannot read at byte {}: {}", path, offset + done,
-                               std::strerror(errno)),
-                   ExitCode::Failure};
-    if (got == 0) {
-      struct stat status {};
-      fstat(descriptor, &status);
-      return Error{fmt::format("{}: has {} bytes, but had {} when it was opened; it was cut short "
-                               "while it was read, copy it again",
-                               path, status.st_size, bytes),
-                   ExitCode::Failure};
-    }
-    done += static_cast<uint64_t>(got);
-  }
-  return {};
+const char *nameOf(TokenFormat format) {
+  constexpr const char *kNames[] = {"lmc", "llm.c", "megatron", "bare"};
+  return kNames[static_cast<int>(format)];
+}
+
+Result<DataFormat> parseDataFormat(std::string_view name) {
+  for (size_t i = 0; i < std::size(kDataFormats); ++i)
+    if (name == kDataFormats[i])
+      return static_cast<DataFormat>(i);
+  return Error{fmt::format("'{}' is none of {}", name, fmt::join(kDataFormats, ", "))};
 }
 
 Result<void> TokenFile::State::readLmcHeader() {
   LmcTokenHeader header;
+  const uint64_t bytes = file.bytes();
   if (bytes < sizeof(header))
-    return badFile(path, fmt::format("truncated: {} bytes, inside the {}-byte header of an lmc "
-                                     "token file; pack or copy it again",
-                                     bytes, sizeof(header)));
-  LMC_TRY(readBytes(0, sizeof(header), &header));
+    return bad(fmt::format("truncated: {} bytes, inside the {}-byte header of an lmc "
+                           "token file; pack or copy it again",
+                           bytes, sizeof(header)));
+  LMC_TRY(file.read(0, sizeof(header), &header));
   if (header.version != kLmcTokenVersion)
-    return badFile(path, fmt::format("byte 8: version {} of the token format, this program reads "
-                                     "version {}; pack the text again with this lmc-data",
-                                     header.version, kLmcTokenVersion));
+    return bad(fmt::format("byte 8: version {} of the token format, this program reads "
+                           "version {}; pack the text again with this lmc-data",
+                           header.version, kLmcTokenVersion));
   if (header.tokenBytes != 1 && header.tokenBytes != 2 && header.tokenBytes != 4)
-    return badFile(path, fmt::format("byte 12: tokens of {} bytes, expected 1, 2 or 4; the header "
-                                     "is damaged, pack or copy it again",
-                                     header.tokenBytes));
+    return bad(fmt::format("byte 12: tokens of {} bytes, expected 1, 2 or 4; the header "
+                           "is damaged, pack or copy it again",
+                           header.tokenBytes));
   if (header.tokens == 0)
-    return badFile(path, "byte 24: the header promises 0 tokens; pack it again");
+    return bad("byte 24: the header promises 0 tokens; pack it again");
   if (header.documents == 0)
-    return badFile(path, "byte 32: the header promises 0 documents; pack it again");
+    return bad("byte 32: the header promises 0 documents; pack it again");
   // The counts are first compared with the file's size: a damaged count could make the sum below
   // overflow.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t offset = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
   uint64_t expected = offset + header.documents * sizeof(uint64_t);
   if (!possible || bytes < expected)
-    return badFile(path, fmt::format("truncated at byte {}: the header promises {} tokens of {} "
-                                     "bytes and {} documents; pack or copy it again",
-                                     bytes, header.tokens, header.tokenBytes, header.documents));
+    return bad(fmt::format("truncated at byte {}: the header promises {} tokens of {} "
+                           "bytes and {} documents; pack or copy it again",
+                           bytes, header.tokens, header.tokenBytes, header.documents));
   if (bytes > expected)
-    return badFile(path, fmt::format("byte {}: {} bytes after the end that the header promises; "
-                                     "pack or copy it again",
-                                     expected, bytes - expected));
+    return bad(fmt::format("byte {}: {} bytes after the end that the header promises; "
+                           "pack or copy it again",
+                           expected, bytes - expected));
   format = TokenFormat::Lmc;
-  tokenBytes = header.tokenBytes;
+  type = header.tokenBytes == 1   ? TokenType::UInt8
+         : header.tokenBytes == 2 ? TokenType::UInt16
+                                  : TokenType::UInt32;
   payload = sizeof(header);
   tokens = header.tokens;
   vocabulary = header.vocabulary;
@@ -118,91 +110,188 @@ Result<void> TokenFile::State::readLmcHeader() {
 }
 
 Result<void> TokenFile::State::readLlmCHeader(int32_t magic) {
+  const uint64_t bytes = file.bytes();
   if (bytes < kLlmCHeaderBytes)
-    return badFile(path, fmt::format("truncated: {} bytes, inside the {}-byte header of an llm.c "
-                                     "token file; copy it again",
-                                     bytes, kLlmCHeaderBytes));
+    return bad(fmt::format("truncated: {} bytes, inside the {}-byte header of an llm.c "
+                           "token file; copy it again",
+                           bytes, kLlmCHeaderBytes));
   int32_t header[3];
-  LMC_TRY(readBytes(0, sizeof(header), header));
+  LMC_TRY(file.read(0, sizeof(header), header));
   int32_t version = magic == kLlmCMagic16 ? kLlmCVersion16 : kLlmCVersion32;
   if (header[1] != version)
-    return badFile(path, fmt::format("byte 4: version {} of llm.c's format {}, this program reads "
-                                     "version {}",
-                                     header[1], magic, version));
+    return bad(fmt::format("byte 4: version {} of llm.c's format {}, this program reads "
+                           "version {}",
+                           header[1], magic, version));
   if (header[2] <= 0)
-    return badFile(path,
-                   fmt::format("byte 8: the header promises {} tokens; make it again", header[2]));
+    return bad(fmt::format("byte 8: the header promises {} tokens; make it again", header[2]));
   format = TokenFormat::LlmC;
-  tokenBytes = magic == kLlmCMagic16 ? 2 : 4;
+  type = magic == kLlmCMagic16 ? TokenType::UInt16 : TokenType::UInt32;
   payload = kLlmCHeaderBytes;
   tokens = static_cast<uint64_t>(header[2]);
-  uint64_t expected = payload + tokens * tokenBytes;
+  uint64_t expected = payload + tokens * tokenBytes();
   if (bytes < expected)
-    return badFile(path, fmt::format("truncated at byte {}: the header promises {} tokens of {} "
-                                     "bytes, {} bytes in all; copy it again",
-                                     bytes, tokens, tokenBytes, expected));
+    return bad(fmt::format("truncated at byte {}: the header promises {} tokens of {} "
+                           "bytes, {} bytes in all; copy it again",
+                           bytes, tokens, tokenBytes(), expected));
   if (bytes > expected)
-    return badFile(path, fmt::format("byte {}: {} bytes after the end that the header promises; "
-                                     "copy it again",
-                                     expected, bytes - expected));
+    return bad(fmt::format("byte {}: {} bytes after the end that the header promises; "
+                           "copy it again",
+                           expected, bytes - expected));
   return {};
 }
 
-Result<void> TokenFile::State::readHeader() {
-  char begin[sizeof(kLmcTokenMagic)] = {};
-  size_t magicBytes = std::min<uint64_t>(bytes, sizeof(begin));
-  LMC_TRY(readBytes(0, magicBytes, begin));
-  if (magicBytes >= 4 && std::memcmp(begin, kLmcTokenMagic, magicBytes) == 0)
+Result<void> TokenFile::State::readMegatron(const std::string &indexPath) {
+  auto opened = MegatronIndex::open(indexPath, file.bytes());
+  if (!opened)
+    return opened.error();
+  index = std::move(*opened);
+  format = TokenFormat::Megatron;
+  type = index->type();
+  tokens = file.bytes() / tokenBytes();
+  documents = index->documents();
+  return {};
+}
+
+// Ids of 32 or 64 bits that are read as uint16 show in the places of their high halves, which are 0
+// or small. The sample has the maximum of the uint16 at each place modulo 4.
+Result<void> TokenFile::State::checkIsUInt16() const {
+  constexpr uint64_t kEnough = 256;   // uint16: fewer prove nothing
+  constexpr uint16_t kHighHalf = 32;  // more than the high half of any id: a vocabulary of 2^21
+  constexpr uint16_t kLowHalf = 4096; // the low halves of 2^16 ids and more exceed it
+  std::array<uint16_t, 4> most{};
+  uint64_t seen = 0;
+  LMC_TRY(file.sample(0, file.bytes(), [&](uint64_t offset, std::span<const unsigned char> piece) {
+    for (uint64_t at = offset % 2; at + 1 < piece.size(); at += 2, ++seen) {
+      uint16_t &place = most[(offset + at) / 2 % 4];
+      place = std::max<uint16_t>(place, piece[at] | piece[at + 1] << 8);
+    }
+  }));
+  const uint16_t even = std::max(most[0], most[2]), odd = std::max(most[1], most[3]);
+  if (seen < kEnough)
+    return {};
+  if (odd == 0 && most[2] == 0 && even > 0)
+    return bad(fmt::format("three of four uint16 are 0, in each of {} sampled: these seem to be "
+                           "64-bit ids, which a .bin without a header cannot have; write them as "
+                           "uint16 or uint32",
+                           seen));
+  if ((odd == 0 && even > 0) || (odd < kHighHalf && even >= kLowHalf))
+    return bad(fmt::format("of {} sampled uint16 those at odd places are {}, those at even places "
+                           "are up to {}: these seem to be 32-bit ids; set data.format (lmc-data: "
+                           "--format) to uint32, or to uint16 if they are not, and if they are "
+                           "Megatron's put its .idx beside the .bin",
+                           seen, odd == 0 ? "0" : fmt::format("at most {}", odd), even));
+  if (even == 0 && odd > 0)
+    return bad(fmt::format("every second uint16 is 0, in each of {} sampled, from the first on: "
+                           "these seem to be big-endian ids; write them as little-endian uint16 or "
+                           "uint32",
+                           seen));
+  return {};
+}
+
+Result<void> TokenFile::State::readBare(DataFormat wanted) {
+  if (wanted == DataFormat::UInt32)
+    type = TokenType::UInt32;
+  if (file.bytes() % tokenBytes() != 0)
+    return bad(fmt::format("odd-sized: {} bytes are no whole number of {} tokens, and there is no "
+                           "header that says otherwise",
+                           file.bytes(), infoOf(type).name));
+  tokens = file.bytes() / tokenBytes();
+  return wanted == DataFormat::Auto ? checkIsUInt16() : Result<void>();
+}
+
+Result<void> TokenFile::State::readHeader(DataFormat wanted) {
+  const std::string &path = file.path();
+  char begin[kMegatronMagic.size()] = {};
+  size_t magicBytes = std::min<uint64_t>(file.bytes(), sizeof(begin));
+  LMC_TRY(file.read(0, magicBytes, begin));
+  if (magicBytes >= 4 &&
+      std::memcmp(begin, kLmcTokenMagic, std::min(magicBytes, sizeof(kLmcTokenMagic))) == 0)
     return readLmcHeader();
-  if (int32_t magic = 0; bytes >= sizeof(magic)) {
+  if (int32_t magic = 0; file.bytes() >= sizeof(magic)) {
     std::memcpy(&magic, begin, sizeof(magic));
     if (magic == kLlmCMagic16 || magic == kLlmCMagic32)
       return readLlmCHeader(magic);
   }
-  if (!path.ends_with(".bin"))
-    return badFile(path, "bad magic at byte 0: neither an lmc nor an llm.c token file, and only a "
-                         ".bin is read as bare uint16 tokens; make one with: lmc-data pack");
-  if (bytes % 2 != 0)
-    return badFile(path, fmt::format("odd-sized: {} bytes are no whole number of uint16 tokens, "
-                                     "and there is no header that says otherwise",
-                                     bytes));
-  tokens = bytes / 2;
+  if (std::string_view(begin, sizeof(begin)) == kMegatronMagic)
+    return bad("this is the index of a Megatron data set; give the .bin beside it");
+  constexpr std::string_view kSuffix = ".bin";
+  if (!path.ends_with(kSuffix))
+    return bad("bad magic at byte 0: neither an lmc nor an llm.c token file, and only a .bin is "
+               "read without a header; make one with: lmc-data pack");
+  const std::string indexPath = path.substr(0, path.size() - kSuffix.size()) + ".idx";
+  const bool hasIndex = access(indexPath.c_str(), F_OK) == 0;
+  if (wanted == DataFormat::Megatron && !hasIndex)
+    return bad(fmt::format("{} is missing, which data.format (lmc-data: --format) = megatron needs",
+                           indexPath));
+  if (wanted == DataFormat::Megatron || (wanted == DataFormat::Auto && hasIndex))
+    return readMegatron(indexPath);
+  return readBare(wanted);
+}
+
+// Checks the checksum and the table of documents.
+Result<void> TokenFile::State::verifyLmc() const {
+  std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
+                                                                  &XXH64_freeState);
+  XXH64_reset(hash.get(), 0);
+  std::vector<char> piece(1 << 20);
+  for (uint64_t at = payload; at < file.bytes(); at += piece.size()) {
+    const uint64_t count = std::min<uint64_t>(piece.size(), file.bytes() - at);
+    LMC_TRY(file.read(at, count, piece.data()));
+    XXH64_update(hash.get(), piece.data(), count);
+  }
+  LMC_TRY(file.read(0, offsetof(LmcTokenHeader, checksum), piece.data()));
+  XXH64_update(hash.get(), piece.data(), offsetof(LmcTokenHeader, checksum));
+  if (const uint64_t found = XXH64_digest(hash.get()); found != checksum)
+    return bad(fmt::format("bad checksum: the header says {:016x}, the contents give {:016x}; the "
+                           "file is damaged, pack or copy it again",
+                           checksum, found));
+  std::vector<uint64_t> starts;
+  uint64_t last = 0;
+  for (uint64_t first = 0; first < documents; first += starts.size()) {
+    starts.resize(std::min(kReadChunk, documents - first));
+    LMC_TRY(file.read(table + first * sizeof(uint64_t), starts.size() * sizeof(uint64_t),
+                      starts.data()));
+    for (uint64_t i = first; uint64_t start : starts) {
+      if (i == 0 ? start != 0 : start <= last || start >= tokens)
+        return bad(fmt::format("document {} starts at token {}: the starts must ascend from 0 and "
+                               "lie below {}; pack it again",
+                               i, start, tokens));
+      last = start;
+      ++i;
+    }
+  }
   return {};
 }
 
-TokenFile::TokenFile() : state(std::make_unique<State>()) {}
+TokenFile::TokenFile() = default;
 TokenFile::~TokenFile() = default;
 
-Result<std::unique_ptr<TokenFile>> TokenFile::open(const std::string &path) {
+Result<std::unique_ptr<TokenFile>> TokenFile::open(const std::string &path, DataFormat format) {
+  auto bytes = ByteFile::open(path);
+  if (!bytes)
+    return bytes.error();
   std::unique_ptr<TokenFile> file(new TokenFile());
-  State &state = *file->state;
-  state.path = path;
-  state.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (state.descriptor < 0)
-    return badFile(path, errno == ENOENT ? std::string("missing: no such token file")
-                                         : fmt::format("cannot open: {}", std::strerror(errno)));
-  struct stat status;
-  if (fstat(state.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
-    return badFile(path, "not a regular file");
-  if (status.st_size == 0)
-    return badFile(path, "empty: 0 bytes, no tokens");
-  state.bytes = static_cast<uint64_t>(status.st_size);
-  LMC_TRY(state.readHeader());
+  file->state = std::make_unique<State>(std::move(*bytes));
+  LMC_TRY(file->state->readHeader(format));
   return file;
 }
 
 uint64_t TokenFile::size() const { return state->tokens; }
 TokenFormat TokenFile::format() const { return state->format; }
-const std::string &TokenFile::path() const { return state->path; }
+const std::string &TokenFile::path() const { return state->file.path(); }
 uint32_t TokenFile::vocabulary() const { return state->vocabulary; }
-uint32_t TokenFile::tokenBytes() const { return state->tokenBytes; }
+TokenType TokenFile::type() const { return state->type; }
+uint32_t TokenFile::tokenBytes() const { return state->tokenBytes(); }
 int32_t TokenFile::endOfDocument() const { return state->endOfDocument; }
+bool TokenFile::hasDocuments() const { return state->table > 0 || state->index; }
 uint64_t TokenFile::documents() const { return state->documents; }
 
 Result<std::vector<uint64_t>> TokenFile::documentStarts(uint64_t first, uint64_t count) const {
   std::vector<uint64_t> starts(count);
-  if (state->table > 0)
-    LMC_TRY(state->readBytes(state->table + first * sizeof(uint64_t), count * sizeof(uint64_t),
+  if (state->index)
+    LMC_TRY(state->index->documentStarts(first, count, starts.data()));
+  else if (state->table > 0)
+    LMC_TRY(state->file.read(state->table + first * sizeof(uint64_t), count * sizeof(uint64_t),
                              starts.data()));
   return starts;
 }
@@ -234,11 +323,22 @@ Result<TokenFile::Starts> TokenFile::documentsBetween(uint64_t begin, uint64_t e
 }
 
 Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const {
+  const uint64_t width = state->tokenBytes();
+  if (state->type == TokenType::Int64) {
+    std::vector<int64_t> ids(std::min(count, kReadChunk));
+    for (uint64_t done = 0; done < count; done += ids.size()) {
+      ids.resize(std::min(count - done, kReadChunk));
+      LMC_TRY(state->file.read(state->payload + (begin + done) * width, ids.size() * width,
+                               ids.data()));
+      for (uint64_t i = 0; i < ids.size(); ++i)
+        out[done + i] = ids[i] < 0 || ids[i] > INT32_MAX ? -1 : static_cast<int32_t>(ids[i]);
+    }
+    return {};
+  }
   // The bytes are read into the end of `out`. Widening from the front then never overwrites a token
   // that is still to be read.
-  const uint64_t width = state->tokenBytes;
   char *raw = reinterpret_cast<char *>(out) + count * (sizeof(int32_t) - width);
-  LMC_TRY(state->readBytes(state->payload + begin * width, count * width, raw));
+  LMC_TRY(state->file.read(state->payload + begin * width, count * width, raw));
   auto widen = [&](auto id) {
     for (uint64_t i = 0; i < count; ++i) {
       std::memcpy(&id, raw + i * sizeof(id), sizeof(id));
@@ -246,48 +346,47 @@ Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const
       std::memcpy(out + i, &token, sizeof(token));
     }
   };
-  if (width == 1)
+  switch (state->type) {
+  case TokenType::UInt8:
     widen(uint8_t());
-  else if (width == 2)
+    break;
+  case TokenType::Int8:
+    widen(int8_t());
+    break;
+  case TokenType::UInt16:
     widen(uint16_t());
+    break;
+  case TokenType::Int16:
+    widen(int16_t());
+    break;
+  default: // 32 bits are already in place
+    break;
+  }
   return {};
 }
 
+Error TokenFile::badId(uint64_t position, const std::string &limit) const {
+  int32_t id = 0;
+  int64_t exact = 0;
+  if (auto done = read(position, 1, &id); !done)
+    return done.error();
+  if (state->type == TokenType::Int64) {
+    if (auto done = state->file.read(position * sizeof(exact), sizeof(exact), &exact); !done)
+      return done.error();
+  } else {
+    exact = infoOf(state->type).isSigned ? int64_t(id) : int64_t(static_cast<uint32_t>(id));
+  }
+  return state->bad(fmt::format("token {} is id {}, {}", position, exact,
+                                exact < 0 ? "negative" : "beyond the vocabulary of " + limit));
+}
+
 Result<void> TokenFile::verify(uint64_t vocabSize) const {
-  if (state->format == TokenFormat::Lmc) {
-    std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
-                                                                    &XXH64_freeState);
-    XXH64_reset(hash.get(), 0);
-    std::vector<char> piece(1 << 20);
-    for (uint64_t at = state->payload; at < state->bytes; at += piece.size()) {
-      const uint64_t count = std::min<uint64_t>(piece.size(), state->bytes - at);
-      LMC_TRY(state->readBytes(at, count, piece.data()));
-      XXH64_update(hash.get(), piece.data(), count);
-    }
-    LMC_TRY(state->readBytes(0, offsetof(LmcTokenHeader, checksum), piece.data()));
-    XXH64_update(hash.get(), piece.data(), offsetof(LmcTokenHeader, checksum));
-    const uint64_t found = XXH64_digest(hash.get());
-    if (found != state->checksum)
-      return badFile(state->path, fmt::format("bad checksum: the header says {:016x}, the contents "
-                                              "give {:016x}; the file is damaged, pack or copy it "
-                                              "again",
-                                              state->checksum, found));
-  }
-  uint64_t last = 0;
-  for (uint64_t first = 0; first < documents(); first += kReadChunk) {
-    auto starts = documentStarts(first, std::min(kReadChunk, documents() - first));
-    LMC_TRY(starts);
-    for (uint64_t i = first; uint64_t start : *starts) {
-      if (i == 0 ? start != 0 : start <= last || start >= state->tokens)
-        return badFile(state->path, fmt::format("document {} starts at token {}: the starts must "
-                                                "ascend from 0 and lie below {}; pack it again",
-                                                i, start, state->tokens));
-      last = start;
-      ++i;
-    }
-  }
+  if (state->format == TokenFormat::Lmc)
+    LMC_TRY(state->verifyLmc());
   uint64_t limit = std::min(vocabSize ? vocabSize : UINT64_MAX,
                             state->vocabulary ? uint64_t(state->vocabulary) : UINT64_MAX);
+  if (infoOf(state->type).isSigned)
+    limit = std::min<uint64_t>(limit, uint64_t(INT32_MAX) + 1);
   if (limit == UINT64_MAX)
     return {};
   std::vector<int32_t> chunk(kReadChunk);
@@ -295,9 +394,8 @@ Result<void> TokenFile::verify(uint64_t vocabSize) const {
     uint64_t count = std::min(kReadChunk, state->tokens - begin);
     LMC_TRY(read(begin, count, chunk.data()));
     for (uint64_t i = 0; i < count; ++i)
-      if (uint32_t id = static_cast<uint32_t>(chunk[i]); id >= limit)
-        return badFile(state->path, fmt::format("token {} is id {}, beyond the vocabulary of {}",
-                                                begin + i, id, limit));
+      if (static_cast<uint32_t>(chunk[i]) >= limit)
+        return badId(begin + i, fmt::format("{}", limit));
   }
   return {};
 }

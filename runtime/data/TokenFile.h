@@ -1,32 +1,51 @@
 // Token files, which `lmc-data pack` writes and training reads.
 //
-// Three formats are read without conversion:
-//   lmc      a header (LmcTokenHeader in TokenFormats.h), the tokens, the start of each document
-//   llm.c    a 1024-byte header of int32 (magic 20240520, version 1, count) and uint16 tokens;
-//            with magic 20240801, version 7: uint32 tokens
-//   nanoGPT  uint16 tokens in a `.bin` file without a header
+// Four formats are read without conversion:
+//   lmc       a header (LmcTokenHeader in TokenFormats.h), the tokens, the start of each document
+//   llm.c     a 1024-byte header of int32 (magic 20240520, version 1, count) and uint16 tokens;
+//             with magic 20240801, version 7: uint32 tokens
+//   megatron  tokens in a `.bin` file, and beside it an `.idx` file with their type, the sequences
+//             and the documents (MegatronIndex.h)
+//   bare      tokens in a `.bin` file without a header or index: uint16, as nanoGPT writes them
+//
+// A header decides first, then an `.idx` file. A bare file does not say what it is. Its tokens are
+// uint16 unless a sample contradicts, which is an error, or DataFormat says otherwise.
 #pragma once
 
+#include "runtime/data/TokenFormats.h"
 #include "runtime/support/Result.h"
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lmc {
 
-enum class TokenFormat { Lmc, LlmC, NanoGpt };
+enum class TokenFormat { Lmc, LlmC, Megatron, Bare };
 
-// One token file. It must not change while it is open, and may be read by several threads. The file
-// is read, not mapped: a file that shrinks or a disk that fails is then an error, not the signal
-// SIGBUS.
+// Returns "lmc", "llm.c", "megatron" or "bare".
+const char *nameOf(TokenFormat format);
+
+// What the user says of files without a header: the setting data.format.
+//   Auto      an `.idx` file or the sample decides
+//   UInt16    bare uint16 tokens; the sample is not checked, and an `.idx` file is not read
+//   UInt32    bare uint32 tokens; likewise
+//   Megatron  the `.idx` file must exist
+enum class DataFormat { Auto, UInt16, UInt32, Megatron };
+
+// Returns the format of the name "auto", "uint16", "uint32" or "megatron". Error: another name.
+Result<DataFormat> parseDataFormat(std::string_view name);
+
+// One token file. It must not change while it is open, and may be read by several threads.
 class TokenFile {
 public:
-  // Opens the file and checks the header against the file's size. Errors (missing, empty,
-  // truncated, odd-sized) name the file and the byte, and say what to do.
-  static Result<std::unique_ptr<TokenFile>> open(const std::string &path);
+  // Opens the file and checks the header or index against the file's size. Errors (missing, empty,
+  // truncated, odd-sized, a bare file whose tokens are not uint16) name the file and the byte, and
+  // say what to do.
+  static Result<std::unique_ptr<TokenFile>> open(const std::string &path,
+                                                 DataFormat format = DataFormat::Auto);
   ~TokenFile();
 
   uint64_t size() const; // number of tokens
@@ -34,15 +53,18 @@ public:
   const std::string &path() const;
   // A number that every id is below, from the header; 0 if the format has no such field.
   uint32_t vocabulary() const;
-  // The bytes of one token in the file: 1, 2 or 4.
-  uint32_t tokenBytes() const;
+  TokenType type() const;
+  uint32_t tokenBytes() const; // of one token in the file: 1, 2, 4 or 8
   // The id of the token that separates documents; -1 if there is none or the header does not give
   // it.
   int32_t endOfDocument() const;
+  // Returns true if the file has a table of its documents.
+  bool hasDocuments() const;
   // The number of documents; 1 if the file has no table of documents.
   uint64_t documents() const;
   // Returns the index of the first token of each of the documents [first, first + count), which
-  // must exist. The indices ascend from 0; without a table the only document starts at 0.
+  // must exist. The indices ascend from 0; without a table the only document starts at 0. In
+  // Megatron's format a document may have no tokens, and the next one then has the same start.
   Result<std::vector<uint64_t>> documentStarts(uint64_t first, uint64_t count) const;
   // Returns those starts of documents that lie in (begin, end), as the table has them, and the
   // number of the first of them. Takes a logarithmic number of reads.
@@ -54,8 +76,12 @@ public:
   // Copies tokens [begin, begin + count) to `out` as int32. The range must exist. An id of 2^31 or
   // more becomes negative. Error: the file has become shorter, or cannot be read.
   Result<void> read(uint64_t begin, uint64_t count, int32_t *out) const;
+  // Returns an Error that names the token at `position` and its id, exactly as the file has it:
+  // "a.bin: token 7 is id -1, negative". `limit` is the vocabulary that the id is beyond.
+  Error badId(uint64_t position, const std::string &limit) const;
   // Reads the whole file. Returns an error unless the checksum and the table of documents are right
-  // and every id is below the header's vocabulary and below `vocabSize` (0: no such limit).
+  // and every id is at least 0, below the header's vocabulary and below `vocabSize` (0: no such
+  // limit).
   Result<void> verify(uint64_t vocabSize) const;
 
 private:

@@ -3,10 +3,26 @@
 
 #include <bit>
 #include <cstdint>
+#include <string_view>
 
 namespace lmc {
 
-static_assert(std::endian::native == std::endian::little, "token files are mapped as they are");
+static_assert(std::endian::native == std::endian::little, "integers are read as they are");
+
+// The type of the ids in a file.
+enum class TokenType { UInt8, UInt16, UInt32, Int8, Int16, Int32, Int64 };
+
+struct TokenTypeInfo {
+  const char *name; // as NumPy writes it: "uint16"
+  uint32_t bytes;
+  bool isSigned;
+};
+constexpr TokenTypeInfo infoOf(TokenType type) {
+  constexpr TokenTypeInfo kInfos[] = {
+      {"uint8", 1, false}, {"uint16", 2, false}, {"uint32", 4, false}, {"int8", 1, true},
+      {"int16", 2, true},  {"int32", 4, true},   {"int64", 8, true}};
+  return kInfos[static_cast<int>(type)];
+}
 
 // An lmc file is this header, the tokens, zeros up to a multiple of 8 bytes, then one uint64 per
 // document: the index of its first token.
@@ -33,6 +49,15 @@ inline constexpr int32_t kLlmCMagic16 = 20240520; // version 1, uint16 tokens (G
 inline constexpr int32_t kLlmCVersion16 = 1;
 inline constexpr int32_t kLlmCMagic32 = 20240801; // version 7, uint32 tokens (Llama 3)
 inline constexpr int32_t kLlmCVersion32 = 7;
+
+// The index of a Megatron data set starts with 34 bytes: the magic (9 bytes), uint64 version, uint8
+// code of the tokens' type, uint64 number of sequences, uint64 number of entries of the documents.
+// Three arrays follow: per sequence int32 tokens; per sequence int64 offset in bytes in the .bin;
+// int64 number of the first sequence of each document, and then the number of sequences. A data set
+// with images has one int8 per sequence after them.
+inline constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
+inline constexpr uint64_t kMegatronVersion = 1;
+inline constexpr uint64_t kMegatronHeaderBytes = 34;
 
 // Returns the offset, in bytes, of the table of documents in an lmc file.
 constexpr uint64_t lmcTableOffset(uint64_t tokens, uint32_t tokenBytes) {

@@ -2,6 +2,7 @@
 // function that runs it, which prints a report to stdout, or returns an Error that main() prints.
 #pragma once
 
+#include "runtime/data/TokenFile.h"
 #include "tools/support/CommandLine.h"
 
 #include <functional>
@@ -16,5 +17,9 @@ struct DataCommand {
 DataCommand addPackCommand(CommandLine &line);
 DataCommand addInspectCommand(CommandLine &line);
 DataCommand addVerifyCommand(CommandLine &line);
+
+// Adds the option --format, which is to lmc-data what data.format is to lmc-run. `format` must live
+// until the command line is parsed.
+void addFormatOption(Command &command, DataFormat &format);
 
 } // namespace lmc

@@ -25,7 +25,7 @@ constexpr size_t kBarWidth = 40;
 constexpr uint64_t kNowhere = UINT64_MAX;
 
 struct Summary {
-  std::vector<std::pair<uint32_t, uint64_t>> counts; // (id, times), most frequent first
+  std::vector<std::pair<int64_t, uint64_t>> counts; // (id, times), most frequent first
   double entropy = 0;                                // nats per token
   std::optional<uint32_t> eod;
   uint64_t eods = 0;
@@ -36,22 +36,10 @@ struct Summary {
   std::vector<uint64_t> documentLengths;
 };
 
-const char *formatName(const TokenFile &file) {
-  switch (file.format()) {
-  case TokenFormat::Lmc:
-    return "lmc";
-  case TokenFormat::LlmC:
-    return "llm.c";
-  case TokenFormat::NanoGpt:
-    return "nanoGPT";
-  }
-  return "";
-}
-
 std::optional<uint32_t> endOfDocument(const TokenFile &file, std::optional<uint32_t> given) {
   if (given)
     return given;
-  if (file.format() == TokenFormat::Lmc)
+  if (file.hasDocuments())
     return file.endOfDocument() < 0 ? std::nullopt : std::optional<uint32_t>(file.endOfDocument());
   return file.tokenBytes() == 2 ? 50256 : 128000;
 }
@@ -59,10 +47,10 @@ std::optional<uint32_t> endOfDocument(const TokenFile &file, std::optional<uint3
 Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEod) {
   Summary summary;
   summary.eod = endOfDocument(file, givenEod);
-  std::vector<uint64_t> dense(file.tokenBytes() == 4 ? kDenseIds : 1u << (8 * file.tokenBytes()));
-  std::unordered_map<uint32_t, uint64_t> sparse;
+  std::vector<uint64_t> dense(file.tokenBytes() > 2 ? kDenseIds : 1u << (8 * file.tokenBytes()));
+  std::unordered_map<int64_t, uint64_t> sparse;
   std::vector<uint64_t> ends; // positions after each end-of-document token
-  const bool hasTable = file.format() == TokenFormat::Lmc;
+  const bool hasTable = file.hasDocuments(), isSigned = infoOf(file.type()).isSigned;
   bool previousIsEod = false;
   std::vector<int32_t> chunk(kChunk);
   Progress progress("reading", file.size() * file.tokenBytes());
@@ -71,8 +59,8 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
     LMC_TRY(file.read(begin, count, chunk.data()));
     progress.advance(count * file.tokenBytes());
     for (uint64_t i = 0; i < count; ++i) {
-      uint32_t id = static_cast<uint32_t>(chunk[i]);
-      ++(id < dense.size() ? dense[id] : sparse[id]);
+      const int64_t id = isSigned ? int64_t(chunk[i]) : int64_t(static_cast<uint32_t>(chunk[i]));
+      ++(static_cast<uint64_t>(id) < dense.size() ? dense[id] : sparse[id]);
       bool isEod = summary.eod == id;
       if (isEod && previousIsEod && summary.doubled++ == 0)
         summary.firstDoubled = begin + i;
@@ -96,7 +84,8 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   }
 
   auto addDocument = [&](uint64_t begin, uint64_t end) {
-    summary.documentLengths.push_back(end - begin);
+    if (begin < end) // Megatron's documents may be empty
+      summary.documentLengths.push_back(end - begin);
   };
   if (hasTable) {
     auto table = file.documentStarts(0, file.documents());
@@ -104,7 +93,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
     const std::vector<uint64_t> &starts = *table;
     for (size_t i = 0; i < starts.size(); ++i) {
       uint64_t end = i + 1 < starts.size() ? starts[i + 1] : file.size();
-      if (starts[i] >= end || end > file.size())
+      if (starts[i] > end || end > file.size())
         return Error{fmt::format("{}: the table of documents is damaged at document {}; see: "
                                  "lmc-data verify",
                                  file.path(), i)};
@@ -142,15 +131,15 @@ void printText(const TokenFile &file, const Summary &summary) {
   std::string vocabulary =
       file.vocabulary() ? fmt::format(", vocabulary {}", file.vocabulary()) : "";
   fmt::print("{}\n", file.path());
-  fmt::print("format           {}, uint{} tokens{}\n", formatName(file), 8 * file.tokenBytes(),
-             vocabulary);
+  fmt::print("format           {}, {} tokens{}\n", nameOf(file.format()),
+             infoOf(file.type()).name, vocabulary);
   fmt::print("tokens           {}\n", file.size());
   const std::vector<uint64_t> &lengths = summary.documentLengths;
   if (lengths.empty()) {
     fmt::print("documents        not recorded in this format\n");
   } else {
     fmt::print("documents        {}{}\n", lengths.size(),
-               file.format() == TokenFormat::Lmc ? "" : " (by their ends)");
+               file.hasDocuments() ? "" : " (by their ends)");
     fmt::print("document length  shortest {}, median {}, mean {:.1f}, longest {}\n",
                lengths.front(), lengths[lengths.size() / 2], double(file.size()) / lengths.size(),
                lengths.back());
@@ -184,7 +173,8 @@ void printText(const TokenFile &file, const Summary &summary) {
 void printJson(const TokenFile &file, const Summary &summary) {
   nlohmann::ordered_json json;
   json["path"] = file.path();
-  json["format"] = formatName(file);
+  json["format"] = nameOf(file.format());
+  json["token_type"] = infoOf(file.type()).name;
   json["token_bytes"] = file.tokenBytes();
   json["vocabulary"] = file.vocabulary();
   json["tokens"] = file.size();
@@ -208,12 +198,13 @@ void printJson(const TokenFile &file, const Summary &summary) {
 
 struct InspectOptions {
   std::string path;
+  DataFormat format = DataFormat::Auto;
   std::optional<uint32_t> eod;
   bool json = false;
 };
 
 Result<void> inspect(const InspectOptions &options) {
-  auto file = TokenFile::open(options.path);
+  auto file = TokenFile::open(options.path, options.format);
   if (!file)
     return file.error();
   auto summary = summarise(**file, options.eod);
@@ -231,6 +222,7 @@ DataCommand addInspectCommand(CommandLine &line) {
   auto options = std::make_shared<InspectOptions>();
   Command &command = line.command("inspect", "prints what a token file holds");
   command.argument("FILE", options->path, "the token file");
+  addFormatOption(command, options->format);
   command.option(
       "--eod", "ID",
       [=](const std::string &value) -> Result<void> {

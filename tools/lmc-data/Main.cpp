@@ -12,6 +12,20 @@
 
 using namespace lmc;
 
+void lmc::addFormatOption(Command &command, DataFormat &format) {
+  command.option(
+      "--format", "FORMAT",
+      [&format](const std::string &value) -> Result<void> {
+        auto parsed = parseDataFormat(value);
+        if (!parsed)
+          return Error{fmt::format("--format={}: {}", value, parsed.error().message)};
+        format = *parsed;
+        return {};
+      },
+      "what a .bin without a header holds: uint16, uint32, megatron (with its .idx), or auto: the "
+      ".idx beside it or a sample decides. Default: auto");
+}
+
 // Runs a command and turns exceptions of libraries into errors, also when memory runs out.
 static Result<void> runCaught(const DataCommand &command) {
   try {
@@ -31,7 +45,8 @@ int main(int argc, char **argv) {
   CommandLine line("lmc-data", LMC_VERSION, "Makes token files out of text, and looks into them.");
   const DataCommand commands[] = {addPackCommand(line), addInspectCommand(line),
                                   addVerifyCommand(line)};
-  line.footer("lmc-data COMMAND --help tells more. Token files of llm.c and nanoGPT are read too.\n"
+  line.footer("lmc-data COMMAND --help tells more. Token files of llm.c, nanoGPT and Megatron\n"
+              "are read too.\n"
               "Exit codes: 0 done, 1 the machine failed (disk, memory), 2 the input is wrong.");
   if (std::optional<int> done = line.parse(argc, argv))
     return *done;

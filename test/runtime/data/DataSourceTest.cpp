@@ -243,6 +243,20 @@ TEST_F(DataSourceTest, RefusesAFileOfALargerVocabulary) {
   open(wanted);
 }
 
+TEST_F(DataSourceTest, RefusesABareFileThatCannotHoldTheVocabulary) {
+  counting("a.bin", 0, 20);
+  DataOptions wanted = options({"a.bin"}, 3);
+  wanted.vocabSize = 65537;
+  EXPECT_EQ(refusal(wanted), "data.train: " + path("a.bin") +
+                                 " has no header and is read as uint16, which cannot hold every id "
+                                 "of a vocabulary of 65537 (model.vocab_size); say what it is: set "
+                                 "data.format to uint16 or uint32");
+  wanted.format = DataFormat::UInt16;
+  EXPECT_EQ(open(wanted)->tokens(), 20u);
+  wanted.format = DataFormat::UInt32;
+  EXPECT_EQ(open(wanted)->tokens(), 10u);
+}
+
 TEST_F(DataSourceTest, RefusesIdsThatAreNegativeAsInt32) {
   write("a.bin", llmCBytes(20240801, 7, {1, 2, 0xffffffff, 4}, 4));
   auto source = open(options({"a.bin"}, 3));

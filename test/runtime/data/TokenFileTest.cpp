@@ -4,8 +4,11 @@
 
 #include <gmock/gmock.h>
 
+#include <random>
+
 using namespace lmc;
 using namespace lmc::test;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -21,8 +24,9 @@ protected:
   }
 
   // The message of opening `bytes` under `name`, which must fail and be the user's.
-  std::string refusal(const std::string &bytes, const std::string &name = "a.bin") {
-    auto file = TokenFile::open(write(name, bytes));
+  std::string refusal(const std::string &bytes, const std::string &name = "a.bin",
+                      DataFormat format = DataFormat::Auto) {
+    auto file = TokenFile::open(write(name, bytes), format);
     EXPECT_FALSE(file);
     if (file)
       return "";
@@ -33,10 +37,10 @@ protected:
   }
 };
 
-TEST_F(TokenFileTest, ReadsNanoGpt) {
+TEST_F(TokenFileTest, ReadsBareUInt16AsNanoGptWritesIt) {
   auto file = TokenFile::open(write("a.bin", nanoGptBytes({1, 50256, 65535})));
   ASSERT_TRUE(file) << file.error().message;
-  EXPECT_EQ((*file)->format(), TokenFormat::NanoGpt);
+  EXPECT_EQ((*file)->format(), TokenFormat::Bare);
   EXPECT_EQ((*file)->vocabulary(), 0u);
   EXPECT_THAT(*(*file)->documentStarts(0, (*file)->documents()), ElementsAre(0));
   EXPECT_THAT(all(**file), ElementsAre(1, 50256, 65535));
@@ -112,6 +116,71 @@ TEST_F(TokenFileTest, RefusesDamagedHeaders) {
   EXPECT_THAT(refusal(llmCBytes(20240520, 7, {1}, 2)), HasSubstr("byte 4: version 7"));
   EXPECT_THAT(refusal(llmCBytes(20240801, 1, {1}, 4)), HasSubstr("byte 4: version 1"));
   EXPECT_THAT(refusal(llmCBytes(20240520, 1, {}, 2)), HasSubstr("byte 8: "));
+}
+
+TEST_F(TokenFileTest, RefusesABareFileThatIsNotUInt16) {
+  std::mt19937 random(3);
+  auto drawn = [&](uint64_t vocabulary, uint64_t count) {
+    std::vector<uint64_t> ids(count);
+    for (uint64_t &id : ids)
+      id = random() % vocabulary;
+    return ids;
+  };
+  // Small vocabularies leave the high half 0; those of more than 65536 ids leave it small. The
+  // second file is larger than its sample.
+  for (auto [vocabulary, count] : {std::pair{2, 200}, {50257, 300000}, {128256, 1000}}) {
+    const std::vector<uint64_t> ids = drawn(vocabulary, count);
+    EXPECT_THAT(refusal(integers(ids, 4)),
+                AllOf(HasSubstr("these seem to be 32-bit ids; set data.format (lmc-data: --format) "
+                                "to uint32, or to uint16 if they are not"),
+                      HasSubstr("those at odd places are ")))
+        << vocabulary;
+    EXPECT_THAT(refusal(integers(ids, 8)), HasSubstr("ids")) << vocabulary;
+    auto asked = TokenFile::open(write("a.bin", integers(ids, 4)), DataFormat::UInt32);
+    ASSERT_TRUE(asked) << asked.error().message;
+    EXPECT_EQ((*asked)->type(), TokenType::UInt32);
+    EXPECT_EQ(all(**asked), std::vector<int32_t>(ids.begin(), ids.end()));
+    auto narrow = TokenFile::open(path("a.bin"), DataFormat::UInt16);
+    ASSERT_TRUE(narrow) << narrow.error().message;
+    EXPECT_EQ((*narrow)->size(), 2 * ids.size());
+  }
+  EXPECT_THAT(refusal(integers(drawn(5000, 1000), 8)), HasSubstr("these seem to be 64-bit ids"));
+  std::string big;
+  for (uint64_t id : drawn(5000, 1000))
+    for (int shift : {24, 16, 8, 0})
+      big += static_cast<char>(id >> shift);
+  EXPECT_THAT(refusal(big), HasSubstr("these seem to be big-endian ids"));
+}
+
+TEST_F(TokenFileTest, TakesBareUInt16OfAnyVocabulary) {
+  std::mt19937 random(4);
+  for (uint64_t vocabulary : {1, 2, 3, 30, 300, 5000, 65536})
+    for (uint64_t count : {1, 2, 255, 1000, 200000}) {
+      std::vector<uint64_t> ids(count);
+      for (uint64_t &id : ids)
+        id = random() % vocabulary;
+      auto file = TokenFile::open(write("a.bin", nanoGptBytes(ids)));
+      ASSERT_TRUE(file) << file.error().message;
+      EXPECT_EQ((*file)->type(), TokenType::UInt16);
+      EXPECT_EQ((*file)->size(), count);
+    }
+}
+
+TEST_F(TokenFileTest, AHeaderGoesBeforeTheFormatThatIsAsked) {
+  write("a.bin", lmcBytes({1, 2, 3}, 2, 256, {0}));
+  for (DataFormat format : {DataFormat::UInt16, DataFormat::UInt32, DataFormat::Megatron})
+    EXPECT_EQ((*TokenFile::open(path("a.bin"), format))->format(), TokenFormat::Lmc);
+  EXPECT_THAT(refusal("abcdef", "b.bin", DataFormat::UInt32),
+              HasSubstr("odd-sized: 6 bytes are no whole number of uint32 tokens"));
+}
+
+TEST_F(TokenFileTest, KnowsTheNamesOfFormats) {
+  EXPECT_EQ(*parseDataFormat("auto"), DataFormat::Auto);
+  EXPECT_EQ(*parseDataFormat("uint16"), DataFormat::UInt16);
+  EXPECT_EQ(*parseDataFormat("uint32"), DataFormat::UInt32);
+  EXPECT_EQ(*parseDataFormat("megatron"), DataFormat::Megatron);
+  EXPECT_EQ(parseDataFormat("int32").error().message,
+            "'int32' is none of auto, uint16, uint32, megatron");
 }
 
 TEST_F(TokenFileTest, VerifyFindsABadChecksum) {

@@ -86,4 +86,26 @@ inline std::string lmcBytes(const std::vector<uint64_t> &tokens, int width, uint
   return bytes + integers(starts, 8);
 }
 
+// The codes of types in an index of Megatron's.
+enum MegatronCode { kUInt8 = 1, kInt8, kInt16, kInt32, kInt64, kFloat64, kFloat32, kUInt16 };
+
+// The index of Megatron's format: sequences of `lengths` tokens of `width` bytes, and the first
+// sequence of each document, followed by the number of sequences.
+inline std::string megatronIndexBytes(MegatronCode code, int width,
+                                      const std::vector<uint64_t> &lengths,
+                                      const std::vector<uint64_t> &documents) {
+  std::string bytes("MMIDIDX\0\0", 9);
+  putInteger(bytes, 1, 8);
+  putInteger(bytes, code, 1);
+  putInteger(bytes, lengths.size(), 8);
+  putInteger(bytes, documents.size(), 8);
+  std::vector<uint64_t> pointers;
+  uint64_t end = 0;
+  for (uint64_t length : lengths) {
+    pointers.push_back(end);
+    end += length * width;
+  }
+  return bytes + integers(lengths, 4) + integers(pointers, 8) + integers(documents, 8);
+}
+
 } // namespace lmc::test

@@ -17,6 +17,7 @@
 
 using namespace lmc;
 using namespace lmc::test;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -367,7 +368,8 @@ TEST_F(LmcDataTest, InspectFindsDoubledEndsInEveryFormat) {
   EXPECT_EQ(json["doubled_end_of_document"], 1);
   write("nano.bin", nanoGptBytes({7, 7, 7, 1}));
   json = nlohmann::json::parse(succeed({"inspect", "nano.bin", "--json", "--eod=7"}));
-  EXPECT_EQ(json["format"], "nanoGPT");
+  EXPECT_EQ(json["format"], "bare");
+  EXPECT_EQ(json["token_type"], "uint16");
   EXPECT_EQ(json["doubled_end_of_document"], 2);
   write("wide.bin", llmCBytes(20240801, 7, {128000, 4294967295, 128000, 5}, 4));
   json = nlohmann::json::parse(succeed({"inspect", "wide.bin", "--json"}));
@@ -380,7 +382,7 @@ TEST_F(LmcDataTest, VerifyFindsDamage) {
   write("a.txt", "one\ftwo");
   succeed({"pack", "a.txt", "-o", "a.bin"});
   EXPECT_EQ(succeed({"verify", "a.bin"}),
-            "a.bin: 7 tokens, all right: size, checksum, 2 documents, ids below 256\n");
+            "a.bin: 7 uint8 tokens, lmc, all right: size, checksum, 2 documents, ids below 256\n");
   succeed({"verify", "a.bin", "--vocab-size=120"});
   EXPECT_THAT(fail({"verify", "a.bin", "--vocab-size=119"}),
               HasSubstr("a.bin: token 5 is id 119, beyond the vocabulary of 119"));
@@ -390,6 +392,36 @@ TEST_F(LmcDataTest, VerifyFindsDamage) {
   EXPECT_THAT(fail({"verify", "a.bin"}), HasSubstr("a.bin: bad checksum"));
   write("odd.bin", "abc");
   EXPECT_THAT(fail({"verify", "odd.bin"}), HasSubstr("odd.bin: odd-sized: 3 bytes"));
+}
+
+TEST_F(LmcDataTest, TellsTheTruthOfMegatronsFiles) {
+  std::vector<uint64_t> ids;
+  for (uint64_t i = 0; i < 300; ++i)
+    ids.push_back(i % 7 + 1);
+  write("m.bin", integers(ids, 4));
+  write("m.idx", megatronIndexBytes(kInt32, 4, {100, 150, 50}, {0, 1, 3}));
+  EXPECT_EQ(succeed({"verify", "m.bin", "--vocab-size=8"}),
+            "m.bin: 300 int32 tokens, megatron, all right: size, index, 2 documents, no negative "
+            "id, ids below 8\n");
+  EXPECT_THAT(fail({"verify", "m.bin", "--vocab-size=7"}), HasSubstr("m.bin: token 6 is id 7"));
+  EXPECT_THAT(succeed({"inspect", "m.bin"}),
+              AllOf(HasSubstr("format           megatron, int32 tokens\ntokens           300\n"
+                              "documents        2\ndocument length  shortest 100, median 200"),
+                    HasSubstr("end of document  none\n"), HasSubstr("different ids    7,")));
+  auto json = nlohmann::json::parse(succeed({"inspect", "m.bin", "--json"}));
+  EXPECT_EQ(json["format"], "megatron");
+  EXPECT_EQ(json["token_type"], "int32");
+  EXPECT_EQ(json["documents"], 2);
+  // Without its index the file is refused, unless the user says what it is.
+  std::filesystem::remove(path("m.idx"));
+  for (const char *command : {"inspect", "verify"}) {
+    EXPECT_THAT(fail({command, "m.bin"}), HasSubstr("m.bin: of 600 sampled uint16 those at odd "));
+    EXPECT_THAT(fail({command, "m.bin", "--format=megatron"}), HasSubstr("m.idx is missing"));
+    EXPECT_THAT(succeed({command, "m.bin", "--format=uint32"}), HasSubstr("300"));
+    EXPECT_THAT(succeed({command, "m.bin", "--format=uint16"}), HasSubstr("600"));
+    EXPECT_THAT(fail({command, "m.bin", "--format=int32"}),
+                HasSubstr("--format=int32: 'int32' is none of auto, uint16, uint32, megatron"));
+  }
 }
 
 TEST_F(LmcDataTest, RefusesMistakesOfTheUser) {

@@ -1,0 +1,93 @@
+#include "runtime/data/ByteFile.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace lmc {
+
+namespace {
+
+constexpr uint64_t kPieces = 64, kPieceBytes = 4096; // of a sample
+
+} // namespace
+
+Error badFile(const std::string &path, const std::string &what) {
+  return {fmt::format("{}: {}", path, what), ExitCode::UserError};
+}
+
+ByteFile::ByteFile(ByteFile &&other) noexcept
+    : descriptor(std::exchange(other.descriptor, -1)), size(other.size),
+      name(std::move(other.name)) {}
+
+ByteFile &ByteFile::operator=(ByteFile &&other) noexcept {
+  std::swap(descriptor, other.descriptor);
+  std::swap(size, other.size);
+  std::swap(name, other.name);
+  return *this;
+}
+
+ByteFile::~ByteFile() {
+  if (descriptor >= 0)
+    close(descriptor);
+}
+
+Result<ByteFile> ByteFile::open(const std::string &path) {
+  // Without O_NONBLOCK, opening a FIFO that nobody writes to would wait forever.
+  ByteFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), 0, path);
+  if (file.descriptor < 0)
+    return badFile(path, errno == ENOENT ? std::string("missing: no such token file")
+                                         : fmt::format("cannot open: {}", std::strerror(errno)));
+  struct stat status;
+  if (fstat(file.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+    return badFile(path, "not a regular file");
+  if (status.st_size == 0)
+    return badFile(path, "empty: 0 bytes, no tokens");
+  file.size = static_cast<uint64_t>(status.st_size);
+  return file;
+}
+
+Result<void> ByteFile::read(uint64_t offset, uint64_t count, void *out) const {
+  for (uint64_t done = 0; done < count;) {
+    ssize_t got = pread(descriptor, static_cast<char *>(out) + done, count - done,
+                        static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return Error{
+          fmt::format("{}: cannot read at byte {}: {}", name, offset + done, std::strerror(errno)),
+          ExitCode::Failure};
+    if (got == 0) {
+      struct stat status {};
+      fstat(descriptor, &status);
+      return Error{fmt::format("{}: has {} bytes, but had {} when it was opened; it was cut short "
+                               "while it was read, copy it again",
+                               name, status.st_size, size),
+                   ExitCode::Failure};
+    }
+    done += static_cast<uint64_t>(got);
+  }
+  return {};
+}
+
+Result<void> ByteFile::sample(
+    uint64_t begin, uint64_t end,
+    const std::function<void(uint64_t offset, std::span<const unsigned char>)> &visit) const {
+  const uint64_t length = end - begin;
+  const bool whole = length <= kPieces * kPieceBytes;
+  std::vector<unsigned char> piece(whole ? length : kPieceBytes);
+  for (uint64_t i = 0; i < (whole ? 1 : kPieces); ++i) {
+    const uint64_t offset = begin + i * (length - piece.size()) / (kPieces - 1);
+    LMC_TRY(read(offset, piece.size(), piece.data()));
+    visit(offset, piece);
+  }
+  return {};
+}
+
+} // namespace lmc

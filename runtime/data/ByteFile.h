@@ -1,0 +1,47 @@
+// A regular file that is read at any position. It is read, not mapped: a file that shrinks or a
+// disk that fails is then an error, not the signal SIGBUS.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace lmc {
+
+class ByteFile {
+public:
+  // Errors: the file is missing, cannot be opened, is no regular file or has 0 bytes.
+  static Result<ByteFile> open(const std::string &path);
+  ByteFile(ByteFile &&other) noexcept;
+  ByteFile &operator=(ByteFile &&other) noexcept;
+  ~ByteFile();
+
+  const std::string &path() const { return name; }
+  uint64_t bytes() const { return size; } // when the file was opened
+
+  // Reads `count` bytes from byte `offset` on. Thread safe. Error: the file has become shorter, or
+  // cannot be read.
+  Result<void> read(uint64_t offset, uint64_t count, void *out) const;
+
+  // Calls `visit` with 64 pieces of 4 KiB, and their offsets in the file. The pieces are evenly
+  // spaced over the bytes [begin, end); the first piece and the last are at the ends of this range.
+  // A range of at most 64 * 4 KiB is one piece.
+  Result<void>
+  sample(uint64_t begin, uint64_t end,
+         const std::function<void(uint64_t offset, std::span<const unsigned char>)> &visit) const;
+
+private:
+  ByteFile(int descriptor, uint64_t size, const std::string &path)
+      : descriptor(descriptor), size(size), name(path) {}
+  int descriptor = -1;
+  uint64_t size = 0;
+  std::string name;
+};
+
+// Returns "PATH: WHAT", as a mistake of the user.
+Error badFile(const std::string &path, const std::string &what);
+
+} // namespace lmc

@@ -1,0 +1,49 @@
+// The index of a Megatron data set: the file PATH.idx beside the tokens in PATH.bin.
+//
+// The tokens are the sequences of the index, one after the other. A document is a range of
+// sequences; Megatron's preprocessing makes one sequence of each document, or one of each of its
+// sentences. The format is that of megatron/core/datasets/indexed_dataset.py in
+// github.com/NVIDIA/Megatron-LM; TokenFormats.h has its header.
+#pragma once
+
+#include "runtime/data/ByteFile.h"
+#include "runtime/data/TokenFormats.h"
+
+#include <cstdint>
+#include <string>
+
+namespace lmc {
+
+class MegatronIndex {
+public:
+  // Reads the whole index once and holds none of its arrays. Errors: the index is truncated or of
+  // another version; its tokens are floating point; it has modes (images between the text); its
+  // sequences do not follow each other from the first to the last of the `dataBytes` bytes of the
+  // .bin; its documents do not ascend or leave out sequences.
+  static Result<MegatronIndex> open(const std::string &path, uint64_t dataBytes);
+
+  TokenType type() const { return tokenType; }
+  // The number of documents, with those that have no tokens.
+  uint64_t documents() const { return entries - 1; }
+  // Writes the index of the first token of each of the documents [first, first + count) to `out`.
+  // The indices do not descend; a document without tokens starts where the next one starts.
+  Result<void> documentStarts(uint64_t first, uint64_t count, uint64_t *out) const;
+  // Returns XXH64, seed 0, of the header.
+  Result<uint64_t> headerHash() const;
+
+private:
+  explicit MegatronIndex(ByteFile file) : file(std::move(file)) {}
+  Result<void> readHeader();
+  Result<void> checkSequences(uint64_t dataBytes) const;
+  Result<void> checkDocuments() const;
+  uint64_t pointersAt() const { return kMegatronHeaderBytes + sequences * sizeof(int32_t); }
+  uint64_t documentsAt() const { return pointersAt() + sequences * sizeof(int64_t); }
+
+  ByteFile file;
+  TokenType tokenType = TokenType::UInt16;
+  uint64_t sequences = 0;
+  uint64_t entries = 0; // of the array of documents: one more than there are documents
+  uint64_t tokens = 0;
+};
+
+} // namespace lmc
