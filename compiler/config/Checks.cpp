@@ -178,6 +178,15 @@ void schedule(const CheckedJob &job) {
     job.error("lr_schedule.min_lr", "min_lr = {} is more than lr = {}", lr.minLr, lr.lr);
 }
 
+void shuffleBlock(const CheckedJob &job) {
+  const int64_t block = job.config.data.shuffleBlock;
+  const int64_t length = job.config.training.sequenceLength;
+  if (job.sound({"data.shuffle_block", "training.sequence_length"}) && block % length != 0)
+    job.error("data.shuffle_block",
+              "shuffle_block = {} is no multiple of sequence_length = {}; use {}", block, length,
+              nearestMultiples(length, block));
+}
+
 void validation(const CheckedJob &job) {
   if (job.sound({"data.train", "data.validation", "monitoring.validation_interval"}) &&
       job.config.monitoring.validationInterval > 0 && !job.config.data.train.empty() &&
@@ -201,6 +210,15 @@ void device(const CheckedJob &job) {
   if (Result<void> valid = job.checkDevice(job.config.target.device); !valid)
     job.error("target.device", "target.device is \"{}\"; {}", job.config.target.device,
               valid.error().message);
+}
+
+// Returns the value of the number that `path` names.
+double numberOf(const KeyTable &keys, const std::string &path, Config &config) {
+  const size_t dot = path.rfind('.');
+  const Field field = keys.find(path.substr(0, dot), path.substr(dot + 1))->field(config);
+  if (const auto *integer = std::get_if<int64_t *>(&field))
+    return double(**integer);
+  return *std::get<double *>(field);
 }
 
 } // namespace
@@ -230,22 +248,23 @@ void checkRequired(const KeyTable &keys, Provenance &provenance, Diagnostics &di
   }
 }
 
-void deriveDefaults(const Provenance &provenance, Config &config) {
+void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config) {
   ModelConfig &model = config.model;
   TrainingConfig &training = config.training;
-  auto absent = [&](const char *path) { return !provenance.given(path); };
-  if (absent("model.num_key_value_heads"))
-    model.numKeyValueHeads = model.numAttentionHeads;
-  if (absent("model.head_dim") && model.numAttentionHeads > 0)
+  // The table has a key before the keys whose defaults follow it, except for sequence_length, which
+  // follows no other key.
+  for (const Key &key : keys) {
+    if (!*key.derived.key || provenance.given(key.path()))
+      continue;
+    const double value = numberOf(keys, key.derived.key, config) / key.derived.divisor;
+    const Field field = key.field(config);
+    if (auto *const *integer = std::get_if<int64_t *>(&field))
+      **integer = int64_t(value);
+    else
+      *std::get<double *>(field) = value;
+  }
+  if (!provenance.given("model.head_dim") && model.numAttentionHeads > 0)
     model.headDim = model.hiddenSize / model.numAttentionHeads;
-  if (absent("model.max_position_embeddings"))
-    model.maxPositionEmbeddings = training.sequenceLength;
-  if (absent("model.rope_scaling.original_max_position_embeddings"))
-    model.ropeScaling.originalMaxPositionEmbeddings = model.maxPositionEmbeddings;
-  if (absent("lr_schedule.decay_iters"))
-    config.lrSchedule.decayIters = training.trainIters;
-  if (absent("lr_schedule.min_lr"))
-    config.lrSchedule.minLr = config.lrSchedule.lr / 10;
 
   const int64_t ranks = config.distributed.nodes * config.distributed.devicesPerNode;
   const int64_t perDevice = training.batchSize / ranks;
@@ -261,7 +280,7 @@ void deriveDefaults(const Provenance &provenance, Config &config) {
 
 void checkTogether(const CheckedJob &job) {
   for (auto *check : {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch,
-                      schedule, validation, device, optimizer})
+                      schedule, shuffleBlock, validation, device, optimizer})
     check(job);
 }
 

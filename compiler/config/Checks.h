@@ -48,7 +48,7 @@ struct CheckedJob {
 void checkRequired(const KeyTable &keys, Provenance &provenance, Diagnostics &diagnostics);
 
 // Sets the keys whose defaults derive from other keys, if they were not given.
-void deriveDefaults(const Provenance &provenance, Config &config);
+void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config);
 
 // Reports keys that contradict each other. Must run after deriveDefaults.
 void checkTogether(const CheckedJob &job);

@@ -58,10 +58,16 @@ void assignModelConfig(const Assignment *from, const KeyTable &keys, Config &con
       provenance.broken.insert(key.path());
 }
 
-void fillSettings(const KeyTable &keys, Config &config) {
-  for (const Key &key : keys)
-    if (key.isOf(*config.model.family))
-      config.settings.push_back(resolvedSetting(key, config));
+void fillSettings(const KeyTable &keys, const Provenance &provenance, Config &config) {
+  using Origin = ResolvedSetting::Origin;
+  for (const Key &key : keys) {
+    if (!key.isOf(*config.model.family))
+      continue;
+    ResolvedSetting setting = resolvedSetting(key, config);
+    if (const auto given = provenance.keys.find(setting.key); given != provenance.keys.end())
+      setting.origin = given->second.file == kOverrides ? Origin::Override : Origin::File;
+    config.settings.push_back(std::move(setting));
+  }
 }
 
 } // namespace
@@ -106,12 +112,12 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 
   if (file.valid) { // a syntax error hides which keys are set
     checkRequired(keys, provenance, diagnostics);
-    deriveDefaults(provenance, config);
+    deriveDefaults(keys, provenance, config);
     checkTogether({keys, provenance, config, checkDevice, diagnostics});
   }
   if (!diagnostics.empty())
     return Error{diagnostics.text()};
-  fillSettings(keys, config);
+  fillSettings(keys, provenance, config);
   return config;
 }
 

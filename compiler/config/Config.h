@@ -117,6 +117,9 @@ struct DistributedConfig {
 struct DataConfig {
   std::vector<std::string> train, validation;
   int64_t endOfDocument = -1; // token id, for files without a table of documents
+  std::string format = "auto"; // auto | uint16 | uint32 | megatron
+  int64_t shuffleBlock = 0;    // tokens; default: sequence_length
+  bool allowRepeats = false;   // a global batch may hold a sequence more than once
   int64_t numWorkers = 2;
 };
 
@@ -131,6 +134,12 @@ struct MonitoringConfig {
   bool logits = false; // true: a function that writes the logits is compiled too
 };
 
+struct GuardConfig {
+  std::string action = "stop";           // stop | warn | off
+  int64_t window = 100, patience = 50;   // steps
+  double spike = 6;                      // deviations from the mean
+};
+
 struct TargetConfig {
   std::string device = "cpu";         // name of a device: "cpu", "cuda:sm_90a"
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
@@ -141,6 +150,7 @@ struct TargetConfig {
 // A key with its final value as canonical text. The plan lists all keys.
 struct ResolvedSetting {
   enum class Type { Integer, Float, Boolean, String, StringList };
+  enum class Origin { Default, File, Override }; // Override: `lmc compile --set`
   std::string key; // "lr_schedule.lr"
   Type type = Type::String;
   std::string value;                // the value, unless it is a list
@@ -148,7 +158,12 @@ struct ResolvedSetting {
   double minimum = 0, maximum = 0;  // range of a number, inclusive; may be infinite
   std::vector<std::string> choices; // accepted texts; empty: any text
   std::string doc;
-  bool runTime = false; // lmc-run --set may change it
+  bool runTime = false;  // lmc-run --set may change it
+  bool identity = false; // a restart with another value must declare the change
+  Origin origin = Origin::Default;
+  // For a default that follows another key: that key, and the number its value is divided by.
+  std::string derivedFrom;
+  double derivedDivisor = 1;
 };
 
 struct Config {
@@ -161,6 +176,7 @@ struct Config {
   DataConfig data;
   CheckpointConfig checkpoint;
   MonitoringConfig monitoring;
+  GuardConfig guard;
   TargetConfig target;
 
   std::string path;               // path of the TOML file, as given

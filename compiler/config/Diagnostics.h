@@ -7,7 +7,9 @@
 
 namespace lmc::config {
 
-// A place in a text. `file` is a path, or "--set" for an override.
+inline constexpr const char *kOverrides = "--set";
+
+// A place in a text. `file` is a path, or kOverrides.
 struct Location {
   std::string file;
   unsigned line = 0, column = 0; // counted from 1; 0: the whole file

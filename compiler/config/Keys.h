@@ -26,6 +26,12 @@ struct Choice {
   int value = 0;
 };
 
+// A default that follows another key: the value of `key`, divided by `divisor`.
+struct DerivedDefault {
+  const char *key = ""; // "training.train_iters"; "": the default is fixed
+  double divisor = 1;
+};
+
 struct Key {
   const char *section = "";
   const char *name = "";
@@ -37,7 +43,9 @@ struct Key {
   bool required = false;
   // The default as text, if it is not simply the initial value of the field.
   const char *defaultText = "";
-  bool runTime = false; // `lmc-run --set` may change the key
+  DerivedDefault derived = {};
+  bool runTime = false;  // `lmc-run --set` may change the key
+  bool identity = false; // another value trains another model: a restart must declare the change
   std::string doc;
   // The families that have the key; empty: all families. KeyTable fills it in.
   ModelFamilies families = {};

@@ -202,7 +202,7 @@ ParsedFile parseToml(const std::string &text, const std::string &path, const Key
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
                                        const KeyTable &keys, Diagnostics &diagnostics) {
   std::vector<Assignment> assignments;
-  const Location location{"--set"};
+  const Location location{kOverrides};
   for (const std::string &text : overrides) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {

@@ -49,13 +49,38 @@ std::string rangeCell(const Key &key) {
   return names.empty() ? "" : fmt::format("`{}`", fmt::join(names, "`, `"));
 }
 
+// Returns the default as "train_iters" or "lr / 10".
+std::string formulaText(const DerivedDefault &derived) {
+  const std::string_view path = derived.key;
+  const std::string_view name = path.substr(path.rfind('.') + 1);
+  return derived.divisor == 1 ? std::string(name) : fmt::format("{} / {}", name, derived.divisor);
+}
+
 std::string defaultCell(const Key &key) {
   if (key.required)
     return "**required**";
+  if (*key.derived.key)
+    return formulaText(key.derived);
   if (*key.defaultText)
     return key.defaultText;
   Config config;
   return fmt::format("`{}`", resolvedSetting(key, config).value);
+}
+
+std::string marksCell(const Key &key) {
+  return fmt::format("{}{}{}", key.identity ? "*identity*" : "",
+                     key.identity && key.runTime ? ", " : "", key.runTime ? "*run*" : "");
+}
+
+// Returns a table of the keys whose defaults follow another key.
+std::string derivedDefaults(const KeyTable &keys) {
+  std::string table = "| key | default |\n|---|---|\n";
+  for (const Key &key : keys)
+    if (*key.derived.key)
+      table += fmt::format("| `{}` | `{}`{} |\n", key.path(), key.derived.key,
+                           key.derived.divisor == 1 ? ""
+                                                    : fmt::format(" / {}", key.derived.divisor));
+  return table;
 }
 
 std::string docCell(const Key &key) {
@@ -83,6 +108,8 @@ string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`).
 * Paths are relative to the TOML file.
 * Words such as `"bf16"` may be written in either case.
 * Keys marked *run* may also be changed by `lmc-run --set`; all others are compiled into the plan.
+* Keys marked *identity* say what is trained. A run that goes on from a checkpoint with another value
+  is refused unless the change is declared (`lmc-run --change=section.key`).
 )";
   for (const Section &section : sections()) {
     page += fmt::format("\n## [{}]\n\n{}\n\n", section.name, section.doc);
@@ -90,8 +117,15 @@ string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`).
     for (const Key &key : keys)
       if (key.section == std::string_view(section.name))
         page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", key.name, typeCell(key),
-                            defaultCell(key), rangeCell(key), key.runTime ? "*run*" : "", docCell(key));
+                            defaultCell(key), rangeCell(key), marksCell(key), docCell(key));
   }
+  page += R"(
+## Defaults that follow another key
+
+If such a key is not given, its value is computed from the other key's, wherever that is set: in the
+TOML file, by `lmc compile --set`, or by `lmc-run --set`.
+
+)" + derivedDefaults(keys);
   return page;
 }
 

@@ -209,6 +209,9 @@ ResolvedSetting resolvedSetting(const Key &key, Config &config) {
   setting.key = key.path();
   setting.doc = key.doc;
   setting.runTime = key.runTime;
+  setting.identity = key.identity;
+  setting.derivedFrom = key.derived.key;
+  setting.derivedDivisor = key.derived.divisor;
   auto number = [&](ResolvedSetting::Type type, std::string text) {
     setting.type = type;
     setting.value = std::move(text);

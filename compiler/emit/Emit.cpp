@@ -143,6 +143,10 @@ void Emitter::addSettings() {
     entry->choices = setting.choices;
     entry->doc = setting.doc;
     entry->run_time = setting.runTime;
+    entry->identity = setting.identity;
+    entry->origin = static_cast<fb::SettingOrigin>(setting.origin);
+    entry->derived_from = setting.derivedFrom;
+    entry->derived_divisor = setting.derivedDivisor;
     plan.settings.push_back(std::move(entry));
   }
 }

@@ -1,14 +1,13 @@
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanTrailer.h"
 #include "runtime/plan/VerifyPlan.h"
+#include "runtime/support/Sha256.h"
 
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -62,39 +61,37 @@ static Result<const plan::Plan *> verified(const void *data, size_t bytes,
 }
 
 Result<std::unique_ptr<PlanFile>> PlanFile::open(const std::string &path) {
-  auto failed = [&](int reason) {
-    return Error{fmt::format("{}: cannot read the plan: {}", path, std::strerror(reason))};
+  auto failed = [&](const std::string &reason) {
+    return Error{fmt::format("{}: cannot read the plan: {}", path, reason)};
   };
   int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0)
-    return failed(errno);
+    return failed(std::strerror(errno));
   struct stat status;
-  if (fstat(file, &status) != 0) {
-    int reason = errno;
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
     close(file);
-    return failed(reason);
-  }
-  if (!S_ISREG(status.st_mode)) {
-    close(file);
-    return Error{fmt::format("{}: cannot read the plan: not a file", path)};
-  }
-  if (status.st_size == 0) {
-    close(file);
-    return Error{fmt::format("{}: not a plan: the file is empty", path)};
+    return failed("not a file");
   }
   std::unique_ptr<PlanFile> plan(new PlanFile);
   plan->name = path;
-  plan->mappedBytes = size_t(status.st_size);
-  void *mapping = mmap(nullptr, plan->mappedBytes, PROT_READ, MAP_PRIVATE, file, 0);
-  int reason = errno;
+  plan->bytes.resize(size_t(status.st_size));
+  size_t done = 0;
+  int reason = 0;
+  while (done < plan->bytes.size() && reason == 0) {
+    ssize_t got = ::read(file, plan->bytes.data() + done, plan->bytes.size() - done);
+    if (got > 0)
+      done += size_t(got);
+    else if (got == 0)
+      plan->bytes.resize(done); // the file has become shorter
+    else if (errno != EINTR)
+      reason = errno;
+  }
   close(file);
-  if (mapping == MAP_FAILED)
-    return failed(reason);
-  plan->mapping = mapping;
-  auto root = verified(plan->mapping, plan->mappedBytes, path);
-  if (!root)
-    return root.error();
-  plan->root = *root;
+  if (reason != 0)
+    return failed(std::strerror(reason));
+  if (plan->bytes.empty())
+    return Error{fmt::format("{}: not a plan: the file is empty", path)};
+  LMC_TRY(plan->verify());
   return plan;
 }
 
@@ -102,27 +99,19 @@ Result<std::unique_ptr<PlanFile>> PlanFile::fromBytes(const void *data, size_t b
                                                       const std::string &name) {
   std::unique_ptr<PlanFile> plan(new PlanFile);
   plan->name = name;
-  plan->mappedBytes = bytes;
-  plan->owned = true;
-  plan->mapping = std::malloc(bytes ? bytes : 1);
-  if (!plan->mapping)
-    return Error{fmt::format("{}: not enough memory for the plan", name), ExitCode::Failure};
-  if (bytes)
-    std::memcpy(plan->mapping, data, bytes);
-  auto root = verified(plan->mapping, bytes, name);
-  if (!root)
-    return root.error();
-  plan->root = *root;
+  const auto *begin = static_cast<const std::byte *>(data);
+  plan->bytes.assign(begin, begin + bytes);
+  LMC_TRY(plan->verify());
   return plan;
 }
 
-PlanFile::~PlanFile() {
-  if (!mapping)
-    return;
-  if (owned)
-    std::free(mapping);
-  else
-    munmap(mapping, mappedBytes);
+Result<void> PlanFile::verify() {
+  auto verifiedRoot = verified(bytes.data(), bytes.size(), name);
+  if (!verifiedRoot)
+    return verifiedRoot.error();
+  root = *verifiedRoot;
+  sha = sha256(bytes.data(), bytes.size());
+  return {};
 }
 
 int PlanFile::findVariable(std::string_view variable) const {

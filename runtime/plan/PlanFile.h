@@ -1,23 +1,26 @@
-// Opens a plan: maps the file and verifies it before anything else reads it.
+// Opens a plan: reads the file and verifies it before anything else uses it.
 #pragma once
 
 #include "runtime/support/Result.h"
 
 #include "plan_generated.h"
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace lmc {
 
 // The version of the plan format (plan.fbs). It must be raised whenever an older runtime could
 // misread a newer plan, or a newer runtime an older plan.
-inline constexpr uint32_t kSchemaVersion = 3;
+inline constexpr uint32_t kSchemaVersion = 4;
 
-// A verified plan, mapped read-only into memory. It never changes.
+// A verified plan in memory. It never changes, even if its file is written over.
 class PlanFile {
 public:
-  // Maps the file `path` and verifies the plan in it: the checksum, the structure (with
+  // Reads the file `path` and verifies the plan in it: the checksum, the structure (with
   // FlatBuffers' verifier), the schema version, and the meaning of every index, range, shape and
   // enum (slices lie inside their arenas, the operands of commands have the sizes that the command
   // accesses, kernels exist in modules, variables have different names). Returns an Error for a
@@ -28,13 +31,16 @@ public:
   static Result<std::unique_ptr<PlanFile>> fromBytes(const void *data, size_t bytes,
                                                      const std::string &name);
 
-  ~PlanFile();
   PlanFile(const PlanFile &) = delete;
   PlanFile &operator=(const PlanFile &) = delete;
 
   const plan::Plan &operator*() const { return *root; }
   const plan::Plan *operator->() const { return root; }
   const std::string &path() const { return name; }
+  // The SHA-256 hash of the file, 64 hexadecimal digits.
+  const std::string &hash() const { return sha; }
+  // The bytes of the file.
+  std::span<const std::byte> contents() const { return bytes; }
 
   // Returns the index of the variable or function with that name; -1 if there is none.
   int findVariable(std::string_view variable) const;
@@ -42,10 +48,10 @@ public:
 
 private:
   PlanFile() = default;
-  std::string name;
-  void *mapping = nullptr;
-  size_t mappedBytes = 0;
-  bool owned = false; // `mapping` was allocated with malloc, not mmap
+  Result<void> verify();
+
+  std::string name, sha;
+  std::vector<std::byte> bytes;
   const plan::Plan *root = nullptr;
 };
 

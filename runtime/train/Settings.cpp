@@ -17,6 +17,24 @@ namespace lmc {
 
 using plan::SettingType;
 
+const char *originName(SettingOrigin origin) {
+  switch (origin) {
+  case SettingOrigin::Default:
+    return "default";
+  case SettingOrigin::File:
+    return "file";
+  case SettingOrigin::CompileSet:
+    return "lmc compile --set";
+  case SettingOrigin::RunSet:
+    return "lmc-run --set";
+  }
+  return "";
+}
+
+std::string Setting::text() const {
+  return type == SettingType::StringList ? fmt::format("[{}]", fmt::join(values, ", ")) : value;
+}
+
 static const char *typeName(SettingType type) {
   switch (type) {
   case SettingType::Integer:
@@ -136,9 +154,10 @@ Result<void> SettingTable::apply(const plan::Plan &plan, const std::string &over
                                fmt::join(choices, ", "), suggestion(parsed.value, choices))};
   }
 
-  Entry &entry = entries[static_cast<size_t>(found - settings.begin())];
+  Setting &entry = entries[static_cast<size_t>(found - settings.begin())];
   entry.value = parsed.value;
   entry.values = parsed.values;
+  entry.origin = SettingOrigin::RunSet;
   return {};
 }
 
@@ -146,9 +165,14 @@ Result<SettingTable> SettingTable::fromPlan(const plan::Plan &plan,
                                             const std::vector<std::string> &overrides) {
   SettingTable table;
   for (const plan::Setting *setting : *plan.settings()) {
-    Entry entry{setting->key()->str(), setting->type(), "", {}};
-    if (setting->value())
-      entry.value = setting->value()->str();
+    Setting entry{.key = setting->key()->str(),
+                  .type = setting->type(),
+                  .value = setting->value()->str(),
+                  .values = {},
+                  .origin = static_cast<SettingOrigin>(setting->origin()),
+                  .identity = setting->identity(),
+                  .derivedFrom = setting->derived_from() ? setting->derived_from()->str() : "",
+                  .derivedDivisor = setting->derived_divisor()};
     if (setting->values())
       for (const auto *value : *setting->values())
         entry.values.push_back(value->str());
@@ -156,14 +180,35 @@ Result<SettingTable> SettingTable::fromPlan(const plan::Plan &plan,
   }
   for (const std::string &override : overrides)
     LMC_TRY(table.apply(plan, override));
+  table.deriveDefaults();
   return table;
 }
 
-Result<const SettingTable::Entry *> SettingTable::find(std::string_view key,
-                                                       SettingType type) const {
-  for (const Entry &entry : entries)
-    if (entry.key == key && entry.type == type)
-      return &entry;
+// A setting that is fixed in the plan needs no new value: the setting that it follows is fixed too,
+// or the compiled value holds.
+void SettingTable::deriveDefaults() {
+  for (Setting &setting : entries) {
+    const Setting *from = find(setting.derivedFrom);
+    double value = 0;
+    if (setting.origin != SettingOrigin::Default || !from || from->origin != SettingOrigin::RunSet ||
+        !parseWhole(from->value, value))
+      continue;
+    setting.value = setting.type == SettingType::Integer
+                        ? fmt::format("{}", int64_t(value / setting.derivedDivisor))
+                        : fmt::format("{}", value / setting.derivedDivisor);
+  }
+}
+
+const Setting *SettingTable::find(std::string_view key) const {
+  auto entry = std::find_if(entries.begin(), entries.end(),
+                            [&](const Setting &setting) { return setting.key == key; });
+  return entry == entries.end() ? nullptr : &*entry;
+}
+
+Result<const Setting *> SettingTable::find(std::string_view key, SettingType type) const {
+  const Setting *setting = find(key);
+  if (setting && setting->type == type)
+    return setting;
   return Error{fmt::format("the plan has no setting '{}' that is {}; compile it again with the lmc "
                            "of this release",
                            key, typeName(type))};
@@ -185,6 +230,12 @@ Result<double> SettingTable::number(std::string_view key) const {
   if (!parseWhole((*entry)->value, value) || !std::isfinite(value))
     return Error{fmt::format("plan: setting '{}' is '{}', not a number", key, (*entry)->value)};
   return value;
+}
+
+Result<bool> SettingTable::boolean(std::string_view key) const {
+  auto entry = find(key, SettingType::Boolean);
+  LMC_TRY(entry);
+  return (*entry)->value == "true";
 }
 
 Result<std::string> SettingTable::text(std::string_view key) const {
@@ -254,11 +305,16 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   LMC_TRY(count("lr_schedule.warmup_iters", settings.lr.warmupIters));
   LMC_TRY(count("lr_schedule.decay_iters", settings.lr.decayIters));
   LMC_TRY(number("lr_schedule.wsd_decay_fraction", settings.lr.wsdDecayFraction));
-  if (settings.lr.decayIters == 0)
-    settings.lr.decayIters = settings.trainIters;
 
-  // The compiler has checked that min_lr <= lr, but `--set` of one of the two may have changed
-  // this.
+  // The compiler has checked the rules between two keys, but `--set` may have changed one of them.
+  if (settings.lr.decayIters > settings.trainIters)
+    return Error{fmt::format("lr_schedule.decay_iters ({}) is above training.train_iters ({}); set "
+                             "both, or stop early with --steps",
+                             settings.lr.decayIters, settings.trainIters)};
+  if (settings.lr.warmupIters >= settings.lr.decayIters)
+    return Error{fmt::format("lr_schedule.warmup_iters ({}) is not below lr_schedule.decay_iters "
+                             "({}); set both",
+                             settings.lr.warmupIters, settings.lr.decayIters)};
   if (settings.lr.style != LrStyle::Constant && settings.lr.minLr > settings.lr.lr)
     return Error{fmt::format("lr_schedule.min_lr ({}) is above lr_schedule.lr ({}); set both",
                              settings.lr.minLr, settings.lr.lr)};
@@ -266,6 +322,13 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   LMC_TRY(list("data.train", settings.trainData));
   LMC_TRY(list("data.validation", settings.validationData));
   LMC_TRY(count("data.num_workers", settings.numWorkers));
+  auto format = table.text("data.format");
+  LMC_TRY(format);
+  settings.dataFormat = *format;
+  LMC_TRY(count("data.shuffle_block", settings.shuffleBlock));
+  auto allowRepeats = table.boolean("data.allow_repeats");
+  LMC_TRY(allowRepeats);
+  settings.allowRepeats = *allowRepeats;
   auto endOfDocument = table.integer("data.end_of_document");
   LMC_TRY(endOfDocument);
   if (*endOfDocument < -1 || *endOfDocument > INT32_MAX)
@@ -281,6 +344,13 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   LMC_TRY(count("monitoring.validation_interval", settings.validationInterval));
   LMC_TRY(count("monitoring.validation_iters", settings.validationIters));
   settings.logInterval = std::max<int64_t>(settings.logInterval, 1);
+
+  auto action = table.text("guard.action");
+  LMC_TRY(action);
+  settings.guard.action = *action;
+  LMC_TRY(count("guard.window", settings.guard.window));
+  LMC_TRY(number("guard.spike", settings.guard.spike));
+  LMC_TRY(count("guard.patience", settings.guard.patience));
 
   LMC_TRY(number("target.peak_tflops", settings.peakTflops));
   return settings;

@@ -15,32 +15,56 @@
 
 namespace lmc {
 
+// Where the value of a setting comes from. The first three are those of the plan.
+enum class SettingOrigin { Default, File, CompileSet, RunSet };
+
+// Returns "default", "file", "lmc compile --set" or "lmc-run --set".
+const char *originName(SettingOrigin origin);
+
+// A setting with its final value.
+struct Setting {
+  std::string key; // "lr_schedule.lr"
+  plan::SettingType type;
+  std::string value;               // canonical text, unless it is a list
+  std::vector<std::string> values; // the elements of a StringList
+  SettingOrigin origin;
+  bool identity; // another value trains another model
+  // For a default that follows another setting: its key ("" otherwise), and the number that its
+  // value is divided by.
+  std::string derivedFrom;
+  double derivedDivisor;
+
+  // Returns the value as one text; a list as "[a, b]".
+  std::string text() const;
+};
+
 // The plan's table of settings, after the changes of `--set`.
 class SettingTable {
 public:
   // Applies `overrides` in order. Each has the form "section.key=value" with a TOML value, or for a
   // string a bare word. The plan must have the key and allow it to change at run time; the value
-  // must have the key's type and be within its range or choices.
+  // must have the key's type and be within its range or choices. Afterwards each default that
+  // follows another setting is computed from that setting's value.
   static Result<SettingTable> fromPlan(const plan::Plan &plan,
                                        const std::vector<std::string> &overrides);
+
+  const std::vector<Setting> &all() const { return entries; } // in the plan's order
+  // Returns the setting `key`; nullptr if the plan has none.
+  const Setting *find(std::string_view key) const;
 
   // Returns the value of `key`. Error: the plan has no key of this name and type.
   Result<int64_t> integer(std::string_view key) const;
   Result<double> number(std::string_view key) const;
+  Result<bool> boolean(std::string_view key) const;
   Result<std::string> text(std::string_view key) const;
   Result<std::vector<std::string>> list(std::string_view key) const;
 
 private:
-  struct Entry {
-    std::string key;
-    plan::SettingType type;
-    std::string value;
-    std::vector<std::string> values;
-  };
   Result<void> apply(const plan::Plan &plan, const std::string &override);
-  Result<const Entry *> find(std::string_view key, plan::SettingType type) const;
+  void deriveDefaults();
+  Result<const Setting *> find(std::string_view key, plan::SettingType type) const;
 
-  std::vector<Entry> entries; // in the plan's order
+  std::vector<Setting> entries;
 };
 
 enum class LrStyle { Constant, Linear, Cosine, Wsd };
@@ -54,6 +78,14 @@ struct LrSettings {
   double wsdDecayFraction = 0; // style Wsd: the fraction of decayIters, at its end, with decay
 };
 
+// The keys of the TOML section [guard].
+struct GuardSettings {
+  std::string action = "stop";    // stop | warn | off
+  int64_t window = 100;           // steps that the running mean and deviation reach over
+  double spike = 6;               // deviations above the mean
+  int64_t patience = 50;          // steps after which a spike counts as divergence
+};
+
 // The settings that the trainer uses, read once at the start.
 struct TrainSettings {
   uint64_t seed = 0;
@@ -62,6 +94,9 @@ struct TrainSettings {
   LrSettings lr;
   std::vector<std::string> trainData, validationData;
   int32_t endOfDocument = -1; // id that ends a document in files without a table; -1: none
+  std::string dataFormat = "auto"; // format of `.bin` files without a header
+  int64_t shuffleBlock = 0;        // tokens that stay together when the data is shuffled
+  bool allowRepeats = false;       // a global batch may hold a sequence more than once
   int64_t numWorkers = 0;
   int64_t checkpointInterval = 0; // in steps; 0: only at the end
   int64_t checkpointKeep = 0;     // checkpoints to keep; 0: all
@@ -69,6 +104,7 @@ struct TrainSettings {
   int64_t logInterval = 1;        // steps between two lines in a log
   int64_t validationInterval = 0; // in steps; 0: only at the end
   int64_t validationIters = 0;    // number of batches of GBS sequences
+  GuardSettings guard;
   double peakTflops = 0;          // 0: the value that the device gives
 
   static Result<TrainSettings> read(const SettingTable &table);

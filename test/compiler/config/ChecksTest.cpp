@@ -268,6 +268,33 @@ TEST_F(ChecksTest, SettingsCarryTheResolvedValues) {
   EXPECT_FALSE(find("training.batch_size").doc.empty());
 }
 
+TEST_F(ChecksTest, SettingsHaveAnOrigin) {
+  ASSERT_EQ(errorsOf(kModel + kTraining), "");
+  auto find = [&](const std::string &key) {
+    return *std::find_if(config.settings.begin(), config.settings.end(),
+                         [&](const ResolvedSetting &setting) { return setting.key == key; });
+  };
+  using Origin = ResolvedSetting::Origin;
+  EXPECT_EQ(find("training.sequence_length").origin, Origin::File);
+  EXPECT_EQ(find("optimizer.beta1").origin, Origin::Default);
+  EXPECT_EQ(find("lr_schedule.decay_iters").derivedFrom, "training.train_iters");
+  EXPECT_EQ(find("lr_schedule.min_lr").derivedDivisor, 10);
+  EXPECT_TRUE(find("lr_schedule.lr").identity);
+  EXPECT_TRUE(find("model.rope_theta").identity);
+  EXPECT_FALSE(find("training.micro_batch_size").identity);
+  EXPECT_FALSE(find("training.train_iters").identity);
+}
+
+TEST_F(ChecksTest, AShuffleBlockHoldsWholeSequences) {
+  const std::string base = kModel + kTraining + "[data]\n";
+  EXPECT_EQ(errorsOf(base + "shuffle_block = 64\n"), "");
+  const std::string errors = errorsOf(base + "shuffle_block = 40\n");
+  EXPECT_NE(errors.find("error: shuffle_block = 40 is no multiple of sequence_length = 32; use 32 "
+                        "or 64\n"),
+            std::string::npos)
+      << errors;
+}
+
 TEST_F(ChecksTest, RunTimeChangeableSettings) {
   ASSERT_EQ(errorsOf(kModel + kTraining), "");
   std::vector<std::string> changeable;
@@ -290,6 +317,9 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "data.train",
                                                   "data.validation",
                                                   "data.end_of_document",
+                                                  "data.format",
+                                                  "data.shuffle_block",
+                                                  "data.allow_repeats",
                                                   "data.num_workers",
                                                   "checkpoint.interval",
                                                   "checkpoint.keep",
@@ -297,6 +327,10 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "monitoring.log_interval",
                                                   "monitoring.validation_interval",
                                                   "monitoring.validation_iters",
+                                                  "guard.action",
+                                                  "guard.window",
+                                                  "guard.spike",
+                                                  "guard.patience",
                                                   "target.peak_tflops"}));
 }
 

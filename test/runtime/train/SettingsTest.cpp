@@ -53,6 +53,43 @@ TEST(Settings, TheLastChangeCounts) {
   EXPECT_EQ(read({"lr_schedule.lr=0.01", "lr_schedule.lr=0.02"}).lr.lr, 0.02);
 }
 
+TEST(Settings, DefaultsFollowTheSettingThatTheyAreComputedFrom) {
+  EXPECT_EQ(read({"lr_schedule.lr=0.02"}).lr.minLr, 0.002);
+  EXPECT_EQ(read({"lr_schedule.lr=0.02", "lr_schedule.min_lr=0.01"}).lr.minLr, 0.01);
+  // decay_iters is a value of the file in this plan.
+  EXPECT_EQ(read({"training.train_iters=500"}).lr.decayIters, 100);
+
+  TinyPlan tiny;
+  for (auto &setting : tiny.plan.settings)
+    if (setting->key == "lr_schedule.decay_iters")
+      setting->origin = plan::SettingOrigin::Default;
+  auto bytes = tiny.bytes();
+  auto decay = [&](const std::vector<std::string> &overrides) {
+    auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
+    return TrainSettings::read(*table)->lr.decayIters;
+  };
+  EXPECT_EQ(decay({"training.train_iters=500"}), 500);
+  EXPECT_EQ(decay({"training.train_iters=500", "lr_schedule.decay_iters=20"}), 20);
+}
+
+TEST(Settings, HaveAnOrigin) {
+  auto bytes = TinyPlan().bytes();
+  auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), {"lr_schedule.lr=0.02"});
+  ASSERT_TRUE(bool(table));
+  EXPECT_EQ(table->find("lr_schedule.lr")->origin, SettingOrigin::RunSet);
+  EXPECT_EQ(table->find("optimizer.beta1")->origin, SettingOrigin::Default);
+  EXPECT_EQ(table->find("absent"), nullptr);
+  EXPECT_STREQ(originName(SettingOrigin::CompileSet), "lmc compile --set");
+}
+
+TEST(Settings, RulesBetweenTwoKeysHoldAfterAChange) {
+  EXPECT_EQ(errorOf({"lr_schedule.decay_iters=1001"}),
+            "lr_schedule.decay_iters (1001) is above training.train_iters (1000); set both, or stop early "
+            "with --steps");
+  EXPECT_EQ(errorOf({"lr_schedule.warmup_iters=100"}),
+            "lr_schedule.warmup_iters (100) is not below lr_schedule.decay_iters (100); set both");
+}
+
 TEST(Settings, EveryMistakeIsNamed) {
   EXPECT_EQ(errorOf({"lr_schedule.lr"}), "--set lr_schedule.lr: expected section.key=value");
   EXPECT_EQ(errorOf({"lr_schedul.lr=1"}),
@@ -79,9 +116,9 @@ TEST(Settings, EveryMistakeIsNamed) {
 }
 
 TEST(Settings, MinLrAboveLrIsAnError) {
-  EXPECT_EQ(errorOf({"lr_schedule.lr=0.001"}),
-            "lr_schedule.min_lr (0.005) is above lr_schedule.lr (0.001); set both");
-  EXPECT_EQ(errorOf({"lr_schedule.lr=0.001", "lr_schedule.style=constant"}), "");
+  EXPECT_EQ(errorOf({"lr_schedule.min_lr=0.06"}),
+            "lr_schedule.min_lr (0.06) is above lr_schedule.lr (0.05); set both");
+  EXPECT_EQ(errorOf({"lr_schedule.min_lr=0.06", "lr_schedule.style=constant"}), "");
 }
 
 TEST(Settings, APlanWithoutAKeySaysSo) {

@@ -191,6 +191,10 @@ private:
     setting->minimum = minimum;
     setting->maximum = maximum;
     setting->run_time = runTime;
+    for (const char *section : {"training.", "optimizer.", "lr_schedule.", "data."})
+      setting->identity |= key.starts_with(section);
+    for (const char *other : {"training.train_iters", "data.num_workers", "data.validation"})
+      setting->identity &= key != other;
     if (key == "lr_schedule.style")
       setting->choices = {"constant", "linear", "cosine", "wsd"};
     plan.settings.push_back(std::move(setting));
@@ -200,7 +204,7 @@ private:
     using T = plan::SettingType;
     addSetting("training.batch_size", T::Integer, "4", 1, 100, /*runTime=*/false);
     addSetting("training.seed", T::Integer, "1234", 0, INFINITY);
-    addSetting("training.train_iters", T::Integer, "8", 1, 1e12);
+    addSetting("training.train_iters", T::Integer, "1000", 1, 1e12);
     addSetting("optimizer.beta1", T::Float, "0.9", 0, 0.999999);
     addSetting("optimizer.beta2", T::Float, "0.95", 0, 0.999999);
     addSetting("optimizer.eps", T::Float, "1e-08", 1e-20, 1);
@@ -209,12 +213,19 @@ private:
     addSetting("lr_schedule.style", T::String, "cosine");
     addSetting("lr_schedule.lr", T::Float, "0.05", 0, 10);
     addSetting("lr_schedule.min_lr", T::Float, "0.005", 0, 10);
+    plan.settings.back()->derived_from = "lr_schedule.lr";
+    plan.settings.back()->derived_divisor = 10;
     addSetting("lr_schedule.warmup_iters", T::Integer, "2", 0, 1e12);
     addSetting("lr_schedule.decay_iters", T::Integer, "100", 1, 1e12);
+    plan.settings.back()->origin = plan::SettingOrigin::File;
+    plan.settings.back()->derived_from = "training.train_iters";
     addSetting("lr_schedule.wsd_decay_fraction", T::Float, "0.2", 0, 1);
     addSetting("data.train", T::StringList, "train.bin");
     addSetting("data.validation", T::StringList, "validation.bin");
     addSetting("data.end_of_document", T::Integer, "-1", -1, 2147483647);
+    addSetting("data.format", T::String, "auto");
+    addSetting("data.shuffle_block", T::Integer, std::to_string(kSeq), 1, 1e9);
+    addSetting("data.allow_repeats", T::Boolean, "false");
     addSetting("data.num_workers", T::Integer, "2", 1, 1024);
     addSetting("checkpoint.interval", T::Integer, "0", 0, 1e12);
     addSetting("checkpoint.keep", T::Integer, "5", 0, 1e9);
@@ -222,6 +233,10 @@ private:
     addSetting("monitoring.log_interval", T::Integer, "1", 1, 1e12);
     addSetting("monitoring.validation_interval", T::Integer, "0", 0, 1e12);
     addSetting("monitoring.validation_iters", T::Integer, "3", 1, 1e12);
+    addSetting("guard.action", T::String, "stop");
+    addSetting("guard.window", T::Integer, "100", 10, 1e6);
+    addSetting("guard.spike", T::Float, "6", 2, 1000);
+    addSetting("guard.patience", T::Integer, "50", 1, 1e6);
     addSetting("target.peak_tflops", T::Float, "0", 0, 1e6);
   }
 

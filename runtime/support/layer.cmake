@@ -1,0 +1,3 @@
+# libcrypto computes SHA-256.
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+target_link_libraries(${layer} PRIVATE OpenSSL::Crypto)

@@ -1,0 +1,165 @@
+#include "runtime/train/RunIdentity.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sys/utsname.h>
+
+namespace lmc {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordedSetting, value, values, origin, identity, derivedFrom,
+                                   planned)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeclaredChange, step, key, from, to)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, planHash, planPath, target, compilerVersion,
+                                   runtimeVersion, host, configPath, configDirectory, configToml,
+                                   huggingfaceConfig, settings, changes)
+
+static std::string listText(const std::vector<std::string> &values) {
+  return fmt::format("[{}]", fmt::join(values, ", "));
+}
+
+std::string RecordedSetting::text() const {
+  return value.empty() && !values.empty() ? listText(values) : value;
+}
+
+// Returns "NAME, CPU, SYSTEM": "node7, AMD EPYC 9654, Linux 6.1 x86_64".
+static std::string hostText() {
+  utsname system{};
+  ::uname(&system);
+  std::string cpu = "CPU unknown", line;
+  for (std::ifstream info("/proc/cpuinfo"); std::getline(info, line);)
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      cpu = line.substr(line.find(": ") + 2);
+      break;
+    }
+  return fmt::format("{}, {}, {} {} {}", system.nodename, cpu, system.sysname, system.release,
+                     system.machine);
+}
+
+static std::string plannedText(const plan::Setting &setting) {
+  if (setting.type() != plan::SettingType::StringList)
+    return setting.value()->str();
+  std::vector<std::string> values;
+  if (setting.values())
+    for (const auto *value : *setting.values())
+      values.push_back(value->str());
+  return listText(values);
+}
+
+RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
+  auto text = [](const flatbuffers::String *value) { return value ? value->str() : ""; };
+  RunIdentity identity;
+  identity.planHash = plan.hash();
+  identity.planPath = plan.path();
+  identity.target = plan->target()->str();
+  identity.compilerVersion = plan->compiler_version()->str();
+  identity.runtimeVersion = *LMC_COMMIT ? LMC_VERSION " (" LMC_COMMIT ")" : LMC_VERSION;
+  identity.host = hostText();
+  identity.configPath = text(plan->config_path());
+  identity.configDirectory = text(plan->config_directory());
+  identity.configToml = text(plan->config_toml());
+  identity.huggingfaceConfig = text(plan->model()->huggingface_config());
+  for (size_t i = 0; i < settings.all().size(); ++i) {
+    const Setting &setting = settings.all()[i];
+    const auto &planned = *plan->settings()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    identity.settings[setting.key] = {.value = setting.value,
+                                      .values = setting.values,
+                                      .origin = originName(setting.origin),
+                                      .identity = setting.identity,
+                                      .derivedFrom = setting.derivedFrom,
+                                      .planned = plannedText(planned)};
+  }
+  return identity;
+}
+
+std::string drawRunId() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+nlohmann::json toJson(const RunIdentity &identity) { return identity; }
+
+RunIdentity runIdentityFromJson(const nlohmann::json &json) { return json.get<RunIdentity>(); }
+
+// Returns "key=VALUE" with VALUE as TOML.
+static std::string overrideOf(const plan::Setting &setting, const RecordedSetting &recorded) {
+  // TOML's strings and arrays of strings are written as those of JSON.
+  const std::string value =
+      setting.type() == plan::SettingType::StringList ? nlohmann::json(recorded.values).dump()
+      : setting.type() == plan::SettingType::String   ? nlohmann::json(recorded.value).dump()
+                                                      : recorded.value;
+  return fmt::format("{}={}", setting.key()->str(), value);
+}
+
+std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan) {
+  std::vector<std::string> overrides;
+  for (const plan::Setting *setting : *plan.settings()) {
+    auto recorded = before.settings.find(setting->key()->str());
+    if (recorded == before.settings.end() || !setting->run_time())
+      continue;
+    const std::string planned = plannedText(*setting);
+    const bool changed = recorded->second.text() != planned;
+    const bool wasSet = recorded->second.origin == originName(SettingOrigin::RunSet) &&
+                        recorded->second.planned == planned;
+    const bool isBlock = setting->key()->string_view() == "data.shuffle_block" &&
+                         setting->origin() == plan::SettingOrigin::Default;
+    if (changed && (wasSet || isBlock))
+      overrides.push_back(overrideOf(*setting, recorded->second));
+  }
+  return overrides;
+}
+
+std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now) {
+  std::set<std::string> keys;
+  for (const auto *identity : {&before, &now})
+    for (const auto &[key, setting] : identity->settings)
+      keys.insert(key);
+  keys.erase("data.train");
+  static const RecordedSetting absent = {.value = "absent"};
+  auto find = [](const RunIdentity &identity, const std::string &key) -> const RecordedSetting & {
+    auto found = identity.settings.find(key);
+    return found == identity.settings.end() ? absent : found->second;
+  };
+  std::vector<SettingChange> changes;
+  for (const std::string &key : keys) {
+    const RecordedSetting &from = find(before, key), &to = find(now, key);
+    if (from.text() != to.text())
+      changes.push_back({key, from.text(), to.text(), from.identity || to.identity,
+                         to.origin == originName(SettingOrigin::Default) ? to.derivedFrom : ""});
+  }
+  return changes;
+}
+
+static bool covers(const std::string &declared, const std::string &key) {
+  return declared == key || (key.starts_with(declared) && key[declared.size()] == '.');
+}
+
+std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
+                                      const std::vector<std::string> &declared) {
+  std::vector<SettingChange> left;
+  for (const SettingChange &change : changes)
+    if (change.identity &&
+        std::none_of(declared.begin(), declared.end(), [&](const std::string &name) {
+          return covers(name, change.key) ||
+                 (!change.derivedFrom.empty() && covers(name, change.derivedFrom));
+        }))
+      left.push_back(change);
+  return left;
+}
+
+std::string describe(const std::vector<SettingChange> &changes) {
+  std::vector<std::string> texts;
+  for (const SettingChange &change : changes)
+    texts.push_back(fmt::format("{} is {} there and {} here{}", change.key, change.from, change.to,
+                                change.derivedFrom.empty()
+                                    ? ""
+                                    : fmt::format(" (its default follows {})", change.derivedFrom)));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+} // namespace lmc
