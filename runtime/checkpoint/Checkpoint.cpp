@@ -20,7 +20,7 @@ namespace lmc {
 
 static constexpr const char *kStateFile = "state.json";
 static constexpr const char *kFormat = "lmc-checkpoint";
-static constexpr uint64_t kVersion = 1;
+static constexpr uint64_t kVersion = 2;
 static constexpr uint64_t kMaximumStateBytes = 16 << 20;
 // Bytes that a file may take on the disk in addition to its size: the unused part of its last disk
 // block, and its share of the file system's own records.
@@ -85,7 +85,8 @@ static Result<std::string> stateText(const StateFile &file) {
   for (const auto &[key, value] : file.state.extra)
     extra[key] = value;
   nlohmann::json state = {{"step", file.state.step},     {"samples", file.state.samples},
-                          {"tokens", file.state.tokens}, {"fingerprint", file.state.fingerprint},
+                          {"tokens", file.state.tokens}, {"position", file.state.position},
+                          {"run", file.state.run},       {"fingerprint", file.state.fingerprint},
                           {"extra", std::move(extra)},   {"files", std::move(files)}};
   try {
     nlohmann::json document = {{"format", kFormat},
@@ -94,7 +95,7 @@ static Result<std::string> stateText(const StateFile &file) {
                                {"state", state}};
     return document.dump(2) + "\n";
   } catch (const nlohmann::json::exception &) {
-    return Error{"cannot save a checkpoint whose fingerprint or extra state is not UTF-8",
+    return Error{"cannot save a checkpoint whose settings or extra state are not UTF-8",
                  ExitCode::Failure};
   }
 }
@@ -128,6 +129,8 @@ static Result<StateFile> readStateFile(const std::string &directory) {
     result.state.step = number(state, "step");
     result.state.samples = number(state, "samples");
     result.state.tokens = number(state, "tokens");
+    result.state.position = number(state, "position");
+    result.state.run = state.at("run");
     result.state.fingerprint = state.at("fingerprint").get<std::string>();
     result.state.extra = state.at("extra").get<std::map<std::string, std::string>>();
     for (const auto &[name, digest] :

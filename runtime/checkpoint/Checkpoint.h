@@ -12,13 +12,15 @@
 // old folder is renamed to `.STEP.replaced` for a moment; after a crash it is found under that
 // name. A damaged checkpoint that a run does not go on from is renamed to STEP.damaged and kept.
 //
-// state.json is { "format": "lmc-checkpoint", "version": 1, "xxh64": HEX, "state": { "step",
-// "samples", "tokens", "fingerprint", "extra": {KEY: TEXT}, "files": { NAME: { "bytes", "xxh64":
-// HEX } } } }. The first "xxh64" (seed 0) is of the compact dump of "state" with sorted keys.
+// state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
+// "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "files": {
+// NAME: { "bytes", "xxh64": HEX } } } }. The first "xxh64" (seed 0) is of the compact dump of "state" with sorted keys.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
+
+#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -40,9 +42,11 @@ struct TensorView {
 
 struct CheckpointState {
   uint64_t step = 0;                        // number of optimizer steps done
-  uint64_t samples = 0;                     // index of the first sample that was not trained on
+  uint64_t samples = 0;                     // number of samples trained on
   uint64_t tokens = 0;                      // number of tokens trained on
+  uint64_t position = 0;                    // index of the next token in the order of the data
   std::string fingerprint;                  // fingerprint of the plan
+  nlohmann::json run;                       // the run's identity (runtime/train/RunIdentity.h)
   std::map<std::string, std::string> extra; // further values of the trainer, such as the best loss
 };
 

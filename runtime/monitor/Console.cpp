@@ -41,9 +41,13 @@ static std::string percent(double fraction) {
   return std::isfinite(fraction) ? fmt::format("{:.1f}%", 100 * fraction) : "?";
 }
 
-Console::Console(FILE *out, FILE *err, int64_t logInterval, int64_t totalSteps)
-    : out(out), err(err), live(::isatty(::fileno(out)) == 1), logInterval(logInterval),
-      totalSteps(totalSteps) {}
+Console::Console(FILE *out, FILE *err)
+    : out(out), err(err), live(::isatty(::fileno(out)) == 1) {}
+
+void Console::setSteps(int64_t interval, int64_t total) {
+  logInterval = interval;
+  totalSteps = total;
+}
 
 Console::~Console() {
   if (lineShown) // keeps the last progress line on the screen
@@ -57,13 +61,25 @@ void Console::clearLive() {
   lineShown = false;
 }
 
+void Console::record(RunLog *to) { log = to; }
+
 void Console::note(const std::string &line) {
+  if (log)
+    log->line(line);
+  print(line);
+}
+
+void Console::print(const std::string &line) {
   clearLive();
   std::fputs(fmt::format("{}\n", line).c_str(), out);
   std::fflush(out);
 }
 
 void Console::warning(const std::string &line) {
+  if (log) {
+    log->line("warning: " + line);
+    log->event("warning", {{"text", line}});
+  }
   clearLive();
   std::fflush(out);
   std::fputs(fmt::format("warning: {}\n", line).c_str(), err);
@@ -76,7 +92,8 @@ std::string Console::progressLine(const StepRecord &record) const {
   line += fmt::format(
       "{} tokens/s | MFU {} causal, {} full | mem {} | ETA {}", grouped(smoothedRate),
       percent(record.mfuCausal), percent(record.mfuFull), formatBytes(record.memoryBytes),
-      formatDuration(smoothedSeconds * static_cast<double>(totalSteps - record.step)));
+      formatDuration(smoothedSeconds * static_cast<double>(totalSteps - record.step) +
+                     record.pendingSeconds));
   if (record.validationLoss)
     line += fmt::format(" | validation loss {:.4f}", *record.validationLoss);
   if (record.skipped)
@@ -93,14 +110,17 @@ void Console::step(const StepRecord &record) {
   ++shownSteps;
 
   std::string line = progressLine(record);
+  const bool logged = record.step % logInterval == 0 || shownSteps == 1 ||
+                      record.step == totalSteps || record.validationLoss;
+  if (log && logged)
+    log->line(line);
   if (!live) {
-    if (record.step % logInterval == 0 || shownSteps == 1 || record.step == totalSteps ||
-        record.validationLoss)
-      note(line);
+    if (logged)
+      print(line);
     return;
   }
   if (record.validationLoss)
-    return note(line);
+    return print(line);
   clearLive();
   winsize window{};
   if (::ioctl(::fileno(out), TIOCGWINSZ, &window) == 0 && window.ws_col > 1 &&

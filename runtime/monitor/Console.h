@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/monitor/Metrics.h"
+#include "runtime/monitor/RunLog.h"
 
 #include <cstdio>
 #include <string>
@@ -17,13 +18,19 @@ std::string formatDuration(double seconds);
 class Console {
 public:
   // Writes progress to `out` (in place if `out` is a terminal) and warnings to `err`.
-  Console(FILE *out, FILE *err, int64_t logInterval, int64_t totalSteps);
+  Console(FILE *out, FILE *err);
   ~Console();
+
+  // Also writes all that is printed to `log`, and warnings as events. `log` must outlive this
+  // object.
+  void record(RunLog *log);
 
   // Prints a line that later progress does not replace.
   void note(const std::string &line);
   // Prints "warning: LINE" to the error stream.
   void warning(const std::string &line);
+  // Sets the steps between two lines in a log, and the last step. Must be called before step().
+  void setSteps(int64_t logInterval, int64_t totalSteps);
   // Must be called after every step. A log gets a line every logInterval steps, for the first and
   // the last step, and for a step with a validation loss.
   void step(const StepRecord &record);
@@ -31,11 +38,13 @@ public:
 private:
   std::string progressLine(const StepRecord &record) const;
   void clearLive();
+  void print(const std::string &line);
 
   FILE *out, *err;
+  RunLog *log = nullptr;
   bool live;              // true if `out` is a terminal
   bool lineShown = false; // true if the last printed line has no newline yet
-  int64_t logInterval, totalSteps;
+  int64_t logInterval = 1, totalSteps = 0;
   int64_t shownSteps = 0;     // number of calls of step()
   double smoothedSeconds = 0; // seconds per step, exponential average
   double smoothedRate = 0;    // tokens per second, exponential average

@@ -1,13 +1,10 @@
 #include "runtime/monitor/Metrics.h"
 
-#include "runtime/support/File.h"
+#include "runtime/monitor/RunLog.h"
 
 #include <nlohmann/json.hpp>
 
-#include <cerrno>
-#include <fcntl.h>
-#include <fstream>
-#include <unistd.h>
+#include <chrono>
 #include <utility>
 
 namespace lmc {
@@ -21,32 +18,13 @@ static bool keepLine(const std::string &line, int64_t lastStep) {
   return step != record.end() && step->is_number_integer() && step->get<int64_t>() <= lastStep;
 }
 
-Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastStep) {
-  int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return systemError("open", path, errno);
-  uint64_t end = 0;
-  {
-    std::ifstream file(path, std::ios::binary);
-    // getline() sets eof if the file ends before a newline: such a line is not complete and is
-    // dropped.
-    for (std::string line; std::getline(file, line) && !file.eof(); end += line.size() + 1)
-      if (!keepLine(line, lastStep))
-        break;
-  }
-  MetricsWriter writer(fd, path, end);
-  if (::ftruncate(fd, static_cast<off_t>(end)) != 0)
-    return systemError("shorten", path, errno);
-  return writer;
-}
-
-MetricsWriter::MetricsWriter(MetricsWriter &&other) noexcept
-    : fd(std::exchange(other.fd, -1)), path(std::move(other.path)), end(other.end),
-      pending(std::move(other.pending)) {}
-
-MetricsWriter::~MetricsWriter() {
-  if (fd >= 0)
-    ::close(fd);
+Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastStep,
+                                          const std::function<Result<std::string>()> &undone) {
+  auto file = LineFile::openAndMove(
+      path, [&](const std::string &line) { return !keepLine(line, lastStep); }, undone);
+  if (!file)
+    return file.error();
+  return MetricsWriter(std::move(*file));
 }
 
 static std::string jsonLine(const StepRecord &record) {
@@ -61,34 +39,20 @@ static std::string jsonLine(const StepRecord &record) {
   json["mfu_causal"] = record.mfuCausal;
   json["mfu_full"] = record.mfuFull;
   json["step_seconds"] = record.stepSeconds;
+  json["data_seconds"] = record.dataSeconds;
+  json["validation_seconds"] = record.validationSeconds;
+  json["save_seconds"] = record.saveSeconds;
+  json["time"] = timeText(std::chrono::system_clock::now());
   json["memory_bytes"] = record.memoryBytes;
   if (record.skipped)
     json["skipped"] = true;
   if (record.validationLoss)
     json["validation_loss"] = *record.validationLoss;
-  return json.dump() + "\n";
+  return json.dump();
 }
 
 Result<void> MetricsWriter::write(const StepRecord &record) {
-  pending += jsonLine(record);
-  size_t written = 0;
-  while (written < pending.size()) {
-    ssize_t count = ::pwrite(fd, pending.data() + written, pending.size() - written,
-                             static_cast<off_t>(end + written));
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count <= 0) {
-      Error error = systemError("write", path, count < 0 ? errno : ENOSPC);
-      // Removes the part of the line that was written. If this fails too, the next open() removes
-      // that part.
-      (void)!::ftruncate(fd, static_cast<off_t>(end));
-      return error;
-    }
-    written += static_cast<size_t>(count);
-  }
-  end += written;
-  pending.clear();
-  return {};
+  return file.write(jsonLine(record));
 }
 
 } // namespace lmc

@@ -1,9 +1,10 @@
 // The file OUT/metrics.jsonl has one JSON object per optimizer step, for plots and tests.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "runtime/monitor/LineFile.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,33 +22,34 @@ struct StepRecord {
   double mfuCausal = 0;       // MFU with only unmasked attention scores counted
   double mfuFull = 0;         // MFU with all attention scores counted
   double stepSeconds = 0;     // without validation and checkpoints
+  double dataSeconds = 0;     // part of stepSeconds in which the step waited for its batch
+  // Seconds spent on validation after this step, and on checkpoints and exports before it, since
+  // the step before.
+  double validationSeconds = 0, saveSeconds = 0;
+  // Estimated seconds of the validations, checkpoints and exports that are still to come; for the
+  // console's ETA, not in the file.
+  double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
   bool skipped = false;       // true if the optimizer left the state unchanged
   std::optional<double> validationLoss;
 };
 
-// Appends records to a file. If the disk is full, no record is lost and no partial line remains: a
-// record that could not be written is kept and written before the next one.
+// Appends records to metrics.jsonl, each with the time of its writing.
 class MetricsWriter {
 public:
-  // Opens `path` to continue after step `lastStep`. The file is cut before the first line that is
-  // the record of a later step or not a whole JSON object (a killed run may leave such a line).
-  static Result<MetricsWriter> open(const std::string &path, int64_t lastStep);
-
-  MetricsWriter(MetricsWriter &&other) noexcept;
-  MetricsWriter &operator=(MetricsWriter &&) = delete;
-  ~MetricsWriter();
+  // Opens `path` to continue after step `lastStep`. Lines from the first one on that is the record
+  // of a later step or not a whole JSON object (a killed run may leave such a line) are moved to the
+  // file that `undone` returns.
+  static Result<MetricsWriter> open(const std::string &path, int64_t lastStep,
+                                    const std::function<Result<std::string>()> &undone);
 
   // Writes the records that were kept, and then `record`. After an Error they are kept for the next
   // call.
   Result<void> write(const StepRecord &record);
 
 private:
-  MetricsWriter(int fd, std::string path, uint64_t end) : fd(fd), path(std::move(path)), end(end) {}
-  int fd = -1;
-  std::string path;
-  uint64_t end = 0;    // bytes of whole lines in the file
-  std::string pending; // whole lines that are not in the file yet
+  explicit MetricsWriter(LineFile file) : file(std::move(file)) {}
+  LineFile file;
 };
 
 } // namespace lmc

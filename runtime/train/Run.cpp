@@ -4,9 +4,13 @@
 #include "runtime/train/Trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <unistd.h>
 
 namespace lmc {
 
@@ -57,82 +61,335 @@ static Result<void> warnOfSharedFiles(const Session &session, const DataSource &
   return {};
 }
 
-// Returns what a run reads: "data: 1000 tokens in 1 file(s), read 2.50 times by 50 steps".
-static std::string dataFacts(const Session &session, const DataSource &data, int64_t totalSteps) {
-  const double samples =
-      double(totalSteps) * double((*session.plan)->batch()->global_batch_size());
-  return fmt::format("data: {} tokens in {} file(s), read {:.2f} times by {} steps", data.tokens(),
-                     data.paths().size(), samples / double(data.samplesPerEpoch()), totalSteps);
+// Returns what a run reads and trains: "data: 1000 tokens in 1 file(s), read 2.50 times by 50
+// steps", and "job: 50 steps, 2500 tokens, 20.0 per parameter".
+static std::vector<std::string> jobFacts(const Session &session, const DataSource &data,
+                                         int64_t totalSteps) {
+  const plan::Plan &plan = **session.plan;
+  const double samples = double(totalSteps) * double(plan.batch()->global_batch_size());
+  const double tokens = samples * double(plan.batch()->sequence_length());
+  return {fmt::format("data: {} tokens in {} file(s), read {:.2f} times by {} steps", data.tokens(),
+                      data.paths().size(), samples / double(data.samplesPerEpoch()), totalSteps),
+          fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps, tokens,
+                      tokens / double(plan.model()->parameters()))};
 }
 
-static Result<ExitCode> train(Session &session, const RunOptions &options, RunDirectory &directory,
-                              Console &console, const StopSignals &stop,
-                              std::unique_ptr<DataSource> data, int64_t totalSteps) {
-  const std::string reads = dataFacts(session, *data, totalSteps);
-  Trainer trainer(session, options, directory, console, stop, std::move(data), totalSteps);
-  LMC_TRY(trainer.prepare());
-  for (const std::string &line : session.facts())
-    console.note(line);
-  console.note(reads);
-  if (session.checkpoint && !options.init.empty())
-    console.note(
-        fmt::format("--init={} is not used: the run resumes from a checkpoint", options.init));
-  if (session.progress.step >= static_cast<uint64_t>(totalSteps))
-    console.note(
-        fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
-  return trainer.train();
-}
+namespace {
 
-Result<ExitCode> run(const RunOptions &options) {
-  // Signals are handled from here on, so that a signal during the set-up leaves no half-written
-  // file.
-  StopSignals stop;
-  auto opened = Session::open(options);
-  if (!opened)
-    return opened.error();
-  Session &session = **opened;
-  bool training = !options.eval && options.dumpLogits.empty();
-  int64_t totalSteps = options.steps.value_or(session.settings.trainIters);
-  Console console(options.output, options.errors, session.settings.logInterval, totalSteps);
+// How a run starts: from which checkpoint, and what an earlier start recorded.
+struct Start {
+  std::optional<std::string> checkpoint;
+  CheckpointState state;                // of the checkpoint
+  std::optional<RunIdentity> before;    // the identity that this start is compared with
+  bool forked = false;                  // the checkpoint is of a run in another folder
+  std::vector<std::string> moved;       // damaged checkpoints that were renamed
+};
 
-  std::unique_ptr<RunDirectory> directory;
-  std::unique_ptr<DataSource> data;
-  if (training) {
-    auto locked = RunDirectory::open(options.out);
-    if (!locked)
-      return locked.error();
-    directory = std::move(*locked);
+} // namespace
+
+static Result<std::optional<std::string>> findCheckpoint(const RunOptions &options,
+                                                         Console &console) {
+  if (options.rewind) {
+    const std::string path = fmt::format("{}/checkpoints/{}", options.out, *options.rewind);
+    if (!std::filesystem::exists(path + "/state.json"))
+      return Error{fmt::format("--rewind={}: {} is no checkpoint; the run's checkpoints are in "
+                               "{}/checkpoints",
+                               *options.rewind, path, options.out)};
+    return std::optional(path);
   }
   std::vector<DamagedCheckpoint> damaged;
   auto checkpoint = chooseCheckpoint(options.resume, options.out, &damaged);
+  if (checkpoint)
+    for (const DamagedCheckpoint &skipped : damaged)
+      console.warning(fmt::format("skipping the checkpoint {}: {}", skipped.path, skipped.fault));
+  return checkpoint;
+}
+
+// Returns true if the checkpoint is in the folder `out`.
+static bool isOf(const std::string &checkpoint, const std::string &out) {
+  std::error_code failed;
+  const auto run = std::filesystem::path(checkpoint).parent_path().parent_path();
+  return !out.empty() && std::filesystem::equivalent(run, out, failed);
+}
+
+// `directory` is null if the run does not train.
+static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory,
+                                 Console &console) {
+  Start start;
+  auto checkpoint = findCheckpoint(options, console);
   LMC_TRY(checkpoint);
-  for (const DamagedCheckpoint &skipped : damaged)
-    console.warning(fmt::format("skipping the checkpoint {}: {}", skipped.path, skipped.fault));
-  LMC_TRY(session.chooseStart(*checkpoint));
-  if (training) {
-    auto unreadable = checkNothingLater(options.out, session.progress.step);
-    LMC_TRY(unreadable);
-    auto moved = moveAside(*unreadable);
+  start.checkpoint = *checkpoint;
+  if (start.checkpoint) {
+    auto state = readCheckpointState(*start.checkpoint, /*verifyChecksums=*/true);
+    LMC_TRY(state);
+    start.state = std::move(*state);
+    start.forked = !isOf(*start.checkpoint, options.out);
+    try {
+      start.before = runIdentityFromJson(start.state.run);
+    } catch (const nlohmann::json::exception &) {
+      return Error{fmt::format("{}: its state.json does not describe the run; it is of another "
+                               "release: use the release that wrote it",
+                               *start.checkpoint)};
+    }
+  }
+  // The folder's own record is newer than the checkpoint's: it also has what was declared at a start
+  // that did not reach its next checkpoint. A rewind takes such changes back.
+  if (directory && !options.rewind && !start.forked) {
+    std::string fault;
+    auto recorded = directory->recorded(fault);
+    LMC_TRY(recorded);
+    if (!fault.empty())
+      console.warning(fault);
+    if (*recorded && (!start.before || (*recorded)->run == start.before->run))
+      start.before = std::move(*recorded);
+  }
+  return start;
+}
+
+// Returns an error if the parameters or moments of the checkpoint are not those of the plan.
+static Result<void> checkModel(const Start &start, const PlanFile &plan, const RunIdentity &now) {
+  if (!start.checkpoint || start.state.fingerprint == plan->fingerprint()->str())
+    return {};
+  std::vector<SettingChange> changes;
+  for (SettingChange &change : compareSettings(*start.before, now))
+    if (change.key.starts_with("model.") || change.key.starts_with("optimizer.") ||
+        change.key == "training.compute_dtype")
+      changes.push_back(std::move(change));
+  return Error{fmt::format("{}: checkpoint of another model than {}: {}; give --out another folder, "
+                           "or the plan that the checkpoint was made with",
+                           *start.checkpoint, plan.path(),
+                           changes.empty() ? "its parameters or moments differ"
+                                           : describe(changes))};
+}
+
+// Returns the changes since the recorded start, or an error that names those that must be declared.
+static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
+                                                        const RunOptions &options,
+                                                        const RunIdentity &now, bool training) {
+  if (!start.before)
+    return std::vector<SettingChange>();
+  std::vector<SettingChange> changes = compareSettings(*start.before, now);
+  // A start that does not train depends only on the model. A run that has no checkpoint loses
+  // nothing.
+  if (!training)
+    std::erase_if(changes, [](const SettingChange &change) {
+      return !change.key.starts_with("model.");
+    });
+  if (!start.checkpoint || (training && start.forked))
+    return changes;
+  const std::vector<SettingChange> missing = undeclared(changes, options.changes);
+  if (missing.empty())
+    return changes;
+  std::vector<std::string> declarations;
+  for (const SettingChange &change : missing)
+    declarations.push_back("--change=" + change.key);
+  return Error{fmt::format("{}: this start would train something else than the run did: {}; set "
+                           "these as they were, or declare the change with {}, or start another run "
+                           "with --resume={} and a new --out",
+                           *start.checkpoint, describe(missing), fmt::join(declarations, " "),
+                           *start.checkpoint)};
+}
+
+// Sets session.progress and the run's identity, and records them in the run's folder.
+static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
+                                const std::vector<SettingChange> &changes, RunIdentity identity,
+                                RunDirectory &directory, Console &console, RunLog &log) {
+  identity.run = start.before && !start.forked ? start.before->run : drawRunId();
+  if (start.before)
+    identity.changes = start.before->changes;
+  nlohmann::ordered_json facts = {{"run", identity.run},
+                                  {"step", session.progress.step},
+                                  {"plan", session.plan->path()},
+                                  {"plan_hash", session.plan->hash()},
+                                  {"target", identity.target},
+                                  {"version", identity.runtimeVersion},
+                                  {"host", identity.host},
+                                  {"pid", ::getpid()}};
+  if (start.checkpoint)
+    facts["resumed_from"] = *start.checkpoint;
+  if (start.forked)
+    facts["forked_from"] = start.before->run;
+  if (options.rewind)
+    facts["rewound"] = true;
+  log.event("start", facts);
+  if (start.before && start.before->planHash != session.plan->hash()) {
+    console.note(fmt::format("another plan than at the last start, of SHA-256 {}",
+                             start.before->planHash));
+    log.event("plan", {{"from", start.before->planHash}, {"to", session.plan->hash()}});
+  }
+  for (const SettingChange &change : changes) {
+    console.note(fmt::format("changed: {} was {} and is {}", change.key, change.from, change.to));
+    log.event("change", {{"step", session.progress.step},
+                         {"key", change.key},
+                         {"from", change.from},
+                         {"to", change.to},
+                         {"identity", change.identity}});
+    if (change.identity && start.checkpoint)
+      identity.changes.push_back({session.progress.step, change.key, change.from, change.to});
+  }
+  for (const DeclaredChange &change : identity.changes)
+    if (change.step < session.progress.step)
+      console.note(fmt::format("changed at step {}: {} was {} and is {}", change.step, change.key,
+                               change.from, change.to));
+  session.progress.run = toJson(identity);
+  return directory.record(identity, *session.plan);
+}
+
+// Takes back what the folder has of later steps than the start: with --rewind by moving it aside,
+// otherwise it is an error.
+static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
+                                   RunDirectory &directory, Console &console, RunLog &log) {
+  if (options.rewind) {
+    auto moved = directory.undoAfter(step);
     LMC_TRY(moved);
     for (const std::string &path : *moved)
-      console.warning(fmt::format("the damaged checkpoint is now {}", path));
+      console.note(fmt::format("moved to {}", path));
+    log.event("rewind", {{"step", step}, {"moved", *moved}});
+    return {};
+  }
+  auto damaged = checkNothingLater(options.out, step);
+  LMC_TRY(damaged);
+  auto moved = moveAside(*damaged);
+  LMC_TRY(moved);
+  for (const std::string &path : *moved)
+    console.warning(fmt::format("the damaged checkpoint is now {}", path));
+  return {};
+}
+
+static Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options) {
+  std::string path = options.plan;
+  if (path.empty()) {
+    auto recorded = recordedPlan(options.out);
+    LMC_TRY(recorded);
+    path = *recorded;
+  }
+  auto plan = PlanFile::open(path);
+  if (plan && !options.expectHash.empty() && (*plan)->hash() != options.expectHash)
+    return Error{fmt::format("{}: its SHA-256 is {}, and --expect-hash is {}; this is not the plan "
+                             "that was meant",
+                             path, (*plan)->hash(), options.expectHash)};
+  return plan;
+}
+
+// The parts of a training run that outlive its errors.
+namespace {
+struct Folder {
+  std::unique_ptr<RunDirectory> directory;
+  std::optional<RunLog> log;
+};
+} // namespace
+
+static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const StopSignals &stop,
+                              std::unique_ptr<PlanFile> plan, Console &console) {
+  const bool training = folder.directory != nullptr;
+  auto start = chooseStart(options, folder.directory.get(), console);
+  if (!start)
+    return start.error();
+  std::vector<std::string> overrides;
+  if (start->before)
+    overrides = repeatedOverrides(*start->before, **plan);
+  const size_t repeated = overrides.size();
+  overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
+
+  auto opened = Session::open(std::move(plan), overrides);
+  if (!opened)
+    return opened.error();
+  Session &session = **opened;
+  const int64_t totalSteps = options.steps.value_or(session.settings.trainIters);
+  console.setSteps(session.settings.logInterval, totalSteps);
+  RunIdentity identity = describeRun(*session.plan, session.settingTable);
+  LMC_TRY(checkModel(*start, *session.plan, identity));
+  auto changes = checkIdentity(*start, options, identity, training);
+  LMC_TRY(changes);
+  if (start->checkpoint) {
+    session.checkpoint = start->checkpoint;
+    session.progress = start->state;
+  }
+
+  std::unique_ptr<DataSource> data;
+  if (training) {
+    if (totalSteps > session.settings.trainIters)
+      return Error{fmt::format("--steps={} is more than training.train_iters, {}; give --set "
+                               "training.train_iters={}",
+                               totalSteps, session.settings.trainIters, totalSteps)};
     // The data is opened before the weights are loaded, so that a wrong path is reported early.
     auto source = session.openTrainData();
     if (!source)
       return source.error();
     data = std::move(*source);
     LMC_TRY(warnOfSharedFiles(session, *data, console));
-    LMC_TRY(directory->rememberPlan(*session.plan, options.overrides));
+    LMC_TRY(undoLaterSteps(options, session.progress.step, *folder.directory, console,
+                           *folder.log));
+    LMC_TRY(recordStart(session, *start, options, *changes, std::move(identity), *folder.directory,
+                        console, *folder.log));
   }
   LMC_TRY(session.start(options));
+  if (!training) {
+    auto result = options.eval ? evaluate(session, options) : dump(session, options);
+    if (!options.profile.empty())
+      LMC_TRY(session.profile.write(options.profile));
+    return result;
+  }
 
-  Result<ExitCode> result =
-      options.eval ? evaluate(session, options)
-      : !options.dumpLogits.empty()
-          ? dump(session, options)
-          : train(session, options, *directory, console, stop, std::move(data), totalSteps);
+  const std::vector<std::string> job = jobFacts(session, *data, totalSteps);
+  Trainer trainer(session, options, *folder.directory, console, *folder.log, stop, std::move(data),
+                  totalSteps);
+  for (const std::string &line : session.facts())
+    console.note(line);
+  for (const std::string &line : job)
+    console.note(line);
+  for (size_t i = 0; i < repeated; ++i)
+    console.note(fmt::format("repeats --set {} of the last start", overrides[i]));
+  if (session.checkpoint) {
+    console.note(fmt::format("resumed at step {} from {}", session.progress.step,
+                             *session.checkpoint));
+    if (!options.init.empty())
+      console.note(fmt::format("--init={} is not used: the run resumes from a checkpoint",
+                               options.init));
+  }
+  LMC_TRY(trainer.prepare());
+  if (session.progress.step >= static_cast<uint64_t>(totalSteps))
+    console.note(
+        fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
+  Result<ExitCode> result = trainer.train();
   if (!options.profile.empty())
     LMC_TRY(session.profile.write(options.profile));
+  return result;
+}
+
+Result<ExitCode> run(const RunOptions &options) {
+  // Signals are handled from here on, so that a signal during the set-up leaves no half-written
+  // file.
+  StopSignals stop;
+  const auto begin = std::chrono::steady_clock::now();
+  auto plan = openPlan(options);
+  if (!plan)
+    return plan.error();
+  Folder folder;
+  Console console(options.output, options.errors);
+  const bool training = !options.eval && options.dumpLogits.empty();
+  if (!training)
+    return runIn(folder, options, stop, std::move(*plan), console);
+
+  auto locked = RunDirectory::open(options.out);
+  if (!locked)
+    return locked.error();
+  folder.directory = std::move(*locked);
+  auto log = RunLog::open(options.out);
+  if (!log)
+    return log.error();
+  folder.log.emplace(std::move(*log));
+  console.record(&*folder.log);
+  Result<ExitCode> result = runIn(folder, options, stop, std::move(*plan), console);
+  nlohmann::ordered_json end = {
+      {"code", static_cast<int>(result ? *result : result.error().code)},
+      {"seconds",
+       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()}};
+  if (!result) {
+    folder.log->line("error: " + result.error().message);
+    end["error"] = result.error().message;
+  }
+  folder.log->event("exit", end);
   return result;
 }
 

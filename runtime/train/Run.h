@@ -12,11 +12,14 @@
 namespace lmc {
 
 struct RunOptions {
-  std::string plan;
+  std::string plan;       // may be empty to go on with the run in `out`
+  std::string expectHash; // SHA-256 that the plan must have; "": any
   std::string out;                    // folder of the run; may be empty with eval or dumpLogits
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
+  std::optional<uint64_t> rewind;     // step of the run in `out` to go back to
   std::vector<std::string> overrides; // values of --set
+  std::vector<std::string> changes;   // keys of the identity that may differ from the run's
   std::string init;                   // initial weights: Hugging Face folder or .safetensors file
   std::string exportDirectory;
   std::string dumpGradients;

@@ -1,8 +1,8 @@
 #include "runtime/train/RunDirectory.h"
 
 #include "runtime/checkpoint/HuggingFace.h"
-#include "runtime/checkpoint/SafeTensors.h"
 #include "runtime/support/File.h"
+#include "runtime/support/Json.h"
 #include "runtime/train/DeviceTensors.h"
 
 #include <fmt/format.h>
@@ -11,8 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <fcntl.h>
+#include <filesystem>
+#include <map>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -20,24 +23,23 @@ namespace lmc {
 
 using plan::VariableKind;
 
-static constexpr const char *kParameterFile = "model.safetensors";
-static constexpr const char *kScaleFile = "moment1_scale.safetensors";
+static constexpr uint64_t kMaximumIdentityBytes = 16 << 20;
 
 // The files of a checkpoint, and the kind of variable in each. A file exists only if the plan has
 // variables of its kind.
 static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFiles = {{
-    {kParameterFile, VariableKind::Parameter},
+    {"model.safetensors", VariableKind::Parameter},
     {"moment1.safetensors", VariableKind::Moment1},
     {"moment2.safetensors", VariableKind::Moment2},
-    {kScaleFile, VariableKind::Moment1Scale},
+    {"moment1_scale.safetensors", VariableKind::Moment1Scale},
     {"moment2_scale.safetensors", VariableKind::Moment2Scale},
 }};
 
-static bool hasCodedMoments(const PlanFile &plan) {
-  return std::any_of(plan->variables()->begin(), plan->variables()->end(),
-                     [](const plan::Variable *variable) {
-                       return variable->kind() == VariableKind::Moment1Scale;
-                     });
+// Returns the line in the lock file: which process holds the lock.
+static std::string readLock(int fd) {
+  std::array<char, 512> text{};
+  ssize_t count = ::pread(fd, text.data(), text.size(), 0);
+  return std::string(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
 }
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path) {
@@ -46,39 +48,138 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path
   int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0)
     return systemError("create", lock, errno);
-  std::unique_ptr<RunDirectory> directory(new RunDirectory(path, fd));
+  std::array<char, 256> host{};
+  (void)!::gethostname(host.data(), host.size() - 1);
+  std::unique_ptr<RunDirectory> directory(new RunDirectory(
+      path, fd, fmt::format("process {} on {}, {}\n", ::getpid(), host.data(), drawRunId())));
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
       return systemError("lock", lock, errno);
-    std::array<char, 32> holder{};
-    ssize_t count = ::pread(fd, holder.data(), holder.size() - 1, 0);
+    const std::string holder = readLock(fd);
     return Error{
         fmt::format("{}: another run{} is writing here; give this one its own --out", path,
-                    count > 0 ? fmt::format(" (process {})", std::atol(holder.data())) : "")};
+                    holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
   }
-  // The process id in the file is only for the error message of a later run that finds the folder
-  // locked, so a failed write is ignored.
-  std::string pid = fmt::format("{}\n", ::getpid());
   (void)!::ftruncate(fd, 0);
-  (void)!::pwrite(fd, pid.data(), pid.size(), 0);
+  (void)!::pwrite(fd, directory->owner.data(), directory->owner.size(), 0);
   return directory;
 }
 
 // The lock file is not removed: otherwise two runs could each lock a different file of that name.
 RunDirectory::~RunDirectory() { ::close(fd); }
 
-Result<void> RunDirectory::rememberPlan(const PlanFile &plan,
-                                        const std::vector<std::string> &overrides) const {
-  nlohmann::ordered_json json;
-  json["plan"] = plan.path();
-  json["fingerprint"] = plan->fingerprint()->str();
-  json["compiler_version"] = plan->compiler_version()->str();
-  json["set"] = overrides;
-  std::string path = folder + "/plan.json", partial = path + ".partial";
-  LMC_TRY(writeTextFile(partial, json.dump(2) + "\n"));
+Result<void> RunDirectory::checkOwner() const {
+  const std::string holder = readLock(fd);
+  if (holder.empty() || holder == owner)
+    return {};
+  return Error{fmt::format("{}: another run ({}) has started to write here, on a file system that "
+                           "does not carry locks; stop one of the two, and give each its own --out",
+                           folder, holder.substr(0, holder.find(','))),
+               ExitCode::Failure};
+}
+
+static std::string identityPath(const std::string &folder) { return folder + "/run.json"; }
+
+static std::string planPath(const std::string &folder, const std::string &hash) {
+  return fmt::format("{}/plans/{}.plan", folder, hash);
+}
+
+static Result<RunIdentity> readIdentity(const std::string &folder) {
+  const std::string path = identityPath(folder);
+  auto json = readJsonObject(path, kMaximumIdentityBytes);
+  if (!json)
+    return json.error();
+  try {
+    return runIdentityFromJson(*json);
+  } catch (const nlohmann::json::exception &) {
+    return Error{fmt::format("{}: damaged, or of another release", path)};
+  }
+}
+
+Result<std::optional<RunIdentity>> RunDirectory::recorded(std::string &fault) const {
+  const std::string path = identityPath(folder);
+  if (!exists(path))
+    return std::optional<RunIdentity>();
+  auto identity = readIdentity(folder);
+  if (identity)
+    return std::optional(std::move(*identity));
+  const std::string aside = path + ".damaged";
+  if (std::rename(path.c_str(), aside.c_str()) != 0)
+    return systemError("rename", path, errno);
+  fault = fmt::format("{}; it is now {}", identity.error().message, aside);
+  return std::optional<RunIdentity>();
+}
+
+// Writes a file under a temporary name, and then gives it its own.
+static Result<void> publishFile(const std::string &path, const std::string &text) {
+  const std::string partial = path + ".partial";
+  LMC_TRY(writeTextFile(partial, text));
   if (std::rename(partial.c_str(), path.c_str()) != 0)
     return systemError("rename", partial, errno);
-  return {};
+  return syncFolder(std::filesystem::path(path).parent_path());
+}
+
+Result<void> RunDirectory::record(const RunIdentity &identity, const PlanFile &plan) const {
+  const std::string copy = planPath(folder, plan.hash());
+  if (!exists(copy)) {
+    LMC_TRY(makeFolders(folder + "/plans"));
+    const auto bytes = plan.contents();
+    LMC_TRY(publishFile(copy, {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
+  }
+  return publishFile(identityPath(folder), toJson(identity).dump(2) + "\n");
+}
+
+Result<std::string> recordedPlan(const std::string &folder) {
+  if (!exists(identityPath(folder)))
+    return Error{fmt::format("{}: no plan is given, and no run is there to go on with; give the PLAN "
+                             "that lmc compile wrote",
+                             folder)};
+  auto identity = readIdentity(folder);
+  if (!identity)
+    return identity.error();
+  return planPath(folder, identity->planHash);
+}
+
+Result<std::string> RunDirectory::undone() {
+  for (int number = 1; undoneFolder.empty(); ++number)
+    if (std::string path = fmt::format("{}/undone/{}", folder, number); !exists(path)) {
+      LMC_TRY(makeFolders(path));
+      undoneFolder = path;
+    }
+  return undoneFolder;
+}
+
+Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
+  std::vector<std::string> moved;
+  for (const char *kind : {"checkpoints", "exports"}) {
+    const std::string from = fmt::format("{}/{}", folder, kind);
+    if (!exists(from))
+      continue;
+    auto names = listFolder(from);
+    if (!names)
+      return names.error();
+    // The newest is moved first: after a crash in between, the remaining ones are those of a run
+    // that ended earlier.
+    std::map<uint64_t, std::string, std::greater<>> later;
+    for (const std::string &name : *names) {
+      uint64_t number = 0;
+      auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (error == std::errc() && end == name.data() + name.size() && number > step)
+        later[number] = name;
+    }
+    for (const auto &[number, name] : later) {
+      auto to = undone();
+      LMC_TRY(to);
+      const std::string target = fmt::format("{}/{}", *to, kind);
+      LMC_TRY(makeFolders(target));
+      if (std::rename((from + "/" + name).c_str(), (target + "/" + name).c_str()) != 0)
+        return systemError("move", from + "/" + name, errno);
+      LMC_TRY(syncFolder(target));
+      LMC_TRY(syncFolder(from));
+      moved.push_back(target + "/" + name);
+    }
+  }
+  return moved;
 }
 
 // Returns the newest complete checkpoint of a run's folder; nullopt if the folder has no
@@ -130,8 +231,9 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
   if (state->step <= step)
     return damaged;
   return Error{fmt::format("{}: holds a checkpoint of step {}, later than step {} where this run "
-                           "would start; give it another --out, or go on with --resume=auto",
-                           runDirectory, state->step, step)};
+                           "would start; give it another --out, go on with --resume=auto, or go back with "
+                           "--rewind={}",
+                           runDirectory, state->step, step, step)};
 }
 
 Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
@@ -143,59 +245,6 @@ Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Devi
       files.push_back({name, std::move(tensors.tensors), std::move(tensors.fetch)});
   }
   return saveCheckpoint(runDirectory, state, files, keep);
-}
-
-// Describes the first parameter that differs between a checkpoint and a plan; returns "" if none
-// does.
-static Result<std::string> parameterDifference(const std::string &checkpoint,
-                                               const PlanFile &plan) {
-  auto file = SafeTensorsFile::open(checkpoint + "/" + kParameterFile);
-  if (!file)
-    return file.error();
-  size_t known = 0;
-  for (const plan::Variable *variable : *plan->variables()) {
-    if (variable->kind() != VariableKind::Parameter)
-      continue;
-    const std::string name = variable->name()->str();
-    const plan::Slice &slice = *plan->slices()->Get(variable->slice());
-    const SafeTensorsFile::Entry *entry = (*file)->find(name);
-    if (!entry)
-      return fmt::format("it has no parameter '{}'", name);
-    ++known;
-    std::vector<uint64_t> shape;
-    if (slice.shape())
-      shape.assign(slice.shape()->begin(), slice.shape()->end());
-    const char *storage = safeTensorsName(slice.dtype());
-    if (entry->storage != storage || entry->shape != shape)
-      return fmt::format("parameter '{}' is {} {} there and {} {} in the plan", name,
-                         entry->storage, shapeText(entry->shape), storage, shapeText(shape));
-  }
-  if (known < (*file)->entries().size())
-    return fmt::format("it has {} parameters, the plan {}", (*file)->entries().size(), known);
-  return std::string();
-}
-
-Result<CheckpointState> readRunState(const std::string &checkpoint, const PlanFile &plan) {
-  auto state = readCheckpointState(checkpoint, /*verifyChecksums=*/true);
-  LMC_TRY(state);
-  if (state->fingerprint == plan->fingerprint()->str())
-    return state;
-  auto difference = parameterDifference(checkpoint, plan);
-  LMC_TRY(difference);
-  bool coded = hasCodedMoments(plan);
-  if (difference->empty() && exists(checkpoint + "/" + kScaleFile) != coded)
-    return Error{fmt::format("{}: the optimizer's moments are kept in {} there and in {} by {}; "
-                             "compile with optimizer.type = \"{}\" to resume from it",
-                             checkpoint, coded ? "32 bits" : "8 bits", coded ? "8 bits" : "32 bits",
-                             plan.path(), coded ? "adamw" : "adamw8bit")};
-  if (difference->empty())
-    *difference = "the parameters are alike, so that model.architecture differs, or which moments "
-                  "are kept in 8 bits";
-  return Error{fmt::format("{}: checkpoint of another model (fingerprint {}) than {} "
-                           "(fingerprint {}): {}; give --out another folder, or the plan it was "
-                           "made with",
-                           checkpoint, state->fingerprint, plan.path(), plan->fingerprint()->str(),
-                           *difference)};
 }
 
 Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device) {

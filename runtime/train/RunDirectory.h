@@ -2,14 +2,19 @@
 // starts.
 //
 //   OUT/run.lock            locked while a run writes to OUT
-//    OUT/plan.json           the plan of the latest run: path, fingerprint, settings given by --set
-//    OUT/metrics.jsonl       one line per optimizer step
+//   OUT/run.json            the identity of the run at its latest start
+//   OUT/plans/HASH.plan     each plan that the run was started with
+//   OUT/metrics.jsonl       one line per optimizer step
+//   OUT/log.txt             all that the console says, with times
+//   OUT/events.jsonl        one line per event: start, change, warning, checkpoint, exit
 //   OUT/checkpoints/STEP/   see runtime/checkpoint/Checkpoint.h
 //   OUT/exports/STEP/       Hugging Face folders
+//   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, checkpoints/, exports/
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/device/Device.h"
+#include "runtime/train/RunIdentity.h"
 
 #include <memory>
 #include <optional>
@@ -28,13 +33,33 @@ public:
   RunDirectory &operator=(const RunDirectory &) = delete;
 
   const std::string &path() const { return folder; }
-  Result<void> rememberPlan(const PlanFile &plan, const std::vector<std::string> &overrides) const;
+
+  // Returns the identity of the latest start; nullopt if the folder has none. A damaged file is
+  // renamed to run.json.damaged and described in `fault`.
+  Result<std::optional<RunIdentity>> recorded(std::string &fault) const;
+  // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
+  Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
+
+  // Returns OUT/undone/N, with the same new N for every call.
+  Result<std::string> undone();
+  // Moves checkpoints and exports of later steps than `step` to undone(). Returns the new paths.
+  Result<std::vector<std::string>> undoAfter(uint64_t step);
+
+  // Returns an Error if the lock file says that another process writes to the folder. This happens
+  // on file systems that do not carry locks from machine to machine.
+  Result<void> checkOwner() const;
 
 private:
-  RunDirectory(std::string folder, int fd) : folder(std::move(folder)), fd(fd) {}
+  RunDirectory(std::string folder, int fd, std::string owner)
+      : folder(std::move(folder)), fd(fd), owner(std::move(owner)) {}
   std::string folder;
   int fd;
+  std::string owner; // what this process wrote to the lock file
+  std::string undoneFolder;
 };
+
+// Returns the path of the plan of the latest start of the run in `folder`.
+Result<std::string> recordedPlan(const std::string &folder);
 
 // Returns the folder of the checkpoint that `resume` names. "auto" is the newest complete
 // checkpoint of `runDirectory` (nullopt if it has no checkpoints), "none" is nullopt, and any other
@@ -54,10 +79,6 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
 // Saves parameters and moments to OUT/checkpoints/STEP.
 Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
                      const CheckpointState &state, int keep);
-
-// Reads state.json of a checkpoint. Error, with both fingerprints: the checkpoint does not belong
-// to the plan.
-Result<CheckpointState> readRunState(const std::string &checkpoint, const PlanFile &plan);
 
 // Loads parameters and moments of a checkpoint. Afterwards refreshCopies() must set the compute
 // copies.

@@ -16,14 +16,12 @@ namespace lmc {
 
 using plan::VariableKind;
 
-Result<std::unique_ptr<Session>> Session::open(const RunOptions &options) {
+Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<PlanFile> file,
+                                               const std::vector<std::string> &overrides) {
   auto session = std::make_unique<Session>();
-  auto file = PlanFile::open(options.plan);
-  if (!file)
-    return file.error();
-  session->plan = std::move(*file);
+  session->plan = std::move(file);
   const PlanFile &plan = *session->plan;
-  auto table = SettingTable::fromPlan(*plan, options.overrides);
+  auto table = SettingTable::fromPlan(*plan, overrides);
   LMC_TRY(table);
   session->settingTable = std::move(*table);
   auto settings = TrainSettings::read(session->settingTable);
@@ -68,16 +66,6 @@ Result<std::unique_ptr<DataSource>> Session::openTrainData() const {
 
 Result<std::unique_ptr<DataSource>> Session::openValidationData() const {
   return openData("data.validation", settings.validationData, /*shuffle=*/false);
-}
-
-Result<void> Session::chooseStart(const std::optional<std::string> &from) {
-  checkpoint = from;
-  if (!from)
-    return {};
-  auto state = readRunState(*from, *plan);
-  LMC_TRY(state);
-  progress = std::move(*state);
-  return {};
 }
 
 Result<void> Session::setState(const std::string &init) {
@@ -152,6 +140,7 @@ std::vector<std::string> Session::facts() const {
   lines.push_back(fmt::format("{}: {}, {} parameters, {} for {}", plan->path(),
                               root.model()->architecture()->str(), root.model()->parameters(),
                               plan::EnumNameDType(root.compute_dtype()), root.target()->str()));
+  lines.push_back(fmt::format("plan: SHA-256 {}", plan->hash()));
   lines.push_back(fmt::format("batch: GBS {} = MBS {} x GAS {} x {} rank(s), {} tokens each",
                               batch.global_batch_size(), batch.micro_batch_size(),
                               batch.gradient_accumulation_steps(), batch.ranks(),
@@ -166,8 +155,6 @@ std::vector<std::string> Session::facts() const {
   lines.push_back(fmt::format("memory: {} allocated in {} arena(s), {} planned",
                               formatBytes(device->allocatedBytes()), root.arenas()->size(),
                               formatBytes(plannedBytes(**plan))));
-  if (checkpoint)
-    lines.push_back(fmt::format("resumed at step {} from {}", progress.step, *checkpoint));
   return lines;
 }
 

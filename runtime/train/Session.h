@@ -19,17 +19,14 @@ namespace lmc {
 
 class Session {
 public:
-  // Opens the plan and reads its settings. Nothing is allocated yet, so mistakes in the command
-  // line are reported at once.
-  static Result<std::unique_ptr<Session>> open(const RunOptions &options);
+  // Reads the settings of `plan`, with the changes `overrides`. Nothing is allocated yet, so
+  // mistakes in the command line are reported at once.
+  static Result<std::unique_ptr<Session>> open(std::unique_ptr<PlanFile> plan,
+                                               const std::vector<std::string> &overrides);
 
   // Open the training or validation data that the settings name.
   Result<std::unique_ptr<DataSource>> openTrainData() const;
   Result<std::unique_ptr<DataSource>> openValidationData() const;
-
-  // Reads state.json of `checkpoint`, if a path is given, checks that the checkpoint belongs to
-  // this plan, and sets `progress`.
-  Result<void> chooseStart(const std::optional<std::string> &checkpoint);
 
   // Prepares the device, checks that it has allocated exactly the planned bytes, records the
   // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
@@ -44,6 +41,7 @@ public:
   std::vector<std::string> facts() const;
 
   std::unique_ptr<PlanFile> plan;
+  SettingTable settingTable;
   TrainSettings settings;
   std::unique_ptr<Device> device;
   DeviceInfo deviceInfo;
@@ -57,8 +55,6 @@ private:
   Result<std::unique_ptr<DataSource>>
   openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const;
   Result<void> setState(const std::string &init);
-
-  SettingTable settingTable;
 };
 
 } // namespace lmc

@@ -10,15 +10,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <utility>
 
 namespace lmc {
 
 static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
 
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
-                 Console &console, const StopSignals &stop, std::unique_ptr<DataSource> data,
-                 int64_t totalSteps)
-    : session(session), options(options), directory(directory), console(console), stop(stop),
+                 Console &console, RunLog &log, const StopSignals &stop,
+                 std::unique_ptr<DataSource> data, int64_t totalSteps)
+    : session(session), options(options), directory(directory), console(console), log(log),
+      stop(stop),
       totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
       data(std::move(data)), savedStep(session.progress.step) {}
 
@@ -28,7 +31,15 @@ Result<void> Trainer::prepare() {
     return made.error();
   evaluator = std::move(*made);
   auto writer = MetricsWriter::open(directory.path() + "/metrics.jsonl",
-                                    static_cast<int64_t>(session.progress.step));
+                                    static_cast<int64_t>(session.progress.step),
+                                    [&]() -> Result<std::string> {
+                                      auto folder = directory.undone();
+                                      LMC_TRY(folder);
+                                      const std::string file = *folder + "/metrics.jsonl";
+                                      console.note(fmt::format("steps after {} are now in {}",
+                                                               session.progress.step, file));
+                                      return file;
+                                    });
   if (!writer)
     return writer.error();
   metrics.emplace(std::move(*writer));
@@ -90,9 +101,15 @@ Result<StepRecord> Trainer::readStep(int64_t number, double lr) {
   return record;
 }
 
+// Returns the seconds since `start`.
+static double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 Result<StepRecord> Trainer::step(int64_t number) {
   auto start = std::chrono::steady_clock::now();
   auto batch = batches->next();
+  const double dataSeconds = secondsSince(start);
   if (!batch) {
     dataFailed = true;
     return batch.error();
@@ -106,14 +123,15 @@ Result<StepRecord> Trainer::step(int64_t number) {
   LMC_TRY(optimizerStep(number, lr));
   auto record = readStep(number, lr);
   LMC_TRY(record);
-  record->stepSeconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  record->stepSeconds = secondsSince(start);
+  record->dataSeconds = dataSeconds;
 
   const plan::Plan &plan = **session.plan;
   uint64_t stepTokens = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
   session.progress.step = static_cast<uint64_t>(number);
   session.progress.samples += plan.batch()->global_batch_size();
   session.progress.tokens += stepTokens;
+  session.progress.position += stepTokens;
   record->tokens = session.progress.tokens;
   record->tokensPerSecond = static_cast<double>(stepTokens) / record->stepSeconds;
   // If the peak is not known, both MFUs are NaN: null in the metrics, "?" on the console.
@@ -158,16 +176,40 @@ Result<void> Trainer::validate(StepRecord &record) {
   bool last = session.progress.step == totalSteps;
   if (!last && (interval == 0 || record.step % interval != 0))
     return {};
+  auto start = std::chrono::steady_clock::now();
   auto evaluation = evaluator->evaluate([&] { return stop.requested(); });
   LMC_TRY(evaluation);
+  record.validationSeconds = secondsSince(start);
   if (evaluation->complete) {
+    validations.add(record.validationSeconds);
+    log.event("validation", {{"step", record.step},
+                             {"loss", evaluation->loss},
+                             {"tokens", evaluation->tokens},
+                             {"seconds", record.validationSeconds}});
     record.validationLoss = evaluation->loss;
     session.progress.extra["validation_loss"] = fmt::format("{}", evaluation->loss);
   }
   return {};
 }
 
-void Trainer::report(const StepRecord &record) {
+double Trainer::pendingSeconds() const {
+  const uint64_t done = session.progress.step;
+  // Returns the seconds of the work that is due at each multiple of `interval`, and of `last` more
+  // at the end.
+  auto pending = [&](const Spent &spent, int64_t interval, int64_t last) {
+    const int64_t times =
+        interval > 0 ? int64_t(totalSteps) / interval - int64_t(done) / interval : 0;
+    return spent.mean() * static_cast<double>(std::max(times, last));
+  };
+  const TrainSettings &settings = session.settings;
+  return pending(validations, settings.validationInterval, evaluator ? 1 : 0) +
+         pending(saves, settings.checkpointInterval, 1) +
+         pending(exports, settings.exportInterval, 0);
+}
+
+void Trainer::report(StepRecord &record) {
+  record.saveSeconds = std::exchange(saveSeconds, 0);
+  record.pendingSeconds = pendingSeconds();
   console.step(record);
   auto written = metrics->write(record);
   if (!written && !metricsHeldBack)
@@ -177,12 +219,32 @@ void Trainer::report(const StepRecord &record) {
   metricsHeldBack = !written;
 }
 
+// Returns the bytes of the files in a folder.
+static uint64_t folderBytes(const std::string &path) {
+  uint64_t bytes = 0;
+  std::error_code failed;
+  for (const auto &entry : std::filesystem::directory_iterator(path, failed))
+    bytes += entry.file_size(failed);
+  return bytes;
+}
+
 void Trainer::save() {
   saveError.reset();
-  auto saved = saveRun(directory.path(), *session.plan, *session.device, session.progress,
-                       static_cast<int>(session.settings.checkpointKeep));
+  const auto start = std::chrono::steady_clock::now();
+  auto saved = directory.checkOwner();
+  if (saved)
+    saved = saveRun(directory.path(), *session.plan, *session.device, session.progress,
+                    static_cast<int>(session.settings.checkpointKeep));
+  const double seconds = secondsSince(start);
+  saveSeconds += seconds;
   if (saved) {
     savedStep = session.progress.step;
+    saves.add(seconds);
+    const std::string path = fmt::format("{}/checkpoints/{}", directory.path(), savedStep);
+    const uint64_t bytes = folderBytes(path);
+    console.note(fmt::format("saved {} ({} in {:.1f} s)", path, formatBytes(bytes), seconds));
+    log.event("checkpoint",
+              {{"step", savedStep}, {"path", path}, {"bytes", bytes}, {"seconds", seconds}});
     return;
   }
   saveError = saved.error();
@@ -192,7 +254,19 @@ void Trainer::save() {
 }
 
 void Trainer::exportTo(const std::string &folder) {
+  const auto start = std::chrono::steady_clock::now();
   auto exported = exportRun(folder, *session.plan, *session.device);
+  const double seconds = secondsSince(start);
+  saveSeconds += seconds;
+  if (exported) {
+    exports.add(seconds);
+    const uint64_t bytes = folderBytes(folder);
+    console.note(fmt::format("exported {} ({} in {:.1f} s)", folder, formatBytes(bytes), seconds));
+    log.event("export", {{"step", session.progress.step},
+                         {"path", folder},
+                         {"bytes", bytes},
+                         {"seconds", seconds}});
+  }
   exportError = exported ? std::nullopt : std::optional<Error>(exported.error());
   if (exportError)
     console.warning(fmt::format("export of step {} not written: {}", session.progress.step,
@@ -209,7 +283,8 @@ Result<ExitCode> Trainer::train() {
   uint64_t &done = session.progress.step;
   const TrainSettings &settings = session.settings;
   batches = std::make_unique<StepBatches>(
-      *data, (*session.plan)->batch()->global_batch_size(), session.progress.samples,
+      *data, (*session.plan)->batch()->global_batch_size(),
+      session.progress.position / (*session.plan)->batch()->sequence_length(),
       static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));
 
   while (done < totalSteps && !stop.requested()) {

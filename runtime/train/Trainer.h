@@ -26,7 +26,7 @@ namespace lmc {
 class Trainer {
 public:
   Trainer(Session &session, const RunOptions &options, RunDirectory &directory, Console &console,
-          const StopSignals &stop, std::unique_ptr<DataSource> data, int64_t totalSteps);
+          RunLog &log, const StopSignals &stop, std::unique_ptr<DataSource> data, int64_t totalSteps);
 
   // Opens the metrics file and the validation data. Must be called before train().
   Result<void> prepare();
@@ -41,7 +41,9 @@ private:
   Result<StepRecord> readStep(int64_t number, double lr);
   Result<void> watchForNonFinite(const StepRecord &record);
   Result<void> validate(StepRecord &record);
-  void report(const StepRecord &record);
+  // Returns the estimated seconds of the work beside the steps that is still to come.
+  double pendingSeconds() const;
+  void report(StepRecord &record);
   // Saves a checkpoint. Sets `saveError` if the save fails, and clears it if the save succeeds.
   void save();
   void exportTo(const std::string &folder);
@@ -51,6 +53,7 @@ private:
   const RunOptions &options;
   RunDirectory &directory;
   Console &console;
+  RunLog &log;
   const StopSignals &stop;
   const uint64_t totalSteps;
   const uint64_t firstStep; // steps that were done before this run
@@ -60,6 +63,15 @@ private:
   std::unique_ptr<Evaluator> evaluator;
   std::optional<MetricsWriter> metrics;
   bool metricsHeldBack = false;
+  // Seconds that were spent on each kind of work beside the steps, and how often it was done.
+  struct Spent {
+    double seconds = 0;
+    int64_t times = 0;
+    void add(double more) { seconds += more, ++times; }
+    double mean() const { return times == 0 ? 0 : seconds / static_cast<double>(times); }
+  };
+  Spent validations, saves, exports;
+  double saveSeconds = 0; // of checkpoints and exports since the latest step
   bool gradientsDumped = false;
   int64_t nonFiniteSteps = 0;     // steps in a row whose loss or gradient norm is not finite
   bool dataFailed = false;        // true once a batch could not be read

@@ -17,14 +17,28 @@ static void addOptions(CommandLine &line, RunOptions &options) {
     };
     line.option(name, "N", read, description);
   };
-  line.argument("PLAN", options.plan, "written by `lmc compile`");
+  line.argument("PLAN", options.plan,
+                "written by `lmc compile`; may be left out to go on with the run in DIR",
+                /*required=*/false);
   line.option("--out", "DIR", options.out,
-              "folder of the run: metrics.jsonl, checkpoints/, exports/");
+              "folder of the run: metrics.jsonl, log.txt, events.jsonl, checkpoints/, exports/");
   number("--steps", 0, uint64_t{1} << 53, options.steps,
          "optimizer steps to reach (default: training.train_iters)");
   line.option(
       "--resume", "auto|none|PATH", options.resume,
       "the newest checkpoint of DIR, nothing, or a checkpoint or run folder (default: auto)");
+  auto rewind = [&options](const std::string &text) -> Result<void> {
+    auto step = parseNumber("--rewind", text, 0, uint64_t{1} << 53);
+    LMC_TRY(step);
+    options.rewind = *step;
+    return {};
+  };
+  line.option("--rewind", "STEP", rewind,
+              "go back to the checkpoint of this step in DIR; what came later is moved to "
+              "DIR/undone/");
+  line.list("--change", "SECTION.KEY", options.changes,
+            "declare that this setting differs from the run's; repeatable");
+  line.option("--expect-hash", "SHA256", options.expectHash, "refuse a plan of another hash");
   line.list("--set", "SECTION.KEY=VALUE", options.overrides,
             "change a setting that the plan leaves open; repeatable");
   line.option("--init", "PATH", options.init,
@@ -49,6 +63,10 @@ static void addOptions(CommandLine &line, RunOptions &options) {
 static Result<ExitCode> train(const RunOptions &options) {
   if (options.out.empty() && !options.eval && options.dumpLogits.empty())
     return Error{"--out=DIR is needed: the folder for metrics and checkpoints"};
+  if (options.plan.empty() && options.out.empty())
+    return Error{"a PLAN is needed, or --out=DIR of a run to go on with"};
+  if (options.rewind && options.resume != "auto")
+    return Error{"--rewind and --resume both choose the checkpoint; give one of them"};
   return run(options);
 }
 

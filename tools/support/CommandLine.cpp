@@ -183,8 +183,8 @@ void Command::flag(const std::string &names, bool &value, const std::string &des
 }
 
 void Command::argument(const std::string &placeholder, std::string &value,
-                       const std::string &description) {
-  app.add_option(placeholder, value, description)->required();
+                       const std::string &description, bool required) {
+  app.add_option(placeholder, value, description)->required(required);
 }
 
 void Command::arguments(const std::string &placeholder, std::vector<std::string> &values,

@@ -44,7 +44,8 @@ public:
   void flag(const std::string &names, bool &value, const std::string &description);
   // Add arguments, which have no name on the command line: argument() adds exactly one, arguments()
   // one or more.
-  void argument(const std::string &placeholder, std::string &value, const std::string &description);
+  void argument(const std::string &placeholder, std::string &value, const std::string &description,
+                bool required = true);
   void arguments(const std::string &placeholder, std::vector<std::string> &values,
                  const std::string &description);
 

@@ -58,12 +58,20 @@ TEST(Checkpoint, RoundTripIsBitForBit) {
 
 TEST(Checkpoint, StateKeepsItsExtremes) {
   TestFolder run;
-  CheckpointState state{UINT64_MAX, UINT64_MAX - 1, 0, "ü\"\\\n", {{"", "1e-300"}, {"a", ""}}};
+  CheckpointState state{.step = UINT64_MAX,
+                        .samples = UINT64_MAX - 1,
+                        .tokens = 0,
+                        .position = UINT64_MAX - 2,
+                        .fingerprint = "ü\"\\\n",
+                        .run = {{"list", {1, 0.1, "ü"}}},
+                        .extra = {{"", "1e-300"}, {"a", ""}}};
   ASSERT_OK(saveCheckpoint(run.path, state, {}, 1));
   auto back = readCheckpointState(run / "checkpoints/18446744073709551615", true);
   ASSERT_OK(back);
   EXPECT_EQ(back->step, state.step);
   EXPECT_EQ(back->samples, state.samples);
+  EXPECT_EQ(back->position, state.position);
+  EXPECT_EQ(back->run, state.run);
   EXPECT_EQ(back->fingerprint, state.fingerprint);
   EXPECT_EQ(back->extra, state.extra);
 }
@@ -218,9 +226,9 @@ TEST(Checkpoint, HostileStatesAreRefused) {
   refuses("", "not a JSON object");
   refuses("[1]", "not a JSON object");
   refuses("{}", "not the state of an lmc checkpoint");
-  refuses(R"({"format": "lmc-checkpoint", "version": 1})", "not the state of an lmc checkpoint");
-  refuses(R"({"format": "lmc-checkpoint", "version": 1.5})", "not the state of an lmc checkpoint");
-  refuses(R"({"format": "lmc-checkpoint", "version": 2})", "format version 2");
+  refuses(R"({"format": "lmc-checkpoint", "version": 2})", "not the state of an lmc checkpoint");
+  refuses(R"({"format": "lmc-checkpoint", "version": 2.5})", "not the state of an lmc checkpoint");
+  refuses(R"({"format": "lmc-checkpoint", "version": 3})", "format version 3");
   refuses(std::string(1'000'000, '['), "nested more than");
   refuses(std::string(17 << 20, ' '), "more than the");
   write(path, whole);

@@ -35,7 +35,13 @@ inline std::string savedContents(uint64_t step, uint64_t variant, size_t file, s
 }
 
 inline CheckpointState savedState(uint64_t step, uint64_t variant) {
-  return {step, step * 32, step * 32 * 512, "fingerprint", {{"variant", std::to_string(variant)}}};
+  return {.step = step,
+          .samples = step * 32,
+          .tokens = step * 32 * 512,
+          .position = step * 32 * 512,
+          .fingerprint = "fingerprint",
+          .run = nlohmann::json::object(),
+          .extra = {{"variant", std::to_string(variant)}}};
 }
 
 inline std::vector<CheckpointFile> savedFiles(uint64_t step, uint64_t variant) {

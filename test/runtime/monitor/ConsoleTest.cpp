@@ -25,7 +25,8 @@ std::string logOf(int64_t interval, int64_t steps) {
   test::TestFolder folder;
   FILE *out = std::fopen((folder / "log").c_str(), "w");
   {
-    Console console(out, out, interval, steps);
+    Console console(out, out);
+    console.setSteps(interval, steps);
     for (int64_t step = 1; step <= steps; ++step)
       console.step(record(step));
     console.warning("disk full");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <regex>
 #include <sstream>
 
 namespace lmc {
@@ -21,8 +22,14 @@ StepRecord record(int64_t step) {
   return r;
 }
 
+// Opens `path` so that later lines are moved to PATH.undone.
+Result<MetricsWriter> open(const std::string &path, int64_t lastStep) {
+  return MetricsWriter::open(path, lastStep,
+                             [&]() -> Result<std::string> { return path + ".undone"; });
+}
+
 void writeSteps(const std::string &path, int64_t first, int64_t last) {
-  auto writer = MetricsWriter::open(path, first - 1);
+  auto writer = open(path, first - 1);
   ASSERT_OK(writer);
   for (int64_t step = first; step <= last; ++step)
     ASSERT_OK(writer->write(record(step)));
@@ -56,7 +63,7 @@ TEST(Metrics, HasEveryFieldOfAStep) {
   r.stepSeconds = 0.1;
   r.memoryBytes = 4096;
   {
-    auto writer = MetricsWriter::open(folder / "m.jsonl", 0);
+    auto writer = open(folder / "m.jsonl", 0);
     ASSERT_OK(writer);
     ASSERT_OK(writer->write(r));
     r.step = 2;
@@ -65,14 +72,20 @@ TEST(Metrics, HasEveryFieldOfAStep) {
     r.validationLoss = 3.5;
     ASSERT_OK(writer->write(r));
   }
-  EXPECT_EQ(test::read(folder / "m.jsonl"),
-            "{\"step\":1,\"loss\":2.5,\"lr\":0.0003,\"grad_norm\":0.5,\"update_ratio\":0.001,"
-            "\"tokens\":100,\"tokens_per_second\":1000.0,\"mfu_causal\":0.25,\"mfu_full\":0.5,"
-            "\"step_seconds\":0.1,\"memory_bytes\":4096}\n"
-            "{\"step\":2,\"loss\":2.5,\"lr\":0.0003,\"grad_norm\":null,\"update_ratio\":0.001,"
-            "\"tokens\":100,\"tokens_per_second\":1000.0,\"mfu_causal\":0.25,\"mfu_full\":0.5,"
-            "\"step_seconds\":0.1,\"memory_bytes\":4096,\"skipped\":true,"
-            "\"validation_loss\":3.5}\n");
+  auto written = lines(folder / "m.jsonl");
+  for (auto &line : written) {
+    const std::string time = line["time"];
+    EXPECT_TRUE(std::regex_match(time, std::regex("20..-..-..T..:..:..\\....Z"))) << time;
+    line.erase("time");
+  }
+  nlohmann::json first = {{"step", 1},           {"loss", 2.5},          {"lr", 0.0003},
+                          {"grad_norm", 0.5},    {"update_ratio", 0.001}, {"tokens", 100},
+                          {"mfu_causal", 0.25},  {"mfu_full", 0.5},      {"step_seconds", 0.1},
+                          {"data_seconds", 0.0}, {"save_seconds", 0.0},  {"memory_bytes", 4096},
+                          {"validation_seconds", 0.0}, {"tokens_per_second", 1000.0}};
+  nlohmann::json second = first;
+  second.update({{"step", 2}, {"grad_norm", nullptr}, {"skipped", true}, {"validation_loss", 3.5}});
+  EXPECT_EQ(written, (std::vector<nlohmann::json>{first, second}));
 }
 
 TEST(Metrics, NoStepAppearsTwiceAfterAResume) {
@@ -83,6 +96,9 @@ TEST(Metrics, NoStepAppearsTwiceAfterAResume) {
   EXPECT_EQ(steps(path), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
   writeSteps(path, 1, 2); // from the beginning
   EXPECT_EQ(steps(path), (std::vector<int64_t>{1, 2}));
+  // All lines that were taken back are in the other file, in the order in which they were taken.
+  EXPECT_EQ(steps(path + ".undone"),
+            (std::vector<int64_t>{7, 8, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
 }
 
 TEST(Metrics, AnUnfinishedLastLineIsCut) {
@@ -101,7 +117,7 @@ TEST(Metrics, AnUnfinishedLastLineIsCut) {
 
 TEST(Metrics, AnUnusablePathIsAnError) {
   TestFolder folder;
-  EXPECT_ERROR(MetricsWriter::open(folder / "no/such/m.jsonl", 0), "no/such/m.jsonl");
+  EXPECT_ERROR(open(folder / "no/such/m.jsonl", 0), "no/such/m.jsonl");
 }
 
 TEST(Metrics, AFullDiskLosesNoLine) {
@@ -109,7 +125,7 @@ TEST(Metrics, AFullDiskLosesNoLine) {
   if (!disk.mounted)
     GTEST_SKIP() << "needs the right to mount: " << disk.problem;
   std::string path = disk.path() + "/m.jsonl", ballast = disk.path() + "/ballast";
-  auto writer = MetricsWriter::open(path, 0);
+  auto writer = open(path, 0);
   ASSERT_OK(writer);
   for (int64_t step = 1; step <= 3; ++step)
     ASSERT_OK(writer->write(record(step)));

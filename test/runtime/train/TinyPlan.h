@@ -175,6 +175,13 @@ public:
         .write(reinterpret_cast<char *>(tokens.data()), std::streamsize(2 * count));
   }
 
+  plan::SettingT &setting(const std::string &key) {
+    for (auto &setting : plan.settings)
+      if (setting->key == key)
+        return *setting;
+    throw std::out_of_range(key);
+  }
+
 private:
   std::map<std::string, uint32_t> variables; // index of each; its slice has the same one
   std::map<std::string, uint32_t> kernels;
@@ -191,7 +198,7 @@ private:
     setting->minimum = minimum;
     setting->maximum = maximum;
     setting->run_time = runTime;
-    for (const char *section : {"training.", "optimizer.", "lr_schedule.", "data."})
+    for (const char *section : {"model.", "training.", "optimizer.", "lr_schedule.", "data."})
       setting->identity |= key.starts_with(section);
     for (const char *other : {"training.train_iters", "data.num_workers", "data.validation"})
       setting->identity &= key != other;
@@ -202,6 +209,8 @@ private:
 
   void addSettings() {
     using T = plan::SettingType;
+    addSetting("model.hidden_size", T::Integer, "24", 1, 1e6, /*runTime=*/false);
+    addSetting("optimizer.type", T::String, "adamw", 0, 0, /*runTime=*/false);
     addSetting("training.batch_size", T::Integer, "4", 1, 100, /*runTime=*/false);
     addSetting("training.seed", T::Integer, "1234", 0, INFINITY);
     addSetting("training.train_iters", T::Integer, "1000", 1, 1e12);

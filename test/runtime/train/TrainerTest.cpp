@@ -187,45 +187,24 @@ TEST_F(Trainer, TwoRunsAgreeBitForBitAndSeedsDiffer) {
 
 TEST_F(Trainer, ACheckpointOfAnotherModelIsRefusedNamingBoth) {
   expectRuns(options("a", 3));
-  TinyPlan other;
-  other.plan.fingerprint = "other-fingerprint";
-  other.write(folder);
   std::string before = state("a");
   RunOptions o = options("a", 6);
-  expectFails(o, ExitCode::UserError, "fingerprint tiny-fingerprint");
-  expectFails(o, ExitCode::UserError, "fingerprint other-fingerprint");
-  expectFails(o, ExitCode::UserError, "the parameters are alike, so that model.architecture");
-  EXPECT_EQ(state("a"), before);
-}
-
-TEST_F(Trainer, ARefusedCheckpointIsToldByWhatDiffers) {
-  expectRuns(options("a", 3));
-  auto latest = findLatestCheckpoint(folder / "a", nullptr);
-  ASSERT_TRUE(latest && *latest);
-  std::ofstream(**latest + "/moment1_scale.safetensors") << "as if moments were in 8 bits";
-  TinyPlan other;
-  other.plan.fingerprint = "other-fingerprint";
-  other.write(folder);
-  RunOptions o = options("a", 6);
-  expectFails(o, ExitCode::UserError, "moments are kept in 8 bits there and in 32 bits by");
-  expectFails(o, ExitCode::UserError, "optimizer.type = \"adamw8bit\"");
-  // With other parameters another optimizer would not help.
-  for (auto &variable : other.plan.variables)
-    if (variable->name == "model.w")
-      other.plan.slices[variable->slice]->shape = {48, 12};
-  other.write(folder);
-  expectFails(o, ExitCode::UserError,
-              "parameter 'model.w' is F32 [24, 24] there and F32 [48, 12] in the plan");
-  for (auto &variable : other.plan.variables)
-    if (variable->name == "model.w")
-      variable->name = "model.u";
-    else if (variable->parameter == "model.w")
-      variable->parameter = "model.u";
-  for (auto &variable : other.plan.variables)
-    if (variable->initializer && variable->initializer->source == "model.w")
-      variable->initializer->source = "model.u";
-  other.write(folder);
-  expectFails(o, ExitCode::UserError, "it has no parameter 'model.u'");
+  auto refused = [&](const std::string &key, const std::string &value, const std::string &message) {
+    TinyPlan other;
+    other.plan.fingerprint = "other-fingerprint";
+    if (!key.empty())
+      other.setting(key).value = value;
+    other.write(folder);
+    expectFails(o, ExitCode::UserError, "/a/checkpoints/3: checkpoint of another model than ");
+    expectFails(o, ExitCode::UserError, message);
+    EXPECT_EQ(state("a"), before);
+  };
+  refused("model.hidden_size", "48", "model.hidden_size is 24 there and 48 here");
+  refused("optimizer.type", "adamw8bit", "optimizer.type is adamw there and adamw8bit here");
+  refused("", "", "its parameters or moments differ");
+  // A declaration cannot help: the state does not fit.
+  o.changes = {"model.hidden_size"};
+  refused("model.hidden_size", "48", "model.hidden_size is 24 there and 48 here");
 }
 
 TEST_F(Trainer, ASecondRunInTheSameFolderIsRefused) {
@@ -233,7 +212,7 @@ TEST_F(Trainer, ASecondRunInTheSameFolderIsRefused) {
     auto held = RunDirectory::open(folder / "a");
     ASSERT_OK(held);
     expectFails(options("a", 3), ExitCode::UserError,
-                "another run (process " + std::to_string(::getpid()) + ")");
+                "another run (process " + std::to_string(::getpid()) + " on ");
   }
   expectRuns(options("a", 3));
 }
@@ -243,6 +222,7 @@ TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
   for (int signal : {SIGTERM, SIGINT}) {
     std::string out = signal == SIGTERM ? "term" : "int";
     RunOptions o = options(out, 1000000000);
+    o.overrides = {"training.train_iters=1000000000"};
     Result<ExitCode> outcome = ExitCode::Success;
     std::thread runner([&] { outcome = run(o); });
     // A missing file has the largest size there is, so that + 1 makes it 0.
@@ -379,6 +359,7 @@ TEST_F(Trainer, ATokenBeyondTheVocabularySavesWhatWasDone) {
 // Cuts the token file short while a run reads it.
 TEST_F(Trainer, ATokenFileThatIsCutShortSavesWhatWasDone) {
   RunOptions o = options("a", 1000000000);
+  o.overrides = {"training.train_iters=1000000000"};
   Result<ExitCode> outcome = ExitCode::Success;
   std::thread runner([&] { outcome = run(o); });
   std::error_code missing; // a missing file has the largest size there is, so that + 1 makes it 0
@@ -494,14 +475,159 @@ TEST_F(Trainer, AProfileCountsTheRunsOfEachFunction) {
                        {"micro_first", 5}, {"micro_last", 5}, {"optimizer", 5}, {"eval", 6}}));
 }
 
-TEST_F(Trainer, TheRunRemembersItsPlan) {
+TEST_F(Trainer, AFolderHoldsItsPlanAndItsIdentity) {
   RunOptions o = options("a", 1);
   o.overrides = {"lr_schedule.lr=0.02"};
   expectRuns(o);
-  auto json = nlohmann::json::parse(test::read(folder / "a/plan.json"));
-  EXPECT_EQ(json["fingerprint"], "tiny-fingerprint");
-  EXPECT_EQ(json["plan"], o.plan);
-  EXPECT_EQ(json["set"], nlohmann::json::array({"lr_schedule.lr=0.02"}));
+  auto json = nlohmann::json::parse(test::read(folder / "a/run.json"));
+  EXPECT_EQ(json["planPath"], o.plan);
+  const std::string hash = json["planHash"];
+  EXPECT_EQ(test::read(folder / ("a/plans/" + hash + ".plan")), test::read(o.plan));
+  const std::string sum = "sha256sum < " + o.plan + " > " + (folder / "sum");
+  ASSERT_EQ(std::system(sum.c_str()), 0);
+  EXPECT_EQ(test::read(folder / "sum").substr(0, 64), hash);
+  EXPECT_EQ(json["settings"]["lr_schedule.lr"]["value"], "0.02");
+  EXPECT_EQ(json["settings"]["lr_schedule.lr"]["origin"], "lmc-run --set");
+  EXPECT_EQ(json["settings"]["lr_schedule.lr"]["planned"], "0.05");
+  // The default of min_lr followed.
+  EXPECT_EQ(json["settings"]["lr_schedule.min_lr"]["value"], "0.002");
+  auto state = readCheckpointState(folder / "a/checkpoints/1", true);
+  ASSERT_TRUE(bool(state));
+  EXPECT_EQ(state->run, json);
+}
+
+TEST_F(Trainer, ARestartWithNothingSaidIsTheUninterruptedRun) {
+  RunOptions whole = options("whole", 8);
+  whole.overrides = {"lr_schedule.lr=0.02", "training.seed=7"};
+  expectRuns(whole);
+  RunOptions first = options("a", 5);
+  first.overrides = whole.overrides;
+  expectRuns(first);
+  // The second start has neither --set nor the plan.
+  RunOptions second = options("a", 8);
+  second.plan.clear();
+  expectRuns(second);
+  EXPECT_EQ(numbers("a"), numbers("whole"));
+  EXPECT_EQ(state("a"), state("whole"));
+  EXPECT_NE(logText().find("repeats --set lr_schedule.lr=0.02 of the last start"),
+            std::string::npos);
+}
+
+TEST_F(Trainer, AnUndeclaredChangeIsRefused) {
+  expectRuns(options("a", 3));
+  const std::string before = test::read(folder / "a/metrics.jsonl");
+  RunOptions o = options("a", 6);
+  o.overrides = {"lr_schedule.lr=0.02"};
+  expectFails(o, ExitCode::UserError, "lr_schedule.lr is 0.05 there and 0.02 here");
+  expectFails(o, ExitCode::UserError,
+              "lr_schedule.min_lr is 0.005 there and 0.002 here (its default follows "
+              "lr_schedule.lr)");
+  expectFails(o, ExitCode::UserError, "--change=lr_schedule.lr");
+  EXPECT_EQ(test::read(folder / "a/metrics.jsonl"), before);
+
+  o.changes = {"lr_schedule.lr"};
+  expectRuns(o);
+  auto json = nlohmann::json::parse(test::read(folder / "a/run.json"));
+  ASSERT_EQ(json["changes"].size(), 2u);
+  EXPECT_EQ(json["changes"][0]["key"], "lr_schedule.lr");
+  EXPECT_EQ(json["changes"][0]["step"], 3);
+  EXPECT_EQ(json["changes"][0]["from"], "0.05");
+  EXPECT_EQ(json["changes"][0]["to"], "0.02");
+  // The declared change is now the run's: a restart repeats it.
+  RunOptions third = options("a", 8);
+  expectRuns(third);
+  EXPECT_NEAR(double(metrics("a")[7]["lr"]), 0.02, 0.001);
+}
+
+TEST_F(Trainer, AnotherRunMayDifferFromTheCheckpointThatItStartsFrom) {
+  expectRuns(options("a", 3));
+  RunOptions o = options("b", 5);
+  o.resume = folder / "a";
+  o.overrides = {"lr_schedule.lr=0.02"};
+  expectRuns(o);
+  auto a = nlohmann::json::parse(test::read(folder / "a/run.json"));
+  auto b = nlohmann::json::parse(test::read(folder / "b/run.json"));
+  EXPECT_NE(a["run"], b["run"]);
+  EXPECT_EQ(b["changes"][0]["key"], "lr_schedule.lr");
+}
+
+TEST_F(Trainer, AChangeBeforeTheNextCheckpointIsRepeated) {
+  expectRuns(options("a", 3));
+  // The start records the change, and then fails before it has a checkpoint.
+  RunOptions o = options("a", 6);
+  o.overrides = {"lr_schedule.lr=0.02"};
+  o.changes = {"lr_schedule.lr"};
+  std::filesystem::create_directory(folder / "a/checkpoints/.6.partial");
+  test::write(folder / "a/checkpoints/.6.partial/keep", "");
+  o.steps = 3; // nothing to train
+  expectRuns(o);
+  expectRuns(options("a", 4));
+  auto json = nlohmann::json::parse(test::read(folder / "a/run.json"));
+  EXPECT_EQ(json["settings"]["lr_schedule.lr"]["value"], "0.02");
+}
+
+TEST_F(Trainer, ARewindTakesBackAndKeepsWhatCameLater) {
+  RunOptions o = options("a", 6);
+  o.overrides = {"checkpoint.interval=2"};
+  expectRuns(o);
+  const auto six = numbers("a");
+  RunOptions back = options("a", 6);
+  back.rewind = 2;
+  expectRuns(back);
+  EXPECT_EQ(numbers("a"), six);
+  EXPECT_TRUE(std::filesystem::exists(folder / "a/undone/1/checkpoints/4/state.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "a/undone/1/checkpoints/6/state.json"));
+  EXPECT_EQ(metrics("a/undone/1").front()["step"], 3);
+  EXPECT_EQ(metrics("a/undone/1").back()["step"], 6);
+  // A second rewind has a folder of its own.
+  expectRuns(back);
+  EXPECT_EQ(metrics("a/undone/2").front()["step"], 3);
+  back.rewind = 5;
+  expectFails(back, ExitCode::UserError, "--rewind=5: ");
+}
+
+TEST_F(Trainer, StepsEndWithTheJob) {
+  expectFails(options("a", 1001), ExitCode::UserError,
+              "--steps=1001 is more than training.train_iters, 1000");
+}
+
+TEST_F(Trainer, ARunOnAFileSystemWithoutLocksNoticesAnotherOne) {
+  auto directory = RunDirectory::open(folder / "a");
+  ASSERT_OK(directory);
+  ASSERT_OK((*directory)->checkOwner());
+  test::write(folder / "a/run.lock", "process 1 on elsewhere, 0123\n");
+  EXPECT_ERROR((*directory)->checkOwner(), "another run (process 1 on elsewhere) has started");
+}
+
+TEST_F(Trainer, TheFolderTellsItsHistory) {
+  RunOptions o = options("a", 4);
+  o.overrides = {"checkpoint.interval=2", "monitoring.validation_interval=2"};
+  expectRuns(o);
+  o.overrides.push_back("data.train=missing.bin");
+  o.steps = 6;
+  expectFails(o, ExitCode::UserError, "missing.bin");
+  std::vector<std::string> names;
+  std::istringstream text(test::read(folder / "a/events.jsonl"));
+  nlohmann::json last;
+  for (std::string line; std::getline(text, line);) {
+    last = nlohmann::json::parse(line);
+    EXPECT_EQ(std::string(last["time"]).size(), 24u);
+    names.push_back(last["event"]);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"start", "validation", "checkpoint", "validation",
+                                             "checkpoint", "exit", "exit"}));
+  EXPECT_EQ(last["code"], 2);
+  const std::string log = test::read(folder / "a/log.txt");
+  EXPECT_NE(log.find("Z step 4/4 | loss "), std::string::npos) << log;
+  EXPECT_NE(log.find("Z saved "), std::string::npos);
+  EXPECT_NE(log.find("Z error: data.train: "), std::string::npos);
+}
+
+TEST_F(Trainer, APlanOfAnotherHashIsRefused) {
+  RunOptions o = options("a", 1);
+  o.expectHash = std::string(64, '0');
+  expectFails(o, ExitCode::UserError, "--expect-hash");
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
 }
 
 TEST_F(Trainer, AMistakeHarmsNothing) {

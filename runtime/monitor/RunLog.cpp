@@ -1,0 +1,39 @@
+#include "runtime/monitor/RunLog.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+namespace lmc {
+
+std::string timeText(std::chrono::system_clock::time_point time) {
+  using namespace std::chrono;
+  const auto milliseconds = duration_cast<std::chrono::milliseconds>(time.time_since_epoch()) % 1000;
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(system_clock::to_time_t(time)),
+                     (milliseconds.count() + 1000) % 1000);
+}
+
+Result<RunLog> RunLog::open(const std::string &folder) {
+  auto log = LineFile::open(folder + "/log.txt");
+  if (!log)
+    return log.error();
+  auto events = LineFile::open(folder + "/events.jsonl");
+  if (!events)
+    return events.error();
+  return RunLog(std::move(*log), std::move(*events));
+}
+
+void RunLog::line(std::string_view text) {
+  (void)bool(log.write(fmt::format("{} {}", timeText(std::chrono::system_clock::now()), text)));
+}
+
+void RunLog::event(const char *name, const nlohmann::ordered_json &fields) {
+  nlohmann::ordered_json json;
+  json["time"] = timeText(std::chrono::system_clock::now());
+  json["event"] = name;
+  json.update(fields);
+  // Texts of the user that are no UTF-8 are written with replacement characters.
+  (void)bool(events.write(
+      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
+}
+
+} // namespace lmc
