@@ -126,6 +126,19 @@ static int64_t elementsOf(const Parameter &parameter, const AttentionShape &shap
   return tokens * (byKeys ? shape.kvHeads : shape.heads) * shape.headDim;
 }
 
+static bool isCompute(const Parameter &parameter) {
+  return llvm::StringRef(parameter.type) == "T";
+}
+
+GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape) {
+  GlobalBytes bytes;
+  for (const Parameter &parameter : parametersOf(part))
+    if (isPresent(parameter, part, shape))
+      (parameter.result ? bytes.written : bytes.read) += uint64_t(
+          elementsOf(parameter, shape) * (isCompute(parameter) ? elementBytes(shape.type) : 4));
+  return bytes;
+}
+
 static const char *functionOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
@@ -188,6 +201,11 @@ static std::string formulas(AttentionPart part, const AttentionShape &shape) {
                     .str();
 }
 
+// Returns true if a tile has more columns than a head.
+static bool isPadded(const AttentionTile *tile, const AttentionShape &shape) {
+  return tile && tile->headDim != shape.headDim;
+}
+
 static std::string comment(AttentionPart part, const AttentionTile *tile,
                            const AttentionShape &shape, const std::string &name) {
   std::string text = formatv("// {0}: {1}\n", name, heroOf(part)).str() + formulas(part, shape);
@@ -195,6 +213,9 @@ static std::string comment(AttentionPart part, const AttentionTile *tile,
                   "[{1} * {2}, {4}]\n",
                   shortName(shape.type), shape.batch, shape.seq, shape.headDim, shape.heads,
                   shape.kvHeads);
+  if (isPadded(tile, shape))
+    text += formatv("// Tiles have {0} columns; those from {1} on are zeros\n", tile->headDim,
+                    shape.headDim);
   if (tile)
     text += formatv("// {0} queries x {1} keys at a time by {2} warps, {3} tiles in flight\n",
                     tile->queries, tile->keys, tile->warps, tile->stages);
@@ -222,7 +243,7 @@ static std::string constants(AttentionPart part, const AttentionTile *tile,
                     shape.doutPitch, shape.dqPitch, shape.dkPitch, shape.dvPitch);
   text += formatv("  static constexpr float scale = {0};\n};\nstruct Tile {{\n", real(shape.scale));
   if (!tile)
-    return text + "  static constexpr int warps = 8;\n};\n";
+    return text + formatv("  static constexpr int warps = {0};\n};\n", kPlainWarps).str();
   text += formatv("  static constexpr int queries = {0}, keys = {1}, warps = {2};\n",
                   tile->queries, tile->keys, tile->warps);
   text += formatv("  static constexpr int {0} = {1}, together = {2};\n",
@@ -237,20 +258,19 @@ static std::string constants(AttentionPart part, const AttentionTile *tile,
 CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
                            const AttentionShape &given, const CudaArch &arch,
                            const std::string &name) {
-  constexpr int plainWarps = 8;
   AttentionShape shape = resolved(given);
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = heroOf(part);
   kernel.contract = true; // safe: which ops share a kernel does not change its text
-  kernel.threads = 32 * (tile ? tile->warps : plainWarps);
+  kernel.threads = uint32_t(32 * (tile ? tile->warps : kPlainWarps));
   bool byKeys = part == AttentionPart::GradKeys;
-  int64_t rows = !tile ? plainWarps : byKeys ? tile->keys : tile->queries;
+  int64_t rows = !tile ? kPlainWarps : byKeys ? tile->keys : tile->queries;
   kernel.grid[0] = uint32_t(llvm::divideCeil(shape.seq, rows) * shape.batch *
                             (byKeys ? shape.kvHeads : shape.heads));
-  kernel.sharedBytes = uint32_t(
-      tile ? sharedBytesOf(*tile, shape)
-           : 4 * (2 * 32 * (shape.headDim + 1) + 2 * plainWarps * shape.headDim));
+  kernel.sharedBytes =
+      uint32_t(tile ? sharedBytesOf(*tile, shape) : plainSharedBytes(shape));
+  kernel.bytes = bytesOf(part, shape);
 
   llvm::SmallVector<std::string> parameters, arguments;
   for (const Parameter &parameter : parametersOf(part)) {
@@ -258,11 +278,8 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
     arguments.push_back(present ? parameter.name : "nullptr");
     if (!present)
       continue;
-    bool isCompute = llvm::StringRef(parameter.type) == "T";
-    (parameter.result ? kernel.bytes.written : kernel.bytes.read) +=
-        uint64_t(elementsOf(parameter, shape) * (isCompute ? elementBytes(shape.type) : 4));
     parameters.push_back(formatv("{0}{1} *{2}", parameter.result ? "" : "const ",
-                                 isCompute ? cudaName(shape.type) : parameter.type,
+                                 isCompute(parameter) ? cudaName(shape.type) : parameter.type,
                                  parameter.name));
   }
   const char *header = !tile                             ? "attention_plain"
@@ -273,17 +290,20 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.source += constants(part, tile, shape, arch);
   // A static_assert in the source compares the grid and the shared memory of the launch with the
   // numbers that the device library computes.
-  kernel.source += formatv("\nusing Launch = lmc::{0}<Shape, Tile>;\n"
-                           "static_assert(Launch::{1} == {2} && Launch::sharedBytes == {3}, "
+  const std::string types = isPadded(tile, shape)
+                                ? formatv("Shape, Tile, {0}", tile->headDim).str()
+                                : "Shape, Tile";
+  kernel.source += formatv("\nusing Launch = lmc::{0}<{1}>;\n"
+                           "static_assert(Launch::{2} == {3} && Launch::sharedBytes == {4}, "
                            "\"as launched\");\n",
-                           tile ? planOf(part) : "AttentionPlain",
+                           tile ? planOf(part) : "AttentionPlain", types,
                            tile ? "blocks" : byKeys ? "gradKeysBlocks" : "rowBlocks",
                            kernel.grid[0], kernel.sharedBytes);
   kernel.source += formatv(
       "\nextern \"C\" __global__ void __launch_bounds__({0}, {1})\n{2}({3}) {{\n"
-      "  lmc::{4}{5}<Shape, Tile>({6});\n}\n",
+      "  lmc::{4}{5}<{6}>({7});\n}\n",
       kernel.threads, tile ? tile->blocks : 1, name, llvm::join(parameters, ", "),
-      functionOf(part), tile ? "" : "Plain", llvm::join(arguments, ", "));
+      functionOf(part), tile ? "" : "Plain", types, llvm::join(arguments, ", "));
   return kernel;
 }
 

@@ -59,25 +59,44 @@ attentionGradKernels(const AttentionShape &shape, const CudaArch &arch,
 
 enum class AttentionPart { Forward, GradQueries, GradKeys };
 
+// Returns the parts that the kernels of attention (or of its gradient, if `backward`) compute, one
+// each, in the order of the launches.
+llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward);
+
+// Returns the number of matrix products that a part computes for a pair of tiles.
+int productsOf(AttentionPart part);
+
+// Returns the traffic of one launch of a part's kernel, where each byte counts once.
+GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
+
 // A variant of a tensor core kernel: its tile sizes and resources. attention_forward.cuh and
 // attention_backward.cuh in compiler/targets/cuda/device explain how they are used.
 struct AttentionTile {
   AttentionPart part;
-  // The head dimension, the queries and keys of a tile, and the warps of a thread block.
+  // The columns of a tile, the queries and keys of a tile, and the warps of a thread block. A head
+  // has as many columns as a tile, or fewer: then the rest of the tile is zeros.
   int headDim;
   int queries, keys, warps;
   int stages;          // buffers in shared memory, each for one tile or a pair of tiles
   bool queryRegisters; // true if rows of q stay in registers; not for GradKeys
   int blocks;          // thread blocks per SM requested by the launch bounds
   int registers;       // registers per thread, maximum over masks and architectures
-  // True for a variant that supports neither documents nor a last tile that is not full: with them
-  // it would spill registers.
+  // True for a variant that supports neither documents, nor a last tile that is not full, nor heads
+  // with fewer columns: with them it would spill registers.
   bool wholeOnly;
 };
 
 // Returns all variants. None of them spills registers when NVRTC compiles it: a test compiles each
 // variant with the masks that need the most registers.
 llvm::ArrayRef<AttentionTile> attentionTiles();
+
+// The largest number of columns of a tile. With more, sums and operands do not fit the registers.
+inline constexpr int kLargestTileHeadDim = 128;
+
+// Returns the columns of the tiles for heads of this size: the smallest number that some variant
+// has and that is not less than headDim. Returns 0 if headDim is too large, or no multiple of 8
+// (16 bytes), the unit in which tiles are copied.
+int tileHeadDim(int64_t headDim);
 
 // Returns the dynamic shared memory of a thread block, in bytes.
 int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape);
@@ -94,10 +113,19 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
                            const CudaArch &arch);
 
 // Returns the variant with the fewest predicted clock cycles. Returns null for a shape that needs
-// the plain kernels (attention_plain.cuh): a dtype other than bf16, a head size without variants,
-// or rows that do not begin at multiples of 16 bytes.
+// the plain kernels (attention_plain.cuh): a dtype other than bf16, a head size without tiles, or
+// rows that do not begin at multiples of 16 bytes.
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
                                          const CudaArch &arch);
+
+// The plain kernels have kPlainWarps warps in a thread block, and take at most kPlainRegisters
+// registers per thread.
+inline constexpr int kPlainWarps = 8, kPlainRegisters = 128;
+int64_t plainSharedBytes(const AttentionShape &shape);
+
+// Returns the SM clock cycles that the cost model of AttentionTiles.cpp predicts for a launch of a
+// part's plain kernel.
+double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaArch &arch);
 
 // Returns the kernel of one part of attention in the variant `tile`; the plain kernel if `tile` is
 // null. Tests and benches call it.

@@ -16,6 +16,20 @@
 // start in order, each at the first free place on the GPU. This gives the cycles of the whole
 // launch, including masked scores, blocks of different length and a last wave that does not fill
 // the GPU.
+//
+// The cost model of the plain kernels (attention_plain.cuh). In a step, a warp computes the scores
+// of its row with the 32 rows of a tile. Two units are busy, and they overlap as above. Shared
+// memory serves one instruction of a warp in a cycle, for a load, a store or a shuffle; the SM
+// issues four instructions in a cycle. With columns = ceil(headDim / 32), a step has these
+// instructions:
+//   for each product that gives scores  headDim loads of the tile, headDim loads of the warp's row
+//                                       (a quarter of them if 4 words can be loaded at once), and
+//                                       headDim multiply-adds
+//   for each product that adds rows     32 shuffles, 32 columns loads of the tile, and 32 columns
+//                                       multiply-adds
+//   for the copy of the next two tiles  8 columns stores
+//   for all else                        about 60, which do not use shared memory
+// The blocks are short and many, so all SMs are taken to be busy until the end.
 #include "compiler/targets/cuda/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -30,9 +44,12 @@ namespace lmc::codegen {
 namespace {
 // The numbers in which the three kernels (forward, GradQueries, GradKeys) differ.
 struct PartModel {
-  int products; // number of matrix products per pair of tiles
+  int scoreProducts; // matrix products per pair of tiles that give scores: sums over headDim
+  int sumProducts;   // matrix products per pair of tiles that add rows, weighted by scores
   // Instructions per thread and score, without mma and ldmatrix, counted in sm_90a code.
   double instructions;
+
+  int products() const { return scoreProducts + sumProducts; }
 };
 
 } // namespace
@@ -40,14 +57,22 @@ struct PartModel {
 static PartModel modelOf(AttentionPart part) {
   switch (part) {
   case AttentionPart::Forward:
-    return {2, 7};
+    return {1, 1, 7};
   case AttentionPart::GradQueries:
-    return {3, 6};
+    return {2, 1, 6};
   case AttentionPart::GradKeys:
-    return {4, 9};
+    return {2, 2, 9};
   }
   llvm_unreachable("a part of attention");
 }
+
+llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward) {
+  static constexpr AttentionPart kParts[] = {AttentionPart::Forward, AttentionPart::GradQueries,
+                                             AttentionPart::GradKeys};
+  return backward ? llvm::ArrayRef(kParts).drop_front() : llvm::ArrayRef(kParts).take_front();
+}
+
+int productsOf(AttentionPart part) { return modelOf(part).products(); }
 
 llvm::ArrayRef<AttentionTile> attentionTiles() {
   static const AttentionTile tiles[] = {
@@ -56,6 +81,16 @@ llvm::ArrayRef<AttentionTile> attentionTiles() {
 #undef LMC_ATTENTION_TILE
   };
   return tiles;
+}
+
+int tileHeadDim(int64_t headDim) {
+  if (headDim % 8 != 0)
+    return 0;
+  int smallest = 0;
+  for (const AttentionTile &tile : attentionTiles())
+    if (tile.headDim >= headDim && (smallest == 0 || tile.headDim < smallest))
+      smallest = tile.headDim;
+  return smallest;
 }
 
 int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
@@ -86,12 +121,23 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
+// Returns the cycles of a step in which units are busy for these cycles, with `warps` warps on each
+// scheduler.
+static double overlapped(llvm::ArrayRef<double> busy, double warps) {
+  double sum = 0, most = 0;
+  for (double clocks : busy) {
+    sum += clocks;
+    most = std::max(most, clocks);
+  }
+  return most + (sum - most) / std::max(1.0, warps);
+}
+
 // Returns the clock cycles that an SM needs for one step of one block, when `resident` blocks share
 // the SM.
 static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int64_t resident) {
   PartModel model = modelOf(tile.part);
   double scores = double(tile.queries) * tile.keys;
-  double flops = 2 * model.products * scores * tile.headDim;
+  double flops = 2 * model.products() * scores * tile.headDim;
   bool byKeys = tile.part == AttentionPart::GradKeys;
   int own = byKeys ? tile.keys : tile.queries, other = byKeys ? tile.queries : tile.keys;
   // The ldmatrix instructions of a warp load, for every product, the rows of the visited tile. For
@@ -99,17 +145,12 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   // hold them.
   int slices = tile.headDim / 16, bands = own / (16 * tile.warps);
   int ownLoads = tile.queryRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
-  double loads = tile.warps * slices * (ownLoads * bands + model.products * (other / 16));
+  double loads = tile.warps * slices * (ownLoads * bands + model.products() * (other / 16));
   double instructions = flops / 4096 + loads + model.instructions * scores / 32;
   double copied = 2.0 * 2 * other * tile.headDim;
   double busy[] = {flops / chip.tensorFlops, (512 * loads + copied) / 128,
                    copied * chip.sms / chip.cacheBytesPerClock, scores / 16, instructions / 4};
-  double sum = 0, most = 0;
-  for (double clocks : busy) {
-    sum += clocks;
-    most = std::max(most, clocks);
-  }
-  return most + (sum - most) / std::max(1.0, double(resident) * tile.warps / 4);
+  return overlapped(busy, double(resident) * tile.warps / 4);
 }
 
 // Returns the time at which the last block ends. There are `count` blocks of each of `lengths`.
@@ -153,7 +194,7 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
   }
   double stepScores = double(tile.queries) * tile.keys;
   result.blockFlops =
-      2.0 * modelOf(tile.part).products * stepScores * tile.headDim * double(longest);
+      2.0 * productsOf(tile.part) * stepScores * tile.headDim * double(longest);
   int64_t window = shape.window ? std::min(shape.window, shape.seq) : shape.seq;
   double visible =
       double(window) * double(window + 1) / 2 + double(shape.seq - window) * double(window);
@@ -164,11 +205,41 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
   return result;
 }
 
+int64_t plainSharedBytes(const AttentionShape &shape) {
+  return 4 * (2 * 32 * (shape.headDim + 1) + 2 * kPlainWarps * shape.headDim);
+}
+
+double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaArch &arch) {
+  const PartModel model = modelOf(part);
+  const bool byKeys = part == AttentionPart::GradKeys;
+  const double columns = double(llvm::divideCeil(shape.headDim, 32));
+  const double rowWords = double(shape.headDim) * (shape.headDim % 4 == 0 ? 0.25 : 1);
+  const double words = model.scoreProducts * double(shape.headDim) +
+                       model.sumProducts * 32 * columns;
+  const double shared =
+      words + model.scoreProducts * rowWords + model.sumProducts * 32 + 8 * columns;
+  const double busy[] = {shared, (shared + words + 60) / 4};
+  const unsigned resident = residentBlocks(arch, 32 * kPlainWarps, kPlainRegisters,
+                                           unsigned(plainSharedBytes(shape)));
+  const double warpStep = overlapped(busy, double(resident) * kPlainWarps / 4);
+
+  // The steps of a block are those of a tile of this size.
+  AttentionTile rows{};
+  rows.part = part;
+  rows.queries = byKeys ? 32 : kPlainWarps;
+  rows.keys = byKeys ? kPlainWarps : 32;
+  int64_t steps = 0;
+  for (int64_t t = 0; t < int64_t(llvm::divideCeil(shape.seq, kPlainWarps)); ++t)
+    steps += stepsOf(rows, shape, t);
+  const double pairs = double(shape.batch * (byKeys ? shape.kvHeads : shape.heads));
+  return double(steps) * pairs * kPlainWarps * warpStep / arch.chip.sms;
+}
+
 static int64_t pitchOr(int64_t pitch, int64_t width) { return pitch ? pitch : width; }
 
 static bool isWhole(const AttentionTile &tile, const AttentionShape &shape) {
-  return !shape.documents && shape.seq % tile.queries == 0 &&
-         shape.seq % tile.keys == 0;
+  return !shape.documents && shape.seq % tile.queries == 0 && shape.seq % tile.keys == 0 &&
+         shape.headDim == tile.headDim;
 }
 
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
@@ -183,10 +254,11 @@ const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShap
         pitchOr(shape.dkPitch, kvWidth), pitchOr(shape.dvPitch, kvWidth)})
     if (pitch % 8 != 0)
       return nullptr;
+  const int headDim = tileHeadDim(shape.headDim);
   const AttentionTile *best = nullptr;
   double fewest = 0;
   for (const AttentionTile &tile : attentionTiles()) {
-    if (tile.part != part || tile.headDim != shape.headDim ||
+    if (tile.part != part || tile.headDim != headDim ||
         (tile.wholeOnly && !isWhole(tile, shape)))
       continue;
     AttentionEstimate cost = estimate(tile, shape, arch);

@@ -14,6 +14,10 @@
 //   float scale;        > 0
 // Query i of a sequence sees key j if j <= i, if i - j < window (when window > 0), and if j >=
 // starts[i] (when documents is true).
+//
+// The kernels on tensor cores take a number `D` of columns of a tile, which may be greater than
+// headDim. The columns of a tile from headDim on are zeros, which change no score and no sum, and
+// they are neither read from global memory nor stored to it. headDim is then a multiple of 8.
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -131,9 +135,9 @@ template <int D, Operand Kind> struct LaneOfTile {
 
 // Starts the copy of tile number `tile` to shared memory: rows [tile * Rows, (tile + 1) * Rows) of
 // a sequence, D columns each. The sequence has Seq rows, whose starts are Pitch elements apart;
-// rows from Seq on become zero. All `Threads` threads of the block must call it. Each address is
-// one sum plus compile-time constants.
-template <int Rows, int D, int Threads, int Pitch, int Seq>
+// rows from Seq on, and columns from Columns on, become zero. All `Threads` threads of the block
+// must call it. Each address is one sum plus compile-time constants.
+template <int Rows, int D, int Columns, int Threads, int Pitch, int Seq>
 __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   constexpr int across = D % 64 == 0 ? 8 : 4; // threads per row
   constexpr int down = Threads / across;
@@ -147,14 +151,15 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
 #pragma unroll
     for (int c = 0; c < D / 8; c += across)
       copyAsync16(to + chunkOffset<D>(row0 + i * down, column + c),
-                  source + i64(i) * down * Pitch + c * 8, valid);
+                  source + i64(i) * down * Pitch + c * 8,
+                  valid && (Columns == D || column + c < Columns / 8));
   }
 }
 
 // Stores 16 M rows that a warp holds in shared memory (`band`) to global memory, starting at row
 // `first` of a sequence. The sequence has Seq rows, whose starts are Pitch elements apart; rows
-// from Seq on are not stored.
-template <int Rows, int M, int D, int Pitch, int Seq>
+// from Seq on, and columns from Columns on, are not stored.
+template <int Rows, int M, int D, int Columns, int Pitch, int Seq>
 __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
   const int lane = int(threadIdx.x) % 32, column = lane % across, row0 = lane / across;
@@ -165,9 +170,10 @@ __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
       break;
 #pragma unroll
     for (int c = 0; c < D / 8; c += across)
-      storeGlobal<16>(target + i64(i) * down * Pitch + c * 8,
-                      *reinterpret_cast<const Bits<16> *>(
-                          band + chunkOffset<D>(row0 + i * down, column + c)));
+      if (Columns == D || column + c < Columns / 8)
+        storeGlobal<16>(target + i64(i) * down * Pitch + c * 8,
+                        *reinterpret_cast<const Bits<16> *>(
+                            band + chunkOffset<D>(row0 + i * down, column + c)));
   }
 }
 

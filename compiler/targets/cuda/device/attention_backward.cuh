@@ -25,21 +25,21 @@ namespace lmc {
 // memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head)
 // processed at a time). A warp of attentionGradQueries computes queries / warps rows, a warp of
 // attentionGradKeys keys / warps rows: 16 or 32.
-template <typename Shape, typename Tile> struct AttentionGradQueries {
+template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
-  static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
-  static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
+  static constexpr int queryBytes = Tile::queries * D * 2;
+  static constexpr int keyBytes = Tile::keys * D * 2;
   // Shared memory holds tiles of q and dout, `stages` pairs of tiles of keys and values, and two
   // words per query (lse and delta).
   static constexpr int sharedBytes =
       2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
 };
-template <typename Shape, typename Tile> struct AttentionGradKeys {
+template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradKeys {
   static constexpr int tiles = (Shape::seq + Tile::keys - 1) / Tile::keys;
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
-  static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
-  static constexpr int keyBytes = Tile::keys * Shape::headDim * 2;
+  static constexpr int queryBytes = Tile::queries * D * 2;
+  static constexpr int keyBytes = Tile::keys * D * 2;
   // The number of words per query: lse, delta and, if there is a window or a document mask, the
   // first key that the query sees.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
@@ -49,28 +49,60 @@ template <typename Shape, typename Tile> struct AttentionGradKeys {
 
 namespace attention {
 
-// Rotates back (RoPE) the 16 M rows that an mma left in `x`. They start at row `first` of a
-// sequence.
+// Rotates back (RoPE) the 16 M rows that an mma left in `x`, of which the first headDim columns are
+// used. The rows start at row `first` of a sequence. The whole warp must call it.
 template <typename Shape, int M, int N>
 __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const float *sin,
                                   int first) {
-  const int lane = int(threadIdx.x) % 32;
+  constexpr int pairs = Shape::headDim / 2, shift = pairs / 8;
+  const int lane = int(threadIdx.x) % 32, column = lane % 4 * 2;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       int row = first + 16 * m + 8 * half + lane / 4;
-      if (row >= Shape::seq)
-        continue;
-      i64 at = i64(row) * (Shape::headDim / 2) + lane % 4 * 2;
+      i64 at = i64(row) * pairs + column;
+      if constexpr (pairs % 8 == 0) {
+        if (row >= Shape::seq)
+          continue;
 #pragma unroll
-      for (int n = 0; n < N / 2; ++n) {
-        Vec<float, 2> c = load<2>(cos + at + 8 * n), s = load<2>(sin + at + 8 * n);
+        for (int n = 0; n < shift; ++n) {
+          Vec<float, 2> c = load<2>(cos + at + 8 * n), s = load<2>(sin + at + 8 * n);
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float low = x[m][n][2 * half + e], high = x[m][n + N / 2][2 * half + e];
-          x[m][n][2 * half + e] = low * c.at[e] + high * s.at[e];
-          x[m][n + N / 2][2 * half + e] = high * c.at[e] - low * s.at[e];
+          for (int e = 0; e < 2; ++e) {
+            float low = x[m][n][2 * half + e], high = x[m][n + shift][2 * half + e];
+            x[m][n][2 * half + e] = low * c.at[e] + high * s.at[e];
+            x[m][n + shift][2 * half + e] = high * c.at[e] - low * s.at[e];
+          }
+        }
+      } else {
+        // pairs is 8 shift + 4, so the other column of a pair is in the lane that holds the columns
+        // 4 before or after: of the next group of 8 columns if these are past its end.
+        constexpr int groups = 2 * shift + 1;
+        const bool isFirstHalf = column < 4;
+        float other[groups][2];
+#pragma unroll
+        for (int n = 0; n < groups; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e)
+            other[n][e] = __shfl_xor_sync(kFullWarp, x[m][n][2 * half + e], 2);
+        if (row >= Shape::seq)
+          continue;
+#pragma unroll
+        for (int n = 0; n < groups; ++n) {
+          const bool isLow = n < shift || (n == shift && isFirstHalf);
+          const i64 pair = at + 8 * n - (isLow ? 0 : pairs);
+          Vec<float, 2> c = load<2>(cos + pair), s = load<2>(sin + pair);
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            // The group of the other column, for lanes with the first and with the last 4 columns.
+            const int forFirst = n <= shift ? n + shift : n - shift - 1;
+            const int forLast = n < shift ? n + shift + 1 : n - shift;
+            float partner = isFirstHalf ? other[forFirst][e] : other[forLast][e];
+            float turned = partner * s.at[e];
+            x[m][n][2 * half + e] =
+                x[m][n][2 * half + e] * c.at[e] + (isLow ? turned : -turned);
+          }
         }
       }
     }
@@ -86,13 +118,13 @@ template <int M, int N> __device__ inline void multiply(float (&d)[M][N][4], flo
         d[m][n][e] *= factor;
 }
 
-// Computes the sums over D of dout * out for 16 M rows, starting at row `first` of a sequence. A
-// whole warp must call it. The sums are stored to `shared`, f32 [16 M], with zeros for rows from
-// Shape::seq on, and to `delta`, where consecutive rows are `heads` elements apart.
-template <typename Shape, int M>
+// Computes the sums over headDim of dout * out for 16 M rows, starting at row `first` of a
+// sequence. A whole warp must call it. The sums are stored to `shared`, f32 [16 M], with zeros for
+// rows from Shape::seq on, and to `delta`, where consecutive rows are `heads` elements apart.
+template <typename Shape, int M, int D>
 __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, float *shared,
                                int first) {
-  constexpr int D = Shape::headDim, across = D % 64 == 0 ? 8 : 4, down = 32 / across;
+  constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
   const int lane = int(threadIdx.x) % 32, column = lane % across * 8;
 #pragma unroll
   for (int i = 0; i < 16 * M / down; ++i) {
@@ -101,6 +133,8 @@ __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, 
     if (row < Shape::seq) {
 #pragma unroll
       for (int c = 0; c < D; c += across * 8) {
+        if (Shape::headDim != D && column + c >= Shape::headDim)
+          continue;
         Vec<bf16, 8> o = load<8>(out + i64(row) * Shape::outPitch + column + c);
         Vec<bf16, 8> g = load<8>(dout + i64(row) * Shape::doutPitch + column + c);
 #pragma unroll
@@ -126,29 +160,30 @@ __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, 
 // attentionForward. `starts` is null if Shape::documents is false; `cos` and `sin` are null if
 // Shape::rope is false. Grid: AttentionGradQueries::blocks x 1 x 1 blocks of 32 Tile::warps
 // threads.
-template <typename Shape, typename Tile>
+template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const bf16 *v,
                                             const bf16 *out, const float *lse, const bf16 *dout,
                                             const i32 *starts, const float *cos, const float *sin,
                                             bf16 *dq, float *delta) {
   using namespace attention;
-  using Plan = AttentionGradQueries<Shape, Tile>;
-  constexpr int D = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
+  using Plan = AttentionGradQueries<Shape, Tile, D>;
+  constexpr int columns = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
   constexpr int M = Tile::queries / (16 * Tile::warps), N = Tile::keys / 8;
   constexpr float scaleLog2 = Shape::scale * kLog2E;
   static_assert(M * 16 * Tile::warps == Tile::queries, "bands of 16 rows");
   static_assert(D % 32 == 0 && Tile::keys % 16 == 0 && Tile::stages >= 2, "whole tiles");
+  static_assert(columns <= D && columns % 8 == 0, "whole units of 16 bytes");
 
   const Work work = workOf<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>(
       int(blockIdx.x));
   const i64 token = i64(work.batch) * seq;
   const int kvHead = work.head / (Shape::heads / Shape::kvHeads);
-  q += token * Shape::qPitch + work.head * D;
-  k += token * Shape::kPitch + kvHead * D;
-  v += token * Shape::vPitch + kvHead * D;
-  out += token * Shape::outPitch + work.head * D;
-  dout += token * Shape::doutPitch + work.head * D;
-  dq += token * Shape::dqPitch + work.head * D;
+  q += token * Shape::qPitch + work.head * columns;
+  k += token * Shape::kPitch + kvHead * columns;
+  v += token * Shape::vPitch + kvHead * columns;
+  out += token * Shape::outPitch + work.head * columns;
+  dout += token * Shape::doutPitch + work.head * columns;
+  dq += token * Shape::dqPitch + work.head * columns;
   lse += token * Shape::heads + work.head;
   delta += token * Shape::heads + work.head;
   starts += Shape::documents ? token : 0;
@@ -163,13 +198,13 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   auto fetch = [&](int tile, int stage) {
     if (tile < endTile) {
       u32 keys = stages + stage * (2 * Plan::keyBytes);
-      copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(keys, k, tile);
-      copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(keys + Plan::keyBytes, v, tile);
+      copyTile<Tile::keys, D, columns, threads, Shape::kPitch, seq>(keys, k, tile);
+      copyTile<Tile::keys, D, columns, threads, Shape::vPitch, seq>(keys + Plan::keyBytes, v, tile);
     }
     copyAsyncCommit();
   };
-  copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(queries, q, work.tile);
-  copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(gradients, dout, work.tile);
+  copyTile<Tile::queries, D, columns, threads, Shape::qPitch, seq>(queries, q, work.tile);
+  copyTile<Tile::queries, D, columns, threads, Shape::doutPitch, seq>(gradients, dout, work.tile);
 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
@@ -181,7 +216,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
                                             2 * Tile::stages * Plan::keyBytes) +
                   warp * (2 * 16 * M);
   float *rowDelta = rowLse + 16 * M;
-  sumRows<Shape, M>(out, dout, delta, rowDelta, warpFirst);
+  sumRows<Shape, M, D>(out, dout, delta, rowDelta, warpFirst);
   if (lane < 16 * M)
     rowLse[lane] = warpFirst + lane < seq
                        ? loadOne(lse + i64(warpFirst + lane) * Shape::heads) * kLog2E
@@ -259,36 +294,37 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   __syncwarp();
   writeTile<M, D>(rows, sum);
   __syncwarp();
-  storeRows<Tile::queries, M, D, Shape::dqPitch, seq>(rows, dq, warpFirst);
+  storeRows<Tile::queries, M, D, columns, Shape::dqPitch, seq>(rows, dq, warpFirst);
 }
 
 // Computes dk and dv (bf16). `delta` is the result of attentionGradQueries. Grid:
 // AttentionGradKeys::blocks x 1 x 1 blocks of 32 Tile::warps threads.
-template <typename Shape, typename Tile>
+template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf16 *v,
                                          const float *lse, const bf16 *dout, const float *delta,
                                          const i32 *starts, const float *cos, const float *sin,
                                          bf16 *dk, bf16 *dv) {
   using namespace attention;
-  using Plan = AttentionGradKeys<Shape, Tile>;
-  constexpr int D = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
+  using Plan = AttentionGradKeys<Shape, Tile, D>;
+  constexpr int columns = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
   constexpr int M = Tile::keys / (16 * Tile::warps), N = Tile::queries / 8;
   constexpr int group = Shape::heads / Shape::kvHeads;
   constexpr float scaleLog2 = Shape::scale * kLog2E;
   static_assert(M * 16 * Tile::warps == Tile::keys, "bands of 16 rows");
   static_assert(D % 32 == 0 && Tile::queries % 16 == 0, "whole tiles");
+  static_assert(columns <= D && columns % 8 == 0, "whole units of 16 bytes");
   static_assert(Tile::queries <= threads, "a thread per row of lse");
   static_assert(Tile::stages == 2, "two stages");
 
   const Work work = workOf<Shape::batch, Shape::kvHeads, Plan::tiles, Tile::together, false>(
       int(blockIdx.x));
   const i64 token = i64(work.batch) * seq;
-  q += token * Shape::qPitch + work.head * group * D;
-  k += token * Shape::kPitch + work.head * D;
-  v += token * Shape::vPitch + work.head * D;
-  dout += token * Shape::doutPitch + work.head * group * D;
-  dk += token * Shape::dkPitch + work.head * D;
-  dv += token * Shape::dvPitch + work.head * D;
+  q += token * Shape::qPitch + work.head * group * columns;
+  k += token * Shape::kPitch + work.head * columns;
+  v += token * Shape::vPitch + work.head * columns;
+  dout += token * Shape::doutPitch + work.head * group * columns;
+  dk += token * Shape::dkPitch + work.head * columns;
+  dv += token * Shape::dvPitch + work.head * columns;
   lse += token * Shape::heads + work.head * group;
   delta += token * Shape::heads + work.head * group;
   starts += Shape::documents ? token : 0;
@@ -304,9 +340,9 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
 
   auto fetch = [&](int head, int tile, int stage) {
     u32 to = stages + stage * Plan::stageBytes;
-    copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(to, q + head * D, tile);
-    copyTile<Tile::queries, D, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
-                                                               dout + head * D, tile);
+    copyTile<Tile::queries, D, columns, threads, Shape::qPitch, seq>(to, q + head * columns, tile);
+    copyTile<Tile::queries, D, columns, threads, Shape::doutPitch, seq>(
+        to + Plan::queryBytes, dout + head * columns, tile);
   };
   // The words of a query: lse / ln 2, delta and the first key that the query sees. The thread whose
   // number is that of the query's row in the tile loads them. For a row past the end of the
@@ -342,8 +378,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     }
   };
 
-  copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(keys, k, work.tile);
-  copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(values, v, work.tile);
+  copyTile<Tile::keys, D, columns, threads, Shape::kPitch, seq>(keys, k, work.tile);
+  copyTile<Tile::keys, D, columns, threads, Shape::vPitch, seq>(values, v, work.tile);
   fetch(0, firstTile, 0);
   copyAsyncCommit();
   writeRow(readRow(0, firstTile), 0);
@@ -453,8 +489,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   writeTile<M, D>(keyRows, keySum);
   writeTile<M, D>(valueRows, valueSum);
   __syncwarp();
-  storeRows<Tile::keys, M, D, Shape::dkPitch, seq>(keyRows, dk, warpFirst);
-  storeRows<Tile::keys, M, D, Shape::dvPitch, seq>(valueRows, dv, warpFirst);
+  storeRows<Tile::keys, M, D, columns, Shape::dkPitch, seq>(keyRows, dk, warpFirst);
+  storeRows<Tile::keys, M, D, columns, Shape::dvPitch, seq>(valueRows, dv, warpFirst);
 }
 
 } // namespace lmc

@@ -22,11 +22,11 @@ namespace lmc {
 // A `Tile` describes the variant by constants: int queries (16 or 32 per warp), keys (a multiple of
 // 16), warps, slots (at least 2), together (pairs of (sequence, head) processed at a time), and
 // bool queryRegisters, which is true if a warp keeps its rows of q in registers.
-template <typename Shape, typename Tile> struct AttentionForward {
+template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionForward {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
-  static constexpr int queryBytes = Tile::queries * Shape::headDim * 2;
-  static constexpr int slotBytes = Tile::keys * Shape::headDim * 2;
+  static constexpr int queryBytes = Tile::queries * D * 2;
+  static constexpr int slotBytes = Tile::keys * D * 2;
   static constexpr int sharedBytes = queryBytes + Tile::slots * slotBytes;
 };
 
@@ -89,25 +89,26 @@ __device__ inline void onlineSoftmax(float (&s)[M][N][4], float (&o)[M][NO][4],
 // Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
 // is null if Shape::documents is false. Grid: AttentionForward::blocks x 1 x 1 blocks of 32
 // Tile::warps threads.
-template <typename Shape, typename Tile>
+template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                                         const i32 *starts, bf16 *out, float *lse) {
   using namespace attention;
-  using Plan = AttentionForward<Shape, Tile>;
-  constexpr int D = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
+  using Plan = AttentionForward<Shape, Tile, D>;
+  constexpr int columns = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
   constexpr int M = Tile::queries / (16 * Tile::warps), N = Tile::keys / 8;
   constexpr float scaleLog2 = Shape::scale * kLog2E;
   static_assert(M * 16 * Tile::warps == Tile::queries, "bands of 16 rows");
   static_assert(D % 32 == 0 && Tile::keys % 16 == 0, "whole tiles");
+  static_assert(columns <= D && columns % 8 == 0, "whole units of 16 bytes");
 
   const Work work = workOf<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>(
       int(blockIdx.x));
   const i64 token = i64(work.batch) * seq;
   const int kvHead = work.head / (Shape::heads / Shape::kvHeads);
-  q += token * Shape::qPitch + work.head * D;
-  k += token * Shape::kPitch + kvHead * D;
-  v += token * Shape::vPitch + kvHead * D;
-  out += token * Shape::outPitch + work.head * D;
+  q += token * Shape::qPitch + work.head * columns;
+  k += token * Shape::kPitch + kvHead * columns;
+  v += token * Shape::vPitch + kvHead * columns;
+  out += token * Shape::outPitch + work.head * columns;
   lse += token * Shape::heads + work.head;
   starts += Shape::documents ? token : 0;
 
@@ -123,9 +124,9 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     if (step < steps) {
       u32 to = ring + slot * Plan::slotBytes;
       if (step % 2 == 0)
-        copyTile<Tile::keys, D, threads, Shape::kPitch, seq>(to, k, firstTile + step / 2);
+        copyTile<Tile::keys, D, columns, threads, Shape::kPitch, seq>(to, k, firstTile + step / 2);
       else
-        copyTile<Tile::keys, D, threads, Shape::vPitch, seq>(to, v, firstTile + step / 2);
+        copyTile<Tile::keys, D, columns, threads, Shape::vPitch, seq>(to, v, firstTile + step / 2);
     }
     copyAsyncCommit();
   };
@@ -141,7 +142,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     slot = slot == Tile::slots - 1 ? 0 : slot + 1;
     return tile;
   };
-  copyTile<Tile::queries, D, threads, Shape::qPitch, seq>(queries, q, work.tile);
+  copyTile<Tile::queries, D, columns, threads, Shape::qPitch, seq>(queries, q, work.tile);
 #pragma unroll
   for (int i = 0; i < Tile::slots - 1; ++i)
     fetch(i, i);
@@ -216,7 +217,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   __syncwarp();
   writeTile<M, D>(rows, o);
   __syncwarp();
-  storeRows<Tile::queries, M, D, Shape::outPitch, seq>(rows, out, warpFirst);
+  storeRows<Tile::queries, M, D, columns, Shape::outPitch, seq>(rows, out, warpFirst);
 }
 
 } // namespace lmc

@@ -227,14 +227,53 @@ TEST(AttentionTemplates, TensorCoresTakeWhatTheyCan) {
   shape.type = DataType::F32;
   EXPECT_EQ(chosen(shape), nullptr);
   shape = llama1b();
-  shape.headDim = 80;
-  EXPECT_EQ(chosen(shape), nullptr);
+  for (int64_t headDim : {60, 132, 136, 256}) { // no multiple of 8, or more than 128
+    shape.headDim = headDim;
+    EXPECT_EQ(chosen(shape), nullptr) << headDim;
+  }
   shape = llama1b();
   shape.kPitch = 3076; // not a multiple of 16 bytes
   EXPECT_EQ(chosen(shape), nullptr);
 }
 
-TEST(AttentionTemplates, SomeTilesAreForWholeTilesWithoutDocumentsAlone) {
+// Heads with fewer columns than a tile: the next larger tile, which is cheaper than plain kernels.
+TEST(AttentionTemplates, TilesTakeHeadsOfFewerColumns) {
+  EXPECT_EQ(tileHeadDim(64), 64);
+  EXPECT_EQ(tileHeadDim(8), 64);
+  EXPECT_EQ(tileHeadDim(72), 96);
+  EXPECT_EQ(tileHeadDim(104), kLargestTileHeadDim);
+  EXPECT_EQ(tileHeadDim(136), 0);
+  EXPECT_EQ(tileHeadDim(100), 0);
+  for (const char *name : kArchs)
+    for (int64_t headDim = 8; headDim <= kLargestTileHeadDim; headDim += 8)
+      for (AttentionPart part :
+           {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys}) {
+        const CudaArch &arch = *findCudaArch(name);
+        AttentionShape shape = llama1b();
+        shape.headDim = headDim;
+        const AttentionTile *tile = chooseAttentionTile(part, shape, arch);
+        ASSERT_NE(tile, nullptr) << headDim;
+        EXPECT_EQ(tile->headDim, tileHeadDim(headDim));
+        EXPECT_LT(estimate(*tile, shape, arch).clocks, plainClocks(part, shape, arch) / 2)
+            << headDim;
+      }
+}
+
+TEST(AttentionTemplates, TellTheColumnsOfATile) {
+  AttentionShape shape = llama1b();
+  shape.headDim = 80;
+  shape.qPitch = shape.kPitch = shape.vPitch = 48 * 80;
+  auto kernels = attentionKernels(shape, *findCudaArch("sm_90a"), "attention");
+  ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
+  const CudaKernel &kernel = kernels->front();
+  EXPECT_THAT(kernel.source, HasSubstr("// Tiles have 96 columns; those from 80 on are zeros\n"));
+  EXPECT_THAT(kernel.source, HasSubstr("kvHeads = 8, headDim = 80;\n"));
+  EXPECT_THAT(kernel.source, HasSubstr("lmc::AttentionForward<Shape, Tile, 96>;\n"));
+  EXPECT_THAT(kernel.source, HasSubstr("lmc::attentionForward<Shape, Tile, 96>(q, k, v, "));
+  EXPECT_EQ(kernel.bytes.read, 2u * 16 * 2048 * 80 * 48); // the columns of heads, not of tiles
+}
+
+TEST(AttentionTemplates, SomeTilesAreForFullTilesWithoutDocumentsAlone) {
   for (const char *name : kArchs)
     for (AttentionPart part :
          {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
@@ -242,10 +281,11 @@ TEST(AttentionTemplates, SomeTilesAreForWholeTilesWithoutDocumentsAlone) {
         AttentionShape shape = mistral7b();
         shape.headDim = headDim;
         shape.qPitch = shape.kPitch = shape.vPitch = 0;
-        for (auto [seq, window, documents] :
-             {std::tuple(8191, 0, false), std::tuple(8192, 0, true)}) {
+        for (auto [seq, less, documents] : {std::tuple(8191, 0, false), std::tuple(8192, 0, true),
+                                            std::tuple(8192, 8, false)}) {
           shape.seq = seq;
-          shape.window = window;
+          shape.window = 0;
+          shape.headDim = headDim - less;
           shape.documents = documents;
           const AttentionTile *tile = chooseAttentionTile(part, shape, *findCudaArch(name));
           ASSERT_NE(tile, nullptr);
@@ -276,8 +316,10 @@ TEST(AttentionTemplates, EstimatesCountBlocksAndMaskedScores) {
   EXPECT_DOUBLE_EQ(cost.visited, double(32 * 33 / 2) * 64 * 64 / (2048.0 * 2049 / 2));
 }
 
-// Each variant, alone and with a window, documents and a last tile in part if it is for that, on
-// every architecture: no spills, and the registers that the table says.
+// Each variant, alone and with a window, documents and a last tile in part if it is for that, with
+// as many columns as heads have and with more, on every architecture: no spills, and the registers
+// that the table says. With 8 columns less than a tile, pairs that the rotation mixes are in
+// different lanes.
 TEST(AttentionTemplates, TilesTakeTheRegistersOfTheTableAndDoNotSpill) {
   LMC_REQUIRE_NVRTC();
   KernelCache cache(KernelCache::defaultDirectory());
@@ -287,11 +329,16 @@ TEST(AttentionTemplates, TilesTakeTheRegistersOfTheTableAndDoNotSpill) {
     std::vector<const AttentionTile *> tileOf;
     for (const AttentionTile &tile : attentionTiles()) {
       AttentionShape shape = mistral7b();
-      shape.headDim = tile.headDim;
-      shape.qPitch = shape.kPitch = shape.vPitch = 48 * tile.headDim;
-      for (auto [seq, window, rope] : {std::tuple(8192, 0, true), std::tuple(8192, 4096, true),
-                                       std::tuple(2047, 100, true), std::tuple(2047, 0, false)}) {
+      for (auto [seq, window, rope, less] :
+           {std::tuple(8192, 0, true, 0), std::tuple(8192, 4096, true, 0),
+            std::tuple(2047, 100, true, 0), std::tuple(2047, 0, false, 0),
+            std::tuple(8192, 0, true, 16), std::tuple(8192, 4096, true, 8),
+            std::tuple(2047, 100, true, 8), std::tuple(2047, 0, true, 16)}) {
         bool whole = seq == 8192;
+        if (less > 0 && tile.wholeOnly)
+          continue;
+        shape.headDim = tile.headDim - less;
+        shape.qPitch = shape.kPitch = shape.vPitch = 48 * shape.headDim;
         shape.rope = rope && tile.part != AttentionPart::Forward;
         if (!whole && tile.wholeOnly)
           continue;
@@ -311,5 +358,28 @@ TEST(AttentionTemplates, TilesTakeTheRegistersOfTheTableAndDoNotSpill) {
                                                            << compiled.kernel.source;
       EXPECT_EQ(resources.sharedBytes, 0u);
     }
+  }
+}
+
+TEST(AttentionTemplates, PlainKernelsTakeTheRegistersOfTheirCostModel) {
+  LMC_REQUIRE_NVRTC();
+  KernelCache cache(KernelCache::defaultDirectory());
+  for (const char *name : kArchs) {
+    std::vector<CudaKernel> kernels;
+    for (int64_t headDim : {80, 256})
+      for (AttentionPart part :
+           {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys}) {
+        AttentionShape shape = mistral7b();
+        shape.type = DataType::F32;
+        shape.headDim = headDim;
+        shape.rope = part != AttentionPart::Forward;
+        shape.qPitch = shape.kPitch = shape.vPitch = 0;
+        kernels.push_back(attentionKernel(part, nullptr, shape, *findCudaArch(name), "attention"));
+      }
+    auto code = compileCuda(kernels, name, cache);
+    ASSERT_TRUE(bool(code)) << llvm::toString(code.takeError());
+    for (const CudaCode &compiled : *code)
+      EXPECT_LE(int(compiled.cubin.resources.registers), kPlainRegisters)
+          << name << "\n" << compiled.kernel.source;
   }
 }

@@ -601,7 +601,9 @@ TEST_P(EveryTile, GivesTheReferencesResults) {
   // not with a tile.
   for (AttentionShape shape : {shapeOf(1, 203, 2, 1, tile.headDim),
                                shapeOf(2, 80, 2, 1, tile.headDim),
-                               shapeOf(2, 149, 2, 1, tile.headDim, 70, true, true)}) {
+                               shapeOf(2, 149, 2, 1, tile.headDim, 70, true, true),
+                               shapeOf(1, 149, 2, 1, tile.headDim - 8, 70, true, true),
+                               shapeOf(1, 131, 2, 1, tile.headDim - 16, 0, false, true)}) {
     Problem p(shape);
     Reference r(p);
     if (tile.part == AttentionPart::Forward) {
@@ -630,11 +632,13 @@ TEST(Attention, SharesKeysAmongQueryHeads) {
   checkChosen(shapeOf(1, 65, 16, 2, 64));
 }
 
+// Of heads with fewer columns than a tile, too: nothing of other heads is read or stored.
 TEST(Attention, MovesWhatTheAlgorithmMust) {
   for (const AttentionShape &shape :
        {shapeOf(1, 256, 8, 8, 64), shapeOf(2, 203, 16, 2, 64, 0, false, true),
         shapeOf(1, 300, 8, 2, 128, 70), shapeOf(2, 260, 8, 2, 64, 90, true, true),
-        shapeOf(1, 150, 8, 4, 96, 0, true)}) {
+        shapeOf(1, 150, 8, 4, 96, 0, true), shapeOf(1, 130, 8, 2, 80, 0, false, true),
+        shapeOf(1, 150, 8, 4, 48, 60, true, true), shapeOf(1, 140, 8, 8, 112)}) {
     Problem p(shape, 1, {/*qkv=*/16});
     for (AttentionPart part :
          {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
@@ -669,6 +673,20 @@ TEST(Attention, OfDrawnShapesOnTensorCores) {
     Draw draw{uint64_t(seed)};
     AttentionShape shape = drawShape(draw, DataType::BF16, draw.pick({64, 96, 128}));
     // Rows begin at multiples of 16 bytes.
+    Spacing spacing{draw.pick({0, 8, 24}), draw.pick({0, 8}), draw.pick({0, 16})};
+    EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::NotNull()));
+    checkDrawn(shape, uint64_t(seed), spacing);
+  }
+}
+
+// The columns of a tile that a head does not have are zeros. The head sizes are 8 and 0 modulo 16,
+// for which the rotation of gradients takes different ways.
+TEST(Attention, OfDrawnShapesInLargerTiles) {
+  for (int64_t seed = 1; seed <= drawCount(14); ++seed) {
+    Draw draw{uint64_t(seed)};
+    const int64_t headDim =
+        draw.pick({8, 24, 40, 48, 56, 72, 80, 88, 104, 112, 120});
+    AttentionShape shape = drawShape(draw, DataType::BF16, headDim);
     Spacing spacing{draw.pick({0, 8, 24}), draw.pick({0, 8}), draw.pick({0, 16})};
     EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::NotNull()));
     checkDrawn(shape, uint64_t(seed), spacing);
