@@ -22,6 +22,7 @@
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/emit/Emit.h"
+#include "compiler/kernels/Target.h"
 #include "compiler/search/RecomputeSearch.h"
 #include "models/decoder/Model.h"
 #include "models/families/Families.h"
@@ -317,7 +318,8 @@ mlir::FailureOr<RecomputeChoiceProblem> searchJob(const Config &config, mlir::ML
   auto start = make(config);
   if (mlir::failed(start))
     return mlir::failure();
-  auto search = RecomputeSearch::create(**start, config, *spec, phases, [&](int64_t layers) {
+  auto model = codegen::costModelOf(config.target.device, *spec);
+  auto search = RecomputeSearch::create(**start, config, *model, phases, [&](int64_t layers) {
     Config job = config;
     job.model.numHiddenLayers = layers;
     return make(job);

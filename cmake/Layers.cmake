@@ -34,7 +34,7 @@ lmc_layer(dialects/lm MLIR dialects/interfaces)
 lmc_layer(dialects/dist MLIR)
 lmc_layer(dialects/plan MLIR dialects/interfaces dialects/lm)
 lmc_layer(dialects/kern MLIR dialects/interfaces dialects/plan)
-lmc_layer(compiler/kernels MLIR compiler/config dialects/kern dialects/lm)
+lmc_layer(compiler/kernels MLIR compiler/config compiler/cost dialects/kern dialects/lm)
 
 # What is trained.
 lmc_layer(models/families compiler/config)
@@ -52,8 +52,8 @@ lmc_layer(passes/fusion MLIR compiler/cost compiler/kernels dialects/kern dialec
 lmc_layer(passes/schedule MLIR dialects/kern dialects/lm)
 
 # Code for a target, a folder each, and the plan file.
-lmc_layer(compiler/targets MLIR compiler/config compiler/kernels dialects/kern dialects/plan
-          passes/fusion)
+lmc_layer(compiler/targets MLIR compiler/config compiler/cost compiler/kernels dialects/kern
+          dialects/plan passes/fusion)
 lmc_layer(compiler/emit MLIR compiler/config compiler/kernels dialects/interfaces dialects/kern
           dialects/plan models/decoder runtime/plan)
 

@@ -60,7 +60,7 @@ public:
             {"arch", &spec.arch},
             {"default_of", &spec.defaultOf, 0, 0, false},
             {"host", &spec.host, 0, 0, false}},
-           {"memory", "peak", "vector", "launch", "gemm", "attention", "link"});
+           {"memory", "peak", "vector", "clock", "launch", "gemm", "attention", "link"});
     if (const toml::table *memory = section(root, "memory", "memory"))
       fields(*memory, "memory",
              {{"bytes", Size{&spec.memoryBytes}},
@@ -76,6 +76,8 @@ public:
               {"f64", &spec.peak[size_t(DataType::F64)], 1, kMaxRate}});
     if (const toml::table *vector = section(root, "vector", "vector"))
       fields(*vector, "vector", {{"flops", &spec.vectorFlops, 1, kMaxRate}});
+    if (const toml::table *clock = section(root, "clock", "clock", isGpu(spec)))
+      fields(*clock, "clock", {{"hertz", &spec.clock, 1, 1e12}});
     if (const toml::table *launch = section(root, "launch", "launch"))
       fields(*launch, "launch", {{"seconds", &spec.launchSeconds, 0, kMaxSeconds}});
     readGemm(root, spec);
@@ -92,6 +94,9 @@ public:
   config::Diagnostics diagnostics;
 
 private:
+  // Returns true if the spec's `arch` is a compute capability, as docs/devices.md has it.
+  static bool isGpu(const DeviceSpec &spec) { return spec.arch.starts_with("sm_"); }
+
   config::Location at(const toml::source_region &source) const {
     return {path, unsigned(source.begin.line), unsigned(source.begin.column)};
   }

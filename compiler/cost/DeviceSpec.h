@@ -29,9 +29,10 @@ struct GemmModel {
   int64_t maxSplits = 1;                 // maximum number of parts that k is cut into
 };
 
-// The speed of attention for one dtype and head dimension. Attention over `seq` tokens runs at
-// forward * seq / (seq + forwardHalfLength) FLOP/s, where only the scores that the mask leaves are
-// counted. The gradient uses the two `backward` numbers in the same way.
+// The speed of a library's attention for one dtype and head dimension. Attention over `seq` tokens
+// runs at forward * seq / (seq + forwardHalfLength) FLOP/s, where only the scores that the mask
+// leaves are counted. The gradient uses the two `backward` numbers in the same way. A target that
+// knows the speed of its own kernels does not use it (CostModel.h).
 struct AttentionModel {
   DataType dtype = DataType::BF16;
   int64_t headDim = 0;
@@ -65,6 +66,8 @@ struct DeviceSpec {
   std::array<double, 3> peak{};
   // FLOP/s of generated kernels; a function such as exp counts as one operation.
   double vectorFlops = 0;
+  // Clock of a GPU's SMs in Hz, under the load of matrix products; 0 for other devices.
+  double clock = 0;
   double launchSeconds = 0; // time from the end of a command to the start of the next
 
   std::array<GemmModel, 3> gemm;         // indexed by DataType

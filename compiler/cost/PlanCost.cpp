@@ -4,7 +4,11 @@
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlanFile.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <initializer_list>
 
 namespace lmc::cost {
 
@@ -27,11 +31,24 @@ public:
                       double(kernel.flops())};
   }
   Work operator()(const plan::Gemm &op) const {
-    return GemmWork{int64_t(op.m()),       int64_t(op.n()),       int64_t(op.k()),
-                    typeOf(op.a()), typeOf(op.d()), op.c() >= 0};
+    GemmWork work{int64_t(op.m()), int64_t(op.n()), int64_t(op.k()),
+                  typeOf(op.a()),  typeOf(op.d()),  op.c() >= 0};
+    for (uint32_t matrix : {op.a(), op.b(), op.d()})
+      for (int64_t row : {rowOf(matrix), pitchOf(matrix)})
+        if (!work.unalignedRow && !isAligned(matrix, row))
+          work.unalignedRow = row;
+    return work;
   }
-  Work operator()(const plan::Attention &op) const { return attention(op, false); }
-  Work operator()(const plan::AttentionGrad &op) const { return attention(op, true); }
+  Work operator()(const plan::Attention &op) const {
+    return attention(op, {op.q(), op.k(), op.v(), op.out()});
+  }
+  Work operator()(const plan::AttentionGrad &op) const {
+    AttentionWork work =
+        attention(op, {op.q(), op.k(), op.v(), op.out(), op.dout(), op.dq(), op.dk(), op.dv()});
+    work.backward = true;
+    work.rope = op.cos() >= 0;
+    return work;
+  }
   Work operator()(const plan::ScatterAdd &op) const {
     return ScatterWork{int64_t(op.rows()), int64_t(op.columns()), int64_t(op.vocabulary()),
                        widthOf(op.x()),    widthOf(op.d()),       op.accumulate()};
@@ -51,9 +68,30 @@ private:
   const plan::Slice &slice(uint32_t index) const { return *plan.slices()->Get(index); }
   DataType typeOf(uint32_t index) const { return dataType(slice(index).dtype()); }
   int64_t widthOf(uint32_t index) const { return int64_t(byteWidth(slice(index).dtype())); }
-  template <typename Op> Work attention(const Op &op, bool backward) const {
-    return AttentionWork{op.batch(),    op.seq(),    op.heads(),     op.kv_heads(),
-                         op.head_dim(), op.window(), typeOf(op.q()), backward};
+  // `tensors` are the slices of rows that the kernels read or write 16 bytes at a time.
+  template <typename Op>
+  AttentionWork attention(const Op &op, std::initializer_list<uint32_t> tensors) const {
+    AttentionWork work{op.batch(),    op.seq(),    op.heads(),    op.kv_heads(),
+                       op.head_dim(), op.window(), typeOf(op.q())};
+    work.documents = op.starts() >= 0;
+    for (uint32_t tensor : tensors)
+      if (int64_t pitch = pitchOf(tensor); !work.unalignedPitch && !isAligned(tensor, pitch))
+        work.unalignedPitch = pitch;
+    return work;
+  }
+  // Returns the number of elements of a row.
+  int64_t rowOf(uint32_t index) const {
+    const plan::Slice &of = slice(index);
+    return int64_t(of.shape()->Get(of.shape()->size() - 1));
+  }
+  // Returns the number of elements from the start of a row to the start of the next.
+  int64_t pitchOf(uint32_t index) const {
+    const uint64_t pitch = slice(index).pitch();
+    return pitch ? int64_t(pitch) / widthOf(index) : rowOf(index);
+  }
+  // Returns true if `elements` elements of the slice are whole units of 16 bytes.
+  bool isAligned(uint32_t index, int64_t elements) const {
+    return elements * widthOf(index) % 16 == 0;
   }
 
   const plan::Plan &plan;
@@ -88,7 +126,7 @@ static void addLaunch(KernelCost &kernel, const Estimate &estimate, uint64_t run
   kernel.launch = estimate;
 }
 
-PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec) {
+PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
   PlanCost cost;
   cost.kernels.resize(plan.kernels()->size());
   const plan::BatchInfo &batch = *plan.batch();
@@ -97,19 +135,21 @@ PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec) {
     entry.runsPerStep =
         runsPerStep(function->name()->string_view(), batch.gradient_accumulation_steps());
     for (const plan::Command *command : *function->commands()) {
-      Estimate estimate = cost::estimate(workOf(plan, *command), spec);
+      const std::vector<Estimate> kernels = model.kernels(workOf(plan, *command));
+      const Estimate estimate = sumOf(kernels);
       entry.seconds += estimate.seconds;
       entry.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
       const std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
-      for (const plan::Launch *launch : launches)
-        addLaunch(cost.kernels[launch->kernel()], share(estimate, launches.size()),
+      for (size_t i = 0; i < launches.size(); ++i)
+        addLaunch(cost.kernels[launches[i]->kernel()],
+                  kernels.size() == launches.size() ? kernels[i] : share(estimate, launches.size()),
                   entry.runsPerStep);
       entry.commands.push_back(estimate);
     }
     cost.stepSeconds += double(entry.runsPerStep) * entry.seconds;
     cost.functions.push_back(std::move(entry));
   }
-  cost.peakFlops = spec.peakOf(dataType(plan.compute_dtype()));
+  cost.peakFlops = model.spec.peakOf(dataType(plan.compute_dtype()));
   if (cost.stepSeconds > 0) {
     double tokens = double(batch.micro_batch_size()) * double(batch.gradient_accumulation_steps()) *
                     double(batch.sequence_length());
@@ -118,6 +158,45 @@ PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec) {
     cost.mfuFull = cost.tokensPerSecond * plan.model()->flops_per_token_full() / cost.peakFlops;
   }
   return cost;
+}
+
+// Returns the name of the op that a command comes from, without the number of its layer: "mlp" for
+// "layers.3/mlp".
+static std::string placeOf(const plan::Command &command) {
+  std::string source = command.source() ? command.source()->str() : "";
+  return source.starts_with("layers.") ? source.substr(source.find('/') + 1) : source;
+}
+
+std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model) {
+  constexpr size_t kMostPlaces = 3;
+  struct Warning {
+    std::string text;
+    std::vector<std::string> places; // distinct
+  };
+  std::vector<Warning> warnings;
+  for (const plan::Function *function : *plan.functions())
+    for (const plan::Command *command : *function->commands()) {
+      const std::string text = model.warning(workOf(plan, *command));
+      if (text.empty())
+        continue;
+      auto known = std::find_if(warnings.begin(), warnings.end(),
+                                [&](const Warning &warning) { return warning.text == text; });
+      if (known == warnings.end())
+        known = warnings.insert(warnings.end(), {text, {}});
+      std::vector<std::string> &places = known->places;
+      if (const std::string place = placeOf(*command);
+          std::find(places.begin(), places.end(), place) == places.end())
+        places.push_back(place);
+    }
+  std::vector<std::string> lines;
+  for (const auto &[text, places] : warnings) {
+    const size_t shown = std::min(places.size(), kMostPlaces);
+    const size_t more = places.size() - shown;
+    lines.push_back(fmt::format("{} ({}{})", text,
+                                fmt::join(places.begin(), places.begin() + ptrdiff_t(shown), ", "),
+                                more ? fmt::format(" and {} more", more) : ""));
+  }
+  return lines;
 }
 
 std::string_view settingOf(const plan::Plan &plan, std::string_view key) {

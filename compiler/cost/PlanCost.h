@@ -1,4 +1,4 @@
-// Predicts the cost of a whole plan on a device: the sum of the roofline estimates of all commands.
+// Predicts the cost of a whole plan on a device: the sum of the estimates of all commands.
 //
 // A plan's commands run one after another (a plan has no events that would allow overlap). The time
 // of a function is the sum over its commands, and the time of an optimizer step is
@@ -9,7 +9,7 @@
 // runsPerStep.
 #pragma once
 
-#include "compiler/cost/Roofline.h"
+#include "compiler/cost/CostModel.h"
 
 #include "plan_generated.h"
 
@@ -26,8 +26,8 @@ struct FunctionCost {
   std::array<double, 4> secondsByBound{}; // indexed by Bound
 };
 
-// The cost of all launches of a kernel in one optimizer step. The cost of a command that launches
-// several kernels is divided equally among them.
+// The cost of all launches of a kernel in one optimizer step. If the cost model has only one
+// estimate for a command that launches several kernels, it is divided equally among them.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;
@@ -43,7 +43,11 @@ struct PlanCost {
   double mfuCausal = 0, mfuFull = 0;
 };
 
-PlanCost planCost(const plan::Plan &plan, const DeviceSpec &spec);
+PlanCost planCost(const plan::Plan &plan, const CostModel &model);
+
+// Returns the model's warnings for the commands of a plan, each once, with the names of the model
+// ops that it is about.
+std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model);
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).
 Work workOf(const plan::Plan &plan, const plan::Command &command);

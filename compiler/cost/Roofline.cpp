@@ -24,8 +24,8 @@ double visiblePairs(int64_t seq, int64_t window) {
   return w * (w + 1) / 2 + (s - w) * w;
 }
 
-static Estimate combine(double computeSeconds, Bound unit, double flops, double bytes,
-                        const DeviceSpec &spec) {
+Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
+                  const DeviceSpec &spec) {
   double memorySeconds = bytes / spec.bandwidthFor(bytes);
   Estimate result{0, unit, flops, bytes};
   double busy = computeSeconds;
@@ -76,7 +76,7 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
     bytes += old;
     best += old / spec.bandwidthFor(bytes);
   }
-  return combine(best, Bound::MatrixUnits, 2 * m * n * k, bytes, spec);
+  return roofline(best, Bound::MatrixUnits, 2 * m * n * k, bytes, spec);
 }
 
 // Forward: the products q k^T and p v take 2 d FLOP each per visible pair of query and key, where d
@@ -105,12 +105,12 @@ Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   // Forward: reads q, k, v and writes out. Backward: reads q, k, v, out, dout and writes dq, dk,
   // dv.
   double bytes = width * b * s * d * (work.backward ? 4 * h + 4 * kv : 2 * h + 2 * kv) + statistics;
-  return combine(flops / rate, Bound::MatrixUnits, flops, bytes, spec);
+  return roofline(flops / rate, Bound::MatrixUnits, flops, bytes, spec);
 }
 
 Estimate estimate(const KernelWork &work, const DeviceSpec &spec) {
-  return combine(work.flops / spec.vectorFlops, Bound::VectorUnits, work.flops,
-                 work.readBytes + work.writtenBytes, spec);
+  return roofline(work.flops / spec.vectorFlops, Bound::VectorUnits, work.flops,
+                  work.readBytes + work.writtenBytes, spec);
 }
 
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec) {

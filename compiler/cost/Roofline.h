@@ -9,6 +9,7 @@
 
 #include "compiler/cost/DeviceSpec.h"
 
+#include <compare>
 #include <cstdint>
 #include <string_view>
 #include <variant>
@@ -32,6 +33,9 @@ struct GemmWork {
   DataType input = DataType::BF16;
   DataType output = DataType::BF16;
   bool accumulate = false;
+  // The number of elements of a row of a, b or d that is no multiple of 16 bytes, or by which the
+  // starts of two rows differ; 0 if all are multiples.
+  int64_t unalignedRow = 0;
 };
 
 // Causal attention or its gradient, with the fields of the attention commands in
@@ -41,6 +45,13 @@ struct AttentionWork {
   int64_t window = 0; // number of keys that a query sees; 0: no window
   DataType dtype = DataType::BF16;
   bool backward = false;
+  bool documents = false; // true if there is a document mask
+  bool rope = false;      // true if the gradients are also rotated back (AttentionGrad.cos)
+  // The number of elements between the starts of two rows of the first tensor whose rows do not all
+  // start at multiples of 16 bytes; 0 if there is none.
+  int64_t unalignedPitch = 0;
+
+  auto operator<=>(const AttentionWork &) const = default;
 };
 
 // A generated kernel or a copy. Its traffic is known exactly.
@@ -76,6 +87,11 @@ Estimate estimate(const AttentionWork &work, const DeviceSpec &spec);
 Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
+
+// Returns the time of a command that does arithmetic on `unit` for `computeSeconds` and moves
+// `bytes` at the same time: the launch latency, plus the larger of the two times.
+Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
+                  const DeviceSpec &spec);
 
 // Returns the number of pairs of a query and a key that the query sees, in one head of one
 // sequence: query i sees min(i + 1, window) keys. A window of 0 means no window.

@@ -63,6 +63,7 @@ private:
   PhaseRunner phases;
   PlanDetails details;
   Result<cost::DeviceSpec> spec;
+  std::unique_ptr<cost::CostModel> model; // of an empty spec if the job has none
   const codegen::Target *const target; // null if no target has the job's device
 };
 
@@ -75,6 +76,7 @@ Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
   result.budgetBytes = config.memory.budget;
   if (result.budgetBytes == 0 && spec)
     result.budgetBytes = cost::usableBytes(*spec);
+  model = codegen::costModelOf(config.target.device, spec ? *spec : cost::DeviceSpec());
   details.memoryBudget = result.budgetBytes;
   details.target = config.target.device;
   details.deviceSpec = config.target.spec;
@@ -137,7 +139,7 @@ LogicalResult Driver::planNamedMode() {
   const bool isReported = options.compileTo == Phase::Emit || !options.dumpDirectory.empty();
   if (config.memory.recompute != RecomputeMode::KeepAll && isReported) {
     FailureOr<RecomputeOptions> found =
-        recomputeOptionsOf(*result.module, config, spec ? &*spec : nullptr);
+        recomputeOptionsOf(*result.module, config, spec ? model.get() : nullptr);
     if (failed(found))
       return failure();
     FailureOr<std::vector<int64_t>> choice =
@@ -166,7 +168,7 @@ LogicalResult Driver::searchRecompute() {
         return failure();
     return module;
   };
-  auto search = RecomputeSearch::create(*result.module, config, *spec, phases, makeModel);
+  auto search = RecomputeSearch::create(*result.module, config, *model, phases, makeModel);
   if (failed(search))
     return failure();
   BudgetSearch &budgets = (*search)->budgets();
@@ -219,6 +221,14 @@ LogicalResult Driver::finish() {
     details.target = *name;
     details.code = code.get();
     LogicalResult emitted = emitPlan(*result.module, config, details, result.plan);
+    // The warnings are part of the plan, and are about the commands of the plan.
+    std::vector<std::string> warnings;
+    if (succeeded(emitted))
+      warnings = cost::warningsOf(*plan::GetPlan(result.plan.data()), *model);
+    if (!warnings.empty()) {
+      details.reports["warnings"] = std::move(warnings);
+      emitted = emitPlan(*result.module, config, details, result.plan);
+    }
     details.code = nullptr;
     return emitted;
   });
@@ -229,7 +239,7 @@ FailureOr<double> Driver::tokensPerSecond() {
   if (failed(requireSpec("training.micro_batch_size")) ||
       failed(emitPlan(*result.module, config, PlanDetails(), bytes)))
     return failure();
-  return cost::planCost(*plan::GetPlan(bytes.data()), *spec).tokensPerSecond;
+  return cost::planCost(*plan::GetPlan(bytes.data()), *model).tokensPerSecond;
 }
 
 //===-- The MBS -----------------------------------------------------------------------------===//

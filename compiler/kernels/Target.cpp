@@ -32,6 +32,12 @@ const Target *findTarget(llvm::StringRef device) {
   return nullptr;
 }
 
+std::unique_ptr<cost::CostModel> costModelOf(llvm::StringRef device, cost::DeviceSpec spec) {
+  if (const Target *target = findTarget(device))
+    return target->costModel(device, std::move(spec));
+  return std::make_unique<cost::CostModel>(std::move(spec));
+}
+
 Result<void> checkDeviceName(const std::string &device) {
   const Target *target = findTarget(device);
   if (target && target->isDevice(device))

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compiler/config/Config.h"
+#include "compiler/cost/CostModel.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
 
@@ -138,6 +139,13 @@ public:
     return llvm::createStringError("the target prints no kernels");
   }
 
+  // Returns the cost model for plans of `device`, the value of a job's target.device or the target
+  // of a plan, when they run on the device that `spec` describes.
+  virtual std::unique_ptr<cost::CostModel> costModel(llvm::StringRef device,
+                                                     cost::DeviceSpec spec) const {
+    return std::make_unique<cost::CostModel>(std::move(spec));
+  }
+
   // Returns true if the generated code states the resources of kernels (registers, occupancy).
   virtual bool reportsResources() const { return false; }
   // Returns the occupancy of a kernel with `grid` in a plan for the target `planTarget`; nothing if
@@ -157,6 +165,9 @@ llvm::ArrayRef<const Target *> targets();
 // Returns the target of a device or of a plan, given its name ("cpu", "cuda:sm_90a",
 // "cpu:x86-64-v3"); null if there is none.
 const Target *findTarget(llvm::StringRef device);
+
+// Returns Target::costModel of the target of `device`; the device spec's prices if there is none.
+std::unique_ptr<cost::CostModel> costModelOf(llvm::StringRef device, cost::DeviceSpec spec);
 
 // Succeeds if some target accepts this target.device. The error says what it must be: "it must be
 // cpu or cuda:sm_XY, such as cuda:sm_90a".

@@ -349,14 +349,22 @@ json kernelsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
 
 } // namespace
 
-json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
-  json report;
-  // Adds the report of each phase under its name, such as "recompute".
+// Returns the reports that the plan carries, by their names, such as "recompute".
+static json reportsOf(const plan::Plan &plan) {
+  json reports = json::object();
   if (plan.reports())
     for (const plan::Report *entry : *plan.reports())
       if (json said = json::parse(entry->json()->str(), nullptr, false); !said.is_discarded())
-        report[entry->name()->str()] = std::move(said);
+        reports[entry->name()->str()] = std::move(said);
+  return reports;
+}
 
+std::vector<std::string> lmc::warningsIn(const plan::Plan &plan) {
+  return reportsOf(plan).value("warnings", std::vector<std::string>());
+}
+
+json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
+  json report = reportsOf(plan);
   report["target"] = plan.target()->str();
   report["fingerprint"] = plan.fingerprint()->str();
   report["compiler_version"] = plan.compiler_version()->str();
@@ -371,7 +379,8 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
                      {"ranks", batch.ranks()},
                      {"sequence_length", batch.sequence_length()},
                      {"tokens_per_step", batch.global_batch_size() * batch.sequence_length()}};
-  cost::PlanCost cost = cost::planCost(plan, spec);
+  cost::PlanCost cost =
+      cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
   report["memory"] = memoryReport(plan, memoryTimeline(plan), spec);
   report["fusion"] = fusionReport(plan, spec, report.value("fusion", json()));
   report["recompute"] = recomputeReport(plan, cost, report.value("recompute", json()));
@@ -380,6 +389,7 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   report["job"] = jobReport(plan, cost);
   report["functions"] = functionsReport(plan, cost);
   report["kernels"] = kernelsReport(plan, cost);
+  report["warnings"] = warningsIn(plan);
   return report;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <vector>
 
 namespace lmc {
 
@@ -19,6 +20,9 @@ struct ExplainSections {
 
 // Returns the report of a plan on a device as JSON. docs/explain.md documents the keys.
 nlohmann::json explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
+
+// Returns the compiler's warnings about a plan, which the plan carries as the report "warnings".
+std::vector<std::string> warningsIn(const plan::Plan &plan);
 
 // Returns the report as text for a terminal.
 std::string explainText(const nlohmann::json &report, const ExplainSections &sections);

@@ -134,6 +134,7 @@ public:
   }
 
   void summary();
+  void warnings();
   void memory();
   void fusion(bool showsAll);
   void formed(const json &entries);
@@ -189,6 +190,11 @@ void Text::summary() {
     line("  {:>6} {:>12}  {:>10}{}", number(attempt["mbs"]),
          readableCount(number(attempt["tokens_per_second_per_device"])),
          bytes(attempt["peak_bytes"]), attempt.value("fits", true) ? "" : "  does not fit");
+}
+
+void Text::warnings() {
+  for (const json &warning : report["warnings"])
+    line("warning: {}", warning.get<std::string>());
 }
 
 void Text::memory() {
@@ -419,6 +425,7 @@ void Text::commands() {
 std::string lmc::explainText(const json &report, const ExplainSections &sections) {
   Text text(report);
   text.summary();
+  text.warnings();
   if (sections.memory)
     text.memory();
   if (sections.fusion)

@@ -2,6 +2,7 @@
 
 #include "compiler/cost/PlanCost.h"
 #include "compiler/analysis/Memory.h"
+#include "compiler/kernels/Target.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +25,8 @@ static json nameTrack(int thread, const std::string &name) {
 }
 
 json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
-  cost::PlanCost cost = cost::planCost(plan, spec);
+  cost::PlanCost cost =
+      cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
   MemoryTimeline memory = memoryTimeline(plan);
   json events = json::array();
   events.push_back({{"ph", "M"},

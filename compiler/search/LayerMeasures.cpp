@@ -12,7 +12,7 @@ namespace {
 
 class Measurer {
 public:
-  Measurer(const plan::Plan &plan, const cost::DeviceSpec &spec) : plan(plan), spec(spec) {}
+  Measurer(const plan::Plan &plan, const cost::CostModel &model) : plan(plan), model(model) {}
 
   PlanMeasures run();
 
@@ -24,7 +24,7 @@ private:
   void addPeaks(int function, const FunctionMemory &memory);
 
   const plan::Plan &plan;
-  const cost::DeviceSpec &spec;
+  const cost::CostModel &model;
   PlanMeasures measures;
 };
 
@@ -39,7 +39,7 @@ LayerMeasure *Measurer::layer(int index) {
 }
 
 void Measurer::addSeconds() {
-  cost::PlanCost cost = cost::planCost(plan, spec);
+  cost::PlanCost cost = cost::planCost(plan, model);
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const cost::FunctionCost &spent = cost.functions[f];
     for (unsigned c = 0; c < spent.commands.size(); ++c)
@@ -129,8 +129,8 @@ PlanMeasures Measurer::run() {
 
 } // namespace
 
-PlanMeasures measureLayers(const plan::Plan &plan, const cost::DeviceSpec &spec) {
-  return Measurer(plan, spec).run();
+PlanMeasures measureLayers(const plan::Plan &plan, const cost::CostModel &model) {
+  return Measurer(plan, model).run();
 }
 
 } // namespace lmc

@@ -7,7 +7,7 @@
 // live in its backward pass, in addition to what this layer and the layers before it keep.
 #pragma once
 
-#include "compiler/cost/DeviceSpec.h"
+#include "compiler/cost/CostModel.h"
 
 #include "plan_generated.h"
 
@@ -30,6 +30,6 @@ struct PlanMeasures {
 
 // Measures a plan. The kept and transient bytes are lower bounds of what any packing needs, because
 // buffers that are live at the same time never overlap.
-PlanMeasures measureLayers(const plan::Plan &plan, const cost::DeviceSpec &spec);
+PlanMeasures measureLayers(const plan::Plan &plan, const cost::CostModel &model);
 
 } // namespace lmc

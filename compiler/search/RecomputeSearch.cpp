@@ -127,10 +127,32 @@ lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
 
 //===-- Probes ------------------------------------------------------------------------------===//
 
+// Returns the work of computing the attention of the forward pass.
+static cost::AttentionWork workOf(lm::AttentionOp op, DataType dtype) {
+  auto q = cast<RankedTensorType>(op.getQ().getType());
+  auto k = cast<RankedTensorType>(op.getK().getType());
+  cost::AttentionWork work;
+  work.seq = int64_t(op.getSeq());
+  work.headDim = int64_t(op.getHeadDim());
+  work.batch = q.getDimSize(0) / work.seq;
+  work.heads = q.getDimSize(1) / work.headDim;
+  work.kvHeads = k.getDimSize(1) / work.headDim;
+  work.window = int64_t(op.getWindow());
+  work.dtype = dtype;
+  work.documents = bool(op.getStarts());
+  return work;
+}
+
 FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config &config,
-                                                    const cost::DeviceSpec *spec) {
-  const cost::Rates rates = cost::ratesOf(spec, config.training.computeDType);
-  return analyzeRecompute(start, [&](Operation *op) { return modelledSeconds(op, rates); });
+                                                    const cost::CostModel *model) {
+  const DataType dtype = config.training.computeDType;
+  const cost::Rates rates = cost::ratesOf(model ? &model->spec : nullptr, dtype);
+  return analyzeRecompute(start, [&](Operation *op) {
+    if (auto attention = dyn_cast<lm::AttentionOp>(op); attention && model)
+      if (auto kernels = model->attentionKernels(workOf(attention, dtype)); !kernels.empty())
+        return sumOf(kernels).seconds;
+    return modelledSeconds(op, rates);
+  });
 }
 
 // Returns the index of the first option of the kind that recomputes the same ops as `option`; this
@@ -243,7 +265,7 @@ static void keepMicroSteps(ModuleOp module) {
 // Returns the options of `shorter`, a model with fewer layers, if they equal those of the whole
 // model, so that measures of one hold for the other; otherwise nullopt.
 std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
-  FailureOr<RecomputeOptions> options = recomputeOptionsOf(shorter, config, &spec);
+  FailureOr<RecomputeOptions> options = recomputeOptionsOf(shorter, config, &model);
   if (failed(options) || options->kinds.size() != found.kinds.size())
     return std::nullopt;
   for (auto [mine, theirs] : llvm::zip_equal(found.kinds, options->kinds)) {
@@ -286,7 +308,7 @@ FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const Recomput
     return failure();
   PlanMeasures measures;
   (void)phases.run(Phase::Memory, [&] {
-    measures = measureLayers(*plan::GetPlan(bytes.data()), spec);
+    measures = measureLayers(*plan::GetPlan(bytes.data()), model);
     return success();
   });
   measures.layers.resize(choice.size());
@@ -398,12 +420,12 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t rung) {
 }
 
 FailureOr<std::unique_ptr<RecomputeSearch>>
-RecomputeSearch::create(ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
+RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostModel &model,
                         PhaseRunner &phases, const MakeShorter &makeShorter) {
-  std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, spec, phases));
+  std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, model, phases));
   FailureOr<RecomputeOptions> options = failure();
   (void)phases.run(Phase::Memory, [&]() -> LogicalResult {
-    return options = recomputeOptionsOf(start, config, &spec);
+    return options = recomputeOptionsOf(start, config, &model);
   });
   if (failed(options))
     return failure();

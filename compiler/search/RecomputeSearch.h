@@ -13,7 +13,7 @@
 #include "compiler/phases/Phases.h"
 #include "compiler/algorithms/BudgetSearch.h"
 #include "compiler/algorithms/RecomputeChoice.h"
-#include "compiler/cost/DeviceSpec.h"
+#include "compiler/cost/CostModel.h"
 #include "passes/memory/RecomputeOptions.h"
 
 #include "mlir/IR/OwningOpRef.h"
@@ -47,11 +47,11 @@ public:
   // it.
   using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
-  // `start` is a module after the distribute phase. `start`, `config`, `spec` and `phases` must
+  // `start` is a module after the distribute phase. `start`, `config`, `model` and `phases` must
   // outlive the search. Probes use a shorter model if it has the same kinds of layers, so that the
   // time for probing does not grow with the number of layers.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
-  create(mlir::ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
+  create(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
          PhaseRunner &phases, const MakeShorter &makeShorter = nullptr);
 
   const RecomputeOptions &options() const { return found; }
@@ -71,9 +71,9 @@ public:
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t rung);
 
 private:
-  RecomputeSearch(mlir::ModuleOp start, const Config &config, const cost::DeviceSpec &spec,
+  RecomputeSearch(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
                   PhaseRunner &phases)
-      : start(start), config(config), spec(spec), phases(phases) {}
+      : start(start), config(config), model(model), phases(phases) {}
 
   // A model on which options are measured: `module` is `owned`, or the start module if `owned` is
   // null.
@@ -92,7 +92,7 @@ private:
 
   mlir::ModuleOp start;
   const Config &config;
-  const cost::DeviceSpec &spec;
+  const cost::CostModel &model;
   PhaseRunner &phases;
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
@@ -103,8 +103,9 @@ private:
   size_t lastRung = SIZE_MAX;
 };
 
-// Returns the recompute options of each layer, with costs from the job's device spec.
+// Returns the recompute options of each layer. The costs come from `model`; if it is null, they are
+// those of cost::kDefaultRates.
 mlir::FailureOr<RecomputeOptions> recomputeOptionsOf(mlir::ModuleOp start, const Config &config,
-                                                     const cost::DeviceSpec *spec);
+                                                     const cost::CostModel *model);
 
 } // namespace lmc

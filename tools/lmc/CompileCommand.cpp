@@ -104,6 +104,8 @@ int runCompile(const CompileArguments &arguments) {
                 ExitCode::Failure);
   if (arguments.quiet)
     return 0;
+  for (const std::string &warning : warningsIn(plan))
+    llvm::errs() << "warning: " << warning << "\n";
   std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   printTimes(path, *result, elapsed.count());
   if (plan.modules()->Get(0)->image()->size() == 0)

@@ -112,9 +112,11 @@ struct AttentionEstimate {
 AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shape,
                            const CudaArch &arch);
 
-// Returns the variant with the fewest predicted clock cycles. Returns null for a shape that needs
-// the plain kernels (attention_plain.cuh): a dtype other than bf16, a head size without tiles, or
-// rows that do not begin at multiples of 16 bytes.
+// Returns false for a shape that needs the plain kernels (attention_plain.cuh): a dtype other than
+// bf16, a head size without tiles, or rows that do not begin at multiples of 16 bytes.
+bool hasTiles(const AttentionShape &shape);
+
+// Returns the variant with the fewest predicted clock cycles; null if the shape has no tiles.
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
                                          const CudaArch &arch);
 

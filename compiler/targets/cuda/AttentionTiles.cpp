@@ -242,10 +242,9 @@ static bool isWhole(const AttentionTile &tile, const AttentionShape &shape) {
          shape.headDim == tile.headDim;
 }
 
-const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
-                                         const CudaArch &arch) {
-  if (shape.type != DataType::BF16)
-    return nullptr;
+bool hasTiles(const AttentionShape &shape) {
+  if (shape.type != DataType::BF16 || tileHeadDim(shape.headDim) == 0)
+    return false;
   int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
   for (int64_t pitch :
        {pitchOr(shape.qPitch, width), pitchOr(shape.outPitch, width),
@@ -253,7 +252,14 @@ const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShap
         pitchOr(shape.kPitch, kvWidth), pitchOr(shape.vPitch, kvWidth),
         pitchOr(shape.dkPitch, kvWidth), pitchOr(shape.dvPitch, kvWidth)})
     if (pitch % 8 != 0)
-      return nullptr;
+      return false;
+  return true;
+}
+
+const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
+                                         const CudaArch &arch) {
+  if (!hasTiles(shape))
+    return nullptr;
   const int headDim = tileHeadDim(shape.headDim);
   const AttentionTile *best = nullptr;
   double fewest = 0;

@@ -1,6 +1,7 @@
 // The CUDA target: it compiles each kernel to a cubin. The kernels of attention, scatter-add and
 // initial values are instantiated from templates in compiler/targets/cuda/device.
 #include "compiler/kernels/Target.h"
+#include "compiler/targets/cuda/CudaCostModel.h"
 #include "compiler/targets/cuda/CudaProgram.h"
 #include "compiler/targets/cuda/InitializerTemplates.h"
 #include "passes/fusion/Passes.h"
@@ -108,6 +109,13 @@ public:
     if (!printed)
       return printed.takeError();
     return std::move(printed->source);
+  }
+
+  std::unique_ptr<cost::CostModel> costModel(StringRef device,
+                                             cost::DeviceSpec spec) const override {
+    if (const CudaArch *arch = archOf(device))
+      return std::make_unique<CudaCostModel>(*arch, std::move(spec));
+    return Target::costModel(device, std::move(spec));
   }
 
   bool reportsResources() const override { return true; }

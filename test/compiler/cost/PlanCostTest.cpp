@@ -70,7 +70,7 @@ TEST(PlanCost, StepAndUtilization) {
   std::string bytes = job.bytes();
   const plan::Plan &plan = *plan::GetPlan(bytes.data());
   DeviceSpec spec = *loadDeviceSpec("h100-sxm");
-  PlanCost cost = planCost(plan, spec);
+  PlanCost cost = planCost(plan, CostModel(spec));
   double gemm = estimate(GemmWork{64, 16, 32, DataType::F32, DataType::F32}, spec).seconds;
   double kernel = estimate(KernelWork{3000, 1000, 500}, spec).seconds;
   EXPECT_DOUBLE_EQ(cost.functions[0].seconds, gemm);
@@ -89,8 +89,8 @@ TEST(PlanCost, IsDeterministic) {
   Job job;
   std::string bytes = job.bytes();
   DeviceSpec spec = *loadDeviceSpec("cpu");
-  PlanCost a = planCost(*plan::GetPlan(bytes.data()), spec);
-  PlanCost b = planCost(*plan::GetPlan(bytes.data()), spec);
+  PlanCost a = planCost(*plan::GetPlan(bytes.data()), CostModel(spec));
+  PlanCost b = planCost(*plan::GetPlan(bytes.data()), CostModel(spec));
   EXPECT_EQ(a.stepSeconds, b.stepSeconds);
   EXPECT_EQ(a.mfuCausal, b.mfuCausal);
 }
@@ -140,4 +140,71 @@ TEST(PlanCost, WorkOfACommand) {
   EXPECT_EQ(std::get<KernelWork>(work(1, 0)).readBytes, 3000);
   EXPECT_EQ(std::get<KernelWork>(work(1, 0)).writtenBytes, 1000);
   EXPECT_EQ(std::get<KernelWork>(work(1, 0)).flops, 500);
+}
+
+namespace {
+
+// Warns of every product, and prices each kernel of attention's gradient by itself.
+class Warning : public CostModel {
+public:
+  using CostModel::CostModel;
+  std::vector<Estimate> attentionKernels(const AttentionWork &work) const override {
+    return {{1, Bound::VectorUnits, 10, 100}, {3, Bound::MatrixUnits, 20, 300}};
+  }
+  std::string warning(const Work &work) const override {
+    return std::holds_alternative<GemmWork>(work) ? "slow" : "";
+  }
+};
+
+} // namespace
+
+TEST(PlanCost, KernelsOfACommandHaveTheirOwnPrices) {
+  Warning model(*loadDeviceSpec("h100-sxm"));
+  Estimate sum = sumOf(model.kernels(AttentionWork{}));
+  EXPECT_EQ(sum.seconds, 4);
+  EXPECT_EQ(sum.flops, 30);
+  EXPECT_EQ(sum.bytes, 400);
+  EXPECT_EQ(sum.bound, Bound::MatrixUnits); // what the longest kernel waits for
+  EXPECT_EQ(model.kernels(KernelWork{1, 2, 3}).size(), 1u);
+}
+
+// Rows of 16 bytes: which row of a product is no multiple of them, the pitch included.
+TEST(PlanCost, RowsOfAProductThatAreNotAligned) {
+  auto unalignedRow = [](std::vector<uint64_t> a, std::vector<uint64_t> d, uint64_t pitch = 0,
+                         plan::DType dtype = plan::DType::BF16) {
+    Job job;
+    plan::GemmT gemm;
+    gemm.a = job.slice(dtype, a);
+    gemm.b = job.slice(dtype, {a[1], d[1]});
+    gemm.d = job.slice(dtype, d);
+    job.plan.slices[gemm.a]->pitch = pitch;
+    job.command(gemm);
+    std::string bytes = job.bytes();
+    const plan::Plan &plan = *plan::GetPlan(bytes.data());
+    return std::get<GemmWork>(workOf(plan, *plan.functions()->Get(0)->commands()->Get(1)))
+        .unalignedRow;
+  };
+  EXPECT_EQ(unalignedRow({64, 32}, {64, 264}), 0);
+  EXPECT_EQ(unalignedRow({64, 32}, {64, 257}), 257);
+  EXPECT_EQ(unalignedRow({64, 36}, {64, 264}), 36);
+  EXPECT_EQ(unalignedRow({64, 32}, {64, 264}, 96), 0);
+  EXPECT_EQ(unalignedRow({64, 32}, {64, 264}, 74), 37);
+  EXPECT_EQ(unalignedRow({64, 36}, {64, 264}, 0, plan::DType::F32), 0);
+}
+
+TEST(PlanCost, AWarningIsGivenOnceWithItsPlaces) {
+  Job job;
+  plan::GemmT gemm;
+  gemm.a = gemm.b = gemm.d = 0;
+  for (const char *source :
+       {"layers.0/mlp", "layers.1/mlp", "layers.1/o_proj", "lm_head", "more"}) {
+    job.command(gemm);
+    job.plan.functions[0]->commands.back()->source = source;
+  }
+  job.plan.functions[0]->commands.front()->source = "layers.0/mlp";
+  std::string bytes = job.bytes();
+  DeviceSpec spec = *loadDeviceSpec("h100-sxm");
+  EXPECT_EQ(warningsOf(*plan::GetPlan(bytes.data()), Warning(spec)),
+            std::vector<std::string>{"slow (mlp, o_proj, lm_head and 1 more)"});
+  EXPECT_TRUE(warningsOf(*plan::GetPlan(bytes.data()), CostModel(spec)).empty());
 }

@@ -6,6 +6,7 @@
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/emit/Emit.h"
+#include "compiler/kernels/Target.h"
 #include "models/decoder/Model.h"
 #include "test/compiler/config/ShippedConfig.h"
 
@@ -72,11 +73,11 @@ public:
           "memory.recompute=auto", "memory.budget=0"})
       settings.push_back(always);
     config = shippedConfig(name, settings);
-    spec = *cost::loadDeviceSpec("h100-sxm");
+    model = codegen::costModelOf(config.target.device, *cost::loadDeviceSpec("h100-sxm"));
     start = buildModel(config, context);
     for (Phase phase : {Phase::Autodiff, Phase::Distribute})
       EXPECT_TRUE(succeeded(phases.run(phase, *start)));
-    auto made = RecomputeSearch::create(*start, config, spec, phases);
+    auto made = RecomputeSearch::create(*start, config, *model, phases);
     EXPECT_TRUE(succeeded(made));
     search = std::move(*made);
   }
@@ -108,7 +109,7 @@ public:
   Config config;
   CompileOptions options;
   PhaseRunner phases;
-  cost::DeviceSpec spec;
+  std::unique_ptr<cost::CostModel> model;
   OwningOpRef<ModuleOp> start;
   std::unique_ptr<RecomputeSearch> search;
 
@@ -122,7 +123,7 @@ private:
   double secondsOf(ModuleOp module) {
     std::string bytes;
     EXPECT_TRUE(succeeded(emitPlan(module, config, PlanDetails(), bytes)));
-    return cost::planCost(*plan::GetPlan(bytes.data()), spec).stepSeconds;
+    return cost::planCost(*plan::GetPlan(bytes.data()), *model).stepSeconds;
   }
 
   std::map<size_t, Outcome> outcomes;
@@ -214,7 +215,7 @@ TEST(RecomputeSearch, ShorterProbesMeasureTheSame) {
         return failure();
     return module;
   };
-  auto made = RecomputeSearch::create(*job.start, job.config, job.spec, job.phases, makeShorter);
+  auto made = RecomputeSearch::create(*job.start, job.config, *job.model, job.phases, makeShorter);
   ASSERT_TRUE(succeeded(made));
   const RecomputeChoiceProblem &whole = job.search->measured(), &part = (*made)->measured();
   EXPECT_EQ(whole.fixedBytes, part.fixedBytes);

@@ -1,0 +1,29 @@
+#include "compiler/cost/CostModel.h"
+
+namespace lmc::cost {
+
+std::vector<Estimate> CostModel::kernels(const Work &work) const {
+  if (const auto *attention = std::get_if<AttentionWork>(&work))
+    if (std::vector<Estimate> own = attentionKernels(*attention); !own.empty())
+      return own;
+  if (const auto *product = std::get_if<GemmWork>(&work))
+    return {gemm(*product)};
+  return {estimate(work, spec)};
+}
+
+Estimate sumOf(const std::vector<Estimate> &kernels) {
+  Estimate sum;
+  double longest = 0;
+  for (const Estimate &kernel : kernels) {
+    sum.seconds += kernel.seconds;
+    sum.flops += kernel.flops;
+    sum.bytes += kernel.bytes;
+    if (kernel.seconds > longest) {
+      longest = kernel.seconds;
+      sum.bound = kernel.bound;
+    }
+  }
+  return sum;
+}
+
+} // namespace lmc::cost

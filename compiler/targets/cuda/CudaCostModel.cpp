@@ -1,0 +1,118 @@
+#include "compiler/targets/cuda/CudaCostModel.h"
+
+#include "compiler/targets/cuda/AttentionTemplates.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace lmc::codegen {
+
+static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
+  const CudaArch *arch = findCudaArch(name);
+  return arch ? *arch : fallback;
+}
+
+CudaCostModel::CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec)
+    : CostModel(std::move(spec)), arch(arch), device(archOr(this->spec.arch, arch)) {}
+
+static AttentionShape shapeOf(const cost::AttentionWork &work) {
+  AttentionShape shape;
+  shape.type = work.dtype;
+  shape.batch = work.batch;
+  shape.seq = work.seq;
+  shape.heads = work.heads;
+  shape.kvHeads = work.kvHeads;
+  shape.headDim = work.headDim;
+  shape.window = work.window;
+  shape.documents = work.documents;
+  shape.rope = work.rope;
+  shape.qPitch = work.unalignedPitch;
+  return shape;
+}
+
+// cuBLASLt multiplies bf16 by its fast kernels if all rows start at multiples of 16 bytes (cuBLAS
+// documentation, "Tensor Core Usage"). f32 is multiplied without TF32.
+static bool usesTensorCores(const cost::GemmWork &work) {
+  return work.input == DataType::F64 || (work.input == DataType::BF16 && work.unalignedRow == 0);
+}
+
+// bf16 with other rows is priced as f32. This is the cautious end of what is known: with an odd row
+// cuBLAS was 26 to 280 times slower on an A100 (PyTorch issues 106469 and 146817), and 1.4 times
+// slower on an RTX 4090 (issue 181718).
+cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
+  if (spec.clock == 0 || usesTensorCores(work))
+    return CostModel::gemm(work);
+  cost::GemmWork slow = work;
+  slow.input = DataType::F32;
+  cost::Estimate estimate = CostModel::gemm(slow);
+  if (estimate.bound == cost::Bound::MatrixUnits)
+    estimate.bound = cost::Bound::VectorUnits;
+  return estimate;
+}
+
+static std::string warningFor(const cost::GemmWork &work) {
+  if (usesTensorCores(work))
+    return "";
+  if (work.input == DataType::F32)
+    return "matrix products in f32 run without tensor cores; training.compute_dtype = \"bf16\" "
+           "uses them";
+  return llvm::formatv(
+             "matrix products with rows of {0} bf16 elements run without the fast kernels for "
+             "tensor cores, which need rows of whole multiples of 16 bytes; rows of {1}, the next "
+             "multiple of 8, use them",
+             work.unalignedRow, llvm::alignTo(uint64_t(work.unalignedRow), 8))
+      .str();
+}
+
+static std::string warningFor(const cost::AttentionWork &work) {
+  if (hasTiles(shapeOf(work)))
+    return "";
+  if (work.dtype != DataType::BF16)
+    return "attention in f32 has no kernel for tensor cores; training.compute_dtype = \"bf16\" has "
+           "one";
+  if (tileHeadDim(work.headDim) == 0)
+    return llvm::formatv("attention with head_dim {0} has no kernel for tensor cores; multiples of "
+                         "8 up to {1} have one",
+                         work.headDim, kLargestTileHeadDim)
+        .str();
+  return llvm::formatv("attention on rows that start {0} elements apart has no kernel for tensor "
+                       "cores; multiples of 8 elements have one",
+                       work.unalignedPitch)
+      .str();
+}
+
+std::string CudaCostModel::warning(const cost::Work &work) const {
+  if (const auto *gemm = std::get_if<cost::GemmWork>(&work))
+    return warningFor(*gemm);
+  if (const auto *attention = std::get_if<cost::AttentionWork>(&work))
+    return warningFor(*attention);
+  return "";
+}
+
+std::vector<cost::Estimate> CudaCostModel::attentionKernels(const cost::AttentionWork &work) const {
+  if (spec.clock == 0)
+    return {};
+  auto [entry, isNew] = known.try_emplace(work);
+  if (!isNew)
+    return entry->second;
+  const AttentionShape shape = shapeOf(work);
+  // The FLOPs that the gradient needs are those of 5 products. They are divided among the kernels
+  // by the products that each computes, of which some are computed twice.
+  const double flops = cost::estimate(work, spec).flops;
+  llvm::ArrayRef<AttentionPart> parts = partsOfAttention(work.backward);
+  double products = 0;
+  for (AttentionPart part : parts)
+    products += productsOf(part);
+  for (AttentionPart part : parts) {
+    const AttentionTile *tile = chooseAttentionTile(part, shape, arch);
+    const double clocks =
+        tile ? estimate(*tile, shape, device).clocks : plainClocks(part, shape, device);
+    const GlobalBytes bytes = bytesOf(part, shape);
+    entry->second.push_back(cost::roofline(
+        clocks / spec.clock, tile ? cost::Bound::MatrixUnits : cost::Bound::VectorUnits,
+        flops * productsOf(part) / products, double(bytes.read + bytes.written), spec));
+  }
+  return entry->second;
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,30 @@
+// The times of the CUDA target's own kernels of attention, and of matrix products without tensor
+// cores.
+#pragma once
+
+#include "compiler/cost/CostModel.h"
+#include "compiler/targets/cuda/CudaArch.h"
+
+#include <map>
+
+namespace lmc::codegen {
+
+// Prices attention by the cost models of the kernels that the target chooses for a shape
+// (AttentionTemplates.h): their clock cycles on the device's architecture, at the clock of the
+// device spec. A device that is no GPU has no such prices.
+class CudaCostModel : public cost::CostModel {
+public:
+  // `arch` is the architecture that the code is generated for. It must outlive the model.
+  CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec);
+
+  std::vector<cost::Estimate> attentionKernels(const cost::AttentionWork &work) const override;
+  cost::Estimate gemm(const cost::GemmWork &work) const override;
+  std::string warning(const cost::Work &work) const override;
+
+private:
+  const CudaArch &arch;
+  const CudaArch &device; // the architecture of the device that the spec describes
+  mutable std::map<cost::AttentionWork, std::vector<cost::Estimate>> known;
+};
+
+} // namespace lmc::codegen
