@@ -16,14 +16,14 @@ namespace {
 
 constexpr uint64_t kBatchesPerWorker = 2; // one in work, one ready
 
-Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t samples, uint64_t number) {
+Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t rows, uint64_t position) {
   BatchLoader::Batch batch;
-  batch.tokens.resize(samples * source.sequenceLength());
+  batch.tokens.resize(rows * source.sequenceLength());
   batch.targets.resize(batch.tokens.size());
   if (source.hasDocumentMask())
     batch.starts.resize(batch.tokens.size());
-  LMC_TRY(source.fill(number * samples, samples, batch.tokens.data(), batch.targets.data(),
-                      batch.starts.data()));
+  LMC_TRY(
+      source.fill(position, rows, batch.tokens.data(), batch.targets.data(), batch.starts.data()));
   batch.validTargets = std::count_if(batch.targets.begin(), batch.targets.end(),
                                      [](int32_t target) { return target >= 0; });
   return batch;
@@ -33,17 +33,22 @@ Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t samples,
 
 struct BatchLoader::State {
   const DataSource &source;
-  const uint64_t samples;
+  const uint64_t rows;
+  const uint64_t position;                        // of batch 0
   std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
-  uint64_t nextClaim, nextTake;
+  uint64_t nextClaim = 0, nextTake = 0;
   bool stopping = false;
   std::optional<Error> failure; // the error that next() returned before
   std::mutex mutex;
   std::condition_variable filled, freed;
   std::vector<std::thread> threads;
 
-  State(const DataSource &source, uint64_t samples, uint64_t firstBatch)
-      : source(source), samples(samples), nextClaim(firstBatch), nextTake(firstBatch) {}
+  State(const DataSource &source, uint64_t rows, uint64_t position)
+      : source(source), rows(rows), position(position) {}
+
+  Result<Batch> make(uint64_t number) const {
+    return makeBatch(source, rows, position + number * rows * source.sequenceLength());
+  }
 
   void work() {
     std::unique_lock lock(mutex);
@@ -53,7 +58,7 @@ struct BatchLoader::State {
         return;
       uint64_t number = nextClaim++;
       lock.unlock();
-      Result<Batch> batch = makeBatch(source, samples, number);
+      Result<Batch> batch = make(number);
       lock.lock();
       ring[number % ring.size()] = std::move(batch);
       filled.notify_one();
@@ -61,9 +66,8 @@ struct BatchLoader::State {
   }
 };
 
-BatchLoader::BatchLoader(const DataSource &source, uint64_t samples, uint64_t firstBatch,
-                         int workers)
-    : state(std::make_unique<State>(source, samples, firstBatch)) {
+BatchLoader::BatchLoader(const DataSource &source, uint64_t rows, uint64_t position, int workers)
+    : state(std::make_unique<State>(source, rows, position)) {
   if (workers <= 0)
     return;
   state->ring.resize(workers * kBatchesPerWorker);
@@ -86,7 +90,7 @@ Result<BatchLoader::Batch> BatchLoader::next() {
     return *state->failure;
   Result<Batch> batch = [&]() -> Result<Batch> {
     if (state->threads.empty())
-      return makeBatch(state->source, state->samples, state->nextTake++);
+      return state->make(state->nextTake++);
     std::unique_lock lock(state->mutex);
     auto &slot = state->ring[state->nextTake % state->ring.size()];
     state->filled.wait(lock, [&] { return slot.has_value(); });

@@ -14,15 +14,19 @@ namespace lmc {
 struct DataSource::State {
   DataOptions options;
   std::vector<std::unique_ptr<TokenFile>> files;
-  std::vector<uint64_t> firstSample; // the first sample of each file; the last element is the total
-  uint64_t samples = 0, tokens = 0;
+  std::vector<uint64_t> firstBlock; // the first block of each file; the last element is the total
+  uint64_t blocks = 0, tokens = 0;
 
-  struct Window {
+  // Consecutive tokens of a file.
+  struct Piece {
     const TokenFile *file;
-    uint64_t begin; // position in the file of the first of sequenceLength + 1 tokens
+    uint64_t begin, length;
   };
-  Window window(uint64_t index) const;
-  Result<void> fillStarts(const Window &window, const int32_t *tokens, int32_t *starts) const;
+  // Returns the tokens of the stream from `position` to the end of their block, at most `most`.
+  Piece pieceAt(uint64_t position, uint64_t most) const;
+  Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
+  Result<void> fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
+                          int32_t *starts) const;
 };
 
 namespace {
@@ -70,39 +74,39 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
   return {};
 }
 
-// Sets `starts` of the tokens [from, to) of a row to `from`, where their document begins.
-void startDocument(int32_t *starts, uint64_t from, uint64_t to) {
-  std::fill(starts + from, starts + to, static_cast<int32_t>(from));
-}
+// The two functions below fill `starts` for the tokens of a piece. Its first token is at position
+// `first` of the row.
 
-// Fills `starts` for the `length` tokens from token `begin` of the file on, with the file's table
-// of documents.
-Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
+// With the file's table of documents.
+Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length, int32_t first,
                            int32_t *starts) {
   auto table = file.documentsBetween(begin, begin + length);
   LMC_TRY(table);
   uint64_t from = 0;
+  auto startDocument = [&](uint64_t to) {
+    std::fill(starts + from, starts + to, first + static_cast<int32_t>(from));
+    from = to;
+  };
   for (uint64_t number = table->first; uint64_t start : table->tokens) {
     if (start < begin + from) // the search is right only in a sorted table
       return Error{fmt::format("{}: document {} starts at token {}, before the one that it "
                                "follows; the file is damaged, pack or copy it again",
                                file.path(), number, start)};
-    startDocument(starts, from, start - begin);
-    from = start - begin;
+    startDocument(start - begin);
     ++number;
   }
-  startDocument(starts, from, length);
+  startDocument(length);
   return {};
 }
 
-void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument, int32_t *starts) {
-  uint64_t from = 0;
-  for (uint64_t t = 0; t < length; ++t)
-    if (tokens[t] == endOfDocument) {
-      startDocument(starts, from, t + 1);
+// With the end-of-document tokens.
+void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument, int32_t first,
+                  int32_t *starts) {
+  for (uint64_t t = 0, from = 0; t < length; ++t) {
+    starts[t] = first + static_cast<int32_t>(from);
+    if (tokens[t] == endOfDocument)
       from = t + 1;
-    }
-  startDocument(starts, from, length);
+  }
 }
 
 } // namespace
@@ -115,6 +119,13 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
   std::unique_ptr<DataSource> source(new DataSource());
   State &s = *source->state;
   s.options = options;
+  uint64_t &block = s.options.shuffleBlock;
+  if (block == 0)
+    block = options.sequenceLength;
+  if (block % options.sequenceLength != 0)
+    return Error{fmt::format("training.sequence_length {} does not divide data.shuffle_block {}: "
+                             "a run goes on at its next token only with a length that does",
+                             options.sequenceLength, block)};
   if (options.paths.empty())
     return inKey(options, {"no token files are given; make one with: lmc-data pack"});
   for (const std::string &entry : options.paths) {
@@ -136,32 +147,36 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
                                 file->path(), file->vocabulary(), options.vocabSize)});
     if (file->format() == TokenFormat::Bare && options.format == DataFormat::Auto &&
         options.vocabSize > 1u << 16)
-      return inKey(options,
-                   {fmt::format("{} has no header and is read as uint16, which cannot hold every id "
-                                "of a vocabulary of {} (model.vocab_size); say what it is: set "
-                                "data.format to uint16 or uint32",
-                                file->path(), options.vocabSize)});
+      return inKey(
+          options,
+          {fmt::format("{} has no header and is read as uint16, which cannot hold every id "
+                       "of a vocabulary of {} (model.vocab_size); say what it is: set "
+                       "data.format to uint16 or uint32",
+                       file->path(), options.vocabSize)});
     if (options.documentMask)
       LMC_TRY(checkDocuments(options, *file));
-    s.firstSample.push_back(s.samples);
+    s.firstBlock.push_back(s.blocks);
     s.tokens += file->size();
-    s.samples += (file->size() - 1) / options.sequenceLength;
+    s.blocks += (file->size() - 1) / block; // the last token of a block has a successor too
   }
-  s.firstSample.push_back(s.samples);
-  if (s.samples == 0)
+  s.firstBlock.push_back(s.blocks);
+  const char *lengthName =
+      block == options.sequenceLength ? "sequence_length" : "data.shuffle_block";
+  if (s.blocks == 0)
     return inKey(
         options,
-        {fmt::format("{}{} has {} tokens, too few for one sample of {} (sequence_length "
-                     "{} + 1); give more text or a shorter sequence_length",
-                     s.files[0]->path(),
-                     s.files.size() > 1 ? fmt::format(" (the first of {} files)", s.files.size())
-                                        : "",
-                     s.files[0]->size(), options.sequenceLength + 1, options.sequenceLength)});
+        {fmt::format(
+            "{}{} has {} tokens, too few for one {} of {} ({} {} + 1); give more text or a "
+            "smaller {}",
+            s.files[0]->path(),
+            s.files.size() > 1 ? fmt::format(" (the first of {} files)", s.files.size()) : "",
+            s.files[0]->size(), block == options.sequenceLength ? "sample" : "block", block + 1,
+            lengthName, block, lengthName)});
   return source;
 }
 
-uint64_t DataSource::samplesPerEpoch() const { return state->samples; }
 uint64_t DataSource::tokens() const { return state->tokens; }
+uint64_t DataSource::tokensPerEpoch() const { return state->blocks * state->options.shuffleBlock; }
 uint64_t DataSource::sequenceLength() const { return state->options.sequenceLength; }
 std::vector<std::string> DataSource::paths() const {
   std::vector<std::string> paths;
@@ -171,56 +186,62 @@ std::vector<std::string> DataSource::paths() const {
 }
 bool DataSource::hasDocumentMask() const { return state->options.documentMask; }
 
-DataSource::State::Window DataSource::State::window(uint64_t index) const {
-  uint64_t place = index % samples;
+DataSource::State::Piece DataSource::State::pieceAt(uint64_t position, uint64_t most) const {
+  const uint64_t block = options.shuffleBlock, index = position / block, offset = position % block;
+  uint64_t place = index % blocks;
   if (options.shuffle)
-    place = Permutation(samples, options.seed, index / samples)(place);
-  // The sample is in the last file whose first sample is at or before it. A file without samples
-  // has the same first sample as the file after it and is therefore skipped.
+    place = Permutation(blocks, options.seed, index / blocks)(place);
+  // The block is in the last file whose first block is at or before it. A file without blocks has
+  // the same first block as the file after it and is therefore skipped.
   size_t file =
-      std::upper_bound(firstSample.begin(), firstSample.end(), place) - firstSample.begin() - 1;
-  return {files[file].get(), (place - firstSample[file]) * options.sequenceLength};
+      std::upper_bound(firstBlock.begin(), firstBlock.end(), place) - firstBlock.begin() - 1;
+  return {files[file].get(), (place - firstBlock[file]) * block + offset,
+          std::min(block - offset, most)};
 }
 
-Result<void> DataSource::State::fillStarts(const Window &window, const int32_t *tokens,
+Result<void> DataSource::State::fillPiece(const Piece &piece, int32_t *tokens,
+                                          int32_t *targets) const {
+  const auto &[file, begin, length] = piece;
+  int32_t *last = targets + length - 1;
+  LMC_TRY(file->read(begin, length, tokens));
+  LMC_TRY(file->read(begin + length, 1, last));
+  std::copy(tokens + 1, tokens + length, targets);
+  auto beyond = [&](int32_t id) { return static_cast<uint32_t>(id) >= options.vocabSize; };
+  uint64_t offset = std::find_if(tokens, tokens + length, beyond) - tokens;
+  if (offset < length || beyond(*last))
+    return file->badId(begin + offset, fmt::format("{} (model.vocab_size); is this file of another "
+                                                   "tokenizer?",
+                                                   options.vocabSize));
+  return {};
+}
+
+Result<void> DataSource::State::fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
                                            int32_t *starts) const {
-  if (!window.file->hasDocuments()) {
-    startsByEnds(tokens, options.sequenceLength, options.endOfDocument, starts);
-    return {};
-  }
-  auto filled = startsByTable(*window.file, window.begin, options.sequenceLength, starts);
-  return filled ? filled : inKey(options, filled.error());
+  if (piece.file->hasDocuments())
+    return startsByTable(*piece.file, piece.begin, piece.length, first, starts);
+  startsByEnds(tokens, piece.length, options.endOfDocument, first, starts);
+  return {};
 }
 
-Result<void> DataSource::fill(uint64_t first, uint64_t count, int32_t *tokens, int32_t *targets,
+Result<void> DataSource::fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                               int32_t *starts) const {
-  const uint64_t length = state->options.sequenceLength;
-  for (uint64_t row = 0; row < count; ++row) {
-    State::Window window = state->window(first + row);
-    int32_t *rowTokens = tokens + row * length, *rowTargets = targets + row * length;
-    for (auto [begin, row] : {std::pair{window.begin, rowTokens}, {window.begin + 1, rowTargets}})
-      if (auto read = window.file->read(begin, length, row); !read)
-        return inKey(state->options, read.error());
-    auto beyond = [&](int32_t id) { return static_cast<uint32_t>(id) >= state->options.vocabSize; };
-    // The sample's tokens are its first token followed by its targets.
-    uint64_t offset = 0;
-    if (!beyond(rowTokens[0]))
-      offset = 1 + (std::find_if(rowTargets, rowTargets + length, beyond) - rowTargets);
-    if (offset <= length)
-      return inKey(state->options,
-                   window.file->badId(window.begin + offset,
-                                      fmt::format("{} (model.vocab_size); is this file of another "
-                                                  "tokenizer?",
-                                                  state->options.vocabSize)));
-    if (starts && state->options.documentMask)
-      LMC_TRY(state->fillStarts(window, rowTokens, starts + row * length));
+  const uint64_t length = state->options.sequenceLength, total = rows * length;
+  for (uint64_t at = 0; at < total;) {
+    const uint64_t inRow = at % length;
+    const State::Piece piece = state->pieceAt(position + at, length - inRow);
+    auto filled = state->fillPiece(piece, tokens + at, targets + at);
+    if (filled && starts && state->options.documentMask)
+      filled = state->fillStarts(piece, tokens + at, static_cast<int32_t>(inRow), starts + at);
+    if (!filled)
+      return inKey(state->options, filled.error());
+    at += piece.length;
   }
   return {};
 }
 
-std::pair<std::string, uint64_t> DataSource::locate(uint64_t index) const {
-  State::Window window = state->window(index);
-  return {window.file->path(), window.begin};
+std::pair<std::string, uint64_t> DataSource::locate(uint64_t position) const {
+  const State::Piece piece = state->pieceAt(position, 1);
+  return {piece.file->path(), piece.begin};
 }
 
 } // namespace lmc

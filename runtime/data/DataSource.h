@@ -1,9 +1,15 @@
-// Samples for training. A sample depends only on the seed and the sample's index in the run.
+// The tokens that a run is trained on, in order: a function of the seed and the position in tokens.
 //
-// Sample i of an epoch is a window of sequence_length + 1 tokens. Windows tile each file, and their
-// order is a permutation with the key (seed, epoch). A data source has no state that changes, so
-// any rank can produce any sample, and a run that is resumed with another number of ranks or
-// another micro-batch size reads exactly the samples that come next.
+// Each file is cut into blocks of `shuffleBlock` tokens; tokens at its end that fill no block are
+// left out. The stream of a run is one epoch after the other, and an epoch is all blocks of all
+// files in a permuted order, with the key (seed, epoch). A row of sequence_length tokens is read
+// from any position of the stream, so that it may end one block and begin the next. With the usual
+// block, which is one row, every row is a window of a file.
+//
+// The stream does not depend on sequence_length, batch size or ranks. A run that is resumed with
+// others goes on at the next token that it has not read.
+//
+// A data source has no state that changes: any rank can read any row.
 #pragma once
 
 #include "runtime/data/TokenFile.h"
@@ -22,8 +28,11 @@ struct DataOptions {
   std::string baseDirectory;            // folder that relative paths start from
   std::string key;                      // setting that errors name: "data.train"
   DataFormat format = DataFormat::Auto; // of files without a header
-  uint64_t sequenceLength = 0;          // tokens per sample
-  uint32_t vocabSize = 0;               // every token id must be smaller
+  uint64_t sequenceLength = 0;          // tokens per row
+  // Tokens that keep their order when the stream is shuffled: a multiple of sequenceLength; 0:
+  // equal to it.
+  uint64_t shuffleBlock = 0;
+  uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
   bool shuffle = true;        // false: in file order (validation)
   bool documentMask = false;  // fill() also returns where documents start
@@ -32,32 +41,33 @@ struct DataOptions {
 
 class DataSource {
 public:
-  // Opens every file. Returns an error if there is no whole sample, if a file was made for a larger
-  // vocabulary, if a file that is only taken to be uint16 could not hold the vocabulary or, with a
-  // document mask, if a file does not say where its documents end. Token ids are checked later,
-  // when fill() reads them.
+  // Opens every file. Returns an error if sequenceLength does not divide shuffleBlock, if there is
+  // no whole block, if a file was made for a larger vocabulary, if a file that is only taken to be
+  // uint16 could not hold the vocabulary or, with a document mask, if a file does not say where its
+  // documents end. Token ids are checked later, when fill() reads them.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 
-  uint64_t samplesPerEpoch() const;
-  // The number of tokens in all files. Tokens at the end of a file that do not fill a sample are
-  // counted, although no sample contains them.
-  uint64_t tokens() const;
+  uint64_t tokens() const;         // in all files
+  uint64_t tokensPerEpoch() const; // in whole blocks
+  uint64_t samplesPerEpoch() const { return tokensPerEpoch() / sequenceLength(); }
   uint64_t sequenceLength() const;
   std::vector<std::string> paths() const; // of all files
 
-  // Fills the rows of `tokens` and `targets` ([count, sequenceLength] int32, row-major) with
-  // samples [first, first + count). targets[t] is the token after tokens[t], even if it begins
-  // another document. With a document mask, `starts` (shaped as `tokens`, or null) gets for each
-  // token the position in the row at which the token's document begins, or 0 if it begins before
-  // the row. An end-of-document token belongs to the document that it ends. Errors name file and
-  // position: a token beyond the vocabulary, a damaged table of documents. Thread safe.
-  Result<void> fill(uint64_t first, uint64_t count, int32_t *tokens, int32_t *targets,
+  // Fills the rows of `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the
+  // stream from token `position` on. targets[t] is the token after tokens[t] in its file, even if
+  // it belongs to another block or document. With a document mask, `starts` (shaped as `tokens`, or
+  // null) gets for each token the position in the row at which the token's document begins. A
+  // document that begins before the row, or in another block of it than the token, counts as
+  // beginning with the row or the token's block. An end-of-document token belongs to the document
+  // that it ends. Errors name file and position: a token beyond the vocabulary, a damaged table of
+  // documents. Thread safe.
+  Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
   bool hasDocumentMask() const;
 
-  // Returns the file and the token position at which sample `index` starts.
-  std::pair<std::string, uint64_t> locate(uint64_t index) const;
+  // Returns the file of the token at `position` of the stream, and the token's position in it.
+  std::pair<std::string, uint64_t> locate(uint64_t position) const;
 
 private:
   DataSource();
@@ -69,14 +79,15 @@ private:
 class BatchLoader {
 public:
   struct Batch {
-    std::vector<int32_t> tokens;  // [samples, sequenceLength]
-    std::vector<int32_t> targets; // [samples, sequenceLength]
-    std::vector<int32_t> starts;  // [samples, sequenceLength] with a document mask, else empty
+    std::vector<int32_t> tokens;  // [rows, sequenceLength]
+    std::vector<int32_t> targets; // [rows, sequenceLength]
+    std::vector<int32_t> starts;  // [rows, sequenceLength] with a document mask, else empty
     uint64_t validTargets = 0;    // targets that are part of the loss
   };
-  // Batch b holds samples [b * samples, (b + 1) * samples). The first call of next() returns batch
-  // `firstBatch`. `source` must outlive the loader. With 0 workers, next() makes the batch itself.
-  BatchLoader(const DataSource &source, uint64_t samples, uint64_t firstBatch, int workers);
+  // The first call of next() returns the `rows` rows from token `position` of the stream on, the
+  // next call those after them. `source` must outlive the loader. With 0 workers, next() makes the
+  // batch itself.
+  BatchLoader(const DataSource &source, uint64_t rows, uint64_t position, int workers);
   ~BatchLoader();
   // Returns the next batch, or its Error. After an Error, every later call returns the same Error.
   Result<Batch> next();

@@ -28,7 +28,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
       return evaluation;
     }
     uint64_t count = std::min(rows, samples - first);
-    LMC_TRY(data->fill(first, count, tokens.data(), targets.data(), starts.data()));
+    LMC_TRY(data->fill(first * rowTokens, count, tokens.data(), targets.data(), starts.data()));
     auto padding = static_cast<std::ptrdiff_t>(count * rowTokens);
     std::fill(tokens.begin() + padding, tokens.end(), 0);
     std::fill(targets.begin() + padding, targets.end(), kIgnoredTarget);

@@ -282,9 +282,8 @@ static bool isDue(uint64_t step, int64_t interval) {
 Result<ExitCode> Trainer::train() {
   uint64_t &done = session.progress.step;
   const TrainSettings &settings = session.settings;
-  batches = std::make_unique<StepBatches>(
-      *data, (*session.plan)->batch()->global_batch_size(),
-      session.progress.position / (*session.plan)->batch()->sequence_length(),
+  batches = std::make_unique<BatchLoader>(
+      *data, (*session.plan)->batch()->global_batch_size(), session.progress.position,
       static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));
 
   while (done < totalSteps && !stop.requested()) {

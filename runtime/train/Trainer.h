@@ -5,7 +5,6 @@
 #include "runtime/monitor/Metrics.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/Session.h"
-#include "runtime/train/StepBatches.h"
 #include "runtime/train/StopSignals.h"
 
 #include <memory>
@@ -16,8 +15,8 @@ namespace lmc {
 
 // Trains a started session from its current step to a given number of steps.
 //
-// Step s (from 1) reads samples [(s - 1) * GBS, s * GBS) if the run began at sample 0; in general,
-// a run reads the samples from progress.samples on. The loss is divided by the number of targets of
+// Each step reads the next GBS rows of the training data, and a run goes on at the next token that
+// it has not read. The loss is divided by the number of targets of
 // the whole step that have a loss, which is known before the first micro-step. The host waits for
 // the device once per step, to read the scalars.
 //
@@ -59,7 +58,7 @@ private:
   const uint64_t firstStep; // steps that were done before this run
 
   const std::unique_ptr<DataSource> data;
-  std::unique_ptr<StepBatches> batches;
+  std::unique_ptr<BatchLoader> batches;
   std::unique_ptr<Evaluator> evaluator;
   std::optional<MetricsWriter> metrics;
   bool metricsHeldBack = false;

@@ -1,4 +1,5 @@
 #include "runtime/data/DataSource.h"
+#include "runtime/data/Permutation.h"
 
 #include "test/runtime/data/TokenFiles.h"
 
@@ -52,11 +53,13 @@ protected:
     std::vector<int32_t> tokens, targets;
     bool operator==(const Rows &) const = default;
   };
+  // Rows [first, first + count) of the stream.
   static Rows fill(const DataSource &source, uint64_t first, uint64_t count) {
     Rows rows;
     rows.tokens.resize(count * source.sequenceLength());
     rows.targets.resize(rows.tokens.size());
-    auto filled = source.fill(first, count, rows.tokens.data(), rows.targets.data());
+    auto filled = source.fill(first * source.sequenceLength(), count, rows.tokens.data(),
+                              rows.targets.data());
     EXPECT_TRUE(filled) << filled.error().message;
     return rows;
   }
@@ -64,7 +67,7 @@ protected:
   // Batches [first, last) of a loader, joined.
   static Rows load(const DataSource &source, uint64_t samples, uint64_t first, uint64_t last,
                    int workers) {
-    BatchLoader loader(source, samples, first, workers);
+    BatchLoader loader(source, samples, first * samples * source.sequenceLength(), workers);
     Rows rows;
     for (uint64_t batch = first; batch < last; ++batch) {
       auto next = loader.next();
@@ -92,8 +95,8 @@ TEST_F(DataSourceTest, ReadsInFileOrderWithoutShuffling) {
   EXPECT_THAT(rows.tokens, ElementsAre(100, 101, 102, 103, 104, 105, 200, 201, 202, 100, 101, 102));
   EXPECT_THAT(rows.targets,
               ElementsAre(101, 102, 103, 104, 105, 106, 201, 202, 203, 101, 102, 103));
-  EXPECT_EQ(source->locate(1), (std::pair<std::string, uint64_t>{path("a.bin"), 3}));
-  EXPECT_EQ(source->locate(2), (std::pair<std::string, uint64_t>{path("b.bin"), 0}));
+  EXPECT_EQ(source->locate(3), (std::pair<std::string, uint64_t>{path("a.bin"), 3}));
+  EXPECT_EQ(source->locate(6), (std::pair<std::string, uint64_t>{path("b.bin"), 0}));
 }
 
 TEST_F(DataSourceTest, EveryTokenIsATargetOnceInAnEpoch) {
@@ -135,7 +138,7 @@ TEST_F(DataSourceTest, LocateNamesTheWindowThatFillReads) {
   counting("b.bin", 10000, 333);
   auto source = open(options({"*.bin"}, 7));
   for (uint64_t index = 0; index < 3 * source->samplesPerEpoch(); ++index) {
-    auto [file, position] = source->locate(index);
+    auto [file, position] = source->locate(index * 7);
     uint64_t base = file == path("a.bin") ? 0 : 10000;
     EXPECT_EQ(uint64_t(fill(*source, index, 1).tokens[0]), base + position);
   }
@@ -185,7 +188,7 @@ TEST_F(DataSourceTest, ALoaderIsDroppedInTheMiddle) {
   counting("a.bin", 0, 1000);
   auto source = open(options({"a.bin"}, 8));
   for (int i = 0; i < 50; ++i) {
-    BatchLoader loader(*source, 3, i, 4);
+    BatchLoader loader(*source, 3, 24 * i, 4);
     if (i % 2) {
       EXPECT_TRUE(loader.next());
     }
@@ -223,7 +226,7 @@ TEST_F(DataSourceTest, NamesAFileThatIsCutShortWhileItIsRead) {
     std::vector<int32_t> out(100), targets(100), starts(100);
     ASSERT_TRUE(source->fill(0, 1, out.data(), targets.data(), starts.data()));
     std::filesystem::resize_file(path("a.bin"), 5000); // a mapped page behind it would be SIGBUS
-    auto filled = source->fill(80, 1, out.data(), targets.data(), starts.data());
+    auto filled = source->fill(8000, 1, out.data(), targets.data(), starts.data());
     ASSERT_FALSE(filled);
     EXPECT_THAT(filled.error().message,
                 HasSubstr("data.train: " + path("a.bin") + ": has 5000 bytes, but had "));
@@ -294,7 +297,7 @@ TEST_F(DataSourceTest, GlobsExpandInTheOrderOfTheirBytes) {
   auto source = open(wanted);
   std::vector<std::string> order;
   for (uint64_t i = 0; i < source->samplesPerEpoch(); ++i)
-    order.push_back(std::filesystem::path(source->locate(i).first).filename());
+    order.push_back(std::filesystem::path(source->locate(4 * i).first).filename());
   EXPECT_THAT(order, ElementsAre("B.bin", "a.bin", "a10.bin", "b.bin"));
 }
 
@@ -321,7 +324,8 @@ TEST_F(DataSourceTest, RefusesWhatGivesNoSample) {
 std::vector<int32_t> startsOf(const DataSource &source, uint64_t first, uint64_t count) {
   std::vector<int32_t> tokens(count * source.sequenceLength()), targets(tokens.size()),
       starts(tokens.size());
-  auto filled = source.fill(first, count, tokens.data(), targets.data(), starts.data());
+  auto filled = source.fill(first * source.sequenceLength(), count, tokens.data(), targets.data(),
+                            starts.data());
   EXPECT_TRUE(filled) << filled.error().message;
   return starts;
 }
@@ -342,8 +346,7 @@ TEST_F(DataSourceTest, GivesWhereDocumentsStart) {
     EXPECT_THAT(startsOf(*source, 0, 3),
                 ElementsAre(0, 0, 0, 0, 4, 5, /**/ 0, 0, 0, 0, 0, 0, /**/ 0, 1, 1, 1, 1, 1))
         << name;
-    EXPECT_THAT(fill(*source, 0, 1).targets, ElementsAre(2, 3, 0, 0, 4, 5))
-        << "also behind an end";
+    EXPECT_THAT(fill(*source, 0, 1).targets, ElementsAre(2, 3, 0, 0, 4, 5)) << "also behind an end";
   }
 }
 
@@ -374,7 +377,7 @@ TEST_F(DataSourceTest, StartsAreThoseOfTheWholeFile) {
     auto source = open(wanted);
     ASSERT_TRUE(source);
     for (uint64_t index = 0; index < source->samplesPerEpoch(); ++index) {
-      uint64_t begin = source->locate(index).second;
+      uint64_t begin = source->locate(37 * index).second;
       std::vector<int32_t> starts = startsOf(*source, index, 1), expected;
       for (uint64_t t = 0; t < 37; ++t) {
         uint64_t document = *(std::upper_bound(table.begin(), table.end(), begin + t) - 1);
@@ -393,8 +396,8 @@ TEST_F(DataSourceTest, LoadersGiveStartsToo) {
   wanted.documentMask = false;
   auto plain = open(wanted);
   for (int workers : {0, 2}) {
-    EXPECT_EQ(BatchLoader(*masked, 2, 1, workers).next()->starts, startsOf(*masked, 2, 2));
-    EXPECT_TRUE(BatchLoader(*plain, 2, 1, workers).next()->starts.empty());
+    EXPECT_EQ(BatchLoader(*masked, 2, 8, workers).next()->starts, startsOf(*masked, 2, 2));
+    EXPECT_TRUE(BatchLoader(*plain, 2, 8, workers).next()->starts.empty());
   }
 }
 
@@ -429,6 +432,166 @@ TEST_F(DataSourceTest, NamesADamagedTableOfDocuments) {
   EXPECT_EQ(filled.error().message, "data.train: " + path("a.bin") +
                                         ": document 2 starts at token 3, before the one that it "
                                         "follows; the file is damaged, pack or copy it again");
+}
+
+// The order of windows that a release before blocks of tokens read, so that its runs go on.
+TEST_F(DataSourceTest, ABlockOfOneRowIsTheOrderOfWindows) {
+  counting("a.bin", 0, 95);
+  counting("b.bin", 1000, 333);
+  auto source = open(options({"a.bin", "b.bin"}, 7));
+  ASSERT_EQ(source->samplesPerEpoch(), 60u);
+  // First tokens of windows in two epochs, computed with an implementation of Permutation.h's
+  // method in another language.
+  const std::pair<uint64_t, std::vector<int32_t>> epochs[] = {
+      {0, {1315, 84, 1105, 1140, 1168, 14}}, {60, {1056, 0, 1126, 1070, 35, 1133}}};
+  for (const auto &[first, expected] : epochs)
+    for (uint64_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(fill(*source, first + i, 1).tokens[0], expected[i]) << first + i;
+}
+
+TEST_F(DataSourceTest, RefusesALengthThatDoesNotDivideTheBlock) {
+  counting("a.bin", 0, 100);
+  DataOptions wanted = options({"a.bin"}, 8);
+  wanted.shuffleBlock = 20;
+  EXPECT_EQ(refusal(wanted), "training.sequence_length 8 does not divide data.shuffle_block 20: a "
+                             "run goes on at its next token only with a length that does");
+  wanted.shuffleBlock = 104;
+  EXPECT_THAT(refusal(wanted),
+              HasSubstr("a.bin has 100 tokens, too few for one block of 105 "
+                        "(data.shuffle_block 104 + 1); give more text or a smaller "
+                        "data.shuffle_block"));
+  wanted.shuffleBlock = 40;
+  auto source = open(wanted);
+  EXPECT_EQ(source->tokens(), 100u);
+  EXPECT_EQ(source->tokensPerEpoch(), 80u);
+  EXPECT_EQ(source->samplesPerEpoch(), 10u);
+}
+
+// Drawn files, blocks and lengths of rows. The stream that they must read is a list that is made
+// here with nothing but the permutation.
+class StreamTest : public DataSourceTest {
+protected:
+  struct Token {
+    int32_t id, successor;
+    uint64_t block; // number in the stream
+  };
+
+  // Writes files f0.bin, f1.bin ... of `sizes` tokens. Ids count up through all files, but every
+  // fifth is 0, which ends a document. Returns the stream of `epochs` epochs.
+  std::vector<Token> make(const std::vector<uint64_t> &sizes, bool tables, uint64_t block,
+                          uint64_t seed, uint64_t epochs) {
+    std::vector<std::vector<Token>> blocks;
+    uint64_t next = 1;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      std::vector<uint64_t> ids(sizes[i]), table = {0};
+      for (uint64_t t = 0; t < ids.size(); ++t, ++next) {
+        ids[t] = next % 5 == 0 ? 0 : next;
+        if (ids[t] == 0 && t + 1 < ids.size())
+          table.push_back(t + 1);
+      }
+      write("f" + std::to_string(i) + ".bin",
+            tables ? lmcBytes(ids, 4, kVocabulary, table) : llmCBytes(20240801, 7, ids, 4));
+      for (uint64_t at = 0; at + block < ids.size(); at += block) {
+        blocks.emplace_back();
+        for (uint64_t t = at; t < at + block; ++t)
+          blocks.back().push_back({int32_t(ids[t]), int32_t(ids[t + 1]), 0});
+      }
+    }
+    std::vector<Token> stream;
+    for (uint64_t epoch = 0; epoch < epochs; ++epoch)
+      for (uint64_t i = 0; i < blocks.size(); ++i)
+        for (Token token : blocks[Permutation(blocks.size(), seed, epoch)(i)]) {
+          token.block = epoch * blocks.size() + i;
+          stream.push_back(token);
+        }
+    return stream;
+  }
+
+  // Where the document of each token of a row begins, in the row.
+  static std::vector<int32_t> startsOfRow(const Token *row, uint64_t length) {
+    std::vector<int32_t> starts(length, 0);
+    for (uint64_t t = 1; t < length; ++t) {
+      bool begins = row[t].block != row[t - 1].block || row[t - 1].id == 0;
+      starts[t] = begins ? int32_t(t) : starts[t - 1];
+    }
+    return starts;
+  }
+
+  static constexpr uint32_t kVocabulary = 100000;
+};
+
+TEST_F(StreamTest, IsReadOnceWhateverTheLengthsOfRows) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 60; ++round) {
+    const uint64_t block = std::vector<uint64_t>{1, 6, 8, 12, 24, 60}[random() % 6];
+    std::vector<uint64_t> sizes(1 + random() % 5);
+    for (uint64_t &size : sizes)
+      size = 1 + random() % 150; // also files without a block
+    sizes.push_back(block + 1 + random() % 100);
+    const std::vector<Token> stream = make(sizes, round % 2, block, round, 3);
+
+    DataOptions wanted = options({}, 1);
+    for (size_t i = 0; i < sizes.size(); ++i)
+      wanted.paths.push_back("f" + std::to_string(i) + ".bin");
+    wanted.vocabSize = kVocabulary;
+    wanted.seed = round;
+    wanted.shuffleBlock = block;
+    wanted.documentMask = true;
+    wanted.endOfDocument = 0;
+    std::vector<std::unique_ptr<DataSource>> sources; // one of each length
+    for (uint64_t length = 1; length <= block; ++length) {
+      if (block % length != 0)
+        continue;
+      wanted.sequenceLength = length;
+      sources.push_back(open(wanted));
+      ASSERT_EQ(sources.back()->tokensPerEpoch() * 3, stream.size());
+    }
+    // A run that changes its length and the number of its rows at drawn positions.
+    for (uint64_t position = 0; position < stream.size();) {
+      const DataSource &source = *sources[random() % sources.size()];
+      const uint64_t length = source.sequenceLength(), rows = 1 + random() % 4;
+      if (position + rows * length > stream.size())
+        break;
+      std::vector<int32_t> tokens(rows * length), targets(tokens), starts(tokens);
+      auto filled = source.fill(position, rows, tokens.data(), targets.data(), starts.data());
+      ASSERT_TRUE(filled) << filled.error().message;
+      for (uint64_t t = 0; t < tokens.size(); ++t) {
+        ASSERT_EQ(tokens[t], stream[position + t].id)
+            << "round " << round << " at " << position + t;
+        ASSERT_EQ(targets[t], stream[position + t].successor);
+      }
+      for (uint64_t row = 0; row < rows; ++row) {
+        const auto begin = starts.begin() + row * length;
+        ASSERT_EQ(std::vector<int32_t>(begin, begin + length),
+                  startsOfRow(&stream[position + row * length], length));
+      }
+      position += rows * length;
+    }
+  }
+}
+
+// The batches of a loader are the stream from any position on, in batches of any size.
+TEST_F(StreamTest, LoadersGoOnAtAnyPosition) {
+  const std::vector<Token> stream = make({100, 333}, true, 24, 5, 2);
+  DataOptions wanted = options({"f*.bin"}, 8);
+  wanted.vocabSize = kVocabulary;
+  wanted.shuffleBlock = 24;
+  auto source = open(wanted);
+  for (uint64_t rows : {1, 4, 6})
+    for (uint64_t position : {0, 8, 20, 72, 401})
+      for (int workers : {0, 2}) {
+        BatchLoader loader(*source, rows, position, workers);
+        for (uint64_t at = position; at < position + 3 * rows * 8;) {
+          auto batch = loader.next();
+          ASSERT_TRUE(batch) << batch.error().message;
+          ASSERT_EQ(batch->tokens.size(), rows * 8);
+          EXPECT_EQ(batch->validTargets, rows * 8);
+          for (uint64_t t = 0; t < batch->tokens.size(); ++t, ++at) {
+            ASSERT_EQ(batch->tokens[t], stream[at].id);
+            ASSERT_EQ(batch->targets[t], stream[at].successor);
+          }
+        }
+      }
 }
 
 } // namespace
