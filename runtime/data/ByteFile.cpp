@@ -1,10 +1,12 @@
 #include "runtime/data/ByteFile.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -88,6 +90,16 @@ Result<void> ByteFile::sample(
     visit(offset, piece);
   }
   return {};
+}
+
+Result<uint64_t> ByteFile::sampleHash(uint64_t begin, uint64_t end) const {
+  std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
+                                                                  &XXH64_freeState);
+  XXH64_reset(hash.get(), 0);
+  LMC_TRY(sample(begin, end, [&](uint64_t, std::span<const unsigned char> piece) {
+    XXH64_update(hash.get(), piece.data(), piece.size());
+  }));
+  return XXH64_digest(hash.get());
 }
 
 } // namespace lmc

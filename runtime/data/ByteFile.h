@@ -33,6 +33,9 @@ public:
   sample(uint64_t begin, uint64_t end,
          const std::function<void(uint64_t offset, std::span<const unsigned char>)> &visit) const;
 
+  // Returns XXH64, seed 0, of the pieces that sample() visits.
+  Result<uint64_t> sampleHash(uint64_t begin, uint64_t end) const;
+
 private:
   ByteFile(int descriptor, uint64_t size, const std::string &path)
       : descriptor(descriptor), size(size), name(path) {}

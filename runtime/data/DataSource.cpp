@@ -184,6 +184,16 @@ std::vector<std::string> DataSource::paths() const {
     paths.push_back(file->path());
   return paths;
 }
+Result<std::vector<FileFingerprint>> DataSource::fingerprint() const {
+  std::vector<FileFingerprint> fingerprints;
+  for (const auto &file : state->files) {
+    auto fingerprint = file->fingerprint();
+    if (!fingerprint)
+      return inKey(state->options, fingerprint.error());
+    fingerprints.push_back(std::move(*fingerprint));
+  }
+  return fingerprints;
+}
 bool DataSource::hasDocumentMask() const { return state->options.documentMask; }
 
 DataSource::State::Piece DataSource::State::pieceAt(uint64_t position, uint64_t most) const {

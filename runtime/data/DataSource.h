@@ -53,6 +53,8 @@ public:
   uint64_t samplesPerEpoch() const { return tokensPerEpoch() / sequenceLength(); }
   uint64_t sequenceLength() const;
   std::vector<std::string> paths() const; // of all files
+  // Returns the fingerprints of all files, in the order in which they are read.
+  Result<std::vector<FileFingerprint>> fingerprint() const;
 
   // Fills the rows of `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the
   // stream from token `position` on. targets[t] is the token after tokens[t] in its file, even if

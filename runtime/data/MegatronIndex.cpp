@@ -1,7 +1,6 @@
 #include "runtime/data/MegatronIndex.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -192,12 +191,6 @@ Result<void> MegatronIndex::documentStarts(uint64_t first, uint64_t count, uint6
     }
   }
   return {};
-}
-
-Result<uint64_t> MegatronIndex::headerHash() const {
-  std::array<char, kMegatronHeaderBytes> header{};
-  LMC_TRY(file.read(0, header.size(), header.data()));
-  return XXH64(header.data(), header.size(), 0);
 }
 
 } // namespace lmc

@@ -28,8 +28,8 @@ public:
   // Writes the index of the first token of each of the documents [first, first + count) to `out`.
   // The indices do not descend; a document without tokens starts where the next one starts.
   Result<void> documentStarts(uint64_t first, uint64_t count, uint64_t *out) const;
-  // Returns XXH64, seed 0, of the header.
-  Result<uint64_t> headerHash() const;
+  // Returns XXH64, seed 0, of a sample of the index, which has the whole header.
+  Result<uint64_t> hash() const { return file.sampleHash(0, file.bytes()); }
 
 private:
   explicit MegatronIndex(ByteFile file) : file(std::move(file)) {}

@@ -380,6 +380,28 @@ Error TokenFile::badId(uint64_t position, const std::string &limit) const {
                                 exact < 0 ? "negative" : "beyond the vocabulary of " + limit));
 }
 
+Result<FileFingerprint> TokenFile::fingerprint() const {
+  const State &s = *state;
+  FileFingerprint result{.path = path(),
+                         .format = nameOf(s.format),
+                         .tokenType = infoOf(s.type).name,
+                         .bytes = s.file.bytes(),
+                         .tokens = s.tokens};
+  if (s.index) {
+    auto hash = s.index->hash();
+    LMC_TRY(hash);
+    result.headerHash = *hash;
+  } else if (s.payload > 0) {
+    std::vector<unsigned char> header(s.payload);
+    LMC_TRY(s.file.read(0, header.size(), header.data()));
+    result.headerHash = XXH64(header.data(), header.size(), 0);
+  }
+  auto sample = s.file.sampleHash(s.payload, s.payload + s.tokens * s.tokenBytes());
+  LMC_TRY(sample);
+  result.sampleHash = *sample;
+  return result;
+}
+
 Result<void> TokenFile::verify(uint64_t vocabSize) const {
   if (state->format == TokenFormat::Lmc)
     LMC_TRY(state->verifyLmc());

@@ -12,6 +12,7 @@
 // uint16 unless a sample contradicts, which is an error, or DataFormat says otherwise.
 #pragma once
 
+#include "runtime/data/Fingerprint.h"
 #include "runtime/data/TokenFormats.h"
 #include "runtime/support/Result.h"
 
@@ -79,6 +80,7 @@ public:
   // Returns an Error that names the token at `position` and its id, exactly as the file has it:
   // "a.bin: token 7 is id -1, negative". `limit` is the vocabulary that the id is beyond.
   Error badId(uint64_t position, const std::string &limit) const;
+  Result<FileFingerprint> fingerprint() const;
   // Reads the whole file. Returns an error unless the checksum and the table of documents are right
   // and every id is at least 0, below the header's vocabulary and below `vocabSize` (0: no such
   // limit).

@@ -1,0 +1,85 @@
+#include "runtime/data/Fingerprint.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace lmc {
+
+namespace {
+
+constexpr const char *kPath = "path", *kFormat = "format", *kTokenType = "token_type",
+                     *kBytes = "bytes", *kTokens = "tokens", *kHeaderHash = "header_hash",
+                     *kSampleHash = "sample_hash";
+
+std::string hexadecimal(uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+} // namespace
+
+std::optional<std::string> difference(const FileFingerprint &was, const FileFingerprint &is) {
+  if (is.format != was.format || is.tokenType != was.tokenType)
+    return fmt::format("{} {} tokens, were {} {}", is.format, is.tokenType, was.format,
+                       was.tokenType);
+  if (is.tokens != was.tokens)
+    return fmt::format("{} tokens, were {}", is.tokens, was.tokens);
+  if (is.bytes != was.bytes)
+    return fmt::format("{} bytes, were {}", is.bytes, was.bytes);
+  if (is.headerHash != was.headerHash)
+    return "another header or index of the same size";
+  if (is.sampleHash != was.sampleHash)
+    return "other tokens, as many as before";
+  return std::nullopt;
+}
+
+nlohmann::ordered_json toJson(const FileFingerprint &fingerprint) {
+  nlohmann::ordered_json json;
+  json[kPath] = fingerprint.path;
+  json[kFormat] = fingerprint.format;
+  json[kTokenType] = fingerprint.tokenType;
+  json[kBytes] = fingerprint.bytes;
+  json[kTokens] = fingerprint.tokens;
+  json[kHeaderHash] = hexadecimal(fingerprint.headerHash);
+  json[kSampleHash] = hexadecimal(fingerprint.sampleHash);
+  return json;
+}
+
+Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json) {
+  FileFingerprint fingerprint;
+  auto bad = [](const char *name) {
+    return Error{fmt::format("the fingerprint of a token file has no valid '{}'", name)};
+  };
+  auto find = [&](const char *name) {
+    auto found = json.find(name);
+    return found == json.end() ? nlohmann::json() : *found;
+  };
+  if (!json.is_object())
+    return bad(kPath);
+  for (auto [name, out] : {std::pair{kPath, &fingerprint.path},
+                           {kFormat, &fingerprint.format},
+                           {kTokenType, &fingerprint.tokenType}}) {
+    const nlohmann::json value = find(name);
+    if (!value.is_string())
+      return bad(name);
+    *out = value.get<std::string>();
+  }
+  for (auto [name, out] : {std::pair{kBytes, &fingerprint.bytes}, {kTokens, &fingerprint.tokens}}) {
+    const nlohmann::json value = find(name);
+    if (!value.is_number_unsigned())
+      return bad(name);
+    *out = value.get<uint64_t>();
+  }
+  for (auto [name, out] :
+       {std::pair{kHeaderHash, &fingerprint.headerHash}, {kSampleHash, &fingerprint.sampleHash}}) {
+    const nlohmann::json value = find(name);
+    if (!value.is_string())
+      return bad(name);
+    const auto &text = value.get_ref<const std::string &>();
+    const char *end = text.data() + text.size();
+    if (auto [stop, error] = std::from_chars(text.data(), end, *out, 16);
+        error != std::errc() || stop != end)
+      return bad(name);
+  }
+  return fingerprint;
+}
+
+} // namespace lmc

@@ -1,0 +1,40 @@
+// What identifies the contents of a token file: cheap to compute for a file of any size, and
+// different, but for chance, if another file stands in its place.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+struct FileFingerprint {
+  std::string path;
+  std::string format;    // as nameOf(TokenFormat) says: "lmc"
+  std::string tokenType; // "uint16"
+  uint64_t bytes = 0;
+  uint64_t tokens = 0;
+  // XXH64, seed 0, of the header; of Megatron's format: of a sample of the index, which has its
+  // header; 0 if there is none.
+  uint64_t headerHash = 0;
+  // XXH64, seed 0, of the tokens that ByteFile::sample() visits.
+  uint64_t sampleHash = 0;
+
+  bool operator==(const FileFingerprint &) const = default;
+};
+
+// Returns how the contents of a file differ from what they were, for an error: "120 tokens, were
+// 100". Returns nothing if they agree, wherever the file is.
+std::optional<std::string> difference(const FileFingerprint &was, const FileFingerprint &is);
+
+// To and from an object with the names of the members. Hashes are hexadecimal strings: not every
+// program reads integers of 64 bits.
+nlohmann::ordered_json toJson(const FileFingerprint &fingerprint);
+// Error: a member is missing or of another type.
+Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json);
+
+} // namespace lmc
