@@ -25,12 +25,13 @@ Error badFile(const std::string &path, const std::string &what) {
 }
 
 ByteFile::ByteFile(ByteFile &&other) noexcept
-    : descriptor(std::exchange(other.descriptor, -1)), size(other.size),
+    : descriptor(std::exchange(other.descriptor, -1)), size(other.size), id(other.id),
       name(std::move(other.name)) {}
 
 ByteFile &ByteFile::operator=(ByteFile &&other) noexcept {
   std::swap(descriptor, other.descriptor);
   std::swap(size, other.size);
+  std::swap(id, other.id);
   std::swap(name, other.name);
   return *this;
 }
@@ -42,7 +43,7 @@ ByteFile::~ByteFile() {
 
 Result<ByteFile> ByteFile::open(const std::string &path) {
   // Without O_NONBLOCK, opening a FIFO that nobody writes to would wait forever.
-  ByteFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), 0, path);
+  ByteFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), path);
   if (file.descriptor < 0)
     return badFile(path, errno == ENOENT ? std::string("missing: no such token file")
                                          : fmt::format("cannot open: {}", std::strerror(errno)));
@@ -52,6 +53,7 @@ Result<ByteFile> ByteFile::open(const std::string &path) {
   if (status.st_size == 0)
     return badFile(path, "empty: 0 bytes, no tokens");
   file.size = static_cast<uint64_t>(status.st_size);
+  file.id = {status.st_dev, status.st_ino};
   return file;
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace lmc {
 
@@ -21,6 +22,8 @@ public:
 
   const std::string &path() const { return name; }
   uint64_t bytes() const { return size; } // when the file was opened
+  // Two open files with the same identity (device and inode) are one file.
+  std::pair<uint64_t, uint64_t> identity() const { return id; }
 
   // Reads `count` bytes from byte `offset` on. Thread safe. Error: the file has become shorter, or
   // cannot be read.
@@ -37,10 +40,10 @@ public:
   Result<uint64_t> sampleHash(uint64_t begin, uint64_t end) const;
 
 private:
-  ByteFile(int descriptor, uint64_t size, const std::string &path)
-      : descriptor(descriptor), size(size), name(path) {}
+  ByteFile(int descriptor, const std::string &path) : descriptor(descriptor), name(path) {}
   int descriptor = -1;
   uint64_t size = 0;
+  std::pair<uint64_t, uint64_t> id;
   std::string name;
 };
 

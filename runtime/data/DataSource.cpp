@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <glob.h>
+#include <map>
 #include <unistd.h>
 
 namespace lmc {
@@ -139,7 +140,14 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
       s.files.push_back(std::move(*file));
     }
   }
+  std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known;
   for (const auto &file : s.files) {
+    auto [first, isNew] = known.emplace(file->identity(), file.get());
+    if (!isNew && !options.allowRepeats)
+      return inKey(options,
+                   {fmt::format("{} and {} are the same file, so an epoch would read its tokens "
+                                "twice; give it once, or set data.allow_repeats = true",
+                                first->second->path(), file->path())});
     if (file->vocabulary() > options.vocabSize)
       return inKey(options,
                    {fmt::format("{} was made for a vocabulary of {} tokens, beyond the {} of the "

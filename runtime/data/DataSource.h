@@ -34,6 +34,7 @@ struct DataOptions {
   uint64_t shuffleBlock = 0;
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
+  bool allowRepeats = false;  // a file may be given twice
   bool shuffle = true;        // false: in file order (validation)
   bool documentMask = false;  // fill() also returns where documents start
   int32_t endOfDocument = -1; // the id that ends a document in files without a table; -1: none
@@ -42,9 +43,9 @@ struct DataOptions {
 class DataSource {
 public:
   // Opens every file. Returns an error if sequenceLength does not divide shuffleBlock, if there is
-  // no whole block, if a file was made for a larger vocabulary, if a file that is only taken to be
-  // uint16 could not hold the vocabulary or, with a document mask, if a file does not say where its
-  // documents end. Token ids are checked later, when fill() reads them.
+  // no whole block, if a file is given twice, if a file was made for a larger vocabulary, if a file
+  // that is only taken to be uint16 could not hold the vocabulary or, with a document mask, if a
+  // file does not say where its documents end. Token ids are checked later, when fill() reads them.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 

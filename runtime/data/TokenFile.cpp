@@ -38,6 +38,7 @@ struct TokenFile::State {
   Result<void> readBare(DataFormat wanted);
   Result<void> readHeader(DataFormat wanted);
   Result<void> checkIsUInt16() const;
+  Result<void> checkIsWritten() const;
   Result<void> verifyLmc() const;
 };
 
@@ -152,6 +153,28 @@ Result<void> TokenFile::State::readMegatron(const std::string &indexPath) {
   return {};
 }
 
+// A file that gets its size before its contents, as np.memmap makes it, or a copy that broke off,
+// has zeros where tokens are missing.
+Result<void> TokenFile::State::checkIsWritten() const {
+  constexpr uint64_t kHole = 4096; // bytes; a disk page
+  uint64_t hole = 0;               // offset after the first hole; 0: there is none
+  LMC_TRY(file.sample(payload, file.bytes(),
+                      [&](uint64_t offset, std::span<const unsigned char> piece) {
+                        uint64_t zeros = 0;
+                        for (uint64_t i = 0; i < piece.size() && hole == 0; ++i) {
+                          zeros = piece[i] == 0 ? zeros + 1 : 0;
+                          if (zeros == kHole)
+                            hole = offset + i + 1;
+                        }
+                      }));
+  if (hole > 0)
+    return bad(
+        fmt::format("all {} bytes before byte {} are 0, as where tokens are not written yet "
+                    "or not copied; if they are tokens, set data.format (lmc-data: --format)",
+                    kHole, hole));
+  return {};
+}
+
 // Ids of 32 or 64 bits that are read as uint16 show in the places of their high halves, which are 0
 // or small. The sample has the maximum of the uint16 at each place modulo 4.
 Result<void> TokenFile::State::checkIsUInt16() const {
@@ -212,6 +235,13 @@ Result<void> TokenFile::State::readHeader(DataFormat wanted) {
     if (magic == kLlmCMagic16 || magic == kLlmCMagic32)
       return readLlmCHeader(magic);
   }
+  // Other programs name these files .bin too.
+  const std::pair<std::string_view, const char *> others[] = {
+      {"\x93NUMPY", "a NumPy array with its header; write the ids alone, with tofile()"},
+      {"PK\x03\x04", "a ZIP archive, as PyTorch saves weights"}};
+  for (const auto &[magic, what] : others)
+    if (std::string_view(begin, sizeof(begin)).starts_with(magic))
+      return bad(fmt::format("this is {}", what));
   if (std::string_view(begin, sizeof(begin)) == kMegatronMagic)
     return bad("this is the index of a Megatron data set; give the .bin beside it");
   constexpr std::string_view kSuffix = ".bin";
@@ -273,6 +303,8 @@ Result<std::unique_ptr<TokenFile>> TokenFile::open(const std::string &path, Data
   std::unique_ptr<TokenFile> file(new TokenFile());
   file->state = std::make_unique<State>(std::move(*bytes));
   LMC_TRY(file->state->readHeader(format));
+  if (format == DataFormat::Auto && file->format() != TokenFormat::Lmc) // which has a checksum
+    LMC_TRY(file->state->checkIsWritten());
   return file;
 }
 
@@ -280,6 +312,7 @@ uint64_t TokenFile::size() const { return state->tokens; }
 TokenFormat TokenFile::format() const { return state->format; }
 const std::string &TokenFile::path() const { return state->file.path(); }
 uint32_t TokenFile::vocabulary() const { return state->vocabulary; }
+std::pair<uint64_t, uint64_t> TokenFile::identity() const { return state->file.identity(); }
 TokenType TokenFile::type() const { return state->type; }
 uint32_t TokenFile::tokenBytes() const { return state->tokenBytes(); }
 int32_t TokenFile::endOfDocument() const { return state->endOfDocument; }

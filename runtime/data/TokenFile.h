@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lmc {
@@ -30,10 +31,10 @@ enum class TokenFormat { Lmc, LlmC, Megatron, Bare };
 const char *nameOf(TokenFormat format);
 
 // What the user says of files without a header: the setting data.format.
-//   Auto      an `.idx` file or the sample decides
-//   UInt16    bare uint16 tokens; the sample is not checked, and an `.idx` file is not read
+//   Auto      an `.idx` file or a sample decides
+//   UInt16    bare uint16 tokens; no sample is checked, and an `.idx` file is not read
 //   UInt32    bare uint32 tokens; likewise
-//   Megatron  the `.idx` file must exist
+//   Megatron  the `.idx` file must exist; no sample is checked
 enum class DataFormat { Auto, UInt16, UInt32, Megatron };
 
 // Returns the format of the name "auto", "uint16", "uint32" or "megatron". Error: another name.
@@ -43,8 +44,8 @@ Result<DataFormat> parseDataFormat(std::string_view name);
 class TokenFile {
 public:
   // Opens the file and checks the header or index against the file's size. Errors (missing, empty,
-  // truncated, odd-sized, a bare file whose tokens are not uint16) name the file and the byte, and
-  // say what to do.
+  // truncated, odd-sized, a bare file whose tokens are not uint16, 4 KiB of zeros) name the file
+  // and the byte, and say what to do.
   static Result<std::unique_ptr<TokenFile>> open(const std::string &path,
                                                  DataFormat format = DataFormat::Auto);
   ~TokenFile();
@@ -52,6 +53,7 @@ public:
   uint64_t size() const; // number of tokens
   TokenFormat format() const;
   const std::string &path() const;
+  std::pair<uint64_t, uint64_t> identity() const; // as ByteFile's
   // A number that every id is below, from the header; 0 if the format has no such field.
   uint32_t vocabulary() const;
   TokenType type() const;

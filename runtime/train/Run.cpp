@@ -44,7 +44,7 @@ static Result<ExitCode> dump(Session &session, const RunOptions &options) {
   return ExitCode::Success;
 }
 
-// Warns of each file that a run both trains on and validates with.
+// Warns of each file that a run both trains on and validates with, copies included.
 static Result<void> warnOfSharedFiles(const Session &session, const DataSource &training,
                                       Console &console) {
   if (session.settings.validationData.empty())
@@ -52,24 +52,29 @@ static Result<void> warnOfSharedFiles(const Session &session, const DataSource &
   auto validation = session.openValidationData();
   if (!validation)
     return validation.error();
-  for (const std::string &path : (*validation)->paths())
-    for (const std::string &other : training.paths())
-      if (std::error_code failed; std::filesystem::equivalent(path, other, failed))
-        console.warning(fmt::format("{}: data.train and data.validation both have this file, so the "
-                                    "validation loss says nothing of unseen text",
-                                    path));
+  auto trained = training.fingerprint(), validated = (*validation)->fingerprint();
+  LMC_TRY(trained);
+  LMC_TRY(validated);
+  for (const FileFingerprint &file : *validated)
+    for (const FileFingerprint &other : *trained)
+      if (!difference(other, file))
+        console.warning(fmt::format("data.validation has {}, and data.train has the same tokens in "
+                                    "{}: the validation loss says nothing of unseen text",
+                                    file.path, other.path));
   return {};
 }
 
-// Returns what a run reads and trains: "data: 1000 tokens in 1 file(s), read 2.50 times by 50
-// steps", and "job: 50 steps, 2500 tokens, 20.0 per parameter".
+// Returns what a run reads and trains: "data: 1000 tokens in 1 file(s), 960 in whole
+// blocks, read 2.50 times by 50 steps", and "job: 50 steps, 2500 tokens, 20.0 per parameter".
 static std::vector<std::string> jobFacts(const Session &session, const DataSource &data,
                                          int64_t totalSteps) {
   const plan::Plan &plan = **session.plan;
   const double samples = double(totalSteps) * double(plan.batch()->global_batch_size());
   const double tokens = samples * double(plan.batch()->sequence_length());
-  return {fmt::format("data: {} tokens in {} file(s), read {:.2f} times by {} steps", data.tokens(),
-                      data.paths().size(), samples / double(data.samplesPerEpoch()), totalSteps),
+  return {fmt::format("data: {} tokens in {} file(s), {} in whole blocks, read {:.2f} times by {} "
+                      "steps",
+                      data.tokens(), data.paths().size(), data.tokensPerEpoch(),
+                      samples / double(data.samplesPerEpoch()), totalSteps),
           fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps, tokens,
                       tokens / double(plan.model()->parameters()))};
 }

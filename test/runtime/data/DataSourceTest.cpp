@@ -308,6 +308,22 @@ TEST_F(DataSourceTest, TakesAbsolutePathsAndNamesWithBrackets) {
   EXPECT_TRUE(open(wanted));
 }
 
+TEST_F(DataSourceTest, RefusesAFileThatIsGivenTwice) {
+  counting("a.bin", 0, 20);
+  counting("b.bin", 100, 20);
+  std::filesystem::create_symlink("a.bin", path("c.bin"));
+  std::filesystem::create_hard_link(path("a.bin"), path("d.bin"));
+  for (const std::string &again : {path("a.bin"), std::string("c.bin"), std::string("d.bin")}) {
+    DataOptions wanted = options({"[ab].bin", again}, 4);
+    EXPECT_EQ(refusal(wanted), "data.train: " + path("a.bin") + " and " + path("") +
+                                   std::filesystem::path(again).filename().string() +
+                                   " are the same file, so an epoch would read its tokens twice; "
+                                   "give it once, or set data.allow_repeats = true");
+    wanted.allowRepeats = true;
+    EXPECT_EQ(open(wanted)->tokens(), 60u);
+  }
+}
+
 TEST_F(DataSourceTest, RefusesWhatGivesNoSample) {
   EXPECT_THAT(refusal(options({}, 4)), HasSubstr("data.train: no token files are given"));
   EXPECT_EQ(refusal(options({"none.bin"}, 4)),

@@ -152,13 +152,32 @@ TEST_F(TokenFileTest, RefusesABareFileThatIsNotUInt16) {
   EXPECT_THAT(refusal(big), HasSubstr("these seem to be big-endian ids"));
 }
 
+TEST_F(TokenFileTest, RefusesAFileWithAHole) {
+  for (uint64_t count : {5000, 500000}) { // the second is larger than its sample
+    std::vector<uint64_t> ids(count, 7);
+    std::fill(ids.begin() + count / 2, ids.end(), 0); // what is not written yet
+    EXPECT_THAT(refusal(nanoGptBytes(ids)),
+                HasSubstr(" are 0, as where tokens are not written yet"));
+    EXPECT_THAT(refusal(llmCBytes(20240520, 1, ids, 2)), HasSubstr("not written yet"));
+    EXPECT_TRUE(TokenFile::open(write("a.bin", nanoGptBytes(ids)), DataFormat::UInt16));
+  }
+  std::vector<uint64_t> few(5000, 7);
+  std::fill(few.begin() + 100, few.begin() + 2147, 0); // 2047 tokens
+  EXPECT_TRUE(TokenFile::open(write("a.bin", nanoGptBytes(few))));
+}
+
+TEST_F(TokenFileTest, RefusesOtherFilesOfThatName) {
+  EXPECT_THAT(refusal("\x93NUMPY\x01"), HasSubstr("this is a NumPy array"));
+  EXPECT_THAT(refusal("PK\x03\x04 archive/data.pkl"), HasSubstr("this is a ZIP archive"));
+}
+
 TEST_F(TokenFileTest, TakesBareUInt16OfAnyVocabulary) {
   std::mt19937 random(4);
   for (uint64_t vocabulary : {1, 2, 3, 30, 300, 5000, 65536})
     for (uint64_t count : {1, 2, 255, 1000, 200000}) {
       std::vector<uint64_t> ids(count);
       for (uint64_t &id : ids)
-        id = random() % vocabulary;
+        id = vocabulary == 1 ? 7 : random() % vocabulary;
       auto file = TokenFile::open(write("a.bin", nanoGptBytes(ids)));
       ASSERT_TRUE(file) << file.error().message;
       EXPECT_EQ((*file)->type(), TokenType::UInt16);
