@@ -518,8 +518,9 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .runTime = true,
        .identity = true,
        .doc = "Format of `.bin` files that have no header. `auto`: a file beside an `.idx` file of "
-              "the same name is Megatron's format, any other is `uint16`, as nanoGPT writes it. "
-              "Files of `lmc-data pack` and of llm.c are known by their header."},
+              "the same name is Megatron's format, any other is `uint16`, as nanoGPT writes it, "
+              "unless its contents contradict, which is an error. Files of `lmc-data pack` and of "
+              "llm.c are known by their header."},
       {.section = "data",
        .name = "shuffle_block",
        .field = FIELD(data.shuffleBlock),
@@ -539,7 +540,7 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .runTime = true,
        .identity = true,
        .doc = "Train even if the data has fewer sequences than a global batch, which then has some "
-              "of them more than once."},
+              "of them more than once, or a file is given twice."},
       {.section = "data",
        .name = "num_workers",
        .field = FIELD(data.numWorkers),

@@ -64,6 +64,26 @@ static Result<void> warnOfSharedFiles(const Session &session, const DataSource &
   return {};
 }
 
+// A step that reads more sequences than the data has reads some of them more than once. That is an
+// error unless the user allows it.
+static Result<void> checkRepeats(const Session &session, const DataSource &training,
+                                 Console &console) {
+  const uint64_t batchSize = (*session.plan)->batch()->global_batch_size(),
+                 samples = training.samplesPerEpoch();
+  if (batchSize <= samples)
+    return {};
+  const std::string arithmetic = fmt::format(
+      "data.train has {} sequences of {} tokens, and one step reads {} (training.batch_size), so it "
+      "reads the data {:.2f} times",
+      samples, training.sequenceLength(), batchSize, double(batchSize) / double(samples));
+  if (!session.settings.allowRepeats)
+    return Error{fmt::format("{}; give more data, compile with a batch_size of at most {}, or set "
+                             "data.allow_repeats = true",
+                             arithmetic, samples)};
+  console.warning(arithmetic);
+  return {};
+}
+
 // Returns what a run reads and trains: "data: 1000 tokens in 1 file(s), 960 in whole
 // blocks, read 2.50 times by 50 steps", and "job: 50 steps, 2500 tokens, 20.0 per parameter".
 static std::vector<std::string> jobFacts(const Session &session, const DataSource &data,
@@ -322,6 +342,7 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     if (!source)
       return source.error();
     data = std::move(*source);
+    LMC_TRY(checkRepeats(session, *data, console));
     LMC_TRY(warnOfSharedFiles(session, *data, console));
     LMC_TRY(undoLaterSteps(options, session.progress.step, *folder.directory, console,
                            *folder.log));

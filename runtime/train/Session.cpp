@@ -46,8 +46,12 @@ Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<PlanFile> file,
 
 Result<std::unique_ptr<DataSource>>
 Session::openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const {
+  auto format = parseDataFormat(settings.dataFormat);
+  LMC_TRY(format);
   DataOptions data;
   data.paths = paths;
+  data.format = *format;
+  data.allowRepeats = settings.allowRepeats;
   if ((*plan)->config_directory())
     data.baseDirectory = (*plan)->config_directory()->str();
   data.key = key;
@@ -55,6 +59,8 @@ Session::openData(const char *key, const std::vector<std::string> &paths, bool s
   data.vocabSize = static_cast<uint32_t>((*plan)->model()->vocab_size());
   data.seed = settings.seed;
   data.shuffle = shuffle;
+  if (shuffle)
+    data.shuffleBlock = static_cast<uint64_t>(settings.shuffleBlock);
   data.documentMask = hasDocumentMask(*plan);
   data.endOfDocument = settings.endOfDocument;
   return DataSource::open(data);

@@ -269,6 +269,37 @@ TEST_F(Trainer, WarnsOfAValidationFileThatIsTrainedOn) {
   }
 }
 
+TEST_F(Trainer, RefusesFewerSequencesThanAStepReads) {
+  TinyPlan::writeTokens(folder / "train.bin", 25, 1); // 3 sequences of 8 tokens
+  const std::string arithmetic = "data.train has 3 sequences of 8 tokens, and one step reads 4 "
+                                 "(training.batch_size), so it reads the data 1.33 times";
+  expectFails(options("a", 1), ExitCode::UserError,
+              arithmetic + "; give more data, compile with a batch_size of at most 3, or set "
+                           "data.allow_repeats = true");
+  RunOptions o = options("b", 1);
+  o.overrides = {"data.allow_repeats=true"};
+  expectRuns(o);
+  EXPECT_NE(logText().find(arithmetic), std::string::npos) << logText();
+  TinyPlan::writeTokens(folder / "train.bin", 33, 1);
+  expectRuns(options("c", 1));
+}
+
+TEST_F(Trainer, ReadsTheFormatAndTheBlockThatAreSet) {
+  RunOptions o = options("a", 1);
+  o.overrides = {"data.format=megatron"};
+  expectFails(o, ExitCode::UserError, "train.idx is missing");
+  o.overrides = {"data.shuffle_block=12"};
+  expectFails(o, ExitCode::UserError,
+              "training.sequence_length 8 does not divide data.shuffle_block 12");
+  // With a block the order is another, and the validation data is read as before.
+  o.overrides = {"data.shuffle_block=400"};
+  expectRuns(o);
+  EXPECT_NE(logText().find("800 in whole blocks"), std::string::npos) << logText();
+  expectRuns(options("b", 1));
+  const auto blocks = metrics("a"), rows = metrics("b");
+  EXPECT_NE(blocks.at(0)["loss"], rows.at(0)["loss"]);
+}
+
 TEST_F(Trainer, SaysHowOftenTheDataIsRead) {
   expectRuns(options("a", 8));
   EXPECT_NE(logText().find("data: 1000 tokens in 1 file(s), 992 in whole blocks, read "), std::string::npos) << logText();
