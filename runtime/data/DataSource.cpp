@@ -17,6 +17,7 @@ struct DataSource::State {
   std::vector<std::unique_ptr<TokenFile>> files;
   std::vector<uint64_t> firstBlock; // the first block of each file; the last element is the total
   uint64_t blocks = 0, tokens = 0;
+  std::vector<std::string> warnings;
 
   // Consecutive tokens of a file.
   struct Piece {
@@ -73,6 +74,13 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
                              "(model.vocab_size)",
                              options.endOfDocument, options.vocabSize)};
   return {};
+}
+
+// Returns false if the file, which has no table of documents, seems to have no end of a document.
+Result<bool> hasDocumentEnds(const DataOptions &options, const TokenFile &file) {
+  if (file.hasDocuments())
+    return true;
+  return file.sampleHas(static_cast<uint32_t>(options.endOfDocument));
 }
 
 // The two functions below fill `starts` for the tokens of a piece. Its first token is at position
@@ -161,8 +169,17 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
                        "of a vocabulary of {} (model.vocab_size); say what it is: set "
                        "data.format to uint16 or uint32",
                        file->path(), options.vocabSize)});
-    if (options.documentMask)
+    if (options.documentMask) {
       LMC_TRY(checkDocuments(options, *file));
+      auto ends = hasDocumentEnds(options, *file);
+      if (!ends)
+        return inKey(options, ends.error());
+      if (!*ends)
+        s.warnings.push_back(fmt::format(
+            "{}: no token of a sample of it is {} (data.end_of_document); if this is the wrong id, "
+            "training.document_mask has no effect on this file",
+            file->path(), options.endOfDocument));
+    }
     s.firstBlock.push_back(s.blocks);
     s.tokens += file->size();
     s.blocks += (file->size() - 1) / block; // the last token of a block has a successor too
@@ -192,6 +209,7 @@ std::vector<std::string> DataSource::paths() const {
     paths.push_back(file->path());
   return paths;
 }
+const std::vector<std::string> &DataSource::warnings() const { return state->warnings; }
 Result<std::vector<FileFingerprint>> DataSource::fingerprint() const {
   std::vector<FileFingerprint> fingerprints;
   for (const auto &file : state->files) {

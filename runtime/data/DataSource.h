@@ -54,6 +54,8 @@ public:
   uint64_t samplesPerEpoch() const { return tokensPerEpoch() / sequenceLength(); }
   uint64_t sequenceLength() const;
   std::vector<std::string> paths() const; // of all files
+  // What the user may not want, for the console.
+  const std::vector<std::string> &warnings() const;
   // Returns the fingerprints of all files, in the order in which they are read.
   Result<std::vector<FileFingerprint>> fingerprint() const;
 

@@ -435,6 +435,19 @@ Result<FileFingerprint> TokenFile::fingerprint() const {
   return result;
 }
 
+Result<bool> TokenFile::sampleHas(uint32_t id) const {
+  const uint64_t width = state->tokenBytes(), begin = state->payload;
+  bool found = false;
+  LMC_TRY(state->file.sample(begin, begin + state->tokens * width,
+                             [&](uint64_t offset, std::span<const unsigned char> piece) {
+                               for (uint64_t at = (width - (offset - begin) % width) % width;
+                                    at + width <= piece.size(); at += width)
+                                 found |=
+                                     std::memcmp(&piece[at], &id, std::min(width, sizeof(id))) == 0;
+                             }));
+  return found;
+}
+
 Result<void> TokenFile::verify(uint64_t vocabSize) const {
   if (state->format == TokenFormat::Lmc)
     LMC_TRY(state->verifyLmc());

@@ -83,6 +83,8 @@ public:
   // "a.bin: token 7 is id -1, negative". `limit` is the vocabulary that the id is beyond.
   Error badId(uint64_t position, const std::string &limit) const;
   Result<FileFingerprint> fingerprint() const;
+  // Returns true if `id` is in the sample of the tokens whose hash is in the fingerprint.
+  Result<bool> sampleHas(uint32_t id) const;
   // Reads the whole file. Returns an error unless the checksum and the table of documents are right
   // and every id is at least 0, below the header's vocabulary and below `vocabSize` (0: no such
   // limit).

@@ -342,6 +342,8 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     if (!source)
       return source.error();
     data = std::move(*source);
+    for (const std::string &warning : data->warnings())
+      console.warning(warning);
     LMC_TRY(checkRepeats(session, *data, console));
     LMC_TRY(warnOfSharedFiles(session, *data, console));
     LMC_TRY(undoLaterSteps(options, session.progress.step, *folder.directory, console,

@@ -14,6 +14,8 @@ using namespace lmc;
 using namespace lmc::test;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
 
 namespace {
 
@@ -433,6 +435,32 @@ TEST_F(DataSourceTest, RefusesFilesThatDoNotTellDocumentsApart) {
                                "(model.vocab_size)");
     wanted.endOfDocument = 3;
     EXPECT_TRUE(open(wanted));
+  }
+}
+
+TEST_F(DataSourceTest, WarnsOfAnEndOfDocumentThatIsNowhere) {
+  std::vector<uint64_t> tokens(300000, 7); // more than the sample has
+  DataOptions wanted = options({"a.bin"}, 100);
+  wanted.documentMask = true;
+  wanted.endOfDocument = 3;
+  for (int width : {2, 4}) {
+    auto warnings = [&] {
+      write("a.bin",
+            llmCBytes(width == 2 ? 20240520 : 20240801, width == 2 ? 1 : 7, tokens, width));
+      return open(wanted)->warnings();
+    };
+    tokens.back() = 7;
+    EXPECT_THAT(warnings(),
+                ElementsAre(path("a.bin") + ": no token of a sample of it is 3 "
+                                            "(data.end_of_document); if this is the wrong id, "
+                                            "training.document_mask has no effect on this file"));
+    tokens.back() = 3;
+    EXPECT_THAT(warnings(), IsEmpty());
+    // The bytes of 3, but in two tokens.
+    tokens[tokens.size() - 2] = 0x0300;
+    tokens.back() = 0x0700;
+    EXPECT_THAT(warnings(), SizeIs(1));
+    tokens[tokens.size() - 2] = 7;
   }
 }
 
