@@ -1,5 +1,6 @@
 #include "runtime/data/DataSource.h"
 
+#include "runtime/data/CheckFiles.h"
 #include "runtime/data/Permutation.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,6 @@
 #include <algorithm>
 #include <cassert>
 #include <glob.h>
-#include <map>
 #include <unistd.h>
 
 namespace lmc {
@@ -58,29 +58,6 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   // Paths are sorted by bytes. glob(3) would sort by locale, and samples would then depend on it.
   std::sort(paths.begin(), paths.end());
   return paths;
-}
-
-Result<void> checkDocuments(const DataOptions &options, const TokenFile &file) {
-  if (file.hasDocuments())
-    return {};
-  if (options.endOfDocument < 0)
-    return inKey(options,
-                 {fmt::format("{} does not say where its documents end, which "
-                              "training.document_mask needs; give the id of its end-of-document "
-                              "token (data.end_of_document), or make the file with: lmc-data pack",
-                              file.path())});
-  if (static_cast<uint32_t>(options.endOfDocument) >= options.vocabSize)
-    return Error{fmt::format("data.end_of_document is {}, beyond the vocabulary of {} "
-                             "(model.vocab_size)",
-                             options.endOfDocument, options.vocabSize)};
-  return {};
-}
-
-// Returns false if the file, which has no table of documents, seems to have no end of a document.
-Result<bool> hasDocumentEnds(const DataOptions &options, const TokenFile &file) {
-  if (file.hasDocuments())
-    return true;
-  return file.sampleHas(static_cast<uint32_t>(options.endOfDocument));
 }
 
 // The two functions below fill `starts` for the tokens of a piece. Its first token is at position
@@ -148,55 +125,16 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
       s.files.push_back(std::move(*file));
     }
   }
-  std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known;
+  auto warnings = checkFiles(s.options, s.files);
+  if (!warnings)
+    return inKey(options, warnings.error());
+  s.warnings = std::move(*warnings);
   for (const auto &file : s.files) {
-    auto [first, isNew] = known.emplace(file->identity(), file.get());
-    if (!isNew && !options.allowRepeats)
-      return inKey(options,
-                   {fmt::format("{} and {} are the same file, so an epoch would read its tokens "
-                                "twice; give it once, or set data.allow_repeats = true",
-                                first->second->path(), file->path())});
-    if (file->vocabulary() > options.vocabSize)
-      return inKey(options,
-                   {fmt::format("{} was made for a vocabulary of {} tokens, beyond the {} of the "
-                                "model (model.vocab_size); is this file of another tokenizer?",
-                                file->path(), file->vocabulary(), options.vocabSize)});
-    if (file->format() == TokenFormat::Bare && options.format == DataFormat::Auto &&
-        options.vocabSize > 1u << 16)
-      return inKey(
-          options,
-          {fmt::format("{} has no header and is read as uint16, which cannot hold every id "
-                       "of a vocabulary of {} (model.vocab_size); say what it is: set "
-                       "data.format to uint16 or uint32",
-                       file->path(), options.vocabSize)});
-    if (options.documentMask) {
-      LMC_TRY(checkDocuments(options, *file));
-      auto ends = hasDocumentEnds(options, *file);
-      if (!ends)
-        return inKey(options, ends.error());
-      if (!*ends)
-        s.warnings.push_back(fmt::format(
-            "{}: no token of a sample of it is {} (data.end_of_document); if this is the wrong id, "
-            "training.document_mask has no effect on this file",
-            file->path(), options.endOfDocument));
-    }
     s.firstBlock.push_back(s.blocks);
     s.tokens += file->size();
-    s.blocks += (file->size() - 1) / block; // the last token of a block has a successor too
+    s.blocks += blocksOf(*file, block);
   }
   s.firstBlock.push_back(s.blocks);
-  const char *lengthName =
-      block == options.sequenceLength ? "sequence_length" : "data.shuffle_block";
-  if (s.blocks == 0)
-    return inKey(
-        options,
-        {fmt::format(
-            "{}{} has {} tokens, too few for one {} of {} ({} {} + 1); give more text or a "
-            "smaller {}",
-            s.files[0]->path(),
-            s.files.size() > 1 ? fmt::format(" (the first of {} files)", s.files.size()) : "",
-            s.files[0]->size(), block == options.sequenceLength ? "sample" : "block", block + 1,
-            lengthName, block, lengthName)});
   return source;
 }
 

@@ -44,14 +44,21 @@ static Result<ExitCode> dump(Session &session, const RunOptions &options) {
   return ExitCode::Success;
 }
 
-// Warns of each file that a run both trains on and validates with, copies included.
-static Result<void> warnOfSharedFiles(const Session &session, const DataSource &training,
-                                      Console &console) {
+static void warnOf(const DataSource &data, Console &console) {
+  for (const std::string &warning : data.warnings())
+    console.warning(warning);
+}
+
+// Warns of the validation data, and of each file that a run both trains on and validates with,
+// copies included.
+static Result<void> warnOfValidation(const Session &session, const DataSource &training,
+                                     Console &console) {
   if (session.settings.validationData.empty())
     return {};
   auto validation = session.openValidationData();
   if (!validation)
     return validation.error();
+  warnOf(**validation, console);
   auto trained = training.fingerprint(), validated = (*validation)->fingerprint();
   LMC_TRY(trained);
   LMC_TRY(validated);
@@ -342,10 +349,9 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     if (!source)
       return source.error();
     data = std::move(*source);
-    for (const std::string &warning : data->warnings())
-      console.warning(warning);
+    warnOf(*data, console);
     LMC_TRY(checkRepeats(session, *data, console));
-    LMC_TRY(warnOfSharedFiles(session, *data, console));
+    LMC_TRY(warnOfValidation(session, *data, console));
     LMC_TRY(undoLaterSteps(options, session.progress.step, *folder.directory, console,
                            *folder.log));
     LMC_TRY(recordStart(session, *start, options, *changes, std::move(identity), *folder.directory,

@@ -16,9 +16,9 @@ namespace lmc {
 // Trains a started session from its current step to a given number of steps.
 //
 // Each step reads the next GBS rows of the training data, and a run goes on at the next token that
-// it has not read. The loss is divided by the number of targets of
-// the whole step that have a loss, which is known before the first micro-step. The host waits for
-// the device once per step, to read the scalars.
+// it has not read. The loss is divided by the number of targets of the whole step that have a loss,
+// which is known before the first micro-step. The host waits for the device once per step, to read
+// the scalars.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
 // count. The run ends after ten steps in a row whose loss or gradient norm is not finite.

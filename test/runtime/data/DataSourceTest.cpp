@@ -252,14 +252,36 @@ TEST_F(DataSourceTest, RefusesABareFileThatCannotHoldTheVocabulary) {
   counting("a.bin", 0, 20);
   DataOptions wanted = options({"a.bin"}, 3);
   wanted.vocabSize = 65537;
-  EXPECT_EQ(refusal(wanted), "data.train: " + path("a.bin") +
-                                 " has no header and is read as uint16, which cannot hold every id "
-                                 "of a vocabulary of 65537 (model.vocab_size); say what it is: set "
-                                 "data.format to uint16 or uint32");
+  const std::string cannot =
+      path("a.bin") + " has uint16 tokens, which cannot hold every id of a vocabulary of 65537 "
+                      "(model.vocab_size); ";
+  EXPECT_EQ(refusal(wanted), "data.train: " + cannot +
+                                 "without a header it may be of another type: set data.format to "
+                                 "uint16 or uint32");
   wanted.format = DataFormat::UInt16;
   EXPECT_EQ(open(wanted)->tokens(), 20u);
   wanted.format = DataFormat::UInt32;
   EXPECT_EQ(open(wanted)->tokens(), 10u);
+  wanted.format = DataFormat::Auto;
+  write("a.bin", llmCBytes(20240520, 1, {1, 2, 3, 4, 5}, 2));
+  EXPECT_THAT(open(wanted)->warnings(), ElementsAre(cannot + "is this file of another tokenizer?"));
+  wanted.vocabSize = 65536;
+  EXPECT_THAT(open(wanted)->warnings(), IsEmpty());
+}
+
+TEST_F(DataSourceTest, WarnsOfFilesOfDifferentTokenizers) {
+  write("a.bin", lmcBytes({1, 2, 3, 4, 5}, 1, 11, {0}));
+  write("b.bin", llmCBytes(20240520, 1, {1, 2, 3, 4, 5}, 2));
+  write("c.bin", lmcBytes({1, 2, 3, 4, 5}, 1, 11, {0}));
+  EXPECT_THAT(open(options({"*.bin"}, 4))->warnings(), IsEmpty());
+  write("c.bin", lmcBytes({1, 2, 3, 4, 5}, 1, 12, {0}));
+  EXPECT_THAT(open(options({"*.bin"}, 4))->warnings(),
+              ElementsAre(path("a.bin") + " (vocabulary 11) and " + path("c.bin") +
+                          " (vocabulary 12) seem to be of different tokenizers"));
+  write("c.bin", llmCBytes(20240801, 7, {1, 2, 3, 4, 5}, 4));
+  EXPECT_THAT(open(options({"*.bin"}, 4))->warnings(),
+              ElementsAre(path("b.bin") + " (uint16) and " + path("c.bin") +
+                          " (uint32) seem to be of different tokenizers"));
 }
 
 TEST_F(DataSourceTest, RefusesIdsThatAreNegativeAsInt32) {
@@ -333,8 +355,10 @@ TEST_F(DataSourceTest, RefusesWhatGivesNoSample) {
   EXPECT_EQ(refusal(options({"none*.bin"}, 4)),
             "data.train: no file matches '" + path("none*.bin") + "'");
   counting("a.bin", 0, 4);
-  EXPECT_THAT(refusal(options({"a.bin"}, 4)),
-              HasSubstr("a.bin has 4 tokens, too few for one sample of 5 (sequence_length 4 + 1)"));
+  EXPECT_THAT(
+      refusal(options({"a.bin"}, 4)),
+      HasSubstr(
+          "a.bin has 4 tokens, too few for one sample of 5 (training.sequence_length 4 + 1)"));
   EXPECT_TRUE(open(options({"a.bin"}, 3)));
 }
 
@@ -431,11 +455,23 @@ TEST_F(DataSourceTest, RefusesFilesThatDoNotTellDocumentsApart) {
                                    "end-of-document token (data.end_of_document), or make the "
                                    "file with: lmc-data pack");
     wanted.endOfDocument = 65536;
-    EXPECT_EQ(refusal(wanted), "data.end_of_document is 65536, beyond the vocabulary of 65536 "
-                               "(model.vocab_size)");
+    EXPECT_EQ(refusal(wanted),
+              "data.train: data.end_of_document is 65536, beyond the vocabulary of 65536 "
+              "(model.vocab_size)");
     wanted.endOfDocument = 3;
     EXPECT_TRUE(open(wanted));
   }
+}
+
+TEST_F(DataSourceTest, WarnsOfFilesThatAreTooShort) {
+  counting("a.bin", 0, 8);
+  counting("b.bin", 0, 9);
+  counting("c.bin", 0, 3);
+  EXPECT_THAT(open(options({"b.bin"}, 8))->warnings(), IsEmpty());
+  EXPECT_THAT(open(options({"*.bin"}, 8))->warnings(),
+              ElementsAre("2 of 3 files are not read, because they have fewer than 9 tokens "
+                          "(training.sequence_length + 1); the first is " +
+                          path("a.bin")));
 }
 
 TEST_F(DataSourceTest, WarnsOfAnEndOfDocumentThatIsNowhere) {

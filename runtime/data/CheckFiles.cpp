@@ -1,0 +1,125 @@
+#include "runtime/data/CheckFiles.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace lmc {
+
+namespace {
+
+using Files = std::vector<std::unique_ptr<TokenFile>>;
+using Warnings = std::vector<std::string>;
+
+Result<void> checkGivenOnce(const Files &files) {
+  std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known;
+  for (const auto &file : files)
+    if (auto [first, isNew] = known.emplace(file->identity(), file.get()); !isNew)
+      return Error{fmt::format("{} and {} are the same file, so an epoch would read its tokens "
+                               "twice; give it once, or set data.allow_repeats = true",
+                               first->second->path(), file->path())};
+  return {};
+}
+
+Result<void> checkVocabulary(const DataOptions &options, const TokenFile &file,
+                             Warnings &warnings) {
+  if (file.vocabulary() > options.vocabSize)
+    return Error{
+        fmt::format("{} was made for a vocabulary of {} tokens, beyond the {} of the model "
+                    "(model.vocab_size); is this file of another tokenizer?",
+                    file.path(), file.vocabulary(), options.vocabSize)};
+  if (file.vocabulary() > 0 || file.type() != TokenType::UInt16 || options.vocabSize <= 1u << 16 ||
+      options.format != DataFormat::Auto)
+    return {};
+  const std::string cannot = fmt::format("{} has uint16 tokens, which cannot hold every id of a "
+                                         "vocabulary of {} (model.vocab_size)",
+                                         file.path(), options.vocabSize);
+  if (file.format() == TokenFormat::Bare)
+    return Error{cannot + "; without a header it may be of another type: set data.format to uint16 "
+                          "or uint32"};
+  warnings.push_back(cannot + "; is this file of another tokenizer?");
+  return {};
+}
+
+std::string vocabularyText(const TokenFile &file) {
+  return file.vocabulary() > 0 ? fmt::format("vocabulary {}", file.vocabulary())
+                               : infoOf(file.type()).name;
+}
+
+// In files of lmc-data pack the vocabulary names the tokenizer; in those of llm.c the type does.
+void warnOfTokenizers(const Files &files, Warnings &warnings) {
+  std::map<TokenFormat, const TokenFile *> firsts; // of each format
+  for (const auto &file : files) {
+    const TokenFile &first = *firsts.emplace(file->format(), file.get()).first->second;
+    if (file->vocabulary() == first.vocabulary() &&
+        (file->format() != TokenFormat::LlmC || file->type() == first.type()))
+      continue;
+    warnings.push_back(fmt::format("{} ({}) and {} ({}) seem to be of different tokenizers",
+                                   first.path(), vocabularyText(first), file->path(),
+                                   vocabularyText(*file)));
+    return;
+  }
+}
+
+Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, Warnings &warnings) {
+  if (file.hasDocuments())
+    return {};
+  if (options.endOfDocument < 0)
+    return Error{fmt::format("{} does not say where its documents end, which "
+                             "training.document_mask needs; give the id of its end-of-document "
+                             "token (data.end_of_document), or make the file with: lmc-data pack",
+                             file.path())};
+  const auto end = static_cast<uint32_t>(options.endOfDocument);
+  if (end >= options.vocabSize)
+    return Error{fmt::format("data.end_of_document is {}, beyond the vocabulary of {} "
+                             "(model.vocab_size)",
+                             end, options.vocabSize)};
+  auto found = file.sampleHas(end);
+  LMC_TRY(found);
+  if (!*found)
+    warnings.push_back(fmt::format("{}: no token of a sample of it is {} (data.end_of_document); "
+                                   "if this is the wrong id, training.document_mask has no effect "
+                                   "on this file",
+                                   file.path(), end));
+  return {};
+}
+
+Result<void> checkLengths(const DataOptions &options, const Files &files, Warnings &warnings) {
+  const uint64_t block = options.shuffleBlock;
+  const bool isRow = block == options.sequenceLength;
+  const char *key = isRow ? "training.sequence_length" : "data.shuffle_block";
+  auto isShort = [&](const auto &file) { return blocksOf(*file, block) == 0; };
+  const auto count = std::count_if(files.begin(), files.end(), isShort);
+  if (count == 0)
+    return {};
+  const TokenFile &first = **std::find_if(files.begin(), files.end(), isShort);
+  if (static_cast<size_t>(count) == files.size())
+    return Error{fmt::format("{}{} has {} tokens, too few for one {} of {} ({} {} + 1); give more "
+                             "text or a smaller {}",
+                             first.path(),
+                             count > 1 ? fmt::format(" (the first of {} files)", count) : "",
+                             first.size(), isRow ? "sample" : "block", block + 1, key, block, key)};
+  warnings.push_back(fmt::format("{} of {} files are not read, because they have fewer than {} "
+                                 "tokens ({} + 1); the first is {}",
+                                 count, files.size(), block + 1, key, first.path()));
+  return {};
+}
+
+} // namespace
+
+Result<std::vector<std::string>> checkFiles(const DataOptions &options, const Files &files) {
+  Warnings warnings;
+  if (!options.allowRepeats)
+    LMC_TRY(checkGivenOnce(files));
+  for (const auto &file : files) {
+    LMC_TRY(checkVocabulary(options, *file, warnings));
+    if (options.documentMask)
+      LMC_TRY(checkDocuments(options, *file, warnings));
+  }
+  warnOfTokenizers(files, warnings);
+  LMC_TRY(checkLengths(options, files, warnings));
+  return warnings;
+}
+
+} // namespace lmc
