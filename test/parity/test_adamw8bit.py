@@ -162,13 +162,13 @@ def test_six_bytes_less_per_parameter(programs, root, tmp_path, config):
 def test_a_checkpoint_of_other_moments_is_refused(programs, compiled, tmp_path):
     whole = replace(JOB, settings={**JOB.settings, "optimizer": {"type": "adamw"}})
     plans = {"8 bits": compiled(JOB), "32 bits": compiled(whole)}
-    for theirs, ours, wanted in (("32 bits", "8 bits", "adamw"), ("8 bits", "32 bits", "adamw8bit")):
+    types = {"32 bits": "adamw", "8 bits": "adamw8bit"}
+    for theirs, ours in (("32 bits", "8 bits"), ("8 bits", "32 bits")):
         out = run(programs, plans[theirs], tmp_path / theirs, "--steps=2")
         refused = programs.run("lmc-run", plans[ours], f"--out={out}", "--resume=auto")
         print(refused.stderr)
         assert refused.code == USER_ERROR
-        assert f"moments are kept in {theirs} there and in {ours} by" in refused.stderr
-        assert f'optimizer.type = "{wanted}"' in refused.stderr
+        assert f"optimizer.type is {types[theirs]} there and {types[ours]} here" in refused.stderr
         assert max(checkpoints(out)) == 2
 
 
