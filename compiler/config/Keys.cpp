@@ -516,7 +516,6 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(data.format),
        .choices = {{"auto"}, {"uint16"}, {"uint32"}, {"megatron"}},
        .runTime = true,
-       .identity = true,
        .doc = "Format of `.bin` files that have no header. `auto`: a file beside an `.idx` file of "
               "the same name is Megatron's format, any other is `uint16`, as nanoGPT writes it, "
               "unless its contents contradict, which is an error. Files of `lmc-data pack` and of "
@@ -538,7 +537,6 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .name = "allow_repeats",
        .field = FIELD(data.allowRepeats),
        .runTime = true,
-       .identity = true,
        .doc = "Train even if the data has fewer sequences than a global batch, which then has some "
               "of them more than once, or a file is given twice."},
       {.section = "data",

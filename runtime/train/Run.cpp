@@ -49,25 +49,31 @@ static void warnOf(const DataSource &data, Console &console) {
     console.warning(warning);
 }
 
-// Warns of the validation data, and of each file that a run both trains on and validates with,
-// copies included.
-static Result<void> warnOfValidation(const Session &session, const DataSource &training,
-                                     Console &console) {
+// Warns of each file that a run both trains on and validates with, copies included.
+static void warnOfSharedData(const RunIdentity &identity, Console &console) {
+  for (const FileFingerprint &file : identity.validationData)
+    for (const FileFingerprint &other : identity.trainData)
+      if (!difference(other, file))
+        console.warning(fmt::format("data.validation has {}, and data.train has the same tokens in "
+                                    "{}: the validation loss says nothing of unseen text",
+                                    file.path, other.path));
+}
+
+// Sets the fingerprints of the data.
+static Result<void> describeData(const Session &session, const DataSource &training,
+                                 RunIdentity &identity, Console &console) {
+  auto trained = training.fingerprint();
+  LMC_TRY(trained);
+  identity.trainData = std::move(*trained);
   if (session.settings.validationData.empty())
     return {};
   auto validation = session.openValidationData();
   if (!validation)
     return validation.error();
   warnOf(**validation, console);
-  auto trained = training.fingerprint(), validated = (*validation)->fingerprint();
-  LMC_TRY(trained);
+  auto validated = (*validation)->fingerprint();
   LMC_TRY(validated);
-  for (const FileFingerprint &file : *validated)
-    for (const FileFingerprint &other : *trained)
-      if (!difference(other, file))
-        console.warning(fmt::format("data.validation has {}, and data.train has the same tokens in "
-                                    "{}: the validation loss says nothing of unseen text",
-                                    file.path, other.path));
+  identity.validationData = std::move(*validated);
   return {};
 }
 
@@ -112,6 +118,7 @@ namespace {
 struct Start {
   std::optional<std::string> checkpoint;
   CheckpointState state;                // of the checkpoint
+  std::optional<RunIdentity> saved;     // the identity in the checkpoint
   std::optional<RunIdentity> before;    // the identity that this start is compared with
   bool forked = false;                  // the checkpoint is of a run in another folder
   std::vector<std::string> moved;       // damaged checkpoints that were renamed
@@ -157,13 +164,14 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
     start.state = std::move(*state);
     start.forked = !isOf(*start.checkpoint, options.out);
     try {
-      start.before = runIdentityFromJson(start.state.run);
+      start.saved = runIdentityFromJson(start.state.run);
     } catch (const nlohmann::json::exception &) {
       return Error{fmt::format("{}: its state.json does not describe the run; it is of another "
                                "release: use the release that wrote it",
                                *start.checkpoint)};
     }
   }
+  start.before = start.saved;
   // The folder's own record is newer than the checkpoint's: it also has what was declared at a start
   // that did not reach its next checkpoint. A rewind takes such changes back.
   if (directory && !options.rewind && !start.forked) {
@@ -203,7 +211,10 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
   std::vector<SettingChange> changes = compareSettings(*start.before, now);
   // A start that does not train depends only on the model. A run that has no checkpoint loses
   // nothing.
-  if (!training)
+  if (training)
+    for (SettingChange &change : compareData(*start.before, now))
+      changes.push_back(std::move(change));
+  else
     std::erase_if(changes, [](const SettingChange &change) {
       return !change.key.starts_with("model.");
     });
@@ -331,12 +342,6 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   console.setSteps(session.settings.logInterval, totalSteps);
   RunIdentity identity = describeRun(*session.plan, session.settingTable);
   LMC_TRY(checkModel(*start, *session.plan, identity));
-  auto changes = checkIdentity(*start, options, identity, training);
-  LMC_TRY(changes);
-  if (start->checkpoint) {
-    session.checkpoint = start->checkpoint;
-    session.progress = start->state;
-  }
 
   std::unique_ptr<DataSource> data;
   if (training) {
@@ -351,7 +356,22 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     data = std::move(*source);
     warnOf(*data, console);
     LMC_TRY(checkRepeats(session, *data, console));
-    LMC_TRY(warnOfValidation(session, *data, console));
+    LMC_TRY(describeData(session, *data, identity, console));
+    warnOfSharedData(identity, console);
+  }
+  auto changes = checkIdentity(*start, options, identity, training);
+  LMC_TRY(changes);
+  if (start->checkpoint) {
+    session.checkpoint = start->checkpoint;
+    session.progress = start->state;
+    if (training && (reordersData(compareSettings(*start->saved, identity)) ||
+                     reordersData(compareData(*start->saved, identity)))) {
+      session.progress.position = 0;
+      console.note("the data has another order than before and is read from its beginning");
+    }
+  }
+
+  if (training) {
     LMC_TRY(undoLaterSteps(options, session.progress.step, *folder.directory, console,
                            *folder.log));
     LMC_TRY(recordStart(session, *start, options, *changes, std::move(identity), *folder.directory,

@@ -82,9 +82,30 @@ std::string drawRunId() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-nlohmann::json toJson(const RunIdentity &identity) { return identity; }
+static constexpr std::pair<const char *, std::vector<FileFingerprint> RunIdentity::*> kData[] = {
+    {"data.train", &RunIdentity::trainData}, {"data.validation", &RunIdentity::validationData}};
 
-RunIdentity runIdentityFromJson(const nlohmann::json &json) { return json.get<RunIdentity>(); }
+nlohmann::json toJson(const RunIdentity &identity) {
+  nlohmann::json json = identity;
+  for (auto [key, files] : kData) {
+    json[key] = nlohmann::json::array();
+    for (const FileFingerprint &file : identity.*files)
+      json[key].push_back(nlohmann::json(toJson(file)));
+  }
+  return json;
+}
+
+RunIdentity runIdentityFromJson(const nlohmann::json &json) {
+  auto identity = json.get<RunIdentity>();
+  for (auto [key, files] : kData)
+    for (const nlohmann::json &entry : json.at(key)) {
+      auto file = fingerprintFromJson(entry);
+      if (!file)
+        throw nlohmann::json::other_error::create(0, file.error().message, &entry);
+      (identity.*files).push_back(std::move(*file));
+    }
+  return identity;
+}
 
 // Returns "key=VALUE" with VALUE as TOML.
 static std::string overrideOf(const plan::Setting &setting, const RecordedSetting &recorded) {
@@ -119,7 +140,8 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
   for (const auto *identity : {&before, &now})
     for (const auto &[key, setting] : identity->settings)
       keys.insert(key);
-  keys.erase("data.train");
+  for (auto [key, files] : kData)
+    keys.erase(key);
   static const RecordedSetting absent = {.value = "absent"};
   auto find = [](const RunIdentity &identity, const std::string &key) -> const RecordedSetting & {
     auto found = identity.settings.find(key);
@@ -133,6 +155,35 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
                          to.origin == originName(SettingOrigin::Default) ? to.derivedFrom : ""});
   }
   return changes;
+}
+
+static std::string summary(const std::vector<FileFingerprint> &files) {
+  uint64_t tokens = 0;
+  for (const FileFingerprint &file : files)
+    tokens += file.tokens;
+  return fmt::format("{} tokens in {} file(s)", tokens, files.size());
+}
+
+std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now) {
+  std::vector<SettingChange> changes;
+  for (auto [key, files] : kData) {
+    const std::vector<FileFingerprint> &was = before.*files, &is = now.*files;
+    std::string detail;
+    for (size_t i = 0; i < std::min(was.size(), is.size()) && detail.empty(); ++i)
+      if (auto differs = difference(was[i], is[i]))
+        detail = fmt::format(" ({}: {})", is[i].path, *differs);
+    if (was.size() != is.size() || !detail.empty())
+      changes.push_back({key, summary(was), summary(is) + detail,
+                         /*identity=*/std::string_view(key) == "data.train", ""});
+  }
+  return changes;
+}
+
+bool reordersData(const std::vector<SettingChange> &changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const SettingChange &change) {
+    return change.key == "data.train" || change.key == "data.shuffle_block" ||
+           change.key == "training.seed";
+  });
 }
 
 static bool covers(const std::string &declared, const std::string &key) {

@@ -3,6 +3,7 @@
 // nothing changes in silence.
 #pragma once
 
+#include "runtime/data/Fingerprint.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/train/Settings.h"
 
@@ -54,10 +55,11 @@ struct RunIdentity {
   std::string configToml;         // contents of that file
   std::string huggingfaceConfig;  // config.json of exports
   std::map<std::string, RecordedSetting> settings; // by key
+  std::vector<FileFingerprint> trainData, validationData;
   std::vector<DeclaredChange> changes;             // in the order of time
 };
 
-// Describes a run of `plan` with `settings`, but neither sets `run` nor `changes`.
+// Describes a run of `plan` with `settings`, but sets neither `run`, the data nor `changes`.
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 
 // Returns a new value for RunIdentity::run.
@@ -74,8 +76,17 @@ RunIdentity runIdentityFromJson(const nlohmann::json &json);
 // data counts in its order.
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan);
 
-// Returns the settings that differ. data.train is left out: the data itself is compared.
+// Returns the settings that differ. data.train and data.validation are left out.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
+
+// Returns how the data differs, as changes of data.train and data.validation. The contents of files
+// are compared in the order in which they are read, and not their paths. Only data.train is part of
+// the identity.
+std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
+
+// Returns true if one of the changes gives the training data another order. The position in the
+// data then has no meaning.
+bool reordersData(const std::vector<SettingChange> &changes);
 
 // Returns the changes of identity that no element of `declared` names. An element is a key, the key
 // that its default follows, or a section.

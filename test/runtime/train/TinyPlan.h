@@ -200,7 +200,8 @@ private:
     setting->run_time = runTime;
     for (const char *section : {"model.", "training.", "optimizer.", "lr_schedule.", "data."})
       setting->identity |= key.starts_with(section);
-    for (const char *other : {"training.train_iters", "data.num_workers", "data.validation"})
+    for (const char *other : {"training.train_iters", "data.num_workers", "data.validation", "data.format",
+                              "data.allow_repeats"})
       setting->identity &= key != other;
     if (key == "lr_schedule.style")
       setting->choices = {"constant", "linear", "cosine", "wsd"};

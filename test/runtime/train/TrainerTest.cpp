@@ -11,6 +11,7 @@
 #include <csignal>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <sys/resource.h>
 #include <thread>
@@ -620,6 +621,89 @@ TEST_F(Trainer, ARewindTakesBackAndKeepsWhatCameLater) {
   EXPECT_EQ(metrics("a/undone/2").front()["step"], 3);
   back.rewind = 5;
   expectFails(back, ExitCode::UserError, "--rewind=5: ");
+}
+
+TEST_F(Trainer, OtherDataIsAChangeToo) {
+  expectRuns(options("a", 3));
+  // The same tokens in another place are the same data.
+  std::filesystem::copy(folder / "train.bin", folder / "moved.bin");
+  RunOptions o = options("a", 4);
+  o.overrides = {"data.train=moved.bin"};
+  expectRuns(o);
+  // Other tokens under the same name are not.
+  TinyPlan::writeTokens(folder / "moved.bin", 1000, 77);
+  o.steps = 5;
+  expectFails(o, ExitCode::UserError, "data.train is 1000 tokens in 1 file(s) there and 1000 tokens "
+                                      "in 1 file(s) (");
+  expectFails(o, ExitCode::UserError, "--change=data.train");
+  o.changes = {"data.train"};
+  expectRuns(o);
+  EXPECT_NE(logText().find("is read from its beginning"), std::string::npos);
+  auto saved = readCheckpointState(folder / "a/checkpoints/5", true);
+  ASSERT_OK(saved);
+  EXPECT_EQ(saved->position, TinyPlan::kGbs * TinyPlan::kSeq);
+  EXPECT_EQ(saved->tokens, 5 * TinyPlan::kGbs * TinyPlan::kSeq);
+}
+
+TEST_F(Trainer, OtherDataBeforeTheNextCheckpointIsReadFromItsBeginning) {
+  expectRuns(options("a", 3));
+  RunOptions o = options("a", 3); // nothing to train: no checkpoint is written
+  o.overrides = {"training.seed=9"};
+  o.changes = {"training.seed"};
+  expectRuns(o);
+  expectRuns(options("a", 4));
+  auto saved = readCheckpointState(folder / "a/checkpoints/4", true);
+  ASSERT_OK(saved);
+  EXPECT_EQ(saved->position, TinyPlan::kGbs * TinyPlan::kSeq);
+}
+
+// Each setting that decides what is trained: refused, declared, recorded; and the run without a
+// change is bit for bit the same whatever was tried before.
+TEST_F(Trainer, EveryIdentitySettingIsWatched) {
+  expectRuns(options("a", 3));
+  expectRuns(options("same", 5));
+  const std::map<std::string, std::string> others = {
+      {"model.hidden_size", ""}, {"optimizer.type", ""}, // no --set; see the parity tests
+      {"training.batch_size", ""},
+      {"training.seed", "5"},
+      {"optimizer.beta1", "0.8"},
+      {"optimizer.beta2", "0.9"},
+      {"optimizer.eps", "1e-7"},
+      {"optimizer.weight_decay", "0.2"},
+      {"optimizer.clip_grad", "2"},
+      {"lr_schedule.style", "linear"},
+      {"lr_schedule.lr", "0.04"},
+      {"lr_schedule.min_lr", "0.004"},
+      {"lr_schedule.warmup_iters", "3"},
+      {"lr_schedule.decay_iters", "90"},
+      {"lr_schedule.wsd_decay_fraction", "0.3"},
+      {"data.train", "validation.bin"},
+      {"data.end_of_document", "3"},
+      {"data.shuffle_block", "16"},
+  };
+  for (const auto &setting : TinyPlan().plan.settings) {
+    if (!setting->identity)
+      continue;
+    ASSERT_TRUE(others.contains(setting->key)) << setting->key;
+    const std::string value = others.at(setting->key);
+    if (value.empty())
+      continue;
+    RunOptions o = options("a", 5);
+    o.overrides = {setting->key + "=" + value};
+    expectFails(o, ExitCode::UserError, setting->key + " is ");
+    expectFails(o, ExitCode::UserError, "--change=" + setting->key);
+    o.resume = folder / "a";
+    o.out = folder / ("fork-" + setting->key);
+    expectRuns(o);
+    auto run = nlohmann::json::parse(test::read(o.out + "/run.json"));
+    bool recorded = false;
+    for (const auto &change : run["changes"])
+      recorded |= change["key"] == setting->key;
+    EXPECT_TRUE(recorded) << setting->key;
+  }
+  expectRuns(options("a", 5));
+  EXPECT_EQ(numbers("a"), numbers("same"));
+  EXPECT_EQ(state("a"), state("same"));
 }
 
 TEST_F(Trainer, StepsEndWithTheJob) {
