@@ -46,7 +46,7 @@ struct AttentionWork {
   DataType dtype = DataType::BF16;
   bool backward = false;
   bool documents = false; // true if there is a document mask
-  bool rope = false;      // true if the gradients are also rotated back (AttentionGrad.cos)
+  bool rope = false;      // true if the gradients of q and k are also rotated back
   // The number of elements between the starts of two rows of the first tensor whose rows do not all
   // start at multiples of 16 bytes; 0 if there is none.
   int64_t unalignedPitch = 0;
