@@ -25,7 +25,4 @@ Result<void> assign(const Key &key, const Value &value, Config &config);
 // Returns the key and its value in `config` in the form that the plan stores.
 ResolvedSetting resolvedSetting(const Key &key, Config &config);
 
-// Returns the bytes of "76GiB", "1.5 GB", "4096".
-Result<uint64_t> parseSize(std::string_view text);
-
 } // namespace lmc::config

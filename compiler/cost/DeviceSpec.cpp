@@ -3,7 +3,7 @@
 #include "compiler/config/Diagnostics.h"
 #include "compiler/config/File.h"
 #include "runtime/support/Nearest.h"
-#include "compiler/config/Values.h"
+#include "runtime/support/Size.h"
 
 #include <unistd.h>
 
@@ -204,7 +204,7 @@ private:
       auto text = node.value_exact<std::string>();
       if (!text)
         return error(" must be a size in bytes or with a unit, such as \"79.1GiB\"");
-      Result<uint64_t> parsed = config::parseSize(*text);
+      Result<uint64_t> parsed = parseSize(*text);
       if (!parsed)
         return error(": " + parsed.error().message);
       *bytes = *parsed;
@@ -357,8 +357,7 @@ Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::stri
     std::vector<std::string> names = deviceSpecNames();
     return Error{fmt::format("there is no device spec '{}'{}; built in are {}, and a path ends in "
                              ".toml",
-                             nameOrPath, suggestion(nameOrPath, names),
-                             fmt::join(names, ", "))};
+                             nameOrPath, suggestion(nameOrPath, names), fmt::join(names, ", "))};
   }
   const std::string path = (std::filesystem::path(directory) / nameOrPath).string();
   Result<std::string> text = config::readFile(path);

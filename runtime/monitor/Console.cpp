@@ -1,5 +1,7 @@
 #include "runtime/monitor/Console.h"
 
+#include "runtime/support/Size.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -7,15 +9,6 @@
 #include <unistd.h>
 
 namespace lmc {
-
-std::string formatBytes(uint64_t bytes) {
-  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(units); ++unit)
-    value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
-}
 
 std::string formatDuration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e10)

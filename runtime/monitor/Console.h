@@ -10,8 +10,6 @@
 
 namespace lmc {
 
-// Formats bytes in binary units: "1.50 GiB".
-std::string formatBytes(uint64_t bytes);
 // Formats seconds as "1:02:03", or as "2d 03:04:05" if they are a day or more.
 std::string formatDuration(double seconds);
 

@@ -1,9 +1,9 @@
 #include "runtime/train/Session.h"
 
 #include "runtime/checkpoint/HuggingFace.h"
-#include "runtime/monitor/Console.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/PlannedBytes.h"
+#include "runtime/support/Size.h"
 #include "runtime/train/DeviceTensors.h"
 #include "runtime/train/Initializer.h"
 #include "runtime/train/Inputs.h"

@@ -1,6 +1,7 @@
 #include "runtime/train/Trainer.h"
 
 #include "runtime/plan/Names.h"
+#include "runtime/support/Size.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/Inputs.h"
 #include "runtime/train/LrSchedule.h"
