@@ -5,7 +5,8 @@
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -14,15 +15,23 @@
 #include <filesystem>
 #include <set>
 #include <sys/stat.h>
+#include <utility>
 
 namespace lmc {
 
 static constexpr const char *kConfigFile = "config.json";
+static constexpr const char *kGenerationFile = "generation_config.json";
 static constexpr const char *kModelFile = "model.safetensors";
 static constexpr const char *kIndexFile = "model.safetensors.index.json";
 static constexpr const char *kHead = "lm_head.weight";
 static constexpr const char *kTieKey = "tie_word_embeddings";
 static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
+static constexpr uint64_t kMaximumCopiedBytes = 1 << 30; // a tokenizer has some 30 MB
+
+static bool isFolder(const std::string &path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
 
 //===--- Element conversion -----------------------------------------------===//
 
@@ -64,32 +73,243 @@ static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DT
 
 //===--- Export -----------------------------------------------------------===//
 
+namespace {
+
+// A tensor of an export.
+struct ExportTensor {
+  size_t source;     // index among the given tensors
+  TensorView target; // as it is written
+};
+
+// A file of weights of an export, with its tensors in the order of their data.
+struct Shard {
+  std::string name;
+  std::vector<ExportTensor> tensors;
+
+  std::vector<TensorView> views() const {
+    std::vector<TensorView> result;
+    for (const ExportTensor &tensor : tensors)
+      result.push_back(tensor.target);
+    return result;
+  }
+};
+
+// All that an export writes, before anything is written.
+struct Export {
+  std::vector<Shard> shards;
+  std::vector<std::pair<std::string, std::string>> texts; // names and contents of the JSON files
+};
+
+} // namespace
+
+// Hugging Face's from_pretrained rejects a file whose metadata does not name a framework ("pt").
+static const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
+
+// Returns the dtype's name in config.json; nullptr if it is not a float type.
+static const char *torchName(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType::F32:
+    return "float32";
+  case plan::DType::BF16:
+    return "bfloat16";
+  case plan::DType::F64:
+    return "float64";
+  default:
+    return nullptr;
+  }
+}
+
+static std::string fileName(const std::string &path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+// Returns true for model.safetensors and for model-00001-of-00002.safetensors with any digits.
+static bool isWeightFile(std::string name) {
+  if (name == kModelFile)
+    return true;
+  for (char &c : name)
+    if (c >= '0' && c <= '9')
+      c = '0';
+  return name == "model-00000-of-00000.safetensors";
+}
+
 // Returns an error unless `directory` is missing, empty or an earlier export: an export replaces
-// the folder, and must not remove any other file.
-static Result<void> checkReplaceable(const std::string &directory) {
+// the folder, and must not remove a file that it does not write.
+static Result<void> checkReplaceable(const std::string &directory, const ExportOptions &options) {
   if (!exists(directory))
     return {};
   Result<std::vector<std::string>> names = listFolder(directory);
   if (!names)
     return names.error();
+  std::set<std::string> own = {kConfigFile, kGenerationFile, kIndexFile};
+  for (const std::string &file : options.files)
+    own.insert(fileName(file));
   for (const std::string &name : *names)
-    if (name != kConfigFile && name != kModelFile)
+    if (!own.contains(name) && !isWeightFile(name))
       return Error{fmt::format("{}: exists and holds '{}', which an export would remove: name "
                                "another folder",
                                directory, name)};
   return {};
 }
 
-static Result<void> writeExport(const std::string &partial, const std::string &configJson,
+// Divides the tensors between files as huggingface_hub's split_state_dict_into_shards_factory does
+// (huggingface_hub/serialization/_base.py). The names follow, because they hold the number of
+// files.
+static std::vector<Shard> divide(std::vector<ExportTensor> tensors, uint64_t maximumBytes) {
+  std::vector<Shard> shards;
+  Shard current;
+  uint64_t bytes = 0;
+  for (ExportTensor &tensor : tensors) {
+    const uint64_t size = tensor.target.bytes;
+    if (size > maximumBytes) {
+      shards.push_back({"", {std::move(tensor)}});
+      continue;
+    }
+    if (bytes + size > maximumBytes) {
+      shards.push_back(std::exchange(current, {}));
+      bytes = 0;
+    }
+    bytes += size;
+    current.tensors.push_back(std::move(tensor));
+  }
+  if (!current.tensors.empty() || shards.empty())
+    shards.push_back(std::move(current));
+  for (size_t i = 0; i < shards.size(); ++i)
+    shards[i].name = shards.size() == 1
+                         ? kModelFile
+                         : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+  return shards;
+}
+
+static std::string indexJson(const std::vector<Shard> &shards) {
+  nlohmann::json map = nlohmann::json::object();
+  uint64_t bytes = 0, parameters = 0;
+  for (const Shard &shard : shards)
+    for (const ExportTensor &tensor : shard.tensors) {
+      map[tensor.target.name] = shard.name;
+      bytes += tensor.target.bytes;
+      parameters += tensor.target.bytes / byteWidth(tensor.target.dtype);
+    }
+  return nlohmann::json{{"metadata", {{"total_parameters", parameters}, {"total_size", bytes}}},
+                        {"weight_map", std::move(map)}}
+             .dump(2) +
+         "\n";
+}
+
+// Decides what an export into the folder `to` writes.
+static Result<Export> planExport(const std::string &to, const std::string &configJson,
+                                 const std::vector<TensorView> &tensors,
+                                 const ExportOptions &options) {
+  if (Result<nlohmann::json> checked = parseJsonObject(configJson, to + "/" + kConfigFile);
+      !checked)
+    return checked.error();
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(configJson); // keeps its order
+  auto tie = config.find(kTieKey);
+  const bool tied = tie != config.end() && tie->is_boolean() && tie->get<bool>();
+
+  std::vector<ExportTensor> written;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tied && tensors[i].name == kHead)
+      continue;
+    TensorView view = tensors[i];
+    if (options.dtype) {
+      if (!torchName(view.dtype) || !torchName(*options.dtype))
+        return Error{fmt::format("cannot export to {}: '{}' is {}, which does not convert to {}",
+                                 to, view.name, safeTensorsName(view.dtype),
+                                 safeTensorsName(*options.dtype))};
+      view.bytes = view.bytes / byteWidth(view.dtype) * byteWidth(*options.dtype);
+      view.dtype = *options.dtype;
+    }
+    written.push_back({i, std::move(view)});
+  }
+  // transformers 4 reads torch_dtype, and transformers 5 reads dtype.
+  if (const char *name = written.empty() ? nullptr : torchName(written.front().target.dtype))
+    for (const char *key : {"torch_dtype", "dtype"})
+      config[key] = name;
+  nlohmann::ordered_json generation = {{"_from_model_config", true}};
+  auto setId = [&](const char *key, std::optional<uint32_t> id) {
+    if (id)
+      config[key] = *id;
+    if (auto value = config.find(key); value != config.end())
+      generation[key] = *value;
+  };
+  setId("bos_token_id", options.bosTokenId);
+  setId("eos_token_id", options.eosTokenId);
+
+  Export result;
+  result.shards = divide(std::move(written), options.maximumShardBytes);
+  result.texts = {{kConfigFile, config.dump(2) + "\n"},
+                  {kGenerationFile, generation.dump(2) + "\n"}};
+  if (result.shards.size() > 1)
+    result.texts.emplace_back(kIndexFile, indexJson(result.shards));
+  return result;
+}
+
+static Result<uint64_t> bytesOf(const std::string &to, const Export &contents,
+                                const ExportOptions &options) {
+  uint64_t total = 0;
+  for (const Shard &shard : contents.shards) {
+    Result<uint64_t> bytes = safeTensorsBytes(to + "/" + shard.name, shard.views(), kMetadata);
+    if (!bytes)
+      return bytes.error();
+    total += *bytes;
+  }
+  for (const auto &[name, text] : contents.texts)
+    total += text.size();
+  for (const std::string &path : options.files) {
+    Result<File> file = File::openForReading(path);
+    if (!file)
+      return file.error();
+    Result<uint64_t> bytes = file->size();
+    if (!bytes)
+      return bytes.error();
+    total += *bytes;
+  }
+  return total;
+}
+
+static Result<void> writeShard(const std::string &partial, const Shard &shard,
+                               const std::vector<TensorView> &tensors, const FetchTensor &fetch) {
+  // `unconverted` has room for each tensor whose dtype changes.
+  std::vector<TensorView> changing;
+  for (const ExportTensor &tensor : shard.tensors)
+    if (tensors[tensor.source].dtype != tensor.target.dtype)
+      changing.push_back(tensors[tensor.source]);
+  Result<TensorBuffer> unconverted = bufferForLargest(changing, partial);
+  if (!unconverted)
+    return unconverted.error();
+  FetchTensor fetchConverted = [&](size_t index, void *data) -> Result<void> {
+    const ExportTensor &tensor = shard.tensors[index];
+    const TensorView &from = tensors[tensor.source];
+    if (from.dtype == tensor.target.dtype)
+      return fetch(tensor.source, data);
+    LMC_TRY(fetch(tensor.source, unconverted->get()));
+    convertFloats(from.dtype, unconverted->get(), tensor.target.dtype, data,
+                  from.bytes / byteWidth(from.dtype));
+    return {};
+  };
+  return writeSafeTensors(partial + "/" + shard.name, shard.views(), fetchConverted, kMetadata);
+}
+
+static Result<void> writeExport(const std::string &partial, const Export &contents,
                                 const std::vector<TensorView> &tensors, const FetchTensor &fetch,
-                                const std::map<std::string, std::string> &metadata) {
-  LMC_TRY(writeSafeTensors(partial + "/" + kModelFile, tensors, fetch, metadata));
-  LMC_TRY(writeTextFile(partial + "/" + kConfigFile, configJson));
+                                const ExportOptions &options) {
+  for (const Shard &shard : contents.shards)
+    LMC_TRY(writeShard(partial, shard, tensors, fetch));
+  for (const auto &[name, text] : contents.texts)
+    LMC_TRY(writeTextFile(partial + "/" + name, text));
+  for (const std::string &path : options.files) {
+    Result<std::string> text = readTextFile(path, kMaximumCopiedBytes);
+    if (!text)
+      return text.error();
+    LMC_TRY(writeTextFile(partial + "/" + fileName(path), *text));
+  }
   return syncFolder(partial);
 }
 
 Result<void> exportHuggingFace(const std::string &directory, const std::string &configJson,
-                               const std::vector<TensorView> &tensors, const FetchTensor &fetch) {
+                               const std::vector<TensorView> &tensors, const FetchTensor &fetch,
+                               const ExportOptions &options) {
   std::filesystem::path target = std::filesystem::path(directory).lexically_normal();
   if (!target.has_filename()) // `directory` ends in a slash, as "a/b/"
     target = target.parent_path();
@@ -97,47 +317,54 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
   if (name.empty() || name == "." || name == "..")
     return Error{fmt::format("cannot export to '{}': name a folder of its own", directory)};
-  Result<nlohmann::json> config = parseJsonObject(configJson, to + "/" + kConfigFile);
-  if (!config)
-    return config.error();
-  auto tie = config->find(kTieKey);
-  bool tied = tie != config->end() && tie->is_boolean() && tie->get<bool>();
+  Result<Export> contents = planExport(to, configJson, tensors, options);
+  if (!contents)
+    return contents.error();
+  Result<uint64_t> needed = bytesOf(to, *contents, options);
+  if (!needed)
+    return needed.error();
 
-  // `written` lists the tensors to write, and `source` the index of each in `tensors`.
-  std::vector<TensorView> written;
-  std::vector<size_t> source;
-  for (size_t i = 0; i < tensors.size(); ++i)
-    if (!tied || tensors[i].name != kHead) {
-      written.push_back(tensors[i]);
-      source.push_back(i);
-    }
-  FetchTensor fetchWritten = [&](size_t index, void *data) { return fetch(source[index], data); };
-  // Hugging Face's from_pretrained rejects a file whose metadata does not name a framework ("pt").
-  std::map<std::string, std::string> metadata = {{"format", "pt"}};
-
-  LMC_TRY(checkReplaceable(to));
+  LMC_TRY(checkReplaceable(to, options));
   LMC_TRY(makeFolders(parent));
   std::string partial = parent + "/." + name + ".partial";
   LMC_TRY(removeTree(partial));
-  Result<uint64_t> needed = safeTensorsBytes(to + "/" + kModelFile, written, metadata);
-  if (!needed)
-    return needed.error();
   Result<uint64_t> free = freeBytes(parent);
   if (!free)
     return free.error();
-  if (*needed + configJson.size() > *free)
+  if (*needed > *free)
     return Error{fmt::format("cannot export to {}: the disk is too full: {} bytes needed, {} free",
-                             to, *needed + configJson.size(), *free),
+                             to, *needed, *free),
                  ExitCode::Failure};
   if (::mkdir(partial.c_str(), 0777) != 0)
     return systemError("create", partial, errno);
-  Result<void> result = writeExport(partial, configJson, written, fetchWritten, metadata);
+  Result<void> result = writeExport(partial, *contents, tensors, fetch, options);
   if (result)
     result = publishFolder(partial, to, parent + "/." + name + ".replaced");
   // Removing the folder may fail too; the caller gets the first error.
   if (!result)
     (void)static_cast<bool>(removeTree(partial));
   return result;
+}
+
+Result<std::vector<std::string>> tokenizerFiles(const std::string &path) {
+  // The names that the tokenizers of transformers save and load.
+  static const std::set<std::string> names = {"tokenizer.json",
+                                              "tokenizer_config.json",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              "tokenizer.model",
+                                              "chat_template.jinja"};
+  std::vector<std::string> files;
+  for (const std::string &name : names)
+    if (isFolder(path) ? exists(path + "/" + name) : exists(path) && fileName(path) == name)
+      files.push_back(isFolder(path) ? path + "/" + name : path);
+  if (files.empty())
+    return Error{fmt::format("{}: {}; a tokenizer's files are {}", path,
+                             exists(path) ? "no tokenizer there" : "no such file or folder",
+                             fmt::join(names, ", "))};
+  return files;
 }
 
 //===--- Import -----------------------------------------------------------===//
@@ -194,11 +421,6 @@ static Result<void> addShards(Model &model, const std::string &folder) {
           fmt::format("{}: no tensor '{}', which {} expects there", path, name, kIndexFile)};
   }
   return {};
-}
-
-static bool isFolder(const std::string &path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error);
 }
 
 static Result<Model> openModel(const std::string &path) {

@@ -7,12 +7,34 @@
 
 namespace lmc {
 
-// Writes the folder `directory` with config.json and the tensors, each in its dtype. The folder is
-// written under a temporary name and then renamed. If config.json has tie_word_embeddings = true,
-// `lm_head.weight` is left out. An earlier export in `directory` is replaced. If the folder holds
-// anything else, the result is an Error, because replacing it would lose the user's files.
+struct ExportOptions {
+  std::optional<plan::DType> dtype; // a float type for all tensors; nullopt: each keeps its dtype
+  // The largest number of bytes of tensors in one file; a larger tensor gets a file of its own.
+  uint64_t maximumShardBytes = 5'000'000'000;
+  // The ids that begin and end a document. nullopt: as config.json says.
+  std::optional<uint32_t> bosTokenId, eosTokenId;
+  std::vector<std::string> files; // files that are copied to the folder, such as a tokenizer's
+};
+
+// Writes the folder `directory`: config.json, generation_config.json, the tensors and the copied
+// files. The tensors are in model.safetensors or, if they are larger than the limit, in files
+// model-00001-of-0000N.safetensors with model.safetensors.index.json, divided as `save_pretrained`
+// divides them: in the given order, each file as full as the limit allows. A narrower dtype is
+// rounded to nearest even. Only one tensor is in host memory at a time.
+//
+// `configJson` is config.json; its dtype and, if they are given, the ids are replaced. If it has
+// tie_word_embeddings = true, `lm_head.weight` is left out.
+//
+// The folder is written under a temporary name and then renamed. An earlier export in `directory`
+// is replaced. If the folder holds any file that an export does not write, the result is an Error,
+// because replacing it would lose the user's files.
 Result<void> exportHuggingFace(const std::string &directory, const std::string &configJson,
-                               const std::vector<TensorView> &tensors, const FetchTensor &fetch);
+                               const std::vector<TensorView> &tensors, const FetchTensor &fetch,
+                               const ExportOptions &options = {});
+
+// Returns the paths of a tokenizer's files. `path` is one of them ("tokenizer.json") or a folder
+// with them. Error: no file there has a name that transformers gives to a tokenizer's files.
+Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 
 // Fills every tensor, by name, from `path`: a folder like those of exportHuggingFace, or a single
 // .safetensors file. f32, bf16, f16 and f64 are converted to the requested dtype: exactly if the

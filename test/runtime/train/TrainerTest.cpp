@@ -487,7 +487,9 @@ TEST_F(Trainer, ExportsAndStartsFromExportsBitForBit) {
   o.exportDirectory = folder / "hf";
   o.overrides = {"checkpoint.export_interval=2"};
   expectRuns(o);
-  EXPECT_EQ(test::read(folder / "hf/config.json"), "{\"architectures\": [\"Bigram\"]}\n");
+  const auto config = nlohmann::json::parse(test::read(folder / "hf/config.json"));
+  EXPECT_EQ(config["architectures"], nlohmann::json::array({"Bigram"}));
+  EXPECT_EQ(config["dtype"], "float32");
   EXPECT_TRUE(exists(folder / "a/exports/2/config.json"));
   EXPECT_EQ(test::read(folder / "a/exports/4/model.safetensors"),
             test::read(folder / "hf/model.safetensors"));
