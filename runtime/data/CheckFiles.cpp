@@ -42,6 +42,21 @@ Result<void> checkVocabulary(const DataOptions &options, const TokenFile &file,
   return {};
 }
 
+Result<void> warnOfCopies(const Files &files, Warnings &warnings) {
+  std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known; // by tokens and their hash
+  for (const auto &file : files) {
+    auto print = file->fingerprint();
+    LMC_TRY(print);
+    auto [first, isNew] = known.emplace(std::pair(print->tokens, print->sampleHash), file.get());
+    if (isNew)
+      continue;
+    warnings.push_back(fmt::format("{} and {} have the same tokens, which an epoch reads twice",
+                                   first->second->path(), file->path()));
+    return {};
+  }
+  return {};
+}
+
 std::string vocabularyText(const TokenFile &file) {
   return file.vocabulary() > 0 ? fmt::format("vocabulary {}", file.vocabulary())
                                : infoOf(file.type()).name;
@@ -110,8 +125,10 @@ Result<void> checkLengths(const DataOptions &options, const Files &files, Warnin
 
 Result<std::vector<std::string>> checkFiles(const DataOptions &options, const Files &files) {
   Warnings warnings;
-  if (!options.allowRepeats)
+  if (!options.allowRepeats) {
     LMC_TRY(checkGivenOnce(files));
+    LMC_TRY(warnOfCopies(files, warnings));
+  }
   for (const auto &file : files) {
     LMC_TRY(checkVocabulary(options, *file, warnings));
     if (options.documentMask)

@@ -55,7 +55,8 @@ public:
   uint64_t sequenceLength() const;
   std::vector<std::string> paths() const; // of all files
   // What the user may not want, for the console: a file that is too short for one block,
-  // files of different tokenizers, an end-of-document token that a file does not seem to have.
+  // copies of a file, files of different tokenizers, an end-of-document token that a file does not
+  // seem to have.
   const std::vector<std::string> &warnings() const;
   // Returns the fingerprints of all files, in the order in which they are read.
   Result<std::vector<FileFingerprint>> fingerprint() const;

@@ -272,9 +272,9 @@ TEST_F(DataSourceTest, RefusesABareFileThatCannotHoldTheVocabulary) {
 TEST_F(DataSourceTest, WarnsOfFilesOfDifferentTokenizers) {
   write("a.bin", lmcBytes({1, 2, 3, 4, 5}, 1, 11, {0}));
   write("b.bin", llmCBytes(20240520, 1, {1, 2, 3, 4, 5}, 2));
-  write("c.bin", lmcBytes({1, 2, 3, 4, 5}, 1, 11, {0}));
+  write("c.bin", lmcBytes({5, 4, 3, 2, 1}, 1, 11, {0}));
   EXPECT_THAT(open(options({"*.bin"}, 4))->warnings(), IsEmpty());
-  write("c.bin", lmcBytes({1, 2, 3, 4, 5}, 1, 12, {0}));
+  write("c.bin", lmcBytes({5, 4, 3, 2, 1}, 1, 12, {0}));
   EXPECT_THAT(open(options({"*.bin"}, 4))->warnings(),
               ElementsAre(path("a.bin") + " (vocabulary 11) and " + path("c.bin") +
                           " (vocabulary 12) seem to be of different tokenizers"));
@@ -346,6 +346,18 @@ TEST_F(DataSourceTest, RefusesAFileThatIsGivenTwice) {
     wanted.allowRepeats = true;
     EXPECT_EQ(open(wanted)->tokens(), 60u);
   }
+}
+
+TEST_F(DataSourceTest, WarnsOfACopy) {
+  counting("a.bin", 0, 20);
+  counting("b.bin", 100, 20);
+  std::filesystem::copy_file(path("a.bin"), path("c.bin"));
+  DataOptions wanted = options({"*.bin"}, 4);
+  EXPECT_THAT(open(wanted)->warnings(),
+              ElementsAre(path("a.bin") + " and " + path("c.bin") +
+                          " have the same tokens, which an epoch reads twice"));
+  wanted.allowRepeats = true;
+  EXPECT_THAT(open(wanted)->warnings(), IsEmpty());
 }
 
 TEST_F(DataSourceTest, RefusesWhatGivesNoSample) {
