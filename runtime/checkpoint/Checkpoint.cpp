@@ -240,8 +240,10 @@ static Result<uint64_t> bytesNeeded(const std::string &partial,
   return needed;
 }
 
-static Result<void> saveNew(const std::string &folder, const CheckpointState &state,
-                            const std::vector<CheckpointFile> &files, bool &fetchFailed) {
+// Writes a checkpoint to the folder `name` in `folder`.
+static Result<void> saveNew(const std::string &folder, const std::string &name,
+                            const CheckpointState &state, const std::vector<CheckpointFile> &files,
+                            bool &fetchFailed) {
   std::string step = std::to_string(state.step);
   std::string partial = folder + "/." + step + kPartialSuffix;
   LMC_TRY(makeFolders(folder));
@@ -261,7 +263,7 @@ static Result<void> saveNew(const std::string &folder, const CheckpointState &st
     return systemError("create", partial, errno);
   Result<void> written = writeFiles(partial, state, files, fetchFailed);
   if (written)
-    written = publishFolder(partial, folder + "/" + step, folder + "/." + step + kReplacedSuffix);
+    written = publishFolder(partial, folder + "/" + name, folder + "/." + name + kReplacedSuffix);
   // Frees the disk space now. If this fails too, the next save tries again. The caller gets the
   // first error.
   if (!written)
@@ -269,20 +271,20 @@ static Result<void> saveNew(const std::string &folder, const CheckpointState &st
   return written;
 }
 
-static Result<void> removeOldest(const std::string &folder, uint64_t saved, int keep) {
-  Result<std::vector<std::string>> names = listFolder(folder);
-  if (!names)
-    return names.error();
-  std::vector<uint64_t> others;
-  for (const std::string &name : *names)
-    if (std::optional<uint64_t> step = parseStep(name);
-        step && *step != saved && verify(folder + "/" + name, /*verifyChecksums=*/false))
-      others.push_back(*step);
-  std::sort(others.rbegin(), others.rend());
-  for (size_t i = static_cast<size_t>(keep) - 1; i < others.size(); ++i) {
+static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved, int keep,
+                                 std::optional<uint64_t> suspect) {
+  Result<std::vector<uint64_t>> others = listCheckpoints(runDirectory);
+  if (!others)
+    return others.error();
+  std::erase(*others, saved);
+  auto kept = std::find_if(others->begin(), others->end(),
+                           [&](uint64_t step) { return suspect && step < *suspect; });
+  if (kept - others->begin() >= keep - 1 && kept != others->end())
+    others->erase(kept);
+  for (size_t i = static_cast<size_t>(keep) - 1; i < others->size(); ++i) {
     // The folder is first renamed to a hidden name: a crash during the removal must not leave a
     // damaged checkpoint under a valid name.
-    std::string step = std::to_string(others[i]);
+    std::string step = std::to_string((*others)[i]), folder = checkpointsFolder(runDirectory);
     std::string path = folder + "/" + step;
     std::string hidden = folder + "/." + step + kPartialSuffix;
     if (std::rename(path.c_str(), hidden.c_str()) != 0)
@@ -292,8 +294,9 @@ static Result<void> removeOldest(const std::string &folder, uint64_t saved, int 
   return {};
 }
 
-Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointState &state,
-                            const std::vector<CheckpointFile> &files, int keep) {
+// Saves a checkpoint to the folder `name`, without removing others.
+static Result<void> saveAs(const std::string &runDirectory, const std::string &name,
+                           const CheckpointState &state, const std::vector<CheckpointFile> &files) {
   std::set<std::string> names;
   for (const CheckpointFile &file : files)
     if (!isPlainFileName(file.name) || file.name == kStateFile || !names.insert(file.name).second)
@@ -302,7 +305,7 @@ Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointSta
 
   std::string folder = checkpointsFolder(runDirectory);
   bool fetchFailed = false;
-  Result<void> saved = saveNew(folder, state, files, fetchFailed);
+  Result<void> saved = saveNew(folder, name, state, files, fetchFailed);
   if (!saved) {
     Error error = saved.error();
     if (error.code == ExitCode::Failure && !fetchFailed)
@@ -311,8 +314,15 @@ Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointSta
                                    folder);
     return error;
   }
+  return {};
+}
+
+Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointState &state,
+                            const std::vector<CheckpointFile> &files, int keep,
+                            std::optional<uint64_t> suspect) {
+  LMC_TRY(saveAs(runDirectory, std::to_string(state.step), state, files));
   if (keep > 0)
-    if (Result<void> removed = removeOldest(folder, state.step, keep); !removed)
+    if (Result<void> removed = removeOldest(runDirectory, state.step, keep, suspect); !removed)
       return Error{fmt::format("the checkpoint of step {} is saved, but an older one could not be "
                                "removed: {}",
                                state.step, removed.error().message),
@@ -320,7 +330,30 @@ Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointSta
   return {};
 }
 
+Result<std::string> saveAside(const std::string &runDirectory, const CheckpointState &state,
+                              const std::vector<CheckpointFile> &files, const std::string &suffix) {
+  const std::string name = fmt::format("{}.{}", state.step, suffix);
+  LMC_TRY(saveAs(runDirectory, name, state, files));
+  return checkpointsFolder(runDirectory) + "/" + name;
+}
+
 //===--- Reading ----------------------------------------------------------===//
+
+Result<std::vector<uint64_t>> listCheckpoints(const std::string &runDirectory) {
+  std::string folder = checkpointsFolder(runDirectory);
+  std::vector<uint64_t> steps;
+  if (!exists(folder))
+    return steps;
+  Result<std::vector<std::string>> names = listFolder(folder);
+  if (!names)
+    return names.error();
+  for (const std::string &name : *names)
+    if (std::optional<uint64_t> step = parseStep(name);
+        step && verify(folder + "/" + name, /*verifyChecksums=*/false))
+      steps.push_back(*step);
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
 
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
                                                         std::vector<DamagedCheckpoint> *damaged) {

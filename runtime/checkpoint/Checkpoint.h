@@ -10,7 +10,8 @@
 // `.partial` folder, which the next save removes. An existing checkpoint of the same step is
 // replaced by exchanging the names of the two folders. On a file system that cannot do this, the
 // old folder is renamed to `.STEP.replaced` for a moment; after a crash it is found under that
-// name. A damaged checkpoint that a run does not go on from is renamed to STEP.damaged and kept.
+// name. A damaged checkpoint that a run does not go on from is renamed to STEP.damaged and kept. A
+// folder with such a suffix is a checkpoint only for those who give its path.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
 // "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "files": {
@@ -65,11 +66,22 @@ struct CheckpointFile {
 // Saves a checkpoint atomically, and then removes all but the newest `keep` checkpoints (0: removes
 // none). Old checkpoints are removed only after the new one is on the disk. The new checkpoint is
 // always kept and counted, even if an earlier, abandoned run left checkpoints of higher steps. A
-// folder that is not a complete checkpoint is neither counted nor removed. The free disk space is
-// checked first. An Error (a full or unwritable disk, a failing `fetch`) leaves all earlier
-// checkpoints intact.
+// folder that is not a complete checkpoint is neither counted nor removed. If `suspect` is given,
+// the newest checkpoint of a step before it stays as well: the state from step `suspect` on may be
+// worthless. The free disk space is checked first. An Error (a full or unwritable disk, a failing
+// `fetch`) leaves all earlier checkpoints intact.
 Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointState &state,
-                            const std::vector<CheckpointFile> &files, int keep);
+                            const std::vector<CheckpointFile> &files, int keep,
+                            std::optional<uint64_t> suspect = std::nullopt);
+
+// Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX, where "auto" does not resume from it and no
+// save replaces or removes it, except for another one of this name. Returns its path.
+Result<std::string> saveAside(const std::string &runDirectory, const CheckpointState &state,
+                              const std::vector<CheckpointFile> &files, const std::string &suffix);
+
+// Returns the steps of the complete checkpoints under `runDirectory`, newest first. Checksums are
+// not verified.
+Result<std::vector<uint64_t>> listCheckpoints(const std::string &runDirectory);
 
 // A folder that has the name of a checkpoint and cannot be read as one.
 struct DamagedCheckpoint {

@@ -95,6 +95,43 @@ TEST(Checkpoint, RetentionNeverRemovesTheOneJustSaved) {
   EXPECT_EQ(checkpointsOf(run.path), (Names{"150", "300"}));
 }
 
+TEST(Checkpoint, RetentionSparesTheNewestFromBeforeSuspectSteps) {
+  TestFolder run;
+  for (uint64_t step : {10, 20, 30})
+    ASSERT_OK(save(run.path, step, 2));
+  auto saveSuspect = [&](uint64_t step, uint64_t suspect) {
+    return saveCheckpoint(run.path, savedState(step, 0), savedFiles(step, 0), /*keep=*/2, suspect);
+  };
+  for (uint64_t step : {40, 50, 60, 70})
+    ASSERT_OK(saveSuspect(step, 31));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"30", "60", "70"}));
+  ASSERT_OK(saveSuspect(80, 61)); // 60 would go, and 70 is suspect
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"60", "70", "80"}));
+  ASSERT_OK(saveSuspect(90, 85)); // 80 is among the two that stay
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"80", "90"}));
+  ASSERT_OK(saveSuspect(100, 5)); // there is none
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"100", "90"}));
+}
+
+TEST(Checkpoint, OneSavedAsideIsNeitherFoundNorRemoved) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 1, 2));
+  for (uint64_t variant : {0, 1}) {
+    auto path = saveAside(run.path, savedState(2, variant), savedFiles(2, variant), "diverged");
+    ASSERT_OK(path);
+    EXPECT_EQ(*path, run / "checkpoints/2.diverged");
+    auto state = checkContents(*path);
+    ASSERT_OK(state);
+    EXPECT_EQ(state->extra.at("variant"), std::to_string(variant));
+  }
+  EXPECT_EQ(latestStep(run.path), 1);
+  ASSERT_OK(save(run.path, 3, 1));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"2.diverged", "3"}));
+  auto steps = listCheckpoints(run.path);
+  ASSERT_OK(steps);
+  EXPECT_EQ(*steps, std::vector<uint64_t>{3});
+}
+
 // A broken checkpoint that counted would push out a whole one.
 TEST(Checkpoint, RetentionCountsOnlyWholeCheckpoints) {
   TestFolder run;
