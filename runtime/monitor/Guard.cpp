@@ -1,0 +1,223 @@
+#include "runtime/monitor/Guard.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lmc {
+
+// Deviations are taken to be at least this large, so that a rise of 0.06 nats, or of the gradient
+// norm by a factor of 1.8, is no spike at the default of 6 deviations, however still the run is.
+static constexpr double kLeastLossDeviation = 0.01; // in nats
+static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
+// Losses are cut to this value, so that their squares are finite.
+static constexpr double kHighestLoss = 1e100;
+static constexpr size_t kQuarters = 4;
+static constexpr double kFallingBack = 1.0 / 16; // of the height above the lowest level
+static constexpr double kVisibleFall = 1.0 / 20; // of the first loss
+// Initial weights of the usual scale give logits of a deviation of about 1 (0.02 * sqrt(hidden
+// size)), which adds half of their variance to ln(vocab_size): 0.4 nats for a hidden size of 2048,
+// 1.6 for 8192. A fifth of ln(32000) is 2.1.
+static constexpr double kFarFromIgnorance = 1.0 / 5;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState, started, loss, logNorm, spikeStart, highestLoss,
+                                   highestNorm, spikeReported, lastReport, unreported, lowest,
+                                   settling, sum, summed, above, riseStart, firstLoss, ratedSteps)
+
+Guard::Guard(const GuardSettings &settings, uint64_t vocabSize, double highestRate)
+    : settings(settings), ignorance(std::log(static_cast<double>(vocabSize))),
+      highestRate(highestRate) {}
+
+void Guard::expectFreshWeights() { memory.ratedSteps = 0; }
+
+void Guard::expectChange() {
+  GuardState anew;
+  anew.settling = settings.window;
+  memory = anew;
+}
+
+std::optional<int64_t> Guard::suspectSince() const {
+  if (memory.spikeStart == 0 || memory.riseStart == 0) {
+    int64_t start = std::max(memory.spikeStart, memory.riseStart);
+    return start == 0 ? std::nullopt : std::optional(start);
+  }
+  return std::min(memory.spikeStart, memory.riseStart);
+}
+
+std::string Guard::state() const { return nlohmann::json(memory).dump(); }
+
+Result<void> Guard::restore(const std::string &text) {
+  try {
+    memory = nlohmann::json::parse(text).get<GuardState>();
+  } catch (const nlohmann::json::exception &) {
+    return Error{"the guard's state is not of this version of lmc-run"};
+  }
+  return {};
+}
+
+// Returns the weight of the newest of `count` values in an exponential mean over `reach` values.
+// The first `reach` values get a plain mean, so that the first one does not weigh more than others.
+static double newestWeight(int64_t count, int64_t reach) {
+  return 1.0 / static_cast<double>(std::clamp<int64_t>(count, 1, std::max<int64_t>(reach, 1)));
+}
+
+void Guard::enter(GuardState::Running &running, double value) const {
+  if (running.count > 0) {
+    const double difference = value - running.last;
+    running.variance += newestWeight(running.count, settings.window) *
+                        (difference * difference / 2 - running.variance);
+  }
+  ++running.count;
+  running.mean += newestWeight(running.count, settings.window / 10) * (value - running.mean);
+  running.last = value;
+}
+
+bool Guard::judges(const GuardState::Running &running) const {
+  return running.count >= std::max<int64_t>(2, settings.window / 2);
+}
+
+static double deviationsAbove(const GuardState::Running &running, double value,
+                              double leastDeviation) {
+  return (value - running.mean) / std::max(std::sqrt(running.variance), leastDeviation);
+}
+
+void Guard::start(double loss, int64_t step, Verdict &verdict) {
+  memory.started = true;
+  memory.firstLoss = loss;
+  memory.lowest = std::max(ignorance, loss);
+  if (memory.ratedSteps >= 0 && std::abs(loss - ignorance) > kFarFromIgnorance * ignorance)
+    verdict.warnings.push_back(
+        fmt::format("step {}: the first loss is {:.3f}, far from ln(vocab_size) = {:.3f}, which "
+                    "fresh weights give; check the initial weights, the data and model.vocab_size",
+                    step, loss, ignorance));
+}
+
+void Guard::judgeSpike(double loss, double norm, int64_t step, Verdict &verdict) {
+  const bool inSpike = memory.spikeStart != 0;
+  // A spike is over only when both values are well below the threshold, so that one that wavers
+  // about it is not reported again and again.
+  const double part = inSpike ? 0.5 : 1;
+  const double deviations =
+      std::max(deviationsAbove(memory.loss, loss, kLeastLossDeviation),
+               deviationsAbove(memory.logNorm, std::log(norm), kLeastNormDeviation));
+  const bool high = judges(memory.loss) ? deviations > part * settings.spike
+                                        : loss > memory.lowest + part * settings.rise;
+  if (!high) {
+    if (inSpike && memory.spikeReported)
+      verdict.warnings.push_back(
+          fmt::format("step {}: the spike since step {} is over: loss {:.3f} after at most {:.3f}, "
+                      "gradient norm {:.3f} after at most {:.3f}",
+                      step, memory.spikeStart, loss, memory.highestLoss, norm, memory.highestNorm));
+    memory.spikeStart = 0;
+    enter(memory.loss, loss);
+    enter(memory.logNorm, std::log(norm));
+    return;
+  }
+
+  if (!inSpike) {
+    memory.spikeStart = step;
+    memory.highestLoss = memory.highestNorm = 0;
+    // At most one spike per window is reported.
+    memory.spikeReported = memory.lastReport == 0 || step - memory.lastReport >= settings.window;
+    if (memory.spikeReported) {
+      std::string others =
+          memory.unreported == 0
+              ? ""
+              : fmt::format("; {} more since step {}", memory.unreported, memory.lastReport);
+      verdict.warnings.push_back(fmt::format(
+          "step {}: spike: loss {:.3f} where {:.3f} +- {:.3f} is usual, gradient norm {:.3f} where "
+          "{:.3f} is usual{}",
+          step, loss, memory.loss.mean, std::sqrt(memory.loss.variance), norm,
+          std::exp(memory.logNorm.mean), others));
+      memory.lastReport = step;
+      memory.unreported = 0;
+    } else {
+      ++memory.unreported;
+    }
+  }
+  memory.highestLoss = std::max(memory.highestLoss, loss);
+  memory.highestNorm = std::max(memory.highestNorm, norm);
+  // What stays for long, and is too low for a divergence, is a new level.
+  if (step - memory.spikeStart >= settings.patience && memory.riseStart == 0) {
+    if (memory.spikeReported)
+      verdict.warnings.push_back(
+          fmt::format("step {}: the spike since step {} is not over; from here on, loss {:.3f} and "
+                      "gradient norm {:.3f} count as usual",
+                      step, memory.spikeStart, loss, norm));
+    memory.spikeStart = 0;
+    memory.loss.mean = memory.loss.last = loss;
+    memory.logNorm.mean = memory.logNorm.last = std::log(norm);
+  }
+}
+
+void Guard::judgeLevel(double loss, int64_t step, Verdict &verdict) {
+  const auto quarters = static_cast<int64_t>(kQuarters);
+  const int64_t length = (settings.patience + quarters - 1) / quarters;
+  memory.settling = std::max<int64_t>(memory.settling - 1, 0);
+  memory.sum += loss;
+  if (++memory.summed < length)
+    return;
+  const double mean = memory.sum / static_cast<double>(memory.summed);
+  const int64_t first = step - memory.summed + 1;
+  memory.sum = 0;
+  memory.summed = 0;
+  std::vector<double> &above = memory.above;
+  if (mean <= memory.lowest + settings.rise) {
+    above.clear();
+    memory.riseStart = 0;
+    if (memory.settling == 0)
+      memory.lowest = std::min(memory.lowest, mean);
+    return;
+  }
+  if (above.empty())
+    memory.riseStart = memory.spikeStart == 0 ? first : memory.spikeStart;
+  else if (above.size() == kQuarters)
+    above.erase(above.begin());
+  above.push_back(mean);
+  if (above.size() < kQuarters)
+    return;
+  const double highest = *std::max_element(above.begin(), above.end() - 1);
+  if (mean <= highest - kFallingBack * (highest - memory.lowest))
+    return;
+  verdict.divergence = {
+      memory.riseStart,
+      fmt::format("diverged: since step {}, the loss is more than {} above its lowest level of "
+                  "{:.3f} and does not fall back (mean of the last {} step(s): {:.3f})",
+                  memory.riseStart, settings.rise, memory.lowest, step - first + 1, mean)};
+  memory.lowest = mean;
+  above.clear();
+  memory.riseStart = memory.spikeStart = 0;
+  memory.loss = memory.logNorm = {};
+  memory.ratedSteps = -1;
+}
+
+void Guard::judgePlateau(const StepRecord &record, Verdict &verdict) {
+  if (memory.ratedSteps < 0 || record.lr <= 0 || record.lr < highestRate / 2)
+    return;
+  if (++memory.ratedSteps < std::max(settings.window, settings.patience))
+    return;
+  memory.ratedSteps = -1;
+  if (memory.lowest > (1 - kVisibleFall) * memory.firstLoss)
+    verdict.warnings.push_back(
+        fmt::format("step {}: the loss has hardly fallen since the start: {:.3f} at first, {:.3f} "
+                    "as its lowest level; check lr_schedule.lr, the data and its tokenizer",
+                    record.step, memory.firstLoss, memory.lowest));
+}
+
+Guard::Verdict Guard::observe(const StepRecord &record) {
+  Verdict verdict;
+  if (!std::isfinite(record.loss) || !std::isfinite(record.gradNorm) || record.gradNorm <= 0)
+    return verdict;
+  const double loss = std::min(record.loss, kHighestLoss);
+  if (!memory.started)
+    start(loss, record.step, verdict);
+  judgeSpike(loss, record.gradNorm, record.step, verdict);
+  judgeLevel(loss, record.step, verdict);
+  judgePlateau(record, verdict);
+  return verdict;
+}
+
+} // namespace lmc

@@ -1,0 +1,336 @@
+#include "runtime/monitor/Guard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+namespace lmc {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr uint64_t kVocab = 32000; // ln = 10.37
+constexpr double kRate = 3e-4;
+
+struct Step {
+  double loss, norm, lr = kRate;
+};
+using Series = std::function<Step(int64_t step)>;
+
+// A series of normal draws, of which each is a function of its step alone.
+double draw(int64_t step, uint32_t seed) {
+  std::mt19937_64 generator(static_cast<uint64_t>(step) * 1000003 + seed);
+  return std::normal_distribution<double>()(generator);
+}
+
+// A run that learns as it should: from 10.4 to 2.5 nats.
+Step healthy(int64_t step, uint32_t seed = 0) {
+  double loss = 2.5 + 7.9 * std::exp(-static_cast<double>(step) / 80);
+  return {
+      loss + 0.04 * draw(step, 2 * seed),
+      std::exp(1.5 * std::exp(-static_cast<double>(step) / 50) + 0.15 * draw(step, 2 * seed + 1))};
+}
+
+StepRecord record(int64_t step, const Step &values) {
+  StepRecord result;
+  result.step = step;
+  result.loss = values.loss;
+  result.gradNorm = values.norm;
+  result.lr = values.lr;
+  return result;
+}
+
+struct Seen {
+  std::vector<std::string> warnings;
+  int64_t divergedAt = 0, since = 0;
+  std::string text;
+};
+
+// Shows the steps to `guard`, until the run has diverged.
+
+Seen watch(Guard &guard, int64_t first, int64_t last, const Series &series) {
+  Seen seen;
+  for (int64_t step = first; step <= last; ++step) {
+    Guard::Verdict verdict = guard.observe(record(step, series(step)));
+    for (std::string &warning : verdict.warnings)
+      seen.warnings.push_back(std::move(warning));
+    if (verdict.divergence) {
+      seen.divergedAt = step;
+      seen.since = verdict.divergence->since;
+      seen.text = verdict.divergence->text;
+      break;
+    }
+  }
+  return seen;
+}
+
+Guard freshGuard(GuardSettings settings = {}) {
+  Guard guard(settings, kVocab, kRate);
+  guard.expectFreshWeights();
+  return guard;
+}
+
+Seen watch(int64_t steps, const Series &series) {
+  Guard guard = freshGuard();
+  return watch(guard, 1, steps, series);
+}
+
+TEST(Guard, SaysNothingOfARunThatLearns) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    Seen seen = watch(3000, [&](int64_t step) { return healthy(step, seed); });
+    EXPECT_THAT(seen.warnings, IsEmpty()) << seed;
+    EXPECT_EQ(seen.divergedAt, 0) << seed;
+  }
+}
+
+// The loss jumps by `height` at step 1000 and falls back exponentially.
+Series spike(double height, double steps) {
+  return [=](int64_t step) {
+    Step values = healthy(step);
+    if (step >= 1000) {
+      double left = std::exp(-static_cast<double>(step - 1000) / steps);
+      values.loss += height * left;
+      values.norm *= 1 + 9 * left;
+    }
+    return values;
+  };
+}
+
+TEST(Guard, WarnsOnceOfASpikeThatRecoversAndSaysWhenItIsOver) {
+  Seen seen = watch(3000, spike(3, 20));
+  EXPECT_THAT(seen.warnings,
+              ElementsAre(AllOf(StartsWith("step 1000: spike: loss 5.4"), HasSubstr(" is usual")),
+                          AllOf(HasSubstr(": the spike since step 1000 is over: loss 2."),
+                                HasSubstr("after at most 5.4"))));
+  EXPECT_EQ(seen.divergedAt, 0);
+}
+
+TEST(Guard, WarnsOfASpikeOfTheGradientNormAlone) {
+  Seen seen = watch(3000, [](int64_t step) {
+    Step values = healthy(step);
+    return step == 2000 ? Step{values.loss, 8 * values.norm} : values;
+  });
+  ASSERT_EQ(seen.warnings.size(), 2u);
+  EXPECT_THAT(seen.warnings[0], StartsWith("step 2000: spike: "));
+  EXPECT_THAT(seen.warnings[1], StartsWith("step 2001: the spike since step 2000 is over"));
+}
+
+TEST(Guard, DoesNotStopALossThatFallsBackOverHundredsOfSteps) {
+  for (double steps : {100.0, 300.0, 700.0}) {
+    Seen seen = watch(6000, spike(5, steps));
+    EXPECT_EQ(seen.divergedAt, 0) << steps << seen.text;
+    EXPECT_LE(seen.warnings.size(), 3u) << steps;
+  }
+}
+
+TEST(Guard, ALossThatStaysHighHasDiverged) {
+  Seen seen = watch(3000, [](int64_t step) {
+    Step values = healthy(step);
+    double rise = std::clamp(static_cast<double>(step - 1000) / 20, 0.0, 1.0);
+    return Step{values.loss + rise * (4.5 + 0.5 * draw(step, 99)), values.norm};
+  });
+  // Quarters of 25 steps end at multiples of 25, and the first one that is high ends at 1025.
+  EXPECT_EQ(seen.divergedAt, 1100);
+  EXPECT_GE(seen.since, 1000);
+  EXPECT_LE(seen.since, 1005);
+  EXPECT_THAT(seen.text, AllOf(HasSubstr("diverged: since step " + std::to_string(seen.since)),
+                               HasSubstr("more than 1 above its lowest level of 2.4"),
+                               HasSubstr("mean of the last 25 step(s): ")));
+}
+
+TEST(Guard, FindsADivergenceThatCreepsUp) {
+  Seen seen = watch(3000, [](int64_t step) {
+    Step values = healthy(step);
+    return Step{values.loss + 0.004 * static_cast<double>(std::max<int64_t>(step - 1000, 0)),
+                values.norm};
+  });
+  EXPECT_GT(seen.divergedAt, 1250); // the loss is 1 higher from here on
+  EXPECT_LE(seen.divergedAt, 1400);
+}
+
+// The first losses of a run of models/configs/demo.toml with a learning rate of 9.9, and others of
+// the same mean and deviation.
+TEST(Guard, FindsADivergenceFromTheFirstStepsOn) {
+  const std::vector<double> first = {5.5,   8.7,   33.8,  55.7,  149.1,
+                                     178.5, 390.7, 534.0, 610.1, 386.3};
+  Guard guard(GuardSettings(), 256, 9.9);
+  guard.expectFreshWeights();
+  Seen seen = watch(guard, 1, 300, [&](int64_t step) {
+    return Step{step <= 10 ? first[static_cast<size_t>(step - 1)] : 900 + 250 * draw(step, 3), 100,
+                9.9};
+  });
+  EXPECT_THAT(seen.warnings, ElementsAre(StartsWith("step 2: spike: loss 8.700")));
+  EXPECT_GE(seen.divergedAt, 100);
+  EXPECT_LE(seen.divergedAt, 200);
+  EXPECT_EQ(seen.since, 2);
+}
+
+TEST(Guard, ATransientAboveTheFirstLossIsNoDivergence) {
+  Seen seen = watch(1000, [](int64_t step) {
+    Step values = healthy(std::max<int64_t>(step - 60, 1));
+    if (step < 60)
+      values.loss += 2 * std::sin(M_PI * static_cast<double>(step) / 60);
+    return values;
+  });
+  EXPECT_EQ(seen.divergedAt, 0);
+  EXPECT_LE(seen.warnings.size(), 2u);
+}
+
+TEST(Guard, ASmallRiseForGoodBecomesTheUsual) {
+  Seen seen = watch(3000, [](int64_t step) {
+    Step values = healthy(step);
+    return Step{values.loss + (step >= 1000 ? 0.6 : 0), values.norm};
+  });
+  EXPECT_THAT(seen.warnings,
+              ElementsAre(StartsWith("step 1000: spike"),
+                          StartsWith("step 1100: the spike since step 1000 is not over")));
+  EXPECT_EQ(seen.divergedAt, 0);
+}
+
+TEST(Guard, ManySpikesAreReportedOnceAWindow) {
+  Seen seen = watch(3005, [](int64_t step) {
+    Step values = healthy(step);
+    return step >= 1000 && step % 10 == 0 ? Step{values.loss + 2, values.norm} : values;
+  });
+  EXPECT_EQ(seen.warnings.size(), 2u * 21);
+  EXPECT_THAT(seen.warnings[2], HasSubstr("is usual; 9 more since step 1000"));
+}
+
+TEST(Guard, TheFirstLossOfFreshWeightsIsComparedWithLnV) {
+  for (double loss : {5.0, 15.0}) {
+    auto series = [&](int64_t) { return Step{loss, 1}; };
+    EXPECT_THAT(watch(1, series).warnings,
+                ElementsAre(AllOf(StartsWith("step 1: the first loss is "),
+                                  HasSubstr("far from ln(vocab_size) = 10.373"))));
+    Guard other(GuardSettings(), kVocab, kRate); // weights that were trained before
+    EXPECT_THAT(watch(other, 1, 1, series).warnings, IsEmpty());
+  }
+  EXPECT_THAT(watch(1, [](int64_t) { return Step{11.9, 1}; }).warnings, IsEmpty());
+}
+
+TEST(Guard, WarnsOfAPlateauFromTheStart) {
+  auto flat = [](int64_t step, double lr) {
+    return Step{10.4 + 0.03 * draw(step, 1), std::exp(0.1 * draw(step, 2)), lr};
+  };
+  auto plateau = ElementsAre(StartsWith("step 100: the loss has hardly fallen since the start"));
+  EXPECT_THAT(watch(1000, [&](int64_t step) { return flat(step, kRate); }).warnings, plateau);
+  // Not while the rate is zero or still low, and not of trained weights.
+  EXPECT_THAT(watch(1000, [&](int64_t step) { return flat(step, 0); }).warnings, IsEmpty());
+  EXPECT_THAT(
+      watch(1000, [&](int64_t step) { return flat(step, kRate * double(step) / 3000); }).warnings,
+      IsEmpty());
+  Guard other(GuardSettings(), kVocab, kRate);
+  EXPECT_THAT(watch(other, 1, 1000, [&](int64_t step) { return flat(step, kRate); }).warnings,
+              IsEmpty());
+}
+
+TEST(Guard, ADeclaredChangeNeverStopsUnlessAllThatWasLearntIsLost) {
+  auto rises = [](double by) {
+    return [by](int64_t step) {
+      Step values = healthy(step);
+      return Step{values.loss + (step >= 1010 ? by : 0), values.norm};
+    };
+  };
+  for (double by : {2.0, 5.0, 9.5}) {
+    Guard guard = freshGuard();
+    EXPECT_THAT(watch(guard, 1, 1000, rises(by)).warnings, IsEmpty());
+    guard.expectChange();
+    Seen seen = watch(guard, 1001, 2000, rises(by));
+    EXPECT_EQ(seen.divergedAt != 0, 2.5 + by > std::log(kVocab) + 1) << by;
+  }
+}
+
+TEST(Guard, AfterADivergenceOnlyAFurtherRiseCounts) {
+  Guard guard = freshGuard();
+  auto steps = [](int64_t step) {
+    Step values = healthy(step);
+    return Step{values.loss + (step >= 2000 ? 6.0 : step >= 1000 ? 3.0 : 0.0), values.norm};
+  };
+  EXPECT_EQ(watch(guard, 1, 1100, steps).divergedAt, 1100);
+  EXPECT_EQ(watch(guard, 1101, 1999, steps).divergedAt, 0);
+  EXPECT_EQ(watch(guard, 2000, 3000, steps).divergedAt, 2100);
+}
+
+TEST(Guard, TheSuspectStepsBeginWithTheSpike) {
+  Guard guard = freshGuard();
+  watch(guard, 1, 999, spike(4, 200));
+  EXPECT_EQ(guard.suspectSince(), std::nullopt);
+  watch(guard, 1000, 1100, spike(4, 200));
+  EXPECT_EQ(guard.suspectSince(), 1000);
+  watch(guard, 1101, 3000, spike(4, 200));
+  EXPECT_EQ(guard.suspectSince(), std::nullopt);
+}
+
+TEST(Guard, StepsWithoutAFiniteValueOrAGradientAreIgnored) {
+  Guard guard = freshGuard();
+  watch(guard, 1, 500, [](int64_t step) { return healthy(step); });
+  const std::string before = guard.state();
+  for (Step bad :
+       {Step{NAN, 1}, Step{INFINITY, 1}, Step{2.5, NAN}, Step{2.5, INFINITY}, Step{0, 0}})
+    EXPECT_THAT(watch(guard, 501, 550, [&](int64_t) { return bad; }).warnings, IsEmpty());
+  EXPECT_EQ(guard.state(), before);
+}
+
+// A plateau, spikes, a rise that becomes the usual, and a divergence, within 600 steps.
+Step eventful(int64_t step) {
+  Step values = {10.4 + 0.04 * draw(step, 5), std::exp(0.1 * draw(step, 6))};
+  if (step >= 120)
+    values.loss = 3 + 7 * std::exp(-static_cast<double>(step - 120) / 20) + 0.04 * draw(step, 5);
+  if (step >= 260 && step < 265)
+    values.norm *= 20;
+  if (step >= 300)
+    values.loss += 0.5;
+  if (step >= 440)
+    values.loss += 3;
+  return values;
+}
+
+std::string textOf(const Guard::Verdict &verdict) {
+  std::string text = verdict.divergence ? verdict.divergence->text : "";
+  for (const std::string &warning : verdict.warnings)
+    text += warning;
+  return text;
+}
+
+TEST(Guard, StateRestoredAtAnyStepGivesTheSameVerdicts) {
+  const int64_t steps = 620;
+  for (GuardSettings settings : {GuardSettings(), GuardSettings{"stop", 30, 4, 10, 0.7}}) {
+    Guard whole = freshGuard(settings);
+    std::vector<std::string> states;
+    std::vector<std::string> said(1);
+    int divergences = 0;
+    for (int64_t step = 1; step <= steps; ++step) {
+      states.push_back(whole.state());
+      Guard::Verdict verdict = whole.observe(record(step, eventful(step)));
+      divergences += verdict.divergence.has_value();
+      said.push_back(textOf(verdict));
+    }
+    EXPECT_EQ(divergences, 1);
+    for (int64_t start = 1; start <= steps; ++start) {
+      Guard resumed(settings, kVocab, kRate);
+      ASSERT_TRUE(bool(resumed.restore(states[static_cast<size_t>(start - 1)])));
+      ASSERT_EQ(resumed.state(), states[static_cast<size_t>(start - 1)]);
+      for (int64_t step = start; step <= steps; ++step)
+        ASSERT_EQ(textOf(resumed.observe(record(step, eventful(step)))),
+                  said[static_cast<size_t>(step)])
+            << start << " " << step;
+      ASSERT_EQ(resumed.state(), whole.state());
+    }
+  }
+}
+
+TEST(Guard, AStateOfAnotherVersionIsAnError) {
+  Guard guard = freshGuard();
+  for (const char *text : {"", "{}", "[1]", "{\"started\": true}"})
+    EXPECT_FALSE(bool(guard.restore(text))) << text;
+}
+
+} // namespace
+} // namespace lmc
