@@ -135,9 +135,10 @@ struct MonitoringConfig {
 };
 
 struct GuardConfig {
-  std::string action = "stop";           // stop | warn | off
-  int64_t window = 100, patience = 50;   // steps
-  double spike = 6;                      // deviations from the mean
+  std::string action = "stop";          // stop | warn | off
+  int64_t window = 100, patience = 100; // steps
+  double spike = 6;                     // deviations above the mean
+  double rise = 1;                      // nats above the lowest level of the loss
 };
 
 struct TargetConfig {

@@ -616,8 +616,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 10,
        .maximum = 1e6,
        .runTime = true,
-       .doc = "Steps over which the running mean and deviation of the loss and of the gradient "
-              "norm reach."},
+       .doc = "Steps over which the running deviations of the loss and of the gradient norm reach; "
+              "their running means reach over a tenth of it."},
       {.section = "guard",
        .name = "spike",
        .field = FIELD(guard.spike),
@@ -625,7 +625,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 2,
        .maximum = 1000,
        .runTime = true,
-       .doc = "A loss or gradient norm that is this many deviations above its mean is a spike."},
+       .doc = "A loss or gradient norm that is more than this many deviations above its running mean "
+              "is a spike, which gives a warning."},
       {.section = "guard",
        .name = "patience",
        .field = FIELD(guard.patience),
@@ -633,7 +634,15 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 1,
        .maximum = 1e6,
        .runTime = true,
-       .doc = "Steps after which a spike of the loss that does not end counts as divergence."},
+       .doc = "A loss that stays high for this many steps, and does not fall back, has diverged."},
+      {.section = "guard",
+       .name = "rise",
+       .field = FIELD(guard.rise),
+       .unit = "nats",
+       .minimum = 0.01,
+       .maximum = 1000,
+       .runTime = true,
+       .doc = "A loss of more than this above its lowest level is high."},
 
       {.section = "target",
        .name = "device",

@@ -17,6 +17,7 @@ enum class ExitCode : int {
   Failure = 1,      // the machine failed: disk, memory, device
   UserError = 2,    // something that the user gave is wrong
   DoesNotFit = 3,   // the plan cannot meet its memory budget
+  Diverged = 4,     // the guard stopped a run that has diverged; its state is kept aside
   Interrupted = 75, // SIGTERM or SIGINT; a checkpoint was written, and a restart continues
 };
 

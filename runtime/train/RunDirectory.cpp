@@ -236,15 +236,24 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
                            runDirectory, state->step, step, step)};
 }
 
-Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
-                     const CheckpointState &state, int keep) {
+static std::vector<CheckpointFile> checkpointFiles(const PlanFile &plan, Device &device) {
   std::vector<CheckpointFile> files;
   for (auto [name, kind] : kStateFiles) {
     DeviceTensors tensors = tensorsOfKind(plan, device, kind);
     if (!tensors.tensors.empty())
       files.push_back({name, std::move(tensors.tensors), std::move(tensors.fetch)});
   }
-  return saveCheckpoint(runDirectory, state, files, keep);
+  return files;
+}
+
+Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
+                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect) {
+  return saveCheckpoint(runDirectory, state, checkpointFiles(plan, device), keep, suspect);
+}
+
+Result<std::string> saveDiverged(const std::string &runDirectory, const PlanFile &plan,
+                                 Device &device, const CheckpointState &state) {
+  return saveAside(runDirectory, state, checkpointFiles(plan, device), "diverged");
 }
 
 Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device) {

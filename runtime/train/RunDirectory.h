@@ -8,6 +8,7 @@
 //   OUT/log.txt             all that the console says, with times
 //   OUT/events.jsonl        one line per event: start, change, warning, checkpoint, exit
 //   OUT/checkpoints/STEP/   see runtime/checkpoint/Checkpoint.h
+//   OUT/checkpoints/STEP.diverged/   a checkpoint too: of a run that the guard has stopped
 //   OUT/exports/STEP/       Hugging Face folders
 //   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, checkpoints/, exports/
 #pragma once
@@ -76,9 +77,14 @@ Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
                                                          uint64_t step);
 
-// Saves parameters and moments to OUT/checkpoints/STEP.
+// Saves parameters and moments to OUT/checkpoints/STEP. `keep` and `suspect` are those of
+// saveCheckpoint().
 Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
-                     const CheckpointState &state, int keep);
+                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect);
+
+// Saves parameters and moments to OUT/checkpoints/STEP.diverged. Returns that path.
+Result<std::string> saveDiverged(const std::string &runDirectory, const PlanFile &plan,
+                                 Device &device, const CheckpointState &state);
 
 // Loads parameters and moments of a checkpoint. Afterwards refreshCopies() must set the compute
 // copies.

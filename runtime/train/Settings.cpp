@@ -351,6 +351,7 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   LMC_TRY(count("guard.window", settings.guard.window));
   LMC_TRY(number("guard.spike", settings.guard.spike));
   LMC_TRY(count("guard.patience", settings.guard.patience));
+  LMC_TRY(number("guard.rise", settings.guard.rise));
 
   LMC_TRY(number("target.peak_tflops", settings.peakTflops));
   return settings;

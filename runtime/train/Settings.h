@@ -5,6 +5,7 @@
 // TrainSettings.
 #pragma once
 
+#include "runtime/monitor/Guard.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
 
@@ -76,14 +77,6 @@ struct LrSettings {
   int64_t warmupIters = 0;
   int64_t decayIters = 0;      // step at which the rate reaches minLr
   double wsdDecayFraction = 0; // style Wsd: the fraction of decayIters, at its end, with decay
-};
-
-// The keys of the TOML section [guard].
-struct GuardSettings {
-  std::string action = "stop";    // stop | warn | off
-  int64_t window = 100;           // steps that the running mean and deviation reach over
-  double spike = 6;               // deviations above the mean
-  int64_t patience = 50;          // steps after which a spike counts as divergence
 };
 
 // The settings that the trainer uses, read once at the start.

@@ -17,6 +17,8 @@
 namespace lmc {
 
 static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
+// Key of the guard's state in the extra state of a checkpoint.
+static constexpr const char *kGuardState = "guard";
 
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
                  Console &console, RunLog &log, const StopSignals &stop,
@@ -24,7 +26,9 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
     : session(session), options(options), directory(directory), console(console), log(log),
       stop(stop),
       totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
-      data(std::move(data)), savedStep(session.progress.step) {}
+      data(std::move(data)),
+      guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
+      savedStep(session.progress.step) {}
 
 Result<void> Trainer::prepare() {
   auto made = session.makeEvaluator();
@@ -44,6 +48,21 @@ Result<void> Trainer::prepare() {
   if (!writer)
     return writer.error();
   metrics.emplace(std::move(*writer));
+
+  // A guard that does not look has nothing to remember.
+  if (session.settings.guard.action == "off")
+    session.progress.extra.erase(kGuardState);
+  auto saved = session.progress.extra.find(kGuardState);
+  if (saved != session.progress.extra.end()) {
+    if (auto restored = guard.restore(saved->second); !restored)
+      console.warning(fmt::format("{}: {}; the loss is judged as in a new run", *session.checkpoint,
+                                  restored.error().message));
+  } else if (!session.checkpoint && options.init.empty()) {
+    guard.expectFreshWeights();
+  }
+  for (const DeclaredChange &change : runIdentityFromJson(session.progress.run).changes)
+    if (change.step == session.progress.step)
+      guard.expectChange();
   return {};
 }
 
@@ -156,8 +175,7 @@ Result<void> Trainer::watchForNonFinite(const StepRecord &record) {
   }
   ++nonFiniteSteps;
   console.warning(fmt::format("step {}: loss {}, gradient norm {}: {} ({} such step(s) in a row)",
-                              record.step, valueText(record.loss),
-                              valueText(record.gradNorm),
+                              record.step, valueText(record.loss), valueText(record.gradNorm),
                               record.skipped ? "the step is skipped, all weights stay as they were"
                                              : "the loss is not finite, though the gradient is",
                               nonFiniteSteps));
@@ -168,6 +186,45 @@ Result<void> Trainer::watchForNonFinite(const StepRecord &record) {
                            "it",
                            record.step, nonFiniteSteps, record.step - nonFiniteSteps + 1),
                ExitCode::Failure};
+}
+
+std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &record) {
+  const std::string &action = session.settings.guard.action;
+  if (action == "off")
+    return std::nullopt;
+  Guard::Verdict verdict = guard.observe(record);
+  for (const std::string &warning : verdict.warnings)
+    console.warning(warning);
+  if (!verdict.divergence || action == "stop")
+    return verdict.divergence;
+  console.warning(fmt::format("step {}: {}", record.step, verdict.divergence->text));
+  return std::nullopt;
+}
+
+std::string Trainer::wayBack(const Guard::Divergence &divergence) const {
+  const auto since = static_cast<uint64_t>(divergence.since);
+  auto steps = listCheckpoints(directory.path());
+  if (steps)
+    for (uint64_t step : *steps)
+      if (step < since)
+        return fmt::format("go back to before with --rewind={} --set lr_schedule.lr=LOWER "
+                           "--change=lr_schedule.lr",
+                           step);
+  if (session.checkpoint && firstStep < since)
+    return fmt::format("go back with --resume={}, a lower lr_schedule.lr and another --out",
+                       *session.checkpoint);
+  return "there is no checkpoint from before: start over with a lower lr_schedule.lr and another "
+         "--out";
+}
+
+Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
+  session.progress.extra[kGuardState] = guard.state();
+  auto kept = saveDiverged(directory.path(), *session.plan, *session.device, session.progress);
+  return Error{fmt::format("step {}: {}; {}; {}", session.progress.step, divergence.text,
+                           kept ? "the state is kept in " + *kept
+                                : "the state could not be kept: " + kept.error().message,
+                           wayBack(divergence)),
+               ExitCode::Diverged};
 }
 
 Result<void> Trainer::validate(StepRecord &record) {
@@ -231,11 +288,13 @@ static uint64_t folderBytes(const std::string &path) {
 
 void Trainer::save() {
   saveError.reset();
+  if (session.settings.guard.action != "off")
+    session.progress.extra[kGuardState] = guard.state();
   const auto start = std::chrono::steady_clock::now();
   auto saved = directory.checkOwner();
   if (saved)
     saved = saveRun(directory.path(), *session.plan, *session.device, session.progress,
-                    static_cast<int>(session.settings.checkpointKeep));
+                    static_cast<int>(session.settings.checkpointKeep), guard.suspectSince());
   const double seconds = secondsSince(start);
   saveSeconds += seconds;
   if (saved) {
@@ -300,6 +359,11 @@ Result<ExitCode> Trainer::train() {
     if (!sound) {
       report(*record);
       return sound.error();
+    }
+    auto divergence = watchForDivergence(*record);
+    if (divergence) {
+      report(*record);
+      return stopDiverged(*divergence);
     }
     LMC_TRY(validate(*record));
     report(*record);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/monitor/Console.h"
+#include "runtime/monitor/Guard.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/Session.h"
@@ -21,7 +22,8 @@ namespace lmc {
 // the scalars.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
-// count. The run ends after ten steps in a row whose loss or gradient norm is not finite.
+// count. The run ends after ten steps in a row whose loss or gradient norm is not finite. A guard
+// (runtime/monitor/Guard.h) judges the other steps; its state is part of each checkpoint.
 class Trainer {
 public:
   Trainer(Session &session, const RunOptions &options, RunDirectory &directory, Console &console,
@@ -30,7 +32,8 @@ public:
   // Opens the metrics file and the validation data. Must be called before train().
   Result<void> prepare();
 
-  // Trains, saves and exports. Returns Interrupted if a signal stopped the run early.
+  // Trains, saves and exports. Returns Interrupted if a signal stopped the run early. Error
+  // Diverged: the guard stopped the run, and its state is kept in OUT/checkpoints/STEP.diverged.
   Result<ExitCode> train();
 
 private:
@@ -39,6 +42,12 @@ private:
   Result<void> optimizerStep(int64_t number, double lr);
   Result<StepRecord> readStep(int64_t number, double lr);
   Result<void> watchForNonFinite(const StepRecord &record);
+  // Shows a step to the guard and prints its warnings. Returns the divergence that must stop the
+  // run, if there is one.
+  std::optional<Guard::Divergence> watchForDivergence(const StepRecord &record);
+  Error stopDiverged(const Guard::Divergence &divergence);
+  // Returns what to do after a divergence, as a clause.
+  std::string wayBack(const Guard::Divergence &divergence) const;
   Result<void> validate(StepRecord &record);
   // Returns the estimated seconds of the work beside the steps that is still to come.
   double pendingSeconds() const;
@@ -61,6 +70,7 @@ private:
   std::unique_ptr<BatchLoader> batches;
   std::unique_ptr<Evaluator> evaluator;
   std::optional<MetricsWriter> metrics;
+  Guard guard;
   bool metricsHeldBack = false;
   // Seconds that were spent on each kind of work beside the steps, and how often it was done.
   struct Spent {

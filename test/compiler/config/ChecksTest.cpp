@@ -331,6 +331,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "guard.window",
                                                   "guard.spike",
                                                   "guard.patience",
+                                                  "guard.rise",
                                                   "target.peak_tflops"}));
 }
 

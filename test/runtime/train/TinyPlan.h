@@ -246,7 +246,8 @@ private:
     addSetting("guard.action", T::String, "stop");
     addSetting("guard.window", T::Integer, "100", 10, 1e6);
     addSetting("guard.spike", T::Float, "6", 2, 1000);
-    addSetting("guard.patience", T::Integer, "50", 1, 1e6);
+    addSetting("guard.patience", T::Integer, "100", 1, 1e6);
+    addSetting("guard.rise", T::Float, "1", 0.01, 1000);
     addSetting("target.peak_tflops", T::Float, "0", 0, 1e6);
   }
 

@@ -359,6 +359,72 @@ TEST_F(Trainer, StepsThatAreNotFiniteAreCountedAndEndTheRun) {
             std::string::npos);
 }
 
+TEST_F(Trainer, TheGuardSaysNothingOfARunThatLearns) {
+  expectRuns(options("a", 300));
+  EXPECT_EQ(logText().find("warning"), std::string::npos) << logText();
+}
+
+// Each step multiplies the weights by 1 - lr * weight_decay = -1.05, beside what AdamW does.
+const std::vector<std::string> kDiverging = {"lr_schedule.lr=2.05", "lr_schedule.min_lr=2.05",
+                                             "optimizer.weight_decay=1", "guard.patience=16"};
+
+TEST_F(Trainer, ADivergedRunStopsAndItsStateIsKeptAside) {
+  expectRuns(options("a", 20));
+  RunOptions o = options("a", 1000);
+  o.overrides = kDiverging;
+  o.changes = {"lr_schedule.lr", "lr_schedule.min_lr", "optimizer.weight_decay"};
+  o.overrides.insert(o.overrides.end(), {"checkpoint.interval=5", "checkpoint.keep=1"});
+  auto stopped = run(o);
+  ASSERT_FALSE(bool(stopped));
+  EXPECT_EQ(stopped.error().code, ExitCode::Diverged);
+  const std::string message = stopped.error().message;
+  const std::string step = std::to_string(metrics("a").size());
+  const std::string checkpoints = folder / "a/checkpoints/";
+  const std::string begin = "step " + step + ": diverged: since step ";
+  ASSERT_EQ(message.find(begin), 0u) << message;
+  EXPECT_NE(message.find("; the state is kept in " + checkpoints + step + ".diverged; go back to "),
+            std::string::npos)
+      << message;
+  auto kept = readCheckpointState(checkpoints + step + ".diverged", true);
+  ASSERT_OK(kept);
+  EXPECT_EQ(std::to_string(kept->step), step);
+
+  // A restart goes on from the newest ordinary checkpoint, and is stopped at the same step.
+  auto newest = findLatestCheckpoint(folder / "a", nullptr);
+  ASSERT_TRUE(newest && *newest);
+  expectFails(o, ExitCode::Diverged, message);
+  EXPECT_NE(logText().find("from " + **newest), std::string::npos);
+
+  // The checkpoint that the message names is from before, and there although only one is kept.
+  const std::string flag = "--rewind=";
+  const size_t named = message.find(flag);
+  ASSERT_NE(named, std::string::npos) << message;
+  const uint64_t good = std::stoull(message.substr(named + flag.size()));
+  ASSERT_OK(readCheckpointState(checkpoints + std::to_string(good), true));
+  EXPECT_LT(good, std::stoull(message.substr(begin.size())));
+}
+
+TEST_F(Trainer, TheGuardOnlyWarnsOrIsOffAsItsSettingSays) {
+  RunOptions o = options("a", 60);
+  o.overrides = kDiverging;
+  o.overrides.push_back("guard.action=off");
+  expectRuns(o);
+  EXPECT_EQ(logText().find("warning"), std::string::npos) << logText();
+  o.out = folder / "b";
+  o.overrides.back() = "guard.action=warn";
+  expectRuns(o);
+  EXPECT_NE(logText().find("diverged: since step"), std::string::npos) << logText();
+  EXPECT_EQ(logText().find("kept in"), std::string::npos);
+}
+
+TEST_F(Trainer, WarnsOfAFirstLossFarFromLnV) {
+  TinyPlan wide;
+  wide.setStddev(20);
+  wide.write(folder);
+  expectRuns(options("a", 2));
+  EXPECT_NE(logText().find("warning: step 1: the first loss is "), std::string::npos) << logText();
+}
+
 TEST_F(Trainer, AFullDiskCostsNoStepAndEndsWithAFailure) {
   test::TestDisk disk(256 * 1024);
   if (!disk.mounted)
