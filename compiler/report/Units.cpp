@@ -21,7 +21,10 @@ std::string readableSeconds(double seconds) {
     return fmt::format("{:.1f} us", seconds * 1e6);
   if (seconds < 1)
     return fmt::format("{:.2f} ms", seconds * 1e3);
-  return fmt::format("{:.2f} s", seconds);
+  if (seconds < 600)
+    return fmt::format("{:.2f} s", seconds);
+  return seconds < 2 * 3600 ? fmt::format("{:.1f} min", seconds / 60)
+                            : fmt::format("{:.1f} h", seconds / 3600);
 }
 
 // Formats a rate with three digits and the largest prefix (T, G, M) for which the integer part is

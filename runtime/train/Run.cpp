@@ -1,5 +1,6 @@
 #include "runtime/train/Run.h"
 
+#include "runtime/support/File.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/Trainer.h"
 
@@ -47,6 +48,21 @@ static Result<ExitCode> dump(Session &session, const RunOptions &options) {
 static void warnOf(const DataSource &data, Console &console) {
   for (const std::string &warning : data.warnings())
     console.warning(warning);
+}
+
+// Warns if the TOML file that the plan was compiled from is still there and has another text.
+static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
+  const std::string path =
+      (std::filesystem::path(identity.configDirectory) /
+       std::filesystem::path(identity.configPath).filename())
+          .string();
+  if (identity.configToml.empty() || !exists(path))
+    return;
+  auto text = readTextFile(path, uint64_t{16} << 20);
+  if (text && *text != identity.configToml)
+    console.warning(fmt::format("{} has changed since the plan was compiled; the run uses the plan: "
+                                "compile again if it should use the change",
+                                path));
 }
 
 // Warns of each file that a run both trains on and validates with, copies included.
@@ -358,6 +374,7 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     LMC_TRY(checkRepeats(session, *data, console));
     LMC_TRY(describeData(session, *data, identity, console));
     warnOfSharedData(identity, console);
+    warnOfEditedConfig(identity, console);
   }
   auto changes = checkIdentity(*start, options, identity, training);
   LMC_TRY(changes);

@@ -187,18 +187,32 @@ bool reordersData(const std::vector<SettingChange> &changes) {
 }
 
 static bool covers(const std::string &declared, const std::string &key) {
-  return declared == key || (key.starts_with(declared) && key[declared.size()] == '.');
+  return declared == key || key.starts_with(declared + ".");
 }
 
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared) {
+  auto isDeclared = [&](const std::string &key) {
+    return std::any_of(declared.begin(), declared.end(),
+                       [&](const std::string &name) { return covers(name, key); });
+  };
+  // The default of a setting may follow one whose own default follows another.
+  auto isCovered = [&](const SettingChange *change) {
+    for (size_t depth = 0; depth <= changes.size(); ++depth) {
+      if (isDeclared(change->key) || isDeclared(change->derivedFrom))
+        return true;
+      auto source = std::find_if(changes.begin(), changes.end(), [&](const SettingChange &other) {
+        return other.key == change->derivedFrom;
+      });
+      if (source == changes.end())
+        return false;
+      change = &*source;
+    }
+    return false;
+  };
   std::vector<SettingChange> left;
   for (const SettingChange &change : changes)
-    if (change.identity &&
-        std::none_of(declared.begin(), declared.end(), [&](const std::string &name) {
-          return covers(name, change.key) ||
-                 (!change.derivedFrom.empty() && covers(name, change.derivedFrom));
-        }))
+    if (change.identity && !isCovered(&change))
       left.push_back(change);
   return left;
 }

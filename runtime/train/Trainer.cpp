@@ -168,10 +168,10 @@ static std::string valueText(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
 
-Result<void> Trainer::watchForNonFinite(const StepRecord &record) {
+std::optional<Guard::Divergence> Trainer::watchForNonFinite(const StepRecord &record) {
   if (std::isfinite(record.loss) && std::isfinite(record.gradNorm)) {
     nonFiniteSteps = 0;
-    return {};
+    return std::nullopt;
   }
   ++nonFiniteSteps;
   console.warning(fmt::format("step {}: loss {}, gradient norm {}: {} ({} such step(s) in a row)",
@@ -180,12 +180,12 @@ Result<void> Trainer::watchForNonFinite(const StepRecord &record) {
                                              : "the loss is not finite, though the gradient is",
                               nonFiniteSteps));
   if (nonFiniteSteps < kMaxNonFiniteSteps)
-    return {};
-  return Error{fmt::format("step {}: loss or gradient norm not finite in {} steps in a row, from "
-                           "step {} on; lower lr_schedule.lr, or resume from a checkpoint before "
-                           "it",
-                           record.step, nonFiniteSteps, record.step - nonFiniteSteps + 1),
-               ExitCode::Failure};
+    return std::nullopt;
+  const int64_t since = record.step - nonFiniteSteps + 1;
+  return Guard::Divergence{
+      .since = since,
+      .text = fmt::format("loss or gradient norm not finite in {} steps in a row, from step {} on",
+                          nonFiniteSteps, since)};
 }
 
 std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &record) {
@@ -220,6 +220,10 @@ std::string Trainer::wayBack(const Guard::Divergence &divergence) const {
 Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
   session.progress.extra[kGuardState] = guard.state();
   auto kept = saveDiverged(directory.path(), *session.plan, *session.device, session.progress);
+  log.event("diverged", {{"step", session.progress.step},
+                         {"since", divergence.since},
+                         {"text", divergence.text},
+                         {"kept", kept ? *kept : ""}});
   return Error{fmt::format("step {}: {}; {}; {}", session.progress.step, divergence.text,
                            kept ? "the state is kept in " + *kept
                                 : "the state could not be kept: " + kept.error().message,
@@ -268,8 +272,9 @@ double Trainer::pendingSeconds() const {
 void Trainer::report(StepRecord &record) {
   record.saveSeconds = std::exchange(saveSeconds, 0);
   record.pendingSeconds = pendingSeconds();
-  console.step(record);
+  // The file comes first: a step that a person has seen is in it, whatever happens next.
   auto written = metrics->write(record);
+  console.step(record);
   if (!written && !metricsHeldBack)
     console.warning(fmt::format("{}; the run goes on, and metrics are kept in memory until they "
                                 "can be written",
@@ -355,12 +360,9 @@ Result<ExitCode> Trainer::train() {
         save();
       return record.error();
     }
-    auto sound = watchForNonFinite(*record);
-    if (!sound) {
-      report(*record);
-      return sound.error();
-    }
-    auto divergence = watchForDivergence(*record);
+    auto divergence = watchForNonFinite(*record);
+    if (!divergence)
+      divergence = watchForDivergence(*record);
     if (divergence) {
       report(*record);
       return stopDiverged(*divergence);

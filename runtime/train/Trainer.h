@@ -41,7 +41,7 @@ private:
   Result<void> microSteps(const BatchLoader::Batch &batch, int64_t number);
   Result<void> optimizerStep(int64_t number, double lr);
   Result<StepRecord> readStep(int64_t number, double lr);
-  Result<void> watchForNonFinite(const StepRecord &record);
+  std::optional<Guard::Divergence> watchForNonFinite(const StepRecord &record);
   // Shows a step to the guard and prints its warnings. Returns the divergence that must stop the
   // run, if there is one.
   std::optional<Guard::Divergence> watchForDivergence(const StepRecord &record);

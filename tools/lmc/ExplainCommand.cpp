@@ -110,6 +110,10 @@ int writeKernel(const plan::Plan &plan, const ExplainArguments &arguments) {
 int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   const plan::Plan &plan = **explained.plan;
   nlohmann::json report = explainJson(plan, explained.spec);
+  // A job that this command compiled has no file.
+  const bool isFile = explained.compileTimes.is_null();
+  if (isFile)
+    report.emplace("sha256", explained.plan->hash());
   if (!explained.compileTimes.is_null())
     report.emplace("compile", explained.compileTimes);
   if (!arguments.html.empty())
@@ -126,10 +130,13 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   // If a report is written to a file, text is printed only if the user requests a section.
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
-  else if (!all || (a.html.empty() && a.trace.empty()))
+  else if (!all || (a.html.empty() && a.trace.empty())) {
+    if (all && isFile)
+      llvm::outs() << "plan: SHA-256 " << explained.plan->hash() << "\n\n";
     llvm::outs() << explainText(report, {all || a.memory, all || a.fusion, all || a.recompute,
                                          all || a.cost, all || a.comm, all || a.kernels,
                                          all || a.commands, a.fusion});
+  }
   return 0;
 }
 

@@ -196,6 +196,8 @@ TEST(Units, AsPeopleReadThem) {
   EXPECT_EQ(readableSeconds(12.34e-6), "12.3 us");
   EXPECT_EQ(readableSeconds(4.561e-3), "4.56 ms");
   EXPECT_EQ(readableSeconds(61.5), "61.50 s");
+  EXPECT_EQ(readableSeconds(1200), "20.0 min");
+  EXPECT_EQ(readableSeconds(55925.78), "15.5 h");
   EXPECT_EQ(readableFlops(685.2e12), "685 TFLOP/s");
   EXPECT_EQ(readableFlops(13.54e9), "13.5 GFLOP/s");
   EXPECT_EQ(readableBandwidth(2.984e12), "2.98 TB/s");

@@ -349,7 +349,7 @@ TEST_F(Trainer, StepsThatAreNotFiniteAreCountedAndEndTheRun) {
   TinyPlan broken;
   broken.setStddev(1e39); // infinite as f32
   broken.write(folder);
-  expectFails(options("a", 100), ExitCode::Failure,
+  expectFails(options("a", 100), ExitCode::Diverged,
               "step 10: loss or gradient norm not finite in 10 steps in a row, from step 1 on");
   auto lines = metrics("a");
   ASSERT_EQ(lines.size(), 10u);
