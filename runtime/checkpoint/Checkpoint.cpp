@@ -6,13 +6,11 @@
 
 #include <fmt/core.h>
 
-// With this macro xxHash is header-only, so no library is linked.
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <filesystem>
 #include <set>
 #include <sys/stat.h>
 
@@ -146,41 +144,45 @@ static Result<StateFile> readStateFile(const std::string &directory) {
   }
 }
 
-static Result<void> verifyFile(const std::string &directory, const std::string &name,
-                               const FileDigest &expected, bool verifyChecksum) {
-  Result<File> file = File::openForReading(directory + "/" + name);
+// Returns the files that state.json lists.
+static std::vector<RecordedFile> recordedFiles(const std::string &directory,
+                                               const StateFile &state) {
+  std::vector<RecordedFile> files;
+  for (const auto &[name, digest] : state.files)
+    files.push_back({directory + "/" + name, digest});
+  return files;
+}
+
+static Result<void> verifySize(const RecordedFile &recorded) {
+  Result<File> file = File::openForReading(recorded.path);
   if (!file)
     return file.error();
   Result<uint64_t> bytes = file->size();
   if (!bytes)
     return bytes.error();
-  if (*bytes != expected.bytes)
-    return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", file->path(), *bytes,
-                             expected.bytes)};
-  if (!verifyChecksum)
-    return {};
-  XXH64_state_t hash;
-  XXH64_reset(&hash, 0);
-  std::vector<char> buffer(1 << 20);
-  for (;;) {
-    Result<size_t> got = file->read(buffer.data(), buffer.size());
-    if (!got)
-      return got.error();
-    if (*got == 0)
-      break;
-    XXH64_update(&hash, buffer.data(), *got);
-  }
-  if (XXH64_digest(&hash) != expected.xxh64)
-    return Error{fmt::format("{}: damaged: its contents do not match its checksum", file->path())};
+  if (*bytes != recorded.digest.bytes)
+    return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", recorded.path, *bytes,
+                             recorded.digest.bytes)};
   return {};
 }
 
-static Result<CheckpointState> verify(const std::string &directory, bool verifyChecksums) {
+static Result<void> verifyChecksums(const std::vector<RecordedFile> &files) {
+  auto ignore = [](size_t, uint64_t, const void *, uint64_t) { return Result<void>(); };
+  Result<std::optional<std::string>> fault = readVerified(files, ignore);
+  if (!fault)
+    return fault.error();
+  return *fault ? Result<void>(Error{**fault}) : Result<void>();
+}
+
+static Result<CheckpointState> verify(const std::string &directory, bool checksums) {
   Result<StateFile> state = readStateFile(directory);
   if (!state)
     return state.error();
-  for (const auto &[name, digest] : state->files)
-    LMC_TRY(verifyFile(directory, name, digest, verifyChecksums));
+  const std::vector<RecordedFile> files = recordedFiles(directory, *state);
+  for (const RecordedFile &file : files)
+    LMC_TRY(verifySize(file));
+  if (checksums)
+    LMC_TRY(verifyChecksums(files));
   return state->state;
 }
 
@@ -349,14 +351,14 @@ Result<std::vector<uint64_t>> listCheckpoints(const std::string &runDirectory) {
     return names.error();
   for (const std::string &name : *names)
     if (std::optional<uint64_t> step = parseStep(name);
-        step && verify(folder + "/" + name, /*verifyChecksums=*/false))
+        step && verify(folder + "/" + name, /*checksums=*/false))
       steps.push_back(*step);
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
 
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
-                                                        std::vector<DamagedCheckpoint> *damaged) {
+                                                        std::vector<DamagedCheckpoint> &damaged) {
   std::string folder = checkpointsFolder(runDirectory);
   if (!exists(folder))
     return std::optional<std::string>();
@@ -373,12 +375,16 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
   for (const auto &[step, candidates] : newestFirst)
     for (const std::string &name : candidates) {
       std::string path = folder + "/" + name;
-      Result<CheckpointState> state = verify(path, /*verifyChecksums=*/true);
+      if (std::any_of(damaged.begin(), damaged.end(), [&](const DamagedCheckpoint &known) {
+            std::error_code failed;
+            return std::filesystem::equivalent(known.path, path, failed);
+          }))
+        continue;
+      Result<CheckpointState> state = verify(path, /*checksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
-      if (damaged)
-        damaged->push_back({path, state ? fmt::format("it is of step {}", state->step)
-                                        : state.error().message});
+      damaged.push_back(
+          {path, state ? fmt::format("it is of step {}", state->step) : state.error().message});
     }
   return std::optional<std::string>();
 }
@@ -400,31 +406,21 @@ Result<CheckpointState> readCheckpointState(const std::string &directory, bool v
   return verify(directory, verifyChecksums);
 }
 
-static bool isAligned(const SafeTensorsFile::Entry &entry) {
-  size_t width = entry.dtype == plan::DType::F64 ? sizeof(double) : sizeof(float);
-  return reinterpret_cast<uintptr_t>(entry.data) % width == 0;
-}
+// A tensor of a checkpoint's file, and its place there.
+struct PlacedTensor {
+  uint64_t offset, bytes; // in the file
+  size_t index;           // in the target
+};
 
-Result<void> readCheckpointFile(const std::string &directory, const std::string &file,
-                                const std::vector<TensorView> &tensors, const StoreTensor &store) {
-  Result<StateFile> state = readStateFile(directory);
-  if (!state)
-    return state.error();
-  auto digest = state->files.find(file);
-  if (digest == state->files.end())
-    return Error{fmt::format("{}: the checkpoint has no {}", directory, file)};
-  LMC_TRY(verifyFile(directory, file, digest->second, /*verifyChecksum=*/true));
-  Result<std::unique_ptr<SafeTensorsFile>> opened = SafeTensorsFile::open(directory + "/" + file);
-  if (!opened)
-    return opened.error();
-  const SafeTensorsFile &contents = **opened;
-
+// Finds the place of each tensor of `target` in the file, in the order of the data. Error: the file
+// does not hold exactly these tensors.
+static Result<std::vector<PlacedTensor>> placeTensors(const SafeTensorsFile &contents,
+                                                      const CheckpointTarget &target) {
   const char *other =
       "the checkpoint belongs to another model; give another --out or --resume=none";
-  std::set<std::string_view> wanted;
-  std::vector<const SafeTensorsFile::Entry *> entries;
-  uint64_t largestUnaligned = 0;
-  for (const TensorView &tensor : tensors) {
+  std::map<std::string_view, size_t> wanted;
+  for (size_t i = 0; i < target.tensors.size(); ++i) {
+    const TensorView &tensor = target.tensors[i];
     const SafeTensorsFile::Entry *entry = contents.find(tensor.name);
     if (!entry)
       return Error{fmt::format("{}: no tensor '{}': {}", contents.path(), tensor.name, other)};
@@ -432,29 +428,76 @@ Result<void> readCheckpointFile(const std::string &directory, const std::string 
       return Error{fmt::format("{}: '{}' is {} {} there and {} {} in the plan: {}", contents.path(),
                                tensor.name, entry->storage, shapeText(entry->shape),
                                safeTensorsName(tensor.dtype), shapeText(tensor.shape), other)};
-    if (!wanted.insert(tensor.name).second)
+    if (!wanted.emplace(tensor.name, i).second)
       return Error{fmt::format("{}: '{}' is asked for twice", contents.path(), tensor.name),
                    ExitCode::Failure};
-    if (!isAligned(*entry))
-      largestUnaligned = std::max(largestUnaligned, entry->bytes);
-    entries.push_back(entry);
   }
-  for (const SafeTensorsFile::Entry &entry : contents.entries())
-    if (!wanted.contains(entry.name))
+  std::vector<PlacedTensor> places;
+  for (const SafeTensorsFile::Entry &entry : contents.entries()) {
+    auto found = wanted.find(entry.name);
+    if (found == wanted.end())
       return Error{
           fmt::format("{}: the plan has no tensor '{}': {}", contents.path(), entry.name, other)};
+    places.push_back({entry.offset, entry.bytes, found->second});
+  }
+  return places;
+}
 
-  // `store` may access the data as elements, so it gets aligned data.
-  std::vector<double> aligned((largestUnaligned + sizeof(double) - 1) / sizeof(double));
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const void *data = entries[i]->data;
-    if (!isAligned(*entries[i])) {
-      std::memcpy(aligned.data(), data, entries[i]->bytes);
-      data = aligned.data();
-    }
-    LMC_TRY(store(i, data));
+// Stores the parts of tensors that lie in bytes [offset, offset + bytes) of the file.
+static Result<void> storeParts(const CheckpointTarget &target,
+                               const std::vector<PlacedTensor> &places, uint64_t offset,
+                               const void *data, uint64_t bytes) {
+  auto place = std::partition_point(places.begin(), places.end(), [&](const PlacedTensor &tensor) {
+    return tensor.offset + tensor.bytes <= offset;
+  });
+  for (; place != places.end() && place->offset < offset + bytes; ++place) {
+    const uint64_t begin = std::max(offset, place->offset);
+    const uint64_t end = std::min(offset + bytes, place->offset + place->bytes);
+    if (begin < end)
+      LMC_TRY(target.store(place->index, static_cast<const std::byte *>(data) + (begin - offset),
+                           end - begin, begin - place->offset));
   }
   return {};
+}
+
+Result<std::optional<DamagedCheckpoint>>
+loadCheckpoint(const std::string &directory, const std::vector<CheckpointTarget> &targets) {
+  auto damaged = [&](const std::string &fault) {
+    return std::optional(DamagedCheckpoint{directory, fault});
+  };
+  Result<StateFile> state = readStateFile(directory);
+  if (!state)
+    return damaged(state.error().message);
+  std::vector<RecordedFile> files;
+  std::vector<std::vector<PlacedTensor>> places;
+  for (const CheckpointTarget &target : targets) {
+    auto digest = state->files.find(target.name);
+    if (digest == state->files.end())
+      return Error{fmt::format("{}: the checkpoint has no {}", directory, target.name)};
+    files.push_back({directory + "/" + target.name, digest->second});
+    if (Result<void> size = verifySize(files.back()); !size)
+      return damaged(size.error().message);
+    Result<std::unique_ptr<SafeTensorsFile>> contents = SafeTensorsFile::open(files.back().path);
+    if (!contents)
+      return damaged(contents.error().message);
+    Result<std::vector<PlacedTensor>> placed = placeTensors(**contents, target);
+    if (!placed) {
+      // Damage to the header can look like another model.
+      if (Result<void> whole = verifyChecksums({files.back()}); !whole)
+        return damaged(whole.error().message);
+      return placed.error();
+    }
+    places.push_back(std::move(*placed));
+  }
+  Result<std::optional<std::string>> fault =
+      readVerified(files, [&](size_t file, uint64_t offset, const void *data, uint64_t bytes) {
+        return storeParts(targets[file], places[file], offset, data, bytes);
+      });
+  if (!fault)
+    return fault.error();
+  if (*fault)
+    return damaged(**fault);
+  return std::optional<DamagedCheckpoint>();
 }
 
 } // namespace lmc

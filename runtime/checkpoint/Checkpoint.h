@@ -14,8 +14,9 @@
 // folder with such a suffix is a checkpoint only for those who give its path.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
-// "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "files": {
-// NAME: { "bytes", "xxh64": HEX } } } }. The first "xxh64" (seed 0) is of the compact dump of "state" with sorted keys.
+// "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "files":
+// { NAME: { "bytes", "xxh64": HEX } } } }. The first "xxh64" (seed 0) is of the compact dump of
+// "state" with sorted keys; that of a file is FileDigest::xxh64 (VerifiedRead.h).
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -51,15 +52,16 @@ struct CheckpointState {
   std::map<std::string, std::string> extra; // further values of the trainer, such as the best loss
 };
 
-// Callbacks that handle one tensor at a time, so that the host needs memory for one tensor only.
-// fetch(i, data) must fill `data`, which has tensors[i].bytes bytes; store(i, data) must copy
-// `data`.
+// Callbacks to tensors that are elsewhere, such as on a device, so that the host needs memory for
+// one tensor at most. fetch(i, data) must fill `data`, which has tensors[i].bytes bytes;
+// store(i, data, bytes, offset) must copy `bytes` bytes to tensor i, from its byte `offset` on.
 using FetchTensor = std::function<Result<void>(size_t index, void *data)>;
-using StoreTensor = std::function<Result<void>(size_t index, const void *data)>;
+using StoreTensor =
+    std::function<Result<void>(size_t index, const void *data, uint64_t bytes, uint64_t offset)>;
 
 struct CheckpointFile {
-  std::string name;                 // "model.safetensors"
-  std::vector<TensorView> tensors;  // their `data` is not used
+  std::string name;                // "model.safetensors"
+  std::vector<TensorView> tensors; // their `data` is not used
   FetchTensor fetch;
 };
 
@@ -88,12 +90,12 @@ struct DamagedCheckpoint {
   std::string path, fault;
 };
 
-// Returns the folder of the newest complete checkpoint under `runDirectory`: the one with the
-// highest step whose state.json, file sizes and checksums are right; nullopt if there is none.
-// Damaged checkpoints that are newer are skipped and listed in `damaged` (may be null). Nothing on
-// the disk is changed.
+// Returns the folder of the newest checkpoint under `runDirectory`: the one with the highest step
+// whose state.json and file sizes are right; nullopt if there is none. Checksums are not compared:
+// loadCheckpoint() does that while it reads. Newer checkpoints that are damaged are skipped and
+// added to `damaged`; those that it lists already are skipped, too. Nothing on the disk is changed.
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
-                                                        std::vector<DamagedCheckpoint> *damaged);
+                                                        std::vector<DamagedCheckpoint> &damaged);
 
 // Renames each of the folders to PATH.damaged (PATH.damaged-2 ... if this name is taken), where no
 // save replaces or removes it. Returns the new paths.
@@ -103,10 +105,20 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
 // `verifyChecksums` also their checksums.
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums);
 
-// Reads one file of a checkpoint and calls `store` for each of `tensors`. The file must hold
-// exactly these tensors, each with the given dtype and shape. Size, checksum, names and shapes are
-// verified before the first call of `store`.
-Result<void> readCheckpointFile(const std::string &directory, const std::string &file,
-                                const std::vector<TensorView> &tensors, const StoreTensor &store);
+// A file of a checkpoint, and where its tensors go. Several threads call `store` at the same time,
+// with disjoint ranges.
+struct CheckpointTarget {
+  std::string name;                // "model.safetensors"
+  std::vector<TensorView> tensors; // their `data` is not used
+  StoreTensor store;
+};
+
+// Loads files of the checkpoint `directory` on several threads and reads each byte once. Every file
+// must hold exactly the tensors of its target, each with the given dtype and shape; this is
+// verified before the first call of `store`. Checksums are verified while the bytes are stored: if
+// the checkpoint turns out to be damaged, it is returned, and what was stored must not be used.
+// Error: the checkpoint has other tensors, or `store` failed.
+Result<std::optional<DamagedCheckpoint>>
+loadCheckpoint(const std::string &directory, const std::vector<CheckpointTarget> &targets);
 
 } // namespace lmc

@@ -532,7 +532,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
         count *= size;
       convert(entry, count, tensors[i].dtype, buffer->get());
     }
-    LMC_TRY(store(i, buffer->get()));
+    LMC_TRY(store(i, buffer->get(), tensors[i].bytes, 0));
   }
   return {};
 }

@@ -5,10 +5,6 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-// With this macro xxHash is header-only, so no library is linked.
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -145,18 +141,15 @@ static Result<void> writeBody(const std::string &path, const std::string &header
   Result<File> file = File::create(path);
   if (!file)
     return file.error();
-  XXH64_state_t hash;
-  XXH64_reset(&hash, 0);
-  uint64_t total = 0;
+  FileHasher hasher;
   auto write = [&](const char *data, uint64_t bytes) -> Result<void> {
     for (uint64_t done = 0; done < bytes;) {
       uint64_t chunk = std::min(kChunkBytes, bytes - done);
       if (digest)
-        XXH64_update(&hash, data + done, chunk);
+        hasher.update(data + done, chunk);
       LMC_TRY(file->write(data + done, chunk));
       done += chunk;
     }
-    total += bytes;
     return {};
   };
   LMC_TRY(write(header.data(), header.size()));
@@ -167,7 +160,7 @@ static Result<void> writeBody(const std::string &path, const std::string &header
   LMC_TRY(file->sync());
   LMC_TRY(file->close());
   if (digest)
-    *digest = FileDigest{total, XXH64_digest(&hash)};
+    *digest = hasher.digest();
   return {};
 }
 
@@ -412,7 +405,8 @@ Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string
       return badTensor(fmt::format("of shape {} and dtype {} has {} bytes",
                                    shapeText(*tensor.shape), dtype->name, end - begin));
     state->entries.push_back({std::move(tensor.name), std::move(*tensor.dtype), dtype->dtype,
-                              std::move(*tensor.shape), data + begin, end - begin});
+                              std::move(*tensor.shape), data + begin,
+                              sizeof headerBytes + headerBytes + begin, end - begin});
   }
 
   // All ranges lie inside the data. They neither overlap nor leave a gap if, in sorted order, each

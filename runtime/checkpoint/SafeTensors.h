@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/checkpoint/VerifiedRead.h"
 
 #include <map>
 #include <memory>
@@ -11,12 +12,6 @@
 #include <vector>
 
 namespace lmc {
-
-// The size and hash of a written file.
-struct FileDigest {
-  uint64_t bytes = 0;
-  uint64_t xxh64 = 0; // seed 0, of the whole file
-};
 
 // Writes `tensors` to a file in the given order without gaps, and fsyncs it. The header is padded
 // so that the data starts at a multiple of 64 bytes. Only one tensor is in host memory at a time.
@@ -43,6 +38,7 @@ public:
     std::optional<plan::DType> dtype; // nullopt: plans have no such dtype (F16, I64, ...)
     std::vector<uint64_t> shape;
     const void *data; // address in the mapped file, maybe unaligned
+    uint64_t offset;  // of the data in the file
     uint64_t bytes;
   };
   // All tensors, in the order in which their data is in the file.

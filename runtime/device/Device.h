@@ -55,7 +55,7 @@ public:
 
   // copyIn copies from host memory to a slice, copyOut from a slice to host memory; `offset` is in
   // bytes from the start of the slice. The copy begins after all submitted runs, and is complete
-  // when the call returns.
+  // when the call returns. Several threads may call copyIn at the same time for disjoint bytes.
   virtual Result<void> copyIn(int slice, const void *source, uint64_t bytes,
                               uint64_t offset = 0) = 0;
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;

@@ -97,11 +97,14 @@ Result<void> File::write(const void *data, size_t bytes) {
   return {};
 }
 
-Result<size_t> File::read(void *data, size_t bytes) {
-  char *next = static_cast<char *>(data);
+// Calls `readSome(address, bytes, done)` until `bytes` bytes are read or the file ends.
+template <typename ReadSome>
+static Result<size_t> readAll(const std::string &name, void *data, size_t bytes,
+                              const ReadSome &readSome) {
+  char *start = static_cast<char *>(data);
   size_t total = 0;
   while (total < bytes) {
-    ssize_t got = ::read(fd, next + total, bytes - total);
+    ssize_t got = readSome(start + total, bytes - total, total);
     if (got < 0) {
       if (errno == EINTR)
         continue;
@@ -112,6 +115,17 @@ Result<size_t> File::read(void *data, size_t bytes) {
     total += static_cast<size_t>(got);
   }
   return total;
+}
+
+Result<size_t> File::read(void *data, size_t bytes) {
+  return readAll(name, data, bytes,
+                 [&](char *to, size_t most, size_t) { return ::read(fd, to, most); });
+}
+
+Result<size_t> File::readAt(void *data, size_t bytes, uint64_t offset) const {
+  return readAll(name, data, bytes, [&](char *to, size_t most, size_t done) {
+    return ::pread(fd, to, most, static_cast<off_t>(offset + done));
+  });
 }
 
 Result<uint64_t> File::size() const {

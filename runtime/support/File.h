@@ -18,7 +18,7 @@ namespace lmc {
 // Returns "cannot ACTION PATH: REASON" for an errno value.
 Error systemError(const std::string &action, const std::string &path, int errorNumber);
 
-// An open file, which the destructor closes. Reads and writes are sequential.
+// An open file, which the destructor closes. read() and write() are sequential.
 class File {
 public:
   // Opens `path` only if it is a regular file: a FIFO could block, and a device file could give
@@ -36,6 +36,8 @@ public:
   // Reads up to `bytes` bytes and returns how many. The number is smaller only at the end of the
   // file.
   Result<size_t> read(void *data, size_t bytes);
+  // Does the same from byte `offset` of the file on. Several threads may call it at the same time.
+  Result<size_t> readAt(void *data, size_t bytes, uint64_t offset) const;
   Result<uint64_t> size() const;
   // Returns when the contents are on the disk.
   Result<void> sync();

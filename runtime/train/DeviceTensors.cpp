@@ -29,8 +29,9 @@ DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, plan::Variable
   result.fetch = [places, &device](size_t index, void *data) {
     return device.copyOut((*places)[index].slice, data, (*places)[index].bytes);
   };
-  result.store = [places, &device](size_t index, const void *data) {
-    return device.copyIn((*places)[index].slice, data, (*places)[index].bytes);
+  result.store = [places, &device](size_t index, const void *data, uint64_t bytes,
+                                   uint64_t offset) {
+    return device.copyIn((*places)[index].slice, data, bytes, offset);
   };
   return result;
 }

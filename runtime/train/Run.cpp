@@ -137,26 +137,32 @@ struct Start {
   std::optional<RunIdentity> saved;     // the identity in the checkpoint
   std::optional<RunIdentity> before;    // the identity that this start is compared with
   bool forked = false;                  // the checkpoint is of a run in another folder
-  std::vector<std::string> moved;       // damaged checkpoints that were renamed
+};
+
+// The checkpoints that this start found damaged.
+struct Damage {
+  std::vector<DamagedCheckpoint> found;
+  size_t warned = 0; // so many of them the user has been told of
 };
 
 } // namespace
 
-static Result<std::optional<std::string>> findCheckpoint(const RunOptions &options,
+static Result<std::optional<std::string>> findCheckpoint(const RunOptions &options, Damage &damage,
                                                          Console &console) {
+  std::string resume = options.resume;
   if (options.rewind) {
-    const std::string path = fmt::format("{}/checkpoints/{}", options.out, *options.rewind);
-    if (!std::filesystem::exists(path + "/state.json"))
+    resume = fmt::format("{}/checkpoints/{}", options.out, *options.rewind);
+    if (!std::filesystem::exists(resume + "/state.json"))
       return Error{fmt::format("--rewind={}: {} is no checkpoint; the run's checkpoints are in "
                                "{}/checkpoints",
-                               *options.rewind, path, options.out)};
-    return std::optional(path);
+                               *options.rewind, resume, options.out)};
   }
-  std::vector<DamagedCheckpoint> damaged;
-  auto checkpoint = chooseCheckpoint(options.resume, options.out, &damaged);
+  auto checkpoint = chooseCheckpoint(resume, options.out, damage.found);
   if (checkpoint)
-    for (const DamagedCheckpoint &skipped : damaged)
-      console.warning(fmt::format("skipping the checkpoint {}: {}", skipped.path, skipped.fault));
+    for (; damage.warned < damage.found.size(); ++damage.warned)
+      console.warning(fmt::format("skipping the checkpoint {}: {}",
+                                  damage.found[damage.warned].path,
+                                  damage.found[damage.warned].fault));
   return checkpoint;
 }
 
@@ -169,13 +175,13 @@ static bool isOf(const std::string &checkpoint, const std::string &out) {
 
 // `directory` is null if the run does not train.
 static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory,
-                                 Console &console) {
+                                 Damage &damage, Console &console) {
   Start start;
-  auto checkpoint = findCheckpoint(options, console);
+  auto checkpoint = findCheckpoint(options, damage, console);
   LMC_TRY(checkpoint);
   start.checkpoint = *checkpoint;
   if (start.checkpoint) {
-    auto state = readCheckpointState(*start.checkpoint, /*verifyChecksums=*/true);
+    auto state = readCheckpointState(*start.checkpoint, /*verifyChecksums=*/false);
     LMC_TRY(state);
     start.state = std::move(*state);
     start.forked = !isOf(*start.checkpoint, options.out);
@@ -294,9 +300,10 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   return directory.record(identity, *session.plan);
 }
 
-// Takes back what the folder has of later steps than the start: with --rewind by moving it aside,
-// otherwise it is an error.
+// Takes back what the folder has of later steps than the start: with --rewind by moving it aside.
+// Otherwise there is nothing but `damaged` checkpoints, which are renamed.
 static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
+                                   const std::vector<DamagedCheckpoint> &damaged,
                                    RunDirectory &directory, Console &console, RunLog &log) {
   if (options.rewind) {
     auto moved = directory.undoAfter(step);
@@ -306,9 +313,7 @@ static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
     log.event("rewind", {{"step", step}, {"moved", *moved}});
     return {};
   }
-  auto damaged = checkNothingLater(options.out, step);
-  LMC_TRY(damaged);
-  auto moved = moveAside(*damaged);
+  auto moved = moveAside(damaged);
   LMC_TRY(moved);
   for (const std::string &path : *moved)
     console.warning(fmt::format("the damaged checkpoint is now {}", path));
@@ -330,24 +335,40 @@ static Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options) {
   return plan;
 }
 
-// The parts of a training run that outlive its errors.
 namespace {
+
+// The parts of a training run that outlive its errors.
 struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;
 };
+
+// A start up to the point where the weights are loaded. It has changed nothing in the run's folder.
+struct Prepared {
+  Start start;
+  std::vector<std::string> repeated; // changes of --set of an earlier start
+  std::unique_ptr<Session> session;
+  int64_t totalSteps = 0;
+  RunIdentity identity;
+  std::vector<SettingChange> changes;
+  // Only if the run trains:
+  std::unique_ptr<DataSource> data;
+  std::vector<DamagedCheckpoint> damaged; // checkpoints of the folder that are later than the start
+};
+
 } // namespace
 
-static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const StopSignals &stop,
-                              std::unique_ptr<PlanFile> plan, Console &console) {
-  const bool training = folder.directory != nullptr;
-  auto start = chooseStart(options, folder.directory.get(), console);
+// `directory` is null if the run does not train.
+static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &options,
+                                std::unique_ptr<PlanFile> plan, Damage &damage, Console &console) {
+  const bool training = directory != nullptr;
+  Prepared prepared;
+  auto start = chooseStart(options, directory, damage, console);
   if (!start)
     return start.error();
-  std::vector<std::string> overrides;
   if (start->before)
-    overrides = repeatedOverrides(*start->before, **plan);
-  const size_t repeated = overrides.size();
+    prepared.repeated = repeatedOverrides(*start->before, **plan);
+  std::vector<std::string> overrides = prepared.repeated;
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
 
   auto opened = Session::open(std::move(plan), overrides);
@@ -356,28 +377,28 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   Session &session = **opened;
   const int64_t totalSteps = options.steps.value_or(session.settings.trainIters);
   console.setSteps(session.settings.logInterval, totalSteps);
-  RunIdentity identity = describeRun(*session.plan, session.settingTable);
+  RunIdentity &identity = prepared.identity;
+  identity = describeRun(*session.plan, session.settingTable);
   LMC_TRY(checkModel(*start, *session.plan, identity));
 
-  std::unique_ptr<DataSource> data;
   if (training) {
     if (totalSteps > session.settings.trainIters)
       return Error{fmt::format("--steps={} is more than training.train_iters, {}; give --set "
                                "training.train_iters={}",
                                totalSteps, session.settings.trainIters, totalSteps)};
-    // The data is opened before the weights are loaded, so that a wrong path is reported early.
     auto source = session.openTrainData();
     if (!source)
       return source.error();
-    data = std::move(*source);
-    warnOf(*data, console);
-    LMC_TRY(checkRepeats(session, *data, console));
-    LMC_TRY(describeData(session, *data, identity, console));
+    prepared.data = std::move(*source);
+    warnOf(*prepared.data, console);
+    LMC_TRY(checkRepeats(session, *prepared.data, console));
+    LMC_TRY(describeData(session, *prepared.data, identity, console));
     warnOfSharedData(identity, console);
     warnOfEditedConfig(identity, console);
   }
   auto changes = checkIdentity(*start, options, identity, training);
   LMC_TRY(changes);
+  prepared.changes = std::move(*changes);
   if (start->checkpoint) {
     session.checkpoint = start->checkpoint;
     session.progress = start->state;
@@ -387,21 +408,54 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
       console.note("the data has another order than before and is read from its beginning");
     }
   }
-
-  if (training) {
-    LMC_TRY(undoLaterSteps(options, session.progress.step, *folder.directory, console,
-                           *folder.log));
-    LMC_TRY(recordStart(session, *start, options, *changes, std::move(identity), *folder.directory,
-                        console, *folder.log));
+  if (training && !options.rewind) {
+    auto damaged = checkNothingLater(options.out, session.progress.step, damage.found);
+    LMC_TRY(damaged);
+    prepared.damaged = std::move(*damaged);
   }
-  LMC_TRY(session.start(options));
-  if (!training) {
+  prepared.start = std::move(*start);
+  prepared.session = std::move(*opened);
+  prepared.totalSteps = totalSteps;
+  return prepared;
+}
+
+// Prepares a start and loads the weights. If the checkpoint turns out to be damaged, the next older
+// one is tried. All mistakes of the user are found before the first weight is loaded.
+static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions &options,
+                                       std::unique_ptr<PlanFile> plan, Console &console) {
+  Damage damage;
+  for (;;) {
+    auto prepared = prepare(directory, options, std::move(plan), damage, console);
+    if (!prepared)
+      return prepared.error();
+    auto damaged = prepared->session->start(options);
+    LMC_TRY(damaged);
+    if (!*damaged)
+      return prepared;
+    damage.found.push_back(**damaged);
+    plan = std::move(prepared->session->plan);
+  }
+}
+
+static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const StopSignals &stop,
+                              std::unique_ptr<PlanFile> plan, Console &console) {
+  auto prepared = prepareAndLoad(folder.directory.get(), options, std::move(plan), console);
+  if (!prepared)
+    return prepared.error();
+  Session &session = *prepared->session;
+  const int64_t totalSteps = prepared->totalSteps;
+  if (!folder.directory) {
     auto result = options.eval ? evaluate(session, options) : dump(session, options);
     if (!options.profile.empty())
       LMC_TRY(session.profile.write(options.profile));
     return result;
   }
 
+  std::unique_ptr<DataSource> data = std::move(prepared->data);
+  LMC_TRY(undoLaterSteps(options, session.progress.step, prepared->damaged, *folder.directory,
+                         console, *folder.log));
+  LMC_TRY(recordStart(session, prepared->start, options, prepared->changes,
+                      std::move(prepared->identity), *folder.directory, console, *folder.log));
   const std::vector<std::string> job = jobFacts(session, *data, totalSteps);
   Trainer trainer(session, options, *folder.directory, console, *folder.log, stop, std::move(data),
                   totalSteps);
@@ -409,8 +463,8 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     console.note(line);
   for (const std::string &line : job)
     console.note(line);
-  for (size_t i = 0; i < repeated; ++i)
-    console.note(fmt::format("repeats --set {} of the last start", overrides[i]));
+  for (const std::string &repeated : prepared->repeated)
+    console.note(fmt::format("repeats --set {} of the last start", repeated));
   if (session.checkpoint) {
     console.note(fmt::format("resumed at step {} from {}", session.progress.step,
                              *session.checkpoint));

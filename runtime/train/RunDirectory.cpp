@@ -56,9 +56,9 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path
     if (errno != EWOULDBLOCK)
       return systemError("lock", lock, errno);
     const std::string holder = readLock(fd);
-    return Error{
-        fmt::format("{}: another run{} is writing here; give this one its own --out", path,
-                    holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
+    return Error{fmt::format(
+        "{}: another run{} is writing here; give this one its own --out", path,
+        holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
   }
   (void)!::ftruncate(fd, 0);
   (void)!::pwrite(fd, directory->owner.data(), directory->owner.size(), 0);
@@ -131,9 +131,10 @@ Result<void> RunDirectory::record(const RunIdentity &identity, const PlanFile &p
 
 Result<std::string> recordedPlan(const std::string &folder) {
   if (!exists(identityPath(folder)))
-    return Error{fmt::format("{}: no plan is given, and no run is there to go on with; give the PLAN "
-                             "that lmc compile wrote",
-                             folder)};
+    return Error{
+        fmt::format("{}: no plan is given, and no run is there to go on with; give the PLAN "
+                    "that lmc compile wrote",
+                    folder)};
   auto identity = readIdentity(folder);
   if (!identity)
     return identity.error();
@@ -185,21 +186,23 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
 // Returns the newest complete checkpoint of a run's folder; nullopt if the folder has no
 // checkpoints. Error: there are checkpoints and none is complete.
 static Result<std::optional<std::string>> latestOf(const std::string &runDirectory,
-                                                   std::vector<DamagedCheckpoint> *damaged) {
+                                                   std::vector<DamagedCheckpoint> &damaged) {
   auto latest = findLatestCheckpoint(runDirectory, damaged);
-  if (!latest || *latest || damaged->empty())
+  if (!latest || *latest || damaged.empty())
     return latest;
   std::string faults;
-  for (const DamagedCheckpoint &checkpoint : *damaged)
-    faults += fmt::format("{}{}: {}", faults.empty() ? "" : "; ", checkpoint.path, checkpoint.fault);
-  return Error{fmt::format("{}: each of its {} checkpoints is damaged ({}); restore one from a copy, "
-                           "or start over with another --out",
-                           runDirectory, damaged->size(), faults)};
+  for (const DamagedCheckpoint &checkpoint : damaged)
+    faults +=
+        fmt::format("{}{}: {}", faults.empty() ? "" : "; ", checkpoint.path, checkpoint.fault);
+  return Error{
+      fmt::format("{}: each of its {} checkpoints is damaged ({}); restore one from a copy, "
+                  "or start over with another --out",
+                  runDirectory, damaged.size(), faults)};
 }
 
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
-                                                    std::vector<DamagedCheckpoint> *damaged) {
+                                                    std::vector<DamagedCheckpoint> &damaged) {
   if (resume == "none")
     return std::optional<std::string>{};
   if (resume == "auto") {
@@ -207,8 +210,12 @@ Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
       return std::optional<std::string>{};
     return latestOf(runDirectory, damaged);
   }
-  if (exists(resume + "/state.json"))
+  if (exists(resume + "/state.json")) {
+    for (const DamagedCheckpoint &checkpoint : damaged)
+      if (checkpoint.path == resume)
+        return Error{checkpoint.fault};
     return std::optional<std::string>{resume};
+  }
   if (exists(resume + "/checkpoints")) {
     auto latest = latestOf(resume, damaged);
     if (!latest || *latest)
@@ -220,9 +227,14 @@ Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
 }
 
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
-                                                         uint64_t step) {
-  std::vector<DamagedCheckpoint> damaged;
-  auto latest = latestOf(runDirectory, &damaged);
+                                                         uint64_t step,
+                                                         std::vector<DamagedCheckpoint> damaged) {
+  std::erase_if(damaged, [&](const DamagedCheckpoint &checkpoint) {
+    std::error_code failed;
+    return !std::filesystem::equivalent(std::filesystem::path(checkpoint.path).parent_path(),
+                                        runDirectory + "/checkpoints", failed);
+  });
+  auto latest = latestOf(runDirectory, damaged);
   LMC_TRY(latest);
   if (!*latest)
     return damaged;
@@ -231,8 +243,8 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
   if (state->step <= step)
     return damaged;
   return Error{fmt::format("{}: holds a checkpoint of step {}, later than step {} where this run "
-                           "would start; give it another --out, go on with --resume=auto, or go back with "
-                           "--rewind={}",
+                           "would start; give it another --out, go on with --resume=auto, or go "
+                           "back with --rewind={}",
                            runDirectory, state->step, step, step)};
 }
 
@@ -256,13 +268,15 @@ Result<std::string> saveDiverged(const std::string &runDirectory, const PlanFile
   return saveAside(runDirectory, state, checkpointFiles(plan, device), "diverged");
 }
 
-Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device) {
+Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
+                                                 const PlanFile &plan, Device &device) {
+  std::vector<CheckpointTarget> targets;
   for (auto [name, kind] : kStateFiles) {
     DeviceTensors tensors = tensorsOfKind(plan, device, kind);
     if (!tensors.tensors.empty())
-      LMC_TRY(readCheckpointFile(checkpoint, name, tensors.tensors, tensors.store));
+      targets.push_back({name, std::move(tensors.tensors), std::move(tensors.store)});
   }
-  return {};
+  return loadCheckpoint(checkpoint, targets);
 }
 
 Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device) {

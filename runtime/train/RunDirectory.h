@@ -10,7 +10,8 @@
 //   OUT/checkpoints/STEP/   see runtime/checkpoint/Checkpoint.h
 //   OUT/checkpoints/STEP.diverged/   a checkpoint too: of a run that the guard has stopped
 //   OUT/exports/STEP/       Hugging Face folders
-//   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, checkpoints/, exports/
+//   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, checkpoints/,
+//   exports/
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -64,18 +65,21 @@ Result<std::string> recordedPlan(const std::string &folder);
 
 // Returns the folder of the checkpoint that `resume` names. "auto" is the newest complete
 // checkpoint of `runDirectory` (nullopt if it has no checkpoints), "none" is nullopt, and any other
-// text is the path of a checkpoint or of a run's folder. Damaged checkpoints that were skipped are
-// listed in `damaged`. Error, with the fault of each: there are checkpoints and none is complete. A
-// run that started again from step 0 there would write over them.
+// text is the path of a checkpoint or of a run's folder. Checkpoints that `damaged` lists are
+// skipped, and others whose state.json or sizes are wrong are skipped and added to it. Errors, with
+// the fault of each: `resume` names a damaged checkpoint, or there are checkpoints and none is
+// complete. A run that started again from step 0 there would write over them.
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
-                                                    std::vector<DamagedCheckpoint> *damaged);
+                                                    std::vector<DamagedCheckpoint> &damaged);
 
 // Returns an error if `runDirectory` has a checkpoint of a later step than `step`, or only damaged
 // ones: the checkpoints of a run that starts at `step` would be mixed with those of another run.
-// Otherwise returns the damaged checkpoints that are newer than the newest complete one.
+// Otherwise returns its damaged checkpoints that are newer than the newest complete one. `damaged`
+// lists those that were found before, in any folder.
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
-                                                         uint64_t step);
+                                                         uint64_t step,
+                                                         std::vector<DamagedCheckpoint> damaged);
 
 // Saves parameters and moments to OUT/checkpoints/STEP. `keep` and `suspect` are those of
 // saveCheckpoint().
@@ -87,8 +91,10 @@ Result<std::string> saveDiverged(const std::string &runDirectory, const PlanFile
                                  Device &device, const CheckpointState &state);
 
 // Loads parameters and moments of a checkpoint. Afterwards refreshCopies() must set the compute
-// copies.
-Result<void> loadRun(const std::string &checkpoint, const PlanFile &plan, Device &device);
+// copies. Returns the checkpoint if it is damaged: then the variables hold unverified bytes and
+// must not be used.
+Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
+                                                 const PlanFile &plan, Device &device);
 
 // Writes the master weights to `directory` as a Hugging Face checkpoint.
 Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device);

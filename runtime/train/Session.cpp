@@ -74,7 +74,7 @@ Result<std::unique_ptr<DataSource>> Session::openValidationData() const {
   return openData("data.validation", settings.validationData, /*shuffle=*/false);
 }
 
-Result<void> Session::setState(const std::string &init) {
+Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &init) {
   bool loaded = checkpoint.has_value();
   // Variables that the checkpoint or `init` provides need no initial values.
   auto filter = [&](const plan::Variable &variable) {
@@ -92,15 +92,18 @@ Result<void> Session::setState(const std::string &init) {
   };
   LMC_TRY(initializeVariables(*plan, *device, settings.seed, filter));
   if (loaded) {
-    LMC_TRY(loadRun(*checkpoint, *plan, *device));
+    auto damaged = loadRun(*checkpoint, *plan, *device);
+    if (!damaged || *damaged)
+      return damaged;
   } else if (!init.empty()) {
     DeviceTensors tensors = tensorsOfKind(*plan, *device, VariableKind::Parameter);
     LMC_TRY(importHuggingFace(init, tensors.tensors, tensors.store));
   }
-  return refreshCopies(*plan, *device);
+  LMC_TRY(refreshCopies(*plan, *device));
+  return std::optional<DamagedCheckpoint>();
 }
 
-Result<void> Session::start(const RunOptions &options) {
+Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &options) {
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
   auto opened = openDevice(*plan, options.threads);

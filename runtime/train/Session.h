@@ -30,8 +30,9 @@ public:
 
   // Prepares the device, checks that it has allocated exactly the planned bytes, records the
   // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
-  // given, else from the initializers.
-  Result<void> start(const RunOptions &options);
+  // given, else from the initializers. Returns the checkpoint if it is damaged: then the session
+  // must not be used.
+  Result<std::optional<DamagedCheckpoint>> start(const RunOptions &options);
 
   // Returns the evaluator of the validation data, or null if the settings request no validation.
   Result<std::unique_ptr<Evaluator>> makeEvaluator();
@@ -54,7 +55,7 @@ public:
 private:
   Result<std::unique_ptr<DataSource>>
   openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const;
-  Result<void> setState(const std::string &init);
+  Result<std::optional<DamagedCheckpoint>> setState(const std::string &init);
 };
 
 } // namespace lmc

@@ -81,7 +81,7 @@ TEST(CheckpointCrash, KilledAtAnyMomentNothingSavedIsLost) {
     for (const std::string &name : *names)
       midSave += name.ends_with(".partial");
     std::vector<DamagedCheckpoint> damaged;
-    auto latest = findLatestCheckpoint(run.path, &damaged);
+    auto latest = findLatestCheckpoint(run.path, damaged);
     ASSERT_OK(latest);
     EXPECT_TRUE(damaged.empty()) << damaged[0].fault; // not even an older one is broken
     ASSERT_TRUE(latest->has_value());

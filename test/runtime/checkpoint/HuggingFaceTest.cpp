@@ -38,8 +38,9 @@ struct Weights {
   }
   StoreTensor store() {
     contents.assign(views.size(), "");
-    return [this](size_t index, const void *data) {
-      contents[index].assign(static_cast<const char *>(data), views[index].bytes);
+    return [this](size_t index, const void *data, uint64_t bytes, uint64_t offset) {
+      contents[index].resize(views[index].bytes);
+      std::memcpy(contents[index].data() + offset, data, bytes);
       return Result<void>();
     };
   }
@@ -295,7 +296,7 @@ TEST(HuggingFace, MissingExtraAndMisshapenTensorsAreNamedBeforeAnythingIsStored)
   Weights model = sampleModel();
   ASSERT_OK(exportHuggingFace(folder / "m", "{}", model.views, model.fetch()));
   bool stored = false;
-  auto store = [&](size_t, const void *) {
+  auto store = [&](size_t, const void *, uint64_t, uint64_t) {
     stored = true;
     return Result<void>();
   };

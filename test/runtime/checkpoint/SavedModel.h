@@ -59,6 +59,33 @@ inline Result<void> save(const std::string &run, uint64_t step, int keep, uint64
   return saveCheckpoint(run, savedState(step, variant), savedFiles(step, variant), keep);
 }
 
+// Loads all tensors of a checkpoint: contents[file][tensor].
+struct Loaded {
+  Result<std::optional<DamagedCheckpoint>> outcome;
+  std::vector<std::vector<std::string>> contents;
+};
+
+inline Loaded load(const std::string &folder, const std::vector<TensorView> &tensors) {
+  Loaded loaded{std::optional<DamagedCheckpoint>(), {}};
+  loaded.contents.resize(stateFiles().size());
+  std::vector<CheckpointTarget> targets;
+  for (size_t file = 0; file < stateFiles().size(); ++file) {
+    std::vector<std::string> &contents = loaded.contents[file];
+    for (const TensorView &tensor : tensors)
+      contents.emplace_back(tensor.bytes, '?');
+    targets.push_back({stateFiles()[file], tensors,
+                       [&contents](size_t tensor, const void *data, uint64_t bytes,
+                                   uint64_t offset) -> Result<void> {
+                         if (offset + bytes > contents[tensor].size())
+                           return Error{"bytes beyond the tensor"};
+                         std::memcpy(contents[tensor].data() + offset, data, bytes);
+                         return {};
+                       }});
+  }
+  loaded.outcome = loadCheckpoint(folder, targets);
+  return loaded;
+}
+
 // An Error unless the folder verifies and holds what (its step, its variant) say.
 inline Result<CheckpointState> checkContents(const std::string &folder) {
   Result<CheckpointState> state = readCheckpointState(folder, true);
@@ -69,15 +96,15 @@ inline Result<CheckpointState> checkContents(const std::string &folder) {
   if (state->samples != expected.samples || state->tokens != expected.tokens ||
       state->fingerprint != expected.fingerprint)
     return Error{folder + ": another state"};
-  std::vector<TensorView> tensors = savedTensors(state->step);
+  Loaded loaded = load(folder, savedTensors(state->step));
+  if (!loaded.outcome)
+    return loaded.outcome.error();
+  if (*loaded.outcome)
+    return Error{(*loaded.outcome)->fault};
   for (size_t file = 0; file < stateFiles().size(); ++file)
-    LMC_TRY(readCheckpointFile(
-        folder, stateFiles()[file], tensors, [&](size_t tensor, const void *data) -> Result<void> {
-          std::string contents = savedContents(state->step, variant, file, tensor);
-          if (std::memcmp(data, contents.data(), contents.size()) != 0)
-            return Error{folder + ": another step's contents"};
-          return {};
-        }));
+    for (size_t tensor = 0; tensor < loaded.contents[file].size(); ++tensor)
+      if (loaded.contents[file][tensor] != savedContents(state->step, variant, file, tensor))
+        return Error{folder + ": another step's contents"};
   return state;
 }
 

@@ -70,7 +70,8 @@ protected:
 
   // Bytes of the newest checkpoint's tensors.
   std::string state(const std::string &out) {
-    auto latest = findLatestCheckpoint(folder / out, nullptr);
+    std::vector<DamagedCheckpoint> damaged;
+    auto latest = findLatestCheckpoint(folder / out, damaged);
     EXPECT_TRUE(latest && *latest) << "no checkpoint";
     std::string bytes;
     for (const char *file : {"model", "moment1", "moment2"})
@@ -243,7 +244,8 @@ TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
     ASSERT_OK(outcome);
     EXPECT_EQ(*outcome, ExitCode::Interrupted);
     uint64_t done = metrics(out).size();
-    auto latest = findLatestCheckpoint(folder / out, nullptr);
+    std::vector<DamagedCheckpoint> damaged;
+    auto latest = findLatestCheckpoint(folder / out, damaged);
     ASSERT_TRUE(latest && *latest);
     auto saved = readCheckpointState(**latest, true);
     ASSERT_OK(saved);
@@ -345,6 +347,48 @@ TEST_F(Trainer, MovesADamagedCheckpointAside) {
   EXPECT_EQ(state("a"), state("whole"));
 }
 
+// Of the right size, such a checkpoint is found damaged only while it is loaded.
+TEST_F(Trainer, GoesOnFromAnOlderCheckpointWhereAByteIsFlipped) {
+  RunOptions o = options("a", 6);
+  o.overrides = {"checkpoint.interval=2", "checkpoint.keep=0"};
+  expectRuns(o);
+  auto flip = [&](const std::string &path) {
+    std::string bytes = test::read(path);
+    bytes[bytes.size() - 1] ^= 1;
+    test::write(path, bytes);
+  };
+  flip(folder / "a/checkpoints/6/moment2.safetensors");
+  flip(folder / "a/checkpoints/4/model.safetensors");
+  const auto lines = metrics("a");
+  // A checkpoint that is named is not exchanged for another, and nothing is moved.
+  RunOptions named = options("fork", 8);
+  named.resume = folder / "a/checkpoints/4";
+  expectFails(named, ExitCode::UserError, "model.safetensors: damaged: its contents do not match");
+  RunOptions rewind = options("a", 8);
+  rewind.rewind = 4;
+  expectFails(rewind, ExitCode::UserError, "model.safetensors: damaged: its contents do not match");
+  EXPECT_TRUE(std::filesystem::exists(folder / "a/checkpoints/6"));
+  EXPECT_EQ(metrics("a"), lines);
+
+  o.steps = 8;
+  expectRuns(o);
+  for (const char *step : {"6", "4"}) {
+    EXPECT_NE(logText().find(std::string("warning: skipping the checkpoint ") +
+                             (folder / "a/checkpoints/") + step + ": "),
+              std::string::npos)
+        << logText();
+    EXPECT_TRUE(std::filesystem::exists(folder / "a/checkpoints/" + step + ".damaged"));
+  }
+  RunOptions whole = options("whole", 8);
+  expectRuns(whole);
+  EXPECT_EQ(state("a"), state("whole"));
+
+  for (const char *step : {"2", "4", "6", "8"})
+    flip(folder / "a/checkpoints/" + step + "/model.safetensors");
+  o.steps = 10;
+  expectFails(o, ExitCode::UserError, "each of its 4 checkpoints is damaged");
+}
+
 TEST_F(Trainer, StepsThatAreNotFiniteAreCountedAndEndTheRun) {
   TinyPlan broken;
   broken.setStddev(1e39); // infinite as f32
@@ -437,7 +481,8 @@ TEST_F(Trainer, AFullDiskCostsNoStepAndEndsWithAFailure) {
   expectFails(o, ExitCode::Failure, "the last checkpoint, of step 200, could not be saved");
   EXPECT_NE(logText().find("warning: checkpoint of step"), std::string::npos);
   // What was there before is whole, and so is every line of the metrics.
-  auto latest = findLatestCheckpoint(o.out, nullptr);
+  std::vector<DamagedCheckpoint> damaged;
+  auto latest = findLatestCheckpoint(o.out, damaged);
   ASSERT_TRUE(latest && *latest);
   ASSERT_OK(readCheckpointState(o.out + "/checkpoints/4", true));
   std::istringstream text(test::read(o.out + "/metrics.jsonl"));

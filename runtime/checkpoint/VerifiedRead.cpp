@@ -1,0 +1,166 @@
+#include "runtime/checkpoint/VerifiedRead.h"
+
+#include "runtime/support/File.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace lmc {
+
+static_assert(std::endian::native == std::endian::little, "hashes are hashed as little-endian");
+
+static constexpr uint64_t kPieceBytes = 16 << 20;
+// The number of bytes that a thread reads, hashes and passes on at a time: few enough to stay in
+// its cache.
+static constexpr uint64_t kBlockBytes = 1 << 20;
+static constexpr unsigned kMaximumThreads = 16;
+
+static uint64_t combine(const std::vector<uint64_t> &pieces) {
+  return XXH64(pieces.data(), pieces.size() * sizeof(uint64_t), 0);
+}
+
+FileHasher::FileHasher() : piece(XXH64_createState(), &XXH64_freeState) {
+  XXH64_reset(piece.get(), 0);
+}
+
+void FileHasher::update(const void *data, uint64_t bytes) {
+  const auto *next = static_cast<const std::byte *>(data);
+  while (bytes > 0) {
+    const uint64_t part = std::min(bytes, kPieceBytes - total % kPieceBytes);
+    XXH64_update(piece.get(), next, part);
+    next += part;
+    bytes -= part;
+    total += part;
+    if (total % kPieceBytes == 0) {
+      pieces.push_back(XXH64_digest(piece.get()));
+      XXH64_reset(piece.get(), 0);
+    }
+  }
+}
+
+FileDigest FileHasher::digest() {
+  if (total % kPieceBytes != 0)
+    pieces.push_back(XXH64_digest(piece.get()));
+  return {total, combine(pieces)};
+}
+
+namespace {
+
+struct Piece {
+  size_t file;
+  uint64_t begin, end; // bytes of the file
+};
+
+// The threads' common work: they take one piece after the other until one of them fails.
+class Reading {
+public:
+  Reading(const std::vector<RecordedFile> &files, const ConsumeBytes &consume)
+      : files(files), consume(consume), hashes(files.size()) {}
+
+  // Opens the files and checks their sizes. Returns the fault of one.
+  std::optional<std::string> open() {
+    for (size_t i = 0; i < files.size(); ++i) {
+      Result<File> file = File::openForReading(files[i].path);
+      if (!file)
+        return file.error().message;
+      const Result<uint64_t> bytes = file->size();
+      if (!bytes)
+        return bytes.error().message;
+      if (*bytes != files[i].digest.bytes)
+        return fmt::format("{}: damaged: it has {} bytes instead of {}", files[i].path, *bytes,
+                           files[i].digest.bytes);
+      opened.push_back(std::move(*file));
+      for (uint64_t begin = 0; begin < *bytes; begin += kPieceBytes)
+        pieces.push_back({i, begin, std::min(begin + kPieceBytes, *bytes)});
+      hashes[i].resize((*bytes + kPieceBytes - 1) / kPieceBytes);
+    }
+    return std::nullopt;
+  }
+
+  void run() {
+    const size_t count = std::clamp<size_t>(
+        std::min<size_t>(pieces.size(), std::thread::hardware_concurrency()), 1, kMaximumThreads);
+    std::vector<std::vector<std::byte>> blocks(count, std::vector<std::byte>(kBlockBytes));
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < count; ++i)
+      try {
+        threads.emplace_back([&, i] { work(blocks[i]); });
+      } catch (const std::system_error &) {
+        break; // the machine gives no more threads: those that run do the work
+      }
+    work(blocks[0]);
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
+  Result<std::optional<std::string>> outcome() {
+    if (failure)
+      return *failure;
+    for (size_t i = 0; i < files.size() && !fault; ++i)
+      if (combine(hashes[i]) != files[i].digest.xxh64)
+        fault = fmt::format("{}: damaged: its contents do not match its checksum", files[i].path);
+    return fault;
+  }
+
+private:
+  void work(std::vector<std::byte> &block) {
+    const std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
+                                                                          &XXH64_freeState);
+    for (size_t i; !ended && (i = next++) < pieces.size();) {
+      const Piece &piece = pieces[i];
+      XXH64_reset(hash.get(), 0);
+      for (uint64_t offset = piece.begin; offset < piece.end && !ended; offset += kBlockBytes) {
+        const uint64_t bytes = std::min(kBlockBytes, piece.end - offset);
+        const Result<size_t> got = opened[piece.file].readAt(block.data(), bytes, offset);
+        if (!got || *got < bytes)
+          return end(got ? fmt::format("{}: damaged: it ends at byte {}", files[piece.file].path,
+                                       offset + *got)
+                         : got.error().message);
+        XXH64_update(hash.get(), block.data(), bytes);
+        if (Result<void> consumed = consume(piece.file, offset, block.data(), bytes); !consumed)
+          return end(consumed.error());
+      }
+      hashes[piece.file][piece.begin / kPieceBytes] = XXH64_digest(hash.get());
+    }
+  }
+  void end(std::string what) {
+    std::lock_guard lock(mutex);
+    fault = std::move(what);
+    ended = true;
+  }
+  void end(Error error) {
+    std::lock_guard lock(mutex);
+    failure = std::move(error);
+    ended = true;
+  }
+
+  const std::vector<RecordedFile> &files;
+  const ConsumeBytes &consume;
+  std::vector<File> opened;
+  std::vector<Piece> pieces;
+  std::vector<std::vector<uint64_t>> hashes; // of each file's pieces
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> ended = false;
+  std::mutex mutex; // of the two below
+  std::optional<std::string> fault;
+  std::optional<Error> failure;
+};
+
+} // namespace
+
+Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> &files,
+                                                const ConsumeBytes &consume) {
+  Reading reading(files, consume);
+  if (std::optional<std::string> fault = reading.open())
+    return fault;
+  reading.run();
+  return reading.outcome();
+}
+
+} // namespace lmc

@@ -1,0 +1,54 @@
+// Reads files completely and compares them with the sizes and hashes that were recorded when they
+// were written. Several threads read and hash at the same time, also within one file.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <xxhash.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// The size and hash of a file. The file is cut into pieces of 16 MiB, of which the last may be
+// shorter. `xxh64` is the XXH64 (seed 0) of the list of the pieces' XXH64s (seed 0), each of 8
+// bytes, little-endian. So the pieces can be hashed in any order.
+struct FileDigest {
+  uint64_t bytes = 0;
+  uint64_t xxh64 = 0;
+};
+
+// Computes the digest of a file that is written from its begin to its end.
+class FileHasher {
+public:
+  FileHasher();
+  void update(const void *data, uint64_t bytes);
+  FileDigest digest(); // of all bytes so far; no update may follow
+
+private:
+  std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> piece;
+  uint64_t total = 0;
+  std::vector<uint64_t> pieces; // hashes of the pieces that are complete
+};
+
+struct RecordedFile {
+  std::string path;
+  FileDigest digest;
+};
+
+// Gets bytes [offset, offset + bytes) of a file. Several threads call it at the same time.
+using ConsumeBytes =
+    std::function<Result<void>(size_t file, uint64_t offset, const void *data, uint64_t bytes)>;
+
+// Reads each byte of `files` once and passes it to `consume`, before it is known whether the hash
+// is right. Returns nullopt if all files are as recorded. Otherwise returns the fault of one, and
+// what `consume` got must not be used. Error: `consume` failed.
+Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> &files,
+                                                const ConsumeBytes &consume);
+
+} // namespace lmc
