@@ -166,14 +166,6 @@ static Result<void> verifySize(const RecordedFile &recorded) {
   return {};
 }
 
-static Result<void> verifyChecksums(const std::vector<RecordedFile> &files) {
-  auto ignore = [](size_t, uint64_t, const void *, uint64_t) { return Result<void>(); };
-  Result<std::optional<std::string>> fault = readVerified(files, ignore);
-  if (!fault)
-    return fault.error();
-  return *fault ? Result<void>(Error{**fault}) : Result<void>();
-}
-
 static Result<CheckpointState> verify(const std::string &directory, bool checksums) {
   Result<StateFile> state = readStateFile(directory);
   if (!state)
@@ -182,7 +174,7 @@ static Result<CheckpointState> verify(const std::string &directory, bool checksu
   for (const RecordedFile &file : files)
     LMC_TRY(verifySize(file));
   if (checksums)
-    LMC_TRY(verifyChecksums(files));
+    LMC_TRY(verifyFiles(files));
   return state->state;
 }
 
@@ -402,6 +394,13 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
   return moved;
 }
 
+Result<CheckpointContents> readCheckpointContents(const std::string &directory) {
+  Result<StateFile> state = readStateFile(directory);
+  if (!state)
+    return state.error();
+  return CheckpointContents{state->state, recordedFiles(directory, *state)};
+}
+
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums) {
   return verify(directory, verifyChecksums);
 }
@@ -483,7 +482,7 @@ loadCheckpoint(const std::string &directory, const std::vector<CheckpointTarget>
     Result<std::vector<PlacedTensor>> placed = placeTensors(**contents, target);
     if (!placed) {
       // Damage to the header can look like another model.
-      if (Result<void> whole = verifyChecksums({files.back()}); !whole)
+      if (Result<void> whole = verifyFiles({files.back()}); !whole)
         return damaged(whole.error().message);
       return placed.error();
     }

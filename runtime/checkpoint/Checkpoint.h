@@ -19,6 +19,7 @@
 // "state" with sorted keys; that of a file is FileDigest::xxh64 (VerifiedRead.h).
 #pragma once
 
+#include "runtime/checkpoint/VerifiedRead.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
 
@@ -32,6 +33,9 @@
 #include <vector>
 
 namespace lmc {
+
+// The file of a checkpoint with the master weights, under Hugging Face's names.
+inline constexpr const char *kWeightsFile = "model.safetensors";
 
 // A tensor to write or to fill: host memory that the caller owns.
 struct TensorView {
@@ -48,7 +52,7 @@ struct CheckpointState {
   uint64_t tokens = 0;                      // number of tokens trained on
   uint64_t position = 0;                    // index of the next token in the order of the data
   std::string fingerprint;                  // fingerprint of the plan
-  nlohmann::json run;                       // the run's identity (runtime/train/RunIdentity.h)
+  nlohmann::json run;                       // the run's identity (RecordedRun.h)
   std::map<std::string, std::string> extra; // further values of the trainer, such as the best loss
 };
 
@@ -104,6 +108,15 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
 // Reads state.json of a checkpoint folder. Verifies the sizes of the files that it lists, and with
 // `verifyChecksums` also their checksums.
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums);
+
+// What state.json says of a checkpoint, and the files that it lists, in the order of their names.
+struct CheckpointContents {
+  CheckpointState state;
+  std::vector<RecordedFile> files;
+};
+
+// Reads state.json of a checkpoint folder, but not the files that it lists.
+Result<CheckpointContents> readCheckpointContents(const std::string &directory);
 
 // A file of a checkpoint, and where its tensors go. Several threads call `store` at the same time,
 // with disjoint ranges.

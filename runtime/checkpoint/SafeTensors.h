@@ -3,7 +3,6 @@
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/checkpoint/VerifiedRead.h"
 
 #include <map>
 #include <memory>

@@ -163,4 +163,12 @@ Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> 
   return reading.outcome();
 }
 
+Result<void> verifyFiles(const std::vector<RecordedFile> &files) {
+  auto ignore = [](size_t, uint64_t, const void *, uint64_t) { return Result<void>(); };
+  Result<std::optional<std::string>> fault = readVerified(files, ignore);
+  if (!fault)
+    return fault.error();
+  return *fault ? Result<void>(Error{**fault}) : Result<void>();
+}
+
 } // namespace lmc

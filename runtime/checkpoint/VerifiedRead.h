@@ -51,4 +51,7 @@ using ConsumeBytes =
 Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> &files,
                                                 const ConsumeBytes &consume);
 
+// Reads all of `files`. Error: one is damaged, missing or cannot be read.
+Result<void> verifyFiles(const std::vector<RecordedFile> &files);
+
 } // namespace lmc

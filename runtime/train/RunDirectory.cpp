@@ -28,7 +28,7 @@ static constexpr uint64_t kMaximumIdentityBytes = 16 << 20;
 // The files of a checkpoint, and the kind of variable in each. A file exists only if the plan has
 // variables of its kind.
 static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFiles = {{
-    {"model.safetensors", VariableKind::Parameter},
+    {kWeightsFile, VariableKind::Parameter},
     {"moment1.safetensors", VariableKind::Moment1},
     {"moment2.safetensors", VariableKind::Moment2},
     {"moment1_scale.safetensors", VariableKind::Moment1Scale},

@@ -12,21 +12,6 @@
 
 namespace lmc {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordedSetting, value, values, origin, identity, derivedFrom,
-                                   planned)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeclaredChange, step, key, from, to)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, planHash, planPath, target, compilerVersion,
-                                   runtimeVersion, host, configPath, configDirectory, configToml,
-                                   huggingfaceConfig, settings, changes)
-
-static std::string listText(const std::vector<std::string> &values) {
-  return fmt::format("[{}]", fmt::join(values, ", "));
-}
-
-std::string RecordedSetting::text() const {
-  return value.empty() && !values.empty() ? listText(values) : value;
-}
-
 // Returns "NAME, CPU, SYSTEM": "node7, AMD EPYC 9654, Linux 6.1 x86_64".
 static std::string hostText() {
   utsname system{};
@@ -48,7 +33,7 @@ static std::string plannedText(const plan::Setting &setting) {
   if (setting.values())
     for (const auto *value : *setting.values())
       values.push_back(value->str());
-  return listText(values);
+  return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
@@ -80,31 +65,6 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
 std::string drawRunId() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
-}
-
-static constexpr std::pair<const char *, std::vector<FileFingerprint> RunIdentity::*> kData[] = {
-    {"data.train", &RunIdentity::trainData}, {"data.validation", &RunIdentity::validationData}};
-
-nlohmann::json toJson(const RunIdentity &identity) {
-  nlohmann::json json = identity;
-  for (auto [key, files] : kData) {
-    json[key] = nlohmann::json::array();
-    for (const FileFingerprint &file : identity.*files)
-      json[key].push_back(nlohmann::json(toJson(file)));
-  }
-  return json;
-}
-
-RunIdentity runIdentityFromJson(const nlohmann::json &json) {
-  auto identity = json.get<RunIdentity>();
-  for (auto [key, files] : kData)
-    for (const nlohmann::json &entry : json.at(key)) {
-      auto file = fingerprintFromJson(entry);
-      if (!file)
-        throw nlohmann::json::other_error::create(0, file.error().message, &entry);
-      (identity.*files).push_back(std::move(*file));
-    }
-  return identity;
 }
 
 // Returns "key=VALUE" with VALUE as TOML.
@@ -140,7 +100,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
   for (const auto *identity : {&before, &now})
     for (const auto &[key, setting] : identity->settings)
       keys.insert(key);
-  for (auto [key, files] : kData)
+  for (auto [key, files] : kRecordedData)
     keys.erase(key);
   static const RecordedSetting absent = {.value = "absent"};
   auto find = [](const RunIdentity &identity, const std::string &key) -> const RecordedSetting & {
@@ -166,7 +126,7 @@ static std::string summary(const std::vector<FileFingerprint> &files) {
 
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now) {
   std::vector<SettingChange> changes;
-  for (auto [key, files] : kData) {
+  for (auto [key, files] : kRecordedData) {
     const std::vector<FileFingerprint> &was = before.*files, &is = now.*files;
     std::string detail;
     for (size_t i = 0; i < std::min(was.size(), is.size()) && detail.empty(); ++i)

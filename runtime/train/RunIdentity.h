@@ -1,33 +1,15 @@
-// The identity of a run: what decides which model its training gives. A run's folder and its
-// checkpoints record it. When a run goes on, its identity is compared with the recorded one, so that
-// nothing changes in silence.
+// Makes the identity of a run. When a run goes on, its identity is compared with the recorded one, so
+// that nothing changes in silence.
 #pragma once
 
-#include "runtime/data/Fingerprint.h"
+#include "runtime/checkpoint/RecordedRun.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/train/Settings.h"
 
-#include <nlohmann/json_fwd.hpp>
-
-#include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 namespace lmc {
-
-// The value that a run used for a setting.
-struct RecordedSetting {
-  std::string value;               // canonical text, unless it is a list
-  std::vector<std::string> values; // the elements of a list
-  std::string origin;              // originName()
-  bool identity = false;           // another value trains another model
-  std::string derivedFrom;         // the setting that the default follows; "": none
-  // The plan's own value as one text, which differs from the value after `lmc-run --set`.
-  std::string planned;
-
-  std::string text() const; // the value as one text; a list as "[a, b]"
-};
 
 // A setting whose value changed between two starts of a run, or the data.
 struct SettingChange {
@@ -37,37 +19,11 @@ struct SettingChange {
   std::string derivedFrom; // a declaration of this key covers the change, too; "": none
 };
 
-// A change of identity that the user declared.
-struct DeclaredChange {
-  uint64_t step = 0; // optimizer steps that were done before the change
-  std::string key, from, to;
-};
-
-struct RunIdentity {
-  std::string run;      // drawn at the run's first start, 16 hexadecimal digits
-  std::string planHash; // SHA-256 of the plan file
-  std::string planPath; // as it was given
-  std::string target;   // "cpu", "cuda:sm_90a"
-  std::string compilerVersion, runtimeVersion;
-  std::string host;               // name of the machine, its CPU and system
-  std::string configPath;         // the TOML file that the plan was compiled from
-  std::string configDirectory;    // relative paths in settings start here
-  std::string configToml;         // contents of that file
-  std::string huggingfaceConfig;  // config.json of exports
-  std::map<std::string, RecordedSetting> settings; // by key
-  std::vector<FileFingerprint> trainData, validationData;
-  std::vector<DeclaredChange> changes;             // in the order of time
-};
-
 // Describes a run of `plan` with `settings`, but sets neither `run`, the data nor `changes`.
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 
 // Returns a new value for RunIdentity::run.
 std::string drawRunId();
-
-nlohmann::json toJson(const RunIdentity &identity);
-// Throws nlohmann::json::exception if `json` is not what toJson() returns.
-RunIdentity runIdentityFromJson(const nlohmann::json &json);
 
 // Returns the changes of `lmc-run --set` that a run recorded and that a restart with `plan` repeats,
 // in the form that SettingTable::fromPlan takes. A change is repeated if the plan's own value of the

@@ -17,6 +17,11 @@ struct DataCommand {
 DataCommand addPackCommand(CommandLine &line);
 DataCommand addInspectCommand(CommandLine &line);
 DataCommand addVerifyCommand(CommandLine &line);
+DataCommand addExportCommand(CommandLine &line);
+
+// Prints the report of `lmc-data inspect` on a checkpoint. With `verify`, reads all of its files;
+// the Error is that of a damaged one.
+Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 
 // Adds the option --format, which is to lmc-data what data.format is to lmc-run. `format` must live
 // until the command line is parsed.

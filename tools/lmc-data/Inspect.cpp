@@ -1,4 +1,4 @@
-// lmc-data inspect: reports the contents of a token file.
+// lmc-data inspect: reports the contents of a token file or of a checkpoint.
 
 #include "runtime/data/TokenFile.h"
 #include "tools/lmc-data/Commands.h"
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -26,7 +27,7 @@ constexpr uint64_t kNowhere = UINT64_MAX;
 
 struct Summary {
   std::vector<std::pair<int64_t, uint64_t>> counts; // (id, times), most frequent first
-  double entropy = 0;                                // nats per token
+  double entropy = 0;                               // nats per token
   std::optional<uint32_t> eod;
   uint64_t eods = 0;
   uint64_t doubled = 0;             // end-of-document tokens directly after another one
@@ -131,8 +132,8 @@ void printText(const TokenFile &file, const Summary &summary) {
   std::string vocabulary =
       file.vocabulary() ? fmt::format(", vocabulary {}", file.vocabulary()) : "";
   fmt::print("{}\n", file.path());
-  fmt::print("format           {}, {} tokens{}\n", nameOf(file.format()),
-             infoOf(file.type()).name, vocabulary);
+  fmt::print("format           {}, {} tokens{}\n", nameOf(file.format()), infoOf(file.type()).name,
+             vocabulary);
   fmt::print("tokens           {}\n", file.size());
   const std::vector<uint64_t> &lengths = summary.documentLengths;
   if (lengths.empty()) {
@@ -200,10 +201,13 @@ struct InspectOptions {
   std::string path;
   DataFormat format = DataFormat::Auto;
   std::optional<uint32_t> eod;
+  bool verify = false; // checkpoints only
   bool json = false;
 };
 
 Result<void> inspect(const InspectOptions &options) {
+  if (std::error_code failed; std::filesystem::is_directory(options.path, failed))
+    return inspectCheckpoint(options.path, options.verify, options.json);
   auto file = TokenFile::open(options.path, options.format);
   if (!file)
     return file.error();
@@ -220,8 +224,9 @@ Result<void> inspect(const InspectOptions &options) {
 
 DataCommand addInspectCommand(CommandLine &line) {
   auto options = std::make_shared<InspectOptions>();
-  Command &command = line.command("inspect", "prints what a token file holds");
-  command.argument("FILE", options->path, "the token file");
+  Command &command = line.command("inspect", "prints what a token file or a checkpoint holds");
+  command.argument("PATH", options->path,
+                   "a token file, a checkpoint's folder, or a run's: its newest checkpoint");
   addFormatOption(command, options->format);
   command.option(
       "--eod", "ID",
@@ -233,11 +238,15 @@ DataCommand addInspectCommand(CommandLine &line) {
       },
       "the id that ends a document, where the file does not say. Default: 50256 (GPT-2) for uint16 "
       "files, 128000 (Llama 3) for uint32 files");
+  command.flag("--verify", options->verify,
+               "compares the checksums of a checkpoint's files, which reads all of them");
   command.flag("--json", options->json, "print the report as one JSON object");
   command.footer(
-      "Prints the format, the number of tokens and documents, how long documents are, the most\n"
-      "frequent ids, ends of documents that stand doubled, and the unigram entropy: the loss,\n"
-      "in nats per token, of a model that knows nothing but how frequent each id is.");
+      "Of a token file: prints the format, the number of tokens and documents, how long documents\n"
+      "are, the most frequent ids, ends of documents that stand doubled, and the unigram entropy:\n"
+      "the loss, in nats per token, of a model that knows nothing but how frequent each id is.\n"
+      "Of a checkpoint: prints step, tokens, parameters, files, settings with their origin,\n"
+      "declared changes, the plan's hash, versions and host.");
   return {&command, [=] { return inspect(*options); }};
 }
 

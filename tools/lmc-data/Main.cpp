@@ -1,4 +1,4 @@
-// lmc-data: converts text to token files, and inspects them.
+// lmc-data: converts text to token files, inspects them and checkpoints, and exports weights.
 
 #include "tools/lmc-data/Commands.h"
 
@@ -42,9 +42,12 @@ static Result<void> runCaught(const DataCommand &command) {
 }
 
 int main(int argc, char **argv) {
-  CommandLine line("lmc-data", LMC_VERSION, "Makes token files out of text, and looks into them.");
+  CommandLine line(
+      "lmc-data", LMC_VERSION,
+      "Makes token files out of text, looks into them and into checkpoints, and exports "
+      "weights.");
   const DataCommand commands[] = {addPackCommand(line), addInspectCommand(line),
-                                  addVerifyCommand(line)};
+                                  addVerifyCommand(line), addExportCommand(line)};
   line.footer("lmc-data COMMAND --help tells more. Token files of llm.c, nanoGPT and Megatron\n"
               "are read too.\n"
               "Exit codes: 0 done, 1 the machine failed (disk, memory), 2 the input is wrong.");

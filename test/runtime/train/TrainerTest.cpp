@@ -434,7 +434,8 @@ TEST_F(Trainer, ADivergedRunStopsAndItsStateIsKeptAside) {
   EXPECT_EQ(std::to_string(kept->step), step);
 
   // A restart goes on from the newest ordinary checkpoint, and is stopped at the same step.
-  auto newest = findLatestCheckpoint(folder / "a", nullptr);
+  std::vector<DamagedCheckpoint> damaged;
+  auto newest = findLatestCheckpoint(folder / "a", damaged);
   ASSERT_TRUE(newest && *newest);
   expectFails(o, ExitCode::Diverged, message);
   EXPECT_NE(logText().find("from " + **newest), std::string::npos);

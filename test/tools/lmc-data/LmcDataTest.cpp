@@ -435,7 +435,7 @@ TEST_F(LmcDataTest, RefusesMistakesOfTheUser) {
   EXPECT_THAT(fail({"pack", "a.txt", "--outptu=a.bin"}),
               HasSubstr("unknown option --outptu=a.bin"));
   EXPECT_THAT(fail({"inspect", "a.txt", "--json=1"}), HasSubstr("option --json=1 takes no value"));
-  EXPECT_THAT(fail({"inspect"}), HasSubstr("no FILE given"));
+  EXPECT_THAT(fail({"inspect"}), HasSubstr("no PATH given"));
   EXPECT_THAT(fail({"inspect", "a.txt"}), HasSubstr("a.txt: bad magic at byte 0"));
   EXPECT_THAT(fail({"verify", "none.bin"}), HasSubstr("none.bin: missing"));
   EXPECT_THAT(fail({"pack", "none.txt", "-o", "a.bin"}),

@@ -1,0 +1,61 @@
+// The identity of a run, as its folder and its checkpoints record it: what decides which model its
+// training gives. runtime/train/RunIdentity.h makes it and compares it.
+#pragma once
+
+#include "runtime/data/Fingerprint.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lmc {
+
+// The value that a run used for a setting.
+struct RecordedSetting {
+  std::string value;               // canonical text, unless it is a list
+  std::vector<std::string> values; // the elements of a list
+  std::string origin;              // originName()
+  bool identity = false;           // another value trains another model
+  std::string derivedFrom;         // the setting that the default follows; "": none
+  // The plan's own value as one text, which differs from the value after `lmc-run --set`.
+  std::string planned;
+
+  std::string text() const; // the value as one text; a list as "[a, b]"
+};
+
+// A change of identity that the user declared.
+struct DeclaredChange {
+  uint64_t step = 0; // optimizer steps that were done before the change
+  std::string key, from, to;
+};
+
+struct RunIdentity {
+  std::string run;      // drawn at the run's first start, 16 hexadecimal digits
+  std::string planHash; // SHA-256 of the plan file
+  std::string planPath; // as it was given
+  std::string target;   // "cpu", "cuda:sm_90a"
+  std::string compilerVersion, runtimeVersion;
+  std::string host;               // name of the machine, its CPU and system
+  std::string configPath;         // the TOML file that the plan was compiled from
+  std::string configDirectory;    // relative paths in settings start here
+  std::string configToml;         // contents of that file
+  std::string huggingfaceConfig;  // config.json of exports
+  std::map<std::string, RecordedSetting> settings; // by key
+  std::vector<FileFingerprint> trainData, validationData;
+  std::vector<DeclaredChange> changes;             // in the order of time
+};
+
+// The fingerprints of the data, by the setting that names the files.
+inline constexpr std::pair<const char *, std::vector<FileFingerprint> RunIdentity::*>
+    kRecordedData[] = {{"data.train", &RunIdentity::trainData},
+                       {"data.validation", &RunIdentity::validationData}};
+
+nlohmann::json toJson(const RunIdentity &identity);
+// Throws nlohmann::json::exception if `json` is not what toJson() returns.
+RunIdentity runIdentityFromJson(const nlohmann::json &json);
+
+} // namespace lmc

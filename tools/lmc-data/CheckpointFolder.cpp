@@ -1,0 +1,53 @@
+#include "tools/lmc-data/CheckpointFolder.h"
+
+#include "runtime/support/File.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace lmc {
+
+static Result<std::string> findFolder(const std::string &path,
+                                      std::vector<DamagedCheckpoint> &skipped) {
+  if (exists(path + "/state.json"))
+    return path;
+  auto latest = findLatestCheckpoint(path, skipped);
+  if (!latest)
+    return latest.error();
+  if (*latest)
+    return **latest;
+  if (!skipped.empty())
+    return Error{skipped.front().fault};
+  return Error{fmt::format("{}: no checkpoint there (a folder with state.json, or a run with "
+                           "checkpoints/)",
+                           path)};
+}
+
+Result<CheckpointFolder> openCheckpoint(const std::string &path) {
+  CheckpointFolder checkpoint;
+  auto folder = findFolder(path, checkpoint.skipped);
+  LMC_TRY(folder);
+  checkpoint.path = *folder;
+  LMC_TRY(readCheckpointState(*folder, /*verifyChecksums=*/false));
+  auto contents = readCheckpointContents(*folder);
+  LMC_TRY(contents);
+  checkpoint.state = std::move(contents->state);
+  checkpoint.files = std::move(contents->files);
+  try {
+    checkpoint.run = runIdentityFromJson(checkpoint.state.run);
+  } catch (const nlohmann::json::exception &) {
+    return Error{fmt::format("{}: its state.json does not describe the run; it is of another "
+                             "release: use the release that wrote it",
+                             *folder)};
+  }
+  return checkpoint;
+}
+
+Result<RecordedFile> weightsOf(const CheckpointFolder &checkpoint) {
+  for (const RecordedFile &file : checkpoint.files)
+    if (file.path == checkpoint.path + "/" + kWeightsFile)
+      return file;
+  return Error{fmt::format("{}: the checkpoint has no {}", checkpoint.path, kWeightsFile)};
+}
+
+} // namespace lmc

@@ -1,0 +1,151 @@
+// lmc-data export: writes the weights of a checkpoint as a Hugging Face folder.
+
+#include "runtime/checkpoint/HuggingFace.h"
+#include "runtime/checkpoint/SafeTensors.h"
+#include "runtime/data/TokenFile.h"
+#include "runtime/support/File.h"
+#include "runtime/support/Size.h"
+#include "tools/lmc-data/CheckpointFolder.h"
+#include "tools/lmc-data/Commands.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace lmc {
+
+namespace {
+
+struct ExportArguments {
+  std::string checkpoint, output, tokenizer;
+  ExportOptions options;
+};
+
+// Returns the id that ends a document of the data that the run recorded: from data.end_of_document,
+// or else from the first token file, if it is still there.
+std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
+  auto text = [&](const char *key) {
+    auto found = run.settings.find(key);
+    return found == run.settings.end() ? "" : found->second.value;
+  };
+  const std::string given = text("data.end_of_document");
+  int64_t id = -1;
+  std::from_chars(given.data(), given.data() + given.size(), id);
+  if (id >= 0)
+    return static_cast<uint32_t>(id);
+  auto format = parseDataFormat(text("data.format"));
+  if (run.trainData.empty() || !format)
+    return std::nullopt;
+  auto file = TokenFile::open(run.trainData.front().path, *format);
+  if (!file || (*file)->endOfDocument() < 0)
+    return std::nullopt;
+  return static_cast<uint32_t>((*file)->endOfDocument());
+}
+
+Result<void> exportCheckpoint(ExportArguments arguments) {
+  if (arguments.output.empty())
+    return Error{"no --output given; see: lmc-data export --help"};
+  ExportOptions &options = arguments.options;
+  if (!arguments.tokenizer.empty()) {
+    auto files = tokenizerFiles(arguments.tokenizer);
+    LMC_TRY(files);
+    options.files = std::move(*files);
+  }
+  auto checkpoint = openCheckpoint(arguments.checkpoint);
+  LMC_TRY(checkpoint);
+  for (const DamagedCheckpoint &newer : checkpoint->skipped)
+    fmt::print(stderr, "warning: skipping the checkpoint {}: {}\n", newer.path, newer.fault);
+  if (checkpoint->run.huggingfaceConfig.empty())
+    return Error{fmt::format("{}: the checkpoint has no config.json to export", checkpoint->path)};
+  if (!options.eosTokenId)
+    options.eosTokenId = endOfDocument(checkpoint->run);
+  // In training, the token that ends a document is also the one before the next document.
+  if (!options.bosTokenId)
+    options.bosTokenId = options.eosTokenId;
+
+  auto weights = weightsOf(*checkpoint);
+  LMC_TRY(weights);
+  LMC_TRY(verifyFiles({*weights}));
+  auto header = SafeTensorsFile::open(weights->path);
+  if (!header)
+    return header.error();
+  auto file = File::openForReading(weights->path);
+  if (!file)
+    return file.error();
+  std::vector<TensorView> tensors;
+  for (const SafeTensorsFile::Entry &entry : (*header)->entries()) {
+    if (!entry.dtype)
+      return Error{fmt::format("{}: '{}' is {}, which no model has", weights->path, entry.name,
+                               entry.storage)};
+    tensors.push_back({entry.name, *entry.dtype, entry.shape, nullptr, entry.bytes});
+  }
+  auto fetch = [&](size_t index, void *data) -> Result<void> {
+    const SafeTensorsFile::Entry &entry = (*header)->entries()[index];
+    auto got = file->readAt(data, entry.bytes, entry.offset);
+    LMC_TRY(got);
+    if (*got < entry.bytes)
+      return Error{fmt::format("{}: it has become shorter", weights->path)};
+    return {};
+  };
+  LMC_TRY(exportHuggingFace(arguments.output, checkpoint->run.huggingfaceConfig, tensors, fetch,
+                            options));
+  fmt::print("{}: {} tensors of step {} in {}, {}\n", arguments.output, tensors.size(),
+             checkpoint->state.step, safeTensorsName(options.dtype.value_or(tensors.front().dtype)),
+             options.eosTokenId ? fmt::format("documents end with id {}", *options.eosTokenId)
+                                : "the id that ends a document is not known; --eos gives it");
+  return {};
+}
+
+} // namespace
+
+DataCommand addExportCommand(CommandLine &line) {
+  auto arguments = std::make_shared<ExportArguments>();
+  ExportOptions &options = arguments->options;
+  Command &command =
+      line.command("export", "writes a checkpoint's weights as a Hugging Face folder");
+  command.argument("CHECKPOINT", arguments->checkpoint,
+                   "a checkpoint's folder, or a run's: its newest checkpoint");
+  command.option("-o,--output", "DIR", arguments->output, "the folder to write");
+  command.option(
+      "--dtype", "DTYPE",
+      [&options](const std::string &value) -> Result<void> {
+        if (value != "f32" && value != "bf16")
+          return Error{fmt::format("--dtype={}: must be f32 or bf16", value)};
+        options.dtype = value == "f32" ? plan::DType::F32 : plan::DType::BF16;
+        return {};
+      },
+      "f32 or bf16, which rounds to nearest even. Default: as in the checkpoint");
+  command.option(
+      "--max-shard-size", "SIZE",
+      [&options](const std::string &value) -> Result<void> {
+        auto bytes = parseSize(value);
+        if (!bytes)
+          return Error{fmt::format("--max-shard-size: {}", bytes.error().message)};
+        options.maximumShardBytes = *bytes;
+        return {};
+      },
+      "the most bytes of tensors in one file. Default: 5GB");
+  command.option("--tokenizer", "PATH", arguments->tokenizer,
+                 "a tokenizer's folder or file, which is copied to the folder");
+  auto addId = [&](const char *name, std::optional<uint32_t> &id, const char *description) {
+    command.option(
+        name, "ID",
+        [name, &id](const std::string &value) -> Result<void> {
+          auto number = parseNumber(name, value, 0, UINT32_MAX);
+          LMC_TRY(number);
+          id = static_cast<uint32_t>(*number);
+          return {};
+        },
+        description);
+  };
+  addId("--eos", options.eosTokenId,
+        "the id that ends a document. Default: the one that the run's data has");
+  addId("--bos", options.bosTokenId, "the id that begins a document. Default: that of --eos");
+  command.footer(
+      "Needs the checkpoint alone, not the plan. Writes config.json, generation_config.json and\n"
+      "model.safetensors, or several files with model.safetensors.index.json. An earlier export\n"
+      "in DIR is replaced; a folder with other files is refused.");
+  return {&command, [=] { return exportCheckpoint(*arguments); }};
+}
+
+} // namespace lmc
