@@ -702,6 +702,7 @@ KeyTable::KeyTable(const ModelFamilies &families) : families(families), keys(mak
           return std::string_view(other.section) == own.section;
         });
         key = keys.insert(after.base(), own);
+        key->identity = true; // it describes the model
       }
       key->families.push_back(family);
     }

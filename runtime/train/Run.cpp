@@ -379,6 +379,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   console.setSteps(session.settings.logInterval, totalSteps);
   RunIdentity &identity = prepared.identity;
   identity = describeRun(*session.plan, session.settingTable);
+  LMC_TRY(checkDeclarations(options.changes, identity));
   LMC_TRY(checkModel(*start, *session.plan, identity));
 
   if (training) {

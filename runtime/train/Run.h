@@ -31,8 +31,8 @@ struct RunOptions {
   FILE *errors = stderr; // for warnings
 };
 
-// Trains, evaluates or dumps, as `options` says. Returns Success, or Interrupted after SIGTERM or
-// SIGINT.
+// Trains, evaluates or dumps, as `options` says. Returns Success, or Interrupted after a signal
+// of StopSignals.
 Result<ExitCode> run(const RunOptions &options);
 
 } // namespace lmc

@@ -1,5 +1,7 @@
 #include "runtime/train/RunIdentity.h"
 
+#include "runtime/support/Nearest.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -175,6 +177,23 @@ std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
     if (change.identity && !isCovered(&change))
       left.push_back(change);
   return left;
+}
+
+Result<void> checkDeclarations(const std::vector<std::string> &declared,
+                               const RunIdentity &identity) {
+  for (const std::string &name : declared) {
+    std::vector<std::string> keys;
+    bool known = false;
+    for (const auto &[key, setting] : identity.settings) {
+      known |= covers(name, key);
+      if (setting.identity)
+        keys.push_back(key);
+    }
+    if (!known)
+      return Error{fmt::format("--change={}: the plan has no such setting{}", name,
+                               suggestion(name, keys))};
+  }
+  return {};
 }
 
 std::string describe(const std::vector<SettingChange> &changes) {

@@ -49,6 +49,10 @@ bool reordersData(const std::vector<SettingChange> &changes);
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared);
 
+// Returns an error if an element of `declared` is neither a setting of `identity` nor a section.
+Result<void> checkDeclarations(const std::vector<std::string> &declared,
+                               const RunIdentity &identity);
+
 // Returns "lr_schedule.lr is 0.001 there and 0.002 here" for each change, joined by "; ".
 std::string describe(const std::vector<SettingChange> &changes);
 

@@ -13,18 +13,20 @@ static void onSignal(int) { stopFlag = true; }
 
 StopSignals::StopSignals() {
   stopFlag = false;
-  struct sigaction action {};
-  action.sa_handler = onSignal;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &action, &terminate);
-  action.sa_flags = SA_RESTART | SA_RESETHAND;
-  sigaction(SIGINT, &action, &interrupt);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction action {};
+    action.sa_handler = onSignal;
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART | (kSignals[i] == SIGINT ? SA_RESETHAND : 0);
+    sigaction(kSignals[i], &action, &before[i]);
+    if (kSignals[i] == SIGHUP && before[i].sa_handler == SIG_IGN)
+      sigaction(SIGHUP, &before[i], nullptr);
+  }
 }
 
 StopSignals::~StopSignals() {
-  sigaction(SIGTERM, &terminate, nullptr);
-  sigaction(SIGINT, &interrupt, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i)
+    sigaction(kSignals[i], &before[i], nullptr);
 }
 
 bool StopSignals::requested() const { return stopFlag; }

@@ -269,12 +269,28 @@ double Trainer::pendingSeconds() const {
          pending(exports, settings.exportInterval, 0);
 }
 
+// Says after a few steps how long the rest of the job will take.
+void Trainer::sayExpectedTime(const StepRecord &record) {
+  constexpr uint64_t kMeasuredSteps = 5;
+  const uint64_t done = session.progress.step - firstStep;
+  if (done > 1)
+    stepSeconds += record.stepSeconds;
+  if (done != kMeasuredSteps || session.progress.step == totalSteps)
+    return;
+  const uint64_t left = totalSteps - session.progress.step;
+  const double seconds =
+      stepSeconds / double(kMeasuredSteps - 1) * double(left) + record.pendingSeconds;
+  console.note(fmt::format("job: about {:.2f} hours for the other {} steps, by the last {}",
+                           seconds / 3600, left, kMeasuredSteps - 1));
+}
+
 void Trainer::report(StepRecord &record) {
   record.saveSeconds = std::exchange(saveSeconds, 0);
   record.pendingSeconds = pendingSeconds();
   // The file comes first: a step that a person has seen is in it, whatever happens next.
   auto written = metrics->write(record);
   console.step(record);
+  sayExpectedTime(record);
   if (!written && !metricsHeldBack)
     console.warning(fmt::format("{}; the run goes on, and metrics are kept in memory until they "
                                 "can be written",

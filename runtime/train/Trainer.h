@@ -51,6 +51,7 @@ private:
   Result<void> validate(StepRecord &record);
   // Returns the estimated seconds of the work beside the steps that is still to come.
   double pendingSeconds() const;
+  void sayExpectedTime(const StepRecord &record);
   void report(StepRecord &record);
   // Saves a checkpoint. Sets `saveError` if the save fails, and clears it if the save succeeds.
   void save();
@@ -81,6 +82,7 @@ private:
   };
   Spent validations, saves, exports;
   double saveSeconds = 0; // of checkpoints and exports since the latest step
+  double stepSeconds = 0; // of the steps of this start after the first, which also warms up
   bool gradientsDumped = false;
   int64_t nonFiniteSteps = 0;     // steps in a row whose loss or gradient norm is not finite
   bool dataFailed = false;        // true once a batch could not be read

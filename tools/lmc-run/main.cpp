@@ -57,8 +57,8 @@ static void addOptions(CommandLine &line, RunOptions &options) {
               "the function `logits`");
   line.footer(
       "Exit codes: 0 done, 1 the machine failed (disk, memory, device), 2 a mistake in what\n"
-      "was given, 4 the guard stopped a run that diverged, 75 stopped by SIGTERM or SIGINT\n"
-      "after writing a checkpoint.");
+      "was given, 4 the guard stopped a run that diverged, 75 stopped by a signal (SIGTERM,\n"
+      "SIGINT, SIGHUP, SIGUSR1) after writing a checkpoint.");
 }
 
 static Result<ExitCode> train(const RunOptions &options) {

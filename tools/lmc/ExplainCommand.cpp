@@ -110,10 +110,6 @@ int writeKernel(const plan::Plan &plan, const ExplainArguments &arguments) {
 int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   const plan::Plan &plan = **explained.plan;
   nlohmann::json report = explainJson(plan, explained.spec);
-  // A job that this command compiled has no file.
-  const bool isFile = explained.compileTimes.is_null();
-  if (isFile)
-    report.emplace("sha256", explained.plan->hash());
   if (!explained.compileTimes.is_null())
     report.emplace("compile", explained.compileTimes);
   if (!arguments.html.empty())
@@ -131,7 +127,7 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
   else if (!all || (a.html.empty() && a.trace.empty())) {
-    if (all && isFile)
+    if (all && explained.compileTimes.is_null()) // a job that was compiled here has no file
       llvm::outs() << "plan: SHA-256 " << explained.plan->hash() << "\n\n";
     llvm::outs() << explainText(report, {all || a.memory, all || a.fusion, all || a.recompute,
                                          all || a.cost, all || a.comm, all || a.kernels,

@@ -52,6 +52,20 @@ TEST(Console, ALineSaysAllThatMatters) {
   EXPECT_NE(log.find("warning: disk full\n"), std::string::npos);
 }
 
+TEST(Console, TheEtaCountsSavesAndValidations) {
+  test::TestFolder folder;
+  FILE *out = std::fopen((folder / "log").c_str(), "w");
+  {
+    Console console(out, out);
+    console.setSteps(1, 11);
+    StepRecord r = record(1);
+    r.pendingSeconds = 3600;
+    console.step(r);
+  }
+  std::fclose(out);
+  EXPECT_NE(test::read(folder / "log").find("ETA 1:00:20"), std::string::npos);
+}
+
 TEST(Console, FormatsDurations) {
   EXPECT_EQ(formatDuration(0.4), "0:00:00");
   EXPECT_EQ(formatDuration(3723), "1:02:03");

@@ -221,8 +221,8 @@ TEST_F(Trainer, ASecondRunInTheSameFolderIsRefused) {
 
 // Starts a long run on a thread and sends `signal` once it has done some steps.
 TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
-  for (int signal : {SIGTERM, SIGINT}) {
-    std::string out = signal == SIGTERM ? "term" : "int";
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    std::string out = "signal" + std::to_string(signal);
     RunOptions o = options(out, 1000000000);
     o.overrides = {"training.train_iters=1000000000"};
     Result<ExitCode> outcome = ExitCode::Success;
@@ -688,6 +688,18 @@ TEST_F(Trainer, AnUndeclaredChangeIsRefused) {
   RunOptions third = options("a", 8);
   expectRuns(third);
   EXPECT_NEAR(double(metrics("a")[7]["lr"]), 0.02, 0.001);
+}
+
+TEST_F(Trainer, ADeclarationOfNoSettingIsAMistake) {
+  expectRuns(options("a", 3));
+  RunOptions o = options("a", 6);
+  o.overrides = {"lr_schedule.lr=0.02"};
+  o.changes = {"lr_schedule.lrr"};
+  expectFails(o, ExitCode::UserError,
+              "--change=lr_schedule.lrr: the plan has no such setting; did you mean "
+              "'lr_schedule.lr'?");
+  o.changes = {"lr_schedule"}; // a section
+  expectRuns(o);
 }
 
 TEST_F(Trainer, AnotherRunMayDifferFromTheCheckpointThatItStartsFrom) {

@@ -202,7 +202,8 @@ void expectSameBits(const State &a, const State &b, const char *otherwise) {
 
 const Job kJobs[] = {
     {"f32", {}, 2e-5, 2e-3},
-    {"bf16", {"training.compute_dtype=bf16"}, 3e-2, 0.15},
+    // With tensor cores, attention rounds its probabilities to bf16, which the CPU does not.
+    {"bf16", {"training.compute_dtype=bf16"}, 3e-2, 0.25},
     {"bf16_heads_of_64_and_a_window",
      {"training.compute_dtype=bf16", "model.architecture=mistral", "model.sliding_window=9",
       "model.hidden_size=256", "model.vocab_size=77", "training.sequence_length=37"},
