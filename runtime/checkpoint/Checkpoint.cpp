@@ -119,7 +119,8 @@ static Result<StateFile> readStateFile(const std::string &directory) {
     if (version != kVersion)
       return Error{fmt::format("{}: a checkpoint of format version {}; this lmc-run reads "
                                "version {}: use the release that wrote it",
-                               path, version, kVersion)};
+                               path, version, kVersion),
+                   ExitCode::Failure};
     const nlohmann::json &state = document->at("state");
     if (document->at("xxh64").get_ref<const std::string &>() != hex(hashText(state.dump())))
       return Error{fmt::format("{}: damaged: its contents do not match its checksum", path)};
@@ -326,7 +327,10 @@ Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointSta
 
 Result<std::string> saveAside(const std::string &runDirectory, const CheckpointState &state,
                               const std::vector<CheckpointFile> &files, const std::string &suffix) {
-  const std::string name = fmt::format("{}.{}", state.step, suffix);
+  const std::string base = fmt::format("{}.{}", state.step, suffix);
+  std::string name = base;
+  for (int number = 2; exists(checkpointsFolder(runDirectory) + "/" + name); ++number)
+    name = fmt::format("{}-{}", base, number);
   LMC_TRY(saveAs(runDirectory, name, state, files));
   return checkpointsFolder(runDirectory) + "/" + name;
 }
@@ -375,6 +379,9 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = verify(path, /*checksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
+      // A disk that cannot be read, or another release's checkpoint, is not a damaged checkpoint.
+      if (!state && state.error().code == ExitCode::Failure)
+        return state.error();
       damaged.push_back(
           {path, state ? fmt::format("it is of step {}", state->step) : state.error().message});
     }

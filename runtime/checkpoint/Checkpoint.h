@@ -81,7 +81,7 @@ Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointSta
                             std::optional<uint64_t> suspect = std::nullopt);
 
 // Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX, where "auto" does not resume from it and no
-// save replaces or removes it, except for another one of this name. Returns its path.
+// save replaces or removes it (STEP.SUFFIX-2 ... if this name is taken). Returns its path.
 Result<std::string> saveAside(const std::string &runDirectory, const CheckpointState &state,
                               const std::vector<CheckpointFile> &files, const std::string &suffix);
 

@@ -9,7 +9,7 @@ namespace lmc {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordedSetting, value, values, origin, identity, derivedFrom,
                                    planned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeclaredChange, step, key, from, to)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, planHash, planPath, target, compilerVersion,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, startedFrom, init, planHash, planPath, target, compilerVersion,
                                    runtimeVersion, host, configPath, configDirectory, configToml,
                                    huggingfaceConfig, settings, changes)
 
@@ -24,7 +24,9 @@ nlohmann::json toJson(const RunIdentity &identity) {
     for (const FileFingerprint &file : identity.*files)
       json[key].push_back(nlohmann::json(toJson(file)));
   }
-  return json;
+  // Paths and texts that are no UTF-8 get replacement characters, because JSON cannot hold them.
+  return nlohmann::json::parse(
+      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 RunIdentity runIdentityFromJson(const nlohmann::json &json) {

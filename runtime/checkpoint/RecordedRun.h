@@ -34,7 +34,9 @@ struct DeclaredChange {
 };
 
 struct RunIdentity {
-  std::string run;      // drawn at the run's first start, 16 hexadecimal digits
+  std::string run;         // drawn at the run's first start, 16 hexadecimal digits
+  std::string startedFrom; // the checkpoint of another run that this one began with; "": none
+  std::string init;        // the initial weights that --init gave; "": none
   std::string planHash; // SHA-256 of the plan file
   std::string planPath; // as it was given
   std::string target;   // "cpu", "cuda:sm_90a"

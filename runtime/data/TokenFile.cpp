@@ -438,6 +438,8 @@ Result<FileFingerprint> TokenFile::fingerprint() const {
 Result<bool> TokenFile::sampleHas(uint32_t id) const {
   const uint64_t width = state->tokenBytes(), begin = state->payload;
   bool found = false;
+  if (width < sizeof(id) && id >> (8 * width) != 0)
+    return found; // no token of this width is the id
   LMC_TRY(state->file.sample(begin, begin + state->tokens * width,
                              [&](uint64_t offset, std::span<const unsigned char> piece) {
                                for (uint64_t at = (width - (offset - begin) % width) % width;

@@ -2,10 +2,10 @@
 
 #include "runtime/support/File.h"
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <fstream>
+#include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -19,28 +19,40 @@ static Result<int> openFile(const std::string &path) {
   return fd;
 }
 
-// Appends the bytes from `begin` on of the file `path` to the file `to`, and returns when they are
-// on the disk.
-static Result<void> copyTail(const std::string &path, uint64_t begin, const std::string &to) {
-  auto target = openFile(to);
+// Reads all of the open file `fd`. Error: the file could not be read to its end.
+static Result<std::string> readAll(int fd, const std::string &path) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0)
+    return systemError("read", path, errno);
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  for (size_t done = 0; done < text.size();) {
+    ssize_t count =
+        ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return systemError("read", path, count < 0 ? errno : EIO);
+    done += static_cast<size_t>(count);
+  }
+  return text;
+}
+
+// Appends `text` to the file `path`, and returns when it is on the disk.
+static Result<void> appendText(const std::string &path, std::string_view text) {
+  auto target = openFile(path);
   LMC_TRY(target);
-  std::ifstream source(path, std::ios::binary);
-  source.seekg(static_cast<std::streamoff>(begin));
-  std::array<char, 1 << 16> piece;
   bool written = ::lseek(*target, 0, SEEK_END) >= 0;
-  while (written && (source.read(piece.data(), piece.size()), source.gcount() > 0))
-    for (std::streamsize done = 0; written && done < source.gcount();) {
-      ssize_t count =
-          ::write(*target, piece.data() + done, static_cast<size_t>(source.gcount() - done));
-      written = count > 0 || (count < 0 && errno == EINTR);
-      done += std::max<ssize_t>(count, 0);
-    }
+  while (written && !text.empty()) {
+    ssize_t count = ::write(*target, text.data(), text.size());
+    written = count > 0 || (count < 0 && errno == EINTR);
+    text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  }
   written = written && ::fsync(*target) == 0;
   int reason = errno;
   ::close(*target);
   if (!written)
-    return systemError("write", to, reason);
-  return {};
+    return systemError("write", path, reason);
+  return syncFolder(std::filesystem::path(path).parent_path());
 }
 
 Result<LineFile> LineFile::open(const std::string &path) {
@@ -64,25 +76,23 @@ Result<LineFile> LineFile::openAndMove(const std::string &path, const Ends &ends
   auto fd = openFile(path);
   LMC_TRY(fd);
   LineFile file(*fd, path, 0);
-  {
-    std::ifstream lines(path, std::ios::binary);
-    // getline() sets eof if the file ends before a newline: such a line is only a part of one.
-    for (std::string line; std::getline(lines, line) && !lines.eof(); file.end += line.size() + 1)
-      if (ends(line))
-        break;
-  }
-  struct stat status {};
-  if (::fstat(*fd, &status) != 0)
-    return systemError("read", path, errno);
-  if (static_cast<uint64_t>(status.st_size) == file.end)
+  auto text = readAll(*fd, path);
+  LMC_TRY(text);
+  for (size_t newline; (newline = text->find('\n', file.end)) != std::string::npos;
+       file.end = newline + 1)
+    if (ends(text->substr(file.end, newline - file.end)))
+      break;
+  if (text->size() == file.end)
     return file;
   auto to = undone();
   LMC_TRY(to);
-  LMC_TRY(copyTail(path, file.end, *to));
+  LMC_TRY(appendText(*to, std::string_view(*text).substr(file.end)));
   if (::ftruncate(*fd, static_cast<off_t>(file.end)) != 0)
     return systemError("shorten", path, errno);
   return file;
 }
+
+void LineFile::sync() { (void)!::fdatasync(fd); }
 
 LineFile::LineFile(LineFile &&other) noexcept
     : fd(std::exchange(other.fd, -1)), path(std::move(other.path)), end(other.end),

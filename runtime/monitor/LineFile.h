@@ -10,15 +10,16 @@
 
 namespace lmc {
 
-// If the disk is full, no line is lost and no part of a line remains in the file: a line that could
-// not be written is kept in memory and written before the next one.
+// If the disk is full, no part of a line remains in the file: a line that could not be written is
+// kept in memory and written before the next one. Such lines are lost only if the program ends before
+// the disk has room again.
 class LineFile {
 public:
   // Returns true for the first line that does not belong to the file any more.
   using Ends = std::function<bool(const std::string &line)>;
 
-  // Opens `path`, or creates it, to append to it. What follows the last whole line is given a
-  // newline.
+  // Opens `path`, or creates it, to append to it. If the last line has no newline, one is added
+  // before the next line is written.
   static Result<LineFile> open(const std::string &path);
 
   // As open(), but first moves the lines from the first one for which `ends` is true, and a part of
@@ -34,6 +35,9 @@ public:
   // Writes the lines that were kept, and then `line`, to which a newline is added. After an Error
   // they are kept for the next call.
   Result<void> write(std::string_view line);
+
+  // Returns when all written lines are on the disk, as far as the system can tell.
+  void sync();
 
 private:
   LineFile(int fd, std::string path, uint64_t end) : fd(fd), path(std::move(path)), end(end) {}

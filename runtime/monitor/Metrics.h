@@ -37,15 +37,18 @@ struct StepRecord {
 // Appends records to metrics.jsonl, each with the time of its writing.
 class MetricsWriter {
 public:
-  // Opens `path` to continue after step `lastStep`. Lines from the first one on that is the record
-  // of a later step or not a whole JSON object (a killed run may leave such a line) are moved to the
-  // file that `undone` returns.
+  // Opens `path` to continue after step `lastStep`. The first record of a later step and all lines
+  // after it are moved to the file that `undone` returns, and so is a part of a line at the end,
+  // which a killed run may leave.
   static Result<MetricsWriter> open(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 
   // Writes the records that were kept, and then `record`. After an Error they are kept for the next
   // call.
   Result<void> write(const StepRecord &record);
+
+  // Returns when all written records are on the disk.
+  void sync() { file.sync(); }
 
 private:
   explicit MetricsWriter(LineFile file) : file(std::move(file)) {}

@@ -28,16 +28,21 @@ size_t byteWidth(plan::DType dtype) {
   return 0;
 }
 
+// A FlatBuffer's header is the offset of the root table and the file identifier, 4 bytes each.
+static constexpr size_t kHeaderBytes = 8;
+
+static Error notAPlan(const std::string &name) {
+  return {fmt::format("{}: not a plan (made by 'lmc compile')", name)};
+}
+
 // Verifies the plan in the `bytes` bytes at `data` and returns it. Errors call the plan `name`.
 static Result<const plan::Plan *> verified(const void *data, size_t bytes,
                                            const std::string &name) {
   auto damaged = [&](const std::string &why) {
     return Error{fmt::format("{}: {}; compile it again", name, why)};
   };
-  // A FlatBuffer's header is the offset of the root table and the file identifier, 4 bytes each.
-  constexpr size_t kHeaderBytes = 8;
   if (bytes < kHeaderBytes || !plan::PlanBufferHasIdentifier(data))
-    return Error{fmt::format("{}: not a plan (made by 'lmc compile')", name)};
+    return notAPlan(name);
   const PlanTrailer trailer = checkPlanTrailer(data, bytes);
   if (trailer == PlanTrailer::Missing)
     return damaged("the plan is cut short or damaged: its checksum is missing");
@@ -64,13 +69,20 @@ Result<std::unique_ptr<PlanFile>> PlanFile::open(const std::string &path) {
   auto failed = [&](const std::string &reason) {
     return Error{fmt::format("{}: cannot read the plan: {}", path, reason)};
   };
-  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO would block
   if (file < 0)
     return failed(std::strerror(errno));
   struct stat status;
   if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
     close(file);
     return failed("not a file");
+  }
+  // A file that is no plan may be too large for the memory.
+  char header[kHeaderBytes] = {};
+  if (status.st_size > 0 && (::pread(file, header, sizeof(header), 0) < ssize_t(sizeof(header)) ||
+                             !plan::PlanBufferHasIdentifier(header))) {
+    close(file);
+    return notAPlan(path);
   }
   std::unique_ptr<PlanFile> plan(new PlanFile);
   plan->name = path;

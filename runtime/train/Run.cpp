@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <filesystem>
 #include <unistd.h>
@@ -120,9 +121,13 @@ static std::vector<std::string> jobFacts(const Session &session, const DataSourc
   const plan::Plan &plan = **session.plan;
   const double samples = double(totalSteps) * double(plan.batch()->global_batch_size());
   const double tokens = samples * double(plan.batch()->sequence_length());
-  return {fmt::format("data: {} tokens in {} file(s), {} in whole blocks, read {:.2f} times by {} "
-                      "steps",
-                      data.tokens(), data.paths().size(), data.tokensPerEpoch(),
+  std::vector<std::string> paths = data.paths();
+  if (paths.size() > 3)
+    paths = {paths.front(), "...", paths.back()};
+  return {fmt::format("data: {} tokens in {} file(s) ({}), {} in whole blocks, read {:.2f} times by "
+                      "{} steps",
+                      data.tokens(), data.paths().size(), fmt::join(paths, ", "),
+                      data.tokensPerEpoch(),
                       samples / double(data.samplesPerEpoch()), totalSteps),
           fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps, tokens,
                       tokens / double(plan.model()->parameters()))};
@@ -137,6 +142,7 @@ struct Start {
   std::optional<RunIdentity> saved;     // the identity in the checkpoint
   std::optional<RunIdentity> before;    // the identity that this start is compared with
   bool forked = false;                  // the checkpoint is of a run in another folder
+  bool begins = false;                  // this start is the first of a run with that checkpoint
 };
 
 // The checkpoints that this start found damaged.
@@ -169,8 +175,40 @@ static Result<std::optional<std::string>> findCheckpoint(const RunOptions &optio
 // Returns true if the checkpoint is in the folder `out`.
 static bool isOf(const std::string &checkpoint, const std::string &out) {
   std::error_code failed;
-  const auto run = std::filesystem::path(checkpoint).parent_path().parent_path();
+  // The path may end in a slash, be relative, or name a symbolic link.
+  const auto run = std::filesystem::canonical(checkpoint, failed).parent_path().parent_path();
   return !out.empty() && std::filesystem::equivalent(run, out, failed);
+}
+
+// Returns true if the changes `first` are the first of the changes `all`.
+static bool isPrefix(const std::vector<DeclaredChange> &first,
+                     const std::vector<DeclaredChange> &all) {
+  auto equal = [](const DeclaredChange &a, const DeclaredChange &b) {
+    return a.step == b.step && a.key == b.key && a.from == b.from && a.to == b.to;
+  };
+  return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin(), equal);
+}
+
+// Sets start.before to what the folder recorded at its latest start, if it belongs to the checkpoint.
+// The record also has changes that were declared at a start that did not reach its next checkpoint.
+static Result<void> useRecord(Start &start, const RunIdentity &recorded, const RunOptions &options) {
+  if (start.forked)
+    return Error{fmt::format("{}: holds another run than {}; give the new run an --out of its own",
+                             options.out, *start.checkpoint)};
+  if (start.saved && start.saved->run != recorded.run)
+    return Error{fmt::format("{}: a checkpoint of another run than the one in {}; to begin with it, "
+                             "give --resume={} and a new --out",
+                             *start.checkpoint, options.out, *start.checkpoint)};
+  // After a rewind that was interrupted, the record is older than the checkpoint.
+  if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
+    return {};
+  for (const DeclaredChange &change : recorded.changes)
+    if (start.checkpoint && change.step > start.state.step)
+      return Error{fmt::format("{}: the run changed {} at step {}, after this checkpoint; go back to "
+                               "its settings with --rewind={}",
+                               *start.checkpoint, change.key, change.step, start.state.step)};
+  start.before = recorded;
+  return {};
 }
 
 // `directory` is null if the run does not train.
@@ -180,6 +218,28 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   auto checkpoint = findCheckpoint(options, damage, console);
   LMC_TRY(checkpoint);
   start.checkpoint = *checkpoint;
+  std::optional<RunIdentity> recorded;
+  if (directory && !options.rewind) {
+    std::string fault;
+    auto read = directory->recorded(fault);
+    LMC_TRY(read);
+    if (!fault.empty())
+      console.warning(fault);
+    recorded = std::move(*read);
+  }
+  if (!start.checkpoint && options.resume == "auto" && !options.out.empty()) {
+    if (auto saved = lastSave(options.out); saved && *saved)
+      return Error{fmt::format("{}: the run saved {}, and no checkpoint is there now; bring its "
+                               "checkpoints back, or start over with another --out",
+                               options.out, **saved)};
+    if (!directory)
+      return Error{fmt::format("{}: no checkpoint is there; leave --out away to use the initial "
+                               "weights",
+                               options.out)};
+    // A run that began with another run's checkpoint, and has none of its own yet.
+    if (recorded && !recorded->startedFrom.empty())
+      start.checkpoint = recorded->startedFrom;
+  }
   if (start.checkpoint) {
     auto state = readCheckpointState(*start.checkpoint, /*verifyChecksums=*/false);
     LMC_TRY(state);
@@ -193,18 +253,19 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
                                *start.checkpoint)};
     }
   }
-  start.before = start.saved;
-  // The folder's own record is newer than the checkpoint's: it also has what was declared at a start
-  // that did not reach its next checkpoint. A rewind takes such changes back.
-  if (directory && !options.rewind && !start.forked) {
-    std::string fault;
-    auto recorded = directory->recorded(fault);
-    LMC_TRY(recorded);
-    if (!fault.empty())
-      console.warning(fault);
-    if (*recorded && (!start.before || (*recorded)->run == start.before->run))
-      start.before = std::move(*recorded);
+  // A restart of a run that began with this checkpoint goes on with that run.
+  start.begins = start.forked;
+  if (start.forked && recorded && !recorded->startedFrom.empty()) {
+    std::error_code failed;
+    if (std::filesystem::equivalent(recorded->startedFrom, *start.checkpoint, failed)) {
+      start.begins = false;
+      start.before = std::move(recorded);
+      return start;
+    }
   }
+  start.before = start.saved;
+  if (recorded)
+    LMC_TRY(useRecord(start, *recorded, options));
   return start;
 }
 
@@ -238,9 +299,10 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
       changes.push_back(std::move(change));
   else
     std::erase_if(changes, [](const SettingChange &change) {
-      return !change.key.starts_with("model.");
+      return !change.key.starts_with("model.") || change.key.starts_with("model.initializer") ||
+             change.key == "model.max_position_embeddings";
     });
-  if (!start.checkpoint || (training && start.forked))
+  if (!start.checkpoint || (training && start.begins))
     return changes;
   const std::vector<SettingChange> missing = undeclared(changes, options.changes);
   if (missing.empty())
@@ -258,10 +320,18 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
 // Sets session.progress and the run's identity, and records them in the run's folder.
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
-                                RunDirectory &directory, Console &console, RunLog &log) {
-  identity.run = start.before && !start.forked ? start.before->run : drawRunId();
+                                const std::string &init, RunDirectory &directory, Console &console, RunLog &log) {
+  identity.run = start.before && !start.begins ? start.before->run : drawRunId();
   if (start.before)
     identity.changes = start.before->changes;
+  if (start.before && !start.begins) {
+    identity.startedFrom = start.before->startedFrom;
+    identity.init = start.before->init;
+  } else if (start.begins) {
+    identity.startedFrom = std::filesystem::canonical(*start.checkpoint).string();
+  }
+  if (!start.checkpoint)
+    identity.init = init;
   nlohmann::ordered_json facts = {{"run", identity.run},
                                   {"step", session.progress.step},
                                   {"plan", session.plan->path()},
@@ -272,8 +342,10 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
                                   {"pid", ::getpid()}};
   if (start.checkpoint)
     facts["resumed_from"] = *start.checkpoint;
-  if (start.forked)
+  if (start.begins)
     facts["forked_from"] = start.before->run;
+  if (!start.checkpoint && !init.empty())
+    facts["init"] = init;
   if (options.rewind)
     facts["rewound"] = true;
   log.event("start", facts);
@@ -321,17 +393,14 @@ static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
 }
 
 static Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options) {
-  std::string path = options.plan;
-  if (path.empty()) {
-    auto recorded = recordedPlan(options.out);
-    LMC_TRY(recorded);
-    path = *recorded;
-  }
-  auto plan = PlanFile::open(path);
-  if (plan && !options.expectHash.empty() && (*plan)->hash() != options.expectHash)
-    return Error{fmt::format("{}: its SHA-256 is {}, and --expect-hash is {}; this is not the plan "
-                             "that was meant",
-                             path, (*plan)->hash(), options.expectHash)};
+  auto plan = options.plan.empty() ? openRecordedPlan(options.out, options.rewind)
+                                   : PlanFile::open(options.plan);
+  std::string expected = options.expectHash;
+  for (char &digit : expected)
+    digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
+  if (plan && !expected.empty() && (*plan)->hash() != expected)
+    return Error{fmt::format("{}: its SHA-256 is {}, and --expect-hash is {}", (*plan)->path(),
+                             (*plan)->hash(), expected)};
   return plan;
 }
 
@@ -347,6 +416,7 @@ struct Folder {
 struct Prepared {
   Start start;
   std::vector<std::string> repeated; // changes of --set of an earlier start
+  std::string init;                  // initial weights, of this start or of an earlier one
   std::unique_ptr<Session> session;
   int64_t totalSteps = 0;
   RunIdentity identity;
@@ -367,7 +437,16 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   if (!start)
     return start.error();
   if (start->before)
-    prepared.repeated = repeatedOverrides(*start->before, **plan);
+    prepared.repeated = repeatedOverrides(*start->before, **plan, start->checkpoint.has_value());
+  // A new value replaces the repeated one.
+  std::erase_if(prepared.repeated, [&](const std::string &repeated) {
+    const std::string key = repeated.substr(0, repeated.find('=') + 1);
+    return std::any_of(options.overrides.begin(), options.overrides.end(),
+                       [&](const std::string &given) { return given.starts_with(key); });
+  });
+  prepared.init = options.init;
+  if (prepared.init.empty() && !start->checkpoint && start->before)
+    prepared.init = start->before->init;
   std::vector<std::string> overrides = prepared.repeated;
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
 
@@ -406,7 +485,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
     if (training && (reordersData(compareSettings(*start->saved, identity)) ||
                      reordersData(compareData(*start->saved, identity)))) {
       session.progress.position = 0;
-      console.note("the data has another order than before and is read from its beginning");
+      console.note("the order of the training data has changed; it is read from its beginning");
     }
   }
   if (training && !options.rewind) {
@@ -429,7 +508,7 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions
     auto prepared = prepare(directory, options, std::move(plan), damage, console);
     if (!prepared)
       return prepared.error();
-    auto damaged = prepared->session->start(options);
+    auto damaged = prepared->session->start(options, prepared->init);
     LMC_TRY(damaged);
     if (!*damaged)
       return prepared;
@@ -456,7 +535,8 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   LMC_TRY(undoLaterSteps(options, session.progress.step, prepared->damaged, *folder.directory,
                          console, *folder.log));
   LMC_TRY(recordStart(session, prepared->start, options, prepared->changes,
-                      std::move(prepared->identity), *folder.directory, console, *folder.log));
+                      std::move(prepared->identity), prepared->init, *folder.directory, console,
+                      *folder.log));
   const std::vector<std::string> job = jobFacts(session, *data, totalSteps);
   Trainer trainer(session, options, *folder.directory, console, *folder.log, stop, std::move(data),
                   totalSteps);
@@ -465,7 +545,9 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   for (const std::string &line : job)
     console.note(line);
   for (const std::string &repeated : prepared->repeated)
-    console.note(fmt::format("repeats --set {} of the last start", repeated));
+    console.note(fmt::format("uses --set {} again, as at the last start", repeated));
+  if (!session.checkpoint && !prepared->init.empty())
+    console.note(fmt::format("initial weights: {}", prepared->init));
   if (session.checkpoint) {
     console.note(fmt::format("resumed at step {} from {}", session.progress.step,
                              *session.checkpoint));

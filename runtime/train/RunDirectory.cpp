@@ -15,8 +15,10 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace lmc {
@@ -69,6 +71,14 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path
 RunDirectory::~RunDirectory() { ::close(fd); }
 
 Result<void> RunDirectory::checkOwner() const {
+  // A lock file that was removed or moved does not keep a second run away.
+  struct stat held {}, there {};
+  if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0 ||
+                                  held.st_ino != there.st_ino || held.st_dev != there.st_dev))
+    return Error{fmt::format("{}: run.lock, which keeps other runs away, was removed or replaced, or "
+                             "the folder was moved; start again to go on",
+                             folder),
+                 ExitCode::Failure};
   const std::string holder = readLock(fd);
   if (holder.empty() || holder == owner)
     return {};
@@ -129,16 +139,44 @@ Result<void> RunDirectory::record(const RunIdentity &identity, const PlanFile &p
   return publishFile(identityPath(folder), toJson(identity).dump(2) + "\n");
 }
 
-Result<std::string> recordedPlan(const std::string &folder) {
-  if (!exists(identityPath(folder)))
-    return Error{
-        fmt::format("{}: no plan is given, and no run is there to go on with; give the PLAN "
-                    "that lmc compile wrote",
-                    folder)};
-  auto identity = readIdentity(folder);
-  if (!identity)
-    return identity.error();
-  return planPath(folder, identity->planHash);
+Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
+                                                   std::optional<uint64_t> step) {
+  std::string hash;
+  if (step) {
+    auto state = readCheckpointState(fmt::format("{}/checkpoints/{}", folder, *step),
+                                     /*verifyChecksums=*/false);
+    LMC_TRY(state);
+    hash = state->run.value("planHash", "");
+  } else {
+    if (!exists(identityPath(folder)))
+      return Error{
+          fmt::format("{}: no plan is given, and no run is there to go on with; give the PLAN "
+                      "that lmc compile wrote",
+                      folder)};
+    auto identity = readIdentity(folder);
+    if (!identity)
+      return identity.error();
+    hash = identity->planHash;
+  }
+  if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)
+    return Error{fmt::format("{}: it does not say which plan it ran; give the PLAN", folder)};
+  auto plan = PlanFile::open(planPath(folder, hash));
+  if (plan && (*plan)->hash() != hash)
+    return Error{fmt::format("{}: its SHA-256 is {}, so it is not the plan that the run was started "
+                             "with; give the PLAN",
+                             (*plan)->path(), (*plan)->hash())};
+  return plan;
+}
+
+Result<std::optional<std::string>> lastSave(const std::string &folder) {
+  std::optional<std::string> path;
+  std::ifstream events(folder + "/events.jsonl");
+  for (std::string line; std::getline(events, line);) {
+    auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (event.is_object() && event.value("event", "") == "checkpoint")
+      path = event.value("path", "");
+  }
+  return path;
 }
 
 Result<std::string> RunDirectory::undone() {
@@ -160,13 +198,16 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
     if (!names)
       return names.error();
     // The newest is moved first: after a crash in between, the remaining ones are those of a run
-    // that ended earlier.
-    std::map<uint64_t, std::string, std::greater<>> later;
+    // that ended earlier. A save that was interrupted may have left `.STEP.replaced`.
+    std::multimap<uint64_t, std::string, std::greater<>> later;
     for (const std::string &name : *names) {
       uint64_t number = 0;
-      auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-      if (error == std::errc() && end == name.data() + name.size() && number > step)
-        later[number] = name;
+      const char *begin = name.data() + (name.starts_with('.') ? 1 : 0);
+      auto [end, error] = std::from_chars(begin, name.data() + name.size(), number);
+      const std::string_view rest(end, static_cast<size_t>(name.data() + name.size() - end));
+      if (error == std::errc() && number > step &&
+          rest == (name.starts_with('.') ? ".replaced" : ""))
+        later.emplace(number, name);
     }
     for (const auto &[number, name] : later) {
       auto to = undone();

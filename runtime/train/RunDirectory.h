@@ -42,7 +42,8 @@ public:
   // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
   Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
 
-  // Returns OUT/undone/N, with the same new N for every call.
+  // Returns OUT/undone/N and creates it at the first call; N is the smallest free number. Later
+  // calls return the same folder.
   Result<std::string> undone();
   // Moves checkpoints and exports of later steps than `step` to undone(). Returns the new paths.
   Result<std::vector<std::string>> undoAfter(uint64_t step);
@@ -60,8 +61,14 @@ private:
   std::string undoneFolder;
 };
 
-// Returns the path of the plan of the latest start of the run in `folder`.
-Result<std::string> recordedPlan(const std::string &folder);
+// Opens the plan in OUT/plans with which the run in `folder` was last started or, with `step`, made
+// the checkpoint of this step. Error: the file is not that plan.
+Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
+                                                   std::optional<uint64_t> step);
+
+// Returns the path of the latest checkpoint that events.jsonl in `folder` tells of, wherever it is
+// now; nullopt if there was none.
+Result<std::optional<std::string>> lastSave(const std::string &folder);
 
 // Returns the folder of the checkpoint that `resume` names. "auto" is the newest complete
 // checkpoint of `runDirectory` (nullopt if it has no checkpoints), "none" is nullopt, and any other

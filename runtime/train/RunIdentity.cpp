@@ -79,7 +79,8 @@ static std::string overrideOf(const plan::Setting &setting, const RecordedSettin
   return fmt::format("{}={}", setting.key()->str(), value);
 }
 
-std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan) {
+std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
+                                           bool hasPosition) {
   std::vector<std::string> overrides;
   for (const plan::Setting *setting : *plan.settings()) {
     auto recorded = before.settings.find(setting->key()->str());
@@ -89,9 +90,9 @@ std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan
     const bool changed = recorded->second.text() != planned;
     const bool wasSet = recorded->second.origin == originName(SettingOrigin::RunSet) &&
                         recorded->second.planned == planned;
-    const bool isBlock = setting->key()->string_view() == "data.shuffle_block" &&
+    const bool isBlock = hasPosition && setting->key()->string_view() == "data.shuffle_block" &&
                          setting->origin() == plan::SettingOrigin::Default;
-    if (changed && (wasSet || isBlock))
+    if (wasSet || (changed && isBlock))
       overrides.push_back(overrideOf(*setting, recorded->second));
   }
   return overrides;
@@ -161,7 +162,7 @@ std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
   // The default of a setting may follow one whose own default follows another.
   auto isCovered = [&](const SettingChange *change) {
     for (size_t depth = 0; depth <= changes.size(); ++depth) {
-      if (isDeclared(change->key) || isDeclared(change->derivedFrom))
+      if (isDeclared(change->key))
         return true;
       auto source = std::find_if(changes.begin(), changes.end(), [&](const SettingChange &other) {
         return other.key == change->derivedFrom;

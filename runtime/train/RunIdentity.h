@@ -27,10 +27,11 @@ std::string drawRunId();
 
 // Returns the changes of `lmc-run --set` that a run recorded and that a restart with `plan` repeats,
 // in the form that SettingTable::fromPlan takes. A change is repeated if the plan's own value of the
-// setting is what it was, so that a new value in the TOML file is not hidden by an old `--set`. The
-// block of the shuffle is repeated, too, if it is only a default in the plan: the position in the
-// data counts in its order.
-std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan);
+// setting is what it was, so that a new value in the TOML file is not hidden by an old `--set`. With
+// `hasPosition`, data.shuffle_block is also repeated if it is a default in the plan, because the
+// recorded position counts tokens in the order that this block gives.
+std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
+                                           bool hasPosition);
 
 // Returns the settings that differ. data.train and data.validation are left out.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);

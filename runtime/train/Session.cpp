@@ -103,7 +103,9 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
   return std::optional<DamagedCheckpoint>();
 }
 
-Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &options) {
+Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &options,
+                                                        const std::string &init) {
+  initialWeights = init;
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
   auto opened = openDevice(*plan, options.threads);
@@ -127,7 +129,7 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   functions = std::move(*recorded);
   scalars = std::make_unique<Scalars>(*plan, *device);
   LMC_TRY(scalars->setSettings(settingTable));
-  return setState(options.init);
+  return setState(init);
 }
 
 Result<std::unique_ptr<Evaluator>> Session::makeEvaluator() {

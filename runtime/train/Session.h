@@ -32,7 +32,8 @@ public:
   // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
   // given, else from the initializers. Returns the checkpoint if it is damaged: then the session
   // must not be used.
-  Result<std::optional<DamagedCheckpoint>> start(const RunOptions &options);
+  Result<std::optional<DamagedCheckpoint>> start(const RunOptions &options,
+                                                   const std::string &init);
 
   // Returns the evaluator of the validation data, or null if the settings request no validation.
   Result<std::unique_ptr<Evaluator>> makeEvaluator();
@@ -51,6 +52,7 @@ public:
   std::unique_ptr<Scalars> scalars;
   CheckpointState progress;              // steps, samples and tokens that are done
   std::optional<std::string> checkpoint; // checkpoint that the run resumes from
+  std::string initialWeights;            // the file or folder of --init; "": none
 
 private:
   Result<std::unique_ptr<DataSource>>

@@ -15,7 +15,8 @@ StopSignals::StopSignals() {
   stopFlag = false;
   for (size_t i = 0; i < kSignals.size(); ++i) {
     struct sigaction action {};
-    action.sa_handler = onSignal;
+    const bool ignored = kSignals[i] == SIGPIPE || kSignals[i] == SIGXFSZ;
+    action.sa_handler = ignored ? SIG_IGN : onSignal;
     sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART | (kSignals[i] == SIGINT ? SA_RESETHAND : 0);
     sigaction(kSignals[i], &action, &before[i]);

@@ -57,7 +57,7 @@ Result<void> Trainer::prepare() {
     if (auto restored = guard.restore(saved->second); !restored)
       console.warning(fmt::format("{}: {}; the loss is judged as in a new run", *session.checkpoint,
                                   restored.error().message));
-  } else if (!session.checkpoint && options.init.empty()) {
+  } else if (!session.checkpoint && session.initialWeights.empty()) {
     guard.expectFreshWeights();
   }
   for (const DeclaredChange &change : runIdentityFromJson(session.progress.run).changes)
@@ -312,9 +312,9 @@ void Trainer::save() {
   if (session.settings.guard.action != "off")
     session.progress.extra[kGuardState] = guard.state();
   const auto start = std::chrono::steady_clock::now();
-  auto saved = directory.checkOwner();
-  if (saved)
-    saved = saveRun(directory.path(), *session.plan, *session.device, session.progress,
+  // The records of the steps reach the disk before the checkpoint that follows them.
+  metrics->sync();
+  auto saved = saveRun(directory.path(), *session.plan, *session.device, session.progress,
                     static_cast<int>(session.settings.checkpointKeep), guard.suspectSince());
   const double seconds = secondsSince(start);
   saveSeconds += seconds;
@@ -368,6 +368,7 @@ Result<ExitCode> Trainer::train() {
       static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));
 
   while (done < totalSteps && !stop.requested()) {
+    LMC_TRY(directory.checkOwner());
     auto record = step(static_cast<int64_t>(done) + 1);
     if (!record) {
       // If a token file is damaged or cannot be read, the weights are still those of the last
@@ -383,8 +384,14 @@ Result<ExitCode> Trainer::train() {
       report(*record);
       return stopDiverged(*divergence);
     }
-    LMC_TRY(validate(*record));
+    auto validated = validate(*record);
     report(*record);
+    if (!validated) {
+      // The weights are sound, whatever is wrong with the validation data.
+      if (done > savedStep)
+        save();
+      return validated.error();
+    }
     if (done < totalSteps && isDue(done, settings.checkpointInterval))
       save();
     if (isDue(done, settings.exportInterval))

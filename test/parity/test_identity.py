@@ -1,6 +1,9 @@
 """What decides which model is trained cannot change in silence when a run goes on."""
 
 import json
+import os
+import shutil
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -188,3 +191,124 @@ def test_a_toml_that_changed_after_the_compile_is_told(programs, folder, tmp_pat
     toml.write_text(JOB.toml().replace("1234", "1235"))
     told = programs.run("lmc-run", plan, f"--out={tmp_path}", "--steps=2").ok()
     assert "edited.toml has changed since the plan was compiled" in told.stderr
+
+
+@pytest.mark.parametrize("variable", ["OMP_THREAD_LIMIT=1", "OMP_DYNAMIC=true",
+                                      "OMP_MAX_ACTIVE_LEVELS=0"])
+def test_the_environment_does_not_change_what_is_trained(programs, folder, tmp_path, monkeypatch,
+                                                         variable):
+    """OpenMP then gives fewer threads than were asked for, and oneDNN left parts of the gradients
+    at zero."""
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}/a", "--steps=4", "--threads=2").ok()
+    monkeypatch.setenv(*variable.split("="))
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}/b", "--steps=4", "--threads=2").ok()
+    assert losses(tmp_path / "a") == losses(tmp_path / "b")
+
+
+def test_an_empty_declaration_declares_nothing(programs, folder, tmp_path):
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}", "--steps=3").ok()
+    refused = programs.run("lmc-run", folder(JOB), f"--out={tmp_path}", "--steps=4", "--change=",
+                           "--set", "lr_schedule.lr=9e-3")
+    assert refused.code == USER_ERROR, refused.stderr
+
+
+def test_a_set_that_equals_the_default_is_repeated(programs, folder, tmp_path):
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}", "--steps=3", "--set",
+                 "lr_schedule.min_lr=0.0001", "--set", "lr_schedule.lr=0.002").ok()
+    programs.run("lmc-run", f"--out={tmp_path}", "--steps=5").ok()
+    settings = json.loads((tmp_path / "run.json").read_text())["settings"]
+    assert settings["lr_schedule.min_lr"]["origin"] == "lmc-run --set"
+
+
+def test_a_trailing_slash_is_no_way_around_the_identity(programs, folder, tmp_path):
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}", "--steps=3").ok()
+    refused = programs.run("lmc-run", folder(JOB), f"--out={tmp_path}", "--steps=4",
+                           f"--resume={tmp_path}/checkpoints/3/", "--set", "lr_schedule.lr=9e-3")
+    assert refused.code == USER_ERROR and "--change=lr_schedule.lr" in refused.stderr
+
+
+def test_a_folder_takes_no_second_run(programs, folder, tmp_path):
+    for name, steps in (("a", 5), ("b", 3)):
+        programs.run("lmc-run", folder(JOB), f"--out={tmp_path / name}", f"--steps={steps}").ok()
+    refused = programs.run("lmc-run", folder(JOB), f"--out={tmp_path / 'b'}",
+                           f"--resume={tmp_path / 'a'}", "--steps=8")
+    assert refused.code == USER_ERROR and "holds another run" in refused.stderr
+
+
+def test_a_run_that_began_elsewhere_begins_there_again(programs, folder, tmp_path):
+    """It was killed before its first checkpoint: here, it had nothing to train at its first start."""
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}/a", "--steps=5").ok()
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}/b", f"--resume={tmp_path}/a",
+                 "--steps=5", "--set", "lr_schedule.lr=0.004").ok()
+    on = programs.run("lmc-run", f"--out={tmp_path}/b", "--steps=7").ok()
+    assert "resumed at step 5 from" in on.stdout
+    assert [line["step"] for line in metrics(tmp_path / "b")] == [6, 7]
+    settings = json.loads((tmp_path / "b/run.json").read_text())["settings"]
+    assert settings["lr_schedule.lr"]["value"] == "0.004"
+
+
+def test_initial_weights_are_remembered(programs, folder, tmp_path):
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}/a", "--steps=5",
+                 f"--export={tmp_path}/hf").ok()
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}/b", "--steps=0",
+                 f"--init={tmp_path}/hf").ok()
+    on = programs.run("lmc-run", f"--out={tmp_path}/b", "--steps=1").ok()
+    assert f"initial weights: {tmp_path}/hf" in on.stdout
+
+
+def test_checkpoints_that_are_gone_are_no_new_start(programs, folder, tmp_path):
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}", "--steps=3").ok()
+    (tmp_path / "checkpoints/3").rename(tmp_path / "elsewhere")
+    refused = programs.run("lmc-run", f"--out={tmp_path}", "--steps=5")
+    assert refused.code == USER_ERROR
+    assert f"{tmp_path}/checkpoints/3" in refused.stderr
+
+
+def test_a_fall_back_behind_a_declared_change_asks_for_a_rewind(programs, folder, tmp_path):
+    run = ["lmc-run", folder(JOB), f"--out={tmp_path}"]
+    programs.run(*run, "--steps=3").ok()
+    programs.run(*run, "--steps=5", "--set", "lr_schedule.lr=9e-3", "--change=lr_schedule.lr").ok()
+    programs.run(*run, "--steps=7", "--set", "lr_schedule.lr=1e-3", "--change=lr_schedule.lr").ok()
+    for step in (5, 7):
+        with (tmp_path / f"checkpoints/{step}/model.safetensors").open("ab") as file:
+            file.write(b"x")
+    refused = programs.run("lmc-run", f"--out={tmp_path}", "--steps=9")
+    assert refused.code == USER_ERROR and "--rewind=3" in refused.stderr
+    programs.run("lmc-run", f"--out={tmp_path}", "--rewind=3", "--steps=4").ok()
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}/whole", "--steps=4").ok()
+    assert metrics(tmp_path)[-1]["lr"] == metrics(tmp_path / "whole")[-1]["lr"]
+
+
+def test_a_rewind_takes_the_plan_of_its_checkpoint(programs, folder, tmp_path):
+    other = COMPILED["training.batch_size"][0]
+    programs.run("lmc-run", folder(JOB), f"--out={tmp_path}", "--steps=3").ok()
+    programs.run("lmc-run", folder(other), f"--out={tmp_path}", "--steps=5",
+                 "--change=training.batch_size").ok()
+    programs.run("lmc-run", f"--out={tmp_path}", "--rewind=3", "--steps=4").ok()
+    state = checkpoint_state(tmp_path / "checkpoints/4")
+    assert state["tokens"] == 4 * 4 * 32
+
+
+def test_a_path_that_is_no_utf8_is_no_crash(programs, folder, tmp_path):
+    strange = os.fsencode(tmp_path) + b"/nu\xff"
+    os.mkdir(strange)
+    plan = strange + b"/t.plan"
+    shutil.copy(folder(JOB), plan)
+    out = strange + b"/out"
+    for steps in (2, 4):
+        done = subprocess.run([programs.path("lmc-run").encode(), plan, b"--out=" + out,
+                               b"--steps=%d" % steps], capture_output=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_validation_data_that_cannot_be_read_loses_no_step(programs, folder, tmp_path):
+    """The validation file has an id beyond the vocabulary after its first batch."""
+    tokens = np.random.default_rng(2).integers(JOB.model.vocab_size, size=32 * 40 + 1)
+    tokens[32 * 30] = JOB.model.vocab_size
+    write_tokens(tmp_path / "validation.bin", tokens)
+    failed = programs.run("lmc-run", folder(JOB), f"--out={tmp_path}/a", "--set",
+                          f"data.validation={tmp_path}/validation.bin", "--set",
+                          "monitoring.validation_interval=3", "--steps=6")
+    assert failed.code != 0 and "validation.bin" in failed.stderr
+    assert checkpoint_state(tmp_path / "a/checkpoints/3")["step"] == 3
+    assert metrics(tmp_path / "a")[-1]["step"] == 3

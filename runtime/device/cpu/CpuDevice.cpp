@@ -76,6 +76,7 @@ Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
   auto function = resolver.memory.function(index);
   LMC_TRY(function);
   // oneDNN prepares and runs matrix products for the number of threads that OpenMP would use.
+  omp_set_dynamic(0);
   omp_set_num_threads(resolver.threads);
   auto executable = std::make_unique<CpuExecutable>();
   executable->owner = this;
@@ -97,6 +98,7 @@ Result<void> CpuDevice::submit(Executable &executable) {
   auto *recorded = dynamic_cast<CpuExecutable *>(&executable);
   if (!recorded || recorded->owner != this)
     return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
+  omp_set_dynamic(0);
   omp_set_num_threads(resolver.threads);
   try {
     for (const Step &command : recorded->commands)
@@ -110,8 +112,21 @@ Result<void> CpuDevice::submit(Executable &executable) {
 
 } // namespace
 
+// Returns how many threads OpenMP gives, at most `wanted`. The environment may allow fewer
+// (OMP_THREAD_LIMIT, OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS). oneDNN divides its work by the number that
+// it was prepared for, and parts without a thread would not be computed.
+static int obtainedThreads(int wanted) {
+  omp_set_dynamic(0);
+  omp_set_max_active_levels(std::max(1, omp_get_max_active_levels()));
+  int obtained = 1;
+#pragma omp parallel num_threads(wanted)
+#pragma omp single
+  obtained = omp_get_num_threads();
+  return obtained;
+}
+
 std::unique_ptr<Device> makeCpuDevice(int threads) {
-  return std::make_unique<CpuDevice>(threadCount(threads));
+  return std::make_unique<CpuDevice>(obtainedThreads(threadCount(threads)));
 }
 
 } // namespace lmc::cpu

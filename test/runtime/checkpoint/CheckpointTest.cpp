@@ -142,14 +142,15 @@ TEST(Checkpoint, OneSavedAsideIsNeitherFoundNorRemoved) {
   for (uint64_t variant : {0, 1}) {
     auto path = saveAside(run.path, savedState(2, variant), savedFiles(2, variant), "diverged");
     ASSERT_OK(path);
-    EXPECT_EQ(*path, run / "checkpoints/2.diverged");
+    // One that is there already is not written over.
+    EXPECT_EQ(*path, run / (variant == 0 ? "checkpoints/2.diverged" : "checkpoints/2.diverged-2"));
     auto state = checkContents(*path);
     ASSERT_OK(state);
     EXPECT_EQ(state->extra.at("variant"), std::to_string(variant));
   }
   EXPECT_EQ(latestStep(run.path), 1);
   ASSERT_OK(save(run.path, 3, 1));
-  EXPECT_EQ(checkpointsOf(run.path), (Names{"2.diverged", "3"}));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"2.diverged", "2.diverged-2", "3"}));
   auto steps = listCheckpoints(run.path);
   ASSERT_OK(steps);
   EXPECT_EQ(*steps, std::vector<uint64_t>{3});
