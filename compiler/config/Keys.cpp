@@ -686,7 +686,7 @@ const std::vector<Section> &sections() {
       {"data", "Token files, as `lmc-data pack` writes them."},
       {"checkpoint", "What is saved, and how often."},
       {"monitoring", "What is reported, and how often."},
-      {"guard", "When a run has gone wrong."},
+      {"guard", "When to warn of a run that goes wrong, and when to stop it."},
       {"target", "What the plan is compiled for."},
   };
   return table;

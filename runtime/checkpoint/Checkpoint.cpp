@@ -9,17 +9,19 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <set>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace lmc {
 
 static constexpr const char *kStateFile = "state.json";
 static constexpr const char *kFormat = "lmc-checkpoint";
 static constexpr uint64_t kVersion = 2;
-static constexpr uint64_t kMaximumStateBytes = 16 << 20;
+static constexpr uint64_t kMaximumStateBytes = 64 << 20; // a data set may have many files
 // Bytes that a file may take on the disk in addition to its size: the unused part of its last disk
 // block, and its share of the file system's own records.
 static constexpr uint64_t kFileOverheadBytes = 16 << 10;
@@ -379,9 +381,11 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = verify(path, /*checksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
-      // A disk that cannot be read, or another release's checkpoint, is not a damaged checkpoint.
+      // A checkpoint that cannot be read, or that another release wrote, is not a damaged one.
       if (!state && state.error().code == ExitCode::Failure)
         return state.error();
+      if (::access((path + "/" + kStateFile).c_str(), R_OK) != 0 && errno != ENOENT)
+        return systemError("read", path + "/" + kStateFile, errno);
       damaged.push_back(
           {path, state ? fmt::format("it is of step {}", state->step) : state.error().message});
     }

@@ -1,5 +1,5 @@
-// The identity of a run, as its folder and its checkpoints record it: what decides which model its
-// training gives. runtime/train/RunIdentity.h makes it and compares it.
+// The identity of a run is the set of settings and training data that determine the trained model.
+// Its folder and its checkpoints record it; runtime/train/RunIdentity.h makes it and compares it.
 #pragma once
 
 #include "runtime/data/Fingerprint.h"
@@ -21,7 +21,7 @@ struct RecordedSetting {
   std::string origin;              // originName()
   bool identity = false;           // another value trains another model
   std::string derivedFrom;         // the setting that the default follows; "": none
-  // The plan's own value as one text, which differs from the value after `lmc-run --set`.
+  // The plan's value, as one text. `value` differs from it if `lmc-run --set` changed the setting.
   std::string planned;
 
   std::string text() const; // the value as one text; a list as "[a, b]"

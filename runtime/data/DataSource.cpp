@@ -109,8 +109,10 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
   if (block == 0)
     block = options.sequenceLength;
   if (block % options.sequenceLength != 0)
-    return Error{fmt::format("training.sequence_length {} does not divide data.shuffle_block {}: "
-                             "a run goes on at its next token only with a length that does",
+    return Error{fmt::format("training.sequence_length ({0}) does not divide data.shuffle_block "
+                             "({1}), the block in which the run shuffles; to read the data from its "
+                             "beginning in another order, give --set data.shuffle_block={0} "
+                             "--change=data.shuffle_block",
                              options.sequenceLength, block)};
   if (options.paths.empty())
     return inKey(options, {"no token files are given; make one with: lmc-data pack"});

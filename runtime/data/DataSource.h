@@ -64,9 +64,9 @@ public:
   // Fills the rows of `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the
   // stream from token `position` on. targets[t] is the token after tokens[t] in its file, even if
   // it belongs to another block or document. With a document mask, `starts` (shaped as `tokens`, or
-  // null) gets for each token the position in the row at which the token's document begins. A
-  // document that begins before the row, or in another block of it than the token, counts as
-  // beginning with the row or the token's block. An end-of-document token belongs to the document
+  // null) gets for each token the position in the row at which the token's document begins. If
+  // the document begins before the row, the value is 0. If it begins in another block than the
+  // token, the value is where the token's block begins in the row. An end-of-document token belongs to the document
   // that it ends. Errors name file and position: a token beyond the vocabulary, a damaged table of
   // documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,

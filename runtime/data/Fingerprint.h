@@ -1,5 +1,6 @@
-// What identifies the contents of a token file: cheap to compute for a file of any size, and
-// different, but for chance, if another file stands in its place.
+// A fingerprint identifies a token file by its format, size and token count, and by hashes of its
+// header and of a sample of 64 pieces of 4 KiB. A change outside the sample is not seen in a file whose
+// header has no checksum.
 #pragma once
 
 #include "runtime/support/Result.h"

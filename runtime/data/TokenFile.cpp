@@ -175,8 +175,8 @@ Result<void> TokenFile::State::checkIsWritten() const {
   return {};
 }
 
-// Ids of 32 or 64 bits that are read as uint16 show in the places of their high halves, which are 0
-// or small. The sample has the maximum of the uint16 at each place modulo 4.
+// If ids of 32 or 64 bits are read as uint16, every second value, or three of four, belongs to a high
+// part of an id and is 0 or small. most[p] is the largest sampled uint16 at positions p modulo 4.
 Result<void> TokenFile::State::checkIsUInt16() const {
   constexpr uint64_t kEnough = 256;   // uint16: fewer prove nothing
   constexpr uint16_t kHighHalf = 32;  // more than the high half of any id: a vocabulary of 2^21

@@ -19,8 +19,8 @@
 // Thus a loss that falls back is not stopped as long as its height falls by a factor e within some
 // ten times `patience` steps. Before the first such mean, the lowest level is ln(vocab_size), the
 // loss of a model that knows nothing, or the first loss if it is higher. MosaicML's KillLossSpike
-// also asks for a height and a patience, but compares with the mean of a window, which a loss that
-// creeps up takes along.
+// also asks for a height and a patience, but compares with the mean of a window. A loss
+// that rises slowly raises that mean too, and is never found.
 //
 // Steps whose loss or gradient norm is not finite, and steps without a gradient, are ignored.
 #pragma once
@@ -38,7 +38,7 @@ namespace lmc {
 // The keys of the TOML section [guard].
 struct GuardSettings {
   std::string action = "stop"; // what follows a divergence: "stop" | "warn" | "off"
-  int64_t window = 100;        // in steps: reach of the running deviations
+  int64_t window = 100;        // in steps: the running deviations average over so many
   double spike = 6;            // in deviations above the mean
   int64_t patience = 100;      // in steps: how long the loss must be high to have diverged
   double rise = 1;             // in nats above the lowest level: how high

@@ -72,7 +72,7 @@ static void warnOfSharedData(const RunIdentity &identity, Console &console) {
     for (const FileFingerprint &other : identity.trainData)
       if (!difference(other, file))
         console.warning(fmt::format("data.validation has {}, and data.train has the same tokens in "
-                                    "{}: the validation loss says nothing of unseen text",
+                                    "{}: the validation loss does not measure unseen text",
                                     file.path, other.path));
 }
 
@@ -248,8 +248,8 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
     try {
       start.saved = runIdentityFromJson(start.state.run);
     } catch (const nlohmann::json::exception &) {
-      return Error{fmt::format("{}: its state.json does not describe the run; it is of another "
-                               "release: use the release that wrote it",
+      return Error{fmt::format("{}: state.json has no valid identity of the run; use the release of "
+                               "lmc-run that wrote it",
                                *start.checkpoint)};
     }
   }
@@ -310,9 +310,9 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
   std::vector<std::string> declarations;
   for (const SettingChange &change : missing)
     declarations.push_back("--change=" + change.key);
-  return Error{fmt::format("{}: this start would train something else than the run did: {}; set "
-                           "these as they were, or declare the change with {}, or start another run "
-                           "with --resume={} and a new --out",
+  return Error{fmt::format("{}: this start differs from the run: {}; restore these values, declare "
+                           "the change with {}, or start a new run with --resume={} and another "
+                           "--out",
                            *start.checkpoint, describe(missing), fmt::join(declarations, " "),
                            *start.checkpoint)};
 }
@@ -350,7 +350,7 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
     facts["rewound"] = true;
   log.event("start", facts);
   if (start.before && start.before->planHash != session.plan->hash()) {
-    console.note(fmt::format("another plan than at the last start, of SHA-256 {}",
+    console.note(fmt::format("the plan has changed: the last start used the plan with SHA-256 {}",
                              start.before->planHash));
     log.event("plan", {{"from", start.before->planHash}, {"to", session.plan->hash()}});
   }
@@ -372,8 +372,8 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   return directory.record(identity, *session.plan);
 }
 
-// Takes back what the folder has of later steps than the start: with --rewind by moving it aside.
-// Otherwise there is nothing but `damaged` checkpoints, which are renamed.
+// With --rewind, moves checkpoints and exports of steps after `step` to OUT/undone. Without it, the
+// folder has none but `damaged` checkpoints, which are renamed.
 static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
                                    const std::vector<DamagedCheckpoint> &damaged,
                                    RunDirectory &directory, Console &console, RunLog &log) {
@@ -406,7 +406,7 @@ static Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options) {
 
 namespace {
 
-// The parts of a training run that outlive its errors.
+// These objects outlive runIn(), so that run() can record how it ended.
 struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;

@@ -25,7 +25,7 @@ namespace lmc {
 
 using plan::VariableKind;
 
-static constexpr uint64_t kMaximumIdentityBytes = 16 << 20;
+static constexpr uint64_t kMaximumIdentityBytes = 64 << 20;
 
 // The files of a checkpoint, and the kind of variable in each. A file exists only if the plan has
 // variables of its kind.
@@ -82,8 +82,9 @@ Result<void> RunDirectory::checkOwner() const {
   const std::string holder = readLock(fd);
   if (holder.empty() || holder == owner)
     return {};
-  return Error{fmt::format("{}: another run ({}) has started to write here, on a file system that "
-                           "does not carry locks; stop one of the two, and give each its own --out",
+  return Error{fmt::format("{}: another run ({}) has started to write here, and the file system "
+                           "does not share locks between machines; stop one of the two, and give "
+                           "each its own --out",
                            folder, holder.substr(0, holder.find(','))),
                ExitCode::Failure};
 }

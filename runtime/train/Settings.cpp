@@ -191,7 +191,7 @@ void SettingTable::deriveDefaults() {
     const Setting *from = find(setting.derivedFrom);
     double value = 0;
     if (setting.origin != SettingOrigin::Default || !from || from->origin != SettingOrigin::RunSet ||
-        !parseWhole(from->value, value))
+        !parseWhole(from->value, value) || !std::isfinite(value / setting.derivedDivisor))
       continue;
     setting.value = setting.type == SettingType::Integer
                         ? fmt::format("{}", int64_t(value / setting.derivedDivisor))

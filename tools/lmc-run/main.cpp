@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <sys/resource.h>
+
 using namespace lmc;
 
 static void addOptions(CommandLine &line, RunOptions &options) {
@@ -71,7 +73,18 @@ static Result<ExitCode> train(const RunOptions &options) {
   return run(options);
 }
 
+// Each token file holds a descriptor or two: a data set of a thousand files would exceed the soft
+// limit that most systems set.
+static void raiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    (void)::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 int main(int argc, char **argv) {
+  raiseDescriptorLimit();
   RunOptions options;
   CommandLine line("lmc-run", LMC_VERSION,
                    "Trains the model of PLAN, and goes on where an earlier run in DIR stopped.");

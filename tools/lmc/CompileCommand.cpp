@@ -8,6 +8,7 @@
 
 #include "mlir/Pass/PassRegistry.h"
 
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -99,6 +100,8 @@ int runCompile(const CompileArguments &arguments) {
                 ExitCode::DoesNotFit);
   const std::string path =
       arguments.output.empty() ? defaultOutput(arguments.input) : arguments.output;
+  if (llvm::sys::fs::equivalent(path, arguments.input))
+    return fail("lmc compile: error: " + path + " is the job itself; give another -o");
   if (std::error_code error = writeAtomically(path, result->plan))
     return fail("lmc compile: error: cannot write " + path + ": " + error.message(),
                 ExitCode::Failure);

@@ -151,8 +151,8 @@ TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
 
 TEST_F(ModelFamilyTest, TheReferenceHasThem) {
   const std::string page = configReference(families);
-  EXPECT_NE(page.find("| `softcap` | number | `30` | from 0 to 100 |  | Bound of the logits. Only "
-                      "of `capped`. |\n"),
+  EXPECT_NE(page.find("| `softcap` | number | `30` | from 0 to 100 | *identity* | Bound of the "
+                      "logits. Only of `capped`. |\n"),
             std::string::npos);
   EXPECT_NE(page.find("(llama, mistral or capped_lm)"), std::string::npos);
   EXPECT_LT(page.find("| `softcap` |"), page.find("## [model.rope_scaling]"));

@@ -545,8 +545,10 @@ TEST_F(DataSourceTest, RefusesALengthThatDoesNotDivideTheBlock) {
   counting("a.bin", 0, 100);
   DataOptions wanted = options({"a.bin"}, 8);
   wanted.shuffleBlock = 20;
-  EXPECT_EQ(refusal(wanted), "training.sequence_length 8 does not divide data.shuffle_block 20: a "
-                             "run goes on at its next token only with a length that does");
+  EXPECT_EQ(refusal(wanted),
+            "training.sequence_length (8) does not divide data.shuffle_block (20), the block in which "
+            "the run shuffles; to read the data from its beginning in another order, give --set "
+            "data.shuffle_block=8 --change=data.shuffle_block");
   wanted.shuffleBlock = 104;
   EXPECT_THAT(refusal(wanted),
               HasSubstr("a.bin has 100 tokens, too few for one block of 105 "

@@ -293,7 +293,7 @@ TEST_F(Trainer, ReadsTheFormatAndTheBlockThatAreSet) {
   expectFails(o, ExitCode::UserError, "train.idx is missing");
   o.overrides = {"data.shuffle_block=12"};
   expectFails(o, ExitCode::UserError,
-              "training.sequence_length 8 does not divide data.shuffle_block 12");
+              "training.sequence_length (8) does not divide data.shuffle_block (12)");
   // With a block the order is another, and the validation data is read as before.
   o.overrides = {"data.shuffle_block=400"};
   expectRuns(o);
