@@ -228,10 +228,10 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
     recorded = std::move(*read);
   }
   if (!start.checkpoint && options.resume == "auto" && !options.out.empty()) {
-    if (auto saved = lastSave(options.out); saved && *saved)
+    if (auto saved = lastSave(options.out))
       return Error{fmt::format("{}: the run saved {}, and no checkpoint is there now; bring its "
                                "checkpoints back, or start over with another --out",
-                               options.out, **saved)};
+                               options.out, *saved)};
     if (!directory)
       return Error{fmt::format("{}: no checkpoint is there; leave --out away to use the initial "
                                "weights",
@@ -317,10 +317,12 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                            *start.checkpoint)};
 }
 
-// Sets session.progress and the run's identity, and records them in the run's folder.
+// Completes the run's identity, with the initial weights `init` and the changes since the last start,
+// and records it in session.progress, in the run's folder and as events.
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
-                                const std::string &init, RunDirectory &directory, Console &console, RunLog &log) {
+                                const std::string &init, RunDirectory &directory,
+                                Console &console, RunLog &log) {
   identity.run = start.before && !start.begins ? start.before->run : drawRunId();
   if (start.before)
     identity.changes = start.before->changes;

@@ -169,7 +169,7 @@ Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
   return plan;
 }
 
-Result<std::optional<std::string>> lastSave(const std::string &folder) {
+std::optional<std::string> lastSave(const std::string &folder) {
   std::optional<std::string> path;
   std::ifstream events(folder + "/events.jsonl");
   for (std::string line; std::getline(events, line);) {

@@ -68,7 +68,7 @@ Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
 
 // Returns the path of the latest checkpoint that events.jsonl in `folder` tells of, wherever it is
 // now; nullopt if there was none.
-Result<std::optional<std::string>> lastSave(const std::string &folder);
+std::optional<std::string> lastSave(const std::string &folder);
 
 // Returns the folder of the checkpoint that `resume` names. "auto" is the newest complete
 // checkpoint of `runDirectory` (nullopt if it has no checkpoints), "none" is nullopt, and any other
