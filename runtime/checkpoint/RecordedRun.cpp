@@ -9,8 +9,8 @@ namespace lmc {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordedSetting, value, values, origin, identity, derivedFrom,
                                    planned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeclaredChange, step, key, from, to)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, startedFrom, init, planHash, planPath, target, compilerVersion,
-                                   runtimeVersion, host, configPath, configDirectory, configToml,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, startedFrom, init, planHash, planPath, target,
+                                   compilerVersion, runtimeVersion, host, configPath, configDirectory, configToml,
                                    huggingfaceConfig, settings, changes)
 
 std::string RecordedSetting::text() const {

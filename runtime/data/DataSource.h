@@ -66,9 +66,9 @@ public:
   // it belongs to another block or document. With a document mask, `starts` (shaped as `tokens`, or
   // null) gets for each token the position in the row at which the token's document begins. If
   // the document begins before the row, the value is 0. If it begins in another block than the
-  // token, the value is where the token's block begins in the row. An end-of-document token belongs to the document
-  // that it ends. Errors name file and position: a token beyond the vocabulary, a damaged table of
-  // documents. Thread safe.
+  // token, the value is where the token's block begins in the row. An end-of-document token belongs
+  // to the document that it ends. Errors name file and position: a token beyond the vocabulary, a
+  // damaged table of documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
   bool hasDocumentMask() const;
