@@ -23,6 +23,21 @@ struct DeviceInfo {
   uint64_t memoryBytes = 0;
 };
 
+class GemmChoices;
+
+// What the user, not the plan, decides about a device.
+struct DeviceOptions {
+  // Threads of a CPU. 0: OMP_NUM_THREADS threads or, if that is not set, one per CPU that this
+  // process may run on.
+  int threads = 0;
+  int index = 0; // which of several devices of the plan's type
+  // The implementations of matrix products, which the device looks up, and to which it adds those
+  // that it chooses. It must outlive the device. Null: the device takes a fixed choice.
+  GemmChoices *gemms = nullptr;
+  bool graphs = true;             // runs of a function may be captured and replayed
+  bool checkEveryCommand = false; // the device waits after each command, so that errors name it
+};
+
 // A function of the plan that a device has prepared. It may be submitted many times.
 class Executable {
 public:
@@ -61,8 +76,7 @@ public:
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;
 };
 
-// Opens the device that `plan` was compiled for. With `threads` = 0 the device uses OMP_NUM_THREADS
-// threads or, if that is not set, one per CPU that this process may run on.
-Result<std::unique_ptr<Device>> openDevice(const PlanFile &plan, int threads = 0);
+// Opens the device that `plan` was compiled for.
+Result<std::unique_ptr<Device>> openDevice(const PlanFile &plan, const DeviceOptions &options = {});
 
 } // namespace lmc

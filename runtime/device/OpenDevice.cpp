@@ -7,7 +7,8 @@
 
 namespace lmc {
 
-#define LMC_DEVICE(Target, Name) Result<std::unique_ptr<Device>> Target##Device(int threads);
+#define LMC_DEVICE(Target, Name) \
+  Result<std::unique_ptr<Device>> Target##Device(const DeviceOptions &options);
 #define LMC_NO_DEVICE(Target, Name)
 #include "runtime/device/Devices.def"
 #undef LMC_DEVICE
@@ -16,9 +17,10 @@ namespace lmc {
 namespace {
 
 struct Opener {
-  std::string_view target;                              // the part of a plan's target before ':'
-  const char *name;                                     // the device, for error messages
-  Result<std::unique_ptr<Device>> (*open)(int threads); // null: this build lacks the device
+  std::string_view target; // the part of a plan's target before ':'
+  const char *name;        // the device, for error messages
+  // Null: this build lacks the device.
+  Result<std::unique_ptr<Device>> (*open)(const DeviceOptions &options);
 };
 
 constexpr Opener kOpeners[] = {
@@ -31,15 +33,16 @@ constexpr Opener kOpeners[] = {
 
 } // namespace
 
-Result<std::unique_ptr<Device>> openDevice(const PlanFile &plan, int threads) {
+Result<std::unique_ptr<Device>> openDevice(const PlanFile &plan, const DeviceOptions &options) {
   const std::string target = plan->target()->str();
-  if (threads < 0)
-    return Error{fmt::format("--threads={}: the number of threads must be positive", threads)};
+  if (options.threads < 0)
+    return Error{
+        fmt::format("--threads={}: the number of threads must be positive", options.threads)};
   for (const Opener &opener : kOpeners) {
     if (opener.target != std::string_view(target).substr(0, target.find(':')))
       continue;
     if (opener.open)
-      return opener.open(threads);
+      return opener.open(options);
     return Error{fmt::format("{}: the plan is for '{}', and this build has no {} device; compile "
                              "it with --target={}",
                              plan.path(), target, opener.name, kOpeners[0].target)};

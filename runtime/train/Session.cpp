@@ -108,7 +108,7 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   initialWeights = init;
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
-  auto opened = openDevice(*plan, options.threads);
+  auto opened = openDevice(*plan, {.threads = options.threads});
   if (!opened)
     return opened.error();
   device = std::move(*opened);

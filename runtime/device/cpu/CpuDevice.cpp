@@ -125,14 +125,16 @@ static int obtainedThreads(int wanted) {
   return obtained;
 }
 
-std::unique_ptr<Device> makeCpuDevice(int threads) {
-  return std::make_unique<CpuDevice>(obtainedThreads(threadCount(threads)));
+std::unique_ptr<Device> makeCpuDevice(const DeviceOptions &options) {
+  return std::make_unique<CpuDevice>(obtainedThreads(threadCount(options.threads)));
 }
 
 } // namespace lmc::cpu
 
 namespace lmc {
 
-Result<std::unique_ptr<Device>> cpuDevice(int threads) { return cpu::makeCpuDevice(threads); }
+Result<std::unique_ptr<Device>> cpuDevice(const DeviceOptions &options) {
+  return cpu::makeCpuDevice(options);
+}
 
 } // namespace lmc

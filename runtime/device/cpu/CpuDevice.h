@@ -6,6 +6,6 @@
 
 namespace lmc::cpu {
 
-std::unique_ptr<Device> makeCpuDevice(int threads);
+std::unique_ptr<Device> makeCpuDevice(const DeviceOptions &options);
 
 } // namespace lmc::cpu

@@ -105,7 +105,7 @@ public:
     if (!opened)
       return;
     plan = std::move(*opened);
-    auto made = openDevice(*plan, 2);
+    auto made = openDevice(*plan, {.threads = 2});
     if (!made || !(*made)->load(*plan))
       return;
     device = std::move(*made);

@@ -141,7 +141,9 @@ std::vector<BadPlan> badSimtPlans() {
 }
 
 const TestDevice kDevices[] = {
-    {"cpu", "cpu:test", openDevice, addCpuKernel, badCpuPlans, nullptr, nullptr, true},
+    {"cpu", "cpu:test",
+     [](const PlanFile &plan, int threads) { return openDevice(plan, {.threads = threads}); },
+     addCpuKernel, badCpuPlans, nullptr, nullptr, true},
     {"simt", "cuda:sm_90a",
      [](const PlanFile &, int variant) -> Result<std::unique_ptr<Device>> {
        return simt::makeSimtDevice(uint64_t(variant));
@@ -284,7 +286,7 @@ TEST(OpenDevice, OpensOnlyWhatThisBuildHas) {
   b.plan.target = "cuda:sm_90a";
   auto plan = b.open();
   ASSERT_TRUE(plan);
-  auto device = openDevice(**plan, 1);
+  auto device = openDevice(**plan, {.threads = 1});
   ASSERT_FALSE(device);
   EXPECT_NE(device.error().message.find("no CUDA device"), std::string::npos);
 }

@@ -146,7 +146,7 @@ static PlanBuilder cudaPlan() {
 
 // Everything a runtime does with a plan that verified.
 static void use(const PlanFile &plan) {
-  auto device = openDevice(plan, 1);
+  auto device = openDevice(plan, {.threads = 1});
   if (!device || !(*device)->load(plan))
     return;
   for (uint32_t i = 0; i < plan->functions()->size(); ++i)

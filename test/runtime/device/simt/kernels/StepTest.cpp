@@ -245,7 +245,7 @@ TEST_P(SimtStep, isTheCpus) {
   const Job &job = GetParam();
   std::unique_ptr<PlanFile> cpuPlan = planOf(job, "cpu"), cudaPlan = planOf(job, "cuda:sm_90a");
   ASSERT_TRUE(cpuPlan && cudaPlan);
-  const Outcome want = train(*cpuPlan, cpu::makeCpuDevice(1));
+  const Outcome want = train(*cpuPlan, cpu::makeCpuDevice({.threads = 1}));
   const Outcome got = train(*cudaPlan, simt::makeSimtDevice(1));
   const Outcome again = train(*cudaPlan, simt::makeSimtDevice(2));
   ASSERT_EQ(want.failure, "");
@@ -296,7 +296,7 @@ TEST_P(SimtSkippedStep, leavesEverything) {
     ASSERT_TRUE(plan);
     const bool cpu = std::string(name) == "cpu";
     const Outcome outcome =
-        train(*plan, cpu ? cpu::makeCpuDevice(1) : simt::makeSimtDevice(1), {1, lossScale});
+        train(*plan, cpu ? cpu::makeCpuDevice({.threads = 1}) : simt::makeSimtDevice(1), {1, lossScale});
     ASSERT_EQ(outcome.failure, "");
     EXPECT_TRUE(std::isfinite(outcome.gradientNorms[0]));
     EXPECT_TRUE(nan ? std::isnan(outcome.gradientNorms[1]) : std::isinf(outcome.gradientNorms[1]))
