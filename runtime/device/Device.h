@@ -1,9 +1,13 @@
 // The interface of a device: the operations that running a plan needs.
 //
-// Each type of device implements the interface: runtime/device/cpu, and for tests
-// runtime/device/simt, which runs CUDA kernels on the host. test/runtime/device/ConformanceTest.cpp
-// tests each implementation. As in a plan, memory is addressed by slices: an arena and a byte
-// offset.
+// Each type of device implements the interface: runtime/device/cpu, runtime/device/cuda, and for
+// tests runtime/device/simt, which runs CUDA kernels on the host.
+// test/runtime/device/ConformanceTest.cpp tests each implementation.
+//
+// A device executes its work in the order in which the host enqueues it: runs of functions
+// (submit), copies (upload, download) and marks (place). Enqueuing does not wait. The host learns
+// that work is complete when it waits for a mark behind the work. If work fails, every later wait
+// returns the error.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -44,6 +48,32 @@ public:
   virtual ~Executable() = default;
 };
 
+// Host memory that a device can copy from and to without the host's help (pinned memory on a GPU).
+// It may outlive neither its device nor a copy that uses it.
+class HostBuffer {
+public:
+  virtual ~HostBuffer() = default;
+  char *data() const { return start; }
+  uint64_t bytes() const { return size; }
+
+protected:
+  char *start = nullptr;
+  uint64_t size = 0;
+};
+
+// A point in the order of a device's work, with the time at which the device reached it. A mark
+// may be placed again; it then forgets the earlier point.
+class Mark {
+public:
+  virtual ~Mark() = default;
+};
+
+// Bytes of an arena.
+struct ArenaRange {
+  uint32_t arena = 0;
+  uint64_t offset = 0, bytes = 0;
+};
+
 class Device {
 public:
   virtual ~Device() = default;
@@ -62,15 +92,39 @@ public:
   // once.
   virtual Result<std::unique_ptr<Executable>> record(int index) = 0;
 
-  // Starts one run of a recorded function. Runs are executed in the order of submission.
+  // Enqueues one run of a recorded function.
   virtual Result<void> submit(Executable &executable) = 0;
 
-  // Waits until all submitted runs are complete, and returns an error if one of them failed.
+  // Allocates host memory for upload() and download(). All bytes are zero.
+  virtual Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) = 0;
+
+  // Enqueue a copy of `to.bytes` bytes from `from`, starting at its byte `offset`, to an arena
+  // (upload), or from an arena to a host buffer (download). The device accesses the host's bytes
+  // at any time between the call and a wait for a later mark; until then the host must not change
+  // the bytes of an upload, nor use the bytes of a download. Error: a range is out of bounds.
+  virtual Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) = 0;
+  virtual Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) = 0;
+
+  // Creates a mark that is not placed yet.
+  virtual Result<std::unique_ptr<Mark>> makeMark() = 0;
+  // Enqueues the mark behind all work so far.
+  virtual Result<void> place(Mark &mark) = 0;
+  // Waits until the device has reached the mark; returns at once if the mark was never placed.
+  // Error: work of the device failed. The message names the function, and the op if it is known.
+  virtual Result<void> wait(Mark &mark) = 0;
+  // Returns true if wait() would return at once. Error: as of wait().
+  virtual Result<bool> reached(Mark &mark) = 0;
+  // Returns the seconds between the times at which the device reached two marks. The caller must
+  // have waited for both.
+  virtual Result<double> secondsBetween(const Mark &from, const Mark &to) = 0;
+
+  // Waits until all work is complete, and returns an error if some of it failed.
   virtual Result<void> synchronize() = 0;
 
   // copyIn copies from host memory to a slice, copyOut from a slice to host memory; `offset` is in
-  // bytes from the start of the slice. The copy begins after all submitted runs, and is complete
-  // when the call returns. Several threads may call copyIn at the same time for disjoint bytes.
+  // bytes from the start of the slice. The copy begins after all work that was enqueued before it,
+  // and is complete when the call returns. Several threads may call copyIn at the same time for
+  // disjoint bytes.
   virtual Result<void> copyIn(int slice, const void *source, uint64_t bytes,
                               uint64_t offset = 0) = 0;
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;

@@ -28,4 +28,10 @@ std::string commandName(CommandBody body) {
   return name;
 }
 
+std::string placeOf(const Function &function, uint32_t command) {
+  const Command &at = *function.commands()->Get(command);
+  return "command " + std::to_string(command) + " of " + function.name()->str() + ", " +
+         commandName(at.body_type()) + (at.source() ? " " + at.source()->str() : "");
+}
+
 } // namespace lmc::plan

@@ -117,6 +117,10 @@ Operands operandsOf(const Command &command);
 // the kernels that compute it on a CUDA device.
 std::vector<const Launch *> launchesOf(const Command &command);
 
+// Returns the place of a command for error messages, as in "command 12 of micro, gemm
+// layers.0/mlp.down_proj".
+std::string placeOf(const Function &function, uint32_t command);
+
 // Returns the name of a type of command, as reports print it: "gemm", "attention_grad".
 std::string commandName(CommandBody body);
 

@@ -3,7 +3,6 @@
 #include "runtime/checkpoint/SafeTensors.h"
 #include "runtime/plan/Names.h"
 #include "runtime/train/DeviceTensors.h"
-#include "runtime/train/Inputs.h"
 
 #include <fmt/format.h>
 
@@ -32,7 +31,7 @@ Result<void> dumpLogits(const std::string &path, Session &session, const DataSou
 
   std::vector<int32_t> tokens(rows * length), targets(rows * length), starts(rows * length);
   LMC_TRY(data.fill(0, rows, tokens.data(), targets.data(), starts.data()));
-  LMC_TRY(copyInputs(plan, *session.device, tokens.data(), targets.data(), starts.data()));
+  LMC_TRY(session.inputs->upload(tokens.data(), targets.data(), starts.data()));
   LMC_TRY(session.functions->run(names::kLogits));
 
   uint64_t tokenBytes = tokens.size() * sizeof(int32_t);

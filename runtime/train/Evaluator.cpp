@@ -1,7 +1,6 @@
 #include "runtime/train/Evaluator.h"
 
 #include "runtime/plan/Names.h"
-#include "runtime/train/Inputs.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +9,9 @@
 
 namespace lmc {
 
-Evaluator::Evaluator(const PlanFile &plan, Device &device, Functions &functions, Scalars &scalars,
+Evaluator::Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
                      std::unique_ptr<DataSource> source, uint64_t batches)
-    : plan(plan), device(device), functions(functions), scalars(scalars), data(std::move(source)),
+    : plan(plan), functions(functions), inputs(inputs), scalars(scalars), data(std::move(source)),
       samples(std::min(batches * plan->batch()->global_batch_size(), data->samplesPerEpoch())) {}
 
 Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequested) {
@@ -22,10 +21,19 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   std::vector<int32_t> starts(data->hasDocumentMask() ? rows * rowTokens : 0);
   Evaluation evaluation;
   double sum = 0;
+  // Adds the loss of the oldest batch whose loss was requested.
+  auto takeLoss = [&]() -> Result<void> {
+    auto values = scalars.take();
+    LMC_TRY(values);
+    auto loss = valueOf(*values, names::kEvalLoss);
+    LMC_TRY(loss);
+    sum += *loss;
+    return {};
+  };
   for (uint64_t first = 0; first < samples; first += rows) {
     if (stopRequested()) {
       evaluation.complete = false;
-      return evaluation;
+      break;
     }
     uint64_t count = std::min(rows, samples - first);
     LMC_TRY(data->fill(first * rowTokens, count, tokens.data(), targets.data(), starts.data()));
@@ -34,14 +42,18 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
     std::fill(targets.begin() + padding, targets.end(), kIgnoredTarget);
     if (data->hasDocumentMask())
       std::fill(starts.begin() + padding, starts.end(), 0);
-    LMC_TRY(copyInputs(plan, device, tokens.data(), targets.data(), starts.data()));
+    LMC_TRY(inputs.upload(tokens.data(), targets.data(), starts.data()));
     LMC_TRY(functions.run(names::kEval));
-    auto loss = scalars.get(names::kEvalLoss);
-    LMC_TRY(loss);
-    sum += *loss;
+    if (!scalars.canRequest())
+      LMC_TRY(takeLoss());
+    LMC_TRY(scalars.request());
     evaluation.tokens += static_cast<uint64_t>(
         std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; }));
   }
+  while (scalars.hasRequests())
+    LMC_TRY(takeLoss());
+  if (!evaluation.complete)
+    return evaluation;
   if (evaluation.tokens == 0)
     return Error{"the validation data has no position with a loss"};
   evaluation.loss = sum / static_cast<double>(evaluation.tokens);

@@ -3,6 +3,7 @@
 
 #include "runtime/data/DataSource.h"
 #include "runtime/train/Functions.h"
+#include "runtime/train/Inputs.h"
 #include "runtime/train/Scalars.h"
 
 #include <functional>
@@ -21,15 +22,15 @@ public:
   // Evaluates `batches` batches of GBS sequences, or all data if there is less. Every sample is
   // used once, in file order, so the loss does not depend on MBS. A last micro-batch that is
   // not full is padded with sequences without a loss.
-  Evaluator(const PlanFile &plan, Device &device, Functions &functions, Scalars &scalars,
+  Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
             std::unique_ptr<DataSource> data, uint64_t batches);
 
   Result<Evaluation> evaluate(const std::function<bool()> &stopRequested);
 
 private:
   const PlanFile &plan;
-  Device &device;
   Functions &functions;
+  Inputs &inputs;
   Scalars &scalars;
   std::unique_ptr<DataSource> data;
   uint64_t samples;

@@ -1,13 +1,15 @@
 #include "runtime/train/Inputs.h"
 
+#include "runtime/device/Ranges.h"
 #include "runtime/plan/Names.h"
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 namespace lmc {
 
-static Result<void> copyInput(const PlanFile &plan, Device &device, const char *name,
-                              const int32_t *data) {
+static Result<ArenaRange> placeOfInput(const PlanFile &plan, const char *name) {
   int variable = plan.findVariable(name);
   if (variable < 0)
     return Error{fmt::format("{}: the plan has no variable '{}'", plan.path(), name)};
@@ -16,17 +18,40 @@ static Result<void> copyInput(const PlanFile &plan, Device &device, const char *
   uint64_t bytes = plan->batch()->micro_batch_size() * plan->batch()->sequence_length() * 4;
   if (slice.dtype() != plan::DType::I32 || slice.bytes() != bytes)
     return Error{fmt::format("{}: variable '{}' is not i32 [mbs * seq]", plan.path(), name)};
-  return device.copyIn(static_cast<int>(index), data, bytes);
+  return rangeInSlice(&*plan, static_cast<int>(index), bytes, 0);
 }
 
 bool hasDocumentMask(const PlanFile &plan) { return plan.findVariable(names::kStarts) >= 0; }
 
-Result<void> copyInputs(const PlanFile &plan, Device &device, const int32_t *tokens,
-                        const int32_t *targets, const int32_t *starts) {
-  LMC_TRY(copyInput(plan, device, names::kTokens, tokens));
+Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &device) {
+  std::vector<ArenaRange> places;
+  std::vector<const char *> inputs = {names::kTokens, names::kTargets};
   if (hasDocumentMask(plan))
-    LMC_TRY(copyInput(plan, device, names::kStarts, starts));
-  return copyInput(plan, device, names::kTargets, targets);
+    inputs.push_back(names::kStarts);
+  for (const char *name : inputs) {
+    auto place = placeOfInput(plan, name);
+    LMC_TRY(place);
+    places.push_back(*place);
+  }
+  auto ring = BufferRing::make(device, kAhead, places.size() * places.front().bytes);
+  if (!ring)
+    return ring.error();
+  std::unique_ptr<Inputs> opened(new Inputs(device, std::move(*ring)));
+  opened->places = std::move(places);
+  return opened;
+}
+
+Result<void> Inputs::upload(const int32_t *tokens, const int32_t *targets, const int32_t *starts) {
+  auto buffer = ring.next();
+  LMC_TRY(buffer);
+  const int32_t *sources[] = {tokens, targets, starts};
+  uint64_t offset = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    std::memcpy((*buffer)->data() + offset, sources[i], places[i].bytes);
+    LMC_TRY(device.upload(places[i], **buffer, offset));
+    offset += places[i].bytes;
+  }
+  return ring.enqueued();
 }
 
 } // namespace lmc

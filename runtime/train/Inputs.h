@@ -1,9 +1,10 @@
-// Copies the inputs of one micro-step to device memory.
+// Copies the inputs of micro-steps to device memory.
 #pragma once
 
-#include "runtime/device/Device.h"
+#include "runtime/train/BufferRing.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace lmc {
 
@@ -11,9 +12,25 @@ namespace lmc {
 // mask.
 bool hasDocumentMask(const PlanFile &plan);
 
-// Copies `tokens`, `targets` and, with a document mask, `starts` ([mbs, seq] int32
-// each) into batch.tokens, batch.targets and batch.starts.
-Result<void> copyInputs(const PlanFile &plan, Device &device, const int32_t *tokens,
-                        const int32_t *targets, const int32_t *starts);
+class Inputs {
+public:
+  // Error: an input of the plan is not i32 [mbs * seq].
+  static Result<std::unique_ptr<Inputs>> open(const PlanFile &plan, Device &device);
+
+  // Enqueues copies of `tokens`, `targets` and, with a document mask, `starts` ([mbs, seq] int32
+  // each) into batch.tokens, batch.targets and batch.starts. The arrays may be changed when the
+  // call returns. It waits only if the device is more than kAhead micro-steps behind.
+  Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *starts);
+
+  // The host may prepare this many micro-steps before the device has read their inputs.
+  static constexpr int kAhead = 3;
+
+private:
+  Inputs(Device &device, BufferRing ring) : device(device), ring(std::move(ring)) {}
+
+  Device &device;
+  BufferRing ring;
+  std::vector<ArenaRange> places; // of tokens, targets and, with a document mask, starts
+};
 
 } // namespace lmc

@@ -1,68 +1,196 @@
 #include "runtime/train/Scalars.h"
 
+#include "runtime/device/Ranges.h"
+#include "runtime/plan/Names.h"
+
 #include <fmt/format.h>
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
 
 namespace lmc {
 
-Result<int> Scalars::sliceOf(const std::string &name) const {
-  int index = plan.findVariable(name);
-  if (index < 0)
-    return Error{
-        fmt::format("{}: the plan has no variable '{}', which training needs", plan.path(), name)};
-  auto slice = plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(index))->slice();
-  plan::DType dtype = plan->slices()->Get(slice)->dtype();
-  if ((dtype != plan::DType::F32 && dtype != plan::DType::F64) ||
-      plan->slices()->Get(slice)->bytes() < byteWidth(dtype))
-    return Error{fmt::format("{}: variable '{}' is no f32 or f64 scalar", plan.path(), name)};
-  return static_cast<int>(slice);
+static bool isWrittenByHost(const plan::Variable &variable) {
+  return variable.setting() || variable.step_value() != plan::StepValue::None;
 }
 
-Result<void> Scalars::set(const std::string &name, double value) {
-  auto known = written.find(name);
-  if (known != written.end() &&
-      std::bit_cast<uint64_t>(known->second) == std::bit_cast<uint64_t>(value))
+// Returns true if a variable that the host does not write has bytes in `range`: an upload to the
+// range would overwrite it.
+static bool coversOthers(const plan::Plan &plan, const ArenaRange &range) {
+  for (const plan::Variable *variable : *plan.variables()) {
+    const plan::Slice &slice = *plan.slices()->Get(variable->slice());
+    if (isWrittenByHost(*variable) || slice.arena() != range.arena)
+      continue;
+    if (slice.offset() < range.offset + range.bytes && range.offset < slice.offset() + slice.bytes())
+      return true;
+  }
+  return false;
+}
+
+// Lists the scalars that the host writes (`written`), or those that training reads, and the ranges
+// that contain them. Scalars that lie close together share a range.
+Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
+  struct Found {
+    ArenaRange range;
+    Place place;
+  };
+  std::vector<Found> found;
+  auto add = [&](const plan::Variable &variable) -> Result<void> {
+    const plan::Slice &slice = *plan->slices()->Get(variable.slice());
+    const std::string name = variable.name()->str();
+    if ((slice.dtype() != plan::DType::F32 && slice.dtype() != plan::DType::F64) ||
+        slice.bytes() < byteWidth(slice.dtype()))
+      return Error{fmt::format("{}: variable '{}' is no f32 or f64 scalar", plan.path(), name)};
+    found.push_back({{slice.arena(), slice.offset(), byteWidth(slice.dtype())},
+                     {name, 0, slice.dtype() == plan::DType::F64,
+                      variable.setting() ? variable.setting()->str() : "", variable.step_value()}});
     return {};
-  auto slice = sliceOf(name);
-  LMC_TRY(slice);
-  auto narrow = static_cast<float>(value);
-  bool wide = plan->slices()->Get(static_cast<uint32_t>(*slice))->dtype() == plan::DType::F64;
-  LMC_TRY(wide ? device.copyIn(*slice, &value, sizeof value)
-               : device.copyIn(*slice, &narrow, sizeof narrow));
-  written[name] = value;
-  return {};
+  };
+  if (written) {
+    for (const plan::Variable *variable : *plan->variables())
+      if (isWrittenByHost(*variable))
+        LMC_TRY(add(*variable));
+  } else {
+    for (const char *name : {names::kLoss, names::kGradNorm, names::kParamNorm, names::kUpdateNorm,
+                             names::kEvalLoss}) {
+      int index = plan.findVariable(name);
+      if (index >= 0)
+        LMC_TRY(add(*plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(index))));
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const Found &a, const Found &b) {
+    return std::pair(a.range.arena, a.range.offset) < std::pair(b.range.arena, b.range.offset);
+  });
+  constexpr uint64_t kGap = 4096; // bytes that are copied rather than a second range
+  Block block;
+  for (Found &scalar : found) {
+    ArenaRange *last = block.ranges.empty() ? nullptr : &block.ranges.back();
+    ArenaRange joined = last ? *last : ArenaRange();
+    joined.bytes = scalar.range.offset + scalar.range.bytes - joined.offset;
+    if (last && last->arena == scalar.range.arena && joined.bytes < last->bytes + kGap &&
+        (!written || !coversOthers(*plan, joined))) {
+      block.bytes += joined.bytes - last->bytes;
+      *last = joined;
+    } else {
+      block.bytes = (block.bytes + 7) / 8 * 8 + scalar.range.bytes;
+      block.ranges.push_back(scalar.range);
+    }
+    scalar.place.offset = block.bytes - scalar.range.bytes;
+    block.places.push_back(std::move(scalar.place));
+  }
+  return block;
+}
+
+Result<std::unique_ptr<Scalars>> Scalars::open(const PlanFile &plan, Device &device) {
+  auto written = blockOf(plan, true);
+  LMC_TRY(written);
+  auto read = blockOf(plan, false);
+  LMC_TRY(read);
+  auto uploads = BufferRing::make(device, 2, written->bytes);
+  if (!uploads)
+    return uploads.error();
+  auto results = BufferRing::make(device, kPending, read->bytes);
+  if (!results)
+    return results.error();
+  std::unique_ptr<Scalars> scalars(
+      new Scalars(device, std::move(*uploads), std::move(*results)));
+  scalars->values.resize(written->bytes);
+  scalars->written = std::move(*written);
+  scalars->read = std::move(*read);
+  return scalars;
+}
+
+void Scalars::set(const Place &place, double value) {
+  const auto narrow = static_cast<float>(value);
+  if (place.wide)
+    std::memcpy(values.data() + place.offset, &value, sizeof value);
+  else
+    std::memcpy(values.data() + place.offset, &narrow, sizeof narrow);
+}
+
+Result<void> Scalars::set(std::string_view name, double value) {
+  for (const Place &place : written.places)
+    if (place.name == name) {
+      set(place, value);
+      return {};
+    }
+  return Error{fmt::format("the plan has no scalar '{}' that the host writes", name)};
 }
 
 Result<void> Scalars::setSettings(const SettingTable &settings) {
-  for (const plan::Variable *variable : *plan->variables())
-    if (variable->setting()) {
-      auto value = settings.number(variable->setting()->string_view());
+  for (const Place &place : written.places)
+    if (!place.setting.empty()) {
+      auto value = settings.number(place.setting);
       LMC_TRY(value);
-      LMC_TRY(set(variable->name()->str(), *value));
+      set(place, *value);
     }
   return {};
 }
 
-Result<void> Scalars::setStepValue(plan::StepValue which, double value) {
-  for (const plan::Variable *variable : *plan->variables())
-    if (variable->step_value() == which)
-      LMC_TRY(set(variable->name()->str(), value));
+void Scalars::setStepValue(plan::StepValue which, double value) {
+  for (const Place &place : written.places)
+    if (place.stepValue == which)
+      set(place, value);
+}
+
+// Calls copy(range, offset) for every range of a block, `offset` being its place in a host buffer.
+// blockOf() starts each range at a multiple of 8 bytes.
+template <typename Copy>
+static Result<void> forRanges(const std::vector<ArenaRange> &ranges, Copy copy) {
+  uint64_t offset = 0;
+  for (const ArenaRange &range : ranges) {
+    offset = (offset + 7) / 8 * 8;
+    LMC_TRY(copy(range, offset));
+    offset += range.bytes;
+  }
   return {};
 }
 
-Result<double> Scalars::get(const std::string &name) {
-  auto slice = sliceOf(name);
-  LMC_TRY(slice);
-  if (plan->slices()->Get(static_cast<uint32_t>(*slice))->dtype() == plan::DType::F64) {
+Result<void> Scalars::upload() {
+  auto buffer = uploads.next();
+  LMC_TRY(buffer);
+  std::memcpy((*buffer)->data(), values.data(), values.size());
+  LMC_TRY(forRanges(written.ranges, [&](const ArenaRange &range, uint64_t offset) {
+    return device.upload(range, **buffer, offset);
+  }));
+  return uploads.enqueued();
+}
+
+Result<void> Scalars::request() {
+  if (results.isFull())
+    return Error{"too many results of steps are waiting to be read", ExitCode::Failure};
+  auto buffer = results.next();
+  LMC_TRY(buffer);
+  LMC_TRY(forRanges(read.ranges, [&](const ArenaRange &range, uint64_t offset) {
+    return device.download(range, **buffer, offset);
+  }));
+  return results.enqueued();
+}
+
+Result<ScalarValues> Scalars::take() {
+  auto buffer = results.take();
+  LMC_TRY(buffer);
+  ScalarValues all;
+  for (const Place &place : read.places) {
     double value = 0;
-    LMC_TRY(device.copyOut(*slice, &value, sizeof value));
-    return value;
+    float narrow = 0;
+    const char *at = (*buffer)->data() + place.offset;
+    if (place.wide) {
+      std::memcpy(&value, at, sizeof value);
+    } else {
+      std::memcpy(&narrow, at, sizeof narrow);
+      value = narrow;
+    }
+    all[place.name] = value;
   }
-  float value = 0;
-  LMC_TRY(device.copyOut(*slice, &value, sizeof value));
-  return static_cast<double>(value);
+  return all;
+}
+
+Result<double> valueOf(const ScalarValues &values, const char *name) {
+  auto found = values.find(name);
+  if (found == values.end())
+    return Error{fmt::format("the plan has no variable '{}', which training needs", name)};
+  return found->second;
 }
 
 } // namespace lmc

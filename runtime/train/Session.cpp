@@ -127,7 +127,14 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   if (!recorded)
     return recorded.error();
   functions = std::move(*recorded);
-  scalars = std::make_unique<Scalars>(*plan, *device);
+  auto madeInputs = Inputs::open(*plan, *device);
+  if (!madeInputs)
+    return madeInputs.error();
+  inputs = std::move(*madeInputs);
+  auto madeScalars = Scalars::open(*plan, *device);
+  if (!madeScalars)
+    return madeScalars.error();
+  scalars = std::move(*madeScalars);
   LMC_TRY(scalars->setSettings(settingTable));
   return setState(init);
 }
@@ -140,7 +147,7 @@ Result<std::unique_ptr<Evaluator>> Session::makeEvaluator() {
   auto data = openValidationData();
   if (!data)
     return data.error();
-  return std::make_unique<Evaluator>(*plan, *device, *functions, *scalars, std::move(*data),
+  return std::make_unique<Evaluator>(*plan, *functions, *inputs, *scalars, std::move(*data),
                                      static_cast<uint64_t>(settings.validationIters));
 }
 

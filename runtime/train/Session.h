@@ -49,6 +49,7 @@ public:
   DeviceInfo deviceInfo;
   Profile profile;
   std::unique_ptr<Functions> functions;
+  std::unique_ptr<Inputs> inputs;
   std::unique_ptr<Scalars> scalars;
   CheckpointState progress;              // steps, samples and tokens that are done
   std::optional<std::string> checkpoint; // checkpoint that the run resumes from

@@ -17,6 +17,8 @@
 namespace lmc {
 
 static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
+// At most two steps are enqueued, and the newer one is timed from the end of the older one.
+static constexpr int kEnds = 3;
 // Key of the guard's state in the extra state of a checkpoint.
 static constexpr const char *kGuardState = "guard";
 
@@ -28,7 +30,7 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
       totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
       data(std::move(data)),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
-      savedStep(session.progress.step) {}
+      enqueuedStep(session.progress.step), savedStep(session.progress.step) {}
 
 Result<void> Trainer::prepare() {
   auto made = session.makeEvaluator();
@@ -63,62 +65,17 @@ Result<void> Trainer::prepare() {
   for (const DeclaredChange &change : runIdentityFromJson(session.progress.run).changes)
     if (change.step == session.progress.step)
       guard.expectChange();
-  return {};
-}
-
-// Each micro-step overwrites batch.tokens. This is safe because copyIn waits for all submitted
-// work, so the device has read the previous micro-batch.
-Result<void> Trainer::microSteps(const BatchLoader::Batch &batch, int64_t number) {
-  const plan::BatchInfo &info = *(*session.plan)->batch();
-  uint64_t accumulation = info.gradient_accumulation_steps();
-  uint64_t elements = info.micro_batch_size() * info.sequence_length();
-  if (batch.validTargets == 0)
-    console.warning(fmt::format("step {}: no position of this batch has a loss", number));
-  LMC_TRY(session.scalars->setStepValue(
-      plan::StepValue::LossScale,
-      batch.validTargets == 0 ? 0.0 : 1.0 / static_cast<double>(batch.validTargets)));
-  for (uint64_t micro = 0; micro < accumulation; ++micro) {
-    uint64_t at = micro * elements;
-    LMC_TRY(copyInputs(*session.plan, *session.device, batch.tokens.data() + at,
-                       batch.targets.data() + at,
-                       batch.starts.empty() ? nullptr : batch.starts.data() + at));
-    const char *function = micro == 0                  ? names::kMicroFirst
-                           : micro + 1 == accumulation ? names::kMicroLast
-                                                       : names::kMicro;
-    LMC_TRY(session.functions->run(function));
+  for (int i = 0; i < kEnds; ++i) {
+    auto mark = session.device->makeMark();
+    if (!mark)
+      return mark.error();
+    ends.push_back(std::move(*mark));
   }
+  auto mark = session.device->makeMark();
+  if (!mark)
+    return mark.error();
+  start = std::move(*mark);
   return {};
-}
-
-Result<void> Trainer::optimizerStep(int64_t number, double lr) {
-  const TrainSettings &settings = session.settings;
-  auto steps = static_cast<double>(number);
-  using plan::StepValue;
-  const std::pair<StepValue, double> values[] = {
-      {StepValue::LearningRate, lr},
-      {StepValue::BiasCorrection1, 1.0 - std::pow(settings.beta1, steps)},
-      {StepValue::BiasCorrection2, 1.0 - std::pow(settings.beta2, steps)},
-  };
-  for (auto [which, value] : values)
-    LMC_TRY(session.scalars->setStepValue(which, value));
-  return session.functions->run(names::kOptimizer);
-}
-
-Result<StepRecord> Trainer::readStep(int64_t number, double lr) {
-  Scalars &scalars = *session.scalars;
-  auto loss = scalars.get(names::kLoss), gradNorm = scalars.get(names::kGradNorm),
-       paramNorm = scalars.get(names::kParamNorm), updateNorm = scalars.get(names::kUpdateNorm);
-  for (const auto *read : {&loss, &gradNorm, &paramNorm, &updateNorm})
-    LMC_TRY(*read);
-  StepRecord record;
-  record.step = number;
-  record.loss = *loss;
-  record.lr = lr;
-  record.gradNorm = *gradNorm;
-  record.skipped = !std::isfinite(*gradNorm);
-  record.updateRatio = record.skipped || *paramNorm == 0 ? 0 : *updateNorm / *paramNorm;
-  record.memoryBytes = session.device->allocatedBytes();
-  return record;
 }
 
 // Returns the seconds since `start`.
@@ -126,29 +83,97 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Result<StepRecord> Trainer::step(int64_t number) {
-  auto start = std::chrono::steady_clock::now();
+Result<void> Trainer::enqueue() {
+  const auto number = static_cast<int64_t>(enqueuedStep) + 1;
+  const TrainSettings &settings = session.settings;
+  Scalars &scalars = *session.scalars;
+  EnqueuedStep step{number, learningRate(settings.lr, number), 0, nullptr,
+                    ends[static_cast<size_t>(number) % ends.size()].get()};
+  if (enqueued.empty()) {
+    LMC_TRY(session.device->place(*start));
+    step.began = start.get();
+  } else {
+    step.began = enqueued.back().ended;
+  }
+
+  const auto asked = std::chrono::steady_clock::now();
   auto batch = batches->next();
-  const double dataSeconds = secondsSince(start);
+  step.dataSeconds = secondsSince(asked);
   if (!batch) {
     dataFailed = true;
     return batch.error();
   }
-  LMC_TRY(microSteps(*batch, number));
+  if (batch->validTargets == 0)
+    console.warning(fmt::format("step {}: no position of this batch has a loss", number));
+  using plan::StepValue;
+  scalars.setStepValue(StepValue::LossScale,
+                       batch->validTargets == 0 ? 0.0
+                                                : 1.0 / static_cast<double>(batch->validTargets));
+  scalars.setStepValue(StepValue::LearningRate, step.lr);
+  const auto steps = static_cast<double>(number);
+  scalars.setStepValue(StepValue::BiasCorrection1, 1.0 - std::pow(settings.beta1, steps));
+  scalars.setStepValue(StepValue::BiasCorrection2, 1.0 - std::pow(settings.beta2, steps));
+  LMC_TRY(scalars.upload());
+  LMC_TRY(microSteps(*batch));
   if (!options.dumpGradients.empty() && !gradientsDumped) {
     LMC_TRY(dumpGradients(options.dumpGradients, *session.plan, *session.device));
     gradientsDumped = true;
   }
-  double lr = learningRate(session.settings.lr, number);
-  LMC_TRY(optimizerStep(number, lr));
-  auto record = readStep(number, lr);
-  LMC_TRY(record);
-  record->stepSeconds = secondsSince(start);
-  record->dataSeconds = dataSeconds;
+  LMC_TRY(session.functions->run(names::kOptimizer));
+  LMC_TRY(session.device->place(*ends[static_cast<size_t>(number) % ends.size()]));
+  LMC_TRY(scalars.request());
+  enqueued.push_back(step);
+  ++enqueuedStep;
+  return {};
+}
 
+Result<void> Trainer::microSteps(const BatchLoader::Batch &batch) {
+  const plan::BatchInfo &info = *(*session.plan)->batch();
+  uint64_t accumulation = info.gradient_accumulation_steps();
+  uint64_t elements = info.micro_batch_size() * info.sequence_length();
+  for (uint64_t micro = 0; micro < accumulation; ++micro) {
+    uint64_t at = micro * elements;
+    LMC_TRY(session.inputs->upload(batch.tokens.data() + at, batch.targets.data() + at,
+                                   batch.starts.empty() ? nullptr : batch.starts.data() + at));
+    const char *function = micro == 0                  ? names::kMicroFirst
+                           : micro + 1 == accumulation ? names::kMicroLast
+                                                       : names::kMicro;
+    LMC_TRY(session.functions->run(function));
+    LMC_TRY(settleReady());
+  }
+  return {};
+}
+
+Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
+  auto values = session.scalars->take();
+  LMC_TRY(values);
+  auto loss = valueOf(*values, names::kLoss), gradNorm = valueOf(*values, names::kGradNorm),
+       paramNorm = valueOf(*values, names::kParamNorm),
+       updateNorm = valueOf(*values, names::kUpdateNorm);
+  for (const auto *read : {&loss, &gradNorm, &paramNorm, &updateNorm})
+    LMC_TRY(*read);
+  auto seconds = session.device->secondsBetween(*step.began, *step.ended);
+  LMC_TRY(seconds);
+  StepRecord record;
+  record.step = step.number;
+  record.loss = *loss;
+  record.lr = step.lr;
+  record.gradNorm = *gradNorm;
+  record.skipped = !std::isfinite(*gradNorm);
+  record.updateRatio = record.skipped || *paramNorm == 0 ? 0 : *updateNorm / *paramNorm;
+  record.memoryBytes = session.device->allocatedBytes();
+  record.stepSeconds = *seconds;
+  record.dataSeconds = step.dataSeconds;
+  return record;
+}
+
+Result<StepRecord> Trainer::settle() {
+  auto record = readStep(enqueued.front());
+  LMC_TRY(record);
+  enqueued.pop_front();
   const plan::Plan &plan = **session.plan;
   uint64_t stepTokens = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
-  session.progress.step = static_cast<uint64_t>(number);
+  session.progress.step = static_cast<uint64_t>(record->step);
   session.progress.samples += plan.batch()->global_batch_size();
   session.progress.tokens += stepTokens;
   session.progress.position += stepTokens;
@@ -160,7 +185,33 @@ Result<StepRecord> Trainer::step(int64_t number) {
                     : std::nan("");
   record->mfuCausal = record->tokensPerSecond * plan.model()->flops_per_token_causal() / peak;
   record->mfuFull = record->tokensPerSecond * plan.model()->flops_per_token_full() / peak;
+
+  auto divergence = watchForNonFinite(*record);
+  if (!divergence)
+    divergence = watchForDivergence(*record);
+  if (!verdict)
+    verdict = std::move(divergence);
   return record;
+}
+
+Result<void> Trainer::drain(size_t count) {
+  while (enqueued.size() > count) {
+    auto record = settle();
+    LMC_TRY(record);
+    report(*record);
+  }
+  return {};
+}
+
+Result<void> Trainer::settleReady() {
+  while (!enqueued.empty()) {
+    auto ready = session.scalars->isReady();
+    LMC_TRY(ready);
+    if (!*ready)
+      break;
+    LMC_TRY(drain(enqueued.size() - 1));
+  }
+  return {};
 }
 
 // Formats a value. The sign of a NaN has no meaning and is left out.
@@ -360,32 +411,46 @@ static bool isDue(uint64_t step, int64_t interval) {
   return interval > 0 && step % static_cast<uint64_t>(interval) == 0;
 }
 
+bool Trainer::hasWorkAfter(uint64_t step) const {
+  const TrainSettings &settings = session.settings;
+  return step == totalSteps || (evaluator && isDue(step, settings.validationInterval)) ||
+         isDue(step, settings.checkpointInterval) || isDue(step, settings.exportInterval);
+}
+
 Result<ExitCode> Trainer::train() {
-  uint64_t &done = session.progress.step;
+  const uint64_t &done = session.progress.step;
   const TrainSettings &settings = session.settings;
   batches = std::make_unique<BatchLoader>(
       *data, (*session.plan)->batch()->global_batch_size(), session.progress.position,
       static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));
 
-  while (done < totalSteps && !stop.requested()) {
+  while (enqueuedStep < totalSteps && !stop.requested()) {
     LMC_TRY(directory.checkOwner());
-    auto record = step(static_cast<int64_t>(done) + 1);
-    if (!record) {
+    if (auto sent = enqueue(); !sent) {
       // If a token file is damaged or cannot be read, the weights are still those of the last
       // complete step, so they are saved. After a failure of the device there is nothing to save.
-      if (dataFailed && done > savedStep)
-        save();
-      return record.error();
+      if (dataFailed) {
+        LMC_TRY(drain(0));
+        if (verdict)
+          return stopDiverged(*verdict);
+        if (done > savedStep)
+          save();
+      }
+      return sent.error();
     }
-    auto divergence = watchForNonFinite(*record);
-    if (!divergence)
-      divergence = watchForDivergence(*record);
-    if (divergence) {
-      report(*record);
-      return stopDiverged(*divergence);
+    LMC_TRY(drain(1));
+    if (verdict)
+      break;
+    if (!hasWorkAfter(enqueuedStep)) {
+      LMC_TRY(settleReady());
+      continue;
     }
-    auto validated = validate(*record);
+    auto record = settle();
+    LMC_TRY(record);
+    auto validated = verdict ? Result<void>() : validate(*record);
     report(*record);
+    if (verdict)
+      break;
     if (!validated) {
       // The weights are sound, whatever is wrong with the validation data.
       if (done > savedStep)
@@ -397,6 +462,9 @@ Result<ExitCode> Trainer::train() {
     if (isDue(done, settings.exportInterval))
       exportTo(fmt::format("{}/exports/{}", directory.path(), done));
   }
+  LMC_TRY(drain(0));
+  if (verdict)
+    return stopDiverged(*verdict);
   return finish(/*interrupted=*/done < totalSteps);
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/train/Session.h"
 #include "runtime/train/StopSignals.h"
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,12 @@ namespace lmc {
 //
 // Each step reads the next GBS rows of the training data, and a run goes on at the next token that
 // it has not read. The loss is divided by the number of targets of the whole step that have a loss,
-// which is known before the first micro-step. The host waits for the device once per step, to read
-// the scalars.
+// which is known before the first micro-step.
+//
+// The host enqueues a step and then the next one, and never waits between micro-steps. The results
+// of a step are read when they arrive. What they decide (the run has diverged) is done after the
+// next step was enqueued, on every device alike. The loop empties the device's queue only for work
+// that needs the state of one step: validation, a save, an export, the end.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
 // count. The run ends after ten steps in a row whose loss or gradient norm is not finite. A guard
@@ -37,10 +42,27 @@ public:
   Result<ExitCode> train();
 
 private:
-  Result<StepRecord> step(int64_t number);
-  Result<void> microSteps(const BatchLoader::Batch &batch, int64_t number);
-  Result<void> optimizerStep(int64_t number, double lr);
-  Result<StepRecord> readStep(int64_t number, double lr);
+  // A step that the device has not completed, or whose results were not read.
+  struct EnqueuedStep {
+    int64_t number = 0;
+    double lr = 0;
+    double dataSeconds = 0;     // that the host waited for the batch
+    const Mark *began = nullptr; // the end of the step before, or the start if the device was idle
+    const Mark *ended = nullptr;
+  };
+
+  // Enqueues the next step.
+  Result<void> enqueue();
+  Result<void> microSteps(const BatchLoader::Batch &batch);
+  // Waits for the oldest enqueued step and shows it to the guards. The caller reports it.
+  Result<StepRecord> settle();
+  // Settles and reports enqueued steps until `count` are left.
+  Result<void> drain(size_t count);
+  // Settles and reports the enqueued steps whose results have arrived.
+  Result<void> settleReady();
+  Result<StepRecord> readStep(const EnqueuedStep &step);
+  // Returns true if work that needs the state of `step` follows it.
+  bool hasWorkAfter(uint64_t step) const;
   std::optional<Guard::Divergence> watchForNonFinite(const StepRecord &record);
   // Shows a step to the guard and prints its warnings. Returns the divergence that must stop the
   // run, if there is one.
@@ -70,6 +92,11 @@ private:
   const std::unique_ptr<DataSource> data;
   std::unique_ptr<BatchLoader> batches;
   std::unique_ptr<Evaluator> evaluator;
+  std::deque<EnqueuedStep> enqueued;
+  uint64_t enqueuedStep;                    // number of the newest step that was enqueued
+  std::vector<std::unique_ptr<Mark>> ends;  // ends[n % size] is the end of step n
+  std::unique_ptr<Mark> start;              // of the oldest enqueued step, if the device was idle
+  std::optional<Guard::Divergence> verdict; // the first divergence that a settled step showed
   std::optional<MetricsWriter> metrics;
   Guard guard;
   bool metricsHeldBack = false;

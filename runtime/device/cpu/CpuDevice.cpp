@@ -8,8 +8,9 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstring>
+#include <chrono>
 #include <new>
+#include <optional>
 #include <vector>
 
 namespace lmc::cpu {
@@ -19,7 +20,12 @@ class CpuDevice;
 
 struct CpuExecutable final : Executable {
   CpuDevice *owner = nullptr;
-  std::vector<Step> commands;
+  const plan::Function *function = nullptr;
+  std::vector<Step> commands; // one per command of the function
+};
+
+struct CpuMark final : Mark {
+  std::chrono::steady_clock::time_point reached;
 };
 
 class CpuDevice final : public Device {
@@ -37,8 +43,38 @@ public:
   uint64_t allocatedBytes() const override { return resolver.memory.bytes(); }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
-  // submit() returns only after the run is complete, so synchronize() has nothing to wait for.
-  Result<void> synchronize() override { return {}; }
+  // submit() and the copies return only when they are complete, so nothing has to wait.
+  Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override {
+    return PlainBuffer::allocate(bytes);
+  }
+  Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) override {
+    return resolver.memory.upload(to, from, offset);
+  }
+  Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) override {
+    return resolver.memory.download(from, to, offset);
+  }
+  Result<std::unique_ptr<Mark>> makeMark() override {
+    return std::unique_ptr<Mark>(std::make_unique<CpuMark>());
+  }
+  Result<void> place(Mark &mark) override {
+    static_cast<CpuMark &>(mark).reached = std::chrono::steady_clock::now();
+    return {};
+  }
+  Result<void> wait(Mark &) override { return synchronize(); }
+  Result<bool> reached(Mark &) override {
+    LMC_TRY(synchronize());
+    return true;
+  }
+  Result<double> secondsBetween(const Mark &from, const Mark &to) override {
+    return std::chrono::duration<double>(static_cast<const CpuMark &>(to).reached -
+                                         static_cast<const CpuMark &>(from).reached)
+        .count();
+  }
+  Result<void> synchronize() override {
+    if (failure)
+      return *failure;
+    return {};
+  }
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
     return resolver.memory.copyIn(slice, source, bytes, offset);
   }
@@ -49,6 +85,7 @@ public:
 private:
   std::vector<std::unique_ptr<CpuModule>> modules;
   Resolver resolver;
+  std::optional<Error> failure; // the first failure of a run
 };
 
 Result<void> CpuDevice::load(const PlanFile &file) {
@@ -80,6 +117,7 @@ Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
   omp_set_num_threads(resolver.threads);
   auto executable = std::make_unique<CpuExecutable>();
   executable->owner = this;
+  executable->function = *function;
   try {
     for (const auto *command : *(*function)->commands()) {
       auto resolved = plan::visitBody(
@@ -100,14 +138,17 @@ Result<void> CpuDevice::submit(Executable &executable) {
     return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
   omp_set_dynamic(0);
   omp_set_num_threads(resolver.threads);
+  LMC_TRY(synchronize());
+  const plan::Function &function = *recorded->function;
+  flatbuffers::uoffset_t at = 0;
   try {
-    for (const Step &command : recorded->commands)
-      command();
-  } catch (const std::exception &failure) {
-    return Error{fmt::format("a command of the plan failed: {}", failure.what()),
-                 ExitCode::Failure};
+    for (; at < recorded->commands.size(); ++at)
+      recorded->commands[at]();
+  } catch (const std::exception &thrown) {
+    failure = Error{fmt::format("{} failed: {}", plan::placeOf(function, at), thrown.what()),
+                    ExitCode::Failure};
   }
-  return {};
+  return synchronize();
 }
 
 } // namespace

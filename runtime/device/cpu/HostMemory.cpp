@@ -6,16 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace lmc::cpu {
-
-static std::string arenaBreakdown(const plan::Plan &plan) {
-  std::string text;
-  for (const auto *arena : *plan.arenas())
-    text += fmt::format("{}{} {:.2f} GiB", text.empty() ? "" : ", ", arena->name()->str(),
-                        double(arena->bytes()) / (1 << 30));
-  return text;
-}
 
 Result<void> HostMemory::allocate(const PlanFile &file) {
   if (plan)
@@ -47,33 +40,52 @@ uint64_t HostMemory::bytes() const {
   return bytes;
 }
 
-Result<void> HostMemory::checkCopy(int slice, uint64_t bytes, uint64_t offset) const {
-  if (!plan || slice < 0 || uint32_t(slice) >= plan->slices()->size())
-    return Error{fmt::format("the plan has no slice {}", slice), ExitCode::Failure};
-  uint64_t size = plan->slices()->Get(uint32_t(slice))->bytes();
-  if (offset > size || bytes > size - offset)
-    return Error{fmt::format("a copy of {} bytes at {} is outside of slice {} ({} bytes)", bytes,
-                             offset, slice, size),
+Result<std::unique_ptr<HostBuffer>> PlainBuffer::allocate(uint64_t bytes) {
+  auto buffer = std::make_unique<PlainBuffer>();
+  try {
+    buffer->storage.resize(bytes);
+  } catch (const std::bad_alloc &) {
+    return Error{fmt::format("not enough memory for a host buffer of {} bytes", bytes),
                  ExitCode::Failure};
+  }
+  buffer->start = buffer->storage.data();
+  buffer->size = bytes;
+  return std::unique_ptr<HostBuffer>(std::move(buffer));
+}
+
+Result<char *> HostMemory::find(const ArenaRange &range) {
+  LMC_TRY(checkRange(plan, range));
+  return arenas[range.arena].data() + range.offset;
+}
+
+Result<void> HostMemory::upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) {
+  auto address = find(to);
+  LMC_TRY(address);
+  LMC_TRY(checkRange(from, offset, to.bytes));
+  std::memcpy(*address, from.data() + offset, to.bytes);
+  return {};
+}
+
+Result<void> HostMemory::download(const ArenaRange &from, HostBuffer &to, uint64_t offset) {
+  auto address = find(from);
+  LMC_TRY(address);
+  LMC_TRY(checkRange(to, offset, from.bytes));
+  std::memcpy(to.data() + offset, *address, from.bytes);
   return {};
 }
 
 Result<void> HostMemory::copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) {
-  LMC_TRY(checkCopy(slice, bytes, offset));
-  std::memcpy(address(uint32_t(slice)) + offset, source, bytes);
+  auto range = rangeInSlice(plan, slice, bytes, offset);
+  LMC_TRY(range);
+  std::memcpy(arenas[range->arena].data() + range->offset, source, bytes);
   return {};
 }
 
 Result<void> HostMemory::copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) {
-  LMC_TRY(checkCopy(slice, bytes, offset));
-  std::memcpy(target, address(uint32_t(slice)) + offset, bytes);
+  auto range = rangeInSlice(plan, slice, bytes, offset);
+  LMC_TRY(range);
+  std::memcpy(target, arenas[range->arena].data() + range->offset, bytes);
   return {};
-}
-
-Result<const plan::Function *> HostMemory::function(int index) const {
-  if (!plan || index < 0 || uint32_t(index) >= plan->functions()->size())
-    return Error{fmt::format("the plan has no function {}", index), ExitCode::Failure};
-  return plan->functions()->Get(uint32_t(index));
 }
 
 } // namespace lmc::cpu

@@ -1,6 +1,7 @@
 // The arenas of a plan in this machine's memory, for the CPU device and the SIMT device.
 #pragma once
 
+#include "runtime/device/Ranges.h"
 #include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
@@ -9,6 +10,16 @@
 #include <vector>
 
 namespace lmc::cpu {
+
+// A host buffer in ordinary memory.
+class PlainBuffer final : public HostBuffer {
+public:
+  // Error: the machine has too little memory.
+  static Result<std::unique_ptr<HostBuffer>> allocate(uint64_t bytes);
+
+private:
+  std::vector<char> storage;
+};
 
 class HostMemory {
 public:
@@ -31,11 +42,17 @@ public:
   // `offset`. Error: the slice does not exist or is too short. May be called at any time.
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset);
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset);
+  // Error: `range` is not inside one arena. May be called at any time.
+  Result<void> check(const ArenaRange &range) const { return checkRange(plan, range); }
+  // Copy between an arena and a host buffer, as Device's functions of these names do, but at once.
+  // May be called at any time.
+  Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset);
+  Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset);
   // Returns function `index` of the plan. Error: it does not exist. May be called at any time.
-  Result<const plan::Function *> function(int index) const;
+  Result<const plan::Function *> function(int index) const { return functionOf(plan, index); }
 
 private:
-  Result<void> checkCopy(int slice, uint64_t bytes, uint64_t offset) const;
+  Result<char *> find(const ArenaRange &range);
 
   const plan::Plan *plan = nullptr;
   std::vector<AlignedMemory> arenas;

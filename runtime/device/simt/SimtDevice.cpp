@@ -5,7 +5,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <deque>
 #include <functional>
+#include <optional>
 
 namespace lmc::simt {
 namespace {
@@ -15,6 +18,13 @@ class SimtDevice;
 struct SimtExecutable final : Executable {
   SimtDevice *owner = nullptr;
   std::vector<std::function<Result<void>()>> commands;
+};
+
+// A mark is reached when all `behind` pieces of work that were enqueued before it are complete.
+struct SimtMark final : Mark {
+  using Time = std::chrono::steady_clock::time_point;
+  uint64_t behind = 0;
+  std::shared_ptr<Time> time = std::make_shared<Time>();
 };
 
 class SimtDevice final : public Device {
@@ -31,11 +41,50 @@ public:
   uint64_t allocatedBytes() const override { return memory.bytes(); }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
-  Result<void> synchronize() override { return {}; }
+  Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override {
+    return cpu::PlainBuffer::allocate(bytes);
+  }
+  Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) override {
+    LMC_TRY(memory.check(to));
+    LMC_TRY(checkRange(from, offset, to.bytes));
+    queue.push_back([=, this, &from] { return memory.upload(to, from, offset); });
+    return {};
+  }
+  Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) override {
+    LMC_TRY(memory.check(from));
+    LMC_TRY(checkRange(to, offset, from.bytes));
+    queue.push_back([=, this, &to] { return memory.download(from, to, offset); });
+    return {};
+  }
+  Result<std::unique_ptr<Mark>> makeMark() override {
+    return std::unique_ptr<Mark>(std::make_unique<SimtMark>());
+  }
+  Result<void> place(Mark &mark) override {
+    auto &at = static_cast<SimtMark &>(mark);
+    queue.push_back([time = at.time]() -> Result<void> {
+      *time = std::chrono::steady_clock::now();
+      return {};
+    });
+    at.behind = executed + queue.size();
+    return {};
+  }
+  Result<void> wait(Mark &mark) override { return runUntil(static_cast<SimtMark &>(mark).behind); }
+  Result<bool> reached(Mark &mark) override {
+    LMC_TRY(runUntil(0));
+    return executed >= static_cast<SimtMark &>(mark).behind;
+  }
+  Result<double> secondsBetween(const Mark &from, const Mark &to) override {
+    return std::chrono::duration<double>(*static_cast<const SimtMark &>(to).time -
+                                         *static_cast<const SimtMark &>(from).time)
+        .count();
+  }
+  Result<void> synchronize() override { return runUntil(executed + queue.size()); }
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
+    LMC_TRY(synchronize());
     return memory.copyIn(slice, source, bytes, offset);
   }
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) override {
+    LMC_TRY(synchronize());
     return memory.copyOut(slice, target, bytes, offset);
   }
 
@@ -50,12 +99,32 @@ private:
   // `results` says how the kernel accesses the arguments that follow its inputs.
   Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
   Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
+  // Executes the queue until `count` pieces of work are complete since the device was opened.
+  Result<void> runUntil(uint64_t count);
 
   uint64_t seed, launched = 0;
   cpu::GemmCache gemms;
   cpu::HostMemory memory;
   std::vector<Kernel> kernels; // one per kernel of the plan
+  // Work that is enqueued and not executed. It stays here until somebody waits, as late as a GPU
+  // may execute it: a host buffer that is changed too early has the wrong contents.
+  std::deque<Step> queue;
+  uint64_t executed = 0;
+  std::optional<Error> failure; // the first failure of a piece of work
 };
+
+Result<void> SimtDevice::runUntil(uint64_t count) {
+  while (!failure && executed < count && !queue.empty()) {
+    Step work = std::move(queue.front());
+    queue.pop_front();
+    ++executed;
+    if (auto done = work(); !done)
+      failure = done.error();
+  }
+  if (failure)
+    return *failure;
+  return {};
+}
 
 Result<void> SimtDevice::load(const PlanFile &file) {
   std::vector<Source> sources;
@@ -143,8 +212,7 @@ Result<void> SimtDevice::submit(Executable &executable) {
   auto *recorded = dynamic_cast<SimtExecutable *>(&executable);
   if (!recorded || recorded->owner != this)
     return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
-  for (const auto &command : recorded->commands)
-    LMC_TRY(command());
+  queue.insert(queue.end(), recorded->commands.begin(), recorded->commands.end());
   return {};
 }
 

@@ -100,6 +100,18 @@ public:
   uint64_t allocatedBytes() const override { return 0; }
   Result<std::unique_ptr<Executable>> record(int) override { return Error{"runs nothing"}; }
   Result<void> submit(Executable &) override { return Error{"runs nothing"}; }
+  Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t) override { return Error{"no copies"}; }
+  Result<void> upload(const ArenaRange &, const HostBuffer &, uint64_t) override {
+    return Error{"no copies"};
+  }
+  Result<void> download(const ArenaRange &, HostBuffer &, uint64_t) override {
+    return Error{"no copies"};
+  }
+  Result<std::unique_ptr<Mark>> makeMark() override { return Error{"no marks"}; }
+  Result<void> place(Mark &) override { return Error{"no marks"}; }
+  Result<void> wait(Mark &) override { return Error{"no marks"}; }
+  Result<bool> reached(Mark &) override { return Error{"no marks"}; }
+  Result<double> secondsBetween(const Mark &, const Mark &) override { return Error{"no marks"}; }
   Result<void> synchronize() override { return {}; }
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
     if (offset + bytes > slices.at(slice).size())

@@ -75,7 +75,7 @@ struct Outcome {
 
 class Trainer {
 public:
-  Trainer(const PlanFile &plan, Device &device) : plan(plan), device(device), scalars(plan, device) {}
+  Trainer(const PlanFile &plan, Device &device) : plan(plan), device(device) {}
 
   // A step for each of `lossScales`, as multiples of the loss scale that a step has.
   Outcome run(const std::vector<double> &lossScales) {
@@ -93,6 +93,14 @@ private:
     if (!recorded)
       return recorded.error();
     functions = std::move(*recorded);
+    auto openedInputs = Inputs::open(plan, device);
+    if (!openedInputs)
+      return openedInputs.error();
+    inputs = std::move(*openedInputs);
+    auto openedScalars = Scalars::open(plan, device);
+    if (!openedScalars)
+      return openedScalars.error();
+    scalars = std::move(*openedScalars);
     LMC_TRY(read(outcome.before, VariableKind::Parameter));
     for (size_t i = 0; i < lossScales.size(); ++i) {
       LMC_TRY(runStep(int(i) + 1, lossScales[i]));
@@ -111,24 +119,25 @@ private:
     const plan::BatchInfo &batch = *plan->batch();
     const int64_t micro = int64_t(batch.gradient_accumulation_steps());
     const int64_t tokens = int64_t(batch.sequence_length() * batch.micro_batch_size());
-    LMC_TRY(scalars.set("run.loss_scale", lossScale / double(tokens * micro)));
+    LMC_TRY(scalars->set("run.loss_scale", lossScale / double(tokens * micro)));
     const std::pair<const char *, double> values[] = {
         {"run.lr", 1e-2},          {"run.beta1", 0.9},
         {"run.beta2", 0.95},       {"run.eps", 1e-8},
         {"run.weight_decay", 0.1}, {"run.bias_correction1", 1 - std::pow(0.9, step)},
         {"run.clip_grad", 0.5},    {"run.bias_correction2", 1 - std::pow(0.95, step)}};
     for (auto [name, value] : values)
-      LMC_TRY(scalars.set(name, value));
+      LMC_TRY(scalars->set(name, value));
+    LMC_TRY(scalars->upload());
     for (int64_t i = 0; i < micro; ++i) {
       LMC_TRY(setBatch(tokens));
       LMC_TRY(functions->run(i == 0 ? "micro_first" : i + 1 == micro ? "micro_last" : "micro"));
     }
     LMC_TRY(functions->run("optimizer"));
-    auto loss = scalars.get("run.loss"), norm = scalars.get("run.grad_norm");
-    LMC_TRY(loss);
-    LMC_TRY(norm);
-    outcome.losses.push_back(*loss);
-    outcome.gradientNorms.push_back(*norm);
+    LMC_TRY(scalars->request());
+    auto results = scalars->take();
+    LMC_TRY(results);
+    outcome.losses.push_back(results->at("run.loss"));
+    outcome.gradientNorms.push_back(results->at("run.grad_norm"));
     return {};
   }
 
@@ -143,7 +152,7 @@ private:
       ids[i] = int32_t(generator() % words);
       targets[i] = generator() % 8 ? int32_t(generator() % words) : -1;
     }
-    return copyInputs(plan, device, ids.data(), targets.data(), starts.data());
+    return inputs->upload(ids.data(), targets.data(), starts.data());
   }
 
   Result<void> read(State &into, VariableKind kind) {
@@ -159,8 +168,9 @@ private:
 
   const PlanFile &plan;
   Device &device;
-  Scalars scalars;
   std::unique_ptr<Functions> functions;
+  std::unique_ptr<Inputs> inputs;
+  std::unique_ptr<Scalars> scalars;
   std::mt19937 generator{3};
   Outcome outcome;
 };
