@@ -217,7 +217,8 @@ private:
     const toml::table *gemm = section(root, "gemm", "gemm");
     if (!gemm)
       return;
-    if (!fields(*gemm, "gemm", {}, {"bf16", "f32", "f64"}))
+    if (!fields(*gemm, "gemm", {{"workspace", Size{&spec.gemmWorkspaceBytes}, 0, 0, false}},
+                {"bf16", "f32", "f64"}))
       return;
     const GemmModel *first = nullptr;
     DataType firstType = DataType::BF16;

@@ -120,8 +120,13 @@ public:
   // Adds the target's compiler passes that change fusions before equal fusions become one kernel.
   virtual void addFusionPasses(mlir::OpPassManager &passes) const {}
   // Returns the type of the scratch memory that the command of `op`, a kern op, needs; null if it
-  // needs none.
-  virtual mlir::RankedTensorType scratchOf(mlir::Operation *op) const { return {}; }
+  // needs none. A matrix product gets at most `gemmBytes` bytes (DeviceSpec::gemmWorkspaceBytes).
+  virtual mlir::RankedTensorType scratchOf(mlir::Operation *op, uint64_t gemmBytes) const {
+    return {};
+  }
+  // Returns the alignment in bytes of all buffers of a plan's functions: a power of two. The default
+  // is a cache line, which is also the widest vector.
+  virtual uint64_t bufferAlignment() const { return 64; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 

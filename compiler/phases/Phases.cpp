@@ -67,14 +67,17 @@ static bool isKindOfTargets(StringRef kind) {
 
 PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
     : config(config), options(options), rates(cost::kDefaultRates) {
-  if (auto spec = cost::deviceSpecOf(config.target, config.directory))
+  if (auto spec = cost::deviceSpecOf(config.target, config.directory)) {
     rates = cost::ratesOf(&*spec, config.training.computeDType);
+    gemmWorkspaceBytes = spec->gemmWorkspaceBytes;
+  }
 }
 
 // Adds the compiler passes of a phase. The comments here explain the order of the passes; each
 // Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
-                      const cost::Rates &rates, FusionReport &fusions, PassManager &passes) {
+                      const cost::Rates &rates, uint64_t gemmWorkspaceBytes,
+                      FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
   SmallVector<std::string> without; // disabled kinds that the fusion passes handle
@@ -127,9 +130,10 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     break;
   case Phase::Buffers:
-    passes.addPass(createAssignBuffersPass({options.reuseMemory, target.name().str()}));
+    passes.addPass(createAssignBuffersPass(
+        {options.reuseMemory, target.name().str(), gemmWorkspaceBytes}));
     // Packing needs the buffers of all functions, because the functions share the arenas.
-    passes.addPass(createPackArenasPass({options.reuseMemory}));
+    passes.addPass(createPackArenasPass({options.reuseMemory, target.bufferAlignment()}));
     // A command names its operands by their offsets, which packing has chosen.
     passes.addPass(createEmitCommandsPass());
     // The check runs in every compile, and here, because only here both forms of a function exist.
@@ -153,7 +157,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
           },
           /*printModuleScope=*/true);
     FusionReport fusions;
-    addPasses(phase, config, options, rates, fusions, passes);
+    addPasses(phase, config, options, rates, gemmWorkspaceBytes, fusions, passes);
     // The verifiers run once, at the end of the phase: after every pass, they would take as long as
     // the passes do.
     passes.enableVerifier(false);

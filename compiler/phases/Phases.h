@@ -69,7 +69,9 @@ public:
 private:
   const Config &config;
   const CompileOptions &options;
-  cost::Rates rates; // the rates of the job's device
+  // These are of the job's device; of the default spec, if the device has none.
+  cost::Rates rates;
+  uint64_t gemmWorkspaceBytes = cost::DeviceSpec().gemmWorkspaceBytes;
 };
 
 // Returns the bytes of all arenas of a module after the buffers phase.

@@ -32,8 +32,9 @@ namespace {
 class BufferAssigner {
 public:
   BufferAssigner(func::FuncOp function, const SymbolTable &symbols, const Target &target,
-                 bool reuse)
-      : function(function), symbols(symbols), target(target), reuse(reuse) {}
+                 uint64_t gemmWorkspace, bool reuse)
+      : function(function), symbols(symbols), target(target), gemmWorkspace(gemmWorkspace),
+        reuse(reuse) {}
 
   FailureOr<BufferAssignment> run();
 
@@ -70,6 +71,7 @@ private:
   func::FuncOp function;
   const SymbolTable &symbols;
   const Target &target;
+  const uint64_t gemmWorkspace; // the most scratch memory of a matrix product, in bytes
   const bool reuse;
   BufferAssignment result;
   llvm::DenseMap<Operation *, int64_t> positions;
@@ -529,7 +531,7 @@ void BufferAssigner::computeLifetimes() {
     for (Value value : op.getResults())
       touch(result.view(value).buffer);
     // Scratch is live during its command only.
-    if (RankedTensorType type = target.scratchOf(&op)) {
+    if (RankedTensorType type = target.scratchOf(&op, gemmWorkspace)) {
       unsigned id = newBuffer(type);
       result.buffers[id].category = Category::LibraryWorkspace;
       result.scratch[&op] = {id, type};
@@ -597,7 +599,7 @@ struct AssignBuffersPass : lmc::impl::AssignBuffersPassBase<AssignBuffersPass> {
       if (failed(checkStorageUse(function, symbols)))
         return signalPassFailure();
       FailureOr<BufferAssignment> assignment =
-          BufferAssigner(function, symbols, *known, reuse).run();
+          BufferAssigner(function, symbols, *known, gemmWorkspace, reuse).run();
       if (failed(assignment))
         return signalPassFailure();
       assignment->attachTo(function);

@@ -19,10 +19,11 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-static constexpr uint64_t kAlignment = 64; // a cache line, which is also the widest vector
+// Of variables: a cache line, which is also the widest vector.
+static constexpr uint64_t kStateAlignment = 64;
 
 static uint64_t roundUp(uint64_t value) {
-  return (value + kAlignment - 1) / kAlignment * kAlignment;
+  return (value + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
 }
 
 // Places state in the order of its declaration, members inside their storages. Returns the total
@@ -78,7 +79,7 @@ LogicalResult PackArenasPass::packFunction(func::FuncOp function) {
   if (failed(assignment))
     return failure();
   PackingProblem problem;
-  problem.alignment = kAlignment;
+  problem.alignment = alignment;
   SmallVector<size_t> packed;
   for (auto [id, buffer] : llvm::enumerate(assignment->buffers)) {
     if (!buffer.variable.empty() || buffer.first > buffer.last)
@@ -112,10 +113,10 @@ void PackArenasPass::runOnOperation() {
     if (failed(packFunction(function)))
       return signalPassFailure();
   OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
-  auto arena = [&](StringRef name, uint64_t bytes, uint64_t bound) {
-    plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(kAlignment),
+  auto arena = [&](StringRef name, uint64_t bytes, uint64_t alignment, uint64_t bound) {
+    plan_ir::ArenaOp::create(b, module.getLoc(), name, int64_t(bytes), int64_t(alignment),
                              int64_t(bound));
   };
-  arena("state", *stateBytes, *stateBytes);
-  arena("workspace", workspaceBytes, lowerBound);
+  arena("state", *stateBytes, kStateAlignment, *stateBytes);
+  arena("workspace", workspaceBytes, alignment, lowerBound);
 }

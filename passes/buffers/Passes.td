@@ -36,7 +36,9 @@ def AssignBuffersPass : Pass<"plan-assign-buffers", "::mlir::ModuleOp"> {
   let options = [Option<"reuse", "reuse", "bool", "true",
                         "false: only views share bytes, for tests and comparisons">,
                  Option<"target", "target", "std::string", "\"cpu\"",
-                        "the target whose commands need scratch memory: its name, such as cpu or cuda">];
+                        "the target whose commands need scratch memory: its name, such as cpu or cuda">,
+                 Option<"gemmWorkspace", "gemm-workspace", "uint64_t", "32 << 20",
+                        "the most scratch memory of a matrix product, in bytes">];
   let dependentDialects = ["::lmc::plan_ir::PlanDialect"];
 }
 
@@ -61,7 +63,9 @@ def PackArenasPass : Pass<"plan-pack-arenas", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"reuse", "reuse", "bool", "true",
-                        "false: no two buffers share bytes, for tests and comparisons">];
+                        "false: no two buffers share bytes, for tests and comparisons">,
+                 Option<"alignment", "alignment", "uint64_t", "64",
+                        "what divides the offset of each buffer in @workspace: a power of two, at least 64">];
   let dependentDialects = ["::lmc::plan_ir::PlanDialect"];
 }
 

@@ -36,7 +36,11 @@ constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
 
 constexpr TargetRules kRules[] = {
     {.name = "cpu", .scratchOf = cpuScratch},
-    {.name = "cuda", .grid = &kCudaLimits, .modulesMatch = true, .scratchOf = cudaScratch},
+    {.name = "cuda",
+     .grid = &kCudaLimits,
+     .modulesMatch = true,
+     .gemmWorkspaceAlignment = 256,
+     .scratchOf = cudaScratch},
 };
 
 constexpr TargetRules kOtherRules = {.name = ""};

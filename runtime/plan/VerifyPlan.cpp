@@ -379,11 +379,27 @@ private:
   }
 
   Result<void> workspace(const plan::Command &command) {
+    if (command.body_as_Gemm() && command.workspace() != -1)
+      return gemmWorkspace(command.workspace());
     const auto need = rules.scratchOf ? rules.scratchOf(plan, command) : std::nullopt;
     if (!need)
       return {};
     const auto &[a, b, c, d] = need->extents;
     return operand("workspace", command.workspace(), need->dtype, product({a, b, c, d}));
+  }
+
+  // Checks the workspace of a matrix product: its type, and its address, which is the sum of the
+  // arena's address and the slice's offset.
+  Result<void> gemmWorkspace(int64_t index) {
+    const uint32_t alignment = rules.gemmWorkspaceAlignment;
+    if (alignment == 0)
+      return fail("a matrix product has a workspace, in a plan for '{}'", plan.target()->str());
+    LMC_TRY(operand("workspace", index, DType::I8, 1));
+    const plan::Slice &known = slice(index);
+    if (known.offset() % alignment != 0 ||
+        plan.arenas()->Get(known.arena())->alignment() % alignment != 0)
+      return fail("operand workspace is not aligned to {} bytes", alignment);
+    return {};
   }
 
   const plan::Slice &slice(int64_t index) const { return *plan.slices()->Get(uint32_t(index)); }

@@ -31,7 +31,7 @@ public:
   }
 
   // The scratch is dq in f32, in which attention's gradient adds if q has a narrower type.
-  RankedTensorType scratchOf(Operation *op) const override {
+  RankedTensorType scratchOf(Operation *op, uint64_t) const override {
     auto grad = dyn_cast<kern::AttentionGradOp>(op);
     if (!grad)
       return {};

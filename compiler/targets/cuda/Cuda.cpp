@@ -84,7 +84,11 @@ public:
     passes.addPass(createSplitColumnReductionsPass());
   }
 
-  RankedTensorType scratchOf(Operation *op) const override { return cudaScratchOf(op); }
+  RankedTensorType scratchOf(Operation *op, uint64_t gemmBytes) const override {
+    return cudaScratchOf(op, gemmBytes);
+  }
+  // cuBLASLt takes workspaces at multiples of 256 bytes.
+  uint64_t bufferAlignment() const override { return 256; }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {

@@ -217,7 +217,27 @@ LogicalResult Planner::addCommand(Operation &command) {
       .Default(success()); // slices
 }
 
-RankedTensorType cudaScratchOf(Operation *op) {
+static RankedTensorType bytesType(MLIRContext *context, int64_t bytes) {
+  return RankedTensorType::get(bytes, IntegerType::get(context, 8));
+}
+
+static RankedTensorType gemmScratchOf(kern::GemmOp gemm, uint64_t mostBytes) {
+  constexpr uint64_t kTileDepth = 64;
+  auto a = cast<RankedTensorType>(gemm.getA().getType());
+  auto d = cast<RankedTensorType>(gemm.getType());
+  const uint64_t k = uint64_t(a.getDimSize(gemm.getTransposeA() ? 0 : 1));
+  const uint64_t sumBytes = a.getElementType().isF64() ? 8 : 4;
+  const uint64_t parts = (k + kTileDepth - 1) / kTileDepth;
+  // At least one part and no overflow: dimensions are below 2^31, so m n is below 2^62.
+  const uint64_t elements = uint64_t(d.getNumElements());
+  const uint64_t most = mostBytes / sumBytes / parts;
+  const uint64_t bytes = elements < most ? elements * parts * sumBytes : mostBytes;
+  return bytes ? bytesType(gemm.getContext(), int64_t(bytes)) : RankedTensorType();
+}
+
+RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
+  if (auto gemm = dyn_cast<kern::GemmOp>(op))
+    return gemmScratchOf(gemm, gemmBytes);
   // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
     return cast<RankedTensorType>(grad.getLse().getType());
@@ -229,7 +249,7 @@ RankedTensorType cudaScratchOf(Operation *op) {
   auto d = cast<RankedTensorType>(scatter.getType());
   int64_t bytes = scatterAddWorkspaceBytes(x.getDimSize(0), x.getDimSize(1), d.getDimSize(0),
                                            d.getElementTypeBitWidth() / 8);
-  return RankedTensorType::get(bytes, IntegerType::get(op->getContext(), 8));
+  return bytesType(op->getContext(), bytes);
 }
 
 FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch) {

@@ -33,7 +33,16 @@ struct CudaProgram {
 mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch);
 
 // Returns the type of the scratch memory that the command of `op`, a kern op, needs; null for none.
-mlir::RankedTensorType cudaScratchOf(mlir::Operation *op);
+//
+// cuBLASLt may cut the sum over k of a matrix product d[m,n] into parts, so that a product with few
+// tiles keeps all multiprocessors busy. It keeps the sums of each part in the scratch memory, in the
+// type that sums have (f32; f64 for f64). A part is at least as deep as a tile, which is 64 elements
+// of k or more, so the product can use at most
+//
+//   ceil(k / 64) m n * bytes of a sum
+//
+// bytes. It gets this many, but at most `gemmBytes`.
+mlir::RankedTensorType cudaScratchOf(mlir::Operation *op, uint64_t gemmBytes);
 
 // Compiles every kernel that has no image yet.
 llvm::Error compileProgram(CudaProgram &program, const CudaArch &arch, const KernelCache &cache);

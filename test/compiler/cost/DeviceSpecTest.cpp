@@ -78,6 +78,13 @@ TEST(DeviceSpec, AFileIsRead) {
   EXPECT_EQ(spec->gemm[size_t(DataType::F32)].sustained, 8e11);
   EXPECT_EQ(spec->gemm[size_t(DataType::BF16)].sustained, 16e11);
   EXPECT_EQ(spec->deviceLink.bandwidth, 0);
+  EXPECT_EQ(spec->gemmWorkspaceBytes, 32ull << 20);
+}
+
+TEST(DeviceSpec, TheWorkspaceOfProductsIsASize) {
+  auto spec = parseDeviceSpec(replaced("[gemm.f32]", "[gemm]\nworkspace = \"4MiB\"\n[gemm.f32]"), "");
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->gemmWorkspaceBytes, 4ull << 20);
 }
 
 TEST(DeviceSpec, BuiltInSpecsAreSound) {

@@ -436,12 +436,13 @@ TEST_F(AliasingFuzzTest, TiedBF16WithFullRecomputeInOneStep) {
   report();
 }
 
-// The commands' scratch memory on a CUDA device: the attention gradient's and the sort's.
+// The commands' scratch memory on a CUDA device: the attention gradient's, the sort's and the
+// products'.
 TEST_F(AliasingFuzzTest, ScratchOfCudaCommands) {
   model.target = "cuda";
   fuzzFile("place-buffers-cuda", 100);
   bool found = false;
-  model.plan->walk([&](plan_ir::ScatterAddOp scatter) { found |= bool(scatter.getWorkspace()); });
+  model.plan->walk([&](CommandOpInterface command) { found |= bool(command.getScratch()); });
   EXPECT_TRUE(found);
   report();
 }

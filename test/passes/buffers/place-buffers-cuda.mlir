@@ -1,5 +1,5 @@
 // The scratch memory that commands need on a CUDA device, and not on the CPU.
-// RUN: lmc-opt %s -split-input-file --plan-assign-buffers="target=cuda" --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s --check-prefixes=CHECK,CUDA
+// RUN: lmc-opt %s -split-input-file --plan-assign-buffers="target=cuda gemm-workspace=1000" --plan-pack-arenas="alignment=256" --plan-emit-commands --plan-check-aliasing | FileCheck %s --check-prefixes=CHECK,CUDA
 // RUN: lmc-opt %s -split-input-file --plan-assign-buffers="target=cpu" --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s --check-prefixes=CHECK,CPU
 // RUN: not lmc-opt %s -split-input-file --plan-assign-buffers="target=tpu" --plan-pack-arenas --plan-emit-commands --plan-check-aliasing 2>&1 | FileCheck %s --check-prefix=TPU
 // TPU: there is no target 'tpu': cpu or cuda
@@ -78,5 +78,43 @@ func.func @scatter() {
   %g = lm.load @g : tensor<30x8xf32>
   %m = kern.scatter_add %ids, %x acc %g : (tensor<8xi32>, tensor<8x8xbf16>, tensor<30x8xf32>) -> tensor<30x8xf32> loc("table")
   lm.store %m, @g : tensor<30x8xf32>
+  return
+}
+
+// -----
+
+// What parts of a sum over k can take, in f32: here one part (k is at most 64) of 4 x 4 elements, two
+// of 4 x 4, and two of 16 x 16, which is more than a product may have. All offsets are multiples of
+// the alignment, so that the address of a workspace is one.
+// CUDA:        plan.arena @workspace bytes {{.*}} alignment 256
+// CPU:         plan.arena @workspace bytes {{.*}} alignment 64
+// CHECK-LABEL: plan.function @gemms
+// CPU-NOT:       library_workspace
+// CUDA:          %[[ONE:.*]] = plan.slice @workspace[0] library_workspace "one" live[0, 0] : <tensor<64xi8>>
+// CUDA:          plan.gemm
+// CUDA:            workspace {{ *}}%[[ONE]] :
+// CUDA:          %[[TWO:.*]] = plan.slice @workspace[0] library_workspace "two" live[1, 1] : <tensor<128xi8>>
+// CUDA:          plan.gemm
+// CUDA:            workspace {{ *}}%[[TWO]] :
+// CUDA:          %[[LIMIT:.*]] = plan.slice @workspace[0] library_workspace "limit" live[2, 2] : <tensor<1000xi8>>
+// CUDA:          plan.gemm
+// CUDA:            workspace {{ *}}%[[LIMIT]] :
+// CHECK:       }
+lm.variable @a input : tensor<64x4xbf16> init none
+lm.variable @b input : tensor<65x4xbf16> init none
+lm.variable @c input : tensor<100x16xbf16> init none
+lm.variable @one gradient : tensor<4x4xf32> init none
+lm.variable @two gradient : tensor<4x4xf32> init none
+lm.variable @limit gradient : tensor<16x16xf32> init none
+func.func @gemms() {
+  %a = lm.load @a : tensor<64x4xbf16>
+  %b = lm.load @b : tensor<65x4xbf16>
+  %c = lm.load @c : tensor<100x16xbf16>
+  %one = kern.gemm %a, %a : (tensor<64x4xbf16>, tensor<64x4xbf16>) -> tensor<4x4xf32> {transpose_a} loc("one")
+  %two = kern.gemm %b, %b : (tensor<65x4xbf16>, tensor<65x4xbf16>) -> tensor<4x4xf32> {transpose_a} loc("two")
+  %limit = kern.gemm %c, %c : (tensor<100x16xbf16>, tensor<100x16xbf16>) -> tensor<16x16xf32> {transpose_a} loc("limit")
+  lm.store %one, @one : tensor<4x4xf32>
+  lm.store %two, @two : tensor<4x4xf32>
+  lm.store %limit, @limit : tensor<16x16xf32>
   return
 }

@@ -128,6 +128,10 @@ static PlanBuilder cudaPlan() {
     return made;
   };
   auto &commands = b.plan.functions[0]->commands;
+  plan::ArenaT &arena = *b.plan.arenas[1];
+  arena.alignment = 256;
+  arena.bytes = (arena.bytes + 255) / 256 * 256;
+  commands[2]->workspace = int(b.slice(DType::I8, {512}, 1));
   plan::AttentionGradT &grad = *commands[4]->body.AsAttentionGrad();
   uint32_t delta = b.slice(DType::F32, {16, 2}, 1);
   commands[4]->workspace = int(delta);
@@ -379,6 +383,10 @@ TEST(PlanFile, ChecksTheMeaning) {
          command(p, 4).workspace = int(body(p, 4).AsAttentionGrad()->q);
        },
        "result workspace shares memory"},
+      {[&](auto &p) {
+         command(p, 2).workspace = 11;
+       },
+       "command 2: a matrix product has a workspace, in a plan for 'cpu:test'"},
       // On a CUDA device both need scratch memory.
       {[](auto &p) { p.target = "cuda:sm_90a"; }, "command 4: operand workspace does not exist"},
       {[&](auto &p) {
@@ -409,6 +417,7 @@ TEST(PlanFile, ChecksTheKernelsOfAGpu) {
     std::function<void(plan::PlanT &)> damage;
     const char *message;
   };
+  auto gemm = [](plan::PlanT &p) -> plan::CommandT & { return *p.functions[0]->commands[2]; };
   auto grad = [](plan::PlanT &p) -> plan::CommandT & { return *p.functions[0]->commands[4]; };
   auto scatter = [](plan::PlanT &p) -> plan::CommandT & { return *p.functions[0]->commands[5]; };
   const Case cases[] = {
@@ -426,6 +435,18 @@ TEST(PlanFile, ChecksTheKernelsOfAGpu) {
       {[](auto &p) { p.modules[0]->target = "cuda:sm_80"; },
        "a module is for 'cuda:sm_80' in a plan for 'cuda:sm_90a'"},
       {[](auto &p) { p.target = p.modules[0]->target = "cpu"; }, "has a grid, in a plan for 'cpu'"},
+      {[&](auto &p) { gemm(p).workspace = 999; }, "operand workspace does not exist"},
+      {[&](auto &p) { gemm(p).workspace = int(gemm(p).body.AsGemm()->a); },
+       "command 2: operand workspace is F32, not I8"},
+      {[&](auto &p) { p.slices[size_t(gemm(p).workspace)]->offset += 64; },
+       "command 2: operand workspace is not aligned to 256 bytes"},
+      {[](auto &p) { p.arenas[1]->alignment = 64; },
+       "command 2: operand workspace is not aligned to 256 bytes"},
+      {[&](auto &p) {
+         p.slices[size_t(gemm(p).workspace)]->offset =
+             p.slices[gemm(p).body.AsGemm()->a]->offset;
+       },
+       "command 2: result workspace shares memory with operand a"},
       {[&](auto &p) { grad(p).workspace = -1; }, "operand workspace does not exist"},
       {[&](auto &p) { grad(p).workspace = int(grad(p).body.AsAttentionGrad()->lse); },
        "workspace shares memory"},
@@ -448,10 +469,11 @@ TEST(PlanFile, ChecksTheKernelsOfAGpu) {
          grad(p).launches[1]->args.pop_back();
        },
        "kernel 'attention_dq' has 7 arguments here and 8 elsewhere"},
-      {[](auto &p) {
+      {[&](auto &p) {
          p.target = p.modules[0]->target = "cpu";
          for (auto &kernel : p.kernels)
            kernel->grid.clear();
+         gemm(p).workspace = -1;
        },
        "it has launches, in a plan for 'cpu'"},
   };
