@@ -281,6 +281,9 @@ void Emitter::addKernels() {
       entry->registers = kernel.grid->registers;
       entry->spill_bytes = kernel.grid->spillBytes;
       entry->stack_bytes = kernel.grid->stackBytes;
+      const codegen::Target *target = codegen::findTarget(plan.target);
+      if (auto filled = target ? target->occupancy(plan.target, *kernel.grid) : std::nullopt)
+        entry->blocks_per_sm = filled->blocks;
     }
     plan.kernels.push_back(std::move(entry));
   }

@@ -305,13 +305,13 @@ json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
                  {"spill_bytes", kernel.spill_bytes()},
                  {"stack_bytes", kernel.stack_bytes()},
                  {"code_bytes", plan.modules()->Get(kernel.module_())->image()->size()}};
+  if (kernel.blocks_per_sm() > 0)
+    report["blocks_per_sm"] = kernel.blocks_per_sm();
   const codegen::Target *target = codegen::findTarget(plan.target()->string_view());
   if (!target)
     return report;
-  if (auto filled = target->occupancy(plan.target()->string_view(), gridOf(kernel))) {
-    report["blocks_per_sm"] = filled->blocks;
+  if (auto filled = target->occupancy(plan.target()->string_view(), gridOf(kernel)))
     report["occupancy"] = filled->threads;
-  }
   return report;
 }
 

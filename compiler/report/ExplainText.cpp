@@ -403,7 +403,7 @@ void Text::resources(const std::vector<const json *> &kernels) {
          number((*kernel)["registers"]), number((*kernel)["spill_bytes"]),
          number((*kernel)["shared_bytes"]),
          kernel->contains("occupancy")
-             ? fmt::format("{} ({:.0f}%)", number((*kernel)["blocks_per_sm"]),
+             ? fmt::format("{} ({:.0f}%)", number(kernel->value("blocks_per_sm", json(0))),
                            number((*kernel)["occupancy"]) * 100)
              : "");
   }
