@@ -128,7 +128,7 @@ static llvm::Expected<Program> templateOf(const plan::Plan &plan, uint32_t kerne
 }
 
 llvm::Expected<std::string> extractKernel(const plan::Plan &plan, StringRef name,
-                                          MLIRContext &context) {
+                                          ArrayRef<cost::KernelCost> costs, MLIRContext &context) {
   for (uint32_t i = 0; i < plan.kernels()->size(); ++i) {
     const plan::Kernel &kernel = *plan.kernels()->Get(i);
     if (name != kernel.name()->c_str())
@@ -141,7 +141,7 @@ llvm::Expected<std::string> extractKernel(const plan::Plan &plan, StringRef name
                                           : templateOf(plan, i);
     if (!program)
       return program.takeError();
-    return program->print(plan, name);
+    return program->print(plan, name, costs);
   }
   return fail("the plan has no kernel '{0}'; --kernels lists them", name);
 }

@@ -53,7 +53,16 @@ std::string Program::kernels() const {
   return codegen::inlineDeviceHeaders(includes) + "\n" + bodies;
 }
 
-std::string Program::tables() const {
+// Returns the predicted seconds of one launch of `kernel`, or 0 if `costs` is empty.
+static double secondsOf(const plan::Plan &plan, const plan::Kernel &kernel,
+                        ArrayRef<cost::KernelCost> costs) {
+  for (size_t i = 0; i < costs.size(); ++i)
+    if (plan.kernels()->Get(unsigned(i)) == &kernel)
+      return costs[i].launch.seconds;
+  return 0;
+}
+
+std::string Program::tables(const plan::Plan &plan, ArrayRef<cost::KernelCost> costs) const {
   std::string text = "static std::vector<host::Array> arrays = {\n";
   for (const Array &array : arrays)
     text += "    " + array.print() + ",\n";
@@ -62,6 +71,9 @@ std::string Program::tables() const {
                   llvm::format("%.17g", bytes), llvm::format("%.17g", flops), launches.size());
   for (const Launch &launch : launches)
     text += "\"" + launch.kernel->name()->str() + "\", ";
+  text += "};\nconst double launchPredictions[] = {"; // seconds; 0: no prediction
+  for (const Launch &launch : launches)
+    text += formatv("{0}, ", llvm::format("%.17g", secondsOf(plan, *launch.kernel, costs)));
   text += "};\n\nstatic void launch(size_t number) {\n  switch (number) {\n";
   std::vector<const plan::Kernel *> done;
   for (auto [i, launch] : llvm::enumerate(launches)) {
@@ -91,15 +103,17 @@ std::string Program::tables() const {
                 "    launch(i);\n}\n\n";
 }
 
-std::string Program::print(const plan::Plan &plan, StringRef name) const {
+std::string Program::print(const plan::Plan &plan, StringRef name,
+                           ArrayRef<cost::KernelCost> costs) const {
   std::string arch = plan.target()->str();
   arch.erase(0, arch.find(':') + 1);
   return formatv("// {0}, out of a plan for {1}, with a check and a bench.\n"
-                 "//   nvcc {2} -arch={1} {0}.cu -o {0} && ./{0}\n\n",
+                 "//   nvcc {2} -arch={1} {0}.cu -o {0} && ./{0}\n"
+                 "// With any argument the program only checks.\n\n",
                  name, arch, options)
              .str() +
-         kernels() + textOf("harness") + "\n" + tables() + constants + reference + "\n" +
-         textOf(main);
+         kernels() + textOf("harness") + "\n" + tables(plan, costs) + textOf("finish") + constants +
+         reference + "\n" + textOf(main);
 }
 
 static const char *hostType(plan::DType type) {

@@ -2,8 +2,11 @@
 // reference.
 #pragma once
 
+#include "compiler/cost/PlanCost.h"
+
 #include "plan_generated.h"
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -55,11 +58,13 @@ struct Program {
   std::string options = "-std=c++17 -O2 -fmad=false"; // options of nvcc
   double bytes = 0, flops = 0;
 
-  std::string print(const plan::Plan &plan, llvm::StringRef name) const;
+  // Returns the text of the program. `costs` are the predictions for the plan's kernels, or empty.
+  std::string print(const plan::Plan &plan, llvm::StringRef name,
+                    llvm::ArrayRef<cost::KernelCost> costs) const;
 
 private:
   std::string kernels() const;
-  std::string tables() const;
+  std::string tables(const plan::Plan &plan, llvm::ArrayRef<cost::KernelCost> costs) const;
 };
 
 // Adds the tensors and launches of a plan's command to a program.

@@ -9,6 +9,8 @@
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlannedBytes.h"
 
+#include "llvm/ADT/StringRef.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -243,6 +245,11 @@ json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
           {"hours", double(steps) * cost.stepSeconds / 3600}};
 }
 
+// Returns the dtype of a slice as the configuration writes it, such as "bf16".
+std::string dtypeOf(const plan::Plan &plan, uint32_t slice) {
+  return llvm::StringRef(plan::EnumNameDType(plan.slices()->Get(slice)->dtype())).lower();
+}
+
 json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   json functions = json::array();
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
@@ -268,6 +275,10 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
         entry["n"] = gemm->n();
         entry["k"] = gemm->k();
         entry["accumulate"] = gemm->c() >= 0;
+        entry["transpose_a"] = gemm->transpose_a();
+        entry["transpose_b"] = gemm->transpose_b();
+        entry["dtype"] = dtypeOf(plan, gemm->a());
+        entry["result_dtype"] = dtypeOf(plan, gemm->d());
       }
       ++counts[kind];
       commands.push_back(std::move(entry));

@@ -96,9 +96,13 @@ int write(const std::string &path, const std::string &content) {
   return 0;
 }
 
-int writeKernel(const plan::Plan &plan, const ExplainArguments &arguments) {
+int writeKernel(const Explained &explained, const ExplainArguments &arguments) {
+  const plan::Plan &plan = **explained.plan;
   auto context = makeContext();
-  llvm::Expected<std::string> program = extractKernel(plan, arguments.kernel, *context);
+  const cost::PlanCost cost =
+      cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), explained.spec));
+  llvm::Expected<std::string> program =
+      extractKernel(plan, arguments.kernel, cost.kernels, *context);
   if (!program)
     return fail("lmc explain: error: " + llvm::toString(program.takeError()));
   if (!arguments.output.empty())
@@ -152,7 +156,7 @@ int runExplain(const ExplainArguments &arguments) {
     explained = std::move(*opened);
   }
   return arguments.kernel.empty() ? writeReport(*explained, arguments)
-                                  : writeKernel(**explained->plan, arguments);
+                                  : writeKernel(*explained, arguments);
 }
 
 } // namespace

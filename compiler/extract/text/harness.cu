@@ -1,12 +1,14 @@
 // The fixed part of an extracted program: tensors on host and device, random values, comparison,
-// timing.
+// timing. Inputs are drawn on the device, because a host thread draws only about 1e8 values a
+// second. Results are filled with 0xff bytes before the kernels run, so that an element that no
+// kernel writes is NaN, or -1, and not a value that an earlier run left.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -21,11 +23,11 @@ void check(cudaError_t result, const char *what) {
 
 enum class Type { F32, BF16, F64, I8, I32, I64 };
 
-inline bool isReal(Type type) {
+__host__ __device__ inline bool isReal(Type type) {
   return type == Type::F32 || type == Type::BF16 || type == Type::F64;
 }
 
-inline int widthOf(Type type) {
+__host__ __device__ inline int widthOf(Type type) {
   switch (type) {
   case Type::F64:
   case Type::I64:
@@ -41,7 +43,7 @@ inline int widthOf(Type type) {
   return 1;
 }
 
-inline double roundBf16(double x) {
+__host__ __device__ inline double roundBf16(double x) {
   float f = float(x);
   uint32_t bits;
   std::memcpy(&bits, &f, 4);
@@ -52,7 +54,7 @@ inline double roundBf16(double x) {
   return f;
 }
 
-inline int64_t bitsOf(double x) {
+__host__ __device__ inline int64_t bitsOf(double x) {
   float f = float(x);
   int32_t bits;
   std::memcpy(&bits, &f, 4);
@@ -76,6 +78,52 @@ struct Draw {
   int64_t least, bound;
   bool isPositive;
 };
+
+// Writes x, rounded to `type`, to the bytes at `to`.
+__host__ __device__ inline void store(Type type, unsigned char *to, double x) {
+  auto as = [&](auto value) { memcpy(to, &value, sizeof(value)); };
+  switch (type) {
+  case Type::F32: return as(float(x));
+  case Type::F64: return as(x);
+  case Type::I8: return as(int8_t(x));
+  case Type::I32: return as(int32_t(x));
+  case Type::I64: return as(int64_t(x));
+  case Type::BF16: return as(uint16_t(uint32_t(bitsOf(roundBf16(x))) >> 16));
+  }
+}
+
+// Returns the first word of Philox4x32-10 for the counter (element, 0) and the key (seed, 0).
+// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.
+__host__ __device__ inline uint32_t randomWord(uint64_t element, uint32_t seed) {
+  uint32_t c[4] = {uint32_t(element), uint32_t(element >> 32), 0, 0}, k0 = seed, k1 = 0;
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
+    const uint32_t n0 = uint32_t(p1 >> 32) ^ c[1] ^ k0, n2 = uint32_t(p0 >> 32) ^ c[3] ^ k1;
+    c[0] = n0, c[1] = uint32_t(p1), c[2] = n2, c[3] = uint32_t(p0);
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+  return c[0];
+}
+
+// Returns where an element of a tensor is stored that consists of runs of `run` elements whose
+// starts are `pitch` elements apart; pitch 0: the runs are adjacent.
+__host__ __device__ inline int64_t placeOf(int64_t element, int64_t run, int64_t pitch) {
+  return pitch == 0 ? element : element / run * pitch + element % run;
+}
+
+// Writes random values to a tensor: integers in [draw.least, draw.bound), or floats in [-1, 1),
+// or in [0.1, 1) if draw.isPositive. An element depends only on its number and the seed.
+__global__ void drawValues(unsigned char *to, Type type, int64_t size, int64_t run, int64_t pitch,
+                           Draw draw, uint32_t seed) {
+  const double low = draw.isPositive ? 0.1 : -1;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    const uint32_t word = randomWord(uint64_t(i), seed);
+    const double x = isReal(type) ? low + (1 - low) * (word * 0x1p-32)
+                                  : double(draw.least + int64_t(word % uint64_t(draw.bound - draw.least)));
+    store(type, to + placeOf(i, run, pitch) * widthOf(type), x);
+  }
+}
 
 // The allowed error of a result a with reference b: |a - b| <= relative |b| + absolute.
 // Difference::compare multiplies `absolute` by a `size` that the caller chooses.
@@ -102,11 +150,9 @@ struct Array {
       n *= extent;
     return n;
   }
-  int64_t place(int64_t element) const {
-    if (pitch == 0)
-      return element;
-    const int64_t run = size() / rows;
-    return element / run * pitch + element % run;
+  int64_t place(int64_t element) const { return placeOf(element, size() / rows, pitch); }
+  size_t byteCount() const {
+    return size_t(pitch ? rows * pitch : size()) * size_t(widthOf(type));
   }
   double at(int64_t element) const {
     const unsigned char *p = bytes.data() + place(element) * widthOf(type);
@@ -130,37 +176,31 @@ struct Array {
     return value;
   }
   void set(int64_t element, double x) {
-    unsigned char *p = bytes.data() + place(element) * widthOf(type);
-    auto as = [&](auto value) { std::memcpy(p, &value, sizeof(value)); };
-    switch (type) {
-    case Type::F32: return as(float(x));
-    case Type::F64: return as(x);
-    case Type::I8: return as(int8_t(x));
-    case Type::I32: return as(int32_t(x));
-    case Type::I64: return as(int64_t(x));
-    case Type::BF16: return as(uint16_t(uint32_t(bitsOf(roundBf16(x))) >> 16));
-    }
+    store(type, bytes.data() + place(element) * widthOf(type), x);
   }
+  // Allocates the tensor on the device; every byte of it, also between rows, becomes 0xff.
   void allocate() {
-    bytes.assign(size_t(pitch ? rows * pitch : size()) * size_t(widthOf(type)), 0);
-    check(cudaMalloc(&device, std::max<size_t>(bytes.size(), 256)), name);
+    check(cudaMalloc(&device, std::max<size_t>(byteCount(), 256)), name);
+    poison();
   }
+  void poison() { check(cudaMemset(device, 0xff, byteCount()), name); }
   void send() {
     check(cudaMemcpy(device, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), name);
   }
   void fetch() {
+    bytes.resize(byteCount());
     check(cudaMemcpy(bytes.data(), device, bytes.size(), cudaMemcpyDeviceToHost), name);
   }
 
-  // Draws floats from [-1, 1), or from [0.1, 1) if the functions of the kernel need positive
-  // values.
-  void randomise(unsigned seed, bool isPositive) {
-    std::mt19937_64 random(seed);
-    std::uniform_real_distribution<double> real(isPositive || draw.isPositive ? 0.1 : -1.0, 1.0);
-    const bool integers = type == Type::I8 || type == Type::I32 || type == Type::I64;
-    const uint64_t values = uint64_t(draw.bound - draw.least);
-    for (int64_t i = 0; i < size(); ++i)
-      set(i, integers ? double(draw.least + int64_t(random() % values)) : real(random));
+  // Draws the values on the device and fetches them. Floats are positive if `isPositive` is true or
+  // if the kernel needs them so.
+  void randomise(uint32_t seed, bool isPositive) {
+    Draw chosen = draw;
+    chosen.isPositive = isPositive || draw.isPositive;
+    int64_t count = size(), run = count / rows;
+    void *arguments[] = {&device, &type, &count, &run, &pitch, &chosen, &seed};
+    check(cudaLaunchKernel(drawValues, dim3(1024), dim3(256), arguments, 0, nullptr), name);
+    fetch();
   }
 };
 
@@ -234,6 +274,21 @@ template <typename Run> double milliseconds(Run run) {
   }
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
+}
+
+// Prints the time of `run`, the predicted time unless it is 0, and the rates that `bytes` and
+// `flops` give, unless they are 0.
+template <typename Run>
+void bench(const char *name, double predictedSeconds, double bytes, double flops, Run run) {
+  const double time = milliseconds(run);
+  std::printf("%s %.4f ms", name, time);
+  if (predictedSeconds > 0)
+    std::printf(", predicted %.4f ms", predictedSeconds * 1e3);
+  if (bytes > 0)
+    std::printf(", %.1f GB/s", bytes / time * 1e-6);
+  if (flops > 0)
+    std::printf(", %.3f TFLOP/s", flops / time * 1e-9);
+  std::printf("\n");
 }
 
 } // namespace host

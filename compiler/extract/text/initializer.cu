@@ -11,16 +11,16 @@ static double rounded(host::Type type, double x) {
   return type == host::Type::F64 ? x : type == host::Type::F32 ? float(x) : host::roundBf16(x);
 }
 
-int main() {
+int main(int argc, char **) {
   host::Array &how = arrays[kHow], &out = arrays[kOut];
   for (host::Array &array : arrays)
     array.allocate();
   if (kSource >= 0)
     arrays[size_t(kSource)].randomise(1, false);
   const Record record{0, uint64_t(out.size()), kSeed, kStream, kValue};
+  how.bytes.resize(how.byteCount());
   std::memcpy(how.bytes.data(), &record, sizeof(record));
-  for (host::Array &array : arrays)
-    array.send();
+  how.send();
   launchAll();
   host::check(cudaDeviceSynchronize(), "kernel");
   out.fetch();
@@ -28,8 +28,5 @@ int main() {
   host::Difference difference;
   for (int64_t i : host::sample(out.size(), 1 << 18))
     difference.compare(out, i, rounded(out.type, expected(i)));
-  const int code = difference.report();
-  const double time = host::milliseconds(launchAll);
-  std::printf("bench: %.4f ms, %.1f GB/s\n", time, kBytes / time * 1e-6);
-  return code;
+  return finish(difference, argc == 1);
 }

@@ -1,15 +1,16 @@
 // Runs a kernel that was printed from a kernel region, and compares its results with the formulas
 // of the region.
 
-int main() {
+int main(int argc, char **) {
   host::Difference difference;
   for (bool positive : {false, true}) {
     for (size_t i = 0; i < arrays.size(); ++i) {
       if (!arrays[i].device)
         arrays[i].allocate();
       if (arrays[i].isInput)
-        arrays[i].randomise(unsigned(i + 1), positive);
-      arrays[i].send();
+        arrays[i].randomise(uint32_t(i + 1), positive);
+      else
+        arrays[i].poison();
     }
     launchAll();
     host::check(cudaDeviceSynchronize(), "kernel");
@@ -41,9 +42,5 @@ int main() {
     if (difference.nans == 0)
       break; // if NaN occurs, repeats with positive inputs (for log, sqrt)
   }
-  const int code = difference.report();
-  const double time = host::milliseconds(launchAll);
-  std::printf("bench: %.4f ms, %.1f GB/s, %.2f GFLOP/s\n", time, kBytes / time * 1e-6,
-              kFlops / time * 1e-6);
-  return code;
+  return finish(difference, argc == 1);
 }

@@ -133,6 +133,32 @@ TEST(ExtractKernel, ACopyIsTheSourcesValuesRounded) {
   EXPECT_EQ(program.run(*wrong), 1) << program.log();
 }
 
+TEST(ExtractKernel, ThePredictedTimeStandsBesideTheMeasuredOne) {
+  CudaPlan plan;
+  plan::VariableT &variable =
+      plan.variable("w", plan::VariableKind::Parameter, plan.slice(DType::F32, {kRows, kColumns}));
+  variable.initializer = std::make_unique<plan::InitializerT>();
+  variable.initializer->kind = InitializerKind::Ones;
+  variable.initializer->scale = 1;
+  variable.initializer->kernel = 1;
+  plan.kernel("other", "extern \"C\" void other(void **) {}\n");
+  plan.kernel("ones", llvm::formatv("extern \"C\" void ones(void **arguments) {{\n"
+                                    "  for (int i = 0; i < {0}; ++i)\n"
+                                    "    (*static_cast<float **>(arguments[1]))[i] = 1;\n"
+                                    "}\n",
+                                    kElements));
+  std::vector<cost::KernelCost> costs(2);
+  costs[0].launch.seconds = 1;
+  costs[1].launch.seconds = 0.0125;
+  HostProgram program;
+  auto predicted = plan.extract("ones", costs), alone = plan.extract("ones");
+  ASSERT_TRUE(predicted && alone);
+  EXPECT_EQ(program.run(*predicted), 0) << program.log();
+  EXPECT_THAT(program.log(), HasSubstr("bench: 1.0000 ms, predicted 12.5000 ms, "));
+  EXPECT_EQ(program.run(*alone), 0) << program.log();
+  EXPECT_THAT(program.log(), HasSubstr("bench: 1.0000 ms, 0.0 GB/s"));
+}
+
 TEST(ExtractKernel, TheLargestVariableOfAKernelIsMade) {
   CudaPlan plan;
   for (uint64_t rows : {3, 17, 5}) {

@@ -23,7 +23,16 @@ inline const char *kCudaOnTheHost = R"(
 #include <cstring>
 typedef int cudaError_t;
 typedef int cudaEvent_t;
-struct dim3 { dim3(unsigned, unsigned = 1, unsigned = 1) {} };
+#include <utility>
+#define __host__
+#define __device__
+#define __global__
+struct dim3 {
+  constexpr dim3(unsigned = 1, unsigned = 1, unsigned = 1) {}
+  static constexpr unsigned x = 1;
+};
+constexpr dim3 gridDim, blockDim;
+constexpr struct { unsigned x; } blockIdx{0}, threadIdx{0};
 constexpr int cudaSuccess = 0, cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2;
 constexpr int cudaFuncAttributeMaxDynamicSharedMemorySize = 8;
 inline const char *cudaGetErrorString(int) { return ""; }
@@ -35,6 +44,10 @@ inline int cudaMemcpy(void *to, const void *from, size_t n, int) {
   std::memcpy(to, from, n);
   return 0;
 }
+inline int cudaMemset(void *to, int value, size_t n) {
+  std::memset(to, value, n);
+  return 0;
+}
 inline int cudaDeviceSynchronize() { return 0; }
 inline int cudaEventCreate(int *) { return 0; }
 inline int cudaEventRecord(int) { return 0; }
@@ -43,6 +56,16 @@ inline int cudaEventElapsedTime(float *time, int, int) { *time = 1; return 0; }
 inline int cudaFuncSetAttribute(const void *, int, int) { return 0; }
 inline int cudaLaunchKernel(const void *entry, dim3, dim3, void **arguments, size_t, void *) {
   reinterpret_cast<void (*)(void **)>(const_cast<void *>(entry))(arguments);
+  return 0;
+}
+template <typename... A, size_t... I>
+void callWith(void (*entry)(A...), void **arguments, std::index_sequence<I...>) {
+  entry(*static_cast<A *>(arguments[I])...);
+}
+// A kernel of the program itself, which one thread executes.
+template <typename... A>
+int cudaLaunchKernel(void (*entry)(A...), dim3, dim3, void **arguments, size_t, void *) {
+  callWith(entry, arguments, std::index_sequence_for<A...>());
   return 0;
 }
 )";
@@ -64,12 +87,13 @@ public:
     return uint32_t(plan.kernels.size() - 1);
   }
 
-  llvm::Expected<std::string> extract(const std::string &name) const {
+  llvm::Expected<std::string> extract(const std::string &name,
+                                      llvm::ArrayRef<cost::KernelCost> costs = {}) const {
     mlir::DialectRegistry registry;
     registerDialects(registry);
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
     std::string data = bytes();
-    return extractKernel(*plan::GetPlan(data.data()), name, context);
+    return extractKernel(*plan::GetPlan(data.data()), name, costs, context);
   }
 };
 

@@ -20,8 +20,8 @@ class RegionProgram {
 public:
   explicit RegionProgram(const std::string &text) : kernel(text) {}
 
-  // The exit code; -1: there is no program.
-  int run(const std::string &referenceText) {
+  // The exit code; -1: there is no program. Unless `stores`, the kernel does nothing.
+  int run(const std::string &referenceText, bool stores = true) {
     std::string library = program.write(
         "kernel.so", llvm::StringRef(reinterpret_cast<const char *>(kernel.image().object.data()),
                                      kernel.image().object.size()));
@@ -36,9 +36,10 @@ public:
                               "  void *tensors[{1}];\n"
                               "  for (int i = 0; i < {1}; ++i)\n"
                               "    tensors[i] = *static_cast<void **>(arguments[i]);\n"
-                              "  entry(tensors, 0, {2});\n"
+                              "  if ({3})\n"
+                              "    entry(tensors, 0, {2});\n"
                               "}\n",
-                              library, tensors(), kernel.shape().items),
+                              library, tensors(), kernel.shape().items, stores),
                 referenceText);
     auto text = plan.extract("kernel");
     if (!text) {
@@ -61,8 +62,8 @@ private:
 };
 
 std::string text(const char *form) {
-  std::string sums = substitute(
-      form, {{"after", ""}, {"yield", "%sums : tensor<$Rx$Cxf32>, tensor<$Bx$Cxf32>"}});
+  std::string sums =
+      substitute(form, {{"after", ""}, {"yield", "%sums : tensor<$Rx$Cxf32>, tensor<$Bx$Cxf32>"}});
   return substitute(sums,
                     {{"R", "24"}, {"C", "96"}, {"T", "bf16"}, {"S", "6"}, {"P", "2"}, {"B", "12"}});
 }
@@ -122,6 +123,18 @@ TEST(HostReference, TellsAWrongKernel) {
   ASSERT_EQ(program.kernel.error(), "");
   EXPECT_EQ(program.run(wrong), 1) << program.log();
   EXPECT_NE(program.log().find(", not "), std::string::npos) << program.log();
+}
+
+// Even if all results are 0, which fresh memory of the host is too.
+TEST(HostReference, TellsAKernelThatStoresNothing) {
+  const std::string zeros = manyTypes("0.0", "1", "3");
+  RegionProgram program(zeros);
+  ASSERT_EQ(program.kernel.error(), "");
+  EXPECT_EQ(program.run(zeros), 0) << program.log();
+  EXPECT_EQ(program.run(zeros, /*stores=*/false), 1) << program.log();
+  const std::string log = program.log();
+  EXPECT_NE(log.find("out0[0] is -nan, not "), std::string::npos) << log;
+  EXPECT_GE(std::atoi(log.c_str() + log.find("check: ") + 7), 3 * 512) << log; // not all of i8
 }
 
 TEST(HostReference, EveryResultHasTheToleranceOfItsType) {

@@ -1,0 +1,18 @@
+// The end of an extracted program.
+
+// Prints the result of the check and, if `isTimed`, the time of all launches together and of each,
+// beside the predictions. Returns the exit code.
+static int finish(const host::Difference &difference, bool isTimed) {
+  const int code = difference.report();
+  if (!isTimed)
+    return code;
+  double predicted = 0;
+  for (double seconds : launchPredictions)
+    predicted += seconds;
+  host::bench("bench:", predicted, kBytes, kFlops, launchAll);
+  for (size_t i = 0; kLaunches > 1 && i < kLaunches; ++i)
+    host::bench((std::string("  ") + launchNames[i]).c_str(), launchPredictions[i], 0, 0,
+                [&] { launch(i); });
+  return code;
+}
+
