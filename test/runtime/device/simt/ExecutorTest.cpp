@@ -117,63 +117,6 @@ TEST(Executor, threadsThatReturnedAreNotWaitedFor) {
   EXPECT_EQ(y[3], 36);
 }
 
-TEST(Executor, asynchronousCopiesInTwoStages) {
-  // y = x by tiles of 64 floats, the next one on its way while one is stored; the end is ragged.
-  Kernel kernel = build("const float *x, float *y", R"(
-    const int n = 64 * 5 + 20;
-    float *tiles = reinterpret_cast<float *>(sharedMemory());
-    int t = threadIdx.x;
-    auto fetch = [&](int tile) {
-      int at = tile * 64 + 4 * t;
-      if (t < 16)
-        copyAsync16(sharedAddress(tiles + tile % 2 * 64 + 4 * t), x + at, at < n);
-      copyAsyncCommit();
-    };
-    fetch(0);
-    for (int tile = 0; tile < 6; ++tile) {
-      fetch(tile + 1);
-      copyAsyncWait<1>();
-      __syncthreads();
-      for (int i = t; i < 64; i += 32)
-        if (tile * 64 + i < n)
-          storeOne(y + tile * 64 + i, tiles[tile % 2 * 64 + i]);
-        else
-          storeOne(y + tile * 64 + i, 1 + tiles[tile % 2 * 64 + i]);
-      __syncthreads();
-    }
-  )",
-                        1, 32, 512);
-  std::vector<float> x = randomFloats(340), y(384);
-  for (uint64_t seed = 1; seed < 4; ++seed)
-    EXPECT_EQ(runTwice(kernel, {input(x), result(y)}, seed).failure, "");
-  for (int i = 0; i < 384; ++i)
-    EXPECT_EQ(y[i], i < 340 ? x[i] : 1) << i;
-}
-
-TEST(Executor, conversionsRoundAsTheDeviceDoes) {
-  Kernel kernel = build("const float *x, bf16 *y, u32 *z", R"(
-    float a = loadOne(x + threadIdx.x), b = loadOne(x + (threadIdx.x + 1) % 32);
-    storeOne(y + threadIdx.x, toBf16(a));
-    storeOne(z + threadIdx.x, packBf16(a, b));
-  )");
-  std::vector<float> x = randomFloats(32);
-  x[0] = 1 + 1.0f / 256;  // half way: to even, 1
-  x[1] = 1 + 3.0f / 256;  // half way: to even, 1 + 4/256
-  x[2] = NAN;
-  x[3] = -INFINITY;
-  x[4] = 3.4e38f; // rounds to infinity
-  std::vector<uint16_t> y(32);
-  std::vector<uint32_t> z(32);
-  ASSERT_EQ(runTwice(kernel, {input(x), result(y), result(z)}).failure, "");
-  EXPECT_EQ(y[0], 0x3f80);
-  EXPECT_EQ(y[1], 0x3f82);
-  EXPECT_EQ(y[2], 0x7fff);
-  EXPECT_EQ(y[3], 0xff80);
-  EXPECT_EQ(y[4], 0x7f80);
-  for (int i = 0; i < 32; ++i)
-    EXPECT_EQ(z[i], y[i] | uint32_t(y[(i + 1) % 32]) << 16);
-}
-
 TEST(Executor, rowsWithAPitch) {
   Kernel kernel = build("const float *x, float *y", R"(
     for (int row = 0; row < 3; ++row)

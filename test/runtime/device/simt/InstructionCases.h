@@ -1,0 +1,197 @@
+// What a warp computes with the instructions that the SIMT device emulates (platform.cuh):
+// ldmatrix, mma, cp.async, cvt and ex2. The layouts are written out here once more, from the tables
+// of the PTX ISA, and not taken from the executor. InstructionTest runs the cases on the executor,
+// and instruction-cases writes them as a CUDA program, so that a GPU can be compared with it.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace lmc::simt::test {
+
+// One warp runs `body` with pointers to the inputs and to the result as `parameters`. Inputs and
+// result are 32-bit words.
+struct InstructionCase {
+  std::string name, parameters, body;
+  uint32_t sharedBytes;
+  std::vector<std::vector<uint32_t>> inputs;
+  std::vector<uint32_t> expected;
+  double relative = 0; // allowed error of results that are f32; 0: equal bits
+};
+
+inline std::vector<uint32_t> bitsOf(const std::vector<float> &values) {
+  std::vector<uint32_t> words;
+  for (float value : values)
+    words.push_back(std::bit_cast<uint32_t>(value));
+  return words;
+}
+
+inline std::vector<uint32_t> pairsOf(const std::vector<uint16_t> &halves) {
+  std::vector<uint32_t> words;
+  for (size_t i = 0; i < halves.size(); i += 2)
+    words.push_back(halves[i] | uint32_t(halves[i + 1]) << 16);
+  return words;
+}
+
+// Returns `count` floats that are exact in bf16: multiples of 1/16 below 8. Sums of 16 of their
+// products are exact in f32, in any order.
+inline std::vector<float> exactFloats(size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::vector<float> values(count);
+  for (float &value : values)
+    value = float(int(generator() % 255) - 127) / 16;
+  return values;
+}
+
+// ldmatrix.x4: thread 0 receives the elements 0 and 1 of row 0 of each of the four matrices, thread
+// 1 the elements 2 and 3, ..., thread 4 the elements 0 and 1 of row 1. The rows are stored in an
+// order of their own, so that the addresses count and not the places.
+inline InstructionCase loadMatrixCase(bool transposed) {
+  InstructionCase made{transposed ? "ldmatrix_trans" : "ldmatrix",
+                       "const u16 *x, u32 *y",
+                       std::string(R"(
+    u8 *shared = sharedMemory();
+    for (int i = threadIdx.x; i < 256; i += 32)
+      reinterpret_cast<u16 *>(shared)[i] = loadOne(x + i);
+    __syncwarp();
+    u32 words[4];
+    )") + (transposed ? "loadMatrix4Transposed" : "loadMatrix4") +
+                           R"((words, sharedAddress(shared) + 16 * ((threadIdx.x * 5) % 32));
+    for (int i = 0; i < 4; ++i)
+      storeOne(y + 4 * threadIdx.x + i, words[i]);
+  )",
+                       512,
+                       {},
+                       {}};
+  std::vector<uint16_t> x(256), y;
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = uint16_t(i);
+  for (int lane = 0; lane < 32; ++lane)
+    for (int matrix = 0; matrix < 4; ++matrix)
+      for (int half = 0; half < 2; ++half) {
+        int row = lane / 4, column = lane % 4 * 2 + half;
+        if (transposed)
+          std::swap(row, column);
+        const int address = (matrix * 8 + row) * 5 % 32; // in rows of 8 elements
+        y.push_back(uint16_t(address * 8 + column));
+      }
+  made.inputs = {pairsOf(x)};
+  made.expected = pairsOf(y);
+  return made;
+}
+
+// mma.m16n8k16. A, of a0..a7: row = g for a0, a1, a4, a5, else g + 8; column = t * 2 + (i & 1) for
+// i < 4, and 8 more for i >= 4. B, of b0..b3: row = t * 2 + (i & 1), and 8 more for i >= 2; column
+// = g. C: row = g for c0, c1, else g + 8; column = t * 2 + (i & 1). g is lane / 4, t is lane % 4.
+inline InstructionCase multiplyAddCase() {
+  const std::vector<float> a = exactFloats(16 * 16, 5), b = exactFloats(16 * 8, 6),
+                           c = exactFloats(16 * 8, 7);
+  auto half = [](float x) { return uint16_t(std::bit_cast<uint32_t>(x) >> 16); };
+  std::vector<uint16_t> aLanes, bLanes;
+  std::vector<float> cLanes, d;
+  for (int lane = 0; lane < 32; ++lane) {
+    const int g = lane >> 2, t = lane & 3;
+    for (int i = 0; i < 8; ++i)
+      aLanes.push_back(half(a[(i % 4 < 2 ? g : g + 8) * 16 + t * 2 + (i & 1) + (i >= 4 ? 8 : 0)]));
+    for (int i = 0; i < 4; ++i) {
+      bLanes.push_back(half(b[(t * 2 + (i & 1) + (i >= 2 ? 8 : 0)) * 8 + g]));
+      const int row = i < 2 ? g : g + 8, column = t * 2 + (i & 1);
+      float sum = c[row * 8 + column];
+      cLanes.push_back(sum);
+      for (int k = 0; k < 16; ++k)
+        sum += a[row * 16 + k] * b[k * 8 + column];
+      d.push_back(sum);
+    }
+  }
+  return {"mma", "const u32 *a, const u32 *b, const float *c, float *d", R"(
+    int t = threadIdx.x;
+    u32 as[4];
+    float sums[4];
+    for (int i = 0; i < 4; ++i) {
+      as[i] = loadOne(a + 4 * t + i);
+      sums[i] = loadOne(c + 4 * t + i);
+    }
+    multiplyAdd16x8x16(sums, as, loadOne(b + 2 * t), loadOne(b + 2 * t + 1));
+    for (int i = 0; i < 4; ++i)
+      storeOne(d + 4 * t + i, sums[i]);
+  )",
+          0,     {pairsOf(aLanes), pairsOf(bLanes), bitsOf(cLanes)},     bitsOf(d)};
+}
+
+// cp.async: y = x by tiles of 64 floats; a tile is copied while the one before it is stored. The
+// end is ragged: the last tile has 20 floats of x, and zeros, to which 1 is added.
+inline InstructionCase copyAsyncCase() {
+  std::vector<float> x = exactFloats(64 * 5 + 20, 8), y = x;
+  y.resize(64 * 6, 1);
+  return {"cp_async", "const float *x, float *y", R"(
+    const int n = 64 * 5 + 20;
+    float *tiles = reinterpret_cast<float *>(sharedMemory());
+    int t = threadIdx.x;
+    auto fetch = [&](int tile) {
+      int at = tile * 64 + 4 * t;
+      if (t < 16)
+        copyAsync16(sharedAddress(tiles + tile % 2 * 64 + 4 * t), x + at, at < n);
+      copyAsyncCommit();
+    };
+    fetch(0);
+    for (int tile = 0; tile < 6; ++tile) {
+      fetch(tile + 1);
+      copyAsyncWait<1>();
+      __syncthreads();
+      for (int i = t; i < 64; i += 32)
+        if (tile * 64 + i < n)
+          storeOne(y + tile * 64 + i, tiles[tile % 2 * 64 + i]);
+        else
+          storeOne(y + tile * 64 + i, 1 + tiles[tile % 2 * 64 + i]);
+      __syncthreads();
+    }
+  )", 512, {bitsOf(x)}, bitsOf(y)};
+}
+
+// cvt.rn.bf16 to the nearest, ties to even, with both halves of cvt.rn.bf16x2.
+inline InstructionCase roundingCase() {
+  // Half way to even: 1, and 1 + 4/256. NaN is the canonical one; 3.4e38 rounds to infinity.
+  const std::vector<float> x{1 + 1.0f / 256, 1 + 3.0f / 256, NAN, -INFINITY, 3.4e38f, -0.0f};
+  const std::vector<uint16_t> y{0x3f80, 0x3f82, 0x7fff, 0xff80, 0x7f80, 0x8000};
+  std::vector<uint32_t> inputs, expected;
+  for (int lane = 0; lane < 32; ++lane)
+    inputs.push_back(std::bit_cast<uint32_t>(x[lane % 6]));
+  for (int lane = 0; lane < 32; ++lane) {
+    expected.push_back(y[lane % 6]);
+    expected.push_back(y[lane % 6] | uint32_t(y[(lane + 1) % 32 % 6]) << 16);
+  }
+  return {"cvt", "const float *x, u32 *y", R"(
+    float a = loadOne(x + threadIdx.x), b = loadOne(x + (threadIdx.x + 1) % 32);
+    storeOne(y + 2 * threadIdx.x, u32(toBf16(a).bits));
+    storeOne(y + 2 * threadIdx.x + 1, packBf16(a, b));
+  )", 0, {inputs}, expected};
+}
+
+inline InstructionCase exp2Case() {
+  std::vector<float> x(32), y;
+  for (int i = 0; i < 31; ++i)
+    x[i] = -130 + 8.3f * float(i);
+  x[31] = -INFINITY;
+  for (float value : x) {
+    const double power = std::exp2(double(value));
+    y.push_back(power < 0x1p-126 ? 0 : float(power));
+  }
+  return {"ex2",
+          "const float *x, float *y",
+          "storeOne(y + threadIdx.x, exp2Fast(loadOne(x + threadIdx.x)));",
+          0,
+          {bitsOf(x)},
+          bitsOf(y),
+          3e-7};
+}
+
+inline std::vector<InstructionCase> instructionCases() {
+  return {loadMatrixCase(false), loadMatrixCase(true), multiplyAddCase(),
+          copyAsyncCase(),       roundingCase(),       exp2Case()};
+}
+
+} // namespace lmc::simt::test
