@@ -1,24 +1,26 @@
-// Flash attention on a GPU: every tensor core variant of compiler/targets/cuda/AttentionTiles.def, on
-// the shapes of llama1b, Mistral-7B and Llama 3 8B, with heads of 96, and with heads of 80 and 112
-// in larger tiles, checked against the plain kernels and timed.
+// Flash attention on a GPU: every tensor core variant of compiler/targets/cuda/AttentionTiles.def,
+// on the shapes of llama1b, Mistral-7B and Llama 3 8B, with heads of 96, and with heads of 80 and
+// 112 in larger tiles, checked against the plain kernels and timed.
 //
-//   nvcc -O2 -std=c++17 -arch=native -I . -I INC bench/gpu/attention.cu -o attention
+//   nvcc -O2 -std=c++17 -arch=native -DLMC_SHAPE=0 -I . -I INC bench/gpu/attention.cu -o attention
 //
-// where INC/lmc is compiler/targets/cuda/device.
+// where INC/lmc is compiler/targets/cuda/device and LMC_SHAPE is a row of the list at the end.
 //
-// A line per variant: milliseconds of the best of ten runs, TFLOP/s by the usual count (scores that
-// the mask leaves: 4 head_dim FLOPs each forward, 10 backward, whatever the kernel computes), and
-// the relative L2 error. Exits with 1 where an error is above 2%.
+// Prints a line of JSON per variant: milliseconds of the median of ten runs, TFLOP/s by the usual
+// count (scores that the mask leaves: 4 head_dim FLOPs each forward, 10 backward, whatever the
+// kernel computes), and the relative L2 error. Before each run of a variant, what it writes is
+// filled with 0xff bytes. A last variant launches nothing, and must be found wrong. Exits with 1 if
+// an error is above 2%.
 #include "lmc/attention_backward.cuh"
 #include "lmc/attention_forward.cuh"
 #include "lmc/attention_plain.cuh"
+#include "lmc/random.cuh"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,17 @@ using lmc::bf16;
       std::exit(1);                                                                                \
     }                                                                                              \
   } while (false)
+
+// Fills `to` with standard normals; `count` is a multiple of 4.
+__global__ void drawNormals(bf16 *to, size_t count, unsigned stream) {
+  for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count / 4;
+       i += size_t(gridDim.x) * blockDim.x) {
+    double z[4];
+    lmc::normals(1, stream, i, z);
+    for (int j = 0; j < 4; ++j)
+      to[4 * i + j] = lmc::toBf16(float(z[j]));
+  }
+}
 
 template <int Batch, int Seq, int HeadDim, int Window> struct ShapeOf {
   static constexpr int batch = Batch, seq = Seq, heads = 32, kvHeads = 8, headDim = HeadDim;
@@ -101,6 +114,7 @@ template <typename Shape> struct Bench {
   bf16 *qkv, *out, *dout, *dqkv;
   float *lse, *delta;
   std::vector<bf16> expectedOut, expectedGrad;
+  std::vector<float> expectedLse, expectedDelta;
   bool good = true;
 
   template <typename T> static T *allocate(size_t count) {
@@ -110,23 +124,18 @@ template <typename Shape> struct Bench {
     return static_cast<T *>(memory);
   }
   static bf16 *randomOf(size_t count, unsigned seed) {
-    std::mt19937 generator(seed);
-    std::normal_distribution<float> normal;
-    std::vector<bf16> values(count);
-    for (bf16 &value : values) {
-      float x = normal(generator);
-      unsigned word;
-      std::memcpy(&word, &x, 4);
-      value.bits = (unsigned short)(word >> 16);
-    }
     bf16 *memory = allocate<bf16>(count);
-    CHECK(cudaMemcpy(memory, values.data(), count * sizeof(bf16), cudaMemcpyHostToDevice));
+    drawNormals<<<1024, 256>>>(memory, count, seed);
+    CHECK(cudaGetLastError());
     return memory;
   }
-  static std::vector<bf16> fetch(const bf16 *from, size_t count) {
-    std::vector<bf16> values(count);
-    CHECK(cudaMemcpy(values.data(), from, count * sizeof(bf16), cudaMemcpyDeviceToHost));
+  template <typename T> static std::vector<T> fetch(const T *from, size_t count) {
+    std::vector<T> values(count);
+    CHECK(cudaMemcpy(values.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost));
     return values;
+  }
+  template <typename T> static void send(T *to, const std::vector<T> &values) {
+    CHECK(cudaMemcpy(to, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
   }
 
   Bench()
@@ -136,8 +145,8 @@ template <typename Shape> struct Bench {
     using Plan = lmc::AttentionPlain<Shape, PlainTile>;
     CHECK(cudaFuncSetAttribute(plainForward<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                Plan::sharedBytes));
-    CHECK(cudaFuncSetAttribute(plainGradQueries<Shape>,
-                               cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::sharedBytes));
+    CHECK(cudaFuncSetAttribute(plainGradQueries<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               Plan::sharedBytes));
     CHECK(cudaFuncSetAttribute(plainGradKeys<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                Plan::sharedBytes));
     plainForward<Shape><<<Plan::rowBlocks, 256, Plan::sharedBytes>>>(q(), k(), v(), out, lse);
@@ -148,10 +157,27 @@ template <typename Shape> struct Bench {
     CHECK(cudaDeviceSynchronize());
     expectedOut = fetch(out, tokens * width);
     expectedGrad = fetch(dqkv, tokens * Shape::qPitch);
+    expectedLse = fetch(lse, tokens * Shape::heads);
+    expectedDelta = fetch(delta, tokens * Shape::heads);
+  }
+  // Fills all results with 0xff bytes: NaN.
+  void poison() {
+    CHECK(cudaMemset(out, 0xff, tokens * width * sizeof(bf16)));
+    CHECK(cudaMemset(dqkv, 0xff, tokens * Shape::qPitch * sizeof(bf16)));
+    CHECK(cudaMemset(lse, 0xff, tokens * Shape::heads * sizeof(float)));
+    CHECK(cudaMemset(delta, 0xff, tokens * Shape::heads * sizeof(float)));
+  }
+  // Sets what the gradients' kernels read to the plain kernels' results, and poisons the rest.
+  void prepareGradient(bool needsDelta) {
+    poison();
+    send(out, expectedOut);
+    send(lse, expectedLse);
+    if (needsDelta)
+      send(delta, expectedDelta);
   }
   ~Bench() {
-    for (void *memory : {(void *)qkv, (void *)out, (void *)dout, (void *)dqkv, (void *)lse,
-                         (void *)delta})
+    for (void *memory :
+         {(void *)qkv, (void *)out, (void *)dout, (void *)dqkv, (void *)lse, (void *)delta})
       cudaFree(memory);
   }
   const bf16 *q() const { return qkv; }
@@ -164,6 +190,14 @@ template <typename Shape> struct Bench {
            (window * (window + 1) / 2 + (seq - window) * window);
   }
   // Relative L2 error of columns [first, first + columns) of rows that are `pitch` apart.
+  static double errorOf(const std::vector<float> &got, const std::vector<float> &expected) {
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      error += (double(got[i]) - expected[i]) * (double(got[i]) - expected[i]);
+      norm += double(expected[i]) * expected[i];
+    }
+    return std::sqrt(error / norm);
+  }
   static double errorOf(const std::vector<bf16> &got, const std::vector<bf16> &expected,
                         size_t pitch, size_t first, size_t columns) {
     auto real = [](bf16 x) {
@@ -181,14 +215,15 @@ template <typename Shape> struct Bench {
       }
     return std::sqrt(error / norm);
   }
-  template <typename Launch>
-  void measure(const char *what, double flopsPerScore, double share, Launch launch,
-               const bf16 *result, const std::vector<bf16> &expected, size_t pitch, size_t first,
-               size_t columns) {
+  // Times `launch`. `flopsPerScore` counts the FLOPs per visible score and column of a head, and
+  // `share` is the part of them that this kernel computes. `error` compares the results.
+  template <typename Launch, typename Error>
+  void measure(const std::string &what, double flopsPerScore, double share, Launch launch,
+               Error error, bool mustBeRight = true) {
     cudaEvent_t begin, end;
     CHECK(cudaEventCreate(&begin));
     CHECK(cudaEventCreate(&end));
-    float best = 1e30f;
+    std::vector<float> times;
     for (int run = 0; run < 12; ++run) {
       CHECK(cudaEventRecord(begin));
       launch();
@@ -198,25 +233,30 @@ template <typename Shape> struct Bench {
       float milliseconds;
       CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
       if (run >= 2)
-        best = std::min(best, milliseconds);
+        times.push_back(milliseconds);
     }
-    double error = errorOf(fetch(result, expected.size()), expected, pitch, first, columns);
-    bool close = error < 0.02;
-    good = good && close;
-    std::printf("  %-40s %8.3f ms  %6.1f TFLOP/s  error %.2e%s\n", what, best,
-                share * flopsPerScore * Shape::headDim * visibleScores() / best / 1e9, error,
-                close ? "" : "  WRONG");
+    std::sort(times.begin(), times.end());
+    const double median = times[times.size() / 2], wrong = error();
+    const bool isRight = wrong < 0.02; // false for NaN
+    good = good && isRight == mustBeRight;
+    std::printf(
+        "{%s, \"ms\": %.4f, \"tflops\": %.1f, \"error\": %s, \"right\": %s}\n", what.c_str(),
+        median, share * flopsPerScore * Shape::headDim * visibleScores() / median / 1e9,
+        wrong == wrong ? std::to_string(wrong).c_str() : "null", isRight ? "true" : "false");
   }
-  template <typename Tile> static std::string nameOf(const char *kernel, int sharedBytes,
-                                                     const void *function) {
+  template <typename Tile>
+  static std::string nameOf(const char *kernel, int sharedBytes, const void *function) {
     cudaFuncAttributes attributes;
     CHECK(cudaFuncGetAttributes(&attributes, function));
     int blocks = 0;
     CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 32 * Tile::warps,
                                                         sharedBytes));
-    char text[128];
-    std::snprintf(text, sizeof text, "%s %dx%d%s, %d regs, %d per SM", kernel, Tile::queries,
-                  Tile::keys, Tile::queryRegisters ? "r" : "", attributes.numRegs, blocks);
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "\"kernel\": \"%s\", \"tile\": \"%dx%d%s\", \"registers\": %d, "
+                  "\"local_bytes\": %d, \"blocks_per_sm\": %d",
+                  kernel, Tile::queries, Tile::keys, Tile::queryRegisters ? "r" : "",
+                  attributes.numRegs, int(attributes.localSizeBytes), blocks);
     return text;
   }
   template <typename Tile> void timeForward() {
@@ -224,12 +264,19 @@ template <typename Shape> struct Bench {
     auto *kernel = forward<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                Plan::sharedBytes));
-    measure(nameOf<Tile>("forward", Plan::sharedBytes, (const void *)kernel).c_str(), 4, 1,
-            [&] {
-              kernel<<<Plan::blocks, 32 * Tile::warps, Plan::sharedBytes>>>(q(), k(), v(), out,
-                                                                            lse);
-            },
-            out, expectedOut, width, 0, width);
+    poison();
+    measure(
+        nameOf<Tile>("forward", Plan::sharedBytes, (const void *)kernel), 4, 1,
+        [&] {
+          kernel<<<Plan::blocks, 32 * Tile::warps, Plan::sharedBytes>>>(q(), k(), v(), out, lse);
+        },
+        [&] { return outError(); });
+  }
+  // The larger error of out and lse.
+  double outError() {
+    const double error = errorOf(fetch(out, tokens * width), expectedOut, width, 0, width);
+    const double sums = errorOf(fetch(lse, tokens * Shape::heads), expectedLse);
+    return error != error || sums != sums ? NAN : std::max(error, sums);
   }
   // Of the 10 FLOPs of both kernels the usual count has, 3 products of 7 are computed here.
   template <typename Tile> void timeGradQueries() {
@@ -237,51 +284,73 @@ template <typename Shape> struct Bench {
     auto *kernel = gradQueries<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                Plan::sharedBytes));
-    measure(nameOf<Tile>("dq", Plan::sharedBytes, (const void *)kernel).c_str(), 10, 3.0 / 7,
-            [&] {
-              kernel<<<Plan::blocks, 32 * Tile::warps, Plan::sharedBytes>>>(
-                  q(), k(), v(), out, lse, dout, dqkv, delta);
-            },
-            dqkv, expectedGrad, Shape::dqPitch, 0, width);
+    prepareGradient(/*needsDelta=*/false);
+    measure(
+        nameOf<Tile>("dq", Plan::sharedBytes, (const void *)kernel), 10, 3.0 / 7,
+        [&] {
+          kernel<<<Plan::blocks, 32 * Tile::warps, Plan::sharedBytes>>>(q(), k(), v(), out, lse,
+                                                                        dout, dqkv, delta);
+        },
+        [&] {
+          const double error =
+              errorOf(fetch(dqkv, expectedGrad.size()), expectedGrad, Shape::dqPitch, 0, width);
+          const double sums = errorOf(fetch(delta, tokens * Shape::heads), expectedDelta);
+          return error != error || sums != sums ? NAN : std::max(error, sums);
+        });
   }
   template <typename Tile> void timeGradKeys() {
     using Plan = lmc::AttentionGradKeys<Shape, Tile, Tile::headDim>;
     auto *kernel = gradKeys<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                Plan::sharedBytes));
-    measure(nameOf<Tile>("dk, dv", Plan::sharedBytes, (const void *)kernel).c_str(), 10, 4.0 / 7,
-            [&] {
-              kernel<<<Plan::blocks, 32 * Tile::warps, Plan::sharedBytes>>>(
-                  q(), k(), v(), lse, dout, delta, dqkv + width, dqkv + width + kvWidth);
-            },
-            dqkv, expectedGrad, Shape::dqPitch, width, 2 * kvWidth);
+    prepareGradient(/*needsDelta=*/true);
+    measure(
+        nameOf<Tile>("dk, dv", Plan::sharedBytes, (const void *)kernel), 10, 4.0 / 7,
+        [&] {
+          kernel<<<Plan::blocks, 32 * Tile::warps, Plan::sharedBytes>>>(
+              q(), k(), v(), lse, dout, delta, dqkv + width, dqkv + width + kvWidth);
+        },
+        [&] {
+          return errorOf(fetch(dqkv, expectedGrad.size()), expectedGrad, Shape::dqPitch, width,
+                         2 * kvWidth);
+        });
+  }
+  // A launch of nothing leaves the poison, which the comparison must find.
+  void testTheComparison() {
+    poison();
+    measure(
+        "\"kernel\": \"nothing\", \"tile\": \"\"", 0, 0, [] {}, [&] { return outError(); },
+        /*mustBeRight=*/false);
   }
 };
 
-// Each variant of the table that is for the shape's head size.
-template <typename Shape> bool everyTile(const char *title) {
-  std::printf("%s\n", title);
+// Runs each variant of the table that is for the shape's head size.
+template <typename Shape> bool everyTile() {
   Bench<Shape> bench;
 #define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, ...)    \
   if constexpr (tileHeadDim(Shape::headDim) == HeadDim)                                            \
     bench.template time##Part<TileOf<HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks>>();
 #include "compiler/targets/cuda/AttentionTiles.def"
 #undef LMC_ATTENTION_TILE
+  bench.testTheComparison();
   return bench.good;
 }
 
-int main() {
-  cudaDeviceProp device;
-  CHECK(cudaGetDeviceProperties(&device, 0));
-  std::printf("%s, %d SMs\n", device.name, device.multiProcessorCount);
-  bool good =
-      everyTile<ShapeOf<8, 2048, 64, 0>>("llama1b: 8 x 2048 tokens, 32 and 8 heads of 64, causal");
-  good &= everyTile<ShapeOf<4, 4096, 96, 0>>("4 x 4096 tokens, 32 and 8 heads of 96, causal");
-  good &= everyTile<ShapeOf<8, 2048, 80, 0>>("8 x 2048 tokens, 32 and 8 heads of 80, causal");
-  good &= everyTile<ShapeOf<8, 2048, 112, 0>>("8 x 2048 tokens, 32 and 8 heads of 112, causal");
-  good &= everyTile<ShapeOf<1, 8192, 128, 4096>>(
-      "Mistral-7B: 1 x 8192 tokens, 32 and 8 heads of 128, window 4096");
-  good &= everyTile<ShapeOf<2, 8192, 128, 0>>(
-      "Llama 3 8B: 2 x 8192 tokens, 32 and 8 heads of 128, causal");
-  return good ? 0 : 1;
-}
+// All shapes have 32 heads and 8 key-value heads.
+#if LMC_SHAPE == 0 // llama1b, MBS 1
+using BenchShape = ShapeOf<1, 2048, 64, 0>;
+#elif LMC_SHAPE == 1 // llama1b, MBS 16
+using BenchShape = ShapeOf<16, 2048, 64, 0>;
+#elif LMC_SHAPE == 2 // heads of 96
+using BenchShape = ShapeOf<4, 4096, 96, 0>;
+#elif LMC_SHAPE == 3 // heads of 80
+using BenchShape = ShapeOf<8, 2048, 80, 0>;
+#elif LMC_SHAPE == 4 // heads of 112
+using BenchShape = ShapeOf<8, 2048, 112, 0>;
+#elif LMC_SHAPE == 5 // Mistral-7B, window of 4096
+using BenchShape = ShapeOf<1, 8192, 128, 4096>;
+#else                // Llama 3 8B
+using BenchShape = ShapeOf<2, 8192, 128, 0>;
+#endif
+
+int main() { return everyTile<BenchShape>() ? 0 : 1; }

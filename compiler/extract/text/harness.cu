@@ -119,8 +119,8 @@ __global__ void drawValues(unsigned char *to, Type type, int64_t size, int64_t r
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size;
        i += int64_t(gridDim.x) * blockDim.x) {
     const uint32_t word = randomWord(uint64_t(i), seed);
-    const double x = isReal(type) ? low + (1 - low) * (word * 0x1p-32)
-                                  : double(draw.least + int64_t(word % uint64_t(draw.bound - draw.least)));
+    const int64_t integer = draw.least + int64_t(word % uint64_t(draw.bound - draw.least));
+    const double x = isReal(type) ? low + (1 - low) * (word * 0x1p-32) : double(integer);
     store(type, to + placeOf(i, run, pitch) * widthOf(type), x);
   }
 }

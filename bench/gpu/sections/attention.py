@@ -1,0 +1,42 @@
+"""Attention: every variant of the flash attention kernels on the shapes of llama1b, Mistral-7B and
+others, checked against the plain kernels; and the predicted beside the measured time of what
+`lmc compile` chooses, for heads that fill a tile, that are in a larger one, and that have none."""
+
+from sections import kernels
+from session import Report, json_lines
+
+# The rows of LMC_SHAPE in attention.cu.
+SHAPES = ("llama1b, MBS 1, 2048 tokens", "llama1b, MBS 16, 2048 tokens", "heads of 96, MBS 4, 4096 tokens",
+          "heads of 80, MBS 8, 2048 tokens", "heads of 112, MBS 8, 2048 tokens",
+          "Mistral-7B, MBS 1, 8192 tokens, window 4096", "Llama 3 8B, MBS 2, 8192 tokens")
+
+
+def run(session) -> Report:
+    report = Report(session, "attention", {
+        "item": "shape", "kernel": "kernel", "tile": "tile", "ms": "ms", "tflops": "TFLOP/s", "error": "error",
+        "right": "right", "registers": "registers", "local_bytes": "local bytes", "blocks_per_sm": "blocks per SM",
+        "predicted_ms": "predicted ms", "ratio": "predicted / measured", "sm_mhz": "SM MHz", "watts": "W"})
+    source = session.folder / "src/attention.cu"
+    variants = {f"attention-{i}": (source, ["-O2", "-std=c++17", f"-DLMC_SHAPE={i}"]) for i in range(len(SHAPES))}
+    prices = kernels.programs_of(session.folder / "price")
+    broken = session.compile({**variants, **prices}, 1)
+    for name, why in broken.items():
+        report.fail(name, f"does not compile: {why}")
+    for item in report.items([*SHAPES, *prices], seconds=20):
+        name = item if item in prices else f"attention-{SHAPES.index(item)}"
+        if name not in broken:
+            report.run(item, [session.build / name], kernels.read if item in prices else variant_rows, limit=180)
+    for shape in SHAPES:
+        best = {}
+        for row in (row for row in report.rows if row["item"] == shape and row.get("right")):
+            best[row["kernel"]] = min(best.get(row["kernel"], row), row, key=lambda row: row["ms"])
+        if best:
+            report.notes.append(f"{shape}: fastest " + ", ".join(
+                f"{kernel} {row['tile']} ({row['tflops']:.0f} TFLOP/s)" for kernel, row in best.items()))
+    kernels.note_predictions(report)
+    return report
+
+
+def variant_rows(text: str) -> list[dict]:
+    """Leaves out the variant that launches nothing; that it is found wrong is in the exit code."""
+    return [row for row in json_lines(text) if row["kernel"] != "nothing"]

@@ -1,0 +1,98 @@
+"""Every kernel of llama1b at MBS 4 with two layers, and with both optimizers, as a program of its own:
+right, and how fast beside the prediction. Then those of a small model under compute-sanitizer."""
+
+import re
+import shutil
+import statistics
+
+from session import Report, json_lines
+
+CHECK = re.compile(r"^check: (\d+) of (\d+) elements wrong", re.M)
+BENCH = re.compile(r"^(bench:|  \S+) ([\d.]+) ms(?:, predicted ([\d.]+) ms)?"
+                   r"(?:, ([\d.]+) GB/s)?(?:, ([\d.]+) TFLOP/s)?$", re.M)
+TOOLS = ("memcheck", "racecheck")
+FIRST = ("rms_norm", "attention_grad_keys", "adamw8bit")  # what a dry run compiles
+
+
+def read(text: str) -> list[dict]:
+    """Returns a row for the program, and one for each of its launches if there are several."""
+    wrong, compared = CHECK.search(text).groups() if CHECK.search(text) else (None, None)
+    if wrong is None:
+        raise ValueError("no line that begins with 'check:'")
+    rows = []
+    for name, ms, predicted, gbps, tflops in BENCH.findall(text):
+        row = {"ms": float(ms)}
+        if predicted:
+            row.update(predicted_ms=float(predicted), ratio=float(predicted) / max(float(ms), 1e-4))
+        if gbps:
+            row["gbps"] = float(gbps)
+        if tflops:
+            row["tflops"] = float(tflops)
+        if name == "bench:":
+            row.update(wrong=int(wrong), compared=int(compared))
+        else:
+            row["item"] = "- " + name.strip()
+        rows.append(row)
+    return rows or [{"wrong": int(wrong), "compared": int(compared)}]
+
+
+def note_predictions(report: Report) -> None:
+    ratios = [row["ratio"] for row in report.rows if "ratio" in row and not row["item"].startswith("-")]
+    if ratios:
+        near = sum(0.9 <= ratio <= 1.1 for ratio in ratios)
+        report.notes.append(f"predicted / measured: median {statistics.median(ratios):.2f}; "
+                            f"{near} of {len(ratios)} within 10%")
+
+
+def programs_of(folder) -> dict:
+    """Returns the extracted kernels of a folder as name -> source, options. The second line of an
+    extracted kernel says how to compile it."""
+    made = {}
+    for source in sorted(folder.glob("*.cu")):
+        with open(source, encoding="utf-8") as file:
+            options = re.match(r"// *nvcc (.*) -arch=", file.read(1000).split("\n")[1])[1].split()
+        made[f"{folder.name}-{source.stem}"] = (source, options)
+    order = [f"{folder.name}-{name}" for name in FIRST if f"{folder.name}-{name}" in made]
+    return {name: made[name] for name in [*order, *sorted(made.keys() - set(order))]}
+
+
+def run(session) -> Report:
+    report = Report(session, "kernels", {
+        "item": "kernel", "wrong": "wrong", "compared": "of", "ms": "ms", "predicted_ms": "predicted ms",
+        "ratio": "predicted / measured", "gbps": "GB/s", "of_copy": "of copy speed", "tflops": "TFLOP/s",
+        "sm_mhz": "SM MHz", "watts": "W"})
+    kernels, small = (programs_of(session.folder / name) for name in ("kernels", "small"))
+    copy = {"copy": (session.folder / "src/copy.cu", ["-O2", "-std=c++17"])}
+    broken = session.compile({**kernels, **copy, **small}, len(FIRST))
+    for name, why in broken.items():
+        report.fail(name, f"does not compile: {why}")
+    speed = 0.0
+
+    def speeds(text: str) -> list[dict]:
+        nonlocal speed
+        speed = max(row["gbps"] for row in json_lines(text))
+        return [{"gbps": speed, "of_copy": 1.0}]
+
+    if not broken.get("copy"):
+        report.run("copy", [session.build / "copy"], speeds)
+
+    def rated(text: str) -> list[dict]:
+        return [{**row, "of_copy": row["gbps"] / speed} if "gbps" in row and speed else row
+                for row in read(text)]
+
+    has_sanitizer = session.dry or shutil.which("compute-sanitizer")
+    if not has_sanitizer:
+        report.notes.append("compute-sanitizer is not on this machine: neither memcheck nor racecheck ran")
+    checks = [f"{tool} {name}" for tool in TOOLS for name in small] if has_sanitizer else []
+    for item in report.items([*kernels, *checks], seconds=10):
+        tool, _, name = item.rpartition(" ")
+        if name in broken:
+            continue
+        program = session.build / name
+        if tool:
+            report.run(item, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", program,
+                              "check"], read, limit=120)
+        else:
+            report.run(item, [program], rated, limit=120)
+    note_predictions(report)
+    return report

@@ -1,0 +1,203 @@
+"""`./dev gpu pack`, and what its folder's `run` does on machines without a GPU."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SECTIONS = ("ceilings", "kernels", "attention", "gemm")
+LIMIT_BYTES = 60e6
+
+# Stand-ins for the programs of a machine with a GPU. nvcc makes programs that print what the real
+# ones would; two kernels are wrong, and one does not compile.
+NVIDIA_SMI = r"""#!/bin/bash
+case "$*" in
+  *-lms*) while true; do echo "1755, 650.5"; sleep 0.05; done ;;
+  *) echo "NVIDIA H100 80GB HBM3, 580.65.06, 9.0, 81559 MiB, 700.00 W, 1980 MHz, 2619 MHz" ;;
+esac
+"""
+NVCC = r"""#!/bin/bash
+[ "$1" = --version ] && { echo "Cuda compilation tools, release 13.0, V13.0.88"; exit 0; }
+while [ $# -gt 0 ]; do [ "$1" = -o ] && to=$2; shift; done
+say() { printf '#!/bin/bash\n%s\n' "$1" > "$to"; chmod +x "$to"; }
+case $(basename "$to") in
+  copy) say "echo '{\"copy\": \"kernel\", \"ms\": 1.5, \"gbps\": 3000.0}'" ;;
+  gemm) say "echo '{\"gemm\": \"x\", \"algorithms\": 8, \"first_ms\": 1.2, \"best_ms\": 1.0, \"best\": 3, \"first_tflops\": 600.0, \"best_tflops\": 720.0}'" ;;
+  instructions) say "echo 'mma: 0 of 128 words wrong'" ;;
+  attention-*) say "echo '{\"kernel\": \"forward\", \"tile\": \"128x64r\", \"registers\": 128, \"local_bytes\": 0, \"blocks_per_sm\": 2, \"ms\": 0.5, \"tflops\": 250.0, \"error\": 0.002, \"right\": true}'
+echo '{\"kernel\": \"nothing\", \"tile\": \"\", \"ms\": 0.5, \"tflops\": 0.0, \"error\": null, \"right\": false}'" ;;
+  kernels-adamw8bit) echo "adamw8bit.cu(7): error: expected a ;" >&2; exit 2 ;;
+  kernels-norm) say "echo 'norm is broken' >&2; exit 3" ;;
+  kernels-swiglu_strided) say "echo 'check: 7 of 9 elements wrong, largest difference 1e+01'; exit 1" ;;
+  *) say "echo 'check: 0 of 4096 elements wrong, largest difference 0.001'
+[ \$# = 1 ] || echo 'bench: 0.1000 ms, predicted 0.0950 ms, 2400.0 GB/s, 1.500 TFLOP/s'" ;;
+esac
+"""
+COMPUTE_SANITIZER = r"""#!/bin/bash
+[ "$1" = --tool ] && [ "$3" = --error-exitcode ] && exec "${@:5}"
+exit 1
+"""
+
+
+@pytest.fixture(scope="module")
+def packed(programs, root, tmp_path_factory):
+    cache = (programs.build / "CMakeCache.txt").read_text()
+    if not re.search("^LMC_NVRTC_INCLUDE:PATH=/", cache, re.M):
+        pytest.skip("built without NVRTC, which compiles the plans")
+    folder = tmp_path_factory.mktemp("pack") / "gpu"
+    command = [sys.executable, root / "bench/gpu/pack.py", folder]
+    done = subprocess.run(command, capture_output=True, text=True,
+                          env={**os.environ, "LMC_BUILD_DIR": str(programs.build)})
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    return folder
+
+
+def run(folder, *args, env=None, **options):
+    return subprocess.run([folder / "run", *map(str, args)], capture_output=True, text=True,
+                          env={**os.environ, **(env or {})}, **options)
+
+
+def assert_dry(results: Path, sections) -> None:
+    """No file of a dry run has a figure, or a name that a measurement would have."""
+    assert sorted(path.name for path in results.iterdir()) == sorted(
+        f"dry-run-{section}.{kind}" for section in sections for kind in ("json", "md"))
+    for section in sections:
+        report = json.loads((results / f"dry-run-{section}.json").read_text())
+        assert report["dry_run"] and not report["failed"] and not report["not_run"]
+        assert report["rows"] and all(row.keys() == {"item"} for row in report["rows"])
+        assert "DRY RUN, nothing was measured" in (results / f"dry-run-{section}.md").read_text()
+
+
+def test_a_pack_is_small_and_needs_no_cuda(packed):
+    assert sum(path.stat().st_size for path in packed.rglob("*") if path.is_file()) < LIMIT_BYTES
+    listed = subprocess.run(["ldd", packed / "bin/lmc-run"], capture_output=True, text=True, check=True).stdout
+    print(listed)
+    assert "not found" not in listed
+    assert not re.search("cuda|cublas|nvrtc|nccl|LLVM|MLIR", listed)
+    # All libraries but glibc's come from the folder, also those that libraries link.
+    outside = [line for line in listed.splitlines() if "=>" in line and str(packed) not in line]
+    assert all(re.match(r"\s*lib(c|m|dl|rt|pthread)\.so", line) for line in outside), outside
+
+
+def test_a_dry_run_measures_nothing(packed, tmp_path):
+    out = tmp_path / "results"
+    done = run(packed, "--dry-run", f"--out={out}")
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("DRY RUN: no GPU is used, and nothing is measured\n")
+    assert done.stdout.endswith("DRY RUN: all sections were gone through\n")
+    assert_dry(out, SECTIONS)
+
+
+def test_without_a_gpu_one_line_says_so(packed):
+    done = run(packed, "ceilings", env={"PATH": "/usr/bin:/bin"})
+    if shutil.which("nvidia-smi", path="/usr/bin:/bin"):
+        pytest.skip("this machine has nvidia-smi")
+    assert done.returncode == 2
+    assert done.stderr == ("run: error: nvidia-smi is not on this machine, so there is no GPU to measure; "
+                           "--dry-run goes through the sections without one\n")
+    assert run(packed, "ceiling").stderr.startswith("run: error: 'ceiling' is none of the sections ceilings, ")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """The environment of a machine with stand-ins for the GPU's programs."""
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    for name, text in (("nvidia-smi", NVIDIA_SMI), ("nvcc", NVCC), ("compute-sanitizer", COMPUTE_SANITIZER)):
+        (bin / name).write_text(text)
+        (bin / name).chmod(0o755)
+    return {"PATH": f"{bin}:{os.environ['PATH']}", "OUT": str(tmp_path / "out")}
+
+
+def reports(out: Path) -> dict[str, dict]:
+    made = [json.loads(path.read_text()) for path in sorted(out.glob("gpu-*.json"))]
+    return {report["section"]: report for report in made}
+
+
+def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
+    done = run(packed, "ceilings", "kernels", "attention", "gemm", env=machine)
+    print(done.stdout)
+    assert done.returncode == 1
+    assert done.stderr == "run: error: failed or not all run: kernels\n"
+    made = reports(Path(machine["OUT"]))
+    kernels = made["kernels"]
+    assert kernels["failed"] == {
+        "kernels-adamw8bit": "does not compile: exit code 2: adamw8bit.cu(7): error: expected a ;",
+        "kernels-norm": "exit code 3: norm is broken",
+        "kernels-swiglu_strided": "exit code 1: check: 7 of 9 elements wrong, largest difference 1e+01"}
+    rows = {row["item"]: row for row in kernels["rows"]}
+    assert rows["kernels-rms_norm"] == {
+        "item": "kernels-rms_norm", "ms": 0.1, "predicted_ms": 0.095, "ratio": 0.95, "gbps": 2400.0,
+        "tflops": 1.5, "wrong": 0, "compared": 4096, "of_copy": 0.8, "sm_mhz": 1755.0, "watts": 650.5}
+    assert rows["memcheck small-rms_norm"]["wrong"] == rows["racecheck small-attention"]["wrong"] == 0
+    assert kernels["notes"][0].startswith("predicted / measured: median 0.95; ")
+    for section, item, key, value in (("ceilings", "instruction mma", "wrong", 0),
+                                      ("ceilings", "copy by kernel", "gbps", 3000.0),
+                                      ("attention", "llama1b, MBS 16, 2048 tokens", "tflops", 250.0),
+                                      ("gemm", "head, chunk 4096: wgrad", "gain", 1.2)):
+        row = next(row for row in made[section]["rows"] if row["item"] == item)
+        assert row[key] == value and row["watts"] == 650.5
+        assert made[section]["machine"]["power.limit"] == "700.00 W"
+        assert made[section]["machine"]["driver_version"] == "580.65.06"
+    assert not any(row.get("kernel") == "nothing" for row in made["attention"]["rows"])
+
+
+def test_a_section_out_of_time_says_how_to_go_on(packed, machine):
+    done = run(packed, "gemm", "--limit=15.05", env=machine)
+    (report,) = reports(Path(machine["OUT"])).values()
+    assert done.returncode == 1 and report["not_run"]
+    assert f"out of time; go on with: ./run gemm --from='{report['not_run'][0]}'" in done.stdout
+    done = run(packed, "gemm", f"--from={report['not_run'][-1]}", env={**machine, "OUT": machine["OUT"] + "2"})
+    assert done.returncode == 0, done.stderr
+    (rest,) = reports(Path(machine["OUT"] + "2")).values()
+    assert [row["item"] for row in rest["rows"]] == report["not_run"][-1:]
+
+
+def bare_root(folder: Path) -> None:
+    """Fills a root folder with bash, coreutils' env, Python and what they link: no libstdc++, no LLVM."""
+    python = Path("/usr/bin/python3").resolve()
+    stdlib = Path(f"/usr/lib/{python.name}")
+    files = {Path("/bin/bash"), Path("/usr/bin/env"), python, *stdlib.glob("lib-dynload/*.so")}
+    listed = subprocess.run(["ldd", *files], capture_output=True, text=True).stdout
+    libraries = {Path(path) for path in re.findall(r"(/\S+\.so\S*)", listed) if "lib-dynload" not in path}
+    assert not any("libstdc++" in path.name for path in libraries)
+    for path in files | libraries:
+        to = folder / str(path).lstrip("/")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, to)
+    shutil.copytree(stdlib, folder / f"usr/lib/{python.name}", dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns("__pycache__", "test", "config-*", "dist-packages"))
+    (folder / "usr/bin/python3").symlink_to(python.name)
+    for name in ("tmp", "dev", "proc"):
+        (folder / name).mkdir()
+    os.mknod(folder / "dev/null", 0o666 | 0o020000, os.makedev(1, 3))
+
+
+def test_a_bare_debian_is_enough(packed, tmp_path):
+    # In a mount namespace of its own, because the loader finds $ORIGIN in /proc.
+    enter = ["unshare", "--mount", "sh", "-c", 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"']
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+        pytest.skip("chroot and mount need root")
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("there is no /usr/bin/python3, which Debian's package installs")
+    bare_root(tmp_path)
+    shutil.copytree(packed, tmp_path / "gpu", ignore=shutil.ignore_patterns("build", "results"))
+
+    def inside(*command):
+        clean = ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin"]
+        return subprocess.run([*enter, tmp_path, *clean, *command], capture_output=True, text=True)
+
+    version = inside("/gpu/bin/lmc-run", "--version")
+    assert version.returncode == 0 and version.stdout.startswith("lmc-run "), version.stderr
+    done = inside("/gpu/run", "--dry-run")
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert "because nvcc is not on this machine" in done.stdout
+    assert_dry(tmp_path / "gpu/results", SECTIONS)
