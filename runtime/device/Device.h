@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lmc {
 
@@ -25,6 +26,8 @@ struct DeviceInfo {
   double peakFlops = 0;     // dense FLOP/s in the plan's compute dtype
   std::string peakSource;   // where peakFlops comes from
   uint64_t memoryBytes = 0;
+  // What is not as the plan says and does no harm to results, one line each.
+  std::vector<std::string> remarks;
 };
 
 class GemmChoices;
@@ -120,6 +123,11 @@ public:
 
   // Waits until all work is complete, and returns an error if some of it failed.
   virtual Result<void> synchronize() = 0;
+
+  // Enqueues the computation of the initial values of variable `variable` of the plan, from the seed
+  // of the job; a copy reads its source variable. Returns false if the device cannot compute them:
+  // the caller then computes them and copies them in.
+  virtual Result<bool> initialize(int variable, uint64_t seed) { return false; }
 
   // copyIn copies from host memory to a slice, copyOut from a slice to host memory; `offset` is in
   // bytes from the start of the slice. The copy begins after all work that was enqueued before it,

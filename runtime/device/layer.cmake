@@ -6,6 +6,14 @@ find_library(DNNL_LIBRARY dnnl REQUIRED)
 # The SIMT device is a separate library for tests; lmc-run is not linked with it.
 list(FILTER sources EXCLUDE REGEX "/device/(simt|cpu/kernels)/")
 
+# The CUDA device opens its libraries when a plan asks for it, and links none of them.
+if(LMC_CUDA_INCLUDE)
+  list(FILTER sources EXCLUDE REGEX "/device/cuda/Missing.cpp$")
+else()
+  list(FILTER sources EXCLUDE REGEX "/device/cuda/")
+  list(APPEND sources ${here}/cuda/Missing.cpp)
+endif()
+
 # The hand-written CPU kernels are compiled once per instruction set, and the program selects one
 # set at run time. With -ffp-contract=fast the compiler turns vector multiplications and additions
 # into fused multiply-adds.
@@ -33,6 +41,10 @@ if(LMC_SANITIZE MATCHES "thread")
   list(APPEND sources ${CMAKE_SOURCE_DIR}/test/tsan/OpenMp.cpp)
 endif()
 target_include_directories(${layer} PUBLIC ${DNNL_INCLUDE})
+if(LMC_CUDA_INCLUDE)
+  target_include_directories(${layer} SYSTEM PRIVATE ${LMC_CUDA_INCLUDE})
+  target_link_libraries(${layer} PRIVATE xxhash)
+endif()
 # OpenMP is PRIVATE, because with its compiler flag the targets that link this library could not use
 # MLIR's precompiled header.
 target_link_libraries(${layer} PUBLIC ${DNNL_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS}

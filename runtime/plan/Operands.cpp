@@ -1,5 +1,7 @@
 #include "runtime/plan/Operands.h"
 
+#include <fmt/format.h>
+
 namespace lmc::plan {
 
 Operands operandsOf(const Command &command) {
@@ -30,8 +32,8 @@ std::string commandName(CommandBody body) {
 
 std::string placeOf(const Function &function, uint32_t command) {
   const Command &at = *function.commands()->Get(command);
-  return "command " + std::to_string(command) + " of " + function.name()->str() + ", " +
-         commandName(at.body_type()) + (at.source() ? " " + at.source()->str() : "");
+  return fmt::format("command {} of {}, {} {}", command, function.name()->str(),
+                     commandName(at.body_type()), at.source() ? at.source()->str() : "");
 }
 
 } // namespace lmc::plan

@@ -115,4 +115,11 @@ bool overlap(const plan::Slice &a, const plan::Slice &b) {
   return column < runBytes(low) || column + runBytes(high) > a.pitch();
 }
 
+CopyRuns copyRuns(const plan::Slice &d, const plan::Slice &x) {
+  if (!d.pitch() && !x.pitch())
+    return {d.bytes(), 1, d.bytes(), d.bytes()};
+  const uint64_t rows = d.pitch() ? d.rows() : x.rows(), bytes = d.bytes() / rows;
+  return {bytes, rows, d.pitch() ? d.pitch() : bytes, x.pitch() ? x.pitch() : bytes};
+}
+
 } // namespace lmc

@@ -24,4 +24,14 @@ uint64_t unionBytes(const std::vector<const plan::Slice *> &slices);
 // of one pitch; otherwise true if the extents overlap.
 bool overlap(const plan::Slice &a, const plan::Slice &b);
 
+// A copy of `rows` runs of `bytes` bytes each. A run starts dPitch (xPitch) bytes behind the start
+// of the run before it in the target (the source).
+struct CopyRuns {
+  uint64_t bytes = 0, rows = 1, dPitch = 0, xPitch = 0;
+};
+
+// Returns the runs of the command that copies slice `x` to slice `d` (plan.fbs, Copy). If both have
+// a pitch, they must have equally many rows.
+CopyRuns copyRuns(const plan::Slice &d, const plan::Slice &x);
+
 } // namespace lmc

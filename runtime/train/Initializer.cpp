@@ -104,9 +104,14 @@ static InitializerKind kindOf(const plan::Variable &variable) {
 Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t seed,
                                  const VariableFilter &filter) {
   std::vector<char> chunk;
-  for (const plan::Variable *variable : *plan->variables()) {
+  for (flatbuffers::uoffset_t index = 0; index < plan->variables()->size(); ++index) {
+    const plan::Variable *variable = plan->variables()->Get(index);
     InitializerKind kind = kindOf(*variable);
     if (kind == InitializerKind::None || kind == InitializerKind::CopyOf || !filter(*variable))
+      continue;
+    auto onDevice = device.initialize(static_cast<int>(index), seed);
+    LMC_TRY(onDevice);
+    if (*onDevice)
       continue;
     const plan::Slice &slice = *plan->slices()->Get(variable->slice());
     size_t width = byteWidth(slice.dtype());
@@ -142,8 +147,13 @@ static Result<const plan::Variable *> copySource(const PlanFile &plan,
 
 Result<void> refreshCopies(const PlanFile &plan, Device &device) {
   std::vector<char> from, to;
-  for (const plan::Variable *variable : *plan->variables()) {
+  for (flatbuffers::uoffset_t index = 0; index < plan->variables()->size(); ++index) {
+    const plan::Variable *variable = plan->variables()->Get(index);
     if (kindOf(*variable) != InitializerKind::CopyOf)
+      continue;
+    auto onDevice = device.initialize(static_cast<int>(index), /*seed=*/0);
+    LMC_TRY(onDevice);
+    if (*onDevice)
       continue;
     auto origin = copySource(plan, *variable);
     LMC_TRY(origin);

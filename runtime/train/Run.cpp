@@ -544,6 +544,8 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
                   totalSteps);
   for (const std::string &line : session.facts())
     console.note(line);
+  for (const std::string &remark : session.deviceInfo.remarks)
+    console.warning(remark);
   for (const std::string &line : job)
     console.note(line);
   for (const std::string &repeated : prepared->repeated)

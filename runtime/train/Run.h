@@ -26,6 +26,9 @@ struct RunOptions {
   std::string dumpLogits;
   std::string profile;
   int threads = 0; // 0: the device's default
+  int device = 0;             // number of the GPU
+  bool noGraphs = false;      // the GPU's commands are enqueued one by one
+  bool checkCommands = false; // the host waits after each command
   bool eval = false;
   FILE *output = stdout; // for progress and the results of eval
   FILE *errors = stderr; // for warnings

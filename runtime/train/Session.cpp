@@ -108,7 +108,10 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   initialWeights = init;
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
-  auto opened = openDevice(*plan, {.threads = options.threads});
+  auto opened = openDevice(*plan, {.threads = options.threads,
+                                  .index = options.device,
+                                  .graphs = !options.noGraphs,
+                                  .checkEveryCommand = options.checkCommands});
   if (!opened)
     return opened.error();
   device = std::move(*opened);

@@ -28,9 +28,9 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
     : session(session), options(options), directory(directory), console(console), log(log),
       stop(stop),
       totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
-      data(std::move(data)),
+      data(std::move(data)), enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
-      enqueuedStep(session.progress.step), savedStep(session.progress.step) {}
+      savedStep(session.progress.step) {}
 
 Result<void> Trainer::prepare() {
   auto made = session.makeEvaluator();

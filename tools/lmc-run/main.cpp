@@ -49,6 +49,12 @@ static void addOptions(CommandLine &line, RunOptions &options) {
               "at the end, write the model as a Hugging Face folder");
   number("--threads", 1, 4096, options.threads,
          "CPU threads (default: OMP_NUM_THREADS, else every CPU)");
+  number("--device", 0, 4095, options.device,
+         "which GPU, of those that CUDA_VISIBLE_DEVICES leaves (default: 0)");
+  line.flag("--no-cuda-graphs", options.noGraphs,
+            "enqueue each command of a GPU's plan instead of replaying CUDA graphs");
+  line.flag("--check-commands", options.checkCommands,
+            "wait after each command, so that a failure of the GPU names its op");
   line.option("--profile", "FILE", options.profile,
               "write the time spent in each function of the plan as JSON");
   line.flag("--eval", options.eval, "only measure the validation loss, printed as JSON");

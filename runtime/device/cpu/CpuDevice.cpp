@@ -36,7 +36,11 @@ public:
     const int threads = resolver.threads;
     PeakSpeed peak = peakSpeed(storageOf(computeDType), threads);
     return {fmt::format("{}, {} thread{}", processorName(), threads, threads == 1 ? "" : "s"),
-            threads, peak.flops, peak.source, memoryBytes()};
+            threads,
+            peak.flops,
+            peak.source,
+            memoryBytes(),
+            {}};
   }
 
   Result<void> load(const PlanFile &file) override;

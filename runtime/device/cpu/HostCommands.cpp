@@ -1,4 +1,5 @@
 #include "runtime/device/cpu/HostCommands.h"
+#include "runtime/plan/SliceGeometry.h"
 
 #include <omp.h>
 
@@ -41,20 +42,9 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
 }
 
 CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
-  const plan::Slice &to = memory.slice(op.d()), &from = memory.slice(op.x());
-  char *d = memory.address(op.d());
-  const char *x = memory.address(op.x());
-  const int64_t bytes = int64_t(to.bytes());
-  if (!to.pitch() && !from.pitch())
-    return {d, x, bytes, 1, 0, 0};
-  // The plan's verifier has checked that two slices with pitches have equally many rows.
-  const int64_t rows = int64_t(to.pitch() ? to.rows() : from.rows()), run = bytes / rows;
-  return {d,
-          x,
-          run,
-          rows,
-          to.pitch() ? int64_t(to.pitch()) : run,
-          from.pitch() ? int64_t(from.pitch()) : run};
+  const CopyRuns runs = copyRuns(memory.slice(op.d()), memory.slice(op.x()));
+  return {memory.address(op.d()), memory.address(op.x()), int64_t(runs.bytes),
+          int64_t(runs.rows),     int64_t(runs.dPitch),   int64_t(runs.xPitch)};
 }
 
 // For a copy of fewer bytes, starting a parallel region costs more time than it saves.

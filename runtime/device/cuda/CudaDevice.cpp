@@ -1,0 +1,524 @@
+// A GPU as a device. Each arena is one allocation, kernels are the cubins of the plan, matrix
+// products are cuBLASLt's, and a function is captured once as a CUDA graph.
+//
+// One encoder, Encoder.h, enqueues commands on a stream: as they are (eager), or while the stream is
+// captured into a graph. Addresses never change, so a graph needs no updates. All values that change
+// from step to step are in device memory.
+#include "runtime/device/Ranges.h"
+#include "runtime/device/cuda/Encoder.h"
+#include "runtime/plan/Operands.h"
+#include "runtime/plan/PlannedBytes.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+namespace lmc::cuda {
+namespace {
+
+class CudaDevice;
+
+// A part of a function: a graph, or commands that are enqueued one by one.
+struct Part {
+  GraphExec graph;
+  uint32_t first = 0, last = 0; // commands, if there is no graph
+};
+
+struct CudaExecutable final : Executable {
+  CudaDevice *owner = nullptr;
+  const plan::Function *function = nullptr;
+  std::vector<Encoded> commands; // one per command of the function
+  std::vector<Part> parts;
+};
+
+struct CudaMark final : Mark {
+  Event event;
+  bool placed = false;
+};
+
+// Pinned memory.
+class PinnedBuffer final : public HostBuffer {
+public:
+  PinnedBuffer(CudaDevice &owner, PinnedMemory memory, uint64_t bytes)
+      : owner(owner), memory(std::move(memory)) {
+    start = static_cast<char *>(this->memory.get());
+    size = bytes;
+  }
+  ~PinnedBuffer() override;
+
+private:
+  CudaDevice &owner;
+  PinnedMemory memory;
+};
+
+// What a thread needs to copy from or to ordinary memory: two pinned buffers, used in turn.
+struct Staging {
+  static constexpr uint64_t kBytes = 8 << 20;
+  PinnedMemory buffers[2];
+  Event done[2];
+};
+
+class CudaDevice final : public Device {
+public:
+  CudaDevice(const Driver &driver, Gpu gpu, const DeviceOptions &options)
+      : driver(driver), gpu(std::move(gpu)), options(options) {}
+  ~CudaDevice() override {
+    (void)gpu.use();
+    if (stream.get())
+      (void)driver.cuStreamSynchronize(stream.get());
+  }
+
+  DeviceInfo info(plan::DType computeDType) const override;
+  Result<void> load(const PlanFile &file) override;
+  uint64_t allocatedBytes() const override { return allocated; }
+  Result<std::unique_ptr<Executable>> record(int index) override;
+  Result<void> submit(Executable &executable) override;
+  Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override;
+  Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) override;
+  Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) override;
+  Result<std::unique_ptr<Mark>> makeMark() override;
+  Result<void> place(Mark &mark) override;
+  Result<void> wait(Mark &mark) override;
+  Result<bool> reached(Mark &mark) override;
+  Result<double> secondsBetween(const Mark &from, const Mark &to) override;
+  Result<void> synchronize() override;
+  Result<bool> initialize(int variable, uint64_t seed) override;
+  Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override;
+  Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) override;
+
+private:
+  Result<void> checkMachine(const PlanFile &loaded) const;
+  Result<void> allocate();
+  Result<std::unique_ptr<Staging>> takeStaging();
+  void giveBack(std::unique_ptr<Staging> staging);
+  Result<void> capture(CudaExecutable &executable, Part &part);
+  Result<void> run(const CudaExecutable &executable, uint32_t command);
+  CUdeviceptr address(const ArenaRange &range) const {
+    return arenas[range.arena].get() + range.offset;
+  }
+  // Returns an error if `result` is a failure, or if an earlier one was: after a failure the driver
+  // runs nothing more in this process.
+  Result<void> checkWork(CUresult result);
+
+  const Driver &driver;
+  Gpu gpu;
+  DeviceOptions options;
+  const PlanFile *file = nullptr;
+  const plan::Plan *plan = nullptr;
+  uint64_t allocated = 0;
+  Stream stream;
+  Kernels kernels;
+  std::unique_ptr<Products> products;
+  std::vector<DeviceMemory> arenas;
+  std::vector<CUdeviceptr> addresses; // of the arenas
+  DeviceMemory initializerRecord;     // what an initializer's kernel reads
+  std::unique_ptr<HostBuffer> hostRecord;
+  std::string latest = "nothing"; // the function that was submitted last
+  std::optional<Error> failure; // the first failure of the GPU's work
+  std::mutex failureMutex, stagingMutex;
+  std::vector<std::unique_ptr<Staging>> stagings;
+};
+
+PinnedBuffer::~PinnedBuffer() { (void)owner.synchronize(); }
+
+DeviceInfo CudaDevice::info(plan::DType) const {
+  DeviceInfo info;
+  info.name = fmt::format("{} (GPU {}, {}, sm_{}{}, {} multiprocessors, driver for CUDA {}.{})",
+                          gpu.name, options.index, gpu.uuid, gpu.major, gpu.minor,
+                          gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10);
+  info.memoryBytes = gpu.memoryBytes;
+  info.remarks = kernels.differences();
+  return info;
+}
+
+Result<void> CudaDevice::load(const PlanFile &loaded) {
+  if (file)
+    return Error{"a device loads one plan only", ExitCode::Failure};
+  if (auto fits = checkMachine(loaded); !fits)
+    return Error{fmt::format("{}: {}", loaded.path(), fits.error().message), fits.error().code};
+  CUstream made = nullptr;
+  LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");
+  stream = Stream(driver, made);
+  LMC_TRY(kernels.load(driver, loaded));
+
+  // Products are tried before the arenas take the memory.
+  std::vector<ProductShape> shapes;
+  for (const auto *function : *loaded->functions())
+    for (const auto *command : *function->commands())
+      if (const plan::Gemm *gemm = command->body_as_Gemm())
+        shapes.push_back(Products::shapeOf(*loaded, *command, *gemm));
+  if (!shapes.empty()) {
+    auto opened = Products::open(driver, gpu);
+    if (!opened)
+      return opened.error();
+    products = std::move(*opened);
+    LMC_TRY(products->choose(shapes, options.gemms, stream.get()));
+  }
+  file = &loaded;
+  plan = &*loaded;
+  return allocate();
+}
+
+// Returns an error if this GPU cannot run the plan, or has too little free memory for it.
+Result<void> CudaDevice::checkMachine(const PlanFile &loaded) const {
+  const std::string target = loaded->target()->str();
+  LMC_TRY(gpu.use());
+  LMC_TRY(gpu.requireArchitecture(target.substr(target.find(':') + 1)));
+  return gpu.requireFree(plannedBytes(*loaded), arenaBreakdown(*loaded));
+}
+
+Result<void> CudaDevice::allocate() {
+  auto take = [&](uint64_t bytes, const std::string &what) -> Result<DeviceMemory> {
+    CUdeviceptr at = 0;
+    LMC_CUDA(driver, cuMemAlloc(&at, std::max<uint64_t>(bytes, 1)),
+             fmt::format("allocate {} bytes for {}", bytes, what));
+    return DeviceMemory(driver, at);
+  };
+  for (const auto *arena : *plan->arenas()) {
+    auto memory = take(arena->bytes(), "arena " + arena->name()->str());
+    if (!memory)
+      return memory.error();
+    arenas.push_back(std::move(*memory));
+    addresses.push_back(arenas.back().get());
+    allocated += arena->bytes();
+  }
+  auto memory = take(sizeof(InitializerRecord), "initial values");
+  if (!memory)
+    return memory.error();
+  initializerRecord = std::move(*memory);
+  auto buffer = hostBuffer(sizeof(InitializerRecord));
+  if (!buffer)
+    return buffer.error();
+  hostRecord = std::move(*buffer);
+  // The arena `state` (index 0) starts as zeros.
+  if (!arenas.empty() && plan->arenas()->Get(0)->bytes() > 0)
+    LMC_CUDA(driver,
+             cuMemsetD8Async(addresses[0], 0, plan->arenas()->Get(0)->bytes(), stream.get()),
+             "set the state to zeros");
+  return synchronize();
+}
+
+Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
+  auto function = functionOf(plan, index);
+  LMC_TRY(function);
+  LMC_TRY(gpu.use());
+  auto executable = std::make_unique<CudaExecutable>();
+  executable->owner = this;
+  executable->function = *function;
+  Encoder encoder{driver, *plan, kernels, products.get(), addresses};
+  for (const auto *command : *(*function)->commands()) {
+    auto encoded = encoder.encode(*command);
+    if (!encoded)
+      return encoded.error();
+    executable->commands.push_back(std::move(*encoded));
+  }
+  // Commands outside of the capturable segments stay eager.
+  uint32_t next = 0;
+  const auto count = uint32_t(executable->commands.size());
+  auto addEager = [&](uint32_t end) {
+    if (next < end)
+      executable->parts.push_back({GraphExec(), next, end - 1});
+    next = std::max(next, end);
+  };
+  if (options.graphs && !options.checkEveryCommand && (*function)->segments())
+    for (const plan::Segment *segment : *(*function)->segments()) {
+      if (!segment->capturable())
+        continue;
+      addEager(segment->first());
+      Part part{GraphExec(), segment->first(), segment->last()};
+      LMC_TRY(capture(*executable, part));
+      executable->parts.push_back(std::move(part));
+      next = segment->last() + 1;
+    }
+  addEager(count);
+  return std::unique_ptr<Executable>(std::move(executable));
+}
+
+Result<void> CudaDevice::capture(CudaExecutable &executable, Part &part) {
+  const std::string what = fmt::format("capture {} as a graph", executable.function->name()->str());
+  LMC_CUDA(driver, cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), what);
+  Result<void> encoded;
+  for (uint32_t i = part.first; i <= part.last && encoded; ++i)
+    encoded = executable.commands[i](stream.get());
+  CUgraph captured = nullptr;
+  const CUresult ended = driver.cuStreamEndCapture(stream.get(), &captured);
+  Graph graph(driver, captured);
+  LMC_TRY(encoded);
+  LMC_TRY(driver.check(ended, what));
+  CUgraphExec instance = nullptr;
+  LMC_CUDA(driver, cuGraphInstantiate(&instance, graph.get(), 0), what);
+  part.graph = GraphExec(driver, instance);
+  LMC_CUDA(driver, cuGraphUpload(instance, stream.get()), what);
+  return {};
+}
+
+Result<void> CudaDevice::checkWork(CUresult result) {
+  std::lock_guard lock(failureMutex);
+  if (!failure && result != CUDA_SUCCESS)
+    failure = Error{
+        fmt::format("the GPU failed: {}; the latest function that was submitted is {}{}",
+                    driver.text(result), latest,
+                    options.checkEveryCommand
+                        ? ""
+                        : "; start again with --no-cuda-graphs --check-commands to learn the op"),
+        ExitCode::Failure};
+  if (failure)
+    return *failure;
+  return {};
+}
+
+Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command) {
+  auto enqueued = executable.commands[command](stream.get());
+  if (enqueued && options.checkEveryCommand) {
+    const CUresult result = driver.cuStreamSynchronize(stream.get());
+    if (result != CUDA_SUCCESS)
+      enqueued = Error{driver.text(result), ExitCode::Failure};
+  }
+  if (enqueued)
+    return {};
+  std::lock_guard lock(failureMutex);
+  failure = Error{fmt::format("{}: {}", plan::placeOf(*executable.function, command),
+                              enqueued.error().message),
+                  ExitCode::Failure};
+  return *failure;
+}
+
+Result<void> CudaDevice::submit(Executable &executable) {
+  auto *recorded = dynamic_cast<CudaExecutable *>(&executable);
+  if (!recorded || recorded->owner != this)
+    return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
+  LMC_TRY(checkWork(CUDA_SUCCESS));
+  LMC_TRY(gpu.use());
+  latest = recorded->function->name()->str();
+  for (const Part &part : recorded->parts) {
+    if (part.graph.get()) {
+      LMC_TRY(checkWork(driver.cuGraphLaunch(part.graph.get(), stream.get())));
+      continue;
+    }
+    for (uint32_t i = part.first; i <= part.last; ++i)
+      LMC_TRY(run(*recorded, i));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<HostBuffer>> CudaDevice::hostBuffer(uint64_t bytes) {
+  LMC_TRY(gpu.use());
+  void *memory = nullptr;
+  LMC_CUDA(driver, cuMemHostAlloc(&memory, std::max<uint64_t>(bytes, 1), 0),
+           fmt::format("allocate {} bytes of pinned memory", bytes));
+  std::memset(memory, 0, bytes);
+  return std::unique_ptr<HostBuffer>(
+      std::make_unique<PinnedBuffer>(*this, PinnedMemory(driver, memory), bytes));
+}
+
+Result<void> CudaDevice::upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) {
+  LMC_TRY(checkRange(plan, to));
+  LMC_TRY(checkRange(from, offset, to.bytes));
+  LMC_TRY(gpu.use());
+  return checkWork(driver.cuMemcpyHtoDAsync(address(to), from.data() + offset, to.bytes,
+                                            stream.get()));
+}
+
+Result<void> CudaDevice::download(const ArenaRange &from, HostBuffer &to, uint64_t offset) {
+  LMC_TRY(checkRange(plan, from));
+  LMC_TRY(checkRange(to, offset, from.bytes));
+  LMC_TRY(gpu.use());
+  return checkWork(driver.cuMemcpyDtoHAsync(to.data() + offset, address(from), from.bytes,
+                                            stream.get()));
+}
+
+Result<std::unique_ptr<Mark>> CudaDevice::makeMark() {
+  LMC_TRY(gpu.use());
+  auto event = makeEvent(driver, /*timed=*/true);
+  if (!event)
+    return event.error();
+  auto mark = std::make_unique<CudaMark>();
+  mark->event = std::move(*event);
+  return std::unique_ptr<Mark>(std::move(mark));
+}
+
+Result<void> CudaDevice::place(Mark &mark) {
+  LMC_TRY(gpu.use());
+  auto &at = static_cast<CudaMark &>(mark);
+  LMC_TRY(checkWork(driver.cuEventRecord(at.event.get(), stream.get())));
+  at.placed = true;
+  return {};
+}
+
+Result<void> CudaDevice::wait(Mark &mark) {
+  auto &at = static_cast<CudaMark &>(mark);
+  LMC_TRY(checkWork(CUDA_SUCCESS));
+  if (!at.placed)
+    return {};
+  LMC_TRY(gpu.use());
+  return checkWork(driver.cuEventSynchronize(at.event.get()));
+}
+
+Result<bool> CudaDevice::reached(Mark &mark) {
+  auto &at = static_cast<CudaMark &>(mark);
+  LMC_TRY(checkWork(CUDA_SUCCESS));
+  if (!at.placed)
+    return true;
+  LMC_TRY(gpu.use());
+  const CUresult result = driver.cuEventQuery(at.event.get());
+  if (result == CUDA_ERROR_NOT_READY)
+    return false;
+  LMC_TRY(checkWork(result));
+  return true;
+}
+
+Result<double> CudaDevice::secondsBetween(const Mark &from, const Mark &to) {
+  LMC_TRY(gpu.use());
+  float milliseconds = 0;
+  LMC_TRY(checkWork(driver.cuEventElapsedTime(&milliseconds,
+                                              static_cast<const CudaMark &>(from).event.get(),
+                                              static_cast<const CudaMark &>(to).event.get())));
+  return milliseconds * 1e-3;
+}
+
+Result<void> CudaDevice::synchronize() {
+  LMC_TRY(checkWork(CUDA_SUCCESS));
+  LMC_TRY(gpu.use());
+  return checkWork(driver.cuStreamSynchronize(stream.get()));
+}
+
+Result<bool> CudaDevice::initialize(int index, uint64_t seed) {
+  const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
+  const plan::Initializer *how = variable.initializer();
+  const plan::Slice &slice = *plan->slices()->Get(variable.slice());
+  auto addressOf = [&](const plan::Slice &of) { return addresses[of.arena()] + of.offset(); };
+  if (how && how->kind() == plan::InitializerKind::Zeros) {
+    LMC_TRY(gpu.use());
+    LMC_TRY(checkWork(
+        driver.cuMemsetD8Async(addressOf(slice), 0, slice.bytes(), stream.get())));
+    return true;
+  }
+  if (!how || how->kernel() < 0)
+    return false;
+  LMC_TRY(synchronize()); // the record of the variable before has been read
+  const std::string_view name = variable.name()->string_view();
+  const InitializerRecord record{
+      0,
+      slice.bytes() / byteWidth(slice.dtype()),
+      seed,
+      XXH64(name.data(), name.size(), 0),
+      how->kind() == plan::InitializerKind::Normal ? how->stddev() : how->scale()};
+  std::memcpy(hostRecord->data(), &record, sizeof record);
+  LMC_TRY(checkWork(driver.cuMemcpyHtoDAsync(initializerRecord.get(), hostRecord->data(), sizeof record,
+                                             stream.get())));
+  std::vector<CUdeviceptr> arguments = {initializerRecord.get()};
+  if (how->kind() == plan::InitializerKind::CopyOf) {
+    const int source = how->source() ? file->findVariable(how->source()->string_view()) : -1;
+    if (source < 0)
+      return Error{fmt::format("plan: variable '{}' is a copy of no variable of the plan", name)};
+    arguments.push_back(addressOf(
+        *plan->slices()->Get(plan->variables()->Get(uint32_t(source))->slice())));
+  }
+  arguments.push_back(addressOf(slice));
+  LMC_TRY(Kernels::launch(driver, kernels.all()[uint32_t(how->kernel())], arguments, stream.get()));
+  return true;
+}
+
+Result<std::unique_ptr<Staging>> CudaDevice::takeStaging() {
+  LMC_TRY(gpu.use());
+  {
+    std::lock_guard lock(stagingMutex);
+    if (!stagings.empty()) {
+      std::unique_ptr<Staging> staging = std::move(stagings.back());
+      stagings.pop_back();
+      return staging;
+    }
+  }
+  auto staging = std::make_unique<Staging>();
+  for (int i = 0; i < 2; ++i) {
+    void *memory = nullptr;
+    LMC_CUDA(driver, cuMemHostAlloc(&memory, Staging::kBytes, 0),
+             fmt::format("allocate {} bytes of pinned memory", Staging::kBytes));
+    staging->buffers[i] = PinnedMemory(driver, memory);
+    auto event = makeEvent(driver, /*timed=*/false);
+    if (!event)
+      return event.error();
+    staging->done[i] = std::move(*event);
+  }
+  return staging;
+}
+
+void CudaDevice::giveBack(std::unique_ptr<Staging> staging) {
+  std::lock_guard lock(stagingMutex);
+  stagings.push_back(std::move(staging));
+}
+
+Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) {
+  auto range = rangeInSlice(plan, slice, bytes, offset);
+  LMC_TRY(range);
+  auto staging = takeStaging();
+  if (!staging)
+    return staging.error();
+  // A piece is copied to one pinned buffer while the GPU reads the other.
+  uint64_t pieces = 0;
+  for (uint64_t at = 0; at < bytes; at += Staging::kBytes, ++pieces) {
+    const uint64_t count = std::min(Staging::kBytes, bytes - at);
+    const size_t side = pieces % 2;
+    char *buffer = static_cast<char *>((*staging)->buffers[side].get());
+    if (pieces >= 2)
+      LMC_TRY(checkWork(driver.cuEventSynchronize((*staging)->done[side].get())));
+    std::memcpy(buffer, static_cast<const char *>(source) + at, count);
+    LMC_TRY(checkWork(
+        driver.cuMemcpyHtoDAsync(address(*range) + at, buffer, count, stream.get())));
+    LMC_TRY(checkWork(driver.cuEventRecord((*staging)->done[side].get(), stream.get())));
+  }
+  for (uint64_t side = 0; side < std::min<uint64_t>(pieces, 2); ++side)
+    LMC_TRY(checkWork(driver.cuEventSynchronize((*staging)->done[side].get())));
+  giveBack(std::move(*staging));
+  return {};
+}
+
+Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) {
+  auto range = rangeInSlice(plan, slice, bytes, offset);
+  LMC_TRY(range);
+  auto staging = takeStaging();
+  if (!staging)
+    return staging.error();
+  const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
+  auto enqueue = [&](uint64_t piece) -> Result<void> {
+    const uint64_t at = piece * Staging::kBytes;
+    LMC_TRY(checkWork(driver.cuMemcpyDtoHAsync((*staging)->buffers[piece % 2].get(),
+                                               address(*range) + at,
+                                               std::min(Staging::kBytes, bytes - at),
+                                               stream.get())));
+    return checkWork(driver.cuEventRecord((*staging)->done[piece % 2].get(), stream.get()));
+  };
+  for (uint64_t piece = 0; piece < std::min<uint64_t>(pieces, 2); ++piece)
+    LMC_TRY(enqueue(piece));
+  for (uint64_t piece = 0; piece < pieces; ++piece) {
+    const uint64_t at = piece * Staging::kBytes;
+    LMC_TRY(checkWork(driver.cuEventSynchronize((*staging)->done[piece % 2].get())));
+    std::memcpy(static_cast<char *>(target) + at, (*staging)->buffers[piece % 2].get(),
+                std::min(Staging::kBytes, bytes - at));
+    if (piece + 2 < pieces)
+      LMC_TRY(enqueue(piece + 2));
+  }
+  giveBack(std::move(*staging));
+  return {};
+}
+
+} // namespace
+} // namespace lmc::cuda
+
+namespace lmc {
+
+Result<std::unique_ptr<Device>> cudaDevice(const DeviceOptions &options) {
+  auto driver = cuda::openDriver();
+  LMC_TRY(driver);
+  auto gpu = cuda::Gpu::open(**driver, options.index);
+  if (!gpu)
+    return gpu.error();
+  return std::unique_ptr<Device>(
+      std::make_unique<cuda::CudaDevice>(**driver, std::move(*gpu), options));
+}
+
+} // namespace lmc

@@ -1,0 +1,113 @@
+#include "runtime/device/cuda/Driver.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <mutex>
+
+namespace lmc::cuda {
+
+std::string Driver::text(CUresult result) const {
+  const char *name = nullptr, *description = nullptr;
+  cuGetErrorName(result, &name);
+  cuGetErrorString(result, &description);
+  return fmt::format("{} ({})", description ? description : "unknown error",
+                     name ? name : std::to_string(int(result)));
+}
+
+Result<void> Driver::check(CUresult result, std::string_view doing) const {
+  if (result == CUDA_SUCCESS)
+    return {};
+  return Error{fmt::format("cannot {}: {}", doing, text(result)), ExitCode::Failure};
+}
+
+void *openLibrary(const char *variable, std::initializer_list<std::string> names,
+                  std::string &problem) {
+  auto open = [&](const std::string &name) {
+    void *library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library && problem.empty())
+      problem = ::dlerror();
+    return library;
+  };
+  if (const char *chosen = std::getenv(variable); chosen && *chosen) {
+    void *library = open(chosen);
+    if (!library)
+      problem = fmt::format("{}={}: {}", variable, chosen, problem);
+    return library;
+  }
+  for (const std::string &name : names)
+    if (void *library = open(name))
+      return library;
+  return nullptr;
+}
+
+#define LMC_NAME_OF(name) LMC_TEXT_OF(name)
+#define LMC_TEXT_OF(name) #name
+
+template <typename Function>
+static bool find(void *library, const char *name, Function &function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+static Result<Driver> load() {
+  std::string problem;
+  void *library = openLibrary("LMC_CUDA_DRIVER", {"libcuda.so.1"}, problem);
+  if (!library)
+    return Error{fmt::format("the plan is for a GPU, and this machine has no CUDA driver ({}); "
+                             "install NVIDIA's driver, or compile with --target=cpu",
+                             problem),
+                 ExitCode::Failure};
+  Driver driver;
+  decltype(&::cuInit) init = nullptr;
+  decltype(&::cuDriverGetVersion) getVersion = nullptr;
+  if (!find(library, "cuInit", init) || !find(library, "cuDriverGetVersion", getVersion))
+    return Error{"the CUDA driver library has no cuInit: it is not libcuda", ExitCode::Failure};
+  (void)getVersion(&driver.version);
+  const std::string tooOld =
+      fmt::format("the CUDA driver supports CUDA {}.{}, and lmc-run needs {}.{} or newer: update "
+                  "NVIDIA's driver",
+                  driver.version / 1000, driver.version % 1000 / 10, CUDA_VERSION / 1000,
+                  CUDA_VERSION % 1000 / 10);
+  // Minor releases of one major release work with each other's code.
+  if (driver.version / 1000 < CUDA_VERSION / 1000)
+    return Error{tooOld, ExitCode::Failure};
+#define LMC_DRIVER_FUNCTION(name)                                                                  \
+  if (!find(library, LMC_NAME_OF(name), driver.name))                                              \
+    return Error{fmt::format("{} (it has no {})", tooOld, LMC_NAME_OF(name)), ExitCode::Failure};
+#include "runtime/device/cuda/DriverFunctions.def"
+#undef LMC_DRIVER_FUNCTION
+  // All code of a module is loaded with the module: loading it later, in a capture, is not allowed.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  const CUresult started = init(0);
+  const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (started == CUDA_ERROR_NO_DEVICE)
+    return Error{fmt::format("the plan is for a GPU, and the CUDA driver finds none{}",
+                             visible ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : ""),
+                 ExitCode::Failure};
+  LMC_TRY(driver.check(started, "start the CUDA driver"));
+  return driver;
+}
+
+Result<const Driver *> openDriver() {
+  static std::mutex mutex;
+  static Driver driver;
+  std::lock_guard lock(mutex);
+  if (!driver.version) {
+    auto loaded = load();
+    LMC_TRY(loaded);
+    driver = *loaded;
+  }
+  return &driver;
+}
+
+Result<Event> makeEvent(const Driver &driver, bool timed) {
+  CUevent event = nullptr;
+  LMC_CUDA(driver,
+           cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC | (timed ? 0 : CU_EVENT_DISABLE_TIMING)),
+           "create an event");
+  return Event(driver, event);
+}
+
+} // namespace lmc::cuda

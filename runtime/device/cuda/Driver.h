@@ -1,0 +1,76 @@
+// The CUDA driver, opened when a plan asks for it: lmc-run starts on a machine that has none.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <cuda.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace lmc::cuda {
+
+struct Driver {
+#define LMC_DRIVER_FUNCTION(name) decltype(&::name) name = nullptr;
+#include "runtime/device/cuda/DriverFunctions.def"
+#undef LMC_DRIVER_FUNCTION
+  int version = 0; // the newest CUDA that the driver supports: 13000 is CUDA 13.0
+
+  // Returns an error if `result` is a failure, as in "cannot load kernel 'f': out of memory
+  // (CUDA_ERROR_OUT_OF_MEMORY)". `doing` is what the call was for: "load kernel 'f'".
+  Result<void> check(CUresult result, std::string_view doing) const;
+  // Returns the name and the description of a failure.
+  std::string text(CUresult result) const;
+};
+
+// Opens the library that LMC_CUDA_DRIVER names, else libcuda.so.1, and initialises it. It stays
+// open, and later calls return the same. Errors: there is no driver, or it is too old, or it finds
+// no GPU.
+Result<const Driver *> openDriver();
+
+// Opens a library. `variable` is an environment variable that may name it, `names` are tried in
+// order otherwise. Returns null and sets `problem` if none can be opened.
+void *openLibrary(const char *variable, std::initializer_list<std::string> names,
+                  std::string &problem);
+
+// Owns a handle of the driver, and destroys it with the driver's function `Destroy`.
+template <typename Handle, auto Destroy> class Owned {
+public:
+  Owned() = default;
+  Owned(const Driver &driver, Handle handle) : driver(&driver), handle(handle) {}
+  Owned(Owned &&other) noexcept
+      : driver(other.driver), handle(std::exchange(other.handle, Handle())) {}
+  Owned &operator=(Owned &&other) noexcept {
+    std::swap(driver, other.driver);
+    std::swap(handle, other.handle);
+    return *this;
+  }
+  ~Owned() {
+    // A handle that cannot be destroyed after a failure of the device is left to the end of the
+    // process.
+    if (handle)
+      (void)(driver->*Destroy)(handle);
+  }
+  Handle get() const { return handle; }
+
+private:
+  const Driver *driver = nullptr;
+  Handle handle = Handle();
+};
+
+using Stream = Owned<CUstream, &Driver::cuStreamDestroy>;
+using Event = Owned<CUevent, &Driver::cuEventDestroy>;
+using Module = Owned<CUmodule, &Driver::cuModuleUnload>;
+using DeviceMemory = Owned<CUdeviceptr, &Driver::cuMemFree>;
+using PinnedMemory = Owned<void *, &Driver::cuMemFreeHost>;
+using Graph = Owned<CUgraph, &Driver::cuGraphDestroy>;
+using GraphExec = Owned<CUgraphExec, &Driver::cuGraphExecDestroy>;
+
+// Creates an event. With `timed` it has a time; a wait for it lets the processor do other work.
+Result<Event> makeEvent(const Driver &driver, bool timed);
+
+} // namespace lmc::cuda
+
+// Evaluates a call of the driver. If it fails, returns an error that says what it was for.
+#define LMC_CUDA(driver, call, doing) LMC_TRY((driver).check((driver).call, doing))

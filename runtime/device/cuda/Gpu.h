@@ -1,0 +1,48 @@
+// One GPU of this machine: whether it can run a plan, and its context.
+#pragma once
+
+#include "runtime/device/cuda/Driver.h"
+#include "runtime/plan/PlanFile.h"
+
+#include <cstdint>
+#include <string>
+
+namespace lmc::cuda {
+
+class Gpu {
+public:
+  // Opens GPU `index` of those that CUDA_VISIBLE_DEVICES leaves. Error: there is no such GPU.
+  static Result<Gpu> open(const Driver &driver, int index);
+  Gpu(Gpu &&other) noexcept;
+  Gpu &operator=(Gpu &&) = delete;
+  ~Gpu();
+
+  // Makes the GPU's context current in this thread. Every thread that calls the driver needs it.
+  Result<void> use() const;
+
+  // Returns an error if code for `architecture` ("sm_90a") does not run on the GPU.
+  Result<void> requireArchitecture(const std::string &architecture) const;
+
+  // Returns an error if fewer than `bytes` bytes are free. It says how many are missing, and which
+  // processes hold memory, if NVIDIA's management library is there. `breakdown` says what `bytes`
+  // are for.
+  Result<void> requireFree(uint64_t bytes, const std::string &breakdown) const;
+  // Returns the bytes of memory that are free.
+  Result<uint64_t> freeBytes() const;
+
+  std::string name;  // "NVIDIA H100 80GB HBM3"
+  std::string uuid;  // "GPU-8f6e..."
+  int multiprocessors = 0;
+  int major = 0, minor = 0; // compute capability
+  double clockHertz = 0;    // the maximum clock of the multiprocessors
+  uint64_t memoryBytes = 0;
+
+private:
+  Gpu(const Driver &driver, CUdevice device) : driver(&driver), device(device) {}
+
+  const Driver *driver;
+  CUdevice device;
+  CUcontext context = nullptr;
+};
+
+} // namespace lmc::cuda

@@ -1,0 +1,75 @@
+// Matrix products by cuBLASLt: the shape of a product, the algorithms that can compute it, and the
+// choice among them.
+//
+// Matrices of a plan are row-major, those of cuBLASLt column-major. The bytes of a row-major [m, n]
+// matrix are those of its column-major [n, m] transpose, so d = op(a) op(b) is computed as
+// d^T = op(b)^T op(a)^T, with b as cuBLASLt's first matrix.
+#pragma once
+
+#include "runtime/device/Device.h"
+#include "runtime/device/cuda/Gpu.h"
+
+#include <cublasLt.h>
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace lmc::cuda {
+
+// What an algorithm of cuBLASLt depends on. Alignments are of the matrices' addresses, in bytes, at
+// most 256.
+struct ProductShape {
+  uint64_t m = 0, n = 0, k = 0;
+  bool transposeA = false, transposeB = false;
+  bool accumulate = false; // the product is added to d
+  plan::DType input = plan::DType::F32, output = plan::DType::F32;
+  bool hasBias = false;
+  plan::DType bias = plan::DType::F32;
+  uint32_t alignA = 256, alignB = 256, alignD = 256;
+  uint64_t workspaceBytes = 0;
+
+  auto operator<=>(const ProductShape &) const = default;
+};
+
+// The addresses of one product. `workspace` has the shape's workspaceBytes.
+struct ProductAddresses {
+  CUdeviceptr a = 0, b = 0, d = 0, bias = 0, workspace = 0;
+};
+
+// A product of one shape with its chosen algorithm.
+class Product;
+
+class Products {
+public:
+  struct Library; // cuBLASLt
+
+  // Opens the library that LMC_CUBLASLT names, else that of CUDA's newest release that is found.
+  // Error: there is none.
+  static Result<std::unique_ptr<Products>> open(const Driver &driver, const Gpu &gpu);
+  ~Products();
+
+  // Returns the shape of a command, whose slices lie in arenas at `arenas`.
+  static ProductShape shapeOf(const plan::Plan &plan, const plan::Command &command,
+                              const plan::Gemm &gemm);
+
+  // Chooses an algorithm for each shape, and runs each once on memory of its own, so that its code
+  // is loaded before a capture. Without `choices` it is the first that cuBLASLt proposes; one
+  // release of the library always proposes the same.
+  Result<void> choose(const std::vector<ProductShape> &shapes, GemmChoices *choices,
+                      CUstream stream);
+
+  // Enqueues a product, for whose shape choose() was called. The stream may be capturing.
+  Result<void> run(const ProductShape &shape, const ProductAddresses &at, CUstream stream);
+
+private:
+  Products(const Driver &driver, const Gpu &gpu, std::unique_ptr<Library> library);
+
+  const Driver &driver;
+  const Gpu &gpu;
+  std::unique_ptr<Library> library;
+  std::map<ProductShape, std::unique_ptr<Product>> products;
+};
+
+} // namespace lmc::cuda
