@@ -9,10 +9,13 @@ import argparse
 import concurrent.futures
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
-import sys
+import tempfile
+import tomllib
+from array import array
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -28,11 +31,28 @@ SMALL = {"model.hidden_size": 256, "model.intermediate_size": 512, "model.num_at
          "model.num_key_value_heads": 2, "model.vocab_size": 512, "training.sequence_length": 256}
 
 
+# The models that the GPU trains as the CPU does, with the settings of both and the reference that each
+# is compared with: GAS changes nothing but the order of sums. All are of 128 words and at most 1e5 parameters.
+CONFORMANCE_STEPS = 4
+TINY = {"model.intermediate_size": 64, "checkpoint.interval": CONFORMANCE_STEPS // 2}
+HEADS_OF_64 = {**TINY, "model.hidden_size": 128, "model.num_attention_heads": 2, "model.num_key_value_heads": 1,
+               "model.num_hidden_layers": 1, "training.sequence_length": 128, "training.compute_dtype": "bf16"}
+CONFORMANCE = (
+    ("tiny-f32-gas2", "test-tiny", {**TINY, "training.micro_batch_size": 4}, "tiny-f32-gas2"),
+    ("tiny-f32-gas1", "test-tiny", {**TINY, "training.micro_batch_size": 8}, "tiny-f32-gas2"),
+    ("tiny-f32-gas8", "test-tiny", {**TINY, "training.micro_batch_size": 1}, "tiny-f32-gas2"),
+    ("tiny-bf16-gas4", "test-tiny", {**TINY, "training.compute_dtype": "bf16"}, "tiny-bf16-gas4"),
+    ("mistral-bf16-gas4", "test-mistral", {**TINY, "training.compute_dtype": "bf16"}, "mistral-bf16-gas4"),
+    ("heads64-bf16-gas4", "test-tiny", HEADS_OF_64, "heads64-bf16-gas4"),
+    ("adamw8bit-f32-gas4", "test-tiny", {**TINY, "optimizer.type": "adamw8bit"}, "adamw8bit-f32-gas4"),
+)
+
+
 class Pack:
-    def __init__(self, folder: Path, build: Path, arch: str, spec: str):
+    def __init__(self, folder: Path, build: Path, arch: str, spec: str, scratch: Path):
         self.folder, self.bin, self.arch, self.spec = folder, build / "bin", arch, spec
-        self.scratch = folder / "scratch"
-        self.scratch.mkdir(parents=True)
+        self.scratch, self.data = scratch, scratch / "data"  # the latter becomes data.zip
+        self.data.mkdir()
 
     def call(self, program: str, *args: object) -> str:
         path = self.bin / program
@@ -44,12 +64,15 @@ class Pack:
             raise SystemExit(f"pack: error: {' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
 
+    def command(self, config: str, plan: Path, settings: dict, *options: str) -> list:
+        """Returns the arguments of lmc that write the plan of a job for the GPU."""
+        return ["compile", ROOT / f"models/configs/{config}.toml", "--quiet", "-o", plan, *ONE_GPU,
+                f"--target=cuda:{self.arch}", f"--spec={self.spec}", *options,
+                *(f"--set={key}={value}" for key, value in settings.items())]
+
     def compile(self, config: str, name: str, settings: dict, *options: str) -> Path:
-        """Returns the plan of a job for the GPU."""
         plan = self.scratch / f"{name}.plan"
-        self.call("lmc", "compile", ROOT / f"models/configs/{config}.toml", f"--target=cuda:{self.arch}",
-                  f"--spec={self.spec}", "--quiet", "-o", plan, *ONE_GPU, *options,
-                  *(f"--set={key}={value}" for key, value in settings.items()))
+        self.call("lmc", *self.command(config, plan, settings, *options))
         return plan
 
     def explain(self, plan: Path) -> dict:
@@ -65,7 +88,7 @@ class Pack:
             plan = self.compile("llama1b", f"{folder}-{optimizer}", {
                 "optimizer.type": optimizer, "memory.recompute": "none", **settings})
             for kernel in self.explain(plan)["kernels"]:
-                to = self.folder / folder / f"{kernel['name']}.cu"
+                to = self.data / folder / f"{kernel['name']}.cu"
                 if not to.exists():
                     self.extract(plan, kernel["name"], to)
 
@@ -75,7 +98,7 @@ class Pack:
             "model.head_dim": columns, "model.num_hidden_layers": 1, "training.micro_batch_size": 8,
             "memory.recompute": "none"})
         for kernel in ("attention", "attention_grad_keys"):
-            self.extract(plan, kernel, self.folder / "price" / f"{columns:03}-{kernel}.cu")
+            self.extract(plan, kernel, self.data / "price" / f"{columns:03}-{kernel}.cu")
 
     def gemms(self) -> None:
         """Writes each product of llama1b at MBS 16 once, and the head's for other chunks of the loss."""
@@ -104,7 +127,7 @@ class Pack:
                 side = "k" if kind == "wgrad" else "m"
                 shapes[f"head, chunk {tokens}: {kind}"] = {
                     **shape, side: tokens, "seconds": shape["seconds"] if tokens == chunk else None}
-        (self.folder / "gemms.json").write_text(json.dumps(
+        (self.data / "gemms.json").write_text(json.dumps(
             [{"name": name, **shape} for name, shape in shapes.items()], indent=1))
 
     def runner(self) -> None:
@@ -123,13 +146,100 @@ class Pack:
             if (HERE / name).exists():
                 shutil.copy(HERE / name, self.folder)
         shutil.copytree(HERE / "sections", self.folder / "sections", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(ROOT / "compiler/targets/cuda/device", self.folder / "include/lmc")
-        tiles = self.folder / "src/compiler/targets/cuda"
+        shutil.copytree(ROOT / "compiler/targets/cuda/device", self.data / "include/lmc")
+        tiles = self.data / "src/compiler/targets/cuda"
         tiles.mkdir(parents=True)
         shutil.copy(ROOT / "compiler/targets/cuda/AttentionTiles.def", tiles)
         for source in HERE.glob("*.cu"):
-            shutil.copy(source, self.folder / "src")
-        (self.folder / "src/instructions.cu").write_text(self.call("instruction-cases"))
+            shutil.copy(source, self.data / "src")
+        (self.data / "src/instructions.cu").write_text(self.call("instruction-cases"))
+
+    def conformance(self, name: str, config: str, settings: dict, reference: str) -> dict:
+        """Compiles a job for the GPU; if it is a reference, trains it on the CPU too. Returns its facts."""
+        folder = self.data / "conformance"
+        plan = self.compile(config, name, settings)
+        shutil.copy(plan, folder / f"{name}.plan")
+        facts = {"name": name, "reference": reference, "steps": CONFORMANCE_STEPS,
+                 "dtype": settings.get("training.compute_dtype", "f32"),
+                 "planned_bytes": sum(arena["bytes"] for arena in self.explain(plan)["memory"]["arenas"])}
+        if reference == name:
+            cpu, run = self.scratch / f"{name}.cpu.plan", self.scratch / f"{name}.run"
+            self.call("lmc", *self.command(config, cpu, settings), "--target=cpu", "--spec=cpu")
+            self.call("lmc-run", cpu, f"--out={run}", f"--steps={CONFORMANCE_STEPS}",
+                      f"--dump-gradients={folder / name}.gradients.safetensors",
+                      f'--set=data.train=["{folder / "train.bin"}"]')
+            shutil.copy(run / f"checkpoints/{CONFORMANCE_STEPS}/model.safetensors",
+                        folder / f"{name}.model.safetensors")
+            lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+            facts["losses"] = [line["loss"] for line in lines if "loss" in line]
+        return facts
+
+    def conformances(self, pool) -> None:
+        folder = self.data / "conformance"
+        folder.mkdir()
+        longest = 128 * 8  # tokens of the longest step
+        chance = random.Random(1)
+        array("H", (chance.randrange(128) for _ in range(CONFORMANCE_STEPS * longest + 1))).tofile(
+            (folder / "train.bin").open("wb"))
+        jobs = list(pool.map(lambda job: self.conformance(*job), CONFORMANCE))
+        losses = {job["name"]: job["losses"] for job in jobs if "losses" in job}
+        (folder / "jobs.json").write_text(json.dumps(
+            [{**job, "losses": losses[job["reference"]]} for job in jobs], indent=1))
+
+    def trains(self, name: str, model: str, config: str, settings: dict, peer_batches: list) -> dict:
+        """Compiles a job of the section `training`, and returns its facts."""
+        settings = {"checkpoint.interval": 0, "checkpoint.export_interval": 0,
+                    "monitoring.validation_interval": 0, **settings}
+        plan = self.compile(config, f"training-{model}-{settings['training.micro_batch_size']}", settings)
+        shutil.copy(plan, self.data / "training")
+        report = self.explain(plan)
+        keys = tomllib.loads((ROOT / f"models/configs/{config}.toml").read_text())
+        shape = {**keys["model"], "sequence_length": keys["training"]["sequence_length"],
+                 **{key.removeprefix("model."): value for key, value in settings.items() if key.startswith("model.")}}
+        return {"name": name, "model": model, "plan": plan.name, "shape": shape, "peer_batches": peer_batches,
+                "vocabulary": shape["vocab_size"], "gas": report["batch"]["gas"],
+                "tokens_per_step": report["batch"]["tokens_per_step"],
+                "predicted": report["cost"]["tokens_per_second_per_device"],
+                "flops_per_token": report["model"]["flops_per_token_causal"],
+                "peak_flops": report["cost"]["peak_flops"]}
+
+    def predicted(self, mbs: int) -> float:
+        """Returns the predicted tokens per second of llama1b at an MBS, 0 if it does not fit."""
+        plan = self.scratch / f"best-{mbs}.plan"
+        command = self.command("llama1b", plan, llama1b(mbs), "--plan-only")
+        if subprocess.run([self.bin / "lmc", *map(str, command)], capture_output=True).returncode != 0:
+            return 0
+        return self.explain(plan)["cost"]["tokens_per_second_per_device"]
+
+    def trainings(self) -> None:
+        folder = self.data / "training"
+        folder.mkdir()
+        best = max((8, 16, 32, 64), key=self.predicted)
+        jobs = [self.trains(f"llama1b lmc MBS {mbs}" + (" (predicted best)" if mbs == best else ""), "llama1b",
+                            "llama1b", llama1b(mbs), [8, 16, 32]) for mbs in sorted({best, 16, 64})]
+        jobs.append(self.trains("mistral lmc MBS 1", "mistral", "mistral-7b", mistral(self.layers_that_fit()), [1, 2]))
+        (folder / "jobs.json").write_text(json.dumps(jobs, indent=1))
+
+    def layers_that_fit(self) -> int:
+        """Returns the largest number of Mistral-7B's layers that the GPU can train."""
+        for layers in range(32, 0, -1):
+            command = self.command("mistral-7b", self.scratch / "layers.plan", mistral(layers), "--plan-only")
+            code = subprocess.run([self.bin / "lmc", *map(str, command)], capture_output=True).returncode
+            if code != 3:  # lmc's exit code for a job that does not fit
+                return layers
+        raise SystemExit("pack: error: no layer of Mistral-7B fits")
+
+
+def llama1b(mbs: int) -> dict:
+    """Returns the settings of a step of one micro-batch."""
+    return {"training.micro_batch_size": mbs, "training.batch_size": mbs, "memory.recompute": "auto"}
+
+
+def mistral(layers: int) -> dict:
+    """Returns the settings of Mistral-7B's layers. The window is as long as the sequence, because PyTorch's
+    fast attention has none."""
+    return {"model.num_hidden_layers": layers, "model.sliding_window": 8192, "training.micro_batch_size": 1,
+            "training.batch_size": 4}
 
 
 def commit() -> str:
@@ -152,19 +262,22 @@ def main() -> None:
         raise SystemExit(f"pack: error: {folder} is not empty and was not packed by this program; "
                          "remove it or name another folder")
     shutil.rmtree(folder, ignore_errors=True)
-    pack = Pack(folder, build, args.arch, args.spec)
+    folder.mkdir(parents=True)
     # First, so that a pack that is interrupted can be repeated.
     (folder / "manifest.json").write_text(json.dumps({"commit": commit(), "arch": args.arch, "spec": args.spec}))
-    pack.runner()
-    pack.sources()
-    batch = {"model.num_hidden_layers": 2, "training.batch_size": 8, "training.micro_batch_size": 4}
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        work = [pool.submit(pack.kernels, "kernels", batch),
-                pool.submit(pack.kernels, "small", {**batch, **SMALL}), pool.submit(pack.gemms),
-                *(pool.submit(pack.prices, columns) for columns in PRICED)]
-        for each in work:
-            each.result()
-    shutil.rmtree(pack.scratch)
+    with tempfile.TemporaryDirectory(prefix="lmc-gpu-pack") as scratch:
+        pack = Pack(folder, build, args.arch, args.spec, Path(scratch))
+        pack.runner()
+        pack.sources()
+        batch = {"model.num_hidden_layers": 2, "training.batch_size": 8, "training.micro_batch_size": 4}
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            work = [pool.submit(pack.kernels, "kernels", batch),
+                    pool.submit(pack.kernels, "small", {**batch, **SMALL}), pool.submit(pack.gemms),
+                    pool.submit(pack.trainings), *(pool.submit(pack.prices, columns) for columns in PRICED)]
+            pack.conformances(pool)
+            for each in work:
+                each.result()
+        shutil.make_archive(str(folder / "data"), "zip", pack.data)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     if size > LIMIT_MB:
         raise SystemExit(f"pack: error: {folder} has {size:.1f} MB, and {LIMIT_MB} may be brought along")

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 FACTS = ("name", "driver_version", "compute_cap", "memory.total", "power.limit", "clocks.max.sm",
@@ -44,36 +45,47 @@ class Finished:
         return f"exit code {self.code}" + (f": {chosen[-1].strip()[:200]}" if chosen else "")
 
 
-def call(command: list, limit: float = 60, stdin: str = "", env: dict | None = None,
-         cwd: Path | None = None) -> Finished:
-    """Runs `command` for at most `limit` seconds, then ends it with all that it started."""
+def call(command: list, limit: float = 60, stdin: str = "", env: dict | None = None, until=None) -> Finished:
+    """Runs `command` for at most `limit` seconds, then ends it with all that it started. If until() becomes
+    true, the command has done what it is for; it is ended, and its exit code is 0."""
     began = time.monotonic()
     child = subprocess.Popen(
         [str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, cwd=cwd,
+        stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
         env={**os.environ, **(env or {})},
     )
-    timed_out = False
-    try:
-        out, err = child.communicate(stdin, timeout=max(1, limit))
-    except subprocess.TimeoutExpired:
-        timed_out = True
-        os.killpg(child.pid, signal.SIGKILL)
-        out, err = child.communicate()
-    return Finished(child.returncode, out, err, time.monotonic() - began, timed_out)
+    enough = timed_out = False
+    while True:
+        try:
+            out, err = child.communicate(stdin, timeout=0.1 if until else max(1, limit))
+            break
+        except subprocess.TimeoutExpired:
+            enough = bool(until and until())
+            timed_out = not enough and time.monotonic() - began > max(1, limit)
+            if enough or timed_out:
+                os.killpg(child.pid, signal.SIGKILL)
+                out, err = child.communicate()
+                break
+    return Finished(0 if enough else child.returncode, out, err, time.monotonic() - began, timed_out)
+
+
+def gpu() -> str:
+    """Returns the GPU that programs here see first, in the form that nvidia-smi takes."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
 
 
 class Clocks:
-    """Samples the SM clock and the power draw while the `with` block runs."""
+    """Samples the SM clock, the power draw and the memory in use while the `with` block runs."""
 
     def __init__(self, on: bool):
         self.on, self.samples = on, []
 
     def __enter__(self):
         if self.on:
+            query = ["--query-gpu=clocks.sm,power.draw,memory.used", "--format=csv,noheader,nounits"]
             self.child = subprocess.Popen(
-                ["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits",
-                 "-lms", "100", "--id=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                ["nvidia-smi", *query, "-lms", "100", f"--id={gpu()}"], stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True)
             self.reader = threading.Thread(target=self.read, daemon=True)
             self.reader.start()
         return self
@@ -92,12 +104,14 @@ class Clocks:
             self.reader.join()
 
     def figures(self) -> dict:
-        """Returns the median clock of the samples with the highest power, when the GPU was busy."""
+        """Returns the medians of the clock and the power over the half of the samples with the most
+        power, when the GPU was busy, and the most memory that was in use (of all processes)."""
         if not self.samples:
             return {}
         busiest = sorted(self.samples, key=lambda sample: -sample[1])[: (len(self.samples) + 1) // 2]
-        return {"sm_mhz": statistics.median(mhz for mhz, _ in busiest),
-                "watts": statistics.median(watts for _, watts in busiest)}
+        return {"sm_mhz": statistics.median(sample[0] for sample in busiest),
+                "watts": statistics.median(sample[1] for sample in busiest),
+                "used_mib": max(sample[2] for sample in self.samples)}
 
 
 class Session:
@@ -107,6 +121,10 @@ class Session:
         self.folder, self.out, self.dry, self.start_at, self.limit = folder, out, dry, start_at, limit
         self.manifest = json.loads((folder / "manifest.json").read_text())
         self.build = folder / "build"
+        self.data = self.build / "data"
+        if not self.data.exists():
+            with zipfile.ZipFile(folder / "data.zip") as packed:
+                packed.extractall(self.data)
         os.environ["PATH"] += os.pathsep + "/usr/local/cuda/bin"
         # With a stand-in for the driver, lmc-run runs in a dry run too.
         self.has_driver = not dry or bool(os.environ.get("LMC_CUDA_DRIVER"))
@@ -124,7 +142,7 @@ class Session:
         if not shutil.which("nvidia-smi"):
             raise Stop("nvidia-smi is not on this machine, so there is no GPU to measure; "
                        "--dry-run goes through the sections without one")
-        asked = call(["nvidia-smi", f"--query-gpu={','.join(FACTS)}", "--format=csv,noheader", "--id=0"])
+        asked = call(["nvidia-smi", f"--query-gpu={','.join(FACTS)}", "--format=csv,noheader", f"--id={gpu()}"])
         if asked.code != 0:
             raise Stop(f"nvidia-smi fails: {asked.complaint()}")
         row = next(csv.reader([asked.out.splitlines()[0]], skipinitialspace=True))
@@ -156,7 +174,7 @@ class Session:
         def one(name: str) -> str | None:
             source, options = programs[name]
             done = call([nvcc, *options, f"-arch={self.manifest['arch']}", "-w",
-                         "-I", self.folder / "include", "-I", self.folder / "src", source,
+                         "-I", self.data / "include", "-I", self.data / "src", source,
                          "-o", self.build / name, *(["-lcublasLt"] if name == "gemm" else [])],
                         self.seconds_left() - MARGIN_S)
             return None if done.code == 0 else done.complaint()
@@ -191,21 +209,21 @@ class Report:
             yield name
 
     def run(self, item: str, command: list, read, limit: float = 60, stdin: str = "",
-            env: dict | None = None, code: int = 0) -> list[dict]:
+            until=None) -> list[dict]:
         """Runs `command` on the GPU, and adds the rows that read(stdout) returns. A wrong exit code
         or output that `read` does not understand is a failure of the item."""
         if self.session.dry:
             self.rows.append({"item": item})
             return []
         with self.session.clocks() as clocks:
-            done = call(command, min(limit, self.session.seconds_left() - MARGIN_S), stdin, env)
+            done = call(command, min(limit, self.session.seconds_left() - MARGIN_S), stdin, until=until)
         try:
             rows = read(done.out)
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, OSError) as error:
             rows = []
-            if done.code == code:
+            if done.code == 0:
                 self.fail(item, f"unexpected output: {error}")
-        if done.code != code:
+        if done.code != 0:
             self.fail(item, done.complaint())
         for row in rows:
             self.add(**{"item": item, **row, **clocks.figures()})

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -10,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
-SECTIONS = ("ceilings", "kernels", "attention", "gemm")
+from jobs import Job
+from programs import losses
+
+SECTIONS = ("ceilings", "kernels", "attention", "gemm", "conformance", "training")
 LIMIT_BYTES = 60e6
 
 # Stand-ins for the programs of a machine with a GPU. nvcc makes programs that print what the real
 # ones would; two kernels are wrong, and one does not compile.
 NVIDIA_SMI = r"""#!/bin/bash
 case "$*" in
-  *-lms*) while true; do echo "1755, 650.5"; sleep 0.05; done ;;
+  *-lms*) while true; do echo "1755, 650.5, 40000"; sleep 0.05; done ;;
   *) echo "NVIDIA H100 80GB HBM3, 580.65.06, 9.0, 81559 MiB, 700.00 W, 1980 MHz, 2619 MHz" ;;
 esac
 """
@@ -41,6 +45,55 @@ esac
 COMPUTE_SANITIZER = r"""#!/bin/bash
 [ "$1" = --tool ] && [ "$3" = --error-exitcode ] && exec "${@:5}"
 exit 1
+"""
+
+
+# lmc-run on a device that computes what the CPU computed, unless a fault is planted.
+LMC_RUN = r"""#!/usr/bin/env python3
+import json, os, shutil, struct, sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+if "--help" in sys.argv:
+    sys.exit(print("  --gemm=default   a fixed choice"))
+plan = Path(sys.argv[1])
+options = dict(argument[2:].partition("=")[::2] for argument in sys.argv[2:])
+out, steps, fault = Path(options["out"]), int(options["steps"]), os.environ.get("FAULT", "")
+jobs = json.loads((plan.parent / "jobs.json").read_text())
+job = next(job for job in jobs if job.get("plan", job["name"] + ".plan") == plan.name)
+losses = job.get("losses") or [12.0] * steps
+isEager, resumes = "no-cuda-graphs" in options, (out / "metrics.jsonl").exists()
+if "losses" in job:
+    assert options["gemm"] == "" or options["gemm"] == "default"
+out.mkdir(parents=True, exist_ok=True)
+with open(out / "metrics.jsonl", "a") as file:
+    for step in range(steps // 2 if resumes else 0, steps):
+        loss = losses[step] * (1 + (1e-7 if fault == "graphs" and isEager and step else 0))
+        loss *= 1 + (1e-3 if fault == "loss" and step == 2 else 0)
+        file.write(json.dumps({"step": step + 1, "loss": loss, "grad_norm": 1.5, "tokens_per_second": 7e4,
+            "step_seconds": 0.25, "time": datetime.now(timezone.utc).isoformat().replace("+00:00", "Z"),
+            "memory_bytes": job.get("planned_bytes", 2**30) + (256 if fault == "memory" else 0)}) + "\n")
+if "losses" in job:
+    reference = plan.parent / job["reference"]
+    folder = out / f"checkpoints/{steps}"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(f"{reference}.model.safetensors", folder / "model.safetensors")
+    if fault == "resume" and resumes:
+        data = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(data[:-4] + bytes(4))
+    if "dump-gradients" in options:
+        data = Path(f"{reference}.gradients.safetensors").read_bytes()
+        if fault == "gradients":
+            data = data[:-4] + struct.pack("<f", float("nan"))
+        Path(options["dump-gradients"]).write_bytes(data)
+"""
+PEER = r"""
+import json, sys
+mode, mbs = sys.argv[sys.argv.index("--mode") + 1], int(sys.argv[sys.argv.index("--mbs") + 1])
+if mbs == 32:
+    sys.exit("torch.OutOfMemoryError: CUDA out of memory.")
+print(json.dumps({"tokens_per_second": 5e4 + mbs + (1e4 if mode == "compile" else 0), "step_ms": 500.0,
+                  "first_step_s": 30.0, "loss": 12.0, "torch": "2.11.0", "cuda": "13.0"}))
 """
 
 
@@ -135,7 +188,8 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
     rows = {row["item"]: row for row in kernels["rows"]}
     assert rows["kernels-rms_norm"] == {
         "item": "kernels-rms_norm", "ms": 0.1, "predicted_ms": 0.095, "ratio": 0.95, "gbps": 2400.0,
-        "tflops": 1.5, "wrong": 0, "compared": 4096, "of_copy": 0.8, "sm_mhz": 1755.0, "watts": 650.5}
+        "tflops": 1.5, "wrong": 0, "compared": 4096, "of_copy": 0.8, "sm_mhz": 1755.0, "watts": 650.5,
+        "used_mib": 40000.0}
     assert rows["memcheck small-rms_norm"]["wrong"] == rows["racecheck small-attention"]["wrong"] == 0
     assert kernels["notes"][0].startswith("predicted / measured: median 0.95; ")
     for section, item, key, value in (("ceilings", "instruction mma", "wrong", 0),
@@ -147,6 +201,82 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
         assert made[section]["machine"]["power.limit"] == "700.00 W"
         assert made[section]["machine"]["driver_version"] == "580.65.06"
     assert not any(row.get("kernel") == "nothing" for row in made["attention"]["rows"])
+
+
+@pytest.fixture
+def stand_in(packed, tmp_path):
+    """The packed folder, with stand-ins for lmc-run and for the peer."""
+    folder = tmp_path / "gpu"
+    folder.mkdir()
+    for path in packed.iterdir():
+        if path.name not in ("bin", "build", "results", "peer.py", "run"):
+            (folder / path.name).symlink_to(path)
+    shutil.copy(packed / "run", folder)
+    (folder / "bin").mkdir()
+    (folder / "bin/lmc-run").write_text(LMC_RUN)
+    (folder / "bin/lmc-run").chmod(0o755)
+    (folder / "peer.py").write_text(PEER)
+    return folder
+
+
+def test_training_is_compared_with_the_best_peer(stand_in, machine):
+    done = run(stand_in, "training", env=machine)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    report = reports(Path(machine["OUT"]))["training"]
+    rows = {row["item"]: row for row in report["rows"]}
+    ours = next(row for item, row in rows.items() if "predicted best" in item)
+    assert ours["tokens_per_second"] == 7e4 and ours["planned_mib"] == 1024 and ours["watts"] == 650.5
+    assert ours["ratio"] == ours["predicted"] / 7e4 and 0.4 < ours["mfu"] < 0.7
+    assert rows["llama1b PyTorch compile MBS 16"]["versions"] == "torch 2.11.0, CUDA 13.0"
+    assert "llama1b PyTorch eager MBS 32: out of memory" in report["notes"]
+    assert ("llama1b lmc MBS 16: 70000 tokens/s, 1.17 of the best PyTorch that ran "
+            "(llama1b PyTorch compile MBS 16: 60016)") in [note.replace(" (predicted best):", ":")
+                                                           for note in report["notes"]]
+
+
+def test_the_peer_trains(root, monkeypatch, capsys):
+    shape = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 176,
+             "num_hidden_layers": 2, "vocab_size": 128, "rope_theta": 1e4, "rms_norm_eps": 1e-5,
+             "tie_word_embeddings": False, "sequence_length": 32}
+    peer = runpy.run_path(str(root / "bench/gpu/peer.py"))
+
+    def loss(*options: str) -> float:
+        monkeypatch.setattr(sys, "argv", ["peer.py", json.dumps(shape), "--mode=eager", "--mbs=2", "--device=cpu",
+                                          "--loss-tokens=24", *options])
+        peer["main"]()
+        return json.loads(capsys.readouterr().out)["loss"]
+
+    begun, later = loss("--steps=1"), loss("--steps=20")
+    assert 4 < begun < 6 and later < begun - 0.1  # ln 128 is 4.85
+    assert abs(loss("--steps=1", "--gas=2") - begun) < 0.2
+
+
+# What a planted fault must be found by: the ends of the items that fail, and what they say.
+FAULTS = {
+    "": ([], ""),
+    "loss": (["graphs"], "differs: loss by 0.001 (at most 1e-05)"),
+    "gradients": (["graphs"], "differs: gradients by inf (at most 1e-04)"),
+    "memory": (["graphs"], " bytes, planned "),
+    "graphs": (["eager"], "differs: loss of step 2, loss of step 3, loss of step 4"),
+    "resume": (["resumed"], "differs: model.safetensors"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_conformance_finds_a_planted_fault(stand_in, machine, fault):
+    ends, complaint = FAULTS[fault]
+    job = "adamw8bit-f32-gas4"  # the last one; without a fault all of them
+    start = [f"--from={job} graphs"] if fault else []
+    done = run(stand_in, "conformance", *start, env={**machine, "FAULT": fault})
+    print(done.stdout)
+    report = reports(Path(machine["OUT"]))["conformance"]
+    tools = {"memcheck", "racecheck", "initcheck"}
+    jobs = {row["item"].split(" ")[0] for row in report["rows"]}
+    assert tools < jobs and len(jobs - tools) == (1 if fault else 7)
+    assert done.returncode == (1 if fault else 0)
+    assert set(report["failed"]) == {f"{job} {end}" for end in ends}
+    assert complaint in report["failed"].get(f"{job} {end}" if (end := "".join(ends)) else "", "")
 
 
 def test_a_section_out_of_time_says_how_to_go_on(packed, machine):
@@ -180,7 +310,7 @@ def bare_root(folder: Path) -> None:
     os.mknod(folder / "dev/null", 0o666 | 0o020000, os.makedev(1, 3))
 
 
-def test_a_bare_debian_is_enough(packed, tmp_path):
+def test_a_bare_debian_is_enough(packed, compiled, tmp_path):
     # In a mount namespace of its own, because the loader finds $ORIGIN in /proc.
     enter = ["unshare", "--mount", "sh", "-c", 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"']
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
@@ -194,8 +324,10 @@ def test_a_bare_debian_is_enough(packed, tmp_path):
         clean = ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin"]
         return subprocess.run([*enter, tmp_path, *clean, *command], capture_output=True, text=True)
 
-    version = inside("/gpu/bin/lmc-run", "--version")
-    assert version.returncode == 0 and version.stdout.startswith("lmc-run "), version.stderr
+    shutil.copytree(compiled(Job()).parent, tmp_path / "job")
+    trained = inside("/gpu/bin/lmc-run", "/job/job.plan", "--out=/job/run", "--steps=2",
+                     '--set=data.train=["/job/train.bin"]')
+    assert trained.returncode == 0 and len(losses(tmp_path / "job/run")) == 2, trained.stderr
     done = inside("/gpu/run", "--dry-run")
     print(done.stdout)
     assert done.returncode == 0, done.stderr

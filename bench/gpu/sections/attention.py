@@ -16,9 +16,9 @@ def run(session) -> Report:
         "item": "shape", "kernel": "kernel", "tile": "tile", "ms": "ms", "tflops": "TFLOP/s", "error": "error",
         "right": "right", "registers": "registers", "local_bytes": "local bytes", "blocks_per_sm": "blocks per SM",
         "predicted_ms": "predicted ms", "ratio": "predicted / measured", "sm_mhz": "SM MHz", "watts": "W"})
-    source = session.folder / "src/attention.cu"
+    source = session.data / "src/attention.cu"
     variants = {f"attention-{i}": (source, ["-O2", "-std=c++17", f"-DLMC_SHAPE={i}"]) for i in range(len(SHAPES))}
-    prices = kernels.programs_of(session.folder / "price")
+    prices = kernels.programs_of(session.data / "price")
     broken = session.compile({**variants, **prices}, 1)
     for name, why in broken.items():
         report.fail(name, f"does not compile: {why}")

@@ -19,7 +19,7 @@ def run(session) -> Report:
     report = Report(session, "ceilings", {
         "item": "what", "gbps": "GB/s", "tflops": "TFLOP/s", "ms": "ms", "wrong": "words wrong",
         "compared": "of", "sm_mhz": "SM MHz", "watts": "W"})
-    source, options = session.folder / "src", ["-O2", "-std=c++17"]
+    source, options = session.data / "src", ["-O2", "-std=c++17"]
     for name, why in session.compile({"copy": (source / "copy.cu", options),
                                       "gemm": (source / "gemm.cu", options),
                                       "instructions": (source / "instructions.cu", options)}, 3).items():

@@ -12,9 +12,9 @@ def run(session) -> Report:
         "item": "product", "m": "m", "n": "n", "k": "k", "layout": "layout", "first_ms": "first ms",
         "best_ms": "best ms", "gain": "first / best", "best_tflops": "TFLOP/s", "algorithms": "algorithms",
         "predicted_ms": "predicted ms", "ratio": "predicted / measured", "sm_mhz": "SM MHz", "watts": "W"})
-    shapes = {shape["name"]: shape for shape in json.loads((session.folder / "gemms.json").read_text())}
+    shapes = {shape["name"]: shape for shape in json.loads((session.data / "gemms.json").read_text())}
     for name, why in session.compile(
-            {"gemm": (session.folder / "src/gemm.cu", ["-O2", "-std=c++17"])}, 1).items():
+            {"gemm": (session.data / "src/gemm.cu", ["-O2", "-std=c++17"])}, 1).items():
         report.fail(name, f"does not compile: {why}")
         return report
     for name in report.items(shapes, seconds=10):

@@ -61,8 +61,8 @@ def run(session) -> Report:
         "item": "kernel", "wrong": "wrong", "compared": "of", "ms": "ms", "predicted_ms": "predicted ms",
         "ratio": "predicted / measured", "gbps": "GB/s", "of_copy": "of copy speed", "tflops": "TFLOP/s",
         "sm_mhz": "SM MHz", "watts": "W"})
-    kernels, small = (programs_of(session.folder / name) for name in ("kernels", "small"))
-    copy = {"copy": (session.folder / "src/copy.cu", ["-O2", "-std=c++17"])}
+    kernels, small = (programs_of(session.data / name) for name in ("kernels", "small"))
+    copy = {"copy": (session.data / "src/copy.cu", ["-O2", "-std=c++17"])}
     broken = session.compile({**kernels, **copy, **small}, len(FIRST))
     for name, why in broken.items():
         report.fail(name, f"does not compile: {why}")

@@ -1,0 +1,129 @@
+"""The peer of lmc-run on a GPU: the same model, trained by PyTorch.
+
+Written as one would write it for speed: bf16 autocast over f32 weights, scaled_dot_product_attention,
+fused AdamW, and torch.compile if asked for. The loss is computed in pieces of `--loss-tokens` tokens whose
+logits are computed again in the backward pass, because whole logits of a large vocabulary would limit the
+batch. Prints one line of JSON.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+def rotate(x, cos, sin):
+    """RoPE on [batch, heads, seq, head_dim]; element j pairs with j + head_dim / 2."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+class Layer(nn.Module):
+    def __init__(self, shape: dict):
+        super().__init__()
+        self.heads, self.kv_heads = shape["num_attention_heads"], shape["num_key_value_heads"]
+        hidden, ffn = shape["hidden_size"], shape["intermediate_size"]
+        self.head_dim, self.eps = hidden // self.heads, shape["rms_norm_eps"]
+        self.attention_norm = nn.Parameter(torch.ones(hidden))
+        self.mlp_norm = nn.Parameter(torch.ones(hidden))
+        self.qkv = nn.Linear(hidden, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=False)
+        self.out = nn.Linear(hidden, hidden, bias=False)
+        self.gate_up = nn.Linear(hidden, 2 * ffn, bias=False)
+        self.down = nn.Linear(ffn, hidden, bias=False)
+
+    def norm(self, x, weight):
+        return F.rms_norm(x, weight.shape, weight.to(x.dtype), self.eps)
+
+    def forward(self, x, cos, sin):
+        batch, seq, _ = x.shape
+        parts = [heads * self.head_dim for heads in (self.heads, self.kv_heads, self.kv_heads)]
+        q, k, v = (part.view(batch, seq, -1, self.head_dim).transpose(1, 2)
+                   for part in self.qkv(self.norm(x, self.attention_norm)).split(parts, dim=-1))
+        y = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v,
+                                           is_causal=True, enable_gqa=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, seq, -1))
+        gate, up = self.gate_up(self.norm(x, self.mlp_norm)).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Model(nn.Module):
+    def __init__(self, shape: dict, loss_tokens: int):
+        super().__init__()
+        self.eps, self.loss_tokens = shape["rms_norm_eps"], loss_tokens
+        hidden, seq = shape["hidden_size"], shape["sequence_length"]
+        self.embedding = nn.Embedding(shape["vocab_size"], hidden)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape["num_hidden_layers"]))
+        self.norm = nn.Parameter(torch.ones(hidden))
+        self.head = self.embedding.weight
+        if not shape["tie_word_embeddings"]:
+            self.head = nn.Parameter(torch.randn(shape["vocab_size"], hidden) / hidden**0.5)
+        dim = hidden // shape["num_attention_heads"]
+        angles = torch.outer(torch.arange(seq).float(),
+                             shape["rope_theta"] ** -(torch.arange(0, dim, 2).float() / dim))
+        self.register_buffer("cos", angles.cos().bfloat16())
+        self.register_buffer("sin", angles.sin().bfloat16())
+
+    def piece(self, x, targets):
+        return F.cross_entropy(F.linear(x, self.head), targets, reduction="sum")
+
+    def forward(self, ids, targets):
+        x = self.embedding(ids).bfloat16()
+        for layer in self.layers:
+            x = layer(x, self.cos, self.sin)
+        x = F.rms_norm(x, self.norm.shape, self.norm.to(x.dtype), self.eps).flatten(0, 1)
+        targets = targets.flatten()
+        total = 0
+        for rows, wanted in zip(x.split(self.loss_tokens), targets.split(self.loss_tokens)):
+            total = total + checkpoint(self.piece, rows, wanted, use_reentrant=False)
+        return total / len(targets)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("shape", type=json.loads, help="keys of [model], and sequence_length, as JSON")
+    parser.add_argument("--mode", choices=["eager", "compile"], required=True)
+    parser.add_argument("--mbs", type=int, required=True)
+    parser.add_argument("--gas", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--loss-tokens", type=int, default=8192)
+    parser.add_argument("--device", default="cuda")
+    args = parser.parse_args()
+
+    torch.manual_seed(1)
+    seq = args.shape["sequence_length"]
+    model = Model(args.shape, args.loss_tokens).to(args.device)
+    adamw = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    forward = torch.compile(model) if args.mode == "compile" else model
+    ids = torch.randint(args.shape["vocab_size"], (args.gas, args.mbs, seq + 1), device=args.device)
+
+    def step() -> float:
+        total = 0
+        for batch in ids:
+            with torch.autocast(args.device, torch.bfloat16):
+                loss = forward(batch[:, :-1], batch[:, 1:])
+            (loss / args.gas).backward()
+            total += loss.detach() / args.gas
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adamw.step()
+        adamw.zero_grad(set_to_none=True)
+        return float(total)  # waits for the device
+
+    seconds = []
+    for _ in range(args.steps + 3):
+        began = time.perf_counter()
+        loss = step()
+        seconds.append(time.perf_counter() - began)
+    median = statistics.median(seconds[3:])
+    print(json.dumps({"tokens_per_second": args.gas * args.mbs * seq / median, "step_ms": 1e3 * median,
+                      "first_step_s": seconds[0], "loss": loss, "torch": torch.__version__,
+                      "cuda": torch.version.cuda}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""The GPU against the CPU: small models train as the CPU trained them when the folder was packed; graphs
+and eager execution, and a run and its resumption, agree bit for bit; memory is what was planned; and one
+model is clean under compute-sanitizer."""
+
+import json
+import math
+import shutil
+import struct
+from array import array
+from pathlib import Path
+
+from session import Report, call
+
+# Allowed differences from the CPU: of a step's loss, relative; of a gradient and of the weights after
+# the last step, the relative L2 norm. Both sides round to bf16 at other places.
+TOLERANCES = {"f32": {"loss": 1e-5, "gradients": 1e-4, "weights": 1e-3},
+              "bf16": {"loss": 5e-3, "gradients": 5e-2, "weights": 1e-2}}
+SANITIZED = ("memcheck", "racecheck", "initcheck")
+# How each run of a job differs from the first.
+RUNS = {"graphs": [], "eager": ["--no-cuda-graphs"], "resumed": []}
+
+
+def options(session) -> list:
+    """Returns the options that make products the same in every run, where lmc-run has them."""
+    known = call([session.folder / "bin/lmc-run", "--help"]).out
+    return ["--gemm=default"] if "--gemm" in known else []
+
+
+def tensors(path: Path) -> dict[str, array]:
+    """Returns the tensors of a safetensors file, which are f32."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    made = {}
+    for name, entry in header.items():
+        if entry["dtype"] != "F32":
+            raise ValueError(f"{path.name}: {name} is {entry['dtype']}")
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        made[name] = array("f", data[begin:end])
+    return made
+
+
+def distance(got: Path, wanted: Path) -> tuple[float, str]:
+    """Returns the largest relative L2 distance of a tensor, and its name."""
+    ours, theirs = tensors(got), tensors(wanted)
+    if ours.keys() != theirs.keys():
+        raise ValueError(f"{got.name}: other tensors than the CPU's")
+    worst = (0.0, "")
+    for name, values in ours.items():
+        error = math.fsum((a - b) ** 2 for a, b in zip(values, theirs[name]))
+        norm = math.fsum(b * b for b in theirs[name])
+        off = math.sqrt(error / norm) if norm else math.sqrt(error)
+        worst = max(worst, (off if off == off else math.inf, name))
+    return worst
+
+
+def losses(out: Path) -> list[dict]:
+    """Returns the lines of a run's steps; one that is being written is left out."""
+    lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n") and '"loss"' in line]
+
+
+def same_bits(one: Path, other: Path, step: int) -> list[str]:
+    """Returns what differs between two runs."""
+    wrong = [f"{key} of step {a['step']}" for key in ("loss", "grad_norm")
+             for a, b in zip(losses(one), losses(other)) if a[key] != b[key]]
+    names = [path.name for path in (one / f"checkpoints/{step}").glob("*.safetensors")]
+    return wrong + [name for name in sorted(names) if (one / f"checkpoints/{step}/{name}").read_bytes() !=
+                    (other / f"checkpoints/{step}/{name}").read_bytes()]
+
+
+class Job:
+    """A job of conformance/jobs.json, with the folder of each of its runs."""
+
+    def __init__(self, session, report: Report, facts: dict):
+        self.session, self.report, self.facts = session, report, facts
+        self.name, self.steps = facts["name"], facts["steps"]
+        self.files = session.data / "conformance"
+        self.out = session.build / "conformance" / self.name
+        self.command = [session.folder / "bin/lmc-run", self.files / f"{self.name}.plan",
+                        f'--set=data.train=["{self.files / "train.bin"}"]', *options(session)]
+
+    def train(self, item: str, name: str, *extra) -> bool:
+        """Trains into the folder `name`, and returns whether lmc-run ended well."""
+        done = call([*self.command, f"--out={self.out / name}", *RUNS[name], *extra],
+                    min(120 if not self.session.dry else 300, self.session.seconds_left()))
+        if done.code != 0:
+            self.report.fail(item, done.complaint())
+        return done.code == 0
+
+    def run(self, item: str, name: str) -> None:
+        try:
+            self.compare(item, name)
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            self.report.fail(item, f"lmc-run left something else than expected: {error}")
+
+    def compare(self, item: str, name: str) -> None:
+        out = self.out / name
+        shutil.rmtree(out, ignore_errors=True)
+        gradients = out.with_suffix(".gradients.safetensors")
+        extra = [f"--dump-gradients={gradients}"] if name == "graphs" else []
+        out.parent.mkdir(parents=True, exist_ok=True)
+        halves = [self.steps // 2, self.steps] if name == "resumed" else [self.steps]
+        if not all(self.train(item, name, f"--steps={steps}", *extra) for steps in halves):
+            return
+        if name == "graphs":
+            figures, wrong = self.against_cpu(out, gradients)
+        else:
+            if not (self.out / "graphs" / "metrics.jsonl").exists() and not self.train(
+                    item, "graphs", f"--steps={self.steps}"):
+                return
+            wrong = same_bits(self.out / "graphs", out, self.steps)
+            figures = {"bits": not wrong}
+        if wrong:
+            self.report.fail(item, "differs: " + ", ".join(wrong[:5]))
+        if self.session.dry:
+            self.report.rows.append({"item": item})
+        else:
+            self.report.add(item, **figures)
+
+    def against_cpu(self, out: Path, gradients: Path) -> tuple[dict, list[str]]:
+        lines, cpu = losses(out), self.facts
+        off = max(abs(line["loss"] - loss) / abs(loss) if line["loss"] == line["loss"] else math.inf
+                  for line, loss in zip(lines, cpu["losses"]))
+        gradient, worst = distance(gradients, self.files / f"{cpu['reference']}.gradients.safetensors")
+        weights, _ = distance(out / f"checkpoints/{self.steps}/model.safetensors",
+                              self.files / f"{cpu['reference']}.model.safetensors")
+        figures = {"loss": off, "gradients": gradient, "weights": weights, "worst": worst,
+                   "memory": lines[-1]["memory_bytes"], "planned": cpu["planned_bytes"]}
+        allowed = TOLERANCES[cpu["dtype"]]
+        wrong = [f"{key} by {figures[key]:.2g} (at most {limit:.0e})" for key, limit in allowed.items()
+                 if not figures[key] <= limit]
+        if len(lines) != self.steps:
+            wrong.append(f"{len(lines)} steps instead of {self.steps}")
+        if figures["memory"] != figures["planned"]:
+            wrong.append(f"memory: {figures['memory']} bytes, planned {figures['planned']}")
+        return figures, wrong
+
+
+def run(session) -> Report:
+    report = Report(session, "conformance", {
+        "item": "job", "loss": "loss", "gradients": "gradients", "worst": "worst gradient", "weights": "weights",
+        "bits": "same bits", "memory": "bytes", "planned": "planned"})
+    report.notes.append("loss, gradients and weights: largest relative difference from the CPU; "
+                        "allowed: " + json.dumps(TOLERANCES))
+    every = json.loads((session.data / "conformance/jobs.json").read_text())
+    jobs = {job["name"]: job for job in every}
+    items = [f"{job} {name}" for job in jobs for name in RUNS]
+    small = next(iter(jobs))
+    if session.dry:
+        # A stand-in for the driver computes on the host, slowly: one job must do.
+        items = [f"{small} {name}" for name in RUNS]
+    elif shutil.which("compute-sanitizer"):
+        items += [f"{tool} {small}" for tool in SANITIZED]
+    else:
+        report.notes.append("compute-sanitizer is not on this machine, and did not run")
+    made = {}
+    for item in report.items(items, seconds=20):
+        first, second = item.split(" ")
+        if not session.has_driver:
+            report.rows.append({"item": item})
+        elif first in SANITIZED:
+            out = session.build / "conformance" / first
+            shutil.rmtree(out, ignore_errors=True)
+            job = made.setdefault(second, Job(session, report, jobs[second]))
+            report.run(item, ["compute-sanitizer", "--tool", first, "--error-exitcode", "9", *job.command,
+                              f"--out={out}", "--no-cuda-graphs", "--steps=1"],
+                       lambda text: [{"bits": None}], limit=240)
+        else:
+            if first not in made:
+                made[first] = Job(session, report, jobs[first])
+            made[first].run(item, second)
+    return report
