@@ -1,0 +1,79 @@
+#include "test/hostdriver/Driver.h"
+#include "runtime/support/File.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace lmc::hostdriver {
+
+thread_local bool contextIsCurrent = false;
+
+static std::unique_ptr<Driver> &instance() {
+  static std::unique_ptr<Driver> instance = std::make_unique<Driver>();
+  return instance;
+}
+
+Driver &driver() { return *instance(); }
+
+void Driver::reset() {
+  instance().reset(); // writes the report before the environment is read
+  hostility() = Hostility();
+  instance() = std::make_unique<Driver>();
+  contextIsCurrent = false;
+}
+
+void Driver::note(const std::string &text) {
+  std::fprintf(stderr, "host driver: %s\n", text.c_str());
+}
+
+void Driver::violation(const std::string &text) {
+  note(text);
+  violations.push_back(text);
+}
+
+CUresult Driver::call(const char *name, Kind kind, const std::function<void()> &body) {
+  std::lock_guard lock(mutex);
+  const bool injected = hostility().failsCall();
+  if (injected)
+    note(fmt::format("call {}, {}, fails as LMC_HOST_FAIL_AT asks", hostility().calls, name));
+  if (injected && kind != Kind::Release)
+    return kind == Kind::Allocate ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+  try {
+    if (!initialized && kind != Kind::Start)
+      refuse(CUDA_ERROR_NOT_INITIALIZED);
+    if ((!contexts || !contextIsCurrent) && kind != Kind::Start && kind != Kind::Query)
+      refuse(CUDA_ERROR_INVALID_CONTEXT);
+    if (streams.sticky != CUDA_SUCCESS && kind != Kind::Start && kind != Kind::Release)
+      refuse(streams.sticky);
+    body();
+  } catch (const Failure &failure) {
+    if (!failure.text.empty())
+      violation(fmt::format("{}: {}", name, failure.text));
+    return failure.code;
+  }
+  return injected ? CUDA_ERROR_UNKNOWN : kind == Kind::Release ? streams.sticky : CUDA_SUCCESS;
+}
+
+Driver::~Driver() {
+  if (hostility().report.empty())
+    return;
+  nlohmann::json leaks = {{"device_memory", memory.count(false)},
+                          {"pinned_memory", memory.count(true)},
+                          {"streams", streams.streams.size()},
+                          {"events", streams.events.size()},
+                          {"graphs", graphs.graphs.size()},
+                          {"graph_execs", graphs.execs.size()},
+                          {"modules", modules.size()},
+                          {"contexts", contexts}};
+  for (const auto &[kind, count] : libraryObjects)
+    leaks[kind] = count;
+  nlohmann::json report = {{"calls", hostility().calls},
+                           {"commands", hostility().commands},
+                           {"pending", streams.pendingCommands()},
+                           {"leaks", leaks},
+                           {"violations", violations}};
+  if (auto written = writeTextFile(hostility().report, report.dump(2) + "\n"); !written)
+    note(written.error().message);
+}
+
+} // namespace lmc::hostdriver

@@ -1,0 +1,55 @@
+// The state of the host driver, and the frame of its entry points.
+#pragma once
+
+#include "test/hostdriver/Graphs.h"
+#include "test/hostdriver/Memory.h"
+#include "test/hostdriver/Modules.h"
+#include "test/hostdriver/PlanCommands.h"
+#include "test/hostdriver/Streams.h"
+
+#include <map>
+#include <mutex>
+
+namespace lmc::hostdriver {
+
+// What an entry point needs, and how an injected failure looks.
+enum class Kind {
+  Start,    // nothing: cuInit and the like
+  Query,    // cuInit
+  Call,     // cuInit, and a current context
+  Allocate, // a Call that fails with CUDA_ERROR_OUT_OF_MEMORY
+  Release,  // a Call that does its work even if it returns an error
+};
+
+class Driver {
+public:
+  ~Driver();           // writes the report
+  static void reset(); // begins anew, and reads the environment again
+
+  // Runs the body of an entry point under the lock, and returns what the entry point returns.
+  LMC_HOST_EXPORT CUresult call(const char *name, Kind kind, const std::function<void()> &body);
+
+  void violation(const std::string &text); // reports a broken rule
+  void note(const std::string &text);      // shows something that is no fault of the program
+
+  Memory memory;
+  PlanCommands plan;
+  Streams streams;
+  Graphs graphs;
+  Modules modules;
+  bool initialized = false;
+  int contexts = 0;                              // how often the primary context is retained
+  int device = 0;                                // whose context it is
+  std::map<std::string, int64_t> libraryObjects; // live objects of cuBLASLt by kind
+
+private:
+  std::mutex mutex;
+  std::vector<std::string> violations;
+};
+
+LMC_HOST_EXPORT Driver &driver();
+
+// Whether the calling thread has made the context current.
+extern thread_local bool contextIsCurrent;
+
+} // namespace lmc::hostdriver

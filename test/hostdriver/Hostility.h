@@ -1,0 +1,46 @@
+// What the environment asks of the host driver: how the device looks, and what goes wrong.
+//
+// LMC_HOST_SEED=N             orders of execution and garbage, default 1
+// LMC_HOST_PLAN=FILE          the plan; default: the process's argument that is a plan
+// LMC_HOST_ARCH=90            compute capability
+// LMC_HOST_MEMORY=BYTES       memory of the device, LMC_HOST_FREE=BYTES what others leave of it
+// LMC_HOST_DEVICES=N          devices in the machine
+// LMC_HOST_DRIVER_VERSION=N   as cuDriverGetVersion returns it, default 13000
+// LMC_HOST_EXTRA_REGISTERS=N  registers that kernels have in addition to what the plan says
+// LMC_HOST_FAIL_AT=N          the N-th call that can fail, counted from 1, returns an error
+// LMC_HOST_FAULT_AT=N         the N-th command that is executed faults
+// LMC_HOST_NO_KERNELS=1       kernels and products are not executed, and memory starts as zeros
+// LMC_HOST_REPORT=FILE        where the report is written at exit, as JSON
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lmc::hostdriver {
+
+struct Hostility {
+  Hostility();
+
+  uint64_t seed, memory, free, failAt, faultAt;
+  int arch, devices, driverVersion, extraRegisters;
+  bool noKernels;
+  std::string plan, report;
+
+  // Counts a call that can fail; returns true if it must.
+  bool failsCall() { return ++calls == failAt; }
+  // Counts a command that is about to be executed; returns true if it must fault.
+  bool faultsCommand() { return ++commands == faultAt; }
+
+  uint64_t calls = 0, commands = 0;
+};
+
+Hostility &hostility();
+
+// A splitmix64 generator.
+struct Random {
+  uint64_t state;
+  uint32_t below(uint32_t n); // 0 to n - 1
+};
+
+} // namespace lmc::hostdriver

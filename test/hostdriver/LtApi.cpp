@@ -1,0 +1,476 @@
+// The entry points of cuBLASLt. Streams, memory and the plan are those of the stand-in for libcuda,
+// which this library links.
+#pragma GCC visibility push(default)
+#include <cublasLt.h>
+#pragma GCC visibility pop
+
+#include "test/hostdriver/Products.h"
+
+#include <xxhash.h>
+
+#include <cstring>
+
+using namespace lmc::hostdriver;
+using lmc::plan::DType;
+
+namespace {
+
+constexpr uint32_t kMarker = 0x4c744c6d;
+
+// What a cublasLtMatmulAlgo_t holds.
+struct OpaqueAlgorithm {
+  uint32_t marker, number;
+  uint32_t alignment[4]; // of a, b, c, d in bytes, as the preference promised
+  uint64_t shape;        // hash of the product that the heuristic was asked about
+  uint64_t workspace;    // bytes
+  uint64_t hash;         // of all before
+  uint64_t hashed() const { return XXH3_64bits(this, offsetof(OpaqueAlgorithm, hash)); }
+};
+static_assert(sizeof(OpaqueAlgorithm) <= sizeof(cublasLtMatmulAlgo_t));
+
+struct Handle {
+  int unused = 0;
+};
+
+struct Operation {
+  cublasComputeType_t compute;
+  cudaDataType_t scale, biasType = cudaDataType_t(-1);
+  cublasOperation_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  uint64_t bias = 0;
+};
+
+struct Layout {
+  cudaDataType_t type;
+  uint64_t rows, columns;
+  int64_t leading;
+  cublasLtOrder_t order = CUBLASLT_ORDER_COL;
+};
+
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+  uint32_t alignment[4] = {256, 256, 256, 256};
+};
+
+Registry<Handle> handles;
+Registry<Operation> operations;
+Registry<Layout> layouts;
+Registry<Preference> preferences;
+
+cublasStatus_t statusOf(CUresult result) {
+  switch (result) {
+  case CUDA_SUCCESS:
+    return CUBLAS_STATUS_SUCCESS;
+  case CUDA_ERROR_OUT_OF_MEMORY:
+    return CUBLAS_STATUS_ALLOC_FAILED;
+  case CUDA_ERROR_NOT_INITIALIZED:
+  case CUDA_ERROR_INVALID_CONTEXT:
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  case CUDA_ERROR_INVALID_VALUE:
+  case CUDA_ERROR_INVALID_HANDLE:
+  case kRuleBroken:
+    return CUBLAS_STATUS_INVALID_VALUE;
+  case CUDA_ERROR_NOT_SUPPORTED:
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  default:
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  }
+}
+
+cublasStatus_t call(const char *name, Kind kind, const std::function<void()> &body) {
+  return statusOf(driver().call(name, kind, body));
+}
+
+template <typename T, typename Opaque>
+void create(Registry<T> &registry, const char *kind, Opaque **handle, T object) {
+  *handle = reinterpret_cast<Opaque *>(registry.add(std::make_unique<T>(object)));
+  ++driver().libraryObjects[kind];
+}
+
+template <typename T> T &find(Registry<T> &registry, const void *handle) {
+  return registry.check(static_cast<T *>(const_cast<void *>(handle)));
+}
+
+template <typename T> void destroy(Registry<T> &registry, const char *kind, const void *handle) {
+  registry.remove(&find(registry, handle));
+  --driver().libraryObjects[kind];
+}
+
+template <typename T> void set(T &value, const void *from, size_t bytes) {
+  if (bytes != sizeof(T) || !from)
+    refuse(CUDA_ERROR_INVALID_VALUE);
+  std::memcpy(&value, from, sizeof(T));
+}
+
+DType dtypeOf(cudaDataType_t type) {
+  switch (type) {
+  case CUDA_R_16BF:
+    return DType::BF16;
+  case CUDA_R_32F:
+    return DType::F32;
+  case CUDA_R_64F:
+    return DType::F64;
+  default:
+    broken(CUDA_ERROR_NOT_SUPPORTED, "data type {} is not modelled", int(type));
+  }
+}
+
+// The matrix of a layout, transposed if `operation` says so.
+Matrix matrixOf(const Layout &layout, const void *data, cublasOperation_t operation) {
+  const DType dtype = dtypeOf(layout.type);
+  const uint64_t width = lmc::byteWidth(dtype);
+  const bool byRow = layout.order == CUBLASLT_ORDER_ROW;
+  if (!byRow && layout.order != CUBLASLT_ORDER_COL)
+    broken(CUDA_ERROR_NOT_SUPPORTED, "order {} of a layout is not modelled", int(layout.order));
+  if (layout.leading < int64_t(byRow ? layout.columns : layout.rows))
+    broken(CUDA_ERROR_INVALID_VALUE, "a matrix of {} x {} elements has leading dimension {}",
+           layout.rows, layout.columns, layout.leading);
+  const uint64_t leading = uint64_t(layout.leading) * width;
+  Matrix matrix{
+      reinterpret_cast<uint64_t>(data), dtype, layout.rows, layout.columns, byRow ? leading : width,
+      byRow ? width : leading};
+  return operation == CUBLAS_OP_N ? matrix : matrix.transposed();
+}
+
+// The product in row-major form: if d is stored by columns, the product of the transposed matrices.
+PlainProduct productOf(const Operation &operation, const void *a, const Layout &aLayout,
+                       const void *b, const Layout &bLayout, void *d, const Layout &dLayout) {
+  PlainProduct product;
+  product.a = matrixOf(aLayout, a, operation.transA);
+  product.b = matrixOf(bLayout, b, operation.transB);
+  product.d = matrixOf(dLayout, d, CUBLAS_OP_N);
+  if (product.a.columns != product.b.rows || product.a.rows != product.d.rows ||
+      product.b.columns != product.d.columns)
+    broken(CUDA_ERROR_INVALID_VALUE, "a product of {} x {} and {} x {} elements into {} x {}",
+           product.a.rows, product.a.columns, product.b.rows, product.b.columns, product.d.rows,
+           product.d.columns);
+  const DType sums = product.d.dtype == DType::F64 ? DType::F64 : DType::F32;
+  if (product.a.dtype != product.b.dtype || dtypeOf(operation.scale) != sums ||
+      operation.compute != (sums == DType::F64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F))
+    broken(CUDA_ERROR_NOT_SUPPORTED, "the types of a product do not fit together");
+  const bool byColumn = dLayout.order == CUBLASLT_ORDER_COL;
+  if (operation.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    if (!byColumn || !operation.bias ||
+        (operation.biasType != cudaDataType_t(-1) && operation.biasType != dLayout.type))
+      broken(CUDA_ERROR_NOT_SUPPORTED, "this bias is not modelled");
+    product.bias = operation.bias;
+  } else if (operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    broken(CUDA_ERROR_NOT_SUPPORTED, "epilogue {} is not modelled", int(operation.epilogue));
+  }
+  if (!byColumn)
+    return product;
+  PlainProduct rows = product;
+  rows.a = product.b.transposed();
+  rows.b = product.a.transposed();
+  rows.d = product.d.transposed();
+  return rows;
+}
+
+uint64_t hashOf(const PlainProduct &product) {
+  std::string all;
+  for (const Matrix *matrix : {&product.a, &product.b, &product.d})
+    all += fmt::format("{} {} {} {} {};", int(matrix->dtype), matrix->rows, matrix->columns,
+                       matrix->row, matrix->column);
+  return XXH3_64bits(all.data(), all.size());
+}
+
+uint64_t workspaceOf(const Algorithm &algorithm, const PlainProduct &product) {
+  return algorithm.workspace(product.d.rows, product.d.columns,
+                             product.d.dtype == DType::F64 ? 8 : 4);
+}
+
+// The algorithm, which must come from the heuristic for this product.
+OpaqueAlgorithm checked(const cublasLtMatmulAlgo_t *algo, const PlainProduct &product) {
+  OpaqueAlgorithm algorithm;
+  if (!algo)
+    broken(kRuleBroken, "a product without an algorithm: the heuristic inside of cuBLASLt may "
+                        "choose another one each time");
+  std::memcpy(&algorithm, algo, sizeof(algorithm));
+  if (algorithm.marker != kMarker || algorithm.hash != algorithm.hashed())
+    broken(CUDA_ERROR_INVALID_VALUE, "these bytes are no algorithm that the heuristic returned");
+  if (algorithm.shape != hashOf(product))
+    broken(CUDA_ERROR_INVALID_VALUE,
+           "the algorithm is for a product of another shape, type or layout");
+  return algorithm;
+}
+
+} // namespace
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+  return call("cublasLtCreate", Kind::Allocate, [&] {
+    driver().graphs.checkSafe();
+    Handle *made = handles.add(std::make_unique<Handle>());
+    *handle = reinterpret_cast<cublasLtHandle_t>(made);
+    ++driver().libraryObjects["cublaslt_handles"];
+  });
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return call("cublasLtDestroy", Kind::Release,
+              [&] { destroy(handles, "cublaslt_handles", handle); });
+}
+
+size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+
+const char *cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+  case CUBLAS_STATUS_SUCCESS:
+    return "CUBLAS_STATUS_SUCCESS";
+  case CUBLAS_STATUS_NOT_INITIALIZED:
+    return "CUBLAS_STATUS_NOT_INITIALIZED";
+  case CUBLAS_STATUS_ALLOC_FAILED:
+    return "CUBLAS_STATUS_ALLOC_FAILED";
+  case CUBLAS_STATUS_INVALID_VALUE:
+    return "CUBLAS_STATUS_INVALID_VALUE";
+  case CUBLAS_STATUS_NOT_SUPPORTED:
+    return "CUBLAS_STATUS_NOT_SUPPORTED";
+  case CUBLAS_STATUS_EXECUTION_FAILED:
+    return "CUBLAS_STATUS_EXECUTION_FAILED";
+  default:
+    return "CUBLAS_STATUS_INTERNAL_ERROR";
+  }
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  return call("cublasLtMatmulDescCreate", Kind::Allocate, [&] {
+    create(operations, "matmul_descs", desc, Operation{compute, scale});
+  });
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  return call("cublasLtMatmulDescDestroy", Kind::Release,
+              [&] { destroy(operations, "matmul_descs", desc); });
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t which,
+                                              const void *value, size_t bytes) {
+  return call("cublasLtMatmulDescSetAttribute", Kind::Call, [&] {
+    Operation &operation = find(operations, desc);
+    int32_t mode = CUBLASLT_POINTER_MODE_HOST;
+    switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(operation.transA, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(operation.transB, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(operation.epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(operation.bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return set(operation.biasType, value, bytes);
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+      set(mode, value, bytes);
+      if (mode == CUBLASLT_POINTER_MODE_HOST)
+        return;
+      [[fallthrough]];
+    default:
+      broken(CUDA_ERROR_NOT_SUPPORTED, "attribute {} of a product is not modelled", int(which));
+    }
+  });
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t leading) {
+  return call("cublasLtMatrixLayoutCreate", Kind::Allocate, [&] {
+    create(layouts, "matrix_layouts", layout, Layout{type, rows, columns, leading});
+  });
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return call("cublasLtMatrixLayoutDestroy", Kind::Release,
+              [&] { destroy(layouts, "matrix_layouts", layout); });
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
+                                                cublasLtMatrixLayoutAttribute_t which,
+                                                const void *value, size_t bytes) {
+  return call("cublasLtMatrixLayoutSetAttribute", Kind::Call, [&] {
+    Layout &layout = find(layouts, handle);
+    int32_t batches = 1;
+    switch (which) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+      return set(layout.type, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+      return set(layout.order, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+      return set(layout.rows, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+      return set(layout.columns, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+      return set(layout.leading, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      set(batches, value, bytes);
+      if (batches == 1)
+        return;
+      [[fallthrough]];
+    default:
+      broken(CUDA_ERROR_NOT_SUPPORTED, "attribute {} of a layout is not modelled", int(which));
+    }
+  });
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+  return call("cublasLtMatmulPreferenceCreate", Kind::Allocate,
+              [&] { create(preferences, "matmul_preferences", preference, Preference{}); });
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return call("cublasLtMatmulPreferenceDestroy", Kind::Release,
+              [&] { destroy(preferences, "matmul_preferences", preference); });
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t which,
+                                                    const void *value, size_t bytes) {
+  return call("cublasLtMatmulPreferenceSetAttribute", Kind::Call, [&] {
+    Preference &preference = find(preferences, handle);
+    switch (which) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return set(preference.workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return set(preference.reductions, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return set(preference.alignment[which - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
+                 bytes);
+    default:
+      broken(CUDA_ERROR_NOT_SUPPORTED, "preference {} is not modelled", int(which));
+    }
+  });
+}
+
+cublasStatus_t
+cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                               cublasLtMatrixLayout_t aLayout, cublasLtMatrixLayout_t bLayout,
+                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t dLayout,
+                               cublasLtMatmulPreference_t wanted, int most,
+                               cublasLtMatmulHeuristicResult_t results[], int *found) {
+  return call("cublasLtMatmulAlgoGetHeuristic", Kind::Call, [&] {
+    find(handles, handle);
+    const PlainProduct product =
+        productOf(find(operations, desc), nullptr, find(layouts, aLayout), nullptr,
+                  find(layouts, bLayout), nullptr, find(layouts, dLayout));
+    const Preference preference = wanted ? find(preferences, wanted) : Preference{};
+    if (most <= 0)
+      refuse(CUDA_ERROR_INVALID_VALUE);
+    *found = 0;
+    for (uint32_t i = 0; i < kAlgorithmCount && *found < most; ++i) {
+      OpaqueAlgorithm algorithm{
+          kMarker, i, {}, hashOf(product), workspaceOf(kAlgorithms[i], product), 0};
+      if (algorithm.workspace > preference.workspace ||
+          (kAlgorithms[i].scheme & preference.reductions) != kAlgorithms[i].scheme)
+        continue;
+      std::memcpy(algorithm.alignment, preference.alignment, sizeof(algorithm.alignment));
+      algorithm.hash = algorithm.hashed();
+      cublasLtMatmulHeuristicResult_t &result = results[(*found)++];
+      result = {};
+      std::memcpy(&result.algo, &algorithm, sizeof(algorithm));
+      result.workspaceSize = algorithm.workspace;
+      result.state = CUBLAS_STATUS_SUCCESS;
+      result.wavesCount = 1;
+    }
+  });
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t aLayout,
+                                       cublasLtMatrixLayout_t bLayout, cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t dLayout,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+  return call("cublasLtMatmulAlgoCheck", Kind::Call, [&] {
+    find(handles, handle);
+    const PlainProduct product =
+        productOf(find(operations, desc), nullptr, find(layouts, aLayout), nullptr,
+                  find(layouts, bLayout), nullptr, find(layouts, dLayout));
+    OpaqueAlgorithm algorithm;
+    std::memcpy(&algorithm, algo, sizeof(algorithm));
+    if (algorithm.marker != kMarker || algorithm.hash != algorithm.hashed() ||
+        algorithm.shape != hashOf(product))
+      refuse(CUDA_ERROR_INVALID_VALUE); // asking is no fault: a stored choice may be stale
+    result->workspaceSize = algorithm.workspace;
+    result->state = CUBLAS_STATUS_SUCCESS;
+    result->wavesCount = 1;
+  });
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t which,
+                                                    void *value, size_t bytes, size_t *written) {
+  return call("cublasLtMatmulAlgoConfigGetAttribute", Kind::Call, [&] {
+    OpaqueAlgorithm algorithm;
+    std::memcpy(&algorithm, algo, sizeof(algorithm));
+    if (algorithm.marker != kMarker || algorithm.number >= kAlgorithmCount)
+      refuse(CUDA_ERROR_INVALID_VALUE);
+    const Algorithm &how = kAlgorithms[algorithm.number];
+    const uint32_t result = which == CUBLASLT_ALGO_CONFIG_ID           ? algorithm.number
+                            : which == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? std::max(1u, how.split)
+                            : which == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME ? how.scheme
+                                                                             : 0;
+    if (written)
+      *written = sizeof(result);
+    if (bytes == 0 && written)
+      return;
+    if (bytes < sizeof(result) || !value)
+      refuse(CUDA_ERROR_INVALID_VALUE);
+    std::memcpy(value, &result, sizeof(result));
+  });
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t aLayout, const void *b,
+                              cublasLtMatrixLayout_t bLayout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t cLayout, void *d,
+                              cublasLtMatrixLayout_t dLayout, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspaceBytes, cudaStream_t stream) {
+  return call("cublasLtMatmul", Kind::Call, [&] {
+    find(handles, handle);
+    if (!stream)
+      broken(kRuleBroken, "the legacy stream is used");
+    driver().streams.streams.check(stream);
+    PlainProduct product = productOf(find(operations, desc), a, find(layouts, aLayout), b,
+                                     find(layouts, bLayout), d, find(layouts, dLayout));
+    const OpaqueAlgorithm algorithm = checked(algo, product);
+    const bool isDouble = product.d.dtype == DType::F64;
+    auto scalar = [&](const void *from) { // read now, as cuBLASLt reads scalars of the host
+      return isDouble ? *static_cast<const double *>(from) : *static_cast<const float *>(from);
+    };
+    const double scale = scalar(alpha), old = scalar(beta);
+    if (scale != 1 || (old != 0 && old != 1))
+      broken(kRuleBroken,
+             "a product with alpha {} and beta {}: products of plans have alpha 1, and beta 0 or 1",
+             scale, old);
+    product.accumulate = old == 1;
+    const Layout &cAs = find(layouts, cLayout), &dAs = find(layouts, dLayout);
+    if (product.accumulate && (c != d || cAs.leading != dAs.leading || cAs.order != dAs.order ||
+                               cAs.type != dAs.type || cAs.rows != dAs.rows))
+      broken(kRuleBroken, "a product with beta 1 whose c is not d");
+    const void *pointers[] = {a, b, product.accumulate ? c : nullptr, d};
+    for (int i = 0; i < 4; ++i)
+      if (reinterpret_cast<uint64_t>(pointers[i]) % algorithm.alignment[i])
+        broken(
+            kRuleBroken,
+            "matrix {} of a product is at {}, and the preference promised an alignment of {} bytes",
+            "abcd"[i], pointers[i], algorithm.alignment[i]);
+    if (algorithm.workspace > workspaceBytes || (algorithm.workspace && !workspace))
+      broken(CUDA_ERROR_INVALID_VALUE,
+             "the algorithm needs {} bytes of workspace, and {} are given", algorithm.workspace,
+             workspace ? workspaceBytes : 0);
+    if (reinterpret_cast<uint64_t>(workspace) % 16)
+      broken(CUDA_ERROR_INVALID_VALUE, "the workspace is not aligned to 16 bytes");
+    if (algorithm.workspace) {
+      product.workspace = reinterpret_cast<uint64_t>(workspace);
+      product.workspaceBytes = workspaceBytes;
+    }
+    submitProduct(stream, product, algorithm.number);
+  });
+}
+
+} // extern "C"

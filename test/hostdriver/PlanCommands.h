@@ -1,0 +1,100 @@
+// The plan that the program runs: which launches, products and copies it has.
+//
+// The stand-in gets pointers. It learns which allocation is which arena of the plan from the first
+// command that fits: an arena's allocation is at least as long as the arena, and all operands lie
+// where the plan says. A command that the plan does not have is refused.
+#pragma once
+
+#include "runtime/device/simt/Arguments.h"
+#include "runtime/plan/PlanFile.h"
+#include "test/hostdriver/Memory.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lmc::hostdriver {
+
+// A matrix of a product, as strides in bytes: element (i, j) lies at `address` + i `row` +
+// j `column`.
+struct Matrix {
+  uint64_t address = 0;
+  plan::DType dtype = plan::DType::F32;
+  uint64_t rows = 0, columns = 0, row = 0, column = 0;
+
+  Matrix transposed() const { return {address, dtype, columns, rows, column, row}; }
+};
+
+// d = a b (+ d) (+ bias), where b's columns, d's columns and the bias have equal extents.
+struct PlainProduct {
+  Matrix a, b, d;
+  uint64_t bias = 0; // address of the vector; 0: none
+  bool accumulate = false;
+  uint64_t workspace = 0, workspaceBytes = 0;
+};
+
+struct LaunchMatch {
+  std::string name;
+  std::vector<simt::Access> access; // per argument
+  std::vector<Access> bytes;        // per argument
+  // A kernel that computes initial values: its variable; null for all others.
+  const plan::Variable *variable = nullptr;
+  std::vector<uint64_t> elementBytes; // per argument; only with a variable
+};
+
+class PlanCommands {
+public:
+  // The plan; found and read at the first use. Fails with CUDA_ERROR_FILE_NOT_FOUND.
+  const PlanFile &file();
+
+  // The number of the module whose code starts at `image`; -1: the plan has none.
+  int findModule(const void *image);
+  // The number of the kernel `entry` of a module; -1: there is none.
+  int findKernel(int module, const std::string &entry);
+  // How many arguments the plan's launches of a kernel have.
+  size_t argumentsOf(uint32_t kernel);
+
+  // Finds the launch of `kernel` with these pointers. Fails if the plan has none.
+  LaunchMatch findLaunch(uint32_t kernel, const std::vector<uint64_t> &pointers);
+  // Checks the record that a kernel for initial values reads, and returns how many elements it
+  // computes. Fails if it is not for the variable, or not for the element at `out`.
+  uint64_t checkRecord(const plan::Variable &variable, const void *record, uint64_t out);
+
+  // Finds the product and returns its name. Fails if the plan has none. A product of which no
+  // matrix lies in an arena may be one of a choice by timing: only its shape is looked up.
+  std::string findProduct(const PlainProduct &product);
+  // Finds the copy and returns its name. Fails if it touches an arena and the plan has no such
+  // copy.
+  std::string findCopy(const Access &from, const Access &to);
+
+  // Forgets the arena of an allocation that is freed.
+  void forget(uint64_t allocation);
+  // "byte 128 of arena 'state'", or the address.
+  std::string place(uint64_t address);
+
+private:
+  using Operands = std::vector<std::pair<uint32_t, uint64_t>>; // slices and the pointers to them
+
+  struct Candidate {
+    const plan::Launch *launch;
+    const plan::Command *command;
+    const plan::Function *function;
+  };
+
+  void read();
+  // Whether each pointer is the address of its slice; if so, remembers the arenas' allocations.
+  bool fits(const Operands &operands);
+  bool isInArena(uint64_t address);
+  Access bytesOf(uint32_t slice, uint64_t address, bool write);
+  const plan::Slice &slice(uint32_t index) { return *(*opened)->slices()->Get(index); }
+
+  std::unique_ptr<PlanFile> opened;
+  std::vector<uint64_t> arenas;                            // the address of each; 0: not known yet
+  std::vector<std::vector<Candidate>> launches;            // per kernel
+  std::vector<std::vector<const plan::Variable *>> values; // per kernel
+  std::vector<Candidate> gemms, copies;                    // without a launch
+};
+
+} // namespace lmc::hostdriver

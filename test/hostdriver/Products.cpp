@@ -1,0 +1,111 @@
+#include "test/hostdriver/Products.h"
+#include "runtime/plan/FloatConvert.h"
+
+#include <cstring>
+
+namespace lmc::hostdriver {
+namespace {
+
+// Returns the elements of a matrix, row after row.
+template <typename T> std::vector<T> elementsOf(const Matrix &matrix) {
+  constexpr plan::DType wide = sizeof(T) == 8 ? plan::DType::F64 : plan::DType::F32;
+  const char *from = Memory::host(matrix.address);
+  std::vector<T> elements(matrix.rows * matrix.columns);
+  for (uint64_t i = 0; i < matrix.rows; ++i)
+    for (uint64_t j = 0; j < matrix.columns; ++j)
+      convertFloats(matrix.dtype, from + i * matrix.row + j * matrix.column, wide,
+                    &elements[i * matrix.columns + j], 1);
+  return elements;
+}
+
+// Rounds to the dtype.
+template <typename T> void roundTo(plan::DType dtype, std::vector<T> &values) {
+  if (dtype == plan::DType::BF16)
+    for (T &value : values)
+      value = T(fromBFloat16(toBFloat16(float(value))));
+}
+
+template <typename T> void multiply(const PlainProduct &product, const Algorithm &algorithm) {
+  constexpr plan::DType wide = sizeof(T) == 8 ? plan::DType::F64 : plan::DType::F32;
+  const uint64_t m = product.d.rows, n = product.d.columns, k = product.a.columns;
+  const std::vector<T> a = elementsOf<T>(product.a), b = elementsOf<T>(product.b);
+  const uint64_t piece = algorithm.depth   ? algorithm.depth
+                         : algorithm.split ? (k + algorithm.split - 1) / algorithm.split
+                                           : k;
+  std::vector<T> sums(m * n), part;
+  for (uint64_t first = 0; first < k; first += piece) {
+    part.assign(m * n, 0);
+    for (uint64_t i = 0; i < m; ++i)
+      for (uint64_t t = first; t < std::min(k, first + piece); ++t)
+        for (uint64_t j = 0; j < n; ++j)
+          part[i * n + j] += a[i * k + t] * b[t * n + j];
+    if (algorithm.roundsPieces)
+      roundTo(product.d.dtype, part);
+    for (uint64_t i = 0; i < m * n; ++i)
+      sums[i] += part[i];
+    if (algorithm.roundsPieces)
+      roundTo(product.d.dtype, sums);
+  }
+  if (product.bias) {
+    const std::vector<T> bias =
+        elementsOf<T>({product.bias, product.d.dtype, 1, n, 0, byteWidth(product.d.dtype)});
+    for (uint64_t i = 0; i < m * n; ++i)
+      sums[i] += bias[i % n];
+  }
+  if (product.accumulate) {
+    const std::vector<T> old = elementsOf<T>(product.d);
+    for (uint64_t i = 0; i < m * n; ++i)
+      sums[i] += old[i];
+  }
+  for (uint64_t i = 0; i < m; ++i)
+    convertFloats(wide, &sums[i * n], product.d.dtype,
+                  Memory::host(product.d.address) + i * product.d.row, n);
+}
+
+Access bytesOf(const Matrix &matrix, bool write) {
+  const uint64_t width = byteWidth(matrix.dtype);
+  if (matrix.column == width)
+    return {matrix.address, matrix.columns * width, write, matrix.rows, matrix.row};
+  return {matrix.address, matrix.rows * width, write, matrix.columns, matrix.column};
+}
+
+// A time for the choice between algorithms; a pure function of both.
+double microsecondsOf(const PlainProduct &product, uint32_t algorithm) {
+  Random random{product.a.rows * 31 + product.a.columns * 37 + product.b.columns * 41 + algorithm};
+  const double flops = 2.0 * double(product.a.rows * product.a.columns * product.b.columns);
+  return (1 + flops / 7e8) * (1 + 0.01 * random.below(100));
+}
+
+} // namespace
+
+void submitProduct(CUstream stream, const PlainProduct &product, uint32_t algorithm) {
+  const Algorithm &how = kAlgorithms[algorithm];
+  auto work = std::make_shared<Work>();
+  work->name = std::make_shared<const std::string>(driver().plan.findProduct(product));
+  work->accesses = {bytesOf(product.a, false), bytesOf(product.b, false), bytesOf(product.d, true)};
+  if (product.bias)
+    work->accesses.push_back({product.bias, product.d.columns * byteWidth(product.d.dtype), false});
+  const Access workspace{product.workspace, product.workspaceBytes, true};
+  if (how.split) {
+    for (const Access &operand : work->accesses)
+      if (mayOverlap(operand, workspace))
+        broken(kRuleBroken, "{}: the workspace overlaps an operand", *work->name);
+    work->accesses.push_back(workspace);
+  }
+  for (const Access &access : work->accesses)
+    driver().memory.require(access, false, *work->name);
+  work->microseconds = microsecondsOf(product, algorithm);
+  work->execute = [product, how, workspace] {
+    if (hostility().noKernels)
+      return;
+    if (how.split)
+      simt::fillGarbage(Memory::host(workspace.begin), workspace.run, hostility().seed, 1);
+    if (product.d.dtype == plan::DType::F64)
+      multiply<double>(product, how);
+    else
+      multiply<float>(product, how);
+  };
+  driver().graphs.submit(stream, std::move(work));
+}
+
+} // namespace lmc::hostdriver

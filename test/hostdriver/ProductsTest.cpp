@@ -1,0 +1,169 @@
+// Products: the results, and what is refused.
+#include "test/hostdriver/LtFixture.h"
+
+#include <cmath>
+#include <set>
+
+using namespace lmc;
+using namespace lmc::hostdriver;
+
+namespace {
+class Products : public LtDriver {};
+} // namespace
+
+TEST_F(Products, AreThoseOfThePlan) {
+  writeOperands();
+  const std::vector<float> left = read(a), right = read(b), before = read(d);
+  ASSERT_EQ(multiply(algorithms()[0].algo, usual()), CUBLAS_STATUS_SUCCESS);
+  const std::vector<float> after = read(d);
+  for (size_t i = 0; i < 4; ++i)
+    for (size_t j = 0; j < 5; ++j) {
+      double sum = before[i * 5 + j];
+      for (size_t t = 0; t < 6; ++t)
+        sum += double(left[i * 6 + t]) * right[j * 6 + t];
+      EXPECT_NEAR(after[i * 5 + j], sum, 1e-4);
+    }
+  close();
+  release();
+  const auto all = report();
+  EXPECT_EQ(all["violations"].size(), 0u) << all.dump(2);
+  for (const auto &[kind, count] : all["leaks"].items())
+    EXPECT_EQ(count, 0) << kind;
+}
+
+// A program that runs another algorithm than the one that it chose gets other bits.
+TEST_F(Products, DependOnTheAlgorithm) {
+  const auto all = algorithms();
+  EXPECT_EQ(all.size(), 8u);
+  std::set<std::vector<float>> results;
+  for (const auto &result : all)
+    for (int again = 0; again < 2; ++again) {
+      writeOperands();
+      ASSERT_EQ(multiply(result.algo, usual()), CUBLAS_STATUS_SUCCESS);
+      results.insert(read(d));
+    }
+  EXPECT_GT(results.size(), 2u);
+  EXPECT_LE(results.size(), all.size());
+}
+
+TEST_F(Products, RespectTheMaskOfReductions) {
+  prefer(64, CUBLASLT_REDUCTION_SCHEME_MASK);
+  EXPECT_EQ(algorithms().size(), 10u);
+  prefer(64, CUBLASLT_REDUCTION_SCHEME_NONE);
+  for (const auto &result : algorithms()) {
+    EXPECT_EQ(result.workspaceSize, 0u);
+    uint32_t split = 0;
+    size_t written = 0;
+    EXPECT_EQ(cublasLtMatmulAlgoConfigGetAttribute(&result.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                                   &split, sizeof(split), &written),
+              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(split, 1u);
+  }
+}
+
+TEST_F(Products, NeedTheirWorkspace) {
+  Call call = usual();
+  call.workspace = 0;
+  EXPECT_NE(multiply(splitting(), call), CUBLAS_STATUS_SUCCESS) << "cuBLASLt would allocate some";
+  call = usual();
+  call.workspaceBytes = 64;
+  EXPECT_NE(multiply(splitting(), call), CUBLAS_STATUS_SUCCESS);
+  call = usual();
+  call.workspace = at(y);
+  call.workspaceBytes = 256;
+  EXPECT_NE(multiply(splitting(), call), CUBLAS_STATUS_SUCCESS) << "another slice of the plan";
+  EXPECT_EQ(multiply(splitting(), usual()), CUBLAS_STATUS_SUCCESS);
+}
+
+TEST_F(Products, NeedTheAlignmentThatThePreferencePromised) {
+  prefer(256, CUBLASLT_REDUCTION_SCHEME_NONE);
+  EXPECT_NE(multiply(algorithms()[0].algo, usual()), CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(violations().find("promised an alignment of 256"), std::string::npos);
+}
+
+TEST_F(Products, AreRefusedIfThePlanHasNone) {
+  writeOperands();
+  ASSERT_EQ(multiply(algorithms()[0].algo, usual()), CUBLAS_STATUS_SUCCESS);
+  Call call = usual();
+  call.beta = 0;
+  EXPECT_NE(multiply(algorithms()[0].algo, call), CUBLAS_STATUS_SUCCESS) << "it adds";
+  call = usual();
+  std::swap(call.a, call.b);
+  EXPECT_NE(multiply(algorithms()[0].algo, call), CUBLAS_STATUS_SUCCESS) << "other operands";
+  // A gradient in memory of its own, for example in memory that belongs to a graph.
+  call = usual();
+  check(cuMemAlloc(&call.d, 4096));
+  EXPECT_NE(multiply(algorithms()[0].algo, call), CUBLAS_STATUS_SUCCESS);
+  check(cuMemFree(call.d));
+  const cublasOperation_t plain = CUBLAS_OP_N;
+  cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &plain, sizeof(plain));
+  int found = 0;
+  cublasLtMatmulHeuristicResult_t result;
+  EXPECT_NE(cublasLtMatmulAlgoGetHeuristic(handle, desc, bLayout, aLayout, dLayout, dLayout,
+                                           preference, 1, &result, &found),
+            CUBLAS_STATUS_SUCCESS)
+      << "the extents do not fit together";
+}
+
+// A wrong leading dimension reads other elements than the plan's product does.
+TEST_F(Products, AreRefusedWithAWrongPitch) {
+  const int64_t wide = 7;
+  cublasLtMatrixLayoutSetAttribute(aLayout, CUBLASLT_MATRIX_LAYOUT_LD, &wide, sizeof(wide));
+  EXPECT_NE(multiply(algorithms()[0].algo, usual()), CUBLAS_STATUS_SUCCESS);
+}
+
+// Candidates are timed on memory of their own.
+TEST_F(Products, MayBeTimedOnScratchMemory) {
+  writeOperands();
+  ASSERT_EQ(multiply(algorithms()[0].algo, usual()), CUBLAS_STATUS_SUCCESS);
+  CUdeviceptr scratch;
+  check(cuMemAlloc(&scratch, 16384));
+  check(cuMemsetD8Async(scratch, 0, 16384, stream));
+  CUevent start, end;
+  check(cuEventCreate(&start, 0));
+  check(cuEventCreate(&end, 0));
+  std::set<float> times;
+  for (const auto &result : algorithms()) {
+    check(cuEventRecord(start, stream));
+    ASSERT_EQ(multiply(result.algo,
+                       {scratch, scratch + 1024, scratch + 2048, scratch + 4096, 1024, 1, stream}),
+              CUBLAS_STATUS_SUCCESS);
+    check(cuEventRecord(end, stream));
+    check(cuEventSynchronize(end));
+    float milliseconds = 0;
+    check(cuEventElapsedTime(&milliseconds, start, end));
+    times.insert(milliseconds);
+  }
+  EXPECT_GT(times.size(), 4u);
+}
+
+TEST_F(Products, RefuseBytesThatAreNoAlgorithm) {
+  cublasLtMatmulAlgo_t algo = algorithms()[0].algo, copy;
+  std::memcpy(&copy, &algo, sizeof(algo));
+  EXPECT_EQ(multiply(copy, usual()), CUBLAS_STATUS_SUCCESS);
+  copy.data[1] ^= 1;
+  EXPECT_NE(multiply(copy, usual()), CUBLAS_STATUS_SUCCESS);
+  const cublasOperation_t plain = CUBLAS_OP_T;
+  cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &plain, sizeof(plain));
+  cublasLtMatmulHeuristicResult_t checked = {};
+  EXPECT_EQ(
+      cublasLtMatmulAlgoCheck(handle, desc, bLayout, aLayout, dLayout, dLayout, &algo, &checked),
+      CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(
+      cublasLtMatmulAlgoCheck(handle, desc, bLayout, aLayout, dLayout, dLayout, &copy, &checked),
+      CUBLAS_STATUS_SUCCESS);
+}
+
+TEST_F(Products, SharedWorkspaceNeedsAnOrder) {
+  writeOperands();
+  CUdeviceptr scratch;
+  check(cuMemAlloc(&scratch, 16384));
+  check(cuMemsetD8Async(scratch, 0, 16384, stream));
+  check(cuStreamSynchronize(stream));
+  ASSERT_EQ(multiply(splitting(), usual()), CUBLAS_STATUS_SUCCESS);
+  // The same workspace, operands of their own, another stream.
+  Call call = {scratch, scratch + 1024, scratch + 2048, at(workspace), 1024, 1, other};
+  EXPECT_NE(multiply(splitting(), call), CUBLAS_STATUS_SUCCESS);
+  const std::string text = violations();
+  EXPECT_NE(text.find("race: nothing orders 'gemm ()'"), std::string::npos) << text;
+}
