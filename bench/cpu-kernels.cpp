@@ -1,12 +1,13 @@
-// Speed of the CPU's kernels on the shapes of a 124M-parameter Llama (hidden
-// 768, MLP 2048, vocabulary 50304, 4096 tokens), in GFLOP/s:
+// Speed of the CPU's kernels on the shapes of models/configs/llama-124m.toml (hidden size 768, MLP
+// 2048, vocabulary 50304, 2048 tokens; 1024 at a time in the head), in GFLOP/s:
 //
-//   lmc-bench-kernels [threads]
+//   lmc-bench-kernels [threads] [--json]
 //
-// Every line is the best of several runs; FLOPs of causal attention count only
-// the scores that are needed.
+// With --json it prints only the matrix products, one JSON object per line. Every figure is that of
+// the best of several runs; FLOPs of causal attention count only the scores that are needed.
 #include "bench/Measure.h"
 #include "runtime/device/cpu/AlignedMemory.h"
+#include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/Gemm.h"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 
 using namespace lmc::cpu;
@@ -22,19 +24,26 @@ static double bestSeconds(int runs, const std::function<void()> &work) {
   return lmc::bench::measure(runs, work).best;
 }
 
-static void benchGemm(int threads) {
+// `json`: one line of JSON for each figure, instead of text.
+static void benchGemm(int threads, bool json) {
   struct Case {
     const char *name;
     int64_t m, n, k;
     bool transposeA, transposeB;
   };
   const Case cases[] = {
-      {"attention forward", 4096, 768, 768, false, true},
-      {"attention dgrad", 4096, 768, 768, false, false},
-      {"attention wgrad", 768, 768, 4096, true, false},
-      {"mlp forward", 4096, 2048, 768, false, true},
-      {"mlp dgrad", 4096, 768, 2048, false, false},
-      {"mlp wgrad", 2048, 768, 4096, true, false},
+      {"QKV forward", 2048, 2304, 768, false, true},
+      {"QKV dgrad", 2048, 768, 2304, false, false},
+      {"QKV wgrad", 2304, 768, 2048, true, false},
+      {"attention output forward", 2048, 768, 768, false, true},
+      {"attention output dgrad", 2048, 768, 768, false, false},
+      {"attention output wgrad", 768, 768, 2048, true, false},
+      {"gate+up forward", 2048, 4096, 768, false, true},
+      {"gate+up dgrad", 2048, 768, 4096, false, false},
+      {"gate+up wgrad", 4096, 768, 2048, true, false},
+      {"down forward", 2048, 768, 2048, false, true},
+      {"down dgrad", 2048, 2048, 768, false, false},
+      {"down wgrad", 768, 2048, 2048, true, false},
       {"head forward", 1024, 50304, 768, false, true},
       {"head dgrad", 1024, 768, 50304, false, false},
       {"head wgrad", 50304, 768, 1024, true, false},
@@ -42,30 +51,41 @@ static void benchGemm(int threads) {
   GemmCache cache(threads);
   AlignedMemory a, b, d;
   for (Storage storage : {Storage::F32, Storage::BF16}) {
+    const char *dtype = storage == Storage::F32 ? "f32" : "bf16";
+    const PeakSpeed peak = peakSpeed(storage, threads);
     lmc::bench::fillRandom(a, storage, 1024l * 50304);
     lmc::bench::fillRandom(b, storage, 1024l * 50304);
     d.reserve(1024l * 50304 * 4);
+    if (!json)
+      fmt::print("gemm {}: the peak is {:.1f} GFLOP/s = {}\n", dtype, peak.flops * 1e-9,
+                 peak.source);
     for (const Case &c : cases) {
       bool wgrad = c.transposeA;
       GemmShape shape{c.m,          c.n,          c.k,
                       c.transposeA, c.transposeB, wgrad,
                       false,        storage,      wgrad ? Storage::F32 : storage};
-      for (GemmLibrary library : {GemmLibrary::OneDNN, GemmLibrary::Packed}) {
+      auto libraries = cache.libraries(shape);
+      if (!libraries) {
+        fmt::print(stderr, "lmc-bench-kernels: {}\n", libraries.error().message);
+        std::exit(2);
+      }
+      for (GemmLibrary library : *libraries) {
         auto gemm = cache.find(shape, library);
         if (!gemm) {
-          fmt::print("gemm {:4} {:18} {}\n", storage == Storage::F32 ? "f32" : "bf16", c.name,
-                     gemm.error().message);
-          continue;
+          fmt::print(stderr, "lmc-bench-kernels: {}\n", gemm.error().message);
+          std::exit(2);
         }
-        double flops = 2.0 * c.m * c.n * c.k;
-        int runs = int(std::clamp(4e11 / flops, 2.0, 20.0));
-        if (library == GemmLibrary::OneDNN && storage == Storage::BF16)
-          runs = 1;
+        int runs = int(std::clamp(4e11 / shape.flops(), 3.0, 20.0));
         double seconds =
             bestSeconds(runs, [&] { (*gemm)->run(a.data(), b.data(), d.data(), nullptr); });
-        fmt::print("gemm {:4} {:18} {:5} x {:5} x {:5}  {:16} {:7.1f} GFLOP/s\n",
-                   storage == Storage::F32 ? "f32" : "bf16", c.name, c.m, c.n, c.k,
-                   (*gemm)->implementation(), flops / seconds * 1e-9);
+        const double rate = shape.flops() / seconds;
+        if (json)
+          fmt::print("{{\"dtype\": \"{}\", \"case\": \"{}\", \"m\": {}, \"n\": {}, \"k\": {}, "
+                     "\"library\": \"{}\", \"gflops\": {:.1f}, \"peak_gflops\": {:.1f}}}\n",
+                     dtype, c.name, c.m, c.n, c.k, nameOf(library), rate * 1e-9, peak.flops * 1e-9);
+        else
+          fmt::print("gemm {:4} {:24} {:5} x {:5} x {:5}  {:12} {:7.1f} GFLOP/s {:4.0f}%\n", dtype,
+                     c.name, c.m, c.n, c.k, nameOf(library), rate * 1e-9, 100 * rate / peak.flops);
       }
     }
   }
@@ -82,9 +102,8 @@ static void benchAttention(int threads) {
       lmc::bench::fillRandom(*operand, storage, elements);
     lse.reserve(batch * seq * heads * 4);
     workspace.reserve(elements * 4);
-    AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch,
-                       seq,      heads,    heads,    headDim,    0,          0.125,
-                       pitch,    pitch,    pitch};
+    AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch, seq,  heads,
+                       heads,    headDim,  0,        0.125,      pitch,      pitch, pitch};
     AttentionGradArgs grad{q.data(),    k.data(),  v.data(),  out.data(), lse.data(),
                            dout.data(), dq.data(), dk.data(), dv.data(),  workspace.data(),
                            batch,       seq,       heads,     heads,      headDim,
@@ -114,13 +133,21 @@ static void benchAttention(int threads) {
 }
 
 int main(int argc, char **argv) {
-  int threads = argc > 1 ? std::atoi(argv[1]) : omp_get_max_threads();
+  bool json = false;
+  int threads = omp_get_max_threads();
+  for (int i = 1; i < argc; ++i) {
+    json |= std::strcmp(argv[i], "--json") == 0;
+    if (argv[i][0] != '-')
+      threads = std::atoi(argv[i]);
+  }
   if (threads < 1) {
-    fmt::print(stderr, "usage: lmc-bench-kernels [threads]\n");
+    fmt::print(stderr, "usage: lmc-bench-kernels [threads] [--json]\n");
     return 2;
   }
   omp_set_num_threads(threads);
-  fmt::print("{} threads, kernels {}\n", threads, kernelSet().name);
-  benchAttention(threads);
-  benchGemm(threads);
+  if (!json) {
+    fmt::print("{} threads, kernels {}\n", threads, kernelSet().name);
+    benchAttention(threads);
+  }
+  benchGemm(threads, json);
 }

@@ -10,6 +10,9 @@ config.test_format = lit.formats.ShTest(True)
 config.suffixes = [".mlir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
 config.excludes = ["parity", "data", "Inputs"]
+# Tests take the fixed implementations of matrix products, so that they neither time them nor use
+# the choices in the user's cache.
+config.environment["LMC_GEMM"] = "default"
 config.environment["PATH"] = os.pathsep.join(
     [config.lmc_tools, config.llvm_tools, os.environ["PATH"]])
 # What some tests need and not every machine has: they are "unsupported" there.

@@ -7,7 +7,7 @@
 
 namespace lmc {
 
-#define LMC_DEVICE(Target, Name) \
+#define LMC_DEVICE(Target, Name)                                                                   \
   Result<std::unique_ptr<Device>> Target##Device(const DeviceOptions &options);
 #define LMC_NO_DEVICE(Target, Name)
 #include "runtime/device/Devices.def"

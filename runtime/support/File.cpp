@@ -212,6 +212,14 @@ Result<void> writeTextFile(const std::string &path, const std::string &text) {
   return file->close();
 }
 
+Result<void> publishFile(const std::string &path, const std::string &text) {
+  const std::string partial = path + ".partial";
+  LMC_TRY(writeTextFile(partial, text));
+  if (::rename(partial.c_str(), path.c_str()) != 0)
+    return systemError("rename", partial, errno);
+  return syncFolder(std::filesystem::path(path).parent_path());
+}
+
 //===--- Folders ----------------------------------------------------------===//
 
 Result<void> syncFolder(const std::string &path) {

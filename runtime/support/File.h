@@ -82,6 +82,10 @@ Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes)
 // Creates the file `path` with `text` as its contents, and returns when they are on the disk.
 Result<void> writeTextFile(const std::string &path, const std::string &text);
 
+// Writes `text` to PATH.partial and renames that to `path`, which so has at every moment its old
+// contents or the new ones. The result is on the disk when the function returns.
+Result<void> publishFile(const std::string &path, const std::string &text);
+
 // Returns when the entries of a folder (new names, renames, removals) are on the disk.
 Result<void> syncFolder(const std::string &path);
 

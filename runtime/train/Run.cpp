@@ -406,6 +406,30 @@ static Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options) {
   return plan;
 }
 
+// Records in the run's folder which implementations of matrix products this start uses.
+static Result<void> recordGemms(const Session &session, const std::string &folder,
+                                Console &console, RunLog &log) {
+  const std::vector<GemmChoices::Use> uses = session.gemms->inUse();
+  if (uses.empty())
+    return {};
+  nlohmann::ordered_json products = nlohmann::ordered_json::object();
+  for (const GemmChoices::Use &use : uses)
+    products[use.key.product] = use.choice.implementation;
+  nlohmann::ordered_json facts = {{"step", session.progress.step},
+                                  {"device", uses.front().key.device},
+                                  {"choices", session.gemms->summary()},
+                                  {"products", std::move(products)}};
+  if (const std::string former = session.gemms->formerDevice(); !former.empty()) {
+    facts["former_device"] = former;
+    console.note(fmt::format("gemm: the run's choices are for another device or other libraries "
+                             "({}), and are made again for this ({}): the last bits of results "
+                             "differ from those of the earlier start",
+                             former, uses.front().key.device));
+  }
+  log.event("gemm", facts);
+  return session.gemms->writeRun(gemmPath(folder));
+}
+
 namespace {
 
 // These objects outlive runIn(), so that run() can record how it ended.
@@ -526,6 +550,8 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     return prepared.error();
   Session &session = *prepared->session;
   const int64_t totalSteps = prepared->totalSteps;
+  for (const std::string &warning : session.gemms->takeWarnings())
+    console.warning(warning);
   if (!folder.directory) {
     auto result = options.eval ? evaluate(session, options) : dump(session, options);
     if (!options.profile.empty())
@@ -539,6 +565,7 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   LMC_TRY(recordStart(session, prepared->start, options, prepared->changes,
                       std::move(prepared->identity), prepared->init, *folder.directory, console,
                       *folder.log));
+  LMC_TRY(recordGemms(session, options.out, console, *folder.log));
   const std::vector<std::string> job = jobFacts(session, *data, totalSteps);
   Trainer trainer(session, options, *folder.directory, console, *folder.log, stop, std::move(data),
                   totalSteps);

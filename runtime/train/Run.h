@@ -29,6 +29,9 @@ struct RunOptions {
   int device = 0;             // number of the GPU
   bool noGraphs = false;      // the GPU's commands are enqueued one by one
   bool checkCommands = false; // the host waits after each command
+  // True: the device times the implementations of a matrix product, and keeps its choices in the
+  // user's cache. False: it takes a fixed one.
+  bool measureGemms = false;
   bool eval = false;
   FILE *output = stdout; // for progress and the results of eval
   FILE *errors = stderr; // for warnings

@@ -91,6 +91,8 @@ Result<void> RunDirectory::checkOwner() const {
 
 static std::string identityPath(const std::string &folder) { return folder + "/run.json"; }
 
+std::string gemmPath(const std::string &folder) { return folder + "/gemm.json"; }
+
 static std::string planPath(const std::string &folder, const std::string &hash) {
   return fmt::format("{}/plans/{}.plan", folder, hash);
 }
@@ -119,15 +121,6 @@ Result<std::optional<RunIdentity>> RunDirectory::recorded(std::string &fault) co
     return systemError("rename", path, errno);
   fault = fmt::format("{}; it is now {}", identity.error().message, aside);
   return std::optional<RunIdentity>();
-}
-
-// Writes a file under a temporary name, and then gives it its own.
-static Result<void> publishFile(const std::string &path, const std::string &text) {
-  const std::string partial = path + ".partial";
-  LMC_TRY(writeTextFile(partial, text));
-  if (std::rename(partial.c_str(), path.c_str()) != 0)
-    return systemError("rename", partial, errno);
-  return syncFolder(std::filesystem::path(path).parent_path());
 }
 
 Result<void> RunDirectory::record(const RunIdentity &identity, const PlanFile &plan) const {

@@ -3,6 +3,7 @@
 //
 //   OUT/run.lock            locked while a run writes to OUT
 //   OUT/run.json            the identity of the run at its latest start
+//   OUT/gemm.json           the implementations of matrix products (runtime/device/GemmChoices.h)
 //   OUT/plans/HASH.plan     each plan that the run was started with
 //   OUT/metrics.jsonl       one line per optimizer step
 //   OUT/log.txt             all that the console says, with times
@@ -60,6 +61,9 @@ private:
   std::string owner; // what this process wrote to the lock file
   std::string undoneFolder;
 };
+
+// Returns OUT/gemm.json.
+std::string gemmPath(const std::string &folder);
 
 // Opens the plan in OUT/plans with which the run in `folder` was last started or, with `step`, made
 // the checkpoint of this step. Error: the file is not that plan.

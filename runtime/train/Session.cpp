@@ -108,8 +108,14 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   initialWeights = init;
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
+  gemms = std::make_unique<GemmChoices>(options.measureGemms);
+  const std::string cache = gemmCachePath();
+  gemms->readCache(cache);
+  if (!options.out.empty())
+    gemms->readRun(gemmPath(options.out));
   auto opened = openDevice(*plan, {.threads = options.threads,
                                   .index = options.device,
+                                  .gemms = gemms.get(),
                                   .graphs = !options.noGraphs,
                                   .checkEveryCommand = options.checkCommands});
   if (!opened)
@@ -130,6 +136,7 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   if (!recorded)
     return recorded.error();
   functions = std::move(*recorded);
+  gemms->writeCache(cache);
   auto madeInputs = Inputs::open(*plan, *device);
   if (!madeInputs)
     return madeInputs.error();
@@ -176,6 +183,8 @@ std::vector<std::string> Session::facts() const {
   lines.push_back(fmt::format("memory: {} allocated in {} arena(s), {} planned",
                               formatBytes(device->allocatedBytes()), root.arenas()->size(),
                               formatBytes(plannedBytes(**plan))));
+  if (const std::string products = gemms->summary(); !products.empty())
+    lines.push_back("gemm: " + products);
   return lines;
 }
 

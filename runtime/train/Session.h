@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/device/Device.h"
+#include "runtime/device/GemmChoices.h"
 #include "runtime/train/Evaluator.h"
 #include "runtime/train/Functions.h"
 #include "runtime/train/Run.h"
@@ -45,6 +46,7 @@ public:
   std::unique_ptr<PlanFile> plan;
   SettingTable settingTable;
   TrainSettings settings;
+  std::unique_ptr<GemmChoices> gemms; // of the device
   std::unique_ptr<Device> device;
   DeviceInfo deviceInfo;
   Profile profile;

@@ -20,6 +20,9 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def programs() -> Programs:
+    # Tests take the fixed implementations of matrix products, so that they neither time them nor use
+    # the choices in the user's cache.
+    os.environ["LMC_GEMM"] = "default"
     return Programs(Path(os.environ.get("LMC_BUILD", ROOT / "build")).resolve())
 
 

@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include <sys/resource.h>
 
 using namespace lmc;
 
-static void addOptions(CommandLine &line, RunOptions &options) {
+static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm) {
   auto number = [&](const char *name, uint64_t least, uint64_t most, auto &value,
                     const char *description) {
     auto read = [name, least, most, &value](const std::string &text) -> Result<void> {
@@ -55,6 +57,10 @@ static void addOptions(CommandLine &line, RunOptions &options) {
             "enqueue each command of a GPU's plan instead of replaying CUDA graphs");
   line.flag("--check-commands", options.checkCommands,
             "wait after each command, so that a failure of the GPU names its op");
+  line.option("--gemm", "default|measure", gemm,
+              "matrix products by a fixed library, or by the fastest for each shape: timed once, "
+              "then kept in the user's cache and in DIR/gemm.json (default: LMC_GEMM, else "
+              "measure)");
   line.option("--profile", "FILE", options.profile,
               "write the time spent in each function of the plan as JSON");
   line.flag("--eval", options.eval, "only measure the validation loss, printed as JSON");
@@ -69,7 +75,10 @@ static void addOptions(CommandLine &line, RunOptions &options) {
       "SIGINT, SIGHUP, SIGUSR1) after writing a checkpoint.");
 }
 
-static Result<ExitCode> train(const RunOptions &options) {
+static Result<ExitCode> train(RunOptions &options, const std::string &gemm) {
+  if (gemm != "default" && gemm != "measure")
+    return Error{fmt::format("--gemm={}: must be default or measure", gemm)};
+  options.measureGemms = gemm == "measure";
   if (options.out.empty() && !options.eval && options.dumpLogits.empty())
     return Error{"--out=DIR is needed: the folder for metrics and checkpoints"};
   if (options.plan.empty() && options.out.empty())
@@ -92,12 +101,14 @@ static void raiseDescriptorLimit() {
 int main(int argc, char **argv) {
   raiseDescriptorLimit();
   RunOptions options;
+  const char *gemmSetting = std::getenv("LMC_GEMM");
+  std::string gemm = gemmSetting && *gemmSetting ? gemmSetting : "measure";
   CommandLine line("lmc-run", LMC_VERSION,
                    "Trains the model of PLAN, and goes on where an earlier run in DIR stopped.");
-  addOptions(line, options);
+  addOptions(line, options, gemm);
   if (std::optional<int> done = line.parse(argc, argv))
     return *done;
-  Result<ExitCode> result = train(options);
+  Result<ExitCode> result = train(options, gemm);
   if (result)
     return static_cast<int>(*result);
   fmt::print(stderr, "lmc-run: error: {}\n", result.error().message);

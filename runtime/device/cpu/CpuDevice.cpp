@@ -30,7 +30,7 @@ struct CpuMark final : Mark {
 
 class CpuDevice final : public Device {
 public:
-  explicit CpuDevice(int threads) : resolver(threads) {}
+  CpuDevice(int threads, GemmChoices *choices) : resolver(threads, choices) {}
 
   DeviceInfo info(plan::DType computeDType) const override {
     const int threads = resolver.threads;
@@ -171,7 +171,7 @@ static int obtainedThreads(int wanted) {
 }
 
 std::unique_ptr<Device> makeCpuDevice(const DeviceOptions &options) {
-  return std::make_unique<CpuDevice>(obtainedThreads(threadCount(options.threads)));
+  return std::make_unique<CpuDevice>(obtainedThreads(threadCount(options.threads)), options.gemms);
 }
 
 } // namespace lmc::cpu
@@ -179,6 +179,8 @@ std::unique_ptr<Device> makeCpuDevice(const DeviceOptions &options) {
 namespace lmc {
 
 Result<std::unique_ptr<Device>> cpuDevice(const DeviceOptions &options) {
+  if (auto known = cpu::checkKernelSet(); !known)
+    return known.error();
   return cpu::makeCpuDevice(options);
 }
 

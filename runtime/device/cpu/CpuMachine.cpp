@@ -1,6 +1,7 @@
 #include "runtime/device/cpu/CpuMachine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <omp.h>
 #include <sched.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -55,6 +57,21 @@ uint64_t memoryBytes() {
   return bytes;
 }
 
+Result<void> checkKernelSet() {
+  const char *wanted = std::getenv("LMC_CPU_ISA");
+  if (!wanted || !*wanted)
+    return {};
+  int count = 0;
+  const KernelSet *const *sets = kernelSets(count);
+  std::vector<std::string_view> names;
+  for (int set = 0; set < count; ++set)
+    names.push_back(sets[set]->name);
+  if (std::find(names.begin(), names.end(), wanted) != names.end())
+    return {};
+  return Error{fmt::format("LMC_CPU_ISA={}: the CPU's kernels exist for {} here", wanted,
+                           fmt::join(names, ", "))};
+}
+
 int threadCount(int requested) {
   if (requested > 0)
     return requested;
@@ -96,16 +113,19 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
   double perCycle = 8; // SSE: 4 lanes, each one addition and one multiplication
   const char *by = "SSE";
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
+  const std::string_view set = kernelSet().name;
+  if (set == "x86-64-v4") {
     perCycle = 64;
     by = "AVX-512, two units";
-  } else if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2")) {
+  } else if (set == "x86-64-v3") {
     perCycle = 32;
     by = "AVX2 with two FMA units";
   }
   if (compute == Storage::F64)
     perCycle /= 2;
-  if (compute == Storage::BF16) {
+  if (compute == Storage::BF16 && set != "x86-64-v4") {
+    by = "f32 arithmetic";
+  } else if (compute == Storage::BF16) {
     unsigned a = 0, b = 0, c = 0, d = 0;
     // In CPUID leaf 7, bit 22 of EDX stands for AMX-BF16.
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1)) {
@@ -115,7 +135,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
       perCycle *= 2;
       by = "AVX-512 bf16, two units";
     } else {
-      by = perCycle == 64 ? "AVX-512 in f32, no bf16 unit" : "f32 arithmetic, no bf16 unit";
+      by = "AVX-512 in f32, no bf16 unit";
     }
   }
 #endif

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
+#include "runtime/support/Result.h"
 
 #include <cstdint>
 #include <string>
@@ -19,6 +20,9 @@ std::string processorName();
 // Returns the bytes of physical memory, or the limit of the control group (cgroup) if it is lower.
 uint64_t memoryBytes();
 
+// Error: LMC_CPU_ISA is set, and is not the name of a kernel set that this machine supports.
+Result<void> checkKernelSet();
+
 // Returns `requested` if it is positive, else OMP_NUM_THREADS, else the number of CPUs that this
 // process may run on.
 int threadCount(int requested);
@@ -29,7 +33,8 @@ struct PeakSpeed {
 };
 
 // Returns the peak FLOP/s: threads x clock x FLOPs per cycle of the best instruction set for
-// `compute`. The clock is measured, because the system often reports only the nominal clock.
+// `compute`, among those of kernelSet(). The clock is measured, because the system often reports
+// only the nominal clock.
 PeakSpeed peakSpeed(Storage compute, int threads);
 
 } // namespace lmc::cpu

@@ -1,263 +1,248 @@
-// Computes matrix products with oneDNN or with the packed kernels; see Gemm.h.
+// Chooses an implementation for each matrix product; see Gemm.h.
 #include "runtime/device/cpu/Gemm.h"
-#include "runtime/device/cpu/AlignedMemory.h"
+
+#include "runtime/device/GemmChoices.h"
+#include "runtime/device/cpu/CpuMachine.h"
+#include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <fmt/format.h>
-#include <omp.h>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <limits>
 #include <map>
-#include <unordered_map>
 
 namespace lmc::cpu {
-namespace {
 
-using dnnl::memory;
+static constexpr std::array<const char *, 4> kNames = {"oneDNN", "oneDNN sgemm", "packed", "MKL"};
 
-memory::data_type dnnlType(Storage storage) {
-  return storage == Storage::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
+const char *nameOf(GemmLibrary library) { return kNames[size_t(library)]; }
+
+static const char *nameOf(Storage storage) {
+  return storage == Storage::F64 ? "f64" : storage == Storage::F32 ? "f32" : "bf16";
 }
 
-// A matrix product by oneDNN. A transpose is expressed by strides, so nothing is copied before the
-// product. Accumulation (d += a b) is oneDNN's post-op "sum".
-class OneDNNGemm final : public Gemm {
-public:
-  OneDNNGemm(const dnnl::engine &engine, const GemmShape &shape) : stream(engine) {
-    auto matrix = [](int64_t rows, int64_t columns, bool transposed, Storage storage) {
-      return memory::desc({rows, columns}, dnnlType(storage),
-                          transposed ? memory::dims{1, rows} : memory::dims{columns, 1});
-    };
-    auto aDesc = matrix(shape.m, shape.k, shape.transposeA, shape.input);
-    auto bDesc = matrix(shape.k, shape.n, shape.transposeB, shape.input);
-    auto dDesc = matrix(shape.m, shape.n, false, shape.output);
-    dnnl::primitive_attr attributes;
-    if (shape.accumulate) {
-      dnnl::post_ops sum;
-      sum.append_sum(1.0f);
-      attributes.set_post_ops(sum);
-    }
-    a = memory(aDesc, engine, nullptr);
-    b = memory(bDesc, engine, nullptr);
-    d = memory(dDesc, engine, nullptr);
-    arguments = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, d}};
-    if (shape.hasBias) {
-      auto biasDesc = matrix(1, shape.n, false, shape.bias);
-      bias = memory(biasDesc, engine, nullptr);
-      arguments.emplace(DNNL_ARG_BIAS, bias);
-      prepare({dnnl::matmul::desc(aDesc, bDesc, biasDesc, dDesc), attributes, engine});
-    } else {
-      prepare({dnnl::matmul::desc(aDesc, bDesc, dDesc), attributes, engine});
-    }
-  }
-
-  void run(const void *aData, const void *bData, void *dData, const void *biasData) override {
-    a.set_data_handle(const_cast<void *>(aData));
-    b.set_data_handle(const_cast<void *>(bData));
-    d.set_data_handle(dData);
-    if (bias)
-      bias.set_data_handle(const_cast<void *>(biasData));
-    product.execute(stream, arguments);
-    stream.wait();
-  }
-
-  std::string implementation() const override { return "oneDNN " + kind; }
-
-private:
-  void prepare(const dnnl::matmul::primitive_desc &description) {
-    kind = description.impl_info_str();
-    product = dnnl::matmul(description);
-  }
-
-  dnnl::stream stream;
-  dnnl::matmul product;
-  memory a, b, d, bias;
-  std::unordered_map<int, memory> arguments;
-  std::string kind;
-};
-
-// Buffers that all packed matrix products share, because only one of them runs at a time.
-struct PackedBuffers {
-  AlignedMemory panelsB, sums, perThread;
-};
-
-// A matrix product d = op(a) op(b) by the packed kernels. The block sizes fit the caches: kDepth x
-// panelColumns packed elements of b stay in the first-level cache, kRows x kDepth of a in the
-// second, kDeep x kWide of b in the third. kRows is a multiple of every kernel's panelRows, kWide
-// of every panelColumns.
-class PackedGemm final : public Gemm {
-public:
-  static constexpr int64_t kRows = 96, kDepth = 256, kDeep = 1024, kWide = 1024, kTall = 2016;
-
-  PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
-      : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
-        output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
-    // Sums go directly into d if d has the type in which the kernels add; only bf16 has not.
-    direct = shape.output != Storage::BF16;
-    deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
-    tall = !direct && deepSteps > 1 ? kTall : shape.m;
-    // If there are few blocks of rows for the number of threads, the columns are divided too.
-    int64_t rowBlocks = (shape.m + kRows - 1) / kRows;
-    columnsPerItem = kWide;
-    while (columnsPerItem > 128 && rowBlocks * (kWide / columnsPerItem) < 4 * threads)
-      columnsPerItem /= 2;
-    const int64_t width = int64_t(input.arithmeticWidth);
-    buffers.panelsB.reserve(std::min(roundUp(shape.k), kDeep) * kWide * width);
-    blockBytes = kRows * kDepth * width;
-    threadBytes = blockBytes + (!direct && deepSteps == 1 ? kRows * columnsPerItem * width : 0);
-    buffers.perThread.reserve(threadBytes * threads);
-    if (!direct && deepSteps > 1)
-      buffers.sums.reserve(kTall * kWide * width);
-  }
-
-  void run(const void *a, const void *b, void *d, const void *bias) override {
-    for (int64_t column = 0; column < shape.n; column += kWide) {
-      const int64_t columns = std::min(kWide, shape.n - column);
-      for (int64_t row = 0; row < shape.m; row += tall)
-        for (int64_t step = 0; step < deepSteps; ++step) {
-          if (deepSteps > 1 || row == 0)
-            packB(b, step * kDeep, std::min(kDeep, shape.k - step * kDeep), column, columns);
-          runBlock(a, d, bias, row, std::min(tall, shape.m - row), column, columns, step);
-        }
-    }
-  }
-
-  std::string implementation() const override { return fmt::format("packed {}", setName); }
-
-private:
-  static int64_t roundUp(int64_t x) { return (x + 63) / 64 * 64; }
-
-  // Packs the part of op(b) from row depth0 and column column0 with `depth` rows and `columns`
-  // columns, in blocks of kDepth rows.
-  void packB(const void *b, int64_t depth0, int64_t depth, int64_t column0, int64_t columns) {
-    const int64_t blocks = (depth + kDepth - 1) / kDepth;
-    const int64_t pieces = (columns + kPackColumns - 1) / kPackColumns;
-    const int64_t paddedColumns =
-        (columns + input.panelColumns - 1) / input.panelColumns * input.panelColumns;
-#pragma omp parallel for num_threads(threads) schedule(dynamic) if (blocks * pieces > 1)
-    for (int64_t item = 0; item < blocks * pieces; ++item) {
-      const int64_t first = item / pieces * kDepth, piece = item % pieces * kPackColumns;
-      const int64_t rows = std::min(kDepth, depth - first);
-      PackArgs args{b,
-                    shape.transposeB ? shape.k : shape.n,
-                    shape.transposeB,
-                    depth0 + first,
-                    rows,
-                    column0 + piece,
-                    std::min(kPackColumns, columns - piece)};
-      input.packB(args, buffers.panelsB.at((first * paddedColumns + piece * rows) *
-                                           int64_t(input.arithmeticWidth)));
-    }
-  }
-
-  void runBlock(const void *a, void *d, const void *bias, int64_t row0, int64_t rows,
-                int64_t column0, int64_t columns, int64_t step) {
-    const int64_t width = int64_t(input.arithmeticWidth);
-    const int64_t depth0 = step * kDeep, depth = std::min(kDeep, shape.k - depth0);
-    const int64_t paddedColumns =
-        (columns + input.panelColumns - 1) / input.panelColumns * input.panelColumns;
-    const int64_t rowBlocks = (rows + kRows - 1) / kRows;
-    const int64_t columnBlocks = (columns + columnsPerItem - 1) / columnsPerItem;
-    const bool last = step + 1 == deepSteps;
-#pragma omp parallel for num_threads(threads) schedule(dynamic) if (rowBlocks * columnBlocks > 1)
-    for (int64_t item = 0; item < rowBlocks * columnBlocks; ++item) {
-      const int64_t row = item / columnBlocks * kRows;
-      const int64_t column = item % columnBlocks * columnsPerItem;
-      const int64_t height = std::min(kRows, rows - row);
-      const int64_t wide = std::min(columnsPerItem, columns - column);
-      char *own = buffers.perThread.at(omp_get_thread_num() * threadBytes);
-      char *to = static_cast<char *>(d) +
-                 ((row0 + row) * shape.n + column0 + column) * elementBytes(shape.output);
-      char *sums;
-      int64_t leading;
-      if (direct) {
-        sums = to;
-        leading = shape.n;
-      } else if (deepSteps == 1) {
-        sums = own + blockBytes;
-        leading = wide;
-      } else {
-        sums = buffers.sums.at((row * kWide + column) * width);
-        leading = kWide;
-      }
-      bool add = step > 0 || (direct && shape.accumulate);
-      for (int64_t first = 0; first < depth; first += kDepth) {
-        const int64_t deep = std::min(kDepth, depth - first);
-        input.packA({a, shape.transposeA ? shape.m : shape.k, shape.transposeA, row0 + row, height,
-                     depth0 + first, deep},
-                    own);
-        input.multiply(own, buffers.panelsB.at((first * paddedColumns + column * deep) * width),
-                       height, wide, deep, sums, leading, add);
-        add = true;
-      }
-      if (last && (!direct || shape.hasBias)) {
-        const char *biasAt = nullptr;
-        if (shape.hasBias)
-          biasAt = static_cast<const char *>(bias) + (column0 + column) * elementBytes(shape.bias);
-        output.store({sums, leading, to, shape.n, height, wide, biasAt, shape.bias,
-                      !direct && shape.accumulate});
-      }
-    }
-  }
-
-  static constexpr int64_t kPackColumns = 128; // a multiple of every kernel's panelColumns
-
-  const char *setName;
-  GemmShape shape;
-  PackedGemmKernels input, output;
-  int threads;
-  PackedBuffers &buffers;
-  bool direct;
-  int64_t deepSteps, tall, columnsPerItem, blockBytes, threadBytes;
-};
-
-// Returns true if oneDNN multiplies `storage` with CPU instructions made for this type. Where
-// oneDNN only emulates the type, the packed kernels are faster.
-bool oneDNNIsNative(Storage storage) {
-  if (storage == Storage::F64)
-    return false;
-  if (storage == Storage::F32)
-    return true;
-  switch (dnnl::get_effective_cpu_isa()) {
-  case dnnl::cpu_isa::avx512_core_bf16:
-  case dnnl::cpu_isa::avx512_core_amx:
-    return true;
-  default:
-    return false;
-  }
+std::string describe(const GemmShape &shape) {
+  std::string text = fmt::format("{} {}x{}x{}", nameOf(shape.input), shape.m, shape.n, shape.k);
+  if (shape.transposeA)
+    text += " a^T";
+  if (shape.transposeB)
+    text += " b^T";
+  if (shape.accumulate)
+    text += " +d";
+  if (shape.hasBias)
+    text += fmt::format(" +bias {}", nameOf(shape.bias));
+  if (shape.output != shape.input)
+    text += fmt::format(" -> {}", nameOf(shape.output));
+  return text;
 }
 
-} // namespace
+void addBias(const GemmShape &shape, float *d, const float *bias) {
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < shape.m; ++row)
+    for (int64_t column = 0; column < shape.n; ++column)
+      d[row * shape.n + column] += bias[column];
+}
 
 struct GemmCache::State {
   int threads;
-  dnnl::engine engine;
+  GemmChoices *choices;
   PackedBuffers buffers;
+  std::map<GemmShape, GemmLibrary> chosen;
   std::map<std::pair<GemmShape, GemmLibrary>, std::unique_ptr<Gemm>> gemms;
+
+  Result<GemmKey> key(const GemmShape &shape) const;
+  Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape) const;
+  Result<std::unique_ptr<Gemm>> make(const GemmShape &shape, GemmLibrary library);
+  Result<GemmLibrary> choose(const GemmShape &shape);
+  Result<GemmChoice> measure(const GemmShape &shape);
 };
 
-GemmCache::GemmCache(int threads)
-    : state(new State{threads, {dnnl::engine::kind::cpu, 0}, {}, {}}) {}
+Result<GemmKey> GemmCache::State::key(const GemmShape &shape) const {
+  auto mkl = openMkl();
+  LMC_TRY(mkl);
+  return GemmKey{fmt::format("{}, {} thread{}, kernels {}, oneDNN {}, {}", processorName(), threads,
+                             threads == 1 ? "" : "s", kernelSet().name, oneDnnVersion(),
+                             *mkl ? "MKL " + (*mkl)->version : "no MKL"),
+                 describe(shape)};
+}
+
+Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmShape &shape) const {
+  auto mkl = openMkl();
+  LMC_TRY(mkl);
+  std::vector<GemmLibrary> found;
+  if (oneDnnHas(shape))
+    found.push_back(GemmLibrary::OneDnn);
+  if (oneDnnHasSgemm(shape))
+    found.push_back(GemmLibrary::OneDnnSgemm);
+  found.push_back(GemmLibrary::Packed);
+  if (*mkl && mklHas(**mkl, shape))
+    found.push_back(GemmLibrary::Mkl);
+  return found;
+}
+
+Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, GemmLibrary library) {
+  switch (library) {
+  case GemmLibrary::OneDnn:
+    return makeOneDnnGemm(shape);
+  case GemmLibrary::OneDnnSgemm:
+    return makeOneDnnSgemm(shape);
+  case GemmLibrary::Packed:
+    return makePackedGemm(shape, threads, buffers);
+  case GemmLibrary::Mkl: {
+    auto mkl = openMkl();
+    LMC_TRY(mkl);
+    return makeMklGemm(**mkl, shape, threads);
+  }
+  }
+  return Error{"no such library", ExitCode::Failure};
+}
+
+Result<GemmLibrary> GemmCache::State::choose(const GemmShape &shape) {
+  const GemmLibrary fixed = oneDnnHas(shape) ? GemmLibrary::OneDnn : GemmLibrary::Packed;
+  if (!choices)
+    return fixed;
+  auto product = key(shape);
+  LMC_TRY(product);
+  auto available = libraries(shape);
+  LMC_TRY(available);
+  auto named = [&](const std::string &name) -> std::optional<GemmLibrary> {
+    for (GemmLibrary library : *available)
+      if (name == nameOf(library))
+        return library;
+    return std::nullopt;
+  };
+  if (auto choice = choices->find(*product))
+    if (auto library = named(choice->implementation))
+      return *library;
+  if (!choices->measures()) {
+    choices->add(*product, {nameOf(fixed), "", 0}, 0);
+    return fixed;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  auto best = measure(shape);
+  LMC_TRY(best);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  choices->add(*product, *best, spent.count());
+  return *named(best->implementation);
+}
+
+// The seconds at the peak speed of the machine that a product may take when it is timed. It is long
+// enough to hide the start of threads, and short enough to time all products of a model in about
+// two seconds.
+static constexpr double kProbeSeconds = 0.005;
+static constexpr int kTimedRuns = 4;
+
+// Returns the shape with its largest sizes halved until a run is short. Speeds hardly depend on a
+// size as large as these.
+static GemmShape probeOf(GemmShape shape, double flops) {
+  while (shape.flops() > flops) {
+    int64_t &wider = shape.m > shape.n ? shape.m : shape.n;
+    int64_t &largest = wider > shape.k ? wider : shape.k;
+    if (largest <= 512)
+      break;
+    // A size in whole cache lines stays one.
+    const int64_t unit = largest % 64 == 0 ? 64 : 1;
+    largest = (largest / 2 + unit - 1) / unit * unit;
+  }
+  return shape;
+}
+
+// Fills the memory with elements that lie between -1/2 and 1/2.
+static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage) {
+  const int64_t width = elementBytes(storage), period = std::min<int64_t>(elements, 4096);
+  memory.reserve(elements * width);
+  uint32_t state = 1;
+  for (int64_t i = 0; i < period; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float value = float(int32_t(state)) / 4294967296.0f;
+    const double wide = value;
+    if (storage == Storage::F64)
+      std::memcpy(memory.at(i * 8), &wide, 8);
+    else if (storage == Storage::F32)
+      std::memcpy(memory.at(i * 4), &value, 4);
+    else
+      std::memcpy(memory.at(i * 2), reinterpret_cast<const char *>(&value) + 2, 2);
+  }
+  for (int64_t i = period; i < elements; i += period)
+    std::memcpy(memory.at(i * width), memory.data(),
+                size_t(std::min(period, elements - i) * width));
+}
+
+Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape) {
+  auto available = libraries(shape);
+  LMC_TRY(available);
+  if (available->size() == 1)
+    return GemmChoice{nameOf(available->front()), "", 0};
+  const GemmShape probe = probeOf(shape, kProbeSeconds * peakSpeed(shape.input, threads).flops);
+  AlignedMemory a, b, d, bias;
+  fillRandom(a, probe.m * probe.k, probe.input);
+  fillRandom(b, probe.k * probe.n, probe.input);
+  fillRandom(d, probe.m * probe.n, probe.output);
+  fillRandom(bias, probe.n, probe.bias);
+
+  struct Candidate {
+    GemmLibrary library;
+    std::unique_ptr<Gemm> gemm;
+    double seconds = std::numeric_limits<double>::infinity();
+  };
+  std::vector<Candidate> candidates;
+  for (GemmLibrary library : *available) {
+    auto gemm = make(probe, library);
+    if (!gemm)
+      return gemm.error();
+    candidates.push_back({library, std::move(*gemm)});
+  }
+  // The first run of each only warms up. Then they take turns, so that what disturbs the machine
+  // disturbs all, and those that are clearly slower are left out.
+  double best = std::numeric_limits<double>::infinity();
+  for (int run = 0; run <= kTimedRuns; ++run)
+    for (Candidate &candidate : candidates) {
+      if (run > 1 && candidate.seconds > 1.25 * best)
+        continue;
+      const auto begin = std::chrono::steady_clock::now();
+      candidate.gemm->run(a.data(), b.data(), d.data(), bias.data());
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+      if (run == 0)
+        continue;
+      candidate.seconds = std::min(candidate.seconds, spent.count());
+      best = std::min(best, candidate.seconds);
+    }
+  auto fastest = std::min_element(
+      candidates.begin(), candidates.end(),
+      [](const Candidate &x, const Candidate &y) { return x.seconds < y.seconds; });
+  return GemmChoice{nameOf(fastest->library), "", fastest->seconds * shape.flops() / probe.flops()};
+}
+
+GemmCache::GemmCache(int threads, GemmChoices *choices)
+    : state(new State{threads, choices, {}, {}, {}}) {}
 GemmCache::~GemmCache() = default;
 
-Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
-  if (library == GemmLibrary::Automatic)
-    library = oneDNNIsNative(shape.input) ? GemmLibrary::OneDNN : GemmLibrary::Packed;
-  auto &gemm = state->gemms[{shape, library}];
-  if (gemm)
-    return gemm.get();
-  if (library == GemmLibrary::Packed) {
-    gemm = std::make_unique<PackedGemm>(kernelSet(), shape, state->threads, state->buffers);
-    return gemm.get();
+Result<Gemm *> GemmCache::find(const GemmShape &shape) {
+  auto chosen = state->chosen.find(shape);
+  if (chosen == state->chosen.end()) {
+    auto library = state->choose(shape);
+    LMC_TRY(library);
+    chosen = state->chosen.emplace(shape, *library).first;
   }
-  try {
-    gemm = std::make_unique<OneDNNGemm>(state->engine, shape);
-  } catch (const dnnl::error &failure) {
-    return Error{fmt::format("oneDNN cannot multiply [{}, {}] by [{}, {}]: {}", shape.m, shape.k,
-                             shape.k, shape.n, failure.what()),
-                 ExitCode::Failure};
+  return find(shape, chosen->second);
+}
+
+Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
+  auto &gemm = state->gemms[{shape, library}];
+  if (!gemm) {
+    auto made = state->make(shape, library);
+    if (!made)
+      return made.error();
+    gemm = std::move(*made);
   }
   return gemm.get();
+}
+
+Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmShape &shape) {
+  return state->libraries(shape);
 }
 
 } // namespace lmc::cpu

@@ -1,5 +1,5 @@
-// Matrix products on the CPU. oneDNN computes them if it has fast instructions of this machine for
-// the input type; otherwise the packed kernels of kernels/PackedGemm.cpp do.
+// Matrix products on the CPU, by the fastest of several libraries for each shape: oneDNN, MKL where
+// it is installed, and the packed kernels of this program.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -9,6 +9,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
+
+namespace lmc {
+class GemmChoices;
+}
 
 namespace lmc::cpu {
 
@@ -26,28 +31,49 @@ struct GemmShape {
   Storage output = Storage::F32;
   Storage bias = Storage::F32;
 
+  // The elements from one row of a, or of b, in memory to the next.
+  int64_t leadingA() const { return transposeA ? m : k; }
+  int64_t leadingB() const { return transposeB ? k : n; }
+  double flops() const { return 2.0 * double(m) * double(n) * double(k); }
+
   auto operator<=>(const GemmShape &) const = default;
 };
+
+// Returns a text that differs for different shapes: "f32 2048x768x4096 b^T +d".
+std::string describe(const GemmShape &shape);
 
 class Gemm {
 public:
   virtual ~Gemm() = default;
   // Computes the product. `bias` is ignored if the shape has no bias. Only one thread may call
-  // run() at a time.
+  // run() at a time, with OpenMP set to the number of threads that the product was made for. Two
+  // runs on equal operands give equal bits.
   virtual void run(const void *a, const void *b, void *d, const void *bias) = 0;
   // Returns the name of the implementation, for reports: "oneDNN gemm:jit", "packed x86-64-v3".
   virtual std::string implementation() const = 0;
 };
 
-enum class GemmLibrary { Automatic, OneDNN, Packed };
+enum class GemmLibrary { OneDnn, OneDnnSgemm, Packed, Mkl };
+
+// Returns the name of a library in choices: "oneDNN", "oneDNN sgemm", "packed", "MKL".
+const char *nameOf(GemmLibrary library);
 
 // The matrix products of one device. The product of each shape is prepared only once.
 class GemmCache {
 public:
-  explicit GemmCache(int threads);
+  // `choices` may be null, and must otherwise outlive this object.
+  explicit GemmCache(int threads, GemmChoices *choices = nullptr);
   ~GemmCache();
 
-  Result<Gemm *> find(const GemmShape &shape, GemmLibrary library = GemmLibrary::Automatic);
+  // Returns the product by the library that `choices` has for its shape. If it has none, the
+  // fastest one, by timing, if `choices` measures; else the fixed choice: oneDNN if it has fast
+  // instructions of this machine for the input type, and the packed kernels otherwise. Error:
+  // LMC_MKL names no library.
+  Result<Gemm *> find(const GemmShape &shape);
+  // Returns the product by `library`, which must be in libraries().
+  Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
+  // Returns the libraries that can compute the product.
+  Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape);
 
 private:
   struct State;

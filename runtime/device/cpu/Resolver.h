@@ -20,7 +20,7 @@ using Step = std::function<void()>;
 // resolve() returns.
 class Resolver {
 public:
-  explicit Resolver(int threads) : threads(threads), gemms(threads) {}
+  Resolver(int threads, GemmChoices *choices) : threads(threads), gemms(threads, choices) {}
 
   // Returns the address of a slice as a `T *`, or null for an absent operand (slice -1).
   template <typename T = char> T *address(int64_t slice) {

@@ -1,6 +1,9 @@
 // Selects the kernels for this machine by the features of its processor.
 #include "runtime/device/cpu/kernels/Kernels.h"
 
+#include <cstdlib>
+#include <cstring>
+
 namespace lmc::cpu {
 
 namespace baseline {
@@ -41,7 +44,16 @@ const Sets &available() {
 
 } // namespace
 
-const KernelSet &kernelSet() { return *available().sets[available().count - 1]; }
+const KernelSet &kernelSet() {
+  static const KernelSet &set = []() -> const KernelSet & {
+    const char *wanted = std::getenv("LMC_CPU_ISA");
+    for (int i = 0; wanted && i < available().count; ++i)
+      if (std::strcmp(available().sets[i]->name, wanted) == 0)
+        return *available().sets[i];
+    return *available().sets[available().count - 1];
+  }();
+  return set;
+}
 
 const KernelSet *const *kernelSets(int &count) {
   count = available().count;

@@ -65,7 +65,8 @@ struct KernelSet {
   void (*exp2F64)(const double *x, double *e, int64_t n);
 };
 
-// Returns the kernel set with the widest vectors that this machine supports.
+// Returns the kernel set that LMC_CPU_ISA names, or the one with the widest vectors that this
+// machine supports.
 const KernelSet &kernelSet();
 
 // Returns all kernel sets that this machine supports, the narrowest vectors first; sets `count` to

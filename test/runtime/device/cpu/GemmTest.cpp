@@ -1,7 +1,10 @@
+#include "runtime/device/GemmChoices.h"
 #include "test/runtime/device/cpu/Values.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
+
+#include <set>
 
 using namespace lmc::cpu;
 using lmc::cpu::test::Values;
@@ -20,23 +23,36 @@ static std::vector<double> reference(const GemmShape &s, const Values &a, const 
   return d;
 }
 
-static void check(GemmShape shape, GemmLibrary library, int threads, std::mt19937_64 &random) {
+// Checks the product by each of `libraries`, or by all that have it.
+static void check(GemmShape shape, int threads, std::mt19937_64 &random,
+                  std::vector<GemmLibrary> libraries = {}) {
   omp_set_num_threads(threads);
   GemmCache cache(threads);
+  if (libraries.empty()) {
+    auto all = cache.libraries(shape);
+    ASSERT_TRUE(all) << all.error().message;
+    libraries = *all;
+  }
   Values a = Values::random(shape.input, shape.m * shape.k, random);
   Values b = Values::random(shape.input, shape.k * shape.n, random);
   Values bias = Values::random(shape.bias, shape.n, random);
-  Values d = shape.accumulate ? Values::random(shape.output, shape.m * shape.n, random)
-                              : Values(shape.output, shape.m * shape.n);
-  std::vector<double> expected = reference(shape, a, b, d, bias);
-  auto gemm = cache.find(shape, library);
-  ASSERT_TRUE(gemm) << gemm.error().message;
-  (*gemm)->run(a.data(), b.data(), d.data(), bias.data());
-  EXPECT_LE(test::error(d, expected), test::tolerance(shape.output))
-      << (*gemm)->implementation() << ": " << shape.m << " x " << shape.n << " x " << shape.k
-      << ", transposes " << shape.transposeA << shape.transposeB << ", accumulate "
-      << shape.accumulate << ", bias " << shape.hasBias << ", storage " << int(shape.input)
-      << " -> " << int(shape.output);
+  Values before = shape.accumulate ? Values::random(shape.output, shape.m * shape.n, random)
+                                   : Values(shape.output, shape.m * shape.n);
+  std::vector<double> expected = reference(shape, a, b, before, bias);
+  for (GemmLibrary library : libraries) {
+    auto gemm = cache.find(shape, library);
+    ASSERT_TRUE(gemm) << gemm.error().message;
+    std::vector<char> first;
+    for (int run = 0; run < 2; ++run) {
+      Values d = before;
+      (*gemm)->run(a.data(), b.data(), d.data(), bias.data());
+      EXPECT_LE(test::error(d, expected), test::tolerance(shape.output))
+          << nameOf(library) << " (" << (*gemm)->implementation() << "): " << describe(shape);
+      if (run == 0)
+        first = d.bytes;
+      EXPECT_EQ(d.bytes, first) << nameOf(library) << " repeats its bits: " << describe(shape);
+    }
+  }
 }
 
 TEST(Gemm, MatchesTheDefinition) {
@@ -52,9 +68,7 @@ TEST(Gemm, MatchesTheDefinition) {
         GemmShape shape{size[0],         size[1],         size[2],         bool(flags & 1),
                         bool(flags & 2), bool(flags & 4), bool(flags & 8), types.input,
                         types.output,    types.output};
-        check(shape, GemmLibrary::Automatic, 2, random);
-        if (types.input == Storage::F32)
-          check(shape, GemmLibrary::Packed, 2, random);
+        check(shape, 2, random);
       }
 }
 
@@ -62,14 +76,14 @@ TEST(Gemm, MatchesTheDefinition) {
 TEST(Gemm, CrossesBlocks) {
   std::mt19937_64 random(2);
   for (Storage output : {Storage::BF16, Storage::F32}) {
-    check({2, 1100, 40, false, true, true, false, Storage::BF16, output}, GemmLibrary::Packed, 3,
-          random);
-    check({2100, 9, 30, true, false, false, false, Storage::BF16, output}, GemmLibrary::Packed, 3,
-          random);
-    check({2050, 3, 1100, false, false, true, true, Storage::BF16, output, Storage::F32},
-          GemmLibrary::Packed, 2, random);
-    check({100, 140, 2100, true, true, false, true, Storage::BF16, output, Storage::BF16},
-          GemmLibrary::Packed, 1, random);
+    check({2, 1100, 40, false, true, true, false, Storage::BF16, output}, 3, random,
+          {GemmLibrary::Packed});
+    check({2100, 9, 30, true, false, false, false, Storage::BF16, output}, 3, random,
+          {GemmLibrary::Packed});
+    check({2050, 3, 1100, false, false, true, true, Storage::BF16, output, Storage::F32}, 2, random,
+          {GemmLibrary::Packed});
+    check({100, 140, 2100, true, true, false, true, Storage::BF16, output, Storage::BF16}, 1,
+          random, {GemmLibrary::Packed});
   }
 }
 
@@ -89,4 +103,92 @@ TEST(Gemm, PackedBitsDoNotDependOnThreads) {
       first = d.bytes;
     EXPECT_EQ(d.bytes, first) << threads << " threads";
   }
+}
+
+// Another order of threads, other addresses and another process state must not change a bit, for
+// every library that a choice may name.
+TEST(Gemm, BitsRepeatAtOtherAddresses) {
+  std::mt19937_64 random(4);
+  omp_set_num_threads(2);
+  for (bool accumulate : {false, true}) {
+    GemmShape shape{384, 640, 1500, false, true, accumulate};
+    const Values a = Values::random(Storage::F32, shape.m * shape.k, random);
+    const Values b = Values::random(Storage::F32, shape.k * shape.n, random);
+    const Values d = Values::random(Storage::F32, shape.m * shape.n, random);
+    auto libraries = GemmCache(2).libraries(shape);
+    ASSERT_TRUE(libraries);
+    for (GemmLibrary library : *libraries) {
+      std::vector<char> first;
+      for (int run = 0; run < 6; ++run) {
+        GemmCache cache(2);
+        auto gemm = cache.find(shape, library);
+        ASSERT_TRUE(gemm);
+        // The operands of a plan start at multiples of 64 bytes.
+        auto copy = [&](const Values &values) {
+          std::vector<char> memory(values.bytes.size() + 64 * 8);
+          char *start = memory.data();
+          start += (64 - reinterpret_cast<uintptr_t>(start) % 64) % 64 + 64 * size_t(run);
+          std::memcpy(start, values.bytes.data(), values.bytes.size());
+          return std::pair(std::move(memory), start);
+        };
+        auto [aMemory, aStart] = copy(a);
+        auto [bMemory, bStart] = copy(b);
+        auto [dMemory, dStart] = copy(d);
+        (*gemm)->run(aStart, bStart, dStart, nullptr);
+        std::vector<char> result(dStart, dStart + d.bytes.size());
+        if (first.empty())
+          first = result;
+        EXPECT_TRUE(result == first) << nameOf(library) << ", run " << run;
+      }
+    }
+  }
+}
+
+TEST(Gemm, MeasuresAShapeOnceAndTakesTheChoiceAgain) {
+  omp_set_num_threads(2);
+  const GemmShape shape{256, 192, 320, false, true};
+  lmc::GemmChoices choices(/*measures=*/true);
+  GemmCache first(2, &choices);
+  auto fastest = first.find(shape);
+  ASSERT_TRUE(fastest) << fastest.error().message;
+  ASSERT_EQ(choices.inUse().size(), 1u);
+  const auto use = choices.inUse()[0];
+  EXPECT_EQ(use.key.product, "f32 256x192x320 b^T");
+  EXPECT_NE(use.key.device.find("2 threads, kernels "), std::string::npos) << use.key.device;
+  EXPECT_GT(use.choice.seconds, 0);
+  EXPECT_EQ(first.find(shape) ? *first.find(shape) : nullptr, *fastest);
+
+  // A recorded choice is taken, whether it is the fastest or not.
+  auto libraries = first.libraries(shape);
+  ASSERT_TRUE(libraries);
+  for (bool measures : {true, false})
+    for (GemmLibrary library : *libraries) {
+      lmc::GemmChoices recorded(measures);
+      recorded.add(use.key, {nameOf(library), "", 1}, 0);
+      GemmCache cache(2, &recorded);
+      auto gemm = cache.find(shape);
+      ASSERT_TRUE(gemm);
+      EXPECT_EQ((*gemm)->implementation(), (*first.find(shape, library))->implementation());
+      EXPECT_EQ(recorded.inUse()[0].choice.seconds, 1) << "it is not measured again";
+    }
+  // A name that no library here has.
+  lmc::GemmChoices strange(/*measures=*/false);
+  strange.add(use.key, {"another", "", 1}, 0);
+  GemmCache cache(2, &strange);
+  ASSERT_TRUE(cache.find(shape));
+  EXPECT_EQ(strange.inUse()[0].choice.implementation, "oneDNN");
+}
+
+TEST(Gemm, DifferentShapesHaveDifferentTexts) {
+  std::set<std::string> texts;
+  int shapes = 0;
+  for (int flags = 0; flags < 16; ++flags)
+    for (Storage storage : {Storage::F32, Storage::BF16, Storage::F64})
+      for (Storage output : {Storage::F32, Storage::BF16, Storage::F64})
+        for (int64_t m : {1, 11}) {
+          texts.insert(describe({m, 1, 1, bool(flags & 1), bool(flags & 2), bool(flags & 4),
+                                 bool(flags & 8), storage, output}));
+          ++shapes;
+        }
+  EXPECT_EQ(int(texts.size()), shapes);
 }

@@ -1,0 +1,100 @@
+// The implementations of matrix products that devices have chosen, kept in files.
+//
+// Which implementation of a product is the fastest depends on the shape, the machine and the
+// versions of its libraries, so a device times them. How an implementation orders its sums decides
+// the last bits of the result, so a run that goes on must take the same one. Two files therefore
+// hold choices:
+//
+//   CACHE/lmc/gemm.json   of the user: what was timed once is not timed again
+//   OUT/gemm.json         of a run: what it uses. It precedes the cache
+//
+// CACHE is $XDG_CACHE_HOME or ~/.cache.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <compare>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// Two products with equal keys may use the same choice.
+struct GemmKey {
+  // The device and the versions of all libraries that may compute the product:
+  // "AMD EPYC, 2 threads, kernels x86-64-v4, oneDNN 2.6.3, no MKL".
+  std::string device;
+  // Shape, layouts, dtypes, and all else that an implementation may depend on:
+  // "f32 2048x768x4096 b^T +d".
+  std::string product;
+
+  auto operator<=>(const GemmKey &) const = default;
+};
+
+struct GemmChoice {
+  std::string implementation; // a name that the device knows; its first word is the library
+  std::string payload;        // more that the device needs, for example 64 bytes in hexadecimal
+  double seconds = 0;         // of one product, as measured; 0: the choice is not measured
+
+  auto operator<=>(const GemmChoice &) const = default;
+};
+
+class GemmChoices {
+public:
+  // With `measures`, devices time the implementations of each product that has no choice. Without
+  // it they take a fixed choice, and the cache is neither read nor written.
+  explicit GemmChoices(bool measures) : measuring(measures) {}
+
+  bool measures() const { return measuring; }
+
+  // Read the choices of a file. A missing file has none. A file that cannot be read has none
+  // either, and becomes a warning.
+  void readCache(const std::string &path);
+  void readRun(const std::string &path);
+
+  // Returns the choice for `key`, if there is one. A device that cannot use it calls add().
+  std::optional<GemmChoice> find(const GemmKey &key);
+  // Records the choice that a device has made, after timing that took `spent` seconds.
+  void add(const GemmKey &key, GemmChoice choice, double spent);
+
+  // Adds what was measured to the file. Other processes may do so at the same time. A file that
+  // cannot be written becomes a warning.
+  void writeCache(const std::string &path);
+  // Writes the choices in use, and those that were read from the run for other devices.
+  Result<void> writeRun(const std::string &path) const;
+
+  // The choices in use: those that find() returned or add() recorded.
+  struct Use {
+    GemmKey key;
+    GemmChoice choice;
+  };
+  std::vector<Use> inUse() const;
+  // Returns "12 shapes, 3 measured in 0.4 s, 9 as in the run; 9 MKL, 3 packed"; "" without any.
+  std::string summary() const;
+  // Returns the device of a choice that the run had for a product in use, but that this device
+  // could not take; "": there is none. The run's last bits differ from then on.
+  std::string formerDevice() const;
+  // Returns the warnings since the last call.
+  std::vector<std::string> takeWarnings();
+
+private:
+  enum class Origin { Run, Cache, Measured, Fixed };
+  struct Entry {
+    GemmChoice choice;
+    Origin origin;
+    bool used = false;
+  };
+  void read(const std::string &path, Origin origin);
+
+  bool measuring;
+  double seconds = 0; // spent on timing
+  std::map<GemmKey, Entry> entries;
+  std::vector<std::string> warnings;
+};
+
+// Returns the path of the user's cache; "" if neither XDG_CACHE_HOME nor HOME is set.
+std::string gemmCachePath();
+
+} // namespace lmc

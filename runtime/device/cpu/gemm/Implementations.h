@@ -1,0 +1,57 @@
+// The implementations of matrix products that GemmCache chooses from.
+#pragma once
+
+#include "runtime/device/cpu/AlignedMemory.h"
+#include "runtime/device/cpu/Gemm.h"
+
+#include <memory>
+#include <string>
+
+namespace lmc::cpu {
+
+// Returns true if all matrices of the product and its bias are f32.
+inline bool isPlainF32(const GemmShape &shape) {
+  return shape.input == Storage::F32 && shape.output == Storage::F32 &&
+         (!shape.hasBias || shape.bias == Storage::F32);
+}
+
+// Adds `bias` to every row of d[m,n], for libraries whose product has no bias.
+void addBias(const GemmShape &shape, float *d, const float *bias);
+
+// oneDNN's primitive. It multiplies every type, but is hundreds of times slower than others where
+// it only emulates the type: there, oneDnnHas() is false.
+bool oneDnnHas(const GemmShape &shape);
+Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape);
+// oneDNN's sgemm.
+bool oneDnnHasSgemm(const GemmShape &shape);
+std::unique_ptr<Gemm> makeOneDnnSgemm(const GemmShape &shape);
+// Returns the version and the instructions that oneDNN uses: "2.6.3 isa 0x1ff".
+std::string oneDnnVersion();
+
+// Buffers that all packed matrix products share, because only one of them runs at a time.
+struct PackedBuffers {
+  AlignedMemory panelsB, sums, perThread;
+};
+
+std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers);
+
+// Intel's MKL. It is not linked: it is opened where it is installed.
+struct Mkl {
+  // Version, build, and the processors whose code it runs.
+  std::string version;
+  // The functions cblas_sgemm, cblas_gemm_bf16bf16f32 (may be null) and mkl_set_num_threads_local.
+  void (*sgemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,
+                const float *a, int lda, const float *b, int ldb, float beta, float *d, int ldd);
+  void (*bf16Gemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,
+                   const void *a, int lda, const void *b, int ldb, float beta, float *d, int ldd);
+  int (*setThreads)(int threads);
+};
+
+// Opens MKL at the first call. LMC_MKL names its library libmkl_rt.so, or is "none"; without it,
+// the library is searched in the Python environment of `./dev setup` and where the system's loader
+// looks. Returns null if it is not there. Error: LMC_MKL names no such library.
+Result<const Mkl *> openMkl();
+bool mklHas(const Mkl &mkl, const GemmShape &shape);
+std::unique_ptr<Gemm> makeMklGemm(const Mkl &mkl, const GemmShape &shape, int threads);
+
+} // namespace lmc::cpu

@@ -1,0 +1,141 @@
+// Matrix products by oneDNN: its primitive, and its sgemm, which divides the work in another way.
+#include "runtime/device/cpu/gemm/Implementations.h"
+
+#include <fmt/format.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <unordered_map>
+
+namespace lmc::cpu {
+namespace {
+
+using dnnl::memory;
+
+memory::data_type dnnlType(Storage storage) {
+  return storage == Storage::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+// A matrix product by oneDNN. A transpose is expressed by strides, so nothing is copied before the
+// product. Accumulation (d += a b) is oneDNN's post-op "sum".
+class OneDnnGemm final : public Gemm {
+public:
+  OneDnnGemm(const dnnl::engine &engine, const GemmShape &shape) : stream(engine) {
+    auto matrix = [](int64_t rows, int64_t columns, bool transposed, Storage storage) {
+      return memory::desc({rows, columns}, dnnlType(storage),
+                          transposed ? memory::dims{1, rows} : memory::dims{columns, 1});
+    };
+    auto aDesc = matrix(shape.m, shape.k, shape.transposeA, shape.input);
+    auto bDesc = matrix(shape.k, shape.n, shape.transposeB, shape.input);
+    auto dDesc = matrix(shape.m, shape.n, false, shape.output);
+    dnnl::primitive_attr attributes;
+    if (shape.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    a = memory(aDesc, engine, nullptr);
+    b = memory(bDesc, engine, nullptr);
+    d = memory(dDesc, engine, nullptr);
+    arguments = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, d}};
+    if (shape.hasBias) {
+      auto biasDesc = matrix(1, shape.n, false, shape.bias);
+      bias = memory(biasDesc, engine, nullptr);
+      arguments.emplace(DNNL_ARG_BIAS, bias);
+      prepare({dnnl::matmul::desc(aDesc, bDesc, biasDesc, dDesc), attributes, engine});
+    } else {
+      prepare({dnnl::matmul::desc(aDesc, bDesc, dDesc), attributes, engine});
+    }
+  }
+
+  void run(const void *aData, const void *bData, void *dData, const void *biasData) override {
+    a.set_data_handle(const_cast<void *>(aData));
+    b.set_data_handle(const_cast<void *>(bData));
+    d.set_data_handle(dData);
+    if (bias)
+      bias.set_data_handle(const_cast<void *>(biasData));
+    product.execute(stream, arguments);
+    stream.wait();
+  }
+
+  std::string implementation() const override { return "oneDNN " + kind; }
+
+private:
+  void prepare(const dnnl::matmul::primitive_desc &description) {
+    kind = description.impl_info_str();
+    product = dnnl::matmul(description);
+  }
+
+  dnnl::stream stream;
+  dnnl::matmul product;
+  memory a, b, d, bias;
+  std::unordered_map<int, memory> arguments;
+  std::string kind;
+};
+
+// f32 only. The product of row-major matrices is computed as that of their transposes,
+// d^T = b^T a^T.
+class OneDnnSgemm final : public Gemm {
+public:
+  explicit OneDnnSgemm(const GemmShape &shape) : shape(shape) {}
+
+  void run(const void *a, const void *b, void *d, const void *bias) override {
+    dnnl_status_t status = dnnl_sgemm(
+        shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f,
+        static_cast<const float *>(a), shape.leadingA(), static_cast<const float *>(b),
+        shape.leadingB(), shape.accumulate ? 1.0f : 0.0f, static_cast<float *>(d), shape.n);
+    if (status != dnnl_success)
+      throw dnnl::error(status, "dnnl_sgemm failed");
+    if (shape.hasBias)
+      addBias(shape, static_cast<float *>(d), static_cast<const float *>(bias));
+  }
+
+  std::string implementation() const override { return "oneDNN sgemm"; }
+
+private:
+  GemmShape shape;
+};
+
+} // namespace
+
+// Returns true if oneDNN multiplies `storage` with CPU instructions made for this type. Where
+// oneDNN only emulates the type, the packed kernels are faster.
+static bool isNative(Storage storage) {
+  if (storage == Storage::F64)
+    return false;
+  if (storage == Storage::F32)
+    return true;
+  switch (dnnl::get_effective_cpu_isa()) {
+  case dnnl::cpu_isa::avx512_core_bf16:
+  case dnnl::cpu_isa::avx512_core_amx:
+    return true;
+  default:
+    return false;
+  }
+}
+
+bool oneDnnHas(const GemmShape &shape) { return isNative(shape.input); }
+
+bool oneDnnHasSgemm(const GemmShape &shape) { return isPlainF32(shape); }
+
+std::string oneDnnVersion() {
+  const dnnl_version_t &version = *dnnl_version();
+  return fmt::format("{}.{}.{} isa {:#x}", version.major, version.minor, version.patch,
+                     unsigned(dnnl::get_effective_cpu_isa()));
+}
+
+Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape) {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  try {
+    return std::unique_ptr<Gemm>(std::make_unique<OneDnnGemm>(engine, shape));
+  } catch (const dnnl::error &failure) {
+    return Error{fmt::format("oneDNN cannot multiply [{}, {}] by [{}, {}]: {}", shape.m, shape.k,
+                             shape.k, shape.n, failure.what()),
+                 ExitCode::Failure};
+  }
+}
+
+std::unique_ptr<Gemm> makeOneDnnSgemm(const GemmShape &shape) {
+  return std::make_unique<OneDnnSgemm>(shape);
+}
+
+} // namespace lmc::cpu

@@ -1,0 +1,148 @@
+// Matrix products by the packed kernels of this program (kernels/PackedGemm.cpp).
+#include "runtime/device/cpu/gemm/Implementations.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+
+namespace lmc::cpu {
+namespace {
+
+// A matrix product d = op(a) op(b) by the packed kernels. The block sizes fit the caches: kDepth x
+// panelColumns packed elements of b stay in the first-level cache, kRows x kDepth of a in the
+// second, kDeep x kWide of b in the third. kRows is a multiple of every kernel's panelRows, kWide
+// of every panelColumns.
+class PackedGemm final : public Gemm {
+public:
+  static constexpr int64_t kRows = 96, kDepth = 256, kDeep = 1024, kWide = 1024, kTall = 2016;
+
+  PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
+      : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
+        output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
+    // Sums go directly into d if d has the type in which the kernels add; only bf16 has not.
+    direct = shape.output != Storage::BF16;
+    deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
+    tall = !direct && deepSteps > 1 ? kTall : shape.m;
+    // If there are few blocks of rows for the number of threads, the columns are divided too.
+    int64_t rowBlocks = (shape.m + kRows - 1) / kRows;
+    columnsPerItem = kWide;
+    while (columnsPerItem > 128 && rowBlocks * (kWide / columnsPerItem) < 4 * threads)
+      columnsPerItem /= 2;
+    const int64_t width = int64_t(input.arithmeticWidth);
+    buffers.panelsB.reserve(std::min(roundUp(shape.k), kDeep) * kWide * width);
+    blockBytes = kRows * kDepth * width;
+    threadBytes = blockBytes + (!direct && deepSteps == 1 ? kRows * columnsPerItem * width : 0);
+    buffers.perThread.reserve(threadBytes * threads);
+    if (!direct && deepSteps > 1)
+      buffers.sums.reserve(kTall * kWide * width);
+  }
+
+  void run(const void *a, const void *b, void *d, const void *bias) override {
+    for (int64_t column = 0; column < shape.n; column += kWide) {
+      const int64_t columns = std::min(kWide, shape.n - column);
+      for (int64_t row = 0; row < shape.m; row += tall)
+        for (int64_t step = 0; step < deepSteps; ++step) {
+          if (deepSteps > 1 || row == 0)
+            packB(b, step * kDeep, std::min(kDeep, shape.k - step * kDeep), column, columns);
+          runBlock(a, d, bias, row, std::min(tall, shape.m - row), column, columns, step);
+        }
+    }
+  }
+
+  std::string implementation() const override { return fmt::format("packed {}", setName); }
+
+private:
+  static int64_t roundUp(int64_t x) { return (x + 63) / 64 * 64; }
+
+  // Packs the part of op(b) from row depth0 and column column0 with `depth` rows and `columns`
+  // columns, in blocks of kDepth rows.
+  void packB(const void *b, int64_t depth0, int64_t depth, int64_t column0, int64_t columns) {
+    const int64_t blocks = (depth + kDepth - 1) / kDepth;
+    const int64_t pieces = (columns + kPackColumns - 1) / kPackColumns;
+    const int64_t paddedColumns =
+        (columns + input.panelColumns - 1) / input.panelColumns * input.panelColumns;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (blocks * pieces > 1)
+    for (int64_t item = 0; item < blocks * pieces; ++item) {
+      const int64_t first = item / pieces * kDepth, piece = item % pieces * kPackColumns;
+      const int64_t rows = std::min(kDepth, depth - first);
+      PackArgs args{b,
+                    shape.transposeB ? shape.k : shape.n,
+                    shape.transposeB,
+                    depth0 + first,
+                    rows,
+                    column0 + piece,
+                    std::min(kPackColumns, columns - piece)};
+      input.packB(args, buffers.panelsB.at((first * paddedColumns + piece * rows) *
+                                           int64_t(input.arithmeticWidth)));
+    }
+  }
+
+  void runBlock(const void *a, void *d, const void *bias, int64_t row0, int64_t rows,
+                int64_t column0, int64_t columns, int64_t step) {
+    const int64_t width = int64_t(input.arithmeticWidth);
+    const int64_t depth0 = step * kDeep, depth = std::min(kDeep, shape.k - depth0);
+    const int64_t paddedColumns =
+        (columns + input.panelColumns - 1) / input.panelColumns * input.panelColumns;
+    const int64_t rowBlocks = (rows + kRows - 1) / kRows;
+    const int64_t columnBlocks = (columns + columnsPerItem - 1) / columnsPerItem;
+    const bool last = step + 1 == deepSteps;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (rowBlocks * columnBlocks > 1)
+    for (int64_t item = 0; item < rowBlocks * columnBlocks; ++item) {
+      const int64_t row = item / columnBlocks * kRows;
+      const int64_t column = item % columnBlocks * columnsPerItem;
+      const int64_t height = std::min(kRows, rows - row);
+      const int64_t wide = std::min(columnsPerItem, columns - column);
+      char *own = buffers.perThread.at(omp_get_thread_num() * threadBytes);
+      char *to = static_cast<char *>(d) +
+                 ((row0 + row) * shape.n + column0 + column) * elementBytes(shape.output);
+      char *sums;
+      int64_t leading;
+      if (direct) {
+        sums = to;
+        leading = shape.n;
+      } else if (deepSteps == 1) {
+        sums = own + blockBytes;
+        leading = wide;
+      } else {
+        sums = buffers.sums.at((row * kWide + column) * width);
+        leading = kWide;
+      }
+      bool add = step > 0 || (direct && shape.accumulate);
+      for (int64_t first = 0; first < depth; first += kDepth) {
+        const int64_t deep = std::min(kDepth, depth - first);
+        input.packA({a, shape.transposeA ? shape.m : shape.k, shape.transposeA, row0 + row, height,
+                     depth0 + first, deep},
+                    own);
+        input.multiply(own, buffers.panelsB.at((first * paddedColumns + column * deep) * width),
+                       height, wide, deep, sums, leading, add);
+        add = true;
+      }
+      if (last && (!direct || shape.hasBias)) {
+        const char *biasAt = nullptr;
+        if (shape.hasBias)
+          biasAt = static_cast<const char *>(bias) + (column0 + column) * elementBytes(shape.bias);
+        output.store({sums, leading, to, shape.n, height, wide, biasAt, shape.bias,
+                      !direct && shape.accumulate});
+      }
+    }
+  }
+
+  static constexpr int64_t kPackColumns = 128; // a multiple of every kernel's panelColumns
+
+  const char *setName;
+  GemmShape shape;
+  PackedGemmKernels input, output;
+  int threads;
+  PackedBuffers &buffers;
+  bool direct;
+  int64_t deepSteps, tall, columnsPerItem, blockBytes, threadBytes;
+};
+
+} // namespace
+
+std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers) {
+  return std::make_unique<PackedGemm>(kernelSet(), shape, threads, buffers);
+}
+
+} // namespace lmc::cpu

@@ -1,0 +1,127 @@
+"""The implementations of matrix products: timed once, then kept, so that bits repeat."""
+
+import json
+
+import pytest
+
+from jobs import Job
+from programs import USER_ERROR, checkpoint_digest, checkpoints, losses
+from reference import Model, Optimizer
+
+JOB = Job(
+    model=Model(num_hidden_layers=1), sequence_length=32, batch_size=2, micro_batch_size=2,
+    optimizer=Optimizer(warmup_iters=1, decay_iters=4), train_iters=4,
+)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The user's cache, empty."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/lmc/gemm.json"
+
+
+@pytest.fixture
+def train(programs, compiled, tmp_path):
+    def run(out: str, *options: str):
+        return programs.run("lmc-run", compiled(JOB), f"--out={tmp_path / out}", *options)
+
+    return run
+
+
+def choices(path) -> dict[str, dict]:
+    return {choice["product"]: choice for choice in json.loads(path.read_text())["choices"]}
+
+
+def gemm_events(folder) -> list[dict]:
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == "gemm"]
+
+
+def digest(folder) -> dict[str, str]:
+    """Of the last checkpoint."""
+    return checkpoint_digest(list(checkpoints(folder).values())[-1])
+
+
+def note(finished) -> str:
+    return next(line for line in finished.stdout.splitlines() if line.startswith("gemm: "))
+
+
+def test_products_are_timed_once(train, cache, tmp_path):
+    first = train("a", "--gemm=measure").ok()
+    assert "measured in" in note(first)
+    kept = choices(cache)
+    assert kept == choices(tmp_path / "a/gemm.json")
+    assert all(choice["seconds"] > 0 for choice in kept.values())
+    second = train("b", "--gemm=measure").ok()
+    assert f"{len(kept)} from the cache" in note(second) and "measured" not in note(second)
+    assert losses(tmp_path / "a") == losses(tmp_path / "b")
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    event, = gemm_events(tmp_path / "a")
+    assert event["products"] == {p: c["implementation"] for p, c in kept.items()}
+
+
+def test_a_run_goes_on_with_its_own_choices(train, cache, tmp_path):
+    """Whatever the cache has by then, and whatever --gemm says."""
+    train("whole", "--gemm=default").ok()
+    train("parts", "--gemm=default", "--steps=2").ok()
+    assert not cache.exists()
+    goes_on = train("parts", "--gemm=measure").ok()
+    products = choices(tmp_path / "parts/gemm.json")
+    assert f"{len(products)} as in the run" in note(goes_on)
+    assert {c["implementation"] for c in products.values()} == {"oneDNN"}
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
+
+
+def test_another_machine_times_again_and_says_so(train, cache, tmp_path):
+    train("a", "--gemm=measure", "--steps=2").ok()
+    path = tmp_path / "a/gemm.json"
+    document = json.loads(path.read_text())
+    for choice in document["choices"]:
+        choice["device"] = "a 6502, 1 thread"
+    path.write_text(json.dumps(document))
+    cache.unlink()
+    goes_on = train("a", "--gemm=measure").ok()
+    assert "the run's choices are for another device or other libraries (a 6502, 1 thread)" in (
+        goes_on.stdout)
+    first, second = gemm_events(tmp_path / "a")
+    assert "former_device" not in first and second["former_device"] == "a 6502, 1 thread"
+    assert second["step"] == 2
+
+
+def test_damaged_choices_are_made_again(train, cache, tmp_path):
+    cache.parent.mkdir(parents=True)
+    cache.write_text('{"version": 1, "choices": [{"device": ')
+    first = train("a", "--gemm=measure", "--steps=2").ok()
+    assert f"warning: {cache}: " in first.stderr and "measured in" in note(first)
+    assert choices(cache)
+    (tmp_path / "a/gemm.json").write_text("[]")
+    second = train("a", "--gemm=measure").ok()
+    assert f"warning: {tmp_path / 'a/gemm.json'}: " in second.stderr
+    assert "from the cache" in note(second)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("LMC_GEMM", "fast", "--gemm=fast: must be default or measure"),
+        ("LMC_MKL", "/none/libmkl_rt.so", "LMC_MKL=/none/libmkl_rt.so: "),
+        ("LMC_MKL", "libc.so.6", "lacks functions of libmkl_rt.so"),
+        ("LMC_CPU_ISA", "x86-64-v9", "LMC_CPU_ISA=x86-64-v9: the CPU's kernels exist for x86-64"),
+    ],
+)
+def test_mistakes_are_one_clear_line(train, monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    finished = train("a")
+    assert finished.code == USER_ERROR
+    assert message in finished.stderr and len(finished.stderr.splitlines()) == 1
+
+
+def test_the_kernels_of_a_narrower_machine_train_the_same_model(train, cache, monkeypatch, tmp_path):
+    train("wide").ok()
+    monkeypatch.setenv("LMC_CPU_ISA", "x86-64")
+    train("narrow").ok()
+    assert losses(tmp_path / "narrow") == pytest.approx(losses(tmp_path / "wide"), rel=1e-4)
+    device = next(iter(choices(tmp_path / "narrow/gemm.json").values()))["device"]
+    assert "kernels x86-64," in device

@@ -1,0 +1,184 @@
+#include "runtime/device/GemmChoices.h"
+
+#include "test/runtime/checkpoint/TestFolder.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lmc {
+namespace {
+
+using test::TestFolder;
+
+const GemmKey kFirst{"CPU A, 2 threads", "f32 2x3x4"}, kSecond{"CPU A, 2 threads", "f32 5x6x7 +d"};
+
+TEST(GemmChoices, KeepsWhatWasMeasuredInTheCache) {
+  TestFolder folder;
+  const std::string cache = folder / "new/cache.json";
+  GemmChoices first(/*measures=*/true);
+  first.readCache(cache);
+  EXPECT_FALSE(first.find(kFirst));
+  const GemmChoice choice{"MKL", "00ff\"\n", 0.25};
+  first.add(kFirst, choice, 0.5);
+  first.add(kSecond, {"oneDNN sgemm", "", 0.125}, 0.25);
+  EXPECT_EQ(first.summary(), "2 shapes, 2 measured in 0.8 s; 1 MKL, 1 oneDNN");
+  first.writeCache(cache);
+  EXPECT_TRUE(first.takeWarnings().empty());
+
+  GemmChoices second(true);
+  second.readCache(cache);
+  EXPECT_TRUE(second.inUse().empty()) << "nothing was asked for";
+  EXPECT_EQ(second.find(kFirst), choice);
+  EXPECT_FALSE(second.find({"CPU B", kFirst.product}));
+  EXPECT_EQ(second.summary(), "1 shape, 1 from the cache; 1 MKL");
+}
+
+TEST(GemmChoices, TheRunPrecedesTheCacheAndWhatIsMeasured) {
+  TestFolder folder;
+  GemmChoices cached(true), run(true);
+  cached.add(kFirst, {"MKL", "", 1}, 1);
+  cached.add(kSecond, {"MKL", "", 1}, 1);
+  cached.writeCache(folder / "cache");
+  run.add(kFirst, {"packed", "", 2}, 1);
+  ASSERT_OK(run.writeRun(folder / "run"));
+  for (bool cacheFirst : {true, false}) {
+    GemmChoices choices(true);
+    if (cacheFirst)
+      choices.readCache(folder / "cache");
+    choices.readRun(folder / "run");
+    if (!cacheFirst)
+      choices.readCache(folder / "cache");
+    EXPECT_EQ(choices.find(kFirst)->implementation, "packed");
+    EXPECT_EQ(choices.find(kSecond)->implementation, "MKL");
+    EXPECT_EQ(choices.summary(), "2 shapes, 1 as in the run, 1 from the cache; 1 MKL, 1 packed");
+    EXPECT_EQ(choices.formerDevice(), "");
+    ASSERT_OK(choices.writeRun(folder / "next"));
+    GemmChoices next(false);
+    next.readRun(folder / "next");
+    EXPECT_EQ(next.find(kFirst)->implementation, "packed");
+    EXPECT_EQ(next.find(kSecond)->implementation, "MKL") << "what the run took from the cache";
+  }
+}
+
+TEST(GemmChoices, FixedChoicesLeaveTheCacheAlone) {
+  TestFolder folder;
+  GemmChoices measured(true);
+  measured.add(kFirst, {"MKL", "", 1}, 1);
+  measured.writeCache(folder / "cache");
+  const std::string before = test::read(folder / "cache");
+
+  GemmChoices fixed(false);
+  fixed.readCache(folder / "cache");
+  EXPECT_FALSE(fixed.find(kFirst));
+  fixed.add(kFirst, {"oneDNN", "", 0}, 0);
+  EXPECT_EQ(fixed.summary(), "1 shape, 1 by default; 1 oneDNN");
+  fixed.writeCache(folder / "cache");
+  EXPECT_EQ(test::read(folder / "cache"), before);
+  ASSERT_OK(fixed.writeRun(folder / "run"));
+  GemmChoices later(true);
+  later.readRun(folder / "run");
+  EXPECT_EQ(later.find(kFirst)->implementation, "oneDNN") << "a run that goes on keeps its bits";
+}
+
+TEST(GemmChoices, TellsThatTheRunWasOnAnotherDevice) {
+  TestFolder folder;
+  GemmChoices first(true);
+  first.add(kFirst, {"MKL", "", 1}, 1);
+  ASSERT_OK(first.writeRun(folder / "run"));
+  GemmChoices second(true);
+  second.readRun(folder / "run");
+  const GemmKey moved{"CPU B, 2 threads", kFirst.product};
+  EXPECT_FALSE(second.find(moved));
+  second.add(moved, {"packed", "", 1}, 1);
+  EXPECT_EQ(second.formerDevice(), "CPU A, 2 threads");
+  ASSERT_OK(second.writeRun(folder / "run"));
+  GemmChoices back(true);
+  back.readRun(folder / "run");
+  EXPECT_EQ(back.find(kFirst)->implementation, "MKL") << "the first machine's choices are kept";
+  EXPECT_EQ(back.formerDevice(), "");
+}
+
+TEST(GemmChoices, AFileThatCannotBeReadIsAWarning) {
+  TestFolder folder;
+  GemmChoices good(true);
+  good.add(kFirst, {"MKL", "", 1}, 1);
+  good.writeCache(folder / "cache");
+  const std::string text = test::read(folder / "cache");
+  for (const std::string &damaged :
+       {text.substr(0, text.size() / 2), std::string("[]"), std::string("{\"version\": 1}"),
+        std::string("{\"version\": 99, \"choices\": []}"),
+        std::string("{\"version\": 1, \"choices\": [{\"device\": 3}]}"),
+        std::string("\0\xff", 2)}) {
+    test::write(folder / "cache", damaged);
+    GemmChoices choices(true);
+    choices.readCache(folder / "cache");
+    EXPECT_FALSE(choices.find(kFirst));
+    const std::vector<std::string> warnings = choices.takeWarnings();
+    ASSERT_EQ(warnings.size(), 1u) << damaged;
+    EXPECT_NE(warnings[0].find(folder / "cache"), std::string::npos);
+    EXPECT_NE(warnings[0].find("made again"), std::string::npos);
+    EXPECT_TRUE(choices.takeWarnings().empty());
+    choices.add(kSecond, {"packed", "", 1}, 1);
+    choices.writeCache(folder / "cache");
+    GemmChoices mended(true);
+    mended.readCache(folder / "cache");
+    EXPECT_TRUE(mended.find(kSecond));
+  }
+}
+
+TEST(GemmChoices, ACacheThatCannotBeWrittenIsAWarning) {
+  TestFolder folder;
+  test::write(folder / "file", "");
+  GemmChoices choices(true);
+  choices.add(kFirst, {"MKL", "", 1}, 1);
+  choices.writeCache(folder / "file/cache");
+  const std::vector<std::string> warnings = choices.takeWarnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("the next start times matrix products again"), std::string::npos);
+}
+
+TEST(GemmChoices, ProcessesThatWriteAtOnceKeepAllChoices) {
+  TestFolder folder;
+  std::vector<pid_t> children;
+  for (int child = 0; child < 8; ++child) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      for (int i = 0; i < 5; ++i) {
+        GemmChoices choices(true);
+        choices.add({"CPU", std::to_string(child) + " " + std::to_string(i)}, {"MKL", "", 1}, 1);
+        choices.writeCache(folder / "cache");
+      }
+      ::_exit(0);
+    }
+    children.push_back(pid);
+  }
+  for (pid_t pid : children)
+    ::waitpid(pid, nullptr, 0);
+  GemmChoices all(true);
+  all.readCache(folder / "cache");
+  EXPECT_TRUE(all.takeWarnings().empty());
+  for (int child = 0; child < 8; ++child)
+    for (int i = 0; i < 5; ++i)
+      EXPECT_TRUE(all.find({"CPU", std::to_string(child) + " " + std::to_string(i)}))
+          << child << " " << i;
+}
+
+TEST(GemmChoices, TheCacheIsWhereTheUserKeepsCaches) {
+  const char *cacheBefore = std::getenv("XDG_CACHE_HOME"), *homeBefore = std::getenv("HOME");
+  const std::string cache = cacheBefore ? cacheBefore : "", home = homeBefore ? homeBefore : "";
+  ::setenv("HOME", "/home/x", 1);
+  ::unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(gemmCachePath(), "/home/x/.cache/lmc/gemm.json");
+  ::setenv("XDG_CACHE_HOME", "/fast", 1);
+  EXPECT_EQ(gemmCachePath(), "/fast/lmc/gemm.json");
+  ::unsetenv("HOME");
+  ::unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(gemmCachePath(), "");
+  if (cacheBefore)
+    ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  if (homeBefore)
+    ::setenv("HOME", home.c_str(), 1);
+}
+
+} // namespace
+} // namespace lmc
