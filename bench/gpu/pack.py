@@ -141,6 +141,15 @@ class Pack:
             if not GLIBC.match(name):
                 shutil.copy(path, self.folder / "lib" / name)
 
+    def check_runner(self, plan: Path) -> None:
+        """Stops if lmc-run was built without CUDA: the folder would show it too late."""
+        command = [self.bin / "lmc-run", plan, f"--out={self.scratch / 'refused'}",
+                   f'--set=data.train=["{plan.parent / "train.bin"}"]']
+        refused = subprocess.run(command, capture_output=True, text=True,
+                                 env={**os.environ, "LMC_CUDA_DRIVER": "no driver is wanted"}).stderr
+        if "built without CUDA" in refused:
+            raise SystemExit(f"pack: error: {self.bin / 'lmc-run'} cannot run plans for a GPU: {refused.strip()}")
+
     def sources(self) -> None:
         for name in ("run", "session.py", "peer.py"):
             if (HERE / name).exists():
@@ -182,6 +191,7 @@ class Pack:
         array("H", (chance.randrange(128) for _ in range(CONFORMANCE_STEPS * longest + 1))).tofile(
             (folder / "train.bin").open("wb"))
         jobs = list(pool.map(lambda job: self.conformance(*job), CONFORMANCE))
+        self.check_runner(folder / f"{CONFORMANCE[0][0]}.plan")
         losses = {job["name"]: job["losses"] for job in jobs if "losses" in job}
         (folder / "jobs.json").write_text(json.dumps(
             [{**job, "losses": losses[job["reference"]]} for job in jobs], indent=1))

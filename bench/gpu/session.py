@@ -63,7 +63,10 @@ def call(command: list, limit: float = 60, stdin: str = "", env: dict | None = N
             enough = bool(until and until())
             timed_out = not enough and time.monotonic() - began > max(1, limit)
             if enough or timed_out:
-                os.killpg(child.pid, signal.SIGKILL)
+                try:
+                    os.killpg(child.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass  # it ended by itself just now
                 out, err = child.communicate()
                 break
     return Finished(0 if enough else child.returncode, out, err, time.monotonic() - began, timed_out)

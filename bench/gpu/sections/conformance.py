@@ -12,9 +12,11 @@ from pathlib import Path
 from session import Report, call
 
 # Allowed differences from the CPU: of a step's loss, relative; of a gradient and of the weights after
-# the last step, the relative L2 norm. Both sides round to bf16 at other places.
-TOLERANCES = {"f32": {"loss": 1e-5, "gradients": 1e-4, "weights": 1e-3},
-              "bf16": {"loss": 5e-3, "gradients": 5e-2, "weights": 1e-2}}
+# the last step, the relative L2 norm. Both sides round to bf16 at other places, and sum in other orders.
+# The host driver (test/hostdriver), whose products are the CPU's, is off by at most 1e-7, 1.3e-6 and
+# 2.4e-5 in f32, and 2.7e-4, 1.7e-2 and 6.4e-3 in bf16.
+TOLERANCES = {"f32": {"loss": 2e-6, "gradients": 2e-5, "weights": 1e-4},
+              "bf16": {"loss": 1e-3, "gradients": 4e-2, "weights": 1.5e-2}}
 SANITIZED = ("memcheck", "racecheck", "initcheck")
 # How each run of a job differs from the first.
 RUNS = {"graphs": [], "eager": ["--no-cuda-graphs"], "resumed": []}
@@ -87,6 +89,9 @@ class Job:
                     min(120 if not self.session.dry else 300, self.session.seconds_left()))
         if done.code != 0:
             self.report.fail(item, done.complaint())
+        for line in (done.err + done.out).splitlines():
+            if "warning" in line and f"{self.name}: {line}" not in self.report.notes:
+                self.report.notes.append(f"{self.name}: {line}")
         return done.code == 0
 
     def run(self, item: str, name: str) -> None:
@@ -116,6 +121,8 @@ class Job:
             self.report.fail(item, "differs: " + ", ".join(wrong[:5]))
         if self.session.dry:
             self.report.rows.append({"item": item})
+            if not wrong:
+                print(f"  {item}: agrees, on the stand-in for the driver")
         else:
             self.report.add(item, **figures)
 
