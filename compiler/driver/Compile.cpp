@@ -79,6 +79,9 @@ Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
   model = codegen::costModelOf(config.target.device, spec ? *spec : cost::DeviceSpec());
   details.memoryBudget = result.budgetBytes;
   details.target = config.target.device;
+  // The speed of the machine that compiles is measured where the plan runs.
+  if (spec && !spec->host)
+    details.peakFlops = spec->peakOf(config.training.computeDType);
   details.deviceSpec = config.target.spec;
   if (details.deviceSpec.empty())
     details.deviceSpec = cost::defaultDeviceSpec(config.target.device);

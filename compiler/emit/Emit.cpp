@@ -85,6 +85,7 @@ void Emitter::addHeader() {
   plan.target = details.target;
   plan.device_spec = details.deviceSpec;
   plan.memory_budget = details.memoryBudget;
+  plan.peak_flops = details.peakFlops;
   plan.nodes = uint32_t(config.distributed.nodes);
   plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
   plan.fingerprint =

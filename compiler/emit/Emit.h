@@ -19,6 +19,7 @@ struct PlanDetails {
   std::string target;                        // "cpu:x86-64-v3", "cuda:sm_90a"
   const codegen::TargetCode *code = nullptr; // null: kernels are planned, but have no code
   std::string deviceSpec;                    // name or path (DeviceSpec.h); "": none
+  double peakFlops = 0;                      // of the spec's device in the compute dtype
   std::optional<ModelCounts> counts;         // absent: not known, the plan says zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // by name: "recompute", "fusion"

@@ -26,6 +26,7 @@ struct DeviceInfo {
   double peakFlops = 0;     // dense FLOP/s in the plan's compute dtype
   std::string peakSource;   // where peakFlops comes from
   uint64_t memoryBytes = 0;
+  uint64_t freeBytes = 0; // of the memory, at the time of the call; GPU only
   // What is not as the plan says and does no harm to results, one line each.
   std::vector<std::string> remarks;
 };

@@ -128,6 +128,12 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
                              allocated, planned),
                  ExitCode::Failure};
   deviceInfo = device->info((*plan)->compute_dtype());
+  if (deviceInfo.peakFlops == 0 && (*plan)->peak_flops() > 0) {
+    deviceInfo.peakFlops = (*plan)->peak_flops();
+    deviceInfo.peakSource =
+        fmt::format("device spec '{}' of the plan",
+                    (*plan)->device_spec() ? (*plan)->device_spec()->str() : "");
+  }
   if (settings.peakTflops > 0) {
     deviceInfo.peakFlops = settings.peakTflops * 1e12;
     deviceInfo.peakSource = "target.peak_tflops";
@@ -180,9 +186,14 @@ std::vector<std::string> Session::facts() const {
                       : fmt::format("device: {}; its peak is not known, so there is no MFU (set "
                                     "target.peak_tflops)",
                                     deviceInfo.name));
-  lines.push_back(fmt::format("memory: {} allocated in {} arena(s), {} planned",
+  const std::string free = deviceInfo.freeBytes
+                               ? fmt::format("; {} of {} are free",
+                                             formatBytes(deviceInfo.freeBytes),
+                                             formatBytes(deviceInfo.memoryBytes))
+                               : "";
+  lines.push_back(fmt::format("memory: {} allocated in {} arena(s), {} planned{}",
                               formatBytes(device->allocatedBytes()), root.arenas()->size(),
-                              formatBytes(plannedBytes(**plan))));
+                              formatBytes(plannedBytes(**plan)), free));
   if (const std::string products = gemms->summary(); !products.empty())
     lines.push_back("gemm: " + products);
   return lines;

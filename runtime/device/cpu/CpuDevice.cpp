@@ -40,6 +40,7 @@ public:
             peak.flops,
             peak.source,
             memoryBytes(),
+            0,
             {}};
   }
 

@@ -8,6 +8,7 @@
 #include "runtime/device/cuda/Encoder.h"
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlannedBytes.h"
+#include "runtime/support/Size.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -115,6 +116,7 @@ private:
   std::unique_ptr<Products> products;
   std::vector<DeviceMemory> arenas;
   std::vector<CUdeviceptr> addresses; // of the arenas
+  std::vector<std::string> remarks;   // DeviceInfo.remarks, but for those of kernels
   DeviceMemory initializerRecord;     // what an initializer's kernel reads
   std::unique_ptr<HostBuffer> hostRecord;
   std::string latest = "nothing"; // the function that was submitted last
@@ -131,7 +133,10 @@ DeviceInfo CudaDevice::info(plan::DType) const {
                           gpu.name, options.index, gpu.uuid, gpu.major, gpu.minor,
                           gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10);
   info.memoryBytes = gpu.memoryBytes;
+  if (auto free = gpu.freeBytes())
+    info.freeBytes = *free;
   info.remarks = kernels.differences();
+  info.remarks.insert(info.remarks.end(), remarks.begin(), remarks.end());
   return info;
 }
 
@@ -178,6 +183,8 @@ Result<void> CudaDevice::allocate() {
              fmt::format("allocate {} bytes for {}", bytes, what));
     return DeviceMemory(driver, at);
   };
+  auto before = gpu.freeBytes();
+  LMC_TRY(before);
   for (const auto *arena : *plan->arenas()) {
     auto memory = take(arena->bytes(), "arena " + arena->name()->str());
     if (!memory)
@@ -186,6 +193,15 @@ Result<void> CudaDevice::allocate() {
     addresses.push_back(arenas.back().get());
     allocated += arena->bytes();
   }
+  auto after = gpu.freeBytes();
+  LMC_TRY(after);
+  // The driver gives memory in pages of 2 MiB.
+  const uint64_t pages = (arenas.size() + 1) * (2 << 20), taken = *before - *after;
+  if (*before < *after || taken > allocated + pages || taken + pages < allocated)
+    remarks.push_back(fmt::format("the plan has {} in its arenas, and the GPU's free memory went "
+                                  "from {} to {} when they were allocated",
+                                  formatBytes(allocated), formatBytes(*before),
+                                  formatBytes(*after)));
   auto memory = take(sizeof(InitializerRecord), "initial values");
   if (!memory)
     return memory.error();

@@ -52,15 +52,12 @@ Result<Gpu> Gpu::open(const Driver &driver, int index) {
   size_t bytes = 0;
   LMC_CUDA(driver, cuDeviceTotalMem(&bytes, device), "read the GPU's memory size");
   gpu.memoryBytes = bytes;
-  int kilohertz = 0;
   const std::pair<CUdevice_attribute, int *> attributes[] = {
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &gpu.major},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &gpu.minor},
-      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &gpu.multiprocessors},
-      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &kilohertz}};
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &gpu.multiprocessors}};
   for (auto [attribute, value] : attributes)
     LMC_CUDA(driver, cuDeviceGetAttribute(value, attribute, device), "read the GPU's properties");
-  gpu.clockHertz = kilohertz * 1e3;
   LMC_CUDA(driver, cuDevicePrimaryCtxRetain(&gpu.context, device),
            fmt::format("use GPU {} ({})", index, gpu.name));
   if (auto used = gpu.use(); !used)
@@ -71,8 +68,7 @@ Result<Gpu> Gpu::open(const Driver &driver, int index) {
 Gpu::Gpu(Gpu &&other) noexcept
     : name(std::move(other.name)), uuid(std::move(other.uuid)),
       multiprocessors(other.multiprocessors), major(other.major), minor(other.minor),
-      clockHertz(other.clockHertz), memoryBytes(other.memoryBytes), driver(other.driver),
-      device(other.device), context(std::exchange(other.context, nullptr)) {}
+      memoryBytes(other.memoryBytes), driver(other.driver), device(other.device), context(std::exchange(other.context, nullptr)) {}
 
 Gpu::~Gpu() {
   if (context)

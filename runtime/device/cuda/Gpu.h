@@ -34,7 +34,6 @@ public:
   std::string uuid;  // "GPU-8f6e..."
   int multiprocessors = 0;
   int major = 0, minor = 0; // compute capability
-  double clockHertz = 0;    // the maximum clock of the multiprocessors
   uint64_t memoryBytes = 0;
 
 private:

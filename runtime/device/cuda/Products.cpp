@@ -1,10 +1,18 @@
 #include "runtime/device/cuda/Products.h"
 
+#include "runtime/plan/FloatConvert.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <limits>
+#include <random>
+#include <tuple>
 
 namespace lmc::cuda {
 
@@ -51,6 +59,13 @@ public:
   Result<std::vector<cublasLtMatmulHeuristicResult_t>> candidates(int most) const;
   Result<void> run(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
                    CUstream stream) const;
+  // Returns true if the chosen algorithm computes this product on this GPU.
+  bool accepts() const {
+    cublasLtMatmulHeuristicResult_t checked{};
+    return library.cublasLtMatmulAlgoCheck(library.handle, operation, first, second, result, result,
+                                           &algorithm, &checked) == CUBLAS_STATUS_SUCCESS &&
+           checked.workspaceSize <= shape.workspaceBytes;
+  }
   std::string text() const {
     return fmt::format("multiply [{}, {}] by [{}, {}]", shape.m, shape.k, shape.k, shape.n);
   }
@@ -232,62 +247,211 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
   return shape;
 }
 
-namespace {
-
-// Memory for products that are run to try them, outside of the plan's arenas.
-class Trial {
+// Memory for products that are run to try them, outside of the plan's arenas. The inputs are random:
+// a GPU that multiplies zeros draws less power and runs faster than one that multiplies data.
+class Products::Trial {
 public:
-  // Allocates memory for the largest of `shapes`, and fills it with zeros.
+  // Allocates memory for the largest of `shapes`.
   static Result<Trial> prepare(const Driver &driver, const std::vector<ProductShape> &shapes,
-                               CUstream stream) {
-    Trial trial;
-    uint64_t most[5] = {};
-    for (const ProductShape &shape : shapes) {
-      const uint64_t input = byteWidth(shape.input);
-      const uint64_t bytes[5] = {shape.m * shape.k * input, shape.k * shape.n * input,
-                                 shape.m * shape.n * byteWidth(shape.output),
-                                 shape.hasBias ? shape.n * byteWidth(shape.bias) : 0,
-                                 shape.workspaceBytes};
-      for (int i = 0; i < 5; ++i)
-        most[i] = std::max(most[i], (bytes[i] + 255) / 256 * 256);
-    }
-    uint64_t total = 0;
-    for (uint64_t bytes : most)
-      total += bytes;
-    CUdeviceptr at = 0;
-    LMC_CUDA(driver, cuMemAlloc(&at, total),
-             fmt::format("allocate {} bytes to try matrix products", total));
-    trial.memory = DeviceMemory(driver, at);
-    LMC_CUDA(driver, cuMemsetD8Async(at, 0, total, stream), "set memory to zeros");
-    trial.addresses = {at, at + most[0], at + most[0] + most[1], at + most[0] + most[1] + most[2],
-                       at + total - most[4]};
-    return trial;
-  }
+                               CUstream stream);
+  // Fills the inputs with random values of type `dtype` between -1/2 and 1/2, and d with zeros.
+  Result<void> fill(const Driver &driver, plan::DType dtype, CUstream stream);
 
   ProductAddresses addresses;
+  Event begin, end;
 
 private:
   DeviceMemory memory;
+  PinnedMemory pattern; // random values, copied again and again
+  static constexpr uint64_t kPatternBytes = 1 << 20;
+  uint64_t inputBytes = 0, resultBytes = 0; // of a and b together; of d
 };
 
-} // namespace
+Result<Products::Trial> Products::Trial::prepare(const Driver &driver,
+                                                 const std::vector<ProductShape> &shapes,
+                                                 CUstream stream) {
+  Trial trial;
+  uint64_t a = 0, b = 0, d = 0, bias = 0, workspace = 0;
+  auto most = [](uint64_t &bytes, uint64_t elements, plan::DType dtype) {
+    bytes = std::max(bytes, (elements * byteWidth(dtype) + 255) / 256 * 256);
+  };
+  for (const ProductShape &shape : shapes) {
+    most(a, shape.m * shape.k, shape.input);
+    most(b, shape.k * shape.n, shape.input);
+    most(d, shape.m * shape.n, shape.output);
+    most(bias, shape.n, shape.bias);
+    workspace = std::max(workspace, shape.workspaceBytes);
+  }
+  const uint64_t total = a + b + d + bias + workspace;
+  CUdeviceptr at = 0;
+  LMC_CUDA(driver, cuMemAlloc(&at, total),
+           fmt::format("allocate {} bytes to try matrix products", total));
+  trial.memory = DeviceMemory(driver, at);
+  trial.addresses = {at, at + a, at + a + b, at + a + b + d, at + a + b + d + bias};
+  trial.inputBytes = a + b;
+  trial.resultBytes = d + bias;
+  void *pattern = nullptr;
+  LMC_CUDA(driver, cuMemHostAlloc(&pattern, kPatternBytes, 0), "allocate pinned memory");
+  trial.pattern = PinnedMemory(driver, pattern);
+  for (Event *event : {&trial.begin, &trial.end}) {
+    auto made = makeEvent(driver, /*timed=*/true);
+    if (!made)
+      return made.error();
+    *event = std::move(*made);
+  }
+  return trial;
+}
 
-Result<void> Products::choose(const std::vector<ProductShape> &shapes, GemmChoices *,
+Result<void> Products::Trial::fill(const Driver &driver, plan::DType dtype, CUstream stream) {
+  // The stream may still read the pattern of an earlier call.
+  LMC_CUDA(driver, cuStreamSynchronize(stream), "wait for the GPU");
+  const uint64_t width = byteWidth(dtype);
+  auto *bytes = static_cast<char *>(pattern.get());
+  std::mt19937 generator(1);
+  std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
+  std::vector<float> values(kPatternBytes / width);
+  for (float &value : values)
+    value = uniform(generator);
+  if (!convertFloats(plan::DType::F32, values.data(), dtype, bytes, values.size()))
+    return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
+  for (uint64_t at = 0; at < inputBytes; at += kPatternBytes)
+    LMC_CUDA(driver,
+             cuMemcpyHtoDAsync(addresses.a + at, bytes, std::min(kPatternBytes, inputBytes - at),
+                               stream),
+             "copy random values");
+  LMC_CUDA(driver, cuMemsetD8Async(addresses.d, 0, resultBytes, stream), "set memory to zeros");
+  return {};
+}
+
+// An algorithm as 128 hexadecimal digits. cuBLASLt's manual allows to store its 64 bytes and to use
+// them with the same release.
+static std::string hexOf(const cublasLtMatmulAlgo_t &algorithm) {
+  std::string text;
+  const auto *bytes = reinterpret_cast<const unsigned char *>(&algorithm);
+  for (size_t i = 0; i < sizeof algorithm; ++i)
+    text += fmt::format("{:02x}", bytes[i]);
+  return text;
+}
+
+static bool fromHex(const std::string &text, cublasLtMatmulAlgo_t &algorithm) {
+  if (text.size() != 2 * sizeof algorithm)
+    return false;
+  auto *bytes = reinterpret_cast<unsigned char *>(&algorithm);
+  for (size_t i = 0; i < sizeof algorithm; ++i) {
+    const char *begin = text.data() + 2 * i;
+    if (std::from_chars(begin, begin + 2, bytes[i], 16).ptr != begin + 2)
+      return false;
+  }
+  return true;
+}
+
+static std::string nameOf(plan::DType dtype) {
+  std::string name = plan::EnumNameDType(dtype);
+  for (char &c : name)
+    c = static_cast<char>(std::tolower(c));
+  return name;
+}
+
+GemmKey Products::keyOf(const ProductShape &shape) const {
+  const size_t version = library->cublasLtGetVersion();
+  return {fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
+                      gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10,
+                      version),
+          fmt::format("{}>{} {}x{}x{}{}{}{}{} align {}/{}/{} workspace {}", nameOf(shape.input),
+                      nameOf(shape.output), shape.m, shape.n, shape.k,
+                      shape.transposeA ? " a^T" : "", shape.transposeB ? " b^T" : "",
+                      shape.accumulate ? " +d" : "",
+                      shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA,
+                      shape.alignB, shape.alignD, shape.workspaceBytes)};
+}
+
+Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
+                                   const Trial &trial, int runs, CUstream stream) {
+  LMC_CUDA(driver, cuEventRecord(trial.begin.get(), stream), "time a matrix product");
+  for (int i = 0; i < runs; ++i)
+    LMC_TRY(product.run(trial.addresses, algorithm, stream));
+  LMC_CUDA(driver, cuEventRecord(trial.end.get(), stream), "time a matrix product");
+  LMC_CUDA(driver, cuEventSynchronize(trial.end.get()), product.text());
+  float milliseconds = 0;
+  LMC_CUDA(driver, cuEventElapsedTime(&milliseconds, trial.begin.get(), trial.end.get()),
+           "time a matrix product");
+  return milliseconds * 1e-3 / runs;
+}
+
+// The proposals of cuBLASLt that are timed, and for how long. A GPU lowers its clock under load, so
+// it works for a while before anything is timed.
+static constexpr int kCandidates = 8, kRounds = 3;
+static constexpr double kWarmSeconds = 0.5, kRoundSeconds = 2e-3;
+
+Result<GemmChoice> Products::measure(const Product &product, const Trial &trial, CUstream stream) {
+  auto candidates = product.candidates(kCandidates);
+  LMC_TRY(candidates);
+  for (double worked = 0; !warm && worked < kWarmSeconds;) {
+    auto seconds = secondsOf(product, candidates->front().algo, trial, 16, stream);
+    LMC_TRY(seconds);
+    worked += std::max(16 * *seconds, 1e-4);
+  }
+  warm = true;
+  // The candidates take turns, so that what disturbs the GPU disturbs all of them.
+  std::vector<double> best(candidates->size(), std::numeric_limits<double>::infinity());
+  int runs = 1;
+  for (int round = 0; round <= kRounds; ++round)
+    for (size_t i = 0; i < candidates->size(); ++i) {
+      auto seconds = secondsOf(product, (*candidates)[i].algo, trial, runs, stream);
+      LMC_TRY(seconds);
+      if (round > 0) // the first round loads code and says how many runs are long enough
+        best[i] = std::min(best[i], *seconds);
+      else if (i == 0)
+        runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*seconds, 1e-6), 1.0, 50.0));
+    }
+  const size_t fastest =
+      static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin());
+  return GemmChoice{fmt::format("cuBLASLt proposal {} of {}", fastest + 1, candidates->size()),
+                    hexOf((*candidates)[fastest].algo), best[fastest]};
+}
+
+Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoices *choices,
+                                 const Trial &trial, CUstream stream) {
+  if (choices)
+    if (auto choice = choices->find(key);
+        choice && fromHex(choice->payload, product.algorithm) && product.accepts())
+      return {};
+  if (!choices || !choices->measures()) {
+    auto candidates = product.candidates(1);
+    LMC_TRY(candidates);
+    product.algorithm = candidates->front().algo;
+    if (choices)
+      choices->add(key, {"cuBLASLt proposal 1", hexOf(product.algorithm), 0}, 0);
+    return {};
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  auto best = measure(product, trial, stream);
+  LMC_TRY(best);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  choices->add(key, *best, spent.count());
+  fromHex(best->payload, product.algorithm);
+  return {};
+}
+
+Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *choices,
                               CUstream stream) {
+  std::sort(shapes.begin(), shapes.end(), [](const ProductShape &a, const ProductShape &b) {
+    return std::tie(a.input, a) < std::tie(b.input, b);
+  });
+  shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
   auto trial = Trial::prepare(driver, shapes, stream);
   if (!trial)
     return trial.error();
+  const plan::DType *filled = nullptr;
   for (const ProductShape &shape : shapes) {
-    auto &product = products[shape];
-    if (product)
-      continue;
-    auto made = std::make_unique<Product>(*library);
-    LMC_TRY(made->describe(shape));
-    auto candidates = made->candidates(1);
-    LMC_TRY(candidates);
-    made->algorithm = candidates->front().algo;
-    LMC_TRY(made->run(trial->addresses, made->algorithm, stream));
-    product = std::move(made);
+    if (!filled || *filled != shape.input)
+      LMC_TRY(trial->fill(driver, shape.input, stream));
+    filled = &shape.input;
+    auto product = std::make_unique<Product>(*library);
+    LMC_TRY(product->describe(shape));
+    LMC_TRY(chooseOne(*product, keyOf(shape), choices, *trial, stream));
+    LMC_TRY(product->run(trial->addresses, product->algorithm, stream));
+    products[shape] = std::move(product);
   }
   LMC_CUDA(driver, cuStreamSynchronize(stream), "run matrix products");
   return {};

@@ -6,7 +6,7 @@
 // d^T = op(b)^T op(a)^T, with b as cuBLASLt's first matrix.
 #pragma once
 
-#include "runtime/device/Device.h"
+#include "runtime/device/GemmChoices.h"
 #include "runtime/device/cuda/Gpu.h"
 
 #include <cublasLt.h>
@@ -55,21 +55,31 @@ public:
                               const plan::Gemm &gemm);
 
   // Chooses an algorithm for each shape, and runs each once on memory of its own, so that its code
-  // is loaded before a capture. Without `choices` it is the first that cuBLASLt proposes; one
-  // release of the library always proposes the same.
-  Result<void> choose(const std::vector<ProductShape> &shapes, GemmChoices *choices,
-                      CUstream stream);
+  // is loaded before a capture. If `choices` measures, an algorithm without a choice is the fastest
+  // of those that cuBLASLt proposes; otherwise it is the first one, which one release of the library
+  // always proposes.
+  Result<void> choose(std::vector<ProductShape> shapes, GemmChoices *choices, CUstream stream);
 
   // Enqueues a product, for whose shape choose() was called. The stream may be capturing.
   Result<void> run(const ProductShape &shape, const ProductAddresses &at, CUstream stream);
 
 private:
+  class Trial;
+  GemmKey keyOf(const ProductShape &shape) const;
+  Result<void> chooseOne(Product &product, const GemmKey &key, GemmChoices *choices,
+                         const Trial &trial, CUstream stream);
+  Result<GemmChoice> measure(const Product &product, const Trial &trial, CUstream stream);
+  // Returns the mean seconds of `runs` runs, one after the other.
+  Result<double> secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
+                           const Trial &trial, int runs, CUstream stream);
+
   Products(const Driver &driver, const Gpu &gpu, std::unique_ptr<Library> library);
 
   const Driver &driver;
   const Gpu &gpu;
   std::unique_ptr<Library> library;
   std::map<ProductShape, std::unique_ptr<Product>> products;
+  bool warm = false; // the GPU has worked before something is timed
 };
 
 } // namespace lmc::cuda
