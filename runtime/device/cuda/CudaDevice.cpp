@@ -67,7 +67,10 @@ class CudaDevice final : public Device {
 public:
   CudaDevice(const Driver &driver, Gpu gpu, const DeviceOptions &options)
       : driver(driver), gpu(std::move(gpu)), options(options) {}
-  ~CudaDevice() override {
+  ~CudaDevice() override { drain(); }
+
+  // Waits until the GPU is idle, whether its work succeeds or not.
+  void drain() {
     (void)gpu.use();
     if (stream.get())
       (void)driver.cuStreamSynchronize(stream.get());
@@ -94,8 +97,27 @@ public:
 private:
   Result<void> checkMachine(const PlanFile &loaded) const;
   Result<void> allocate();
-  Result<std::unique_ptr<Staging>> takeStaging();
-  void giveBack(std::unique_ptr<Staging> staging);
+  // The staging buffers of one copy. They go back to the device when the copy ends, so that another
+  // one can use them, and stay allocated as long as the device.
+  class StagingLoan {
+  public:
+    StagingLoan(CudaDevice &owner, std::unique_ptr<Staging> staging)
+        : owner(owner), staging(std::move(staging)) {}
+    StagingLoan(StagingLoan &&) = default;
+    ~StagingLoan() {
+      if (!staging)
+        return;
+      std::lock_guard lock(owner.stagingMutex);
+      owner.stagings.push_back(std::move(staging));
+    }
+    char *buffer(uint64_t piece) { return static_cast<char *>(staging->buffers[piece % 2].get()); }
+    CUevent done(uint64_t piece) { return staging->done[piece % 2].get(); }
+
+  private:
+    CudaDevice &owner;
+    std::unique_ptr<Staging> staging;
+  };
+  Result<StagingLoan> takeStaging();
   Result<void> capture(CudaExecutable &executable, Part &part);
   Result<void> run(const CudaExecutable &executable, uint32_t command);
   CUdeviceptr address(const ArenaRange &range) const {
@@ -119,13 +141,14 @@ private:
   std::vector<std::string> remarks;   // DeviceInfo.remarks, but for those of kernels
   DeviceMemory initializerRecord;     // what an initializer's kernel reads
   std::unique_ptr<HostBuffer> hostRecord;
-  std::string latest = "nothing"; // the function that was submitted last
+  std::string latest; // the function that was submitted last; "": none
   std::optional<Error> failure; // the first failure of the GPU's work
   std::mutex failureMutex, stagingMutex;
   std::vector<std::unique_ptr<Staging>> stagings;
 };
 
-PinnedBuffer::~PinnedBuffer() { (void)owner.synchronize(); }
+// The GPU may still use the memory, also after a failure.
+PinnedBuffer::~PinnedBuffer() { owner.drain(); }
 
 DeviceInfo CudaDevice::info(plan::DType) const {
   DeviceInfo info;
@@ -276,11 +299,13 @@ Result<void> CudaDevice::checkWork(CUresult result) {
   std::lock_guard lock(failureMutex);
   if (!failure && result != CUDA_SUCCESS)
     failure = Error{
-        fmt::format("the GPU failed: {}; the latest function that was submitted is {}{}",
-                    driver.text(result), latest,
-                    options.checkEveryCommand
-                        ? ""
-                        : "; start again with --no-cuda-graphs --check-commands to learn the op"),
+        latest.empty()
+            ? fmt::format("the GPU failed: {}", driver.text(result))
+            : fmt::format("the GPU failed: {}; the latest function that was submitted is {}{}",
+                          driver.text(result), latest,
+                          options.checkEveryCommand
+                              ? ""
+                              : "; start again with --check-commands to learn the op"),
         ExitCode::Failure};
   if (failure)
     return *failure;
@@ -439,14 +464,14 @@ Result<bool> CudaDevice::initialize(int index, uint64_t seed) {
   return true;
 }
 
-Result<std::unique_ptr<Staging>> CudaDevice::takeStaging() {
+Result<CudaDevice::StagingLoan> CudaDevice::takeStaging() {
   LMC_TRY(gpu.use());
   {
     std::lock_guard lock(stagingMutex);
     if (!stagings.empty()) {
       std::unique_ptr<Staging> staging = std::move(stagings.back());
       stagings.pop_back();
-      return staging;
+      return StagingLoan(*this, std::move(staging));
     }
   }
   auto staging = std::make_unique<Staging>();
@@ -460,12 +485,7 @@ Result<std::unique_ptr<Staging>> CudaDevice::takeStaging() {
       return event.error();
     staging->done[i] = std::move(*event);
   }
-  return staging;
-}
-
-void CudaDevice::giveBack(std::unique_ptr<Staging> staging) {
-  std::lock_guard lock(stagingMutex);
-  stagings.push_back(std::move(staging));
+  return StagingLoan(*this, std::move(staging));
 }
 
 Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) {
@@ -475,21 +495,18 @@ Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, u
   if (!staging)
     return staging.error();
   // A piece is copied to one pinned buffer while the GPU reads the other.
-  uint64_t pieces = 0;
-  for (uint64_t at = 0; at < bytes; at += Staging::kBytes, ++pieces) {
-    const uint64_t count = std::min(Staging::kBytes, bytes - at);
-    const size_t side = pieces % 2;
-    char *buffer = static_cast<char *>((*staging)->buffers[side].get());
-    if (pieces >= 2)
-      LMC_TRY(checkWork(driver.cuEventSynchronize((*staging)->done[side].get())));
-    std::memcpy(buffer, static_cast<const char *>(source) + at, count);
-    LMC_TRY(checkWork(
-        driver.cuMemcpyHtoDAsync(address(*range) + at, buffer, count, stream.get())));
-    LMC_TRY(checkWork(driver.cuEventRecord((*staging)->done[side].get(), stream.get())));
+  const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
+  for (uint64_t piece = 0; piece < pieces; ++piece) {
+    const uint64_t at = piece * Staging::kBytes, count = std::min(Staging::kBytes, bytes - at);
+    if (piece >= 2)
+      LMC_TRY(checkWork(driver.cuEventSynchronize(staging->done(piece))));
+    std::memcpy(staging->buffer(piece), static_cast<const char *>(source) + at, count);
+    LMC_TRY(checkWork(driver.cuMemcpyHtoDAsync(address(*range) + at, staging->buffer(piece), count,
+                                               stream.get())));
+    LMC_TRY(checkWork(driver.cuEventRecord(staging->done(piece), stream.get())));
   }
-  for (uint64_t side = 0; side < std::min<uint64_t>(pieces, 2); ++side)
-    LMC_TRY(checkWork(driver.cuEventSynchronize((*staging)->done[side].get())));
-  giveBack(std::move(*staging));
+  for (uint64_t piece = pieces - std::min<uint64_t>(pieces, 2); piece < pieces; ++piece)
+    LMC_TRY(checkWork(driver.cuEventSynchronize(staging->done(piece))));
   return {};
 }
 
@@ -500,25 +517,24 @@ Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64
   if (!staging)
     return staging.error();
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
+  auto bytesOf = [&](uint64_t piece) {
+    return std::min(Staging::kBytes, bytes - piece * Staging::kBytes);
+  };
   auto enqueue = [&](uint64_t piece) -> Result<void> {
-    const uint64_t at = piece * Staging::kBytes;
-    LMC_TRY(checkWork(driver.cuMemcpyDtoHAsync((*staging)->buffers[piece % 2].get(),
-                                               address(*range) + at,
-                                               std::min(Staging::kBytes, bytes - at),
-                                               stream.get())));
-    return checkWork(driver.cuEventRecord((*staging)->done[piece % 2].get(), stream.get()));
+    LMC_TRY(checkWork(driver.cuMemcpyDtoHAsync(staging->buffer(piece),
+                                               address(*range) + piece * Staging::kBytes,
+                                               bytesOf(piece), stream.get())));
+    return checkWork(driver.cuEventRecord(staging->done(piece), stream.get()));
   };
   for (uint64_t piece = 0; piece < std::min<uint64_t>(pieces, 2); ++piece)
     LMC_TRY(enqueue(piece));
   for (uint64_t piece = 0; piece < pieces; ++piece) {
-    const uint64_t at = piece * Staging::kBytes;
-    LMC_TRY(checkWork(driver.cuEventSynchronize((*staging)->done[piece % 2].get())));
-    std::memcpy(static_cast<char *>(target) + at, (*staging)->buffers[piece % 2].get(),
-                std::min(Staging::kBytes, bytes - at));
+    LMC_TRY(checkWork(driver.cuEventSynchronize(staging->done(piece))));
+    std::memcpy(static_cast<char *>(target) + piece * Staging::kBytes, staging->buffer(piece),
+                bytesOf(piece));
     if (piece + 2 < pieces)
       LMC_TRY(enqueue(piece + 2));
   }
-  giveBack(std::move(*staging));
   return {};
 }
 

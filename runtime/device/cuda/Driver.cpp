@@ -64,7 +64,9 @@ static Result<Driver> load() {
   decltype(&::cuDriverGetVersion) getVersion = nullptr;
   if (!find(library, "cuInit", init) || !find(library, "cuDriverGetVersion", getVersion))
     return Error{"the CUDA driver library has no cuInit: it is not libcuda", ExitCode::Failure};
-  (void)getVersion(&driver.version);
+  if (const CUresult asked = getVersion(&driver.version); asked != CUDA_SUCCESS)
+    return Error{fmt::format("the CUDA driver does not say its version (error {})", int(asked)),
+                 ExitCode::Failure};
   const std::string tooOld =
       fmt::format("the CUDA driver supports CUDA {}.{}, and lmc-run needs {}.{} or newer: update "
                   "NVIDIA's driver",

@@ -80,7 +80,7 @@ Result<void> Gpu::requireArchitecture(const std::string &architecture) const {
     return {};
   return Error{fmt::format("the plan is for {}, and the GPU ({}) is an sm_{}{}; compile with "
                            "--target=cuda:sm_{}{}{}",
-                           architecture, name, major, minor, major, minor, major >= 9 ? "a" : "")};
+                           architecture, name, major, minor, major, minor, major == 9 ? "a" : "")};
 }
 
 Result<void> Gpu::use() const {

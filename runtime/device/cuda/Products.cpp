@@ -255,12 +255,23 @@ public:
   static Result<Trial> prepare(const Driver &driver, const std::vector<ProductShape> &shapes,
                                CUstream stream);
   // Fills the inputs with random values of type `dtype` between -1/2 and 1/2, and d with zeros.
-  Result<void> fill(const Driver &driver, plan::DType dtype, CUstream stream);
+  Result<void> fill(plan::DType dtype);
+
+  Trial(Trial &&) = default;
+  // Waits until the GPU no longer uses the memory.
+  ~Trial() {
+    if (memory.get())
+      (void)driver->cuStreamSynchronize(stream);
+  }
 
   ProductAddresses addresses;
   Event begin, end;
 
 private:
+  Trial(const Driver &driver, CUstream stream) : driver(&driver), stream(stream) {}
+
+  const Driver *driver;
+  CUstream stream;
   DeviceMemory memory;
   PinnedMemory pattern; // random values, copied again and again
   static constexpr uint64_t kPatternBytes = 1 << 20;
@@ -270,7 +281,7 @@ private:
 Result<Products::Trial> Products::Trial::prepare(const Driver &driver,
                                                  const std::vector<ProductShape> &shapes,
                                                  CUstream stream) {
-  Trial trial;
+  Trial trial(driver, stream);
   uint64_t a = 0, b = 0, d = 0, bias = 0, workspace = 0;
   auto most = [](uint64_t &bytes, uint64_t elements, plan::DType dtype) {
     bytes = std::max(bytes, (elements * byteWidth(dtype) + 255) / 256 * 256);
@@ -302,9 +313,9 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver,
   return trial;
 }
 
-Result<void> Products::Trial::fill(const Driver &driver, plan::DType dtype, CUstream stream) {
+Result<void> Products::Trial::fill(plan::DType dtype) {
   // The stream may still read the pattern of an earlier call.
-  LMC_CUDA(driver, cuStreamSynchronize(stream), "wait for the GPU");
+  LMC_CUDA(*driver, cuStreamSynchronize(stream), "wait for the GPU");
   const uint64_t width = byteWidth(dtype);
   auto *bytes = static_cast<char *>(pattern.get());
   std::mt19937 generator(1);
@@ -315,11 +326,11 @@ Result<void> Products::Trial::fill(const Driver &driver, plan::DType dtype, CUst
   if (!convertFloats(plan::DType::F32, values.data(), dtype, bytes, values.size()))
     return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
   for (uint64_t at = 0; at < inputBytes; at += kPatternBytes)
-    LMC_CUDA(driver,
+    LMC_CUDA(*driver,
              cuMemcpyHtoDAsync(addresses.a + at, bytes, std::min(kPatternBytes, inputBytes - at),
                                stream),
              "copy random values");
-  LMC_CUDA(driver, cuMemsetD8Async(addresses.d, 0, resultBytes, stream), "set memory to zeros");
+  LMC_CUDA(*driver, cuMemsetD8Async(addresses.d, 0, resultBytes, stream), "set memory to zeros");
   return {};
 }
 
@@ -445,7 +456,7 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
   const plan::DType *filled = nullptr;
   for (const ProductShape &shape : shapes) {
     if (!filled || *filled != shape.input)
-      LMC_TRY(trial->fill(driver, shape.input, stream));
+      LMC_TRY(trial->fill(shape.input));
     filled = &shape.input;
     auto product = std::make_unique<Product>(*library);
     LMC_TRY(product->describe(shape));
