@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -140,6 +141,41 @@ std::vector<BadPlan> badSimtPlans() {
   };
 }
 
+// A kernel whose code is only a name: the host driver finds the source of a kernel by the bytes of
+// its module.
+uint32_t addHostCudaKernel(PlanBuilder &b, const KernelText &text) {
+  const uint32_t index = addCudaKernel(b, text);
+  const std::string code = text.entry;
+  b.plan.modules[b.plan.kernels[index]->module_]->image.assign(code.begin(), code.end());
+  return index;
+}
+
+std::vector<BadPlan> badHostCudaPlans() {
+  return {{[](PlanBuilder &b) { addCudaKernel(b, kDoubleRows); }, "have no code"}};
+}
+
+// Opens the CUDA device on the stand-ins of test/hostdriver, started anew for `plan`.
+Result<std::unique_ptr<Device>> openOnHostDriver(const PlanFile &plan, int variant) {
+  const std::string folder = LMC_HOST_LIBRARIES, path = testing::TempDir() + "/lmc-host.plan." +
+                                                       std::to_string(getpid());
+  const auto bytes = plan.contents();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
+  const std::pair<const char *, std::string> environment[] = {
+      {"LMC_CUDA_DRIVER", folder + "/libcuda-host.so"},
+      {"LMC_CUBLASLT", folder + "/libcublaslt-host.so"},
+      {"LMC_HOST_PLAN", path},
+      {"LMC_HOST_SEED", std::to_string(variant)}};
+  for (const auto &[name, value] : environment)
+    ::setenv(name, value.c_str(), 1);
+  void *library = ::dlopen((folder + "/libcuda-host.so").c_str(), RTLD_NOW);
+  if (!library)
+    return Error{::dlerror()};
+  reinterpret_cast<void (*)()>(::dlsym(library, "lmcHostReset"))();
+  reinterpret_cast<int (*)(unsigned)>(::dlsym(library, "cuInit"))(0);
+  return openDevice(plan, {.graphs = variant % 2 == 0});
+}
+
 const TestDevice kDevices[] = {
     {"cpu", "cpu:test",
      [](const PlanFile &plan, int threads) { return openDevice(plan, {.threads = threads}); },
@@ -155,6 +191,15 @@ const TestDevice kDevices[] = {
      nullptr,
 #endif
      "how long it takes says nothing about a GPU", false},
+    {"cuda", "cuda:sm_90a", openOnHostDriver, addHostCudaKernel, badHostCudaPlans,
+#if !defined(LMC_HAS_HOST_DRIVER)
+     "the host driver is not built: it needs CUDA's headers",
+#elif defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+     "the sanitizers cannot follow its fibers",
+#else
+     nullptr,
+#endif
+     "the host driver's time says nothing about a GPU", false},
 };
 
 class Conformance : public testing::TestWithParam<TestDevice> {
