@@ -82,9 +82,12 @@ void Console::warning(const std::string &line) {
 std::string Console::progressLine(const StepRecord &record) const {
   std::string line = fmt::format("step {}/{} | loss {:.4f} | lr {:.3e} | grad norm {:.3f} | ",
                                  record.step, totalSteps, record.loss, record.lr, record.gradNorm);
+  // The MFU of the rate that is shown, which is an average.
+  const double part = smoothedRate / record.tokensPerSecond;
   line += fmt::format(
       "{} tokens/s | MFU {} causal, {} full | mem {} | ETA {}", grouped(smoothedRate),
-      percent(record.mfuCausal), percent(record.mfuFull), formatBytes(record.memoryBytes),
+      percent(part * record.mfuCausal), percent(part * record.mfuFull),
+      formatBytes(record.memoryBytes),
       formatDuration(smoothedSeconds * static_cast<double>(totalSteps - record.step) +
                      record.pendingSeconds));
   if (record.validationLoss)

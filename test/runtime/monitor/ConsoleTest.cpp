@@ -52,6 +52,26 @@ TEST(Console, ALineSaysAllThatMatters) {
   EXPECT_NE(log.find("warning: disk full\n"), std::string::npos);
 }
 
+// After steps of 10,000 and 20,000 tokens/s the average is 11,000, and MFU says the same.
+TEST(Console, TheMfuIsThatOfTheRateThatIsShown) {
+  test::TestFolder folder;
+  FILE *out = std::fopen((folder / "log").c_str(), "w");
+  {
+    Console console(out, out);
+    console.setSteps(1, 3);
+    for (int64_t step = 1; step <= 3; ++step) {
+      StepRecord r = record(step);
+      r.tokensPerSecond = step < 3 ? 10000 : 20000;
+      r.mfuCausal = r.mfuFull = step < 3 ? 0.2 : 0.4;
+      console.step(r);
+    }
+  }
+  std::fclose(out);
+  EXPECT_NE(test::read(folder / "log").find("11,000 tokens/s | MFU 22.0% causal, 22.0% full"),
+            std::string::npos)
+      << test::read(folder / "log");
+}
+
 TEST(Console, TheEtaCountsSavesAndValidations) {
   test::TestFolder folder;
   FILE *out = std::fopen((folder / "log").c_str(), "w");
