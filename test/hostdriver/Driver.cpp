@@ -33,17 +33,19 @@ void Driver::violation(const std::string &text) {
 
 CUresult Driver::call(const char *name, Kind kind, const std::function<void()> &body) {
   std::lock_guard lock(mutex);
-  const bool injected = hostility().failsCall();
-  if (injected)
+  failing = hostility().failsCall();
+  if (failing)
     note(fmt::format("call {}, {}, fails as LMC_HOST_FAIL_AT asks", hostility().calls, name));
-  if (injected && kind != Kind::Release)
+  const bool releases = kind == Kind::Release || kind == Kind::Leave;
+  if (failing && !releases)
     return kind == Kind::Allocate ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
   try {
     if (!initialized && kind != Kind::Start)
       refuse(CUDA_ERROR_NOT_INITIALIZED);
-    if ((!contexts || !contextIsCurrent) && kind != Kind::Start && kind != Kind::Query)
+    const bool needsContext = kind == Kind::Call || kind == Kind::Allocate || kind == Kind::Release;
+    if (needsContext && (!contexts || !contextIsCurrent))
       refuse(CUDA_ERROR_INVALID_CONTEXT);
-    if (streams.sticky != CUDA_SUCCESS && kind != Kind::Start && kind != Kind::Release)
+    if (streams.sticky != CUDA_SUCCESS && kind != Kind::Start && !releases)
       refuse(streams.sticky);
     body();
   } catch (const Failure &failure) {
@@ -51,7 +53,7 @@ CUresult Driver::call(const char *name, Kind kind, const std::function<void()> &
       violation(fmt::format("{}: {}", name, failure.text));
     return failure.code;
   }
-  return injected ? CUDA_ERROR_UNKNOWN : kind == Kind::Release ? streams.sticky : CUDA_SUCCESS;
+  return failing ? CUDA_ERROR_UNKNOWN : releases ? streams.sticky : CUDA_SUCCESS;
 }
 
 Driver::~Driver() {

@@ -19,6 +19,7 @@ enum class Kind {
   Call,     // cuInit, and a current context
   Allocate, // a Call that fails with CUDA_ERROR_OUT_OF_MEMORY
   Release,  // a Call that does its work even if it returns an error
+  Leave,    // a Release that needs no context
 };
 
 class Driver {
@@ -38,8 +39,9 @@ public:
   Graphs graphs;
   Modules modules;
   bool initialized = false;
-  int contexts = 0;                              // how often the primary context is retained
-  int device = 0;                                // whose context it is
+  bool failing = false; // the call that goes on will return an error, as LMC_HOST_FAIL_AT asks
+  int contexts = 0;     // how often the primary context is retained
+  int device = 0;       // whose context it is
   std::map<std::string, int64_t> libraryObjects; // live objects of cuBLASLt by kind
 
 private:

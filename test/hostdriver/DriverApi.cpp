@@ -200,7 +200,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-  return call("cuDevicePrimaryCtxRelease", Kind::Release, [&] {
+  return call("cuDevicePrimaryCtxRelease", Kind::Leave, [&] {
     visible(device);
     --driver().contexts;
   });
@@ -466,9 +466,13 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-  return call("cuStreamEndCapture", Kind::Call, [&] {
+  // A capture ends even if the call fails.
+  return call("cuStreamEndCapture", Kind::Release, [&] {
     *needed(graph) = nullptr;
-    *graph = driver().graphs.end(streamOf(stream));
+    if (driver().failing)
+      driver().graphs.abandon(streamOf(stream));
+    else
+      *graph = driver().graphs.end(streamOf(stream));
   });
 }
 

@@ -10,11 +10,18 @@ namespace {
 template <typename T> std::vector<T> elementsOf(const Matrix &matrix) {
   constexpr plan::DType wide = sizeof(T) == 8 ? plan::DType::F64 : plan::DType::F32;
   const char *from = Memory::host(matrix.address);
-  std::vector<T> elements(matrix.rows * matrix.columns);
-  for (uint64_t i = 0; i < matrix.rows; ++i)
-    for (uint64_t j = 0; j < matrix.columns; ++j)
-      convertFloats(matrix.dtype, from + i * matrix.row + j * matrix.column, wide,
-                    &elements[i * matrix.columns + j], 1);
+  std::vector<T> elements(matrix.rows * matrix.columns), column(matrix.rows);
+  if (matrix.column == byteWidth(matrix.dtype)) {
+    for (uint64_t i = 0; i < matrix.rows; ++i)
+      convertFloats(matrix.dtype, from + i * matrix.row, wide, &elements[i * matrix.columns],
+                    matrix.columns);
+    return elements;
+  }
+  for (uint64_t j = 0; j < matrix.columns; ++j) {
+    convertFloats(matrix.dtype, from + j * matrix.column, wide, column.data(), matrix.rows);
+    for (uint64_t i = 0; i < matrix.rows; ++i)
+      elements[i * matrix.columns + j] = column[i];
+  }
   return elements;
 }
 
