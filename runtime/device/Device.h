@@ -27,7 +27,8 @@ struct DeviceInfo {
   std::string peakSource;   // where peakFlops comes from
   uint64_t memoryBytes = 0;
   uint64_t freeBytes = 0; // of the memory, at the time of the call; GPU only
-  // What is not as the plan says and does no harm to results, one line each.
+  // Differences between the device and what the plan says of it that change no result, one line
+  // each.
   std::vector<std::string> remarks;
 };
 
@@ -53,7 +54,7 @@ public:
 };
 
 // Host memory that a device can copy from and to without the host's help (pinned memory on a GPU).
-// It may outlive neither its device nor a copy that uses it.
+// It must be destroyed before its device, and not while a copy uses it.
 class HostBuffer {
 public:
   virtual ~HostBuffer() = default;
@@ -114,7 +115,8 @@ public:
   // Enqueues the mark behind all work so far.
   virtual Result<void> place(Mark &mark) = 0;
   // Waits until the device has reached the mark; returns at once if the mark was never placed.
-  // Error: work of the device failed. The message names the function, and the op if it is known.
+  // Error: work of the device failed. The message names the op if it is known, else the function
+  // that was submitted last.
   virtual Result<void> wait(Mark &mark) = 0;
   // Returns true if wait() would return at once. Error: as of wait().
   virtual Result<bool> reached(Mark &mark) = 0;

@@ -102,7 +102,8 @@ void Console::step(const StepRecord &record) {
   // one's values in the averages.
   double weight = shownSteps < 2 ? 1.0 : 0.1;
   smoothedSeconds += weight * (record.stepSeconds - smoothedSeconds);
-  smoothedRate += weight * (record.tokensPerSecond - smoothedRate);
+  if (std::isfinite(record.tokensPerSecond))
+    smoothedRate += weight * (record.tokensPerSecond - smoothedRate);
   ++shownSteps;
 
   std::string line = progressLine(record);

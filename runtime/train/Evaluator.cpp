@@ -15,6 +15,9 @@ Evaluator::Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs,
       samples(std::min(batches * plan->batch()->global_batch_size(), data->samplesPerEpoch())) {}
 
 Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequested) {
+  if (scalars.hasRequests())
+    return Error{"a validation cannot start while results of a step are pending",
+                 ExitCode::Failure};
   uint64_t rows = plan->batch()->micro_batch_size();
   uint64_t rowTokens = plan->batch()->sequence_length();
   std::vector<int32_t> tokens(rows * rowTokens), targets(rows * rowTokens);

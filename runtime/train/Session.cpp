@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <filesystem>
+
 namespace lmc {
 
 using plan::VariableKind;
@@ -100,6 +102,7 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
     LMC_TRY(importHuggingFace(init, tensors.tensors, tensors.store));
   }
   LMC_TRY(refreshCopies(*plan, *device));
+  LMC_TRY(scalars->upload());
   return std::optional<DamagedCheckpoint>();
 }
 
@@ -111,6 +114,9 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   gemms = std::make_unique<GemmChoices>(options.measureGemms);
   const std::string cache = gemmCachePath();
   gemms->readCache(cache);
+  // A run that starts from another run's checkpoint goes on with that run's choices.
+  if (checkpoint)
+    gemms->readRun(gemmPath(std::filesystem::path(*checkpoint).parent_path().parent_path()));
   if (!options.out.empty())
     gemms->readRun(gemmPath(options.out));
   auto opened = openDevice(*plan, {.threads = options.threads,

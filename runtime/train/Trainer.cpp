@@ -51,7 +51,7 @@ Result<void> Trainer::prepare() {
     return writer.error();
   metrics.emplace(std::move(*writer));
 
-  // A guard that does not look has nothing to remember.
+  // With guard.action = "off" the guard has no state.
   if (session.settings.guard.action == "off")
     session.progress.extra.erase(kGuardState);
   auto saved = session.progress.extra.find(kGuardState);
@@ -178,7 +178,9 @@ Result<StepRecord> Trainer::settle() {
   session.progress.tokens += stepTokens;
   session.progress.position += stepTokens;
   record->tokens = session.progress.tokens;
-  record->tokensPerSecond = static_cast<double>(stepTokens) / record->stepSeconds;
+  // The clock of a device may be too coarse for a tiny step.
+  record->tokensPerSecond =
+      record->stepSeconds > 0 ? static_cast<double>(stepTokens) / record->stepSeconds : std::nan("");
   // If the peak is not known, both MFUs are NaN: null in the metrics, "?" on the console.
   double peak = session.deviceInfo.peakFlops > 0
                     ? session.deviceInfo.peakFlops * static_cast<double>(plan.batch()->ranks())
@@ -425,7 +427,10 @@ Result<ExitCode> Trainer::train() {
       static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));
 
   while (enqueuedStep < totalSteps && !stop.requested()) {
-    LMC_TRY(directory.checkOwner());
+    if (auto owned = directory.checkOwner(); !owned) {
+      LMC_TRY(drain(0));
+      return owned.error();
+    }
     if (auto sent = enqueue(); !sent) {
       // If a token file is damaged or cannot be read, the weights are still those of the last
       // complete step, so they are saved. After a failure of the device there is nothing to save.
@@ -453,7 +458,7 @@ Result<ExitCode> Trainer::train() {
       break;
     if (!validated) {
       // The weights are sound, whatever is wrong with the validation data.
-      if (done > savedStep)
+      if (done > savedStep && session.device->synchronize())
         save();
       return validated.error();
     }

@@ -130,6 +130,7 @@ private:
   const Driver &driver;
   Gpu gpu;
   DeviceOptions options;
+  bool loading = false; // load() was called
   const PlanFile *file = nullptr;
   const plan::Plan *plan = nullptr;
   uint64_t allocated = 0;
@@ -164,7 +165,7 @@ DeviceInfo CudaDevice::info(plan::DType) const {
 }
 
 Result<void> CudaDevice::load(const PlanFile &loaded) {
-  if (file)
+  if (std::exchange(loading, true))
     return Error{"a device loads one plan only", ExitCode::Failure};
   if (auto fits = checkMachine(loaded); !fits)
     return Error{fmt::format("{}: {}", loaded.path(), fits.error().message), fits.error().code};
@@ -202,8 +203,10 @@ Result<void> CudaDevice::checkMachine(const PlanFile &loaded) const {
 Result<void> CudaDevice::allocate() {
   auto take = [&](uint64_t bytes, const std::string &what) -> Result<DeviceMemory> {
     CUdeviceptr at = 0;
-    LMC_CUDA(driver, cuMemAlloc(&at, std::max<uint64_t>(bytes, 1)),
-             fmt::format("allocate {} bytes for {}", bytes, what));
+    const CUresult result = driver.cuMemAlloc(&at, std::max<uint64_t>(bytes, 1));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+      LMC_TRY(gpu.requireFree(bytes, what)); // it knows what to say
+    LMC_TRY(driver.check(result, fmt::format("allocate {} bytes for {}", bytes, what)));
     return DeviceMemory(driver, at);
   };
   auto before = gpu.freeBytes();
@@ -334,7 +337,10 @@ Result<void> CudaDevice::submit(Executable &executable) {
     return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
   LMC_TRY(checkWork(CUDA_SUCCESS));
   LMC_TRY(gpu.use());
-  latest = recorded->function->name()->str();
+  {
+    std::lock_guard lock(failureMutex);
+    latest = recorded->function->name()->str();
+  }
   for (const Part &part : recorded->parts) {
     if (part.graph.get()) {
       LMC_TRY(checkWork(driver.cuGraphLaunch(part.graph.get(), stream.get())));

@@ -65,7 +65,10 @@ static Result<Driver> load() {
   if (!find(library, "cuInit", init) || !find(library, "cuDriverGetVersion", getVersion))
     return Error{"the CUDA driver library has no cuInit: it is not libcuda", ExitCode::Failure};
   if (const CUresult asked = getVersion(&driver.version); asked != CUDA_SUCCESS)
-    return Error{fmt::format("the CUDA driver does not say its version (error {})", int(asked)),
+    return Error{fmt::format("the CUDA driver does not say its version (error {}{})", int(asked),
+                             asked == CUDA_ERROR_STUB_LIBRARY
+                                 ? ": this is the toolkit's stub of libcuda, not the driver's library"
+                                 : ""),
                  ExitCode::Failure};
   const std::string tooOld =
       fmt::format("the CUDA driver supports CUDA {}.{}, and lmc-run needs {}.{} or newer: update "
@@ -80,8 +83,6 @@ static Result<Driver> load() {
     return Error{fmt::format("{} (it has no {})", tooOld, LMC_NAME_OF(name)), ExitCode::Failure};
 #include "runtime/device/cuda/DriverFunctions.def"
 #undef LMC_DRIVER_FUNCTION
-  // All code of a module is loaded with the module: loading it later, in a capture, is not allowed.
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const CUresult started = init(0);
   const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (started == CUDA_ERROR_NO_DEVICE)

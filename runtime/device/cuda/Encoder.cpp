@@ -58,7 +58,7 @@ Encoded Encoder::copy(const plan::Copy &op) const {
 
 Result<Encoded> Encoder::encode(const plan::Command &command) const {
   if (command.stream() != 0)
-    return Error{fmt::format("a command of the plan is on stream {}, and this lmc-run has one",
+    return Error{fmt::format("a command of the plan is on stream {}, and this lmc-run has stream 0 only",
                              command.stream())};
   if (const plan::Gemm *gemm = command.body_as_Gemm())
     return product(command, *gemm);

@@ -31,9 +31,10 @@ Result<Gpu> Gpu::open(const Driver &driver, int index) {
   if (index < 0 || index >= count) {
     const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
     return Error{fmt::format("--device={}: there is no such GPU; {} ({})", index,
-                             count == 1 ? "there is one GPU, number 0"
-                                        : fmt::format("the GPUs have the numbers 0 to {}",
-                                                      count - 1),
+                             count == 0   ? "there is no GPU"
+                             : count == 1 ? "there is one GPU, number 0"
+                                          : fmt::format("the GPUs have the numbers 0 to {}",
+                                                        count - 1),
                              visible ? fmt::format("CUDA_VISIBLE_DEVICES={}", visible)
                                      : "CUDA_VISIBLE_DEVICES is not set")};
   }
@@ -151,10 +152,9 @@ Result<void> Gpu::requireFree(uint64_t bytes, const std::string &breakdown) cons
                            formatBytes(bytes), breakdown, formatBytes(*free),
                            formatBytes(memoryBytes), name, formatBytes(bytes - *free),
                            who.empty() ? "" : " (" + who + ")",
-                           bytes > memoryBytes
+                           who.empty()
                                ? "compile with a smaller micro_batch_size or [memory] budget"
-                               : "end the processes that hold it, or compile with a smaller "
-                                 "[memory] budget"),
+                               : "end these processes, or compile with a smaller [memory] budget"),
                ExitCode::DoesNotFit};
 }
 

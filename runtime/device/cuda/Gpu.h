@@ -24,8 +24,8 @@ public:
   Result<void> requireArchitecture(const std::string &architecture) const;
 
   // Returns an error if fewer than `bytes` bytes are free. It says how many are missing, and which
-  // processes hold memory, if NVIDIA's management library is there. `breakdown` says what `bytes`
-  // are for.
+  // processes hold memory, if NVIDIA's management library is there. `breakdown` says what the bytes
+  // are for, as in "state 1.50 GiB, workspace 0.25 GiB".
   Result<void> requireFree(uint64_t bytes, const std::string &breakdown) const;
   // Returns the bytes of memory that are free.
   Result<uint64_t> freeBytes() const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 namespace lmc::cuda {
 
 Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
@@ -9,9 +11,11 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
     if (module->image()->size() == 0)
       return Error{
           fmt::format("{}: the plan's kernels have no code; compile it again", file.path())};
+    // A plan does not align its bytes; machine code starts at a multiple of 8.
+    std::vector<uint64_t> image((module->image()->size() + 7) / 8);
+    std::memcpy(image.data(), module->image()->data(), module->image()->size());
     CUmodule loaded = nullptr;
-    const CUresult result =
-        driver.cuModuleLoadDataEx(&loaded, module->image()->data(), 0, nullptr, nullptr);
+    const CUresult result = driver.cuModuleLoadDataEx(&loaded, image.data(), 0, nullptr, nullptr);
     if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE ||
         result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
       return Error{fmt::format("{}: code for {} does not load: {}; the driver supports CUDA {}.{}, "
@@ -63,7 +67,7 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                 int(kernel.sharedBytes)),
              fmt::format("give kernel '{}' its {} bytes of shared memory", kernel.name,
                          kernel.sharedBytes));
-    // The first-level cache gives way to as many blocks as the shared memory can hold.
+    // Shared memory and the first-level cache are one memory; the kernel needs it for its blocks.
     LMC_CUDA(driver,
              cuFuncSetAttribute(kernel.function,
                                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
@@ -87,6 +91,8 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                   plannedValue, what, reported));
   };
   compare("registers", planned.registers(), registers);
+  // All shared memory of the plan's kernels is dynamic.
+  compare("bytes of fixed shared memory", 0, fixedShared);
   compare("bytes of local memory", planned.stack_bytes(), local);
   if (planned.blocks_per_sm() > 0)
     compare("thread blocks per multiprocessor", planned.blocks_per_sm(), blocks);

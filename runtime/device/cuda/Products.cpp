@@ -102,6 +102,12 @@ Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, ui
 
 Result<void> Product::describe(const ProductShape &described) {
   shape = described;
+  if (shape.hasBias && shape.bias != shape.output)
+    return Error{fmt::format("cannot {}: cuBLASLt adds a bias only in the result's dtype, and the "
+                             "plan has a bias in {} and a result in {}; compile with "
+                             "training.compute_dtype = \"f32\"",
+                             text(), plan::EnumNameDType(shape.bias),
+                             plan::EnumNameDType(shape.output))};
   const bool wide = shape.input == plan::DType::F64;
   LMC_BLAS(library,
            cublasLtMatmulDescCreate(&operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
@@ -120,6 +126,9 @@ Result<void> Product::describe(const ProductShape &described) {
     const cudaDataType_t type = typeOf(shape.bias);
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type));
+    // Algorithms are proposed for the alignment of this address; run() sets the real one.
+    const CUdeviceptr aligned = shape.alignBias;
+    LMC_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
   }
   LMC_TRY(layout(first, shape.input, shape.transposeB ? shape.n : shape.k,
                  shape.transposeB ? shape.k : shape.n));
@@ -225,7 +234,7 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
   // Arenas start at multiples of 256 bytes.
   auto alignment = [&](uint32_t index) {
     const uint64_t offset = slice(index).offset();
-    return static_cast<uint32_t>(offset ? std::min<uint64_t>(offset & -offset, 256) : 256);
+    return static_cast<uint32_t>(offset ? std::min<uint64_t>(offset & -offset, 16) : 16);
   };
   ProductShape shape;
   shape.m = gemm.m();
@@ -237,8 +246,10 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
   shape.input = slice(gemm.a()).dtype();
   shape.output = slice(gemm.d()).dtype();
   shape.hasBias = gemm.bias() >= 0;
-  if (shape.hasBias)
+  if (shape.hasBias) {
     shape.bias = slice(uint32_t(gemm.bias())).dtype();
+    shape.alignBias = alignment(uint32_t(gemm.bias()));
+  }
   shape.alignA = alignment(gemm.a());
   shape.alignB = alignment(gemm.b());
   shape.alignD = alignment(gemm.d());
@@ -252,8 +263,8 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
 class Products::Trial {
 public:
   // Allocates memory for the largest of `shapes`.
-  static Result<Trial> prepare(const Driver &driver, const std::vector<ProductShape> &shapes,
-                               CUstream stream);
+  static Result<Trial> prepare(const Driver &driver, const Gpu &gpu,
+                               const std::vector<ProductShape> &shapes, CUstream stream);
   // Fills the inputs with random values of type `dtype` between -1/2 and 1/2, and d with zeros.
   Result<void> fill(plan::DType dtype);
 
@@ -278,7 +289,7 @@ private:
   uint64_t inputBytes = 0, resultBytes = 0; // of a and b together; of d
 };
 
-Result<Products::Trial> Products::Trial::prepare(const Driver &driver,
+Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu &gpu,
                                                  const std::vector<ProductShape> &shapes,
                                                  CUstream stream) {
   Trial trial(driver, stream);
@@ -295,6 +306,7 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver,
   }
   const uint64_t total = a + b + d + bias + workspace;
   CUdeviceptr at = 0;
+  LMC_TRY(gpu.requireFree(total, "to try matrix products"));
   LMC_CUDA(driver, cuMemAlloc(&at, total),
            fmt::format("allocate {} bytes to try matrix products", total));
   trial.memory = DeviceMemory(driver, at);
@@ -368,12 +380,12 @@ GemmKey Products::keyOf(const ProductShape &shape) const {
   return {fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
                       gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10,
                       version),
-          fmt::format("{}>{} {}x{}x{}{}{}{}{} align {}/{}/{} workspace {}", nameOf(shape.input),
+          fmt::format("{}>{} {}x{}x{}{}{}{}{} align {}/{}/{}/{} workspace {}", nameOf(shape.input),
                       nameOf(shape.output), shape.m, shape.n, shape.k,
                       shape.transposeA ? " a^T" : "", shape.transposeB ? " b^T" : "",
                       shape.accumulate ? " +d" : "",
                       shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA,
-                      shape.alignB, shape.alignD, shape.workspaceBytes)};
+                      shape.alignB, shape.alignD, shape.alignBias, shape.workspaceBytes)};
 }
 
 Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
@@ -397,27 +409,37 @@ static constexpr double kWarmSeconds = 0.5, kRoundSeconds = 2e-3;
 Result<GemmChoice> Products::measure(const Product &product, const Trial &trial, CUstream stream) {
   auto candidates = product.candidates(kCandidates);
   LMC_TRY(candidates);
+  // The first run of each loads its code. cuBLASLt may propose an algorithm that then does not run.
+  const size_t proposed = candidates->size();
+  Result<void> ran;
+  std::erase_if(*candidates, [&](const cublasLtMatmulHeuristicResult_t &candidate) {
+    auto done = product.run(trial.addresses, candidate.algo, stream);
+    if (!done)
+      ran = done;
+    return !done;
+  });
+  if (candidates->empty())
+    return ran.error();
   for (double worked = 0; !warm && worked < kWarmSeconds;) {
     auto seconds = secondsOf(product, candidates->front().algo, trial, 16, stream);
     LMC_TRY(seconds);
     worked += std::max(16 * *seconds, 1e-4);
   }
   warm = true;
+  auto once = secondsOf(product, candidates->front().algo, trial, 1, stream);
+  LMC_TRY(once);
+  const int runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*once, 1e-6), 1.0, 50.0));
   // The candidates take turns, so that what disturbs the GPU disturbs all of them.
   std::vector<double> best(candidates->size(), std::numeric_limits<double>::infinity());
-  int runs = 1;
-  for (int round = 0; round <= kRounds; ++round)
+  for (int round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < candidates->size(); ++i) {
       auto seconds = secondsOf(product, (*candidates)[i].algo, trial, runs, stream);
       LMC_TRY(seconds);
-      if (round > 0) // the first round loads code and says how many runs are long enough
-        best[i] = std::min(best[i], *seconds);
-      else if (i == 0)
-        runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*seconds, 1e-6), 1.0, 50.0));
+      best[i] = std::min(best[i], *seconds);
     }
   const size_t fastest =
       static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin());
-  return GemmChoice{fmt::format("cuBLASLt proposal {} of {}", fastest + 1, candidates->size()),
+  return GemmChoice{fmt::format("cuBLASLt proposal {} of {}", fastest + 1, proposed),
                     hexOf((*candidates)[fastest].algo), best[fastest]};
 }
 
@@ -450,7 +472,7 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
     return std::tie(a.input, a) < std::tie(b.input, b);
   });
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
-  auto trial = Trial::prepare(driver, shapes, stream);
+  auto trial = Trial::prepare(driver, gpu, shapes, stream);
   if (!trial)
     return trial.error();
   const plan::DType *filled = nullptr;

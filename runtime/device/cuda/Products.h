@@ -18,8 +18,9 @@
 
 namespace lmc::cuda {
 
-// What an algorithm of cuBLASLt depends on. Alignments are of the matrices' addresses, in bytes, at
-// most 256.
+// What an algorithm of cuBLASLt depends on. Alignments are of the addresses, in bytes: 16 for
+// multiples of 16, which is the most that an algorithm asks for, else the largest power of two that
+// divides the address.
 struct ProductShape {
   uint64_t m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false;
@@ -27,7 +28,7 @@ struct ProductShape {
   plan::DType input = plan::DType::F32, output = plan::DType::F32;
   bool hasBias = false;
   plan::DType bias = plan::DType::F32;
-  uint32_t alignA = 256, alignB = 256, alignD = 256;
+  uint32_t alignA = 16, alignB = 16, alignD = 16, alignBias = 16;
   uint64_t workspaceBytes = 0;
 
   auto operator<=>(const ProductShape &) const = default;
@@ -45,7 +46,8 @@ class Products {
 public:
   struct Library; // cuBLASLt
 
-  // Opens the library that LMC_CUBLASLT names, else that of CUDA's newest release that is found.
+  // Opens the library that LMC_CUBLASLT names, else libcublasLt of the major release of CUDA that
+  // lmc-run was built with: where the system's loader looks, then in CUDA_HOME and /usr/local/cuda.
   // Error: there is none.
   static Result<std::unique_ptr<Products>> open(const Driver &driver, const Gpu &gpu);
   ~Products();
@@ -55,9 +57,9 @@ public:
                               const plan::Gemm &gemm);
 
   // Chooses an algorithm for each shape, and runs each once on memory of its own, so that its code
-  // is loaded before a capture. If `choices` measures, an algorithm without a choice is the fastest
-  // of those that cuBLASLt proposes; otherwise it is the first one, which one release of the library
-  // always proposes.
+  // is loaded before a capture. For a shape without a choice it takes the fastest algorithm that
+  // cuBLASLt proposes if `choices` measures, else the first one that it proposes. The same release
+  // of the library always proposes the same first one.
   Result<void> choose(std::vector<ProductShape> shapes, GemmChoices *choices, CUstream stream);
 
   // Enqueues a product, for whose shape choose() was called. The stream may be capturing.
