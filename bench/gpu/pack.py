@@ -152,8 +152,8 @@ class Pack:
 
     def sources(self) -> None:
         for name in ("run", "session.py", "peer.py"):
-            if (HERE / name).exists():
-                shutil.copy(HERE / name, self.folder)
+            shutil.copy(HERE / name, self.folder)
+        shutil.copy(ROOT / "docs/gpu.md", self.folder / "README.md")
         shutil.copytree(HERE / "sections", self.folder / "sections", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "compiler/targets/cuda/device", self.data / "include/lmc")
         tiles = self.data / "src/compiler/targets/cuda"
@@ -174,7 +174,7 @@ class Pack:
         if reference == name:
             cpu, run = self.scratch / f"{name}.cpu.plan", self.scratch / f"{name}.run"
             self.call("lmc", *self.command(config, cpu, settings), "--target=cpu", "--spec=cpu")
-            self.call("lmc-run", cpu, f"--out={run}", f"--steps={CONFORMANCE_STEPS}",
+            self.call("lmc-run", cpu, f"--out={run}", f"--steps={CONFORMANCE_STEPS}", "--gemm=default",
                       f"--dump-gradients={folder / name}.gradients.safetensors",
                       f'--set=data.train=["{folder / "train.bin"}"]')
             shutil.copy(run / f"checkpoints/{CONFORMANCE_STEPS}/model.safetensors",

@@ -16,10 +16,10 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import threading
 import time
 import zipfile
+import zlib
 from pathlib import Path
 
 FACTS = ("name", "driver_version", "compute_cap", "memory.total", "power.limit", "clocks.max.sm",
@@ -124,9 +124,10 @@ class Session:
         self.folder, self.out, self.dry, self.start_at, self.limit = folder, out, dry, start_at, limit
         self.manifest = json.loads((folder / "manifest.json").read_text())
         self.build = folder / "build"
-        self.data = self.build / "data"
+        archive = folder / "data.zip"
+        self.data = self.build / f"data-{zlib.crc32(archive.read_bytes()):08x}"
         if not self.data.exists():
-            with zipfile.ZipFile(folder / "data.zip") as packed:
+            with zipfile.ZipFile(archive) as packed:
                 packed.extractall(self.data)
         os.environ["PATH"] += os.pathsep + "/usr/local/cuda/bin"
         # With a stand-in for the driver, lmc-run runs in a dry run too.
@@ -174,11 +175,14 @@ class Session:
                   f"are compiled" + ("" if nvcc else ", because nvcc is not on this machine"))
             programs = dict(list(programs.items())[:sample]) if nvcc else {}
 
+        # cuBLASLt is beside nvcc, where the loader may not look by itself.
+        library = ["-lcublasLt", "-Xlinker", f"-rpath={Path(nvcc).resolve().parents[1]}/lib64"] if nvcc else []
+
         def one(name: str) -> str | None:
             source, options = programs[name]
             done = call([nvcc, *options, f"-arch={self.manifest['arch']}", "-w",
                          "-I", self.data / "include", "-I", self.data / "src", source,
-                         "-o", self.build / name, *(["-lcublasLt"] if name == "gemm" else [])],
+                         "-o", self.build / name, *(library if name == "gemm" else [])],
                         self.seconds_left() - MARGIN_S)
             return None if done.code == 0 else done.complaint()
 

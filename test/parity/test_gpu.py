@@ -54,8 +54,6 @@ import json, os, shutil, struct, sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-if "--help" in sys.argv:
-    sys.exit(print("  --gemm=default   a fixed choice"))
 plan = Path(sys.argv[1])
 options = dict(argument[2:].partition("=")[::2] for argument in sys.argv[2:])
 out, steps, fault = Path(options["out"]), int(options["steps"]), os.environ.get("FAULT", "")
@@ -64,7 +62,7 @@ job = next(job for job in jobs if job.get("plan", job["name"] + ".plan") == plan
 losses = job.get("losses") or [12.0] * steps
 isEager, resumes = "no-cuda-graphs" in options, (out / "metrics.jsonl").exists()
 if "losses" in job:
-    assert options["gemm"] == "" or options["gemm"] == "default"
+    assert options["gemm"] == "default"
 out.mkdir(parents=True, exist_ok=True)
 with open(out / "metrics.jsonl", "a") as file:
     for step in range(steps // 2 if resumes else 0, steps):
