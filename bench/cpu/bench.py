@@ -1,10 +1,18 @@
 #!/usr/bin/env python3
 """Training speed on the CPU: lmc-run beside PyTorch, eager and compiled.
 
-One model (models/configs/llama-124m.toml), one machine, the same threads. Every repeat runs each
-program once, in an order that turns, so that what disturbs the machine disturbs all; ratios are
-formed within a repeat and their median is reported. A step is everything: forward, backward,
-clipping, AdamW. Memory is the largest resident set of the whole process.
+One model (models/configs/llama-124m.toml), one machine, the same threads. Each program first takes
+its best batch: a run at each MBS, of which the fastest is kept. Then every repeat runs each program
+once, in an order that turns, so that what disturbs the machine disturbs all; ratios are formed
+within a repeat and their median is reported. A step is everything: forward, backward, clipping,
+AdamW. Memory is the largest resident set of the whole process. lmc chooses its matrix products by
+timing, in its first run; their rates are in a table of their own.
+
+A setting is a compute type and the instructions of the CPU: all that it has, or AVX2, to which every
+library of both sides is then limited.
+
+--clock=cpu is for a machine that others use at the same time: it counts the processor time of each
+program, which needs --threads=1 (threads that wait for each other count as busy).
 
 This file needs no PyTorch and imports none: the peers run in processes of their own, and the
 resident set that wait4 reports for a child starts from that of its parent.
@@ -44,13 +52,37 @@ NAMES = {
 }
 
 
+# What limits each library to AVX2: kernels of lmc, oneDNN and MKL (of both sides), PyTorch's own
+# kernels and what torch.compile generates.
+AVX2 = {
+    "LMC_CPU_ISA": "x86-64-v3",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    dtype: str  # f32, bf16
+    isa: str  # native, avx2
+
+    def __str__(self) -> str:
+        return self.dtype + (", AVX2" if self.isa == "avx2" else "")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return AVX2 if self.isa == "avx2" else {}
+
+
 class Skipped(Exception):
     """A program gave no figure; says why."""
 
 
 @dataclass
 class Measurement:
-    repeat: int
+    repeat: int  # -1: to find the best batch
+    mbs: int
     tokens_per_second: float
     step_seconds: list[float]
     peak_bytes: int
@@ -59,8 +91,10 @@ class Measurement:
 @dataclass
 class Contender:
     name: str
+    mbs: int = 0  # the best
     measurements: list[Measurement] = field(default_factory=list)
-    spent_seconds: float = 0
+    tried: list[Measurement] = field(default_factory=list)  # one for each MBS
+    spent_seconds: float = 0  # on the measurements
     note: str = ""  # why there are fewer figures than asked for
 
 
@@ -72,18 +106,23 @@ class Child:
     stdout: str
     stderr: str
     peak_bytes: int
-    line_times: list[float]
+    line_times: list[float]  # by the clock of the bench
 
 
-def run_child(command: list, limit: float, threads: int, lines_of: Path | None = None,
-              until_lines: int = 0) -> Child:
+def processor_seconds(pid: int) -> float:
+    """What the process has used so far, in all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run_child(command: list, limit: float, environment: dict[str, str],
+              lines_of: Path | None = None, until_lines: int = 0, clock: str = "wall") -> Child:
     """Runs `command` for at most `limit` seconds. With `lines_of`, notes when each line of that
     file appears, and ends the process at line `until_lines`: what it does later is not timed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
             [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            env=environment,
+            env={**os.environ, **environment},
         )
         deadline = time.monotonic() + limit
         times: list[float] = []
@@ -92,7 +131,9 @@ def run_child(command: list, limit: float, threads: int, lines_of: Path | None =
         def note_lines() -> None:
             if lines_of and lines_of.exists():
                 count = lines_of.read_bytes().count(b"\n")
-                times.extend([time.monotonic()] * (count - len(times)))
+                if count > len(times):
+                    now = (processor_seconds(process.pid) if clock == "cpu" else time.monotonic())
+                    times.extend([now] * (count - len(times)))
 
         while usage is None:
             note_lines()
@@ -108,7 +149,8 @@ def run_child(command: list, limit: float, threads: int, lines_of: Path | None =
                     raise Skipped(f"not done within {limit:.0f} s")
             else:
                 time.sleep(0.002)
-        note_lines()
+        if clock == "wall":
+            note_lines()
         out.seek(0)
         err.seek(0)
         return Child(code, out.read(), err.read(), usage.ru_maxrss * 1024, times)
@@ -123,7 +165,7 @@ class Bench:
         self.tokens = folder / "tokens.bin"
         vocabulary = tomllib.loads(CONFIG.read_text())["model"]["vocab_size"]
         chance = random.Random(1)
-        samples = 64 * args.mbs
+        samples = 64 * max(args.mbs)
         ids = array("H", (chance.randrange(vocabulary) for _ in range(samples * self.seq + 1)))
         if sys.byteorder == "big":
             ids.byteswap()
@@ -135,15 +177,24 @@ class Bench:
             raise SystemExit(f"{path} is not built: run ./dev build, or give --build")
         return path
 
-    def compile(self, name: str, dtype: str) -> None:
-        """The plan of this model in `dtype`, with the parameters counted."""
-        plan = self.folder / f"{name}.{dtype}.plan"
+    def environment(self, setting: Setting) -> dict[str, str]:
+        # lmc keeps the choices of matrix products of this bench, not those of the user.
+        return {**setting.environment, "OMP_NUM_THREADS": str(self.args.threads),
+                "XDG_CACHE_HOME": str(self.folder / "cache"), "LMC_VENV": sys.prefix}
+
+    def plan(self, name: str, setting: Setting, mbs: int) -> Path:
+        """The plan of this model, with the parameters counted."""
+        plan = self.folder / f"{name}.{setting.dtype}.{setting.isa}.{mbs}.plan"
+        if plan.exists():
+            return plan
         settings = {
-            "training.compute_dtype": dtype,
-            "training.batch_size": self.args.mbs,
-            "training.micro_batch_size": self.args.mbs,
+            "training.compute_dtype": setting.dtype,
+            "training.batch_size": mbs,
+            "training.micro_batch_size": mbs,
             "data.train": json.dumps([str(self.tokens)]),
         }
+        if setting.isa == "avx2":
+            settings["target.cpu"] = "x86-64-v3"
         command = [self.program("lmc"), "compile", CONFIG, "-o", plan]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
@@ -157,13 +208,17 @@ class Bench:
             ).stdout
         )
         self.parameters[name] = find_integer(explained, "parameters")
+        return plan
 
-    def lmc(self, name: str, dtype: str, warmup: int, steps: int, limit: float) -> tuple[list[float], int]:
+    def lmc(self, name: str, setting: Setting, mbs: int, warmup: int, steps: int,
+            limit: float) -> tuple[list[float], int]:
+        plan = self.plan(name, setting, mbs)
         with tempfile.TemporaryDirectory(dir=self.folder) as out:
             child = run_child(
-                [self.program("lmc-run"), self.folder / f"{name}.{dtype}.plan", f"--out={out}/run",
-                 f"--steps={warmup + steps}", f"--threads={self.args.threads}", "--resume=none"],
-                limit, self.args.threads, Path(out) / "run/metrics.jsonl", warmup + steps,
+                [self.program("lmc-run"), plan, f"--out={out}/run", f"--steps={warmup + steps}",
+                 f"--threads={self.args.threads}", "--resume=none", "--gemm=measure"],
+                limit, self.environment(setting), Path(out) / "run/metrics.jsonl", warmup + steps,
+                self.args.clock,
             )
             times = child.line_times
             if len(times) < warmup + steps:
@@ -173,65 +228,97 @@ class Bench:
                 raise SystemExit("steps are too short to be timed from outside: raise --mbs")
             return seconds, child.peak_bytes
 
-    def peer(self, mode: str, dtype: str, warmup: int, steps: int, limit: float):
+    def peer(self, mode: str, setting: Setting, mbs: int, warmup: int, steps: int, limit: float):
         command = [
             self.args.python, ROOT / "bench/cpu/peer.py", CONFIG, f"--tokens={self.tokens}",
-            f"--mbs={self.args.mbs}", f"--dtype={dtype}", f"--threads={self.args.threads}",
+            f"--mbs={mbs}", f"--dtype={setting.dtype}", f"--threads={self.args.threads}",
             f"--warmup={warmup}", f"--steps={steps}",
         ]
-        child = run_child(command + ["--compile"] * (mode == "compile"), limit, self.args.threads)
+        child = run_child(command + ["--compile"] * (mode == "compile"), limit,
+                          self.environment(setting))
         if child.code != 0:
             raise Skipped(f"ended with code {child.code}: {last_line(child.stderr)}")
         result = json.loads(child.stdout.splitlines()[-1])
         self.parameters[mode] = result["parameters"]
-        return result["seconds"], child.peak_bytes
+        seconds = result["cpu_seconds" if self.args.clock == "cpu" else "seconds"]
+        return seconds, child.peak_bytes
 
-    def measure(self, contender: Contender, dtype: str, repeat: int) -> None:
-        """One run. The first has a single timed step, which says how many the later ones can
-        have within the time limit."""
-        args, done = self.args, contender.measurements
+    def once(self, name: str, setting: Setting, mbs: int, repeat: int, steps: int,
+             limit: float) -> Measurement:
+        run = self.lmc if name in VARIANTS else self.peer
+        seconds, peak = run(name, setting, mbs, self.args.warmup, steps, limit)
+        speed = len(seconds) * mbs * self.seq / sum(seconds)
+        what = f"repeat {repeat + 1}/{self.args.repeats}" if repeat >= 0 else "best batch"
+        print(f"{setting} {what} {NAMES[name]:14} MBS {mbs} {speed:9.1f} tokens/s, "
+              f"{sum(seconds) / len(seconds):7.3f} s a step over {len(seconds)}, "
+              f"{peak / 2**30:.2f} GiB", flush=True)
+        return Measurement(repeat, mbs, speed, seconds, peak)
+
+    def find_batch(self, contender: Contender, setting: Setting) -> None:
+        """Runs each MBS once. A batch that is not done in the time limit ends the search: larger
+        ones take longer."""
+        sizes = self.args.mbs
+        for mbs in sizes:
+            try:
+                contender.tried.append(
+                    self.once(contender.name, setting, mbs, -1, 1, self.args.limit))
+            except Skipped as reason:
+                contender.note = f"MBS {mbs}: {reason}"
+                break
+        if contender.tried:
+            contender.mbs = max(contender.tried, key=lambda m: m.tokens_per_second).mbs
+
+    def measure(self, contender: Contender, setting: Setting, repeat: int) -> None:
+        """One run, with as many steps as the time limit leaves."""
+        args = self.args
+        step = statistics.median(
+            s for m in contender.measurements or contender.tried if m.mbs == contender.mbs
+            for s in m.step_seconds)
         left = args.limit - contender.spent_seconds
-        steps = 1
-        if done:
-            step = statistics.median(done[0].step_seconds)
-            apart_from_steps = max(contender.spent_seconds / len(done) - step, 0)
-            steps = min(args.steps, int((left - apart_from_steps) / step))
-            if steps < 1:
-                contender.note = f"{len(done)} of {args.repeats} repeats in {args.limit:.0f} s"
-                return
+        steps = min(args.steps, int(left / step) - args.warmup)
+        if steps < 1:
+            if not contender.note:
+                contender.note = f"{repeat} of {args.repeats} repeats in {args.limit:.0f} s"
+            return
         began = time.monotonic()
         try:
-            if contender.name in VARIANTS:
-                seconds, peak = self.lmc(contender.name, dtype, args.warmup, steps, left)
-            else:
-                seconds, peak = self.peer(contender.name, dtype, args.warmup, steps, left)
+            contender.measurements.append(
+                self.once(contender.name, setting, contender.mbs, repeat, steps, left + 60))
         except Skipped as reason:
             contender.note = str(reason)
-            return
         contender.spent_seconds += time.monotonic() - began
-        speed = len(seconds) * args.mbs * self.seq / sum(seconds)
-        done.append(Measurement(repeat, speed, seconds, peak))
-        print(f"{dtype} repeat {repeat + 1}/{args.repeats} {NAMES[contender.name]:14} "
-              f"{speed:9.1f} tokens/s, {sum(seconds) / len(seconds):7.3f} s a step over "
-              f"{len(seconds)}, {peak / 2**30:.2f} GiB", flush=True)
 
-    def run(self, dtype: str) -> list[Contender]:
+    def run(self, setting: Setting) -> list[Contender]:
         contenders = [Contender(name) for name in self.args.only]
-        for name in self.args.only:
-            if name in VARIANTS:
-                self.compile(name, dtype)
+        for contender in contenders:
+            self.find_batch(contender, setting)
+            if not contender.tried:
+                print(f"{setting} skip {NAMES[contender.name]}: {contender.note}", flush=True)
+        able = [c for c in contenders if c.tried]
         for repeat in range(self.args.repeats):
-            turn = repeat % len(contenders)
-            for contender in contenders[turn:] + contenders[:turn]:
-                if contender.note:
-                    continue
-                self.measure(contender, dtype, repeat)
-                if contender.note and not contender.measurements:
-                    print(f"{dtype} skip {NAMES[contender.name]}: {contender.note}", flush=True)
-        counts = {self.parameters[c.name] for c in contenders if c.measurements}
+            turn = repeat % len(able) if able else 0
+            for contender in able[turn:] + able[:turn]:
+                self.measure(contender, setting, repeat)
+        counts = {self.parameters[c.name] for c in able}
         if len(counts) > 1:
             raise SystemExit(f"these are not the same model: parameters {self.parameters}")
         return contenders
+
+    def gemm_rates(self, setting: Setting) -> list[dict]:
+        """GFLOP/s of each library on each product of the model, all in one run."""
+        program = self.args.build / "bin/lmc-bench-kernels"
+        if not program.exists():
+            return []
+        child = run_child([program, self.args.threads, f"--json={setting.dtype}"], self.args.limit,
+                          self.environment(setting))
+        if child.code != 0:
+            raise SystemExit(f"lmc-bench-kernels ended with code {child.code}:\n{child.stderr}")
+        return [json.loads(line) for line in child.stdout.splitlines()]
+
+    def chosen_libraries(self) -> list[dict]:
+        """What lmc has chosen in this bench, for every product."""
+        cache = self.folder / "cache/lmc/gemm.json"
+        return json.loads(cache.read_text())["choices"] if cache.exists() else []
 
 
 def find_integer(tree: object, key: str) -> int:
@@ -295,7 +382,8 @@ def versions(args: argparse.Namespace) -> dict:
     return found
 
 
-def table(results: dict[str, list[Contender]], report: dict) -> str:
+def table(results: dict[Setting, list[Contender]], rates: dict[Setting, list[dict]],
+          report: dict) -> str:
     host, args = report["machine"], report["arguments"]
     text = [
         f"# Training a 124M Llama on the CPU, {report['date']}",
@@ -306,21 +394,25 @@ def table(results: dict[str, list[Contender]], report: dict) -> str:
         "Versions: " + ", ".join(f"{k} {v}" for k, v in report["versions"].items()) + ".",
         "",
         f"models/configs/llama-124m.toml, {report['parameters']:,} parameters, sequence "
-        f"{report['sequence_length']}, MBS {args['mbs']}; {args['warmup']} warm-up and up to "
-        f"{args['steps']} timed steps a run, up to {args['repeats']} interleaved repeats. "
+        f"{report['sequence_length']}. Each program at its best of MBS "
+        f"{', '.join(map(str, args['mbs']))}; {args['warmup']} warm-up and up to {args['steps']} "
+        f"timed steps a run, up to {args['repeats']} interleaved repeats. "
+        + ("Seconds are those of processor time, because others used the machine too. "
+           if args["clock"] == "cpu" else "") +
         "tokens/s and memory are medians over repeats; the ratio is the median of those formed "
         "within a repeat, with its range.",
         "",
-        "| compute | program | tokens/s | s/step | peak memory | lmc is faster by | repeats |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| compute | program | MBS | tokens/s | s/step | peak memory | lmc is faster by | repeats "
+        "| tokens/s at each MBS |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---|",
     ]
-    for dtype, contenders in results.items():
+    for setting, contenders in results.items():
         ours = next((c for c in contenders if c.name == "lmc"), None)
         for contender in contenders:
             done = contender.measurements
             if not done:
-                text.append(f"| {dtype} | {NAMES[contender.name]} | skipped: {contender.note} "
-                            "| | | | 0 |")
+                text.append(f"| {setting} | {NAMES[contender.name]} | | not run: {contender.note} "
+                            "| | | | 0 | |")
                 continue
             ratios = paired_ratios(ours, contender) if ours and contender is not ours else []
             ratio = (f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
@@ -328,15 +420,48 @@ def table(results: dict[str, list[Contender]], report: dict) -> str:
             step = statistics.median(s for m in done for s in m.step_seconds)
             speed = statistics.median(m.tokens_per_second for m in done)
             peak = statistics.median(m.peak_bytes for m in done) / 2**30
-            text.append(f"| {dtype} | {NAMES[contender.name]} | {speed:.1f} | {step:.3f} "
-                        f"| {peak:.2f} GiB | {ratio} | {len(done)} |")
+            tried = ", ".join(f"{m.mbs}: {m.tokens_per_second:.0f}" for m in contender.tried)
+            text.append(f"| {setting} | {NAMES[contender.name]} | {contender.mbs} | {speed:.1f} "
+                        f"| {step:.3f} | {peak:.2f} GiB | {ratio} | {len(done)} | {tried} |")
     text.append("")
-    for dtype, contenders in results.items():
-        text += [f"{dtype}, {NAMES[c.name]}: {c.note}." for c in contenders
+    for setting, contenders in results.items():
+        text += [f"{setting}, {NAMES[c.name]}: {c.note}." for c in contenders
                  if c.note and c.measurements]
-        for line in verdict(dtype, contenders):
-            text.append(line)
+        text += verdict(str(setting), contenders)
+    text += report["not_run"]
+    for setting, measured in rates.items():
+        if measured:
+            text += ["", *rate_table(setting, measured)]
     return "\n".join(text).rstrip() + "\n"
+
+
+def rate_table(setting: Setting, measured: list[dict]) -> list[str]:
+    libraries = list(dict.fromkeys(rate["library"] for rate in measured))
+    peak = statistics.median(rate["peak_gflops"] for rate in measured)
+    text = [
+        f"## Matrix products, {setting}",
+        "",
+        f"GFLOP/s of each library on {measured[0]['m']} tokens, best of several runs, and its share "
+        f"of the peak of {peak:.0f} GFLOP/s (instructions x measured clock x threads).",
+        "",
+        "| product | m x n x k | " + " | ".join(libraries) + " |",
+        "|---|---|" + "---:|" * len(libraries),
+    ]
+    for case in dict.fromkeys(rate["case"] for rate in measured):
+        row = {rate["library"]: rate for rate in measured if rate["case"] == case}
+        first = next(iter(row.values()))
+        best = max(rate["gflops"] for rate in row.values())
+        cells = []
+        for library in libraries:
+            if library not in row:
+                cells.append("-")
+                continue
+            speed = row[library]["gflops"]
+            cell = f"{speed:.0f} ({100 * speed / row[library]['peak_gflops']:.0f}%)"
+            cells.append(f"**{cell}**" if speed == best else cell)
+        text.append(f"| {case} | {first['m']} x {first['n']} x {first['k']} | "
+                    + " | ".join(cells) + " |")
+    return text
 
 
 def verdict(dtype: str, contenders: list[Contender]) -> list[str]:
@@ -355,19 +480,32 @@ def verdict(dtype: str, contenders: list[Contender]) -> list[str]:
     return [f"{dtype}: {medians[best]:.2f}x {NAMES[best]}, the better of the peers measured."]
 
 
+def sizes(text: str) -> list[int]:
+    values = [int(part) for part in text.split(",")]
+    if not values or min(values) < 1:
+        raise ValueError(text)
+    return values
+
+
 def parse() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true",
                         help="MBS 1, two repeats of one step: shows that it works")
     parser.add_argument("--dtype", choices=["f32", "bf16", "both"], default="both")
-    parser.add_argument("--mbs", type=int, help="sequences per step (8)")
+    parser.add_argument("--isa", choices=["native", "avx2", "both"], default="both",
+                        help="instructions: all of the CPU, or AVX2 on both sides (f32 only)")
+    parser.add_argument("--mbs", type=sizes,
+                        help="sequences per step, of which each program takes the best (1,2,4,8)")
     parser.add_argument("--repeats", type=int, help="interleaved repeats (5)")
     parser.add_argument("--steps", type=int, help="timed steps per run (2)")
     parser.add_argument("--warmup", type=int, default=1, help="untimed steps per run")
     parser.add_argument("--threads", type=int, default=cores)
-    parser.add_argument("--limit", type=float, default=1500,
-                        help="seconds for one program in one compute type, all repeats")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
+                        help="cpu: count processor time, for a busy machine; needs --threads=1")
+    parser.add_argument("--limit", type=float, default=900,
+                        help="seconds for one program in one setting: for each MBS tried, and for "
+                        "all repeats")
     parser.add_argument("--only", default="lmc,eager,compile",
                         help="which of lmc, eager, compile to run, and of lmc without a kind of "
                         f"fusion: {', '.join(name for name in VARIANTS if name != 'lmc')}")
@@ -376,16 +514,40 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--python", default=sys.executable, help="the Python that has torch")
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results")
     args = parser.parse_args()
-    args.mbs = args.mbs or (1 if args.quick else 8)
+    args.mbs = args.mbs or ([1] if args.quick else [1, 2, 4, 8])
     args.repeats = args.repeats or (2 if args.quick else 5)
     args.steps = args.steps or (1 if args.quick else 2)
     args.only = args.only.split(",")
     unknown = set(args.only) - set(NAMES)
     if unknown:
         parser.error(f"--only: there is no {', '.join(sorted(unknown))}")
+    if args.clock == "cpu" and args.threads != 1:
+        parser.error("--clock=cpu: threads that wait count as busy, so it needs --threads=1")
     if args.warmup < 1:
         parser.error("--warmup: the first step compiles and touches memory, so at least 1")
     return args
+
+
+def settings_of(args: argparse.Namespace, features: list[str]) -> tuple[list[Setting], list[str]]:
+    """The settings to run, and what is not run and why."""
+    dtypes = ["f32", "bf16"] if args.dtype == "both" else [args.dtype]
+    isas = ["native", "avx2"] if args.isa == "both" else [args.isa]
+    settings, missing = [], []
+    for dtype in dtypes:
+        for isa in isas:
+            if isa == "avx2" and "avx2" not in features:
+                missing.append(f"{dtype}, AVX2: not run, this CPU has none.")
+            elif isa == "avx2" and "avx512f" not in features and "native" in isas:
+                missing.append(f"{dtype}, AVX2: it is all that this CPU has, see {dtype}.")
+            elif isa == "avx2" and dtype == "bf16":
+                missing.append("bf16, AVX2: not run, PyTorch emulates it hundreds of times slower.")
+            else:
+                settings.append(Setting(dtype, isa))
+    if "avx512f" not in features:
+        missing.append("AVX-512: not run, this CPU has none.")
+    if "amx_bf16" not in features:
+        missing.append("AMX: not run, this CPU has none.")
+    return settings, missing
 
 
 def main() -> None:
@@ -393,10 +555,20 @@ def main() -> None:
     host, found = machine(args.threads), versions(args)
     if set(args.only) & set(PEERS) and "torch" not in found:
         raise SystemExit(f"{args.python} has no torch: pip install -r test/parity/requirements.txt")
-    dtypes = ["f32", "bf16"] if args.dtype == "both" else [args.dtype]
+    settings, missing = settings_of(args, host["features"])
+    results: dict[Setting, list[Contender]] = {}
+    rates: dict[Setting, list[dict]] = {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args, Path(folder))
-        results = {dtype: bench.run(dtype) for dtype in dtypes}
+        for setting in settings:
+            rates[setting] = bench.gemm_rates(setting)
+            results[setting] = bench.run(setting)
+            # After each setting, so that a bench that is ended early leaves what it has.
+            write(args, bench, host, found, missing, results, rates)
+
+
+def write(args: argparse.Namespace, bench: Bench, host: dict, found: dict, missing: list[str],
+          results: dict[Setting, list[Contender]], rates: dict[Setting, list[dict]]) -> None:
     report = {
         "date": datetime.date.today().isoformat(),
         "machine": host,
@@ -404,9 +576,13 @@ def main() -> None:
         "arguments": {k: v for k, v in vars(args).items() if k not in ("build", "python", "out")},
         "sequence_length": bench.seq,
         "parameters": next(iter(bench.parameters.values()), 0),
+        "not_run": missing,
     }
-    text = table(results, report)
-    report["results"] = {d: [asdict(c) for c in contenders] for d, contenders in results.items()}
+    text = table(results, rates, report)
+    report["results"] = {str(s): [asdict(c) for c in contenders]
+                         for s, contenders in results.items()}
+    report["gemm_rates"] = {str(s): measured for s, measured in rates.items()}
+    report["gemm_choices"] = bench.chosen_libraries()
     args.out.mkdir(parents=True, exist_ok=True)
     name = f"cpu-{report['date']}" + ("-quick" if args.quick else "")
     (args.out / f"{name}.md").write_text(text)
