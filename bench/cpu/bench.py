@@ -388,8 +388,8 @@ def table(results: dict[Setting, list[Contender]], rates: dict[Setting, list[dic
     text = [
         f"# Training a 124M Llama on the CPU, {report['date']}",
         "",
-        f"{host['cpu']} ({', '.join(host['features']) or 'baseline'}), {host['threads']} threads, "
-        f"{host['memory_gib']} GiB, {host['system']}; load before the start "
+        f"{host['cpu']} ({', '.join(host['features']) or 'baseline'}), {host['threads']} "
+        f"thread{'s' if host['threads'] > 1 else ''}, {host['memory_gib']} GiB, {host['system']}; load before the start "
         f"{host['load_before']:.2f}.",
         "Versions: " + ", ".join(f"{k} {v}" for k, v in report["versions"].items()) + ".",
         "",
