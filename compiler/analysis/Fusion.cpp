@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 using nlohmann::json;
 
@@ -41,6 +42,30 @@ static uint64_t median(const std::map<int, uint64_t> &byLayer) {
   return counts.empty() ? 0 : counts[counts.size() / 2];
 }
 
+namespace {
+
+// The bytes of main gradients that matrix products read and write. The products of the head add to
+// one gradient once for each chunk of the loss.
+struct GradientTraffic {
+  double layers = 0, head = 0;
+  double floor = 0; // the bytes if one product computed each gradient
+
+  void add(const plan::Plan &plan, const plan::Gemm &gemm, int layer) {
+    const plan::Slice &d = *plan.slices()->Get(gemm.d());
+    if (d.category() != plan::Category::Gradients)
+      return;
+    const double bytes = double(d.bytes()) * (gemm.c() >= 0 ? 2 : 1);
+    (layer >= 0 ? layers : head) += bytes;
+    if (seen.insert({d.arena(), d.offset()}).second)
+      floor += bytes;
+  }
+
+private:
+  std::set<std::pair<uint32_t, uint64_t>> seen; // places of gradients
+};
+
+} // namespace
+
 json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const json &said) {
   json report = said.is_object() ? said : json::object();
   int step = microStep(plan);
@@ -48,6 +73,7 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
     return report;
   std::map<int, uint64_t> forward, backward; // per layer, launches
   double layers = 0, head = 0;               // bytes
+  GradientTraffic gradients;
   const plan::Function &function = *plan.functions()->Get(unsigned(step));
   const unsigned turn = firstBackward(function);
   for (unsigned c = 0; c < function.commands()->size(); ++c) {
@@ -57,6 +83,8 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
       ++(c >= turn ? backward : forward)[layer];
       (c >= turn ? forward : backward).try_emplace(layer, 0);
     }
+    if (const plan::Gemm *gemm = command->body_as_Gemm())
+      gradients.add(plan, *gemm, layer);
     const cost::Work work = cost::workOf(plan, *command);
     if (!cost::isMatrixWork(work))
       (layer >= 0 ? layers : head) += cost::estimate(work, spec).bytes;
@@ -68,6 +96,10 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
   report["bytes_per_token"] = (layers + head) / tokens;
   report["layers_bytes_per_token"] = layers / tokens;
   report["head_bytes_per_token"] = head / tokens;
+  report["gradient_bytes_per_token"] = (gradients.layers + gradients.head) / tokens;
+  report["gradient_head_bytes_per_token"] = gradients.head / tokens;
+  report["floor_gradient_bytes_per_token"] =
+      gradients.floor > 0 ? json(gradients.floor / tokens) : json();
   if (const plan::TrafficFloor *floor = plan.model()->traffic_floor()) {
     report["floor_bytes_per_token"] = floor->layers() + floor->head();
     report["floor_layers_bytes_per_token"] = floor->layers();

@@ -72,14 +72,23 @@ void fillSettings(const KeyTable &keys, const Provenance &provenance, Config &co
 
 } // namespace
 
+static void setText(Config &config, std::string_view key, int64_t value) {
+  for (ResolvedSetting &setting : config.settings)
+    if (setting.key == key)
+      setting.value = fmt::format("{}", value);
+}
+
+void setLossChunk(Config &config, int64_t tokens) {
+  config.memory.lossChunk = tokens;
+  setText(config, "memory.loss_chunk", tokens);
+}
+
 void setMicroBatchSize(Config &config, int64_t size) {
   TrainingConfig &training = config.training;
   const int64_t devices = config.distributed.nodes * config.distributed.devicesPerNode;
   training.microBatchSize = size;
   training.gradientAccumulationSteps = training.batchSize / devices / size;
-  for (ResolvedSetting &setting : config.settings)
-    if (setting.key == "training.micro_batch_size")
-      setting.value = fmt::format("{}", size);
+  setText(config, "training.micro_batch_size", size);
 }
 
 Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,

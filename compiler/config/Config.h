@@ -107,6 +107,7 @@ struct MemoryConfig {
   uint64_t budget = 0; // bytes of all arenas together; 0: what the device spec leaves
   RecomputeMode recompute = RecomputeMode::None;
   int64_t recomputeStride = 1; // recompute "block": every n-th layer
+  int64_t lossChunk = 0;       // tokens whose logits exist at a time; 0: the compiler chooses
 };
 
 struct DistributedConfig {
@@ -202,6 +203,9 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 // Sets the micro-batch size to `size`, which must divide batch size / devices, and updates the
 // gradient accumulation steps and the entries of `settings`.
 void setMicroBatchSize(Config &config, int64_t size);
+
+// Sets memory.loss_chunk to `tokens`, and updates the entry of `settings`.
+void setLossChunk(Config &config, int64_t tokens);
 
 // Returns the text of docs/config.md: every section and key with type, unit, range, default and
 // doc.

@@ -457,6 +457,19 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 1,
        .maximum = kMaxLayers,
        .doc = "`recompute = \"block\"`: every n-th layer is recomputed."},
+      {.section = "memory",
+       .name = "loss_chunk",
+       .field = FIELD(memory.lossChunk),
+       .unit = "tokens",
+       .minimum = 1,
+       .maximum = kMaxInt32,
+       .choices = {{"auto", 0}},
+       .defaultText = "\"auto\"",
+       .doc = "Tokens whose logits exist at a time. For each chunk of so many tokens, the gradient "
+              "of the head's weights is read and written once: larger chunks are faster and take "
+              "more memory. `auto` takes the fastest that meets the budget, with at most 2 GiB of "
+              "logits (without a device spec 256 MiB). The chunk changes only the order in which "
+              "this gradient is summed."},
 
       {.section = "distributed",
        .name = "nodes",

@@ -114,11 +114,25 @@ uint64_t runsPerStep(std::string_view function, uint64_t gas) {
   return 0;
 }
 
-// Returns the estimate of one of `count` equal parts of the work that `whole` estimates.
-static Estimate share(Estimate whole, size_t count) {
-  for (double *part : {&whole.seconds, &whole.flops, &whole.bytes})
-    *part /= double(count);
-  return whole;
+// Divides the estimate of a command among the kernels that compute it, in the ratio of the times
+// that their own FLOPs and traffic would take.
+static std::vector<Estimate> divided(const Estimate &whole,
+                                     const std::vector<const plan::Launch *> &launches,
+                                     const plan::Plan &plan, const DeviceSpec &spec) {
+  std::vector<Estimate> parts;
+  double sum = 0;
+  for (const plan::Launch *launch : launches) {
+    const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
+    parts.push_back(estimate(KernelWork{double(kernel.read_bytes()),
+                                        double(kernel.written_bytes()), double(kernel.flops())},
+                             spec));
+    sum += parts.back().seconds;
+  }
+  for (Estimate &part : parts) {
+    const double share = sum > 0 ? part.seconds / sum : 1 / double(parts.size());
+    part = {whole.seconds * share, part.bound, whole.flops * share, whole.bytes * share};
+  }
+  return parts;
 }
 
 static void addLaunch(KernelCost &kernel, const Estimate &estimate, uint64_t runs) {
@@ -136,15 +150,15 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
     entry.runsPerStep =
         runsPerStep(function->name()->string_view(), batch.gradient_accumulation_steps());
     for (const plan::Command *command : *function->commands()) {
-      const std::vector<Estimate> kernels = model.kernels(workOf(plan, *command));
+      std::vector<Estimate> kernels = model.kernels(workOf(plan, *command));
       const Estimate estimate = sumOf(kernels);
       entry.seconds += estimate.seconds;
       entry.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
       const std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
+      if (kernels.size() != launches.size())
+        kernels = divided(estimate, launches, plan, model.spec);
       for (size_t i = 0; i < launches.size(); ++i)
-        addLaunch(cost.kernels[launches[i]->kernel()],
-                  kernels.size() == launches.size() ? kernels[i] : share(estimate, launches.size()),
-                  entry.runsPerStep);
+        addLaunch(cost.kernels[launches[i]->kernel()], kernels[i], entry.runsPerStep);
       entry.commands.push_back(estimate);
     }
     cost.stepSeconds += double(entry.runsPerStep) * entry.seconds;

@@ -70,11 +70,11 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
     best = std::min(best, seconds);
   }
   if (work.accumulate) {
-    // The old d is read after the product is computed, when there is no arithmetic to overlap the
-    // read with.
+    // The old d is read and the new d is written after the product of a tile is computed, when the
+    // tile has no arithmetic left that could overlap the traffic.
     double old = double(elementBytes(work.output)) * m * n;
     bytes += old;
-    best += old / spec.bandwidthFor(bytes);
+    best += 2 * old / spec.bandwidthFor(bytes);
   }
   return roofline(best, Bound::MatrixUnits, 2 * m * n * k, bytes, spec);
 }

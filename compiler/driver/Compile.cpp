@@ -44,9 +44,10 @@ public:
 
 private:
   LogicalResult requireSpec(StringRef key);
-  LogicalResult planMemory();
+  LogicalResult planMemory(ArrayRef<int64_t> chunkSizes);
   LogicalResult planNamedMode();
-  LogicalResult searchRecompute();
+  LogicalResult searchMemory(ArrayRef<int64_t> chunkSizes);
+  LogicalResult reportNamedMode();
   LogicalResult runUpTo(Phase from, Phase last);
   LogicalResult report(llvm::Error error) {
     if (error)
@@ -54,14 +55,21 @@ private:
     return success();
   }
 
+  // Returns the number of tokens of an optimizer step on one device.
+  int64_t tokensPerStep() const {
+    const TrainingConfig &training = config.training;
+    return training.microBatchSize * training.gradientAccumulationSteps * training.sequenceLength;
+  }
+
   Location loc() const { return UnknownLoc::get(&context); }
   bool wantsCode() const { return options.compileTo >= Phase::Codegen && options.withCode; }
 
-  const Config config;
+  Config config; // the search writes the chunk of the loss to it
   const CompileOptions &options;
   MLIRContext &context;
   PhaseRunner phases;
   PlanDetails details;
+  bool choosesLossChunk = false;
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // of an empty spec if the job has none
   const codegen::Target *const target; // null if no target has the job's device
@@ -121,45 +129,65 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
     if (failed(built))
       return failure();
     from = Phase::Autodiff;
+    // Without a spec there are no times to choose by.
+    choosesLossChunk = config.memory.lossChunk == 0 && spec;
   }
   if (from > Phase::Memory)
     return runUpTo(from, Phase::Buffers);
   if (failed(runUpTo(from, Phase::Distribute)))
     return failure();
-  return options.compileTo >= Phase::Memory ? planMemory() : success();
+  if (options.compileTo < Phase::Memory)
+    return success();
+  std::vector<int64_t> sizes;
+  if (choosesLossChunk)
+    sizes = lossChunkSizes(*result.module);
+  if (sizes.size() < 2) // nothing to choose
+    sizes.clear();
+  return planMemory(sizes);
 }
 
-LogicalResult Driver::planMemory() {
-  LogicalResult planned =
-      config.memory.recompute == RecomputeMode::Auto ? searchRecompute() : planNamedMode();
+LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
+  // The search and its reports replace this, if the chunk is chosen.
+  if (const LossChunk own = lossChunkOf(*result.module); own.tokens > 0) {
+    setLossChunk(config, own.tokens);
+    phases.reports["loss_chunk"] = lossChunkNotes(own, {}, tokensPerStep());
+  }
+  const bool isSearch = config.memory.recompute == RecomputeMode::Auto || !chunkSizes.empty();
+  LogicalResult planned = isSearch ? searchMemory(chunkSizes) : planNamedMode();
   if (succeeded(planned) && !result.fits && result.smallestBudget == 0)
     result.smallestBudget = peakBytes();
   return planned;
 }
 
-// Makes the one plan of a recompute mode other than auto, whether it fits the budget or not.
-LogicalResult Driver::planNamedMode() {
+// Reports what a recompute mode other than auto does.
+LogicalResult Driver::reportNamedMode() {
   const bool isReported = options.compileTo == Phase::Emit || !options.dumpDirectory.empty();
-  if (config.memory.recompute != RecomputeMode::KeepAll && isReported) {
-    FailureOr<RecomputeOptions> found =
-        recomputeOptionsOf(*result.module, config, spec ? model.get() : nullptr);
-    if (failed(found))
-      return failure();
-    FailureOr<std::vector<int64_t>> choice =
-        found->choiceOf(*result.module, recomputeModeName(config.memory.recompute),
-                        config.memory.recomputeStride);
-    if (failed(choice))
-      return failure();
-    phases.reports["recompute"] = recomputeNotes(*found, *choice);
-  }
-  if (failed(runUpTo(Phase::Memory, Phase::Buffers)))
+  if (config.memory.recompute == RecomputeMode::KeepAll || !isReported)
+    return success();
+  FailureOr<RecomputeOptions> found =
+      recomputeOptionsOf(*result.module, config, spec ? model.get() : nullptr);
+  if (failed(found))
+    return failure();
+  FailureOr<std::vector<int64_t>> choice =
+      found->choiceOf(*result.module, recomputeModeName(config.memory.recompute),
+                      config.memory.recomputeStride);
+  if (failed(choice))
+    return failure();
+  phases.reports["recompute"] = recomputeNotes(*found, *choice);
+  return success();
+}
+
+// Makes the one plan of a job in which nothing is to be chosen, whether it fits the budget or not.
+LogicalResult Driver::planNamedMode() {
+  if (failed(reportNamedMode()) || failed(runUpTo(Phase::Memory, Phase::Buffers)))
     return failure();
   result.fits = options.compileTo < Phase::Buffers || result.budgetBytes == 0 ||
                 peakBytes() <= result.budgetBytes;
   return success();
 }
 
-LogicalResult Driver::searchRecompute() {
+// Chooses what layers recompute, the chunk of the loss, or both.
+LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (failed(requireSpec("memory.recompute")))
     return failure();
   auto makeModel = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
@@ -171,7 +199,8 @@ LogicalResult Driver::searchRecompute() {
         return failure();
     return module;
   };
-  auto search = RecomputeSearch::create(*result.module, config, *model, phases, makeModel);
+  auto search =
+      RecomputeSearch::create(*result.module, config, *model, phases, makeModel, chunkSizes);
   if (failed(search))
     return failure();
   BudgetSearch &budgets = (*search)->budgets();
@@ -185,8 +214,19 @@ LogicalResult Driver::searchRecompute() {
   }
   if (!rung)
     return failure();
-  phases.reports["recompute"] = recomputeNotes(
-      **search, *rung, config.training.gradientAccumulationSteps);
+  if (config.memory.recompute == RecomputeMode::Auto)
+    phases.reports["recompute"] =
+        recomputeNotes(**search, *rung, config.training.gradientAccumulationSteps);
+  else if (failed(reportNamedMode()))
+    return failure();
+  const std::vector<LossChunk> &chunks = (*search)->lossChunks();
+  auto taken = llvm::find_if(chunks, [&](const LossChunk &chunk) {
+    return chunk.tokens == (*search)->rungs()[*rung].lossChunk;
+  });
+  if (taken != chunks.end()) {
+    setLossChunk(config, taken->tokens);
+    phases.reports["loss_chunk"] = lossChunkNotes(*taken, chunks, tokensPerStep());
+  }
   if (options.compileTo >= Phase::Buffers && options.dumpDirectory.empty() &&
       options.printIrAfter.empty()) {
     FailureOr<OwningOpRef<ModuleOp>> planned = (*search)->planned(*rung);

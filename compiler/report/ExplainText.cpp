@@ -136,6 +136,7 @@ public:
   void summary();
   void warnings();
   void memory();
+  void lossChunk(const json &chunk);
   void fusion(bool showsAll);
   void formed(const json &entries);
   void refused(const json &entries, bool showsAll);
@@ -210,6 +211,8 @@ void Text::memory() {
   for (const auto &[size, category] : categories)
     line("  {:<18} {:>12}", category, readableBytes(size));
   line("  held for the backward pass at most: {}", bytes(memory["activation_bytes"]));
+  if (report.contains("loss_chunk"))
+    lossChunk(report["loss_chunk"]);
   line("  workspace by phase       peak   activations  at");
   for (const json &phase : memory["phases"]) {
     std::string name = word(phase, "function");
@@ -229,8 +232,23 @@ void Text::memory() {
          word(buffer, "source"));
 }
 
+// Prints the chunk of the loss, and the chunks that it was chosen from.
+void Text::lossChunk(const json &chunk) {
+  const json candidates = chunk.value("candidates", json::array());
+  line("  the loss takes {} tokens at a time ({} of logits){}", number(chunk["tokens"]),
+       bytes(chunk["logits_bytes"]),
+       candidates.empty() ? "" : ", which the fastest plan within the budget does; there were:");
+  if (candidates.empty())
+    return;
+  line("      tokens      logits  predicted time of a token outside of the layers");
+  for (const json &candidate : candidates)
+    line("    {:>8}  {:>10}  {:.3f} us", number(candidate["tokens"]), bytes(candidate["logits_bytes"]),
+         number(candidate["seconds_per_token"]) * 1e6);
+}
+
 void Text::fusion(bool showsAll) {
   const json &fusion = report["fusion"];
+  const json chunks = report.value("loss_chunk", json());
   if (!fusion.contains("bytes_per_token"))
     return line("\nfusion: the plan has no micro-step");
   line("\nfusion: {} kernels a layer forward, {} backward (products and attention not counted)",
@@ -246,6 +264,10 @@ void Text::fusion(bool showsAll) {
   traffic("layers", "layers_bytes_per_token", "floor_layers_bytes_per_token");
   traffic("embedding, head, loss", "head_bytes_per_token", "floor_head_bytes_per_token");
   traffic("together", "bytes_per_token", "floor_bytes_per_token");
+  line("  main gradients that products read and write:");
+  traffic("all", "gradient_bytes_per_token", "floor_gradient_bytes_per_token");
+  line("  {:<22} {:>12} a token{}", "head", bytes(fusion["gradient_head_bytes_per_token"]),
+       chunks.is_object() ? fmt::format(", once for {} tokens", number(chunks["tokens"])) : "");
   if (!fusion.contains("formed") && !fusion.contains("refused"))
     return line("  the plan does not say which fusions were formed");
   formed(fusion.value("formed", json::array()));
@@ -330,9 +352,12 @@ void Text::recompute(const json &recompute) {
     line("  option by layer: {}", runs);
   }
   for (const json &attempt : recompute.value("attempts", json::array()))
-    line("  tried {}: peak {}, {}",
+    line("  tried {}{}: peak {}, {}",
          attempt.contains("rung")
              ? (attempt["rung"].is_string() ? word(attempt, "rung") : attempt["rung"].dump())
+             : "",
+         number(attempt.value("loss_chunk", json(0))) > 0
+             ? fmt::format(", loss in chunks of {}", number(attempt["loss_chunk"]))
              : "",
          bytes(attempt.value("peak_bytes", json(0))),
          readableSeconds(number(attempt.value("seconds", json(0)))));

@@ -3,6 +3,7 @@
 #include "compiler/analysis/Fusion.h"
 #include "compiler/analysis/Memory.h"
 #include "compiler/cost/PlanCost.h"
+#include "runtime/plan/Names.h"
 #include "runtime/plan/SliceGeometry.h"
 
 #include <algorithm>
@@ -42,9 +43,15 @@ void Measurer::addSeconds() {
   cost::PlanCost cost = cost::planCost(plan, model);
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const cost::FunctionCost &spent = cost.functions[f];
-    for (unsigned c = 0; c < spent.commands.size(); ++c)
-      if (LayerMeasure *of = layer(plan.functions()->Get(f)->commands()->Get(c)->layer()))
-        of->seconds += double(spent.runsPerStep) * spent.commands[c].seconds;
+    const plan::Function &function = *plan.functions()->Get(f);
+    const bool isMicroStep = names::isMicroStep(function.name()->string_view());
+    for (unsigned c = 0; c < spent.commands.size(); ++c) {
+      const double seconds = double(spent.runsPerStep) * spent.commands[c].seconds;
+      if (LayerMeasure *of = layer(function.commands()->Get(c)->layer()))
+        of->seconds += seconds;
+      else if (isMicroStep)
+        measures.otherSeconds += seconds;
+    }
   }
 }
 

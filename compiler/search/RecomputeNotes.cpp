@@ -45,6 +45,7 @@ json lmc::recomputeNotes(RecomputeSearch &search, size_t rung, int64_t microStep
   notes["attempts"] = json::array();
   for (const BudgetSearch::Attempt &attempt : search.budgets().attempts())
     notes["attempts"].push_back({{"rung", search.nameOf(rungs[attempt.rung])},
+                                 {"loss_chunk", rungs[attempt.rung].lossChunk},
                                  {"peak_bytes", attempt.bytes},
                                  {"seconds", rungs[attempt.rung].seconds}});
   return notes;

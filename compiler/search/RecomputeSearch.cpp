@@ -101,6 +101,12 @@ static int firstLike(const std::vector<LayerOption> &options, size_t option) {
              }) - options.begin());
 }
 
+static void sortByTime(std::vector<RecomputeRung> &rungs) {
+  std::stable_sort(rungs.begin(), rungs.end(), [](const RecomputeRung &a, const RecomputeRung &b) {
+    return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
+  });
+}
+
 std::vector<RecomputeRung>
 lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
                     const PositionCosts &positions) {
@@ -119,10 +125,25 @@ lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
   std::vector<RecomputeRung> rungs;
   for (const std::vector<int> &choice : choices)
     rungs.push_back(rungOf(problem, choice, positions));
-  std::stable_sort(rungs.begin(), rungs.end(), [](const RecomputeRung &a, const RecomputeRung &b) {
-    return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
-  });
+  sortByTime(rungs);
   return rungs;
+}
+
+std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
+                                               const PositionCosts &positions,
+                                               ArrayRef<LossChunk> chunks) {
+  std::vector<RecomputeRung> all;
+  for (const LossChunk &chunk : chunks) {
+    RecomputeChoiceProblem same = problem;
+    same.turnBytes = chunk.turnBytes;
+    for (RecomputeRung &rung : recomputeRungs(same, steps, positions)) {
+      rung.lossChunk = chunk.tokens;
+      rung.seconds += chunk.seconds;
+      all.push_back(std::move(rung));
+    }
+  }
+  sortByTime(all);
+  return all;
 }
 
 //===-- Probes ------------------------------------------------------------------------------===//
@@ -295,10 +316,13 @@ static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions 
   return copy;
 }
 
-// Compiles a plan in which each layer has its option of `choice`, and measures the layers.
+// Compiles a plan in which each layer has its option of `choice`, and measures the layers. The loss
+// has chunks of `lossChunk` tokens; 0: as in `probed`.
 FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
-                                                 ArrayRef<int64_t> choice) {
+                                                 ArrayRef<int64_t> choice, int64_t lossChunk) {
   OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
+  if (lossChunk > 0)
+    setLossChunk(*module, lossChunk);
   if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
     return failure();
   keepMicroSteps(*module);
@@ -395,10 +419,45 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
   return success();
 }
 
+// Measures head and loss for each chunk, in a model whose layers recompute nothing.
+LogicalResult RecomputeSearch::probeLossChunks(const MakeShorter &makeShorter,
+                                               ArrayRef<int64_t> sizes) {
+  FailureOr<Probed> model = probed(makeShorter, kRun);
+  if (failed(model))
+    return failure();
+  const LossChunk own = lossChunkOf(start);
+  const std::vector<int64_t> choice(model->options.layers.size(), 0);
+  for (int64_t size : sizes) {
+    FailureOr<PlanMeasures> measures = measure(model->module, model->options, choice, size);
+    if (failed(measures))
+      return failure();
+    chunks.push_back({size, own.logitsBytes / uint64_t(own.tokens) * uint64_t(size),
+                      measures->turnBytes, measures->otherSeconds});
+  }
+  return success();
+}
+
 //===-- The search --------------------------------------------------------------------------===//
 
+// If the job names the recompute mode, nothing is known of the layers: the candidates are then the
+// chunks of the loss, and the bytes of the state are the bound of each.
+std::vector<RecomputeRung> RecomputeSearch::candidates() const {
+  if (choosesRecompute())
+    return chunks.empty() ? recomputeRungs(problem, kLadderSteps, positions)
+                          : recomputeRungs(problem, kLadderSteps, positions, chunks);
+  std::vector<RecomputeRung> rungs;
+  for (const LossChunk &chunk : chunks)
+    rungs.push_back({{}, chunk.tokens, chunk.seconds, stateBytes(start)});
+  sortByTime(rungs);
+  return rungs;
+}
+
 OwningOpRef<ModuleOp> RecomputeSearch::chosen(const RecomputeRung &rung) {
-  return withChoice(start, found, rung.options);
+  OwningOpRef<ModuleOp> module =
+      rung.options.empty() ? start.clone() : withChoice(start, found, rung.options);
+  if (rung.lossChunk > 0)
+    setLossChunk(*module, rung.lossChunk);
+  return module;
 }
 
 LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from) {
@@ -421,7 +480,8 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t rung) {
 
 FailureOr<std::unique_ptr<RecomputeSearch>>
 RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostModel &model,
-                        PhaseRunner &phases, const MakeShorter &makeShorter) {
+                        PhaseRunner &phases, const MakeShorter &makeShorter,
+                        ArrayRef<int64_t> chunkSizes) {
   std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, model, phases));
   FailureOr<RecomputeOptions> options = failure();
   (void)phases.run(Phase::Memory, [&]() -> LogicalResult {
@@ -430,10 +490,11 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostMo
   if (failed(options))
     return failure();
   made->found = std::move(*options);
-  if (failed(made->probe(makeShorter)))
+  if ((made->choosesRecompute() && failed(made->probe(makeShorter))) ||
+      failed(made->probeLossChunks(makeShorter, chunkSizes)))
     return failure();
   (void)phases.run(Phase::Memory, [&] {
-    made->choices = recomputeRungs(made->problem, kLadderSteps, made->positions);
+    made->choices = made->candidates();
     return success();
   });
   std::vector<BudgetRung> rungs;
@@ -448,11 +509,13 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostMo
         return plannedBytes(*self->last);
       });
   if (Result<void> sound = made->search->check(); !sound)
-    return start.emitError("gives no recompute choices to search: ") << sound.error().message;
+    return start.emitError("gives no plans to search: ") << sound.error().message;
   return made;
 }
 
 std::string RecomputeSearch::nameOf(const RecomputeRung &rung) const {
+  if (rung.options.empty())
+    return recomputeModeName(config.memory.recompute).str();
   std::vector<std::pair<std::string, size_t>> counts; // in order of the first layer with the option
   for (auto [layer, option] : llvm::enumerate(rung.options)) {
     const std::string &name =

@@ -1,15 +1,20 @@
-// memory.recompute = "auto" chooses one recompute option per layer, such that the packed plan fits
-// the budget and is fast.
+// memory.recompute = "auto" chooses one recompute option per layer, and memory.loss_chunk = "auto"
+// the chunk of the loss (LossChunk.h), such that the packed plan fits the budget and is fast. Either
+// may be given by the job; what is not given is chosen together.
 //
-// The options come from lm-analyze-recompute. They are measured on real plans, the probes, in which
+// The options of layers come from lm-analyze-recompute. They are measured on real plans, the probes, in which
 // consecutive layers take different options: a probe shows the bytes that a layer with each option
 // keeps and needs, and its seconds. From these numbers the search builds candidates: choices for
 // all layers, from the fastest to the one with the fewest bytes. Choices with one option for all
 // layers, and so the named modes, are among them. The candidates do not depend on the budget. Only
 // the packed bytes decide which candidate a budget gets (BudgetSearch.h).
+//
+// A chunk of the loss changes the time and the bytes of head and loss only. Both are measured on a
+// short model per chunk, and every choice for the layers is a candidate with every chunk.
 #pragma once
 
 #include "compiler/search/LayerMeasures.h"
+#include "compiler/search/LossChunk.h"
 #include "compiler/phases/Phases.h"
 #include "compiler/algorithms/BudgetSearch.h"
 #include "compiler/algorithms/RecomputeChoice.h"
@@ -23,9 +28,13 @@
 namespace lmc {
 
 struct RecomputeRung {
-  std::vector<int64_t> options; // per layer, an index into the options of its kind
-  double seconds = 0;           // predicted, of all layers in an optimizer step
-  uint64_t boundBytes = 0;      // predicted from probes: no plan of this candidate takes less
+  // Per layer, an index into the options of its kind; empty if the job names the recompute mode.
+  std::vector<int64_t> options;
+  int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
+  // Predicted, in an optimizer step: of all layers, and of what lies outside of the layers if the
+  // loss chunk is chosen.
+  double seconds = 0;
+  uint64_t boundBytes = 0; // predicted from probes: no plan of this candidate takes less
 };
 
 // The costs of a layer, per kind and option, in positions where those of the problem do not hold:
@@ -41,6 +50,11 @@ struct PositionCosts {
 std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
                                           const PositionCosts &positions = {});
 
+// Returns those candidates with each of `chunks`, in order of rising seconds.
+std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
+                                          const PositionCosts &positions,
+                                          llvm::ArrayRef<LossChunk> chunks);
+
 class RecomputeSearch {
 public:
   // Builds the job's model with the given number of layers, and runs the phases up to distribute on
@@ -49,21 +63,25 @@ public:
 
   // `start` is a module after the distribute phase. `start`, `config`, `model` and `phases` must
   // outlive the search. Probes use a shorter model if it has the same kinds of layers, so that the
-  // time for probing does not grow with the number of layers.
+  // time for probing does not grow with the number of layers. The chunk of the loss is chosen among
+  // `chunkSizes` (lossChunkSizes()); if these are empty, the start module's chunk stays.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   create(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
-         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr);
+         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
+         llvm::ArrayRef<int64_t> chunkSizes = {});
 
   const RecomputeOptions &options() const { return found; }
   const RecomputeChoiceProblem &measured() const { return problem; }
+  const std::vector<LossChunk> &lossChunks() const { return chunks; }
   const std::vector<RecomputeRung> &rungs() const { return choices; }
   BudgetSearch &budgets() { return *search; }
 
-  // Returns the number of layers per option, for reports: "block x 12, none x 4".
+  // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
+  // recompute mode if it names one.
   std::string nameOf(const RecomputeRung &rung) const;
 
-  // Returns a copy of the start module that has the candidate's choice as an attribute, not applied
-  // yet.
+  // Returns a copy of the start module that has the candidate's chunk, and its choice for the layers
+  // as an attribute, not applied yet.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeRung &rung);
 
   // Returns the module of candidate `rung` after the buffers phase. The module of the latest
@@ -83,10 +101,14 @@ private:
     RecomputeOptions options;
   };
 
+  bool choosesRecompute() const { return config.memory.recompute == RecomputeMode::Auto; }
   mlir::LogicalResult probe(const MakeShorter &makeShorter);
+  mlir::LogicalResult probeLossChunks(const MakeShorter &makeShorter,
+                                      llvm::ArrayRef<int64_t> sizes);
+  std::vector<RecomputeRung> candidates() const;
   mlir::FailureOr<Probed> probed(const MakeShorter &makeShorter, size_t layers);
   mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
-                                        mlir::ArrayRef<int64_t> choice);
+                                        mlir::ArrayRef<int64_t> choice, int64_t lossChunk = 0);
   std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
   mlir::LogicalResult plan(mlir::ModuleOp module, Phase from);
 
@@ -97,6 +119,7 @@ private:
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
+  std::vector<LossChunk> chunks; // empty if the chunk is not chosen
   std::vector<RecomputeRung> choices;
   std::unique_ptr<BudgetSearch> search;
   mlir::OwningOpRef<mlir::ModuleOp> last; // the module of candidate `lastRung`

@@ -286,9 +286,11 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the number of tokens per chunk of the loss: at most 4096, and at most 256 MiB of
-  // logits, but at least 64.
+  // Returns the number of tokens per chunk of the loss: what the job says, else at most 4096, and at
+  // most 256 MiB of logits, but at least 64. The memory phase may choose another number.
   int64_t lossChunk() const {
+    if (config.memory.lossChunk > 0)
+      return std::min(tokens, config.memory.lossChunk);
     int64_t width = compute.getIntOrFloatBitWidth() / 8;
     int64_t fit = (int64_t(256) << 20) / (model.vocabSize * width) / 64 * 64;
     return std::min(tokens, std::clamp<int64_t>(fit, 64, 4096));

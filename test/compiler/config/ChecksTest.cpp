@@ -121,6 +121,27 @@ TEST_F(ChecksTest, AutoMicroBatchIsTheLargestDivisorUpToEight) {
   }
 }
 
+TEST_F(ChecksTest, TheLossChunkIsAutoOrTokens) {
+  ASSERT_EQ(errorsOf(kModel + kTraining), "");
+  EXPECT_EQ(config.memory.lossChunk, 0);
+  ASSERT_EQ(errorsOf(kModel + kTraining + "[memory]\nloss_chunk = \"auto\"\n"), "");
+  EXPECT_EQ(config.memory.lossChunk, 0);
+  ASSERT_EQ(errorsOf(kModel + kTraining + "[memory]\nloss_chunk = 1000\n"), "");
+  EXPECT_EQ(config.memory.lossChunk, 1000);
+  setLossChunk(config, 64);
+  for (const ResolvedSetting &setting : config.settings)
+    if (setting.key == "memory.loss_chunk") {
+      EXPECT_EQ(setting.value, "64");
+      EXPECT_FALSE(setting.identity) << "another chunk trains the same model";
+    }
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[memory]\nloss_chunk = 0\n"),
+            "job.toml:13:14: error: memory.loss_chunk is 0; it must be from 1 to 2147483647, or "
+            "\"auto\"\n");
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[memory]\nloss_chunk = \"large\"\n"),
+            "job.toml:13:14: error: memory.loss_chunk must be an integer or \"auto\", not "
+            "\"large\"\n");
+}
+
 TEST_F(ChecksTest, Schedule) {
   const std::string base = kModel + kTraining + "[lr_schedule]\n";
   EXPECT_EQ(errorsOf(base + "decay_iters = 101\n"),

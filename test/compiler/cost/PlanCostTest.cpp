@@ -168,6 +168,29 @@ TEST(PlanCost, KernelsOfACommandHaveTheirOwnPrices) {
   EXPECT_EQ(model.kernels(KernelWork{1, 2, 3}).size(), 1u);
 }
 
+// A command of two kernels, of which one moves 9 times as many bytes, and one estimate for both.
+TEST(PlanCost, AKernelsShareOfACommandIsThatOfItsTraffic) {
+  Job job;
+  for (uint64_t bytes : {uint64_t(1) << 30, uint64_t(9) << 30}) {
+    auto kernel = std::make_unique<plan::KernelT>();
+    kernel->name = kernel->entry = "part";
+    kernel->read_bytes = bytes;
+    job.plan.kernels.push_back(std::move(kernel));
+    auto launch = std::make_unique<plan::LaunchT>();
+    launch->kernel = uint32_t(job.plan.kernels.size() - 1);
+    launch->items = launch->chunk = 1;
+    job.plan.functions[0]->commands[0]->launches.push_back(std::move(launch));
+  }
+  DeviceSpec spec = *loadDeviceSpec("h100-sxm");
+  spec.launchSeconds = 0;
+  std::string bytes = job.bytes();
+  PlanCost cost = planCost(*plan::GetPlan(bytes.data()), CostModel(spec));
+  const Estimate &gemm = cost.functions[0].commands[0];
+  EXPECT_NEAR(cost.kernels[1].launch.seconds, gemm.seconds / 10, 1e-9 * gemm.seconds);
+  EXPECT_NEAR(cost.kernels[2].launch.seconds, gemm.seconds * 9 / 10, 1e-9 * gemm.seconds);
+  EXPECT_NEAR(cost.kernels[2].launch.bytes, gemm.bytes * 9 / 10, 1e-9 * gemm.bytes);
+}
+
 // Rows of 16 bytes: which row of a product is no multiple of them, the pitch included.
 TEST(PlanCost, RowsOfAProductThatAreNotAligned) {
   auto unalignedRow = [](std::vector<uint64_t> a, std::vector<uint64_t> d, uint64_t pitch = 0,

@@ -1,0 +1,51 @@
+// memory.loss_chunk = "auto" chooses how many tokens have their logits at a time.
+//
+// The head's products and the loss are computed for one chunk of tokens after the other. For each
+// chunk, the main gradient of the head's weights (f32 [vocabulary, hidden]) is read and written
+// once, so larger chunks move fewer bytes, and their products have more tiles. The logits of a chunk
+// take memory. The candidates are therefore compared by predicted time and by the bytes of their
+// plans, together with what the layers recompute (RecomputeSearch.h).
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace lmc {
+
+// The tokens per chunk, and what depends on them.
+struct LossChunk {
+  int64_t tokens = 0;
+  uint64_t logitsBytes = 0; // bytes of a chunk's logits
+  uint64_t turnBytes = 0;   // PlanMeasures::turnBytes
+  double seconds = 0;       // PlanMeasures::otherSeconds
+};
+
+// Returns the chunk of the first loss of a module before the fusion phase, with the bytes of its
+// logits; tokens are 0 if the module has no loss.
+LossChunk lossChunkOf(mlir::ModuleOp module);
+
+// Returns the candidates for the loss of `module`, in rising order: the module's own chunk; the
+// powers of two, from 256 tokens on, that are smaller than the micro-batch; and the whole
+// micro-batch. Left out are chunks with more than 2 GiB of logits, and those that would make more
+// than 128 chunks, unless they are the module's own. Returns nothing if the module has no loss.
+//
+// Beyond 2 GiB there is little to gain: with 131072 words in bf16 that are 8192 tokens, and a token
+// of a Llama of 1B parameters then takes 3% less time in the head than with 4096.
+std::vector<int64_t> lossChunkSizes(mlir::ModuleOp module);
+
+// Sets the chunk of every loss of the module to `tokens`, or to all tokens if there are fewer.
+void setLossChunk(mlir::ModuleOp module, int64_t tokens);
+
+// Returns the report "loss_chunk" of a plan (docs/explain.md): the chunk that the plan has, and what
+// it was chosen from, which is nothing if there was no choice. `tokensPerStep` is the number of
+// tokens of an optimizer step on one device.
+nlohmann::json lossChunkNotes(const LossChunk &taken, llvm::ArrayRef<LossChunk> candidates,
+                              int64_t tokensPerStep);
+
+} // namespace lmc
