@@ -71,8 +71,8 @@ struct DeviceSpec {
   double launchSeconds = 0; // time from the end of a command to the start of the next
 
   std::array<GemmModel, 3> gemm;         // indexed by DataType
-  // The most scratch memory that a plan gives to a matrix product of a GPU's library. The default is
-  // what NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
+  // The most scratch memory that a plan gives to a matrix product on a GPU, in bytes. The default
+  // is what NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
   uint64_t gemmWorkspaceBytes = uint64_t(32) << 20;
   std::vector<AttentionModel> attention; // one or more models
   LinkModel deviceLink, nodeLink;        // bandwidth 0: no such link

@@ -123,8 +123,8 @@ static std::vector<Estimate> divided(const Estimate &whole,
   double sum = 0;
   for (const plan::Launch *launch : launches) {
     const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
-    parts.push_back(estimate(KernelWork{double(kernel.read_bytes()),
-                                        double(kernel.written_bytes()), double(kernel.flops())},
+    parts.push_back(estimate(KernelWork{double(kernel.read_bytes()), double(kernel.written_bytes()),
+                                        double(kernel.flops())},
                              spec));
     sum += parts.back().seconds;
   }

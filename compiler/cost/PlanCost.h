@@ -27,8 +27,8 @@ struct FunctionCost {
 };
 
 // The cost of all launches of a kernel in one optimizer step. If the cost model has only one
-// estimate for a command that launches several kernels, it is divided among them in the ratio of the
-// times that the FLOPs and the traffic of each would take by themselves.
+// estimate for a command that launches several kernels, it is divided among them in the ratio of
+// the times that the FLOPs and the traffic of each would take by themselves.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;

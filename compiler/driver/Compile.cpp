@@ -168,9 +168,8 @@ LogicalResult Driver::reportNamedMode() {
       recomputeOptionsOf(*result.module, config, spec ? model.get() : nullptr);
   if (failed(found))
     return failure();
-  FailureOr<std::vector<int64_t>> choice =
-      found->choiceOf(*result.module, recomputeModeName(config.memory.recompute),
-                      config.memory.recomputeStride);
+  FailureOr<std::vector<int64_t>> choice = found->choiceOf(
+      *result.module, recomputeModeName(config.memory.recompute), config.memory.recomputeStride);
   if (failed(choice))
     return failure();
   phases.reports["recompute"] = recomputeNotes(*found, *choice);

@@ -124,8 +124,8 @@ public:
   virtual mlir::RankedTensorType scratchOf(mlir::Operation *op, uint64_t gemmBytes) const {
     return {};
   }
-  // Returns the alignment in bytes of all buffers of a plan's functions: a power of two. The default
-  // is a cache line, which is also the widest vector.
+  // Returns the alignment in bytes of all buffers of a plan's functions: a power of two. The
+  // default is a cache line, which is also the widest vector.
   virtual uint64_t bufferAlignment() const { return 64; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}

@@ -242,8 +242,8 @@ void Text::lossChunk(const json &chunk) {
     return;
   line("      tokens      logits  predicted time of a token outside of the layers");
   for (const json &candidate : candidates)
-    line("    {:>8}  {:>10}  {:.3f} us", number(candidate["tokens"]), bytes(candidate["logits_bytes"]),
-         number(candidate["seconds_per_token"]) * 1e6);
+    line("    {:>8}  {:>10}  {:.3f} us", number(candidate["tokens"]),
+         bytes(candidate["logits_bytes"]), number(candidate["seconds_per_token"]) * 1e6);
 }
 
 void Text::fusion(bool showsAll) {

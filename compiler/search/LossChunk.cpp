@@ -14,8 +14,8 @@ using nlohmann::json;
 // Calls `visit` with every loss of the module: ops with the operands x and weight and with a chunk.
 template <typename Visit> static void forEachLoss(ModuleOp module, Visit &&visit) {
   module.walk([&](Operation *op) {
-    llvm::TypeSwitch<Operation *>(op)
-        .Case<lm::LinearCrossEntropyOp, lm::LinearCrossEntropyGradOp>(visit);
+    llvm::TypeSwitch<Operation *>(op).Case<lm::LinearCrossEntropyOp, lm::LinearCrossEntropyGradOp>(
+        visit);
   });
 }
 
@@ -28,8 +28,8 @@ LossChunk lmc::lossChunkOf(ModuleOp module) {
       return;
     chunk.tokens = std::min(int64_t(loss.getChunk()), tokensOf(loss.getX()));
     auto weight = cast<RankedTensorType>(loss.getWeight().getType());
-    chunk.logitsBytes =
-        uint64_t(chunk.tokens) * uint64_t(weight.getDimSize(0)) * (weight.getElementTypeBitWidth() / 8);
+    chunk.logitsBytes = uint64_t(chunk.tokens) * uint64_t(weight.getDimSize(0)) *
+                        (weight.getElementTypeBitWidth() / 8);
   });
   return chunk;
 }
@@ -55,8 +55,7 @@ std::vector<int64_t> lmc::lossChunkSizes(ModuleOp module) {
 }
 
 void lmc::setLossChunk(ModuleOp module, int64_t tokens) {
-  forEachLoss(module,
-              [&](auto loss) { loss.setChunk(std::min(tokens, tokensOf(loss.getX()))); });
+  forEachLoss(module, [&](auto loss) { loss.setChunk(std::min(tokens, tokensOf(loss.getX()))); });
 }
 
 json lmc::lossChunkNotes(const LossChunk &taken, ArrayRef<LossChunk> candidates,
@@ -64,8 +63,9 @@ json lmc::lossChunkNotes(const LossChunk &taken, ArrayRef<LossChunk> candidates,
   json notes = {{"tokens", taken.tokens}, {"logits_bytes", taken.logitsBytes}};
   notes["candidates"] = json::array();
   for (const LossChunk &candidate : candidates)
-    notes["candidates"].push_back({{"tokens", candidate.tokens},
-                                   {"logits_bytes", candidate.logitsBytes},
-                                   {"seconds_per_token", candidate.seconds / double(tokensPerStep)}});
+    notes["candidates"].push_back(
+        {{"tokens", candidate.tokens},
+         {"logits_bytes", candidate.logitsBytes},
+         {"seconds_per_token", candidate.seconds / double(tokensPerStep)}});
   return notes;
 }

@@ -2,9 +2,9 @@
 //
 // The head's products and the loss are computed for one chunk of tokens after the other. For each
 // chunk, the main gradient of the head's weights (f32 [vocabulary, hidden]) is read and written
-// once, so larger chunks move fewer bytes, and their products have more tiles. The logits of a chunk
-// take memory. The candidates are therefore compared by predicted time and by the bytes of their
-// plans, together with what the layers recompute (RecomputeSearch.h).
+// once, so larger chunks move fewer bytes, and their products have more tiles. The logits of a
+// chunk take memory. The candidates are therefore compared by predicted time and by the bytes of
+// their plans, together with what the layers recompute (RecomputeSearch.h).
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -42,9 +42,9 @@ std::vector<int64_t> lossChunkSizes(mlir::ModuleOp module);
 // Sets the chunk of every loss of the module to `tokens`, or to all tokens if there are fewer.
 void setLossChunk(mlir::ModuleOp module, int64_t tokens);
 
-// Returns the report "loss_chunk" of a plan (docs/explain.md): the chunk that the plan has, and what
-// it was chosen from, which is nothing if there was no choice. `tokensPerStep` is the number of
-// tokens of an optimizer step on one device.
+// Returns the report "loss_chunk" of a plan (docs/explain.md): the chunk that the plan has, and
+// what it was chosen from, which is nothing if there was no choice. `tokensPerStep` is the number
+// of tokens of an optimizer step on one device.
 nlohmann::json lossChunkNotes(const LossChunk &taken, llvm::ArrayRef<LossChunk> candidates,
                               int64_t tokensPerStep);
 

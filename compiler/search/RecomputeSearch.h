@@ -1,24 +1,25 @@
 // memory.recompute = "auto" chooses one recompute option per layer, and memory.loss_chunk = "auto"
-// the chunk of the loss (LossChunk.h), such that the packed plan fits the budget and is fast. Either
-// may be given by the job; what is not given is chosen together.
+// the chunk of the loss (LossChunk.h), such that the packed plan fits the budget and is fast.
+// Either may be given by the job; what is not given is chosen together.
 //
-// The options of layers come from lm-analyze-recompute. They are measured on real plans, the probes, in which
-// consecutive layers take different options: a probe shows the bytes that a layer with each option
-// keeps and needs, and its seconds. From these numbers the search builds candidates: choices for
-// all layers, from the fastest to the one with the fewest bytes. Choices with one option for all
-// layers, and so the named modes, are among them. The candidates do not depend on the budget. Only
-// the packed bytes decide which candidate a budget gets (BudgetSearch.h).
+// The options of layers come from lm-analyze-recompute. They are measured on real plans, the
+// probes, in which consecutive layers take different options: a probe shows the bytes that a layer
+// with each option keeps and needs, and its seconds. From these numbers the search builds
+// candidates: choices for all layers, from the fastest to the one with the fewest bytes. Choices
+// with one option for all layers, and so the named modes, are among them. The candidates do not
+// depend on the budget. Only the packed bytes decide which candidate a budget gets
+// (BudgetSearch.h).
 //
 // A chunk of the loss changes the time and the bytes of head and loss only. Both are measured on a
 // short model per chunk, and every choice for the layers is a candidate with every chunk.
 #pragma once
 
-#include "compiler/search/LayerMeasures.h"
-#include "compiler/search/LossChunk.h"
-#include "compiler/phases/Phases.h"
 #include "compiler/algorithms/BudgetSearch.h"
 #include "compiler/algorithms/RecomputeChoice.h"
 #include "compiler/cost/CostModel.h"
+#include "compiler/phases/Phases.h"
+#include "compiler/search/LayerMeasures.h"
+#include "compiler/search/LossChunk.h"
 #include "passes/memory/RecomputeOptions.h"
 
 #include "mlir/IR/OwningOpRef.h"
@@ -80,8 +81,8 @@ public:
   // recompute mode if it names one.
   std::string nameOf(const RecomputeRung &rung) const;
 
-  // Returns a copy of the start module that has the candidate's chunk, and its choice for the layers
-  // as an attribute, not applied yet.
+  // Returns a copy of the start module that has the candidate's chunk, and its choice for the
+  // layers as an attribute, not applied yet.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeRung &rung);
 
   // Returns the module of candidate `rung` after the buffers phase. The module of the latest

@@ -286,8 +286,8 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the number of tokens per chunk of the loss: what the job says, else at most 4096, and at
-  // most 256 MiB of logits, but at least 64. The memory phase may choose another number.
+  // Returns the number of tokens per chunk of the loss: what the job says, else at most 4096, and
+  // at most 256 MiB of logits, but at least 64. The memory phase may choose another number.
   int64_t lossChunk() const {
     if (config.memory.lossChunk > 0)
       return std::min(tokens, config.memory.lossChunk);

@@ -34,7 +34,7 @@ struct TargetRules {
   // whose kernels have no grid and whose commands have no launches.
   const GridLimits *grid = nullptr;
   bool modulesMatch = false; // Module.target must equal the target of the plan
-  // A matrix product may have a workspace: bytes (i8), at a multiple of this number. 0: it has none.
+  // A matrix product may have a workspace (i8) at a multiple of this number. 0: it has none.
   uint32_t gemmWorkspaceAlignment = 0;
   // Returns the minimum workspace of `command`, or nullopt if it needs none. The slices that the
   // command names must exist.

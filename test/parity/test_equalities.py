@@ -62,6 +62,21 @@ def test_accumulation_changes_nothing(programs, compiled, tmp_path, compute_dtyp
     assert largest_difference(history[1], history[8]) <= bound
 
 
+@pytest.mark.parametrize("compute_dtype, bound", [("f32", 1e-6), ("f64", 1e-12)])
+def test_the_chunk_of_the_loss_changes_nothing(programs, compiled, tmp_path, compute_dtype, bound):
+    """All 256 tokens of a micro-step at once = 96, 96 and 64 = 16 chunks of 16."""
+    job = replace(JOB, compute_dtype=compute_dtype)
+    history = {}
+    for chunk in (256, 96, 16):
+        plan = compiled(
+            replace(job, settings={**job.settings, "memory": {"loss_chunk": chunk}}))
+        report = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+        assert report["loss_chunk"]["tokens"] == chunk
+        history[chunk] = losses(run(programs, plan, tmp_path / str(chunk)))
+    assert largest_difference(history[96], history[256]) <= bound
+    assert largest_difference(history[16], history[256]) <= bound
+
+
 @pytest.mark.parametrize("compute_dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_two_runs_are_bit_identical(programs, compiled, tmp_path, compute_dtype, threads):

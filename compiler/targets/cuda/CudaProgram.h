@@ -35,9 +35,9 @@ mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaAr
 // Returns the type of the scratch memory that the command of `op`, a kern op, needs; null for none.
 //
 // cuBLASLt may cut the sum over k of a matrix product d[m,n] into parts, so that a product with few
-// tiles keeps all multiprocessors busy. It keeps the sums of each part in the scratch memory, in the
-// type that sums have (f32; f64 for f64). A part is at least as deep as a tile, which is 64 elements
-// of k or more, so the product can use at most
+// tiles keeps all multiprocessors busy. It keeps the sums of each part in the scratch memory, in
+// the type that sums have (f32; f64 for f64). A part is at least as deep as a tile, which is 64
+// elements of k or more, so the product can use at most
 //
 //   ceil(k / 64) m n * bytes of a sum
 //

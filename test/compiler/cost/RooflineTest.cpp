@@ -77,10 +77,8 @@ TEST(Roofline, AnAccumulatingGemmReadsAndWritesItsResult) {
 TEST(Roofline, LargerChunksOfTheLossAreFaster) {
   DeviceSpec h100 = load("h100-sxm");
   constexpr int64_t kVocabulary = 131072, kHidden = 2048;
-  for (auto [chunk, microseconds] : {std::pair<int64_t, double>{1024, 3.22},
-                                     {2048, 2.80},
-                                     {4096, 2.60},
-                                     {8192, 2.50}}) {
+  for (auto [chunk, microseconds] :
+       {std::pair<int64_t, double>{1024, 3.22}, {2048, 2.80}, {4096, 2.60}, {8192, 2.50}}) {
     const double bytes = 2.0 * double(chunk * kVocabulary);
     const double seconds =
         estimate(GemmWork{chunk, kVocabulary, kHidden}, h100).seconds +

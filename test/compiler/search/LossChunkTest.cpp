@@ -35,10 +35,9 @@ protected:
 
   // A model with a large head: 4 x 512 tokens, 32768 words.
   static Config job(std::vector<std::string> settings) {
-    for (const char *always :
-         {"model.vocab_size=32768", "training.sequence_length=512", "training.batch_size=8",
-          "training.micro_batch_size=4", "training.compute_dtype=bf16",
-          "target.device=cuda:sm_90a"})
+    for (const char *always : {"model.vocab_size=32768", "training.sequence_length=512",
+                               "training.batch_size=8", "training.micro_batch_size=4",
+                               "training.compute_dtype=bf16", "target.device=cuda:sm_90a"})
       settings.insert(settings.begin(), always);
     return shippedConfig("test-tiny.toml", settings);
   }
