@@ -225,9 +225,12 @@ void RowPrinter::findMapping() {
   bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
     return access.point.getNumDims() > 1 && access.point.isConstant();
   });
+  // A kernel that keeps its rows in registers computes at most two in a block for the sake of
+  // scalars: NVIDIA's compiler may unroll a longer loop over rows, and then spills registers.
   if ((hoists || readsScalars) && info.blockSums.empty())
     for (int64_t turn : {8, 4, 2})
-      if (rowsInTurn == 1 && rows / (rowsAtOnce * turn) >= kEnoughBlocks)
+      if (rowsInTurn == 1 && (hoists || !kept || turn == 2) &&
+          rows / (rowsAtOnce * turn) >= kEnoughBlocks)
         rowsInTurn = turn;
   hoists &= rowsInTurn > 1 || info.shape.rowsPerItem > 1;
   chunksAtOnce = chunksOfRow;
