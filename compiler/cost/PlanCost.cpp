@@ -1,8 +1,8 @@
 #include "compiler/cost/PlanCost.h"
 
-#include "runtime/plan/Names.h"
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/Steps.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -104,16 +104,6 @@ Work workOf(const plan::Plan &plan, const plan::Command &command) {
   return plan::visitBody(command, WorkOf(plan));
 }
 
-uint64_t runsPerStep(std::string_view function, uint64_t gas) {
-  if (function == names::kMicroFirst || function == names::kOptimizer)
-    return 1;
-  if (function == names::kMicroLast)
-    return gas >= 2 ? 1 : 0;
-  if (function == names::kMicro)
-    return gas >= 2 ? gas - 2 : 0;
-  return 0;
-}
-
 // Divides the estimate of a command among the kernels that compute it, in the ratio of the times
 // that their own FLOPs and traffic would take.
 static std::vector<Estimate> divided(const Estimate &whole,
@@ -148,7 +138,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
   for (const plan::Function *function : *plan.functions()) {
     FunctionCost entry;
     entry.runsPerStep =
-        runsPerStep(function->name()->string_view(), batch.gradient_accumulation_steps());
+        plan::runsPerStep(function->name()->string_view(), batch.gradient_accumulation_steps());
     for (const plan::Command *command : *function->commands()) {
       std::vector<Estimate> kernels = model.kernels(workOf(plan, *command));
       const Estimate estimate = sumOf(kernels);

@@ -5,8 +5,7 @@
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: without the middle)
 //
-// on one device; GAS is the number of micro-steps. Stable interface: planCost, PlanCost, workOf,
-// runsPerStep.
+// on one device; GAS is the number of micro-steps. Stable interface: planCost, PlanCost, workOf.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -52,9 +51,6 @@ std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &mod
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).
 Work workOf(const plan::Plan &plan, const plan::Command &command);
-
-// Returns how many times an optimizer step runs the function with this name.
-uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSteps);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.
 std::string_view settingOf(const plan::Plan &plan, std::string_view key);

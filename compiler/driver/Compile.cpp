@@ -49,6 +49,7 @@ private:
   LogicalResult searchMemory(ArrayRef<int64_t> chunkSizes);
   LogicalResult reportNamedMode();
   LogicalResult runUpTo(Phase from, Phase last);
+  bool price();
   LogicalResult report(llvm::Error error) {
     if (error)
       return emitError(loc()) << llvm::toString(std::move(error));
@@ -263,17 +264,28 @@ LogicalResult Driver::finish() {
     details.target = *name;
     details.code = code.get();
     LogicalResult emitted = emitPlan(*result.module, config, details, result.plan);
-    // The warnings are part of the plan, and are about the commands of the plan.
-    std::vector<std::string> warnings;
-    if (succeeded(emitted))
-      warnings = cost::warningsOf(*plan::GetPlan(result.plan.data()), *model);
-    if (!warnings.empty()) {
-      details.reports["warnings"] = std::move(warnings);
+    if (succeeded(emitted) && price())
       emitted = emitPlan(*result.module, config, details, result.plan);
-    }
     details.code = nullptr;
     return emitted;
   });
+}
+
+// Adds to `details` what is known only from the commands of the emitted plan: their predicted times
+// and the warnings about them. Returns true if there is something to add.
+bool Driver::price() {
+  const plan::Plan &plan = *plan::GetPlan(result.plan.data());
+  std::vector<std::string> warnings = cost::warningsOf(plan, *model);
+  const bool hasWarnings = !warnings.empty();
+  if (hasWarnings)
+    details.reports["warnings"] = std::move(warnings);
+  if (spec)
+    for (const cost::FunctionCost &function : cost::planCost(plan, *model).functions) {
+      std::vector<double> &seconds = details.seconds.emplace_back();
+      for (const cost::Estimate &estimate : function.commands)
+        seconds.push_back(estimate.seconds);
+    }
+  return spec || hasWarnings;
 }
 
 FailureOr<double> Driver::tokensPerSecond() {

@@ -338,6 +338,8 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
     auto made = emitCommand(op, numbers, code);
     if (failed(made))
       return failure();
+    if (!details.seconds.empty())
+      (*made)->predicted_seconds = details.seconds[size_t(index)][entry->commands.size()];
     entry->commands.push_back(std::move(*made));
   }
   if (!entry->commands.empty()) {

@@ -11,6 +11,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lmc {
 
@@ -23,6 +24,8 @@ struct PlanDetails {
   std::optional<ModelCounts> counts;         // absent: not known, the plan says zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // by name: "recompute", "fusion"
+  // Predicted seconds of each command, by function and command of the plan; empty: not known.
+  std::vector<std::vector<double>> seconds;
 };
 
 // Serializes `module` (plan level, with its kern.kernel ops) into the bytes of a plan

@@ -54,17 +54,6 @@ public:
 
 } // namespace
 
-TEST(PlanCost, AStepRunsEachFunctionItsTimes) {
-  EXPECT_EQ(runsPerStep("micro_first", 1), 1u);
-  EXPECT_EQ(runsPerStep("micro", 1), 0u);
-  EXPECT_EQ(runsPerStep("micro_last", 1), 0u);
-  EXPECT_EQ(runsPerStep("micro", 2), 0u);
-  EXPECT_EQ(runsPerStep("micro_last", 2), 1u);
-  EXPECT_EQ(runsPerStep("micro", 8), 6u);
-  EXPECT_EQ(runsPerStep("optimizer", 8), 1u);
-  EXPECT_EQ(runsPerStep("eval", 8), 0u);
-}
-
 TEST(PlanCost, StepAndUtilization) {
   Job job;
   std::string bytes = job.bytes();

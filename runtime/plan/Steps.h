@@ -1,0 +1,20 @@
+// How often an optimizer step runs each function of a plan, and how long the compiler predicts that
+// it takes.
+#pragma once
+
+#include "plan_generated.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace lmc::plan {
+
+// Returns how many times an optimizer step runs the function with this name.
+uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSteps);
+
+// Returns the predicted seconds of one run of a function, and of an optimizer step on one device;
+// 0 if the plan has no predictions.
+double predictedSeconds(const Function &function);
+double predictedStepSeconds(const Plan &plan);
+
+} // namespace lmc::plan
