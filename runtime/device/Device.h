@@ -53,6 +53,12 @@ public:
   virtual ~Executable() = default;
 };
 
+// When a device ran a command of a function, in seconds; `start` counts from the start of the
+// function's run.
+struct CommandTime {
+  double start = 0, seconds = 0;
+};
+
 // Host memory that a device can copy from and to without the host's help (pinned memory on a GPU).
 // It must be destroyed before its device, and not while a copy uses it.
 class HostBuffer {
@@ -99,6 +105,10 @@ public:
 
   // Enqueues one run of a recorded function.
   virtual Result<void> submit(Executable &executable) = 0;
+  // Runs a recorded function once, as submit() does, but command by command (never as a graph) and
+  // after all earlier work, and waits for it. Returns when each command ran, in the order of the
+  // plan. The results are those of submit(), bit for bit. Error: as of wait().
+  virtual Result<std::vector<CommandTime>> submitTimed(Executable &executable) = 0;
 
   // Allocates host memory for upload() and download(). All bytes are zero.
   virtual Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) = 0;

@@ -1,4 +1,6 @@
 #include "runtime/device/cpu/CpuDevice.h"
+
+#include "runtime/device/CommandClock.h"
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/HostCommands.h"
 #include "runtime/device/cpu/Resolver.h"
@@ -47,7 +49,14 @@ public:
   Result<void> load(const PlanFile &file) override;
   uint64_t allocatedBytes() const override { return resolver.memory.bytes(); }
   Result<std::unique_ptr<Executable>> record(int index) override;
-  Result<void> submit(Executable &executable) override;
+  Result<void> submit(Executable &executable) override {
+    return run(executable, [] {});
+  }
+  Result<std::vector<CommandTime>> submitTimed(Executable &executable) override {
+    CommandClock clock;
+    LMC_TRY(run(executable, [&] { clock.ended(); }));
+    return clock.take();
+  }
   // submit() and the copies return only when they are complete, so nothing has to wait.
   Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override {
     return PlainBuffer::allocate(bytes);
@@ -88,6 +97,9 @@ public:
   }
 
 private:
+  // Runs a recorded function, and calls `ended` after each command.
+  template <typename Ended> Result<void> run(Executable &executable, Ended ended);
+
   std::vector<std::unique_ptr<CpuModule>> modules;
   Resolver resolver;
   std::optional<Error> failure; // the first failure of a run
@@ -137,7 +149,7 @@ Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
   return std::unique_ptr<Executable>(std::move(executable));
 }
 
-Result<void> CpuDevice::submit(Executable &executable) {
+template <typename Ended> Result<void> CpuDevice::run(Executable &executable, Ended ended) {
   auto *recorded = dynamic_cast<CpuExecutable *>(&executable);
   if (!recorded || recorded->owner != this)
     return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
@@ -147,8 +159,10 @@ Result<void> CpuDevice::submit(Executable &executable) {
   const plan::Function &function = *recorded->function;
   flatbuffers::uoffset_t at = 0;
   try {
-    for (; at < recorded->commands.size(); ++at)
+    for (; at < recorded->commands.size(); ++at) {
       recorded->commands[at]();
+      ended();
+    }
   } catch (const std::exception &thrown) {
     failure = Error{fmt::format("{} failed: {}", plan::placeOf(function, at), thrown.what()),
                     ExitCode::Failure};

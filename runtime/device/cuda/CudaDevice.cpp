@@ -6,6 +6,7 @@
 // from step to step are in device memory.
 #include "runtime/device/Ranges.h"
 #include "runtime/device/cuda/Encoder.h"
+#include "runtime/device/cuda/ProfilerRange.h"
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlannedBytes.h"
 #include "runtime/support/Size.h"
@@ -81,6 +82,7 @@ public:
   uint64_t allocatedBytes() const override { return allocated; }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
+  Result<std::vector<CommandTime>> submitTimed(Executable &executable) override;
   Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override;
   Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) override;
   Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) override;
@@ -120,6 +122,8 @@ private:
   Result<StagingLoan> takeStaging();
   Result<void> capture(CudaExecutable &executable, Part &part);
   Result<void> run(const CudaExecutable &executable, uint32_t command);
+  // Prepares a run of a function that this device has recorded.
+  Result<CudaExecutable *> begin(Executable &executable);
   CUdeviceptr address(const ArenaRange &range) const {
     return arenas[range.arena].get() + range.offset;
   }
@@ -316,6 +320,9 @@ Result<void> CudaDevice::checkWork(CUresult result) {
 }
 
 Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command) {
+  const plan::Command &planned = *executable.function->commands()->Get(command);
+  ProfilerRange range(planned.source() ? planned.source()->c_str()
+                                       : plan::EnumNameCommandBody(planned.body_type()));
   auto enqueued = executable.commands[command](stream.get());
   if (enqueued && options.checkEveryCommand) {
     const CUresult result = driver.cuStreamSynchronize(stream.get());
@@ -331,7 +338,7 @@ Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command)
   return *failure;
 }
 
-Result<void> CudaDevice::submit(Executable &executable) {
+Result<CudaExecutable *> CudaDevice::begin(Executable &executable) {
   auto *recorded = dynamic_cast<CudaExecutable *>(&executable);
   if (!recorded || recorded->owner != this)
     return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
@@ -341,15 +348,54 @@ Result<void> CudaDevice::submit(Executable &executable) {
     std::lock_guard lock(failureMutex);
     latest = recorded->function->name()->str();
   }
-  for (const Part &part : recorded->parts) {
+  return recorded;
+}
+
+Result<void> CudaDevice::submit(Executable &executable) {
+  auto begun = begin(executable);
+  LMC_TRY(begun);
+  const CudaExecutable &recorded = **begun;
+  ProfilerRange range(recorded.function->name()->c_str());
+  for (const Part &part : recorded.parts) {
     if (part.graph.get()) {
       LMC_TRY(checkWork(driver.cuGraphLaunch(part.graph.get(), stream.get())));
       continue;
     }
     for (uint32_t i = part.first; i <= part.last; ++i)
-      LMC_TRY(run(*recorded, i));
+      LMC_TRY(run(recorded, i));
   }
   return {};
+}
+
+Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable) {
+  auto begun = begin(executable);
+  LMC_TRY(begun);
+  const CudaExecutable &recorded = **begun;
+  ProfilerRange range(recorded.function->name()->c_str());
+  const auto count = static_cast<uint32_t>(recorded.commands.size());
+  std::vector<Event> events; // one before the first command, and one behind each
+  for (uint32_t i = 0; i <= count; ++i) {
+    auto event = makeEvent(driver, /*timed=*/true);
+    if (!event)
+      return event.error();
+    events.push_back(std::move(*event));
+  }
+  LMC_TRY(checkWork(driver.cuEventRecord(events[0].get(), stream.get())));
+  for (uint32_t i = 0; i < count; ++i) {
+    LMC_TRY(run(recorded, i));
+    LMC_TRY(checkWork(driver.cuEventRecord(events[i + 1].get(), stream.get())));
+  }
+  LMC_TRY(synchronize());
+  std::vector<CommandTime> times;
+  double start = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    float milliseconds = 0;
+    LMC_TRY(checkWork(
+        driver.cuEventElapsedTime(&milliseconds, events[i].get(), events[i + 1].get())));
+    times.push_back({start, milliseconds * 1e-3});
+    start += times.back().seconds;
+  }
+  return times;
 }
 
 Result<std::unique_ptr<HostBuffer>> CudaDevice::hostBuffer(uint64_t bytes) {

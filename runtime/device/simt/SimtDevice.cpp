@@ -1,4 +1,6 @@
 #include "runtime/device/simt/SimtDevice.h"
+
+#include "runtime/device/CommandClock.h"
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/HostCommands.h"
 #include "runtime/device/simt/SimtKernel.h"
@@ -15,9 +17,11 @@ namespace {
 
 class SimtDevice;
 
+using Step = std::function<Result<void>()>;
+
 struct SimtExecutable final : Executable {
   SimtDevice *owner = nullptr;
-  std::vector<std::function<Result<void>()>> commands;
+  std::vector<std::vector<Step>> commands; // the steps of each command
 };
 
 // A mark is reached when all `behind` pieces of work that were enqueued before it are complete.
@@ -41,6 +45,7 @@ public:
   uint64_t allocatedBytes() const override { return memory.bytes(); }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
+  Result<std::vector<CommandTime>> submitTimed(Executable &executable) override;
   Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override {
     return cpu::PlainBuffer::allocate(bytes);
   }
@@ -89,8 +94,6 @@ public:
   }
 
 private:
-  using Step = std::function<Result<void>()>;
-
   Argument argument(uint32_t index, Access access) {
     const plan::Slice &slice = memory.slice(index);
     return {memory.address(index), slice.bytes(), access, slice.pitch() ? slice.rows() : 1,
@@ -99,6 +102,7 @@ private:
   // `results` says how the kernel accesses the arguments that follow its inputs.
   Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
   Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
+  Result<SimtExecutable *> recordedHere(Executable &executable);
   // Executes the queue until `count` pieces of work are complete since the device was opened.
   Result<void> runUntil(uint64_t count);
 
@@ -153,8 +157,8 @@ Result<void> SimtDevice::load(const PlanFile &file) {
   return {};
 }
 
-SimtDevice::Step SimtDevice::stepOf(const plan::Launch &launch, Access results,
-                                    const std::string &source) {
+Step SimtDevice::stepOf(const plan::Launch &launch, Access results,
+                        const std::string &source) {
   std::vector<Argument> arguments;
   for (uint32_t slice : *launch.args())
     arguments.push_back(
@@ -204,16 +208,36 @@ Result<std::unique_ptr<Executable>> SimtDevice::record(int index) {
   auto executable = std::make_unique<SimtExecutable>();
   executable->owner = this;
   for (const auto *command : *(*function)->commands())
-    LMC_TRY(resolve(*command, executable->commands));
+    LMC_TRY(resolve(*command, executable->commands.emplace_back()));
   return std::unique_ptr<Executable>(std::move(executable));
 }
 
-Result<void> SimtDevice::submit(Executable &executable) {
+Result<SimtExecutable *> SimtDevice::recordedHere(Executable &executable) {
   auto *recorded = dynamic_cast<SimtExecutable *>(&executable);
   if (!recorded || recorded->owner != this)
     return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
-  queue.insert(queue.end(), recorded->commands.begin(), recorded->commands.end());
+  return recorded;
+}
+
+Result<void> SimtDevice::submit(Executable &executable) {
+  auto recorded = recordedHere(executable);
+  LMC_TRY(recorded);
+  for (const std::vector<Step> &steps : (*recorded)->commands)
+    queue.insert(queue.end(), steps.begin(), steps.end());
   return {};
+}
+
+Result<std::vector<CommandTime>> SimtDevice::submitTimed(Executable &executable) {
+  auto recorded = recordedHere(executable);
+  LMC_TRY(recorded);
+  LMC_TRY(synchronize());
+  CommandClock clock;
+  for (const std::vector<Step> &steps : (*recorded)->commands) {
+    queue.insert(queue.end(), steps.begin(), steps.end());
+    LMC_TRY(synchronize());
+    clock.ended();
+  }
+  return clock.take();
 }
 
 } // namespace

@@ -303,6 +303,30 @@ TEST_P(Conformance, RunsLaunchesInChunks) {
   }
 }
 
+TEST_P(Conformance, TimesEachCommandOfARun) {
+  uint32_t x = b.slice(DType::F32, {105}), d = b.slice(DType::F32, {105});
+  uint32_t calls = b.slice(DType::I32, {11});
+  auto launch = launchOf(kDoubleRows, {x, calls, d, calls}, 2);
+  launch->items = 105;
+  launch->chunk = 10;
+  b.command(*launch);
+  plan::CopyT copy;
+  copy.x = d;
+  copy.d = x;
+  b.command(copy);
+  ASSERT_NO_FATAL_FAILURE(record());
+  write(x, std::vector<float>(105, 1));
+  run();
+  auto times = device->submitTimed(*executable);
+  ASSERT_TRUE(times) << times.error().message;
+  ASSERT_EQ(times->size(), 2u);
+  EXPECT_EQ((*times)[0].start, 0);
+  EXPECT_GT((*times)[0].seconds, 0);
+  EXPECT_GE((*times)[1].start, (*times)[0].start + (*times)[0].seconds);
+  EXPECT_EQ(read<float>(x), std::vector<float>(105, 4)) << "the run in submit, and the timed one";
+  EXPECT_EQ(read<int32_t>(calls)[0], 20);
+}
+
 TEST_P(Conformance, RefusesPlansThatItCannotRun) {
   for (const BadPlan &bad : GetParam().badPlans()) {
     b = PlanBuilder();

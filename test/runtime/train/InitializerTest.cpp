@@ -100,6 +100,9 @@ public:
   uint64_t allocatedBytes() const override { return 0; }
   Result<std::unique_ptr<Executable>> record(int) override { return Error{"runs nothing"}; }
   Result<void> submit(Executable &) override { return Error{"runs nothing"}; }
+  Result<std::vector<CommandTime>> submitTimed(Executable &) override {
+    return Error{"runs nothing"};
+  }
   Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t) override { return Error{"no copies"}; }
   Result<void> upload(const ArenaRange &, const HostBuffer &, uint64_t) override {
     return Error{"no copies"};

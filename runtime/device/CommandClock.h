@@ -1,0 +1,27 @@
+// Times the commands of a function that the host itself runs, one after the other.
+#pragma once
+
+#include "runtime/device/Device.h"
+
+#include <chrono>
+#include <utility>
+
+namespace lmc {
+
+class CommandClock {
+public:
+  // Says that the next command has ended. The command began when the one before it ended.
+  void ended() {
+    const double now =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double before = times.empty() ? 0 : times.back().start + times.back().seconds;
+    times.push_back({before, now - before});
+  }
+  std::vector<CommandTime> take() { return std::move(times); }
+
+private:
+  const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  std::vector<CommandTime> times;
+};
+
+} // namespace lmc
