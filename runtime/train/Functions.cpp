@@ -7,25 +7,31 @@
 namespace lmc {
 
 Result<std::unique_ptr<Functions>> Functions::record(const PlanFile &plan, Device &device,
-                                                     Profile *profile) {
-  std::unique_ptr<Functions> functions(new Functions(device, profile));
-  for (flatbuffers::uoffset_t i = 0; i < plan->functions()->size(); ++i) {
+                                                     Profile *profile, StepTrace *trace) {
+  std::unique_ptr<Functions> recorded(new Functions(device, profile, trace));
+  for (uint32_t i = 0; i < plan->functions()->size(); ++i) {
     auto executable = device.record(static_cast<int>(i));
     if (!executable)
       return executable.error();
-    functions->executables[plan->functions()->Get(i)->name()->str()] = std::move(*executable);
+    recorded->functions[plan->functions()->Get(i)->name()->str()] = {i, std::move(*executable)};
   }
-  return functions;
+  return recorded;
+}
+
+Result<void> Functions::submit(const Function &function) {
+  if (trace && trace->isRecording())
+    return trace->run(device, *function.executable, function.index);
+  return device.submit(*function.executable);
 }
 
 Result<void> Functions::run(const std::string &name) {
-  auto found = executables.find(name);
-  if (found == executables.end())
+  auto found = functions.find(name);
+  if (found == functions.end())
     return Error{fmt::format("the plan has no function '{}'", name)};
   if (!profile)
-    return device.submit(*found->second);
+    return submit(found->second);
   auto start = std::chrono::steady_clock::now();
-  LMC_TRY(device.submit(*found->second));
+  LMC_TRY(submit(found->second));
   LMC_TRY(device.synchronize());
   profile->add(name,
                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

@@ -1,6 +1,7 @@
 #include "runtime/train/Run.h"
 
 #include "runtime/support/File.h"
+#include "runtime/train/Bench.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/Trainer.h"
 
@@ -553,7 +554,9 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   for (const std::string &warning : session.gemms->takeWarnings())
     console.warning(warning);
   if (!folder.directory) {
-    auto result = options.eval ? evaluate(session, options) : dump(session, options);
+    auto result = options.bench > 0 ? bench(session, options, stop, console)
+                  : options.eval    ? evaluate(session, options)
+                                    : dump(session, options);
     if (!options.profile.empty())
       LMC_TRY(session.profile.write(options.profile));
     return result;
@@ -606,7 +609,7 @@ Result<ExitCode> run(const RunOptions &options) {
     return plan.error();
   Folder folder;
   Console console(options.output, options.errors);
-  const bool training = !options.eval && options.dumpLogits.empty();
+  const bool training = !options.eval && options.dumpLogits.empty() && options.bench == 0;
   if (!training)
     return runIn(folder, options, stop, std::move(*plan), console);
 

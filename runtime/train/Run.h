@@ -14,7 +14,7 @@ namespace lmc {
 struct RunOptions {
   std::string plan;       // may be empty to go on with the run in `out`
   std::string expectHash; // SHA-256 that the plan must have; "": any
-  std::string out;                    // folder of the run; may be empty with eval or dumpLogits
+  std::string out;                    // folder of the run; may be empty if the run does not train
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
   std::optional<uint64_t> rewind;     // step of the run in `out` to go back to
@@ -25,6 +25,8 @@ struct RunOptions {
   std::string dumpGradients;
   std::string dumpLogits;
   std::string profile;
+  std::string trace;      // file for the measured times of commands
+  int64_t traceSteps = 1; // steps in it
   int threads = 0; // 0: the device's default
   int device = 0;             // number of the GPU
   bool noGraphs = false;      // the GPU's commands are enqueued one by one
@@ -33,11 +35,13 @@ struct RunOptions {
   // user's cache. False: it takes a fixed one.
   bool measureGemms = false;
   bool eval = false;
-  FILE *output = stdout; // for progress and the results of eval
+  int64_t bench = 0; // steps to time; 0: no bench
+  bool json = false; // the result of a bench is printed as JSON
+  FILE *output = stdout; // for progress and results
   FILE *errors = stderr; // for warnings
 };
 
-// Trains, evaluates or dumps, as `options` says. Returns Success, or Interrupted after a signal
+// Trains, evaluates, measures or dumps, as `options` says. Returns Success, or Interrupted after a signal
 // of StopSignals.
 Result<ExitCode> run(const RunOptions &options);
 

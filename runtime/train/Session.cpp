@@ -144,7 +144,11 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
     deviceInfo.peakFlops = settings.peakTflops * 1e12;
     deviceInfo.peakSource = "target.peak_tflops";
   }
-  auto recorded = Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile);
+  if (!options.trace.empty())
+    trace = std::make_unique<StepTrace>(*plan, deviceInfo.name, options.trace,
+                                        static_cast<uint64_t>(options.traceSteps));
+  auto recorded = Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile,
+                                    trace.get());
   if (!recorded)
     return recorded.error();
   functions = std::move(*recorded);

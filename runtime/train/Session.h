@@ -50,6 +50,7 @@ public:
   std::unique_ptr<Device> device;
   DeviceInfo deviceInfo;
   Profile profile;
+  std::unique_ptr<StepTrace> trace; // null without --trace
   std::unique_ptr<Functions> functions;
   std::unique_ptr<Inputs> inputs;
   std::unique_ptr<Scalars> scalars;

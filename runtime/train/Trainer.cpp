@@ -3,8 +3,8 @@
 #include "runtime/plan/Names.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/Dump.h"
-#include "runtime/train/Inputs.h"
 #include "runtime/train/LrSchedule.h"
+#include "runtime/train/Step.h"
 
 #include <fmt/format.h>
 
@@ -85,9 +85,7 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
 
 Result<void> Trainer::enqueue() {
   const auto number = static_cast<int64_t>(enqueuedStep) + 1;
-  const TrainSettings &settings = session.settings;
-  Scalars &scalars = *session.scalars;
-  EnqueuedStep step{number, learningRate(settings.lr, number), 0, nullptr,
+  EnqueuedStep step{number, learningRate(session.settings.lr, number), 0, nullptr,
                     ends[static_cast<size_t>(number) % ends.size()].get()};
   if (enqueued.empty()) {
     LMC_TRY(session.device->place(*start));
@@ -105,43 +103,30 @@ Result<void> Trainer::enqueue() {
   }
   if (batch->validTargets == 0)
     console.warning(fmt::format("step {}: no position of this batch has a loss", number));
-  using plan::StepValue;
-  scalars.setStepValue(StepValue::LossScale,
-                       batch->validTargets == 0 ? 0.0
-                                                : 1.0 / static_cast<double>(batch->validTargets));
-  scalars.setStepValue(StepValue::LearningRate, step.lr);
-  const auto steps = static_cast<double>(number);
-  scalars.setStepValue(StepValue::BiasCorrection1, 1.0 - std::pow(settings.beta1, steps));
-  scalars.setStepValue(StepValue::BiasCorrection2, 1.0 - std::pow(settings.beta2, steps));
-  LMC_TRY(scalars.upload());
-  LMC_TRY(microSteps(*batch));
+  if (session.trace)
+    session.trace->begin(static_cast<uint64_t>(number));
+  LMC_TRY(enqueueGradients(session, number, step.lr, *batch, [&] { return settleReady(); }));
   if (!options.dumpGradients.empty() && !gradientsDumped) {
     LMC_TRY(dumpGradients(options.dumpGradients, *session.plan, *session.device));
     gradientsDumped = true;
   }
   LMC_TRY(session.functions->run(names::kOptimizer));
+  if (session.trace && session.trace->end())
+    writeTrace();
   LMC_TRY(session.device->place(*ends[static_cast<size_t>(number) % ends.size()]));
-  LMC_TRY(scalars.request());
+  LMC_TRY(session.scalars->request());
   enqueued.push_back(step);
   ++enqueuedStep;
   return {};
 }
 
-Result<void> Trainer::microSteps(const BatchLoader::Batch &batch) {
-  const plan::BatchInfo &info = *(*session.plan)->batch();
-  uint64_t accumulation = info.gradient_accumulation_steps();
-  uint64_t elements = info.micro_batch_size() * info.sequence_length();
-  for (uint64_t micro = 0; micro < accumulation; ++micro) {
-    uint64_t at = micro * elements;
-    LMC_TRY(session.inputs->upload(batch.tokens.data() + at, batch.targets.data() + at,
-                                   batch.starts.empty() ? nullptr : batch.starts.data() + at));
-    const char *function = micro == 0                  ? names::kMicroFirst
-                           : micro + 1 == accumulation ? names::kMicroLast
-                                                       : names::kMicro;
-    LMC_TRY(session.functions->run(function));
-    LMC_TRY(settleReady());
-  }
-  return {};
+void Trainer::writeTrace() {
+  auto written = session.trace->write();
+  if (written)
+    console.note(fmt::format("wrote the trace {}", session.trace->path()));
+  else
+    console.warning(fmt::format("there is no trace {}: {}", session.trace->path(),
+                                written.error().message));
 }
 
 Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
@@ -421,6 +406,8 @@ bool Trainer::hasWorkAfter(uint64_t step) const {
 
 Result<ExitCode> Trainer::train() {
   const uint64_t &done = session.progress.step;
+  if (session.trace)
+    session.trace->choose(done, totalSteps);
   const TrainSettings &settings = session.settings;
   batches = std::make_unique<BatchLoader>(
       *data, (*session.plan)->batch()->global_batch_size(), session.progress.position,
@@ -475,6 +462,8 @@ Result<ExitCode> Trainer::train() {
 
 Result<ExitCode> Trainer::finish(bool interrupted) {
   uint64_t done = session.progress.step;
+  if (session.trace && !session.trace->isWritten()) // it has fewer steps than were asked for
+    writeTrace();
   if (done > firstStep && savedStep != done)
     save();
   if (!interrupted && !options.exportDirectory.empty())

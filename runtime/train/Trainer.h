@@ -53,7 +53,7 @@ private:
 
   // Enqueues the next step.
   Result<void> enqueue();
-  Result<void> microSteps(const BatchLoader::Batch &batch);
+  void writeTrace();
   // Waits for the oldest enqueued step and shows it to the guards. The caller reports it.
   Result<StepRecord> settle();
   // Settles and reports enqueued steps until `count` are left.

@@ -63,6 +63,14 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
               "measure)");
   line.option("--profile", "FILE", options.profile,
               "write the time spent in each function of the plan as JSON");
+  line.option("--trace", "FILE", options.trace,
+              "write the time of each command in some steps, beside its prediction, as a Chrome or "
+              "Perfetto trace");
+  number("--trace-steps", 1, 1000, options.traceSteps,
+         "steps in the trace, after a warm-up of two (default: 1)");
+  number("--bench", 1, 10000, options.bench,
+         "only time N steps, with the job's data or, if it names none, random tokens");
+  line.flag("--json", options.json, "with --bench: print the result as JSON");
   line.flag("--eval", options.eval, "only measure the validation loss, printed as JSON");
   line.option("--dump-gradients", "FILE", options.dumpGradients,
               "write the gradients of the first step (safetensors)");
@@ -75,17 +83,28 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
       "SIGINT, SIGHUP, SIGUSR1) after writing a checkpoint.");
 }
 
-static Result<ExitCode> train(RunOptions &options, const std::string &gemm) {
+// Returns an error if the options contradict each other.
+static Result<void> check(const RunOptions &options, const std::string &gemm) {
   if (gemm != "default" && gemm != "measure")
     return Error{fmt::format("--gemm={}: must be default or measure", gemm)};
-  options.measureGemms = gemm == "measure";
-  if (options.out.empty() && !options.eval && options.dumpLogits.empty())
+  const bool trains = !options.eval && options.dumpLogits.empty() && options.bench == 0;
+  if (options.bench > 0 &&
+      (options.eval || !options.out.empty() || options.steps || !options.exportDirectory.empty() ||
+       !options.dumpGradients.empty() || !options.dumpLogits.empty()))
+    return Error{"--bench only measures; leave out --out, --steps, --eval, --export, "
+                 "--dump-gradients and --dump-logits"};
+  if (options.json && options.bench == 0)
+    return Error{"--json prints the result of --bench=N; give both"};
+  if (!options.trace.empty() && !trains && options.bench == 0)
+    return Error{"--trace records training steps, and --eval and --dump-logits do none; leave one "
+                 "of them out"};
+  if (options.out.empty() && trains)
     return Error{"--out=DIR is needed: the folder for metrics and checkpoints"};
   if (options.plan.empty() && options.out.empty())
     return Error{"a PLAN is needed, or --out=DIR of a run to go on with"};
   if (options.rewind && options.resume != "auto")
     return Error{"--rewind and --resume both choose the checkpoint; give one of them"};
-  return run(options);
+  return {};
 }
 
 // Each token file holds a descriptor or two: a data set of a thousand files would exceed the soft
@@ -108,7 +127,9 @@ int main(int argc, char **argv) {
   addOptions(line, options, gemm);
   if (std::optional<int> done = line.parse(argc, argv))
     return *done;
-  Result<ExitCode> result = train(options, gemm);
+  options.measureGemms = gemm == "measure";
+  const Result<void> checked = check(options, gemm);
+  Result<ExitCode> result = checked ? run(options) : checked.error();
   if (result)
     return static_cast<int>(*result);
   fmt::print(stderr, "lmc-run: error: {}\n", result.error().message);

@@ -3,6 +3,7 @@
 #include "runtime/train/RunDirectory.h"
 #include "test/runtime/train/TinyPlan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -624,6 +625,119 @@ TEST_F(Trainer, AProfileCountsTheRunsOfEachFunction) {
     calls[function["name"]] = function["calls"];
   EXPECT_EQ(calls, (std::map<std::string, int>{
                        {"micro_first", 5}, {"micro_last", 5}, {"optimizer", 5}, {"eval", 6}}));
+}
+
+// Returns the events of a trace that belong to the category `category`; "command": to any but
+// functions.
+static std::vector<nlohmann::json> eventsOf(const nlohmann::json &trace, const char *category) {
+  std::vector<nlohmann::json> events;
+  for (const auto &event : trace["traceEvents"])
+    if (event["ph"] == "X" &&
+        (event["cat"] == category || (category == std::string("command") && event["cat"] != "function")))
+      events.push_back(event);
+  return events;
+}
+
+TEST_F(Trainer, ATraceHasEveryCommandOfItsStepsAndChangesNoBit) {
+  expectRuns(options("plain", 6));
+  RunOptions o = options("traced", 6);
+  o.trace = folder / "trace.json";
+  o.traceSteps = 2;
+  expectRuns(o);
+  EXPECT_EQ(numbers("traced"), numbers("plain"));
+  EXPECT_EQ(state("traced"), state("plain"));
+
+  const auto trace = nlohmann::json::parse(test::read(o.trace));
+  EXPECT_EQ(trace["otherData"]["first_step"], 3) << "after a warm-up of two steps";
+  EXPECT_EQ(trace["otherData"]["last_step"], 4);
+  std::vector<std::string> functions;
+  double end = 0;
+  for (const auto &event : eventsOf(trace, "function")) {
+    functions.push_back(fmt::format("{} {}", event["args"]["step"].get<int>(),
+                                    event["name"].get<std::string>()));
+    EXPECT_GE(event["ts"].get<double>(), end) << "functions run one after the other";
+    end = event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  EXPECT_EQ(functions, (std::vector<std::string>{"3 micro_first", "3 micro_last", "3 optimizer",
+                                                 "4 micro_first", "4 micro_last", "4 optimizer"}));
+  double now = 0;
+  for (const auto &event : eventsOf(trace, "command")) {
+    EXPECT_GE(event["ts"].get<double>(), now);
+    now = event["ts"].get<double>();
+    EXPECT_GE(event["dur"].get<double>(), 0);
+    EXPECT_FALSE(event["args"].contains("predicted_us")) << "this plan has no predictions";
+  }
+}
+
+TEST_F(Trainer, ATraceHasPredictionsBesideTheTimes) {
+  TinyPlan tiny;
+  for (auto &function : tiny.plan.functions)
+    for (auto &command : function->commands)
+      command->predicted_seconds = 0.25;
+  tiny.write(folder);
+  RunOptions o = options("a", 1);
+  o.trace = folder / "trace.json";
+  expectRuns(o);
+  const auto trace = nlohmann::json::parse(test::read(o.trace));
+  EXPECT_EQ(trace["otherData"]["first_step"], 1) << "a run of one step has no warm-up";
+  const auto commands = eventsOf(trace, "command");
+  ASSERT_FALSE(commands.empty());
+  for (const auto &event : commands) {
+    EXPECT_EQ(event["args"]["predicted_us"], 0.25e6);
+    EXPECT_NEAR(event["args"]["ratio"].get<double>(), event["dur"].get<double>() / 0.25e6, 1e-9);
+  }
+}
+
+TEST_F(Trainer, ATraceOfNoStepIsNotWritten) {
+  expectRuns(options("a", 1));
+  RunOptions o = options("a", 1);
+  o.trace = folder / "trace.json";
+  expectRuns(o);
+  EXPECT_FALSE(exists(o.trace));
+  EXPECT_NE(logText().find("no step was recorded"), std::string::npos) << logText();
+}
+
+// A bench needs no folder, and no data if the job names none.
+TEST_F(Trainer, ABenchTimesStepsAndWritesNothing) {
+  TinyPlan tiny;
+  for (auto &function : tiny.plan.functions)
+    for (auto &command : function->commands)
+      command->predicted_seconds = 0.5;
+  tiny.write(folder);
+  for (const char *data : {"train.bin", ""}) {
+    FILE *printed = std::fopen((folder / "bench.json").c_str(), "w+");
+    RunOptions o = options("", 0);
+    o.steps.reset();
+    o.bench = 3;
+    o.json = true;
+    o.output = printed;
+    o.overrides = {"target.peak_tflops=1",
+                   fmt::format("data.train=[{}]", *data ? "\"train.bin\"" : "")};
+    expectRuns(o);
+    std::fclose(printed);
+    const auto json = nlohmann::json::parse(test::read(folder / "bench.json"));
+    EXPECT_EQ(json["tokens"], *data ? "data.train" : "random");
+    EXPECT_EQ(json["steps"], 3);
+    const auto seconds = json["step_seconds"];
+    EXPECT_GT(seconds["min"].get<double>(), 0);
+    EXPECT_LE(seconds["min"], seconds["median"]);
+    EXPECT_LE(seconds["median"], seconds["max"]);
+    const double tokens = TinyPlan::kGbs * TinyPlan::kSeq, rate = json["tokens_per_second"];
+    EXPECT_NEAR(rate, tokens / seconds["median"].get<double>(), 1e-6 * rate);
+    EXPECT_NEAR(json["mfu_causal"].get<double>(), rate * 6 * TinyPlan::kVocab / 1e12, 1e-12);
+    EXPECT_EQ(json["memory"]["planned_bytes"], json["memory"]["allocated_bytes"]);
+    double predicted = 0;
+    for (const auto &function : tiny.plan.functions)
+      if (function->name != "eval" && function->name != "logits")
+        predicted += 0.5 * double(function->commands.size());
+    EXPECT_EQ(json["predicted"]["step_seconds"], predicted) << "GAS 2: each function once";
+    EXPECT_GT(json["loss"].get<double>(), 0);
+  }
+  std::vector<std::string> files;
+  for (const auto &entry : std::filesystem::directory_iterator(folder.path))
+    if (entry.is_directory())
+      files.push_back(entry.path().filename());
+  EXPECT_TRUE(files.empty()) << files[0];
 }
 
 TEST_F(Trainer, AFolderHoldsItsPlanAndItsIdentity) {

@@ -1,0 +1,16 @@
+// The median of measurements.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace lmc {
+
+// Returns the median of at least one value; the mean of the middle two of an even number.
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+} // namespace lmc

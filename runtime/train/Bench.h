@@ -1,0 +1,17 @@
+// Times the optimizer steps of a job without training it, for `lmc-run --bench`.
+#pragma once
+
+#include "runtime/monitor/Console.h"
+#include "runtime/train/Session.h"
+#include "runtime/train/StopSignals.h"
+
+namespace lmc {
+
+// Runs options.bench steps of a started session after a warm-up of two, then those that --trace
+// records, and prints how long a step took, beside the plan's prediction. docs/running.md describes
+// the result. The batches are those of the job's training data; a job without training data gets
+// random tokens. Writes no file but the trace. Returns Interrupted if a signal stopped it.
+Result<ExitCode> bench(Session &session, const RunOptions &options, const StopSignals &stop,
+                       Console &console);
+
+} // namespace lmc

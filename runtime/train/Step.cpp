@@ -1,0 +1,43 @@
+#include "runtime/train/Step.h"
+
+#include "runtime/plan/Names.h"
+#include "runtime/train/Inputs.h"
+
+#include <cmath>
+
+namespace lmc {
+
+static Result<void> uploadScalars(Session &session, int64_t number, double lr,
+                                  uint64_t validTargets) {
+  using plan::StepValue;
+  Scalars &scalars = *session.scalars;
+  const auto steps = static_cast<double>(number);
+  scalars.setStepValue(StepValue::LossScale,
+                       validTargets == 0 ? 0.0 : 1.0 / static_cast<double>(validTargets));
+  scalars.setStepValue(StepValue::LearningRate, lr);
+  scalars.setStepValue(StepValue::BiasCorrection1, 1.0 - std::pow(session.settings.beta1, steps));
+  scalars.setStepValue(StepValue::BiasCorrection2, 1.0 - std::pow(session.settings.beta2, steps));
+  return scalars.upload();
+}
+
+Result<void> enqueueGradients(Session &session, int64_t number, double lr,
+                              const BatchLoader::Batch &batch,
+                              const std::function<Result<void>()> &enqueued) {
+  LMC_TRY(uploadScalars(session, number, lr, batch.validTargets));
+  const plan::BatchInfo &info = *(*session.plan)->batch();
+  const uint64_t accumulation = info.gradient_accumulation_steps();
+  const uint64_t elements = info.micro_batch_size() * info.sequence_length();
+  for (uint64_t micro = 0; micro < accumulation; ++micro) {
+    const uint64_t at = micro * elements;
+    LMC_TRY(session.inputs->upload(batch.tokens.data() + at, batch.targets.data() + at,
+                                   batch.starts.empty() ? nullptr : batch.starts.data() + at));
+    const char *function = micro == 0                  ? names::kMicroFirst
+                           : micro + 1 == accumulation ? names::kMicroLast
+                                                       : names::kMicro;
+    LMC_TRY(session.functions->run(function));
+    LMC_TRY(enqueued());
+  }
+  return {};
+}
+
+} // namespace lmc
