@@ -15,6 +15,7 @@
 // on one of them, in its own time, and counted once per thread; and every number is that of
 // the fastest of many runs.
 #include "bench/Measure.h"
+#include "compiler/cost/WriteSpec.h"
 #include "runtime/device/cpu/CpuMachine.h"
 
 #include <fmt/chrono.h>
@@ -22,13 +23,16 @@
 #include <omp.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <string>
 
+using namespace lmc::cost;
 using namespace lmc::cpu;
+using lmc::DataType;
 using lmc::bench::fillRandom;
 using lmc::bench::measure;
 
@@ -201,6 +205,11 @@ static AttentionFit fitAttention(Storage storage, int64_t headDim) {
   return fit;
 }
 
+// Rounds to significant digits: as many as a measurement gives again.
+static double rounded(double value, int digits) {
+  return std::stod(fmt::format("{:.{}g}", value, digits));
+}
+
 int main(int argc, char **argv) {
   std::string output;
   int requested = 0;
@@ -220,67 +229,75 @@ int main(int argc, char **argv) {
 
   std::string stem = output.substr(output.find_last_of('/') + 1);
   stem = stem.substr(0, stem.rfind(".toml"));
-  std::time_t now = std::time(nullptr);
-  std::string text = fmt::format(
-      "# Measured by lmc-calibrate on {:%Y-%m-%d}: {}, {} thread{}, kernels {}.\n"
-      "# SI units: bytes/s, FLOP/s, seconds. The fastest of many short runs.\n"
-      "name = \"{}\"\ndescription = \"{}, {} thread{}\"\narch = \"cpu\"\n",
-      fmt::gmtime(now), processorName(), threads, threads == 1 ? "" : "s", kernelSet().name,
-      stem.empty() ? "cpu" : stem, processorName(), threads, threads == 1 ? "" : "s");
+  DeviceSpec spec;
+  SpecComments comments;
+  spec.name = stem.empty() ? "cpu" : stem;
+  spec.description =
+      fmt::format("{}, {} thread{}", processorName(), threads, threads == 1 ? "" : "s");
+  spec.arch = "cpu";
 
   const int64_t large = 384 << 20;
-  double memory = triadSeconds(large, threads, 31);
-  uint64_t total = memoryBytes();
-  text += fmt::format("\n[memory]\nbytes = {:<18} # physical, or the control group's limit\n"
-                      "reserve = \"1GiB\"           # the system and the programs: a guess\n"
-                      "bandwidth = {:<14.3g} # triad over 384 MiB\n"
-                      "reachable = 1.0            # the triad reached it\n",
-                      total, double(large) / memory);
+  spec.memoryBytes = memoryBytes();
+  comments["memory.bytes"] = "physical, or the control group's limit";
+  spec.reserveBytes = uint64_t(1) << 30;
+  comments["memory.reserve"] = "the system and the programs: a guess";
+  spec.memoryBandwidth = rounded(double(large) / triadSeconds(large, threads, 31), 3);
+  comments["memory.bandwidth"] = "triad over 384 MiB";
+  comments["memory.reachable"] = "the triad reached it";
   if (int64_t cache = lastCacheBytes(); cache > 0) {
     double inside = triadSeconds(cache / 2 / threads, 1, 60);
-    text += fmt::format("cache = {:<18} # half of the last level's {} MiB\n"
-                        "cache_bandwidth = {:<8.3g} # triad over as much\n",
-                        cache / 2, cache >> 20, threads * double(cache / 2 / threads) / inside);
+    spec.cacheBytes = uint64_t(cache / 2);
+    comments["memory.cache"] = fmt::format("half of the last level's {} MiB", cache >> 20);
+    spec.cacheBandwidth = rounded(threads * double(cache / 2 / threads) / inside, 3);
+    comments["memory.cache_bandwidth"] = "triad over as much";
   }
 
-  text += "\n[peak]                     # threads x clock x what the instructions can start\n";
   const struct {
     const char *name;
     Storage storage;
-  } dtypes[] = {{"bf16", Storage::BF16}, {"f32", Storage::F32}, {"f64", Storage::F64}};
+    DataType type;
+  } dtypes[] = {{"bf16", Storage::BF16, DataType::BF16},
+                {"f32", Storage::F32, DataType::F32},
+                {"f64", Storage::F64, DataType::F64}};
+  comments["peak"] = "threads x clock x what the instructions can start";
   for (const auto &dtype : dtypes) {
     PeakSpeed peak = peakSpeed(dtype.storage, threads);
-    text += fmt::format("{:<4} = {:<16.4g} # {}\n", dtype.name, peak.flops, peak.source);
+    spec.peak[size_t(dtype.type)] = rounded(peak.flops, 4);
+    comments[fmt::format("peak.{}", dtype.name)] = peak.source;
   }
-
-  text +=
-      fmt::format("\n[vector]\nflops = {:<16.3g} # 5 per element of a SwiGLU in the first cache\n"
-                  "\n[launch]\nseconds = {:<14.2g} # an empty parallel region\n",
-                  threads * vectorFlops(), launchSeconds(threads));
+  spec.vectorFlops = rounded(threads * vectorFlops(), 3);
+  comments["vector.flops"] = "5 per element of a SwiGLU in the first cache";
+  spec.launchSeconds = rounded(launchSeconds(threads), 2);
+  comments["launch.seconds"] = "an empty parallel region";
 
   omp_set_num_threads(1); // the library's own loops too
   GemmCache cache(1);
   for (const auto &dtype : dtypes) {
     GemmFit fit = fitGemm(dtype.storage, cache);
     const PackedGemmKernels &packed = kernelSet().gemm[int(dtype.storage)];
-    text += fmt::format("\n[gemm.{}] # 512 x 512, depths of 64 and 1024\n"
-                        "sustained = {:.4g}\ntile_rows = {}\ntile_columns = {}\nunits = {}\n"
-                        "fixed_depth = {:.0f}\n",
-                        dtype.name, threads * fit.sustained, packed.panelRows, packed.panelColumns,
-                        threads, fit.fixedDepth);
+    spec.gemm[size_t(dtype.type)] = {rounded(threads * fit.sustained, 4), packed.panelRows,
+                                     packed.panelColumns, threads, std::round(fit.fixedDepth)};
+    comments[fmt::format("gemm.{}", dtype.name)] = "512 x 512, depths of 64 and 1024";
   }
   for (const auto &dtype : dtypes)
     for (int64_t headDim : {32, 64, 128}) {
       if (dtype.storage == Storage::F64 && headDim != 64)
         continue;
       AttentionFit fit = fitAttention(dtype.storage, headDim);
-      text += fmt::format("\n[[attention]] # 2 heads, lengths of 128 and 1024\n"
-                          "dtype = \"{}\"\nhead_dim = {}\n"
-                          "forward = {:.4g}\nforward_half_length = {:.0f}\n"
-                          "backward = {:.4g}\nbackward_half_length = {:.0f}\n",
-                          dtype.name, headDim, threads * fit.rate[0], fit.halfLength[0],
-                          threads * fit.rate[1], fit.halfLength[1]);
+      comments[fmt::format("attention.{}", spec.attention.size())] =
+          "2 heads, lengths of 128 and 1024";
+      spec.attention.push_back({dtype.type, headDim, rounded(threads * fit.rate[0], 4),
+                                std::round(fit.halfLength[0]), rounded(threads * fit.rate[1], 4),
+                                std::round(fit.halfLength[1])});
     }
+
+  const std::time_t now = std::time(nullptr);
+  const std::string text = deviceSpecToml(
+      spec,
+      fmt::format("# Measured by lmc-calibrate on {:%Y-%m-%d}: {}, kernels {}.\n"
+                  "# SI units: bytes/s, FLOP/s, seconds. The fastest of many short runs.\n",
+                  fmt::gmtime(now), spec.description, kernelSet().name),
+      comments);
 
   if (output.empty()) {
     fmt::print("{}", text);
