@@ -79,27 +79,33 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   return roofline(best, Bound::MatrixUnits, 2 * m * n * k, bytes, spec);
 }
 
+size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec) {
+  size_t nearest = 0;
+  double best = INFINITY;
+  for (size_t i = 0; i < spec.attention.size(); ++i) {
+    const AttentionModel &candidate = spec.attention[i];
+    const double distance =
+        std::abs(std::log2(double(candidate.headDim) / double(work.headDim))) +
+        (candidate.dtype == work.dtype ? 0 : 100);
+    if (distance < best) {
+      best = distance;
+      nearest = i;
+    }
+  }
+  return nearest;
+}
+
 // Forward: the products q k^T and p v take 2 d FLOP each per visible pair of query and key, where d
 // is the head dimension. Backward: q k^T is computed again, and dv, dp, dq and dk; these five
 // products take 2.5 times as many FLOP.
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
-  const AttentionModel *model = nullptr;
-  double best = INFINITY;
-  for (const AttentionModel &candidate : spec.attention) {
-    // Takes the model with the nearest head dimension; models of the same dtype come first.
-    double distance = std::abs(std::log2(double(candidate.headDim) / double(work.headDim))) +
-                      (candidate.dtype == work.dtype ? 0 : 100);
-    if (distance < best) {
-      best = distance;
-      model = &candidate;
-    }
-  }
+  const AttentionModel &model = spec.attention[attentionModelOf(work, spec)];
   double b = double(work.batch), s = double(work.seq), h = double(work.heads),
          kv = double(work.kvHeads), d = double(work.headDim);
   double flops = 4 * b * h * d * visiblePairs(work.seq, work.window) * (work.backward ? 2.5 : 1);
-  double rate = work.backward ? model->backward * s / (s + model->backwardHalfLength)
-                              : model->forward * s / (s + model->forwardHalfLength);
-  rate *= spec.peakOf(work.dtype) / spec.peakOf(model->dtype);
+  double rate = work.backward ? model.backward * s / (s + model.backwardHalfLength)
+                              : model.forward * s / (s + model.forwardHalfLength);
+  rate *= spec.peakOf(work.dtype) / spec.peakOf(model.dtype);
   double width = double(elementBytes(work.dtype));
   double statistics = b * s * h * double(std::max<int64_t>(4, elementBytes(work.dtype)));
   // Forward: reads q, k, v and writes out. Backward: reads q, k, v, out, dout and writes dq, dk,

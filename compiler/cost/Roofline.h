@@ -89,6 +89,10 @@ Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 
+// Returns the index of the model in spec.attention that estimate(AttentionWork) uses: the one with
+// the nearest head dimension; models of the same dtype come first.
+size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec);
+
 // Returns the time of a command that does arithmetic on `unit` for `computeSeconds` and moves
 // `bytes` at the same time: the launch latency, plus the larger of the two times.
 Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,

@@ -142,6 +142,9 @@ public:
   void refused(const json &entries, bool showsAll);
   void recompute(const json &recompute);
   void cost();
+  void measured();
+  template <typename Name>
+  void measuredList(const json &entries, const Name &nameOf, bool showsBound);
   void comm();
   void kernels();
   void resources(const std::vector<const json *> &kernels);
@@ -387,6 +390,56 @@ void Text::cost() {
          readableBandwidth(number(kind["bytes_per_second"])), word(kind, "bound"));
 }
 
+static std::string ratioText(const json &entry) {
+  return entry["ratio"].is_number() ? fmt::format("{:.2f}", number(entry["ratio"])) : "-";
+}
+
+// Prints the first entries of a list of the section `measured`. `nameOf` returns the name of one.
+template <typename Name>
+void Text::measuredList(const json &entries, const Name &nameOf, bool showsBound) {
+  constexpr size_t kShown = 20;
+  for (size_t i = 0; i < std::min(kShown, entries.size()); ++i) {
+    const json &entry = entries[i];
+    line("    {:<52} {:>6} {:>10}  {:>10}  {:>6}  {}", nameOf(entry),
+         fmt::format("x{}", number(entry["runs_per_step"])), readableSeconds(number(entry["seconds"])),
+         readableSeconds(number(entry["predicted_seconds"])), ratioText(entry),
+         showsBound ? word(entry, "bound") : "");
+  }
+  if (entries.size() > kShown)
+    line("    ... and {} more, in --json", entries.size() - kShown);
+}
+
+void Text::measured() {
+  if (!report.contains("measured"))
+    return;
+  const json &measured = report["measured"];
+  line("\nmeasured on {}, steps {} to {}, command by command:", word(measured, "device"),
+       number(measured["first_step"]), number(measured["last_step"]));
+  line("  a step takes {}, predicted {}: {} times as long",
+       readableSeconds(number(measured["step_seconds"])),
+       readableSeconds(number(measured["predicted_step_seconds"])), ratioText(measured));
+  line("  the largest differences of a step first:");
+  line("  {:<54} {:>6} {:>10}  {:>10}  {:>6}", "function", "a step", "measured", "predicted",
+       "ratio");
+  measuredList(measured["functions"], [](const json &entry) { return word(entry, "name"); }, false);
+  line("  commands that do the same");
+  measuredList(measured["kernels"], [](const json &entry) { return word(entry, "title"); }, true);
+  line("  single commands");
+  measuredList(
+      measured["commands"],
+      [](const json &entry) {
+        return fmt::format("{} {} {}", word(entry, "function"), number(entry["command"]),
+                           word(entry, "source"));
+      },
+      true);
+  if (!measured.contains("fitted"))
+    return;
+  line("  fitted numbers of the spec         before       after  commands");
+  for (const json &fitted : measured["fitted"])
+    line("    {:<28} {:>10.4g}  {:>10.4g}  {:>8}", word(fitted, "key"), number(fitted["before"]),
+         number(fitted["after"]), number(fitted["commands"]));
+}
+
 void Text::comm() {
   const json &comm = report["comm"];
   if (number(comm["ranks"]) == 1)
@@ -457,8 +510,10 @@ std::string lmc::explainText(const json &report, const ExplainSections &sections
     text.fusion(sections.allFusions);
   if (sections.recompute)
     text.recompute(report["recompute"]);
-  if (sections.cost)
+  if (sections.cost) {
     text.cost();
+    text.measured();
+  }
   if (sections.comm)
     text.comm();
   if (sections.kernels)

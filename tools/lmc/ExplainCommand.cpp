@@ -4,8 +4,10 @@
 #include "compiler/kernels/Target.h"
 #include "compiler/report/Explain.h"
 #include "compiler/report/Html.h"
+#include "compiler/report/Measured.h"
 #include "compiler/report/Trace.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/support/File.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
 
@@ -19,7 +21,7 @@ struct ExplainArguments {
   std::string input, output;
   JobOptions job;
   bool json = false;
-  std::string html, trace, kernel;
+  std::string html, trace, kernel, measured;
   // The sections of the report that the user requests; if all are false, all are printed.
   bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
        kernels = false, commands = false;
@@ -111,9 +113,34 @@ int writeKernel(const Explained &explained, const ExplainArguments &arguments) {
   return 0;
 }
 
+// Adds the section `measured` to the report, and writes the fitted spec if the user requests it.
+int addMeasured(const Explained &explained, const ExplainArguments &arguments,
+                nlohmann::json &report) {
+  const plan::Plan &plan = **explained.plan;
+  auto text = readTextFile(arguments.measured, uint64_t{4} << 30);
+  if (!text)
+    return fail("lmc explain: error: " + text.error().message, text.error().code);
+  auto times = plan::readMeasuredTimes(*text, arguments.measured, *explained.plan);
+  if (!times)
+    return fail("lmc explain: error: " + times.error().message, times.error().code);
+  const cost::PlanCost cost =
+      cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), explained.spec));
+  report["measured"] = measuredJson(plan, cost, *times);
+  if (arguments.output.empty())
+    return 0;
+  const cost::Refit refit = refitSpec(plan, *times, explained.spec);
+  report["measured"]["fitted"] = fittedJson(refit);
+  return write(arguments.output,
+               refitToml(refit, *times, llvm::sys::path::stem(arguments.output).str(),
+                         llvm::sys::path::filename(arguments.measured).str()));
+}
+
 int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   const plan::Plan &plan = **explained.plan;
   nlohmann::json report = explainJson(plan, explained.spec);
+  if (!arguments.measured.empty())
+    if (int code = addMeasured(explained, arguments, report))
+      return code;
   if (!explained.compileTimes.is_null())
     report.emplace("compile", explained.compileTimes);
   if (!arguments.html.empty())
@@ -142,7 +169,14 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
 
 int runExplain(const ExplainArguments &arguments) {
   std::optional<Explained> explained;
-  if (llvm::StringRef(arguments.input).ends_with(".toml")) {
+  const bool isJob = llvm::StringRef(arguments.input).ends_with(".toml");
+  if (!arguments.measured.empty() && (isJob || !arguments.kernel.empty()))
+    return fail("lmc explain: error: --measured is about the plan that lmc-run ran; give the .plan, "
+                "and no --extract-kernel");
+  if (!arguments.output.empty() && arguments.measured.empty() && arguments.kernel.empty())
+    return fail("lmc explain: error: -o is the file of --extract-kernel or --measured; give one of "
+                "them");
+  if (isJob) {
     auto compiled = compileJob(arguments);
     if (!compiled)
       return fail(compiled.error().message, compiled.error().code);
@@ -169,10 +203,13 @@ LmcCommand addExplainCommand(CommandLine &line) {
   command.option("--html", "FILE", arguments->html, "write the report as a page");
   command.option("--trace", "FILE", arguments->trace,
                  "write the predicted schedule as a Chrome or Perfetto trace");
+  command.option("--measured", "FILE", arguments->measured,
+                 "lay the times of a trace that lmc-run wrote beside the predicted ones");
   command.option("--extract-kernel", "NAME", arguments->kernel,
                  "a CUDA kernel as a program of its own, with a check and a bench");
   command.option("-o", "FILE", arguments->output,
-                 "extracted kernel to write (default: standard output)");
+                 "extracted kernel to write (default: standard output); with --measured: a device "
+                 "spec, fitted to the times");
   command.group("Sections to print (default: all)");
   command.flag("--memory", arguments->memory, "memory by category, by phase and at the peak");
   command.flag("--fusion", arguments->fusion, "fusions formed and refused; traffic and its floor");

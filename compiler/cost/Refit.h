@@ -1,0 +1,56 @@
+// Fits the rates of a device spec to measured times of commands, so that the cost model predicts
+// them.
+//
+// A command's predicted time is a launch, plus the largest of the times that the units need, each of
+// which is work divided by a rate (Roofline.h). The fit assigns each command to the rate that limits
+// it, and sets each rate to the weighted median over its commands of the rate that would explain the
+// measured time; a command weighs as much as the part of a step that it takes. It repeats this until
+// the rates stay the same, because a new rate may leave another command limited by something else.
+// A median does not follow single commands that run unlike all others.
+//
+// At the start, every rate of a class is the highest that any of its commands reached: no lower rate
+// can be true, and with a rate that is too low, commands would be assigned to it that other units
+// limit.
+//
+// Fitted are: memory.reachable (memory.bandwidth beyond 1), memory.cache_bandwidth, vector.flops,
+// launch.seconds, the `sustained` of matrix products, and for attention the clock of a GPU or the
+// rates of the tables. Sizes of tiles, depths and lengths stay as they are.
+#pragma once
+
+#include "compiler/cost/CostModel.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lmc::cost {
+
+// A measured command, or several that do the same.
+struct MeasuredWork {
+  Work work;
+  double seconds = 0; // of one run
+  double runs = 1;    // in an optimizer step
+};
+
+// A number of a spec, before and after a fit.
+struct FittedNumber {
+  std::string key; // "memory.bandwidth", "gemm.bf16.sustained", "attention.0.forward"
+  double before = 0, after = 0;
+  size_t commands = 0; // that it was fitted to; 0: only a bound that a command has exceeded
+};
+
+struct Refit {
+  DeviceSpec spec;
+  std::vector<FittedNumber> numbers; // those that were fitted
+};
+
+// Returns the cost model of the measured target for a spec.
+using MakeModel = std::function<std::unique_ptr<CostModel>(DeviceSpec)>;
+
+// Returns `spec` with the rates that explain `measured`. A rate that no command depends on stays as
+// it is, unless a command was faster than it allows.
+Refit refit(const DeviceSpec &spec, const std::vector<MeasuredWork> &measured,
+            const MakeModel &makeModel);
+
+} // namespace lmc::cost

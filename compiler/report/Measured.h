@@ -1,0 +1,30 @@
+// Lays the measured times of a plan's commands beside the predicted ones, for
+// `lmc explain --measured`.
+#pragma once
+
+#include "compiler/cost/PlanCost.h"
+#include "compiler/cost/Refit.h"
+#include "runtime/plan/MeasuredTimes.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace lmc {
+
+// Returns the section `measured` of the report (docs/explain.md). `cost` is the prediction.
+nlohmann::json measuredJson(const plan::Plan &plan, const cost::PlanCost &cost,
+                            const plan::MeasuredTimes &times);
+
+// Fits `spec` to the measured times of a plan.
+cost::Refit refitSpec(const plan::Plan &plan, const plan::MeasuredTimes &times,
+                      const cost::DeviceSpec &spec);
+
+// Returns a fitted spec as TOML. `name` is the spec's new name, `source` the file that has the times.
+std::string refitToml(const cost::Refit &refit, const plan::MeasuredTimes &times,
+                      const std::string &name, const std::string &source);
+
+// Returns what a fit has changed: the list `fitted` of the section `measured`.
+nlohmann::json fittedJson(const cost::Refit &refit);
+
+} // namespace lmc
