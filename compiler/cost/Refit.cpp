@@ -146,7 +146,7 @@ private:
       }
       Rate *rate = measuredBusy > 0 ? limitOf(command.work, *model, kernels) : nullptr;
       if (rate)
-        rate->factors.push_back({busy / measuredBusy, command.runs * command.seconds});
+        rate->factors.push_back({busy / measuredBusy, command.runs * busy});
     }
     bool changed = false;
     auto set = [&](double &value, double to) {

@@ -4,9 +4,10 @@
 // A command's predicted time is a launch, plus the largest of the times that the units need, each of
 // which is work divided by a rate (Roofline.h). The fit assigns each command to the rate that limits
 // it, and sets each rate to the weighted median over its commands of the rate that would explain the
-// measured time; a command weighs as much as the part of a step that it takes. It repeats this until
-// the rates stay the same, because a new rate may leave another command limited by something else.
-// A median does not follow single commands that run unlike all others.
+// measured time; a command weighs as much as its predicted part of a step (a measured one would give
+// weight to single times that other work on the machine disturbed). It repeats this until the rates
+// stay the same, because a new rate may leave another command limited by something else. A median
+// does not follow single commands that run unlike all others.
 //
 // At the start, every rate of a class is the highest that any of its commands reached: no lower rate
 // can be true, and with a rate that is too low, commands would be assigned to it that other units

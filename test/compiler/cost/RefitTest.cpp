@@ -34,7 +34,7 @@ std::vector<Work> worksFor(const DeviceSpec &spec) {
   for (double scale : {1.0, 2.0, 3.5}) {
     const double cached = double(spec.cacheBytes) * scale / 4;
     if (cached > 0)
-      works.push_back(KernelWork{cached / 2, cached / 2, cached / 16});
+      works.push_back(KernelWork{cached / 2, cached / 2, cached / 64});
     const double streamed = 256e6 * scale;
     works.push_back(KernelWork{streamed, streamed / 2, streamed / 8});
     works.push_back(KernelWork{streamed, streamed, 100 * streamed}); // many operations a byte
@@ -128,7 +128,7 @@ TEST(Refit, FollowsMostCommandsAndNotASingleOne) {
   for (MeasuredWork &each : times)
     if (const auto *gemm = std::get_if<GemmWork>(&each.work))
       if (gemm->input == DataType::BF16 && gemm->m == 2048)
-        each.seconds *= 3; // a shape for which the library has no good kernel
+        each.seconds *= 1000; // other work on the machine came between
   const Refit fitted = refit(truth, times, modelOf);
   EXPECT_NEAR(fitted.spec.gemm[size_t(DataType::BF16)].sustained,
               truth.gemm[size_t(DataType::BF16)].sustained,
