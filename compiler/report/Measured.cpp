@@ -18,32 +18,42 @@ using nlohmann::json;
 
 namespace lmc {
 
-// Returns what a command does, the same for all commands that do the same: "gemm 2048x512x64 bf16",
-// or the name of its kernel.
-static std::string titleOf(const plan::Plan &plan, const plan::Command &command) {
-  const std::string kind = plan::commandName(command.body_type());
-  auto dtype = [&](uint32_t slice) {
-    return llvm::StringRef(plan::EnumNameDType(plan.slices()->Get(slice)->dtype())).lower();
-  };
-  if (const plan::Launch *launch = command.body_as_Launch())
-    return plan.kernels()->Get(launch->kernel())->name()->str();
-  if (const plan::Gemm *op = command.body_as_Gemm())
-    return fmt::format("{} {}x{}x{} {}{}{} to {}{}", kind, op->m(), op->n(), op->k(),
-                       dtype(op->a()), op->transpose_a() ? ", a transposed" : "",
-                       op->transpose_b() ? ", b transposed" : "", dtype(op->d()),
-                       op->c() >= 0 ? ", added" : "");
-  auto attention = [&](const auto &op) {
-    return fmt::format("{} {}x{}, {}/{} heads of {}, {}", kind, op.batch(), op.seq(), op.heads(),
-                       op.kv_heads(), op.head_dim(), dtype(op.q()));
-  };
-  if (const plan::Attention *op = command.body_as_Attention())
-    return attention(*op);
-  if (const plan::AttentionGrad *op = command.body_as_AttentionGrad())
-    return attention(*op);
-  return kind;
-}
+namespace {
 
-// Sets what the entries of all lists have.
+// Each operator() returns what a command does, the same for all commands that do the same: the name
+// of its kernel, "gemm 2048x512x64 bf16 to f32", "attention 4x2048, 16/8 heads of 64, bf16".
+class Titles {
+public:
+  Titles(const plan::Plan &plan, std::string kind) : plan(plan), kind(std::move(kind)) {}
+
+  std::string operator()(const plan::Launch &op) const {
+    return plan.kernels()->Get(op.kernel())->name()->str();
+  }
+  std::string operator()(const plan::Gemm &op) const {
+    return fmt::format("{} {}x{}x{} {}{}{} to {}{}", kind, op.m(), op.n(), op.k(), dtype(op.a()),
+                       op.transpose_a() ? ", a transposed" : "",
+                       op.transpose_b() ? ", b transposed" : "", dtype(op.d()),
+                       op.c() >= 0 ? ", added" : "");
+  }
+  template <typename Body> std::string operator()(const Body &op) const {
+    if constexpr (requires { op.kv_heads(); }) // attention or its gradient
+      return fmt::format("{} {}x{}, {}/{} heads of {}, {}", kind, op.batch(), op.seq(), op.heads(),
+                         op.kv_heads(), op.head_dim(), dtype(op.q()));
+    return kind;
+  }
+
+private:
+  std::string dtype(uint32_t slice) const {
+    return llvm::StringRef(plan::EnumNameDType(plan.slices()->Get(slice)->dtype())).lower();
+  }
+
+  const plan::Plan &plan;
+  const std::string kind;
+};
+
+} // namespace
+
+// Returns what the entries of all lists have.
 static json entryOf(double measured, double predicted) {
   return {{"seconds", measured},
           {"predicted_seconds", predicted},
@@ -83,7 +93,7 @@ json measuredJson(const plan::Plan &plan, const cost::PlanCost &cost, const plan
       const plan::Command &command = *function.commands()->Get(c);
       const cost::Estimate &estimate = predicted.commands[c];
       const std::string kind = plan::commandName(command.body_type());
-      const std::string title = titleOf(plan, command);
+      const std::string title = plan::visitBody(command, Titles(plan, kind));
       whole += seconds[c];
       Group &group = groups[title];
       group.kind = kind;
