@@ -98,6 +98,25 @@ TEST_F(Graphs, CopyParametersAndNotMemory) {
   check(cuGraphExecDestroy(exec));
 }
 
+// A number that a step passes in a call is stale in the next run of the graph; a number in memory
+// is not.
+TEST_F(Graphs, ANumberInACallIsStaleInTheNextRun) {
+  float *rate = pinned(1);
+  unsigned char number = 1;
+  begin();
+  check(cuMemsetD8Async(at(x), number, 4, stream));
+  check(cuMemcpyHtoDAsync(at(x) + 4, rate, 4, stream));
+  CUgraphExec exec = instantiate();
+  number = 2;
+  *rate = 2;
+  check(cuGraphLaunch(exec, stream));
+  const std::vector<float> values = read(x);
+  uint32_t stale;
+  std::memcpy(&stale, &values[0], 4);
+  EXPECT_EQ(stale, 0x01010101u);
+  EXPECT_EQ(values[1], 2);
+}
+
 TEST_F(Graphs, NodesWithoutAnOrderRunInAnyAndMayNotConflict) {
   begin();
   check(cuEventRecord(event, stream));

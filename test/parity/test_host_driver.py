@@ -1,0 +1,227 @@
+"""lmc-run on the host driver (test/hostdriver): the CUDA device, proved without a GPU.
+
+Kernels run from their source text, streams in an adversarial order that a seed decides, and calls
+fail where a test asks for it. The host driver reports what broke a rule, and what was not released.
+"""
+
+import itertools
+import json
+import os
+import random
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from jobs import Job
+from programs import (DOES_NOT_FIT, FAILURE, SUCCESS, USER_ERROR, Programs, checkpoint_digest,
+                      checkpoints, losses, metrics)
+from reference import Model, Optimizer
+
+LIBRARIES = Path(os.environ.get("LMC_BUILD", Path(__file__).resolve().parents[2] / "build")) / "lib"
+pytestmark = pytest.mark.skipif(
+    not (LIBRARIES / "libcuda-host.so").exists(),
+    reason="the host driver is not built: it needs the headers of a CUDA toolkit",
+)
+
+TARGET = "--target=cuda:sm_90a"
+
+
+def job_of(accumulation: int, dtype: str = "bf16", **changes) -> Job:
+    """Four steps, with micro-steps of 2 sequences of 32 tokens."""
+    return Job(
+        model=Model(vocab_size=128, tie_word_embeddings=True), sequence_length=32,
+        micro_batch_size=2, batch_size=2 * accumulation, compute_dtype=dtype,
+        optimizer=Optimizer(warmup_iters=1, decay_iters=4), train_iters=4, **changes,
+    )
+
+
+# The smallest job that has every function of a plan, a validation, and a checkpoint.
+SMALL = Job(
+    model=Model(vocab_size=128, num_hidden_layers=1, tie_word_embeddings=True), sequence_length=32,
+    micro_batch_size=1, batch_size=2, train_iters=1, compute_dtype="bf16",
+    optimizer=Optimizer(warmup_iters=0, decay_iters=1),
+    settings={"data": {"validation": ["train.bin"]}, "checkpoint": {"interval": 1},
+              "monitoring": {"validation_interval": 1, "validation_iters": 1}},
+)
+
+
+@dataclass
+class Run:
+    code: int
+    errors: list[str]  # the lines of lmc-run's stderr that are errors
+    stderr: str
+    report: dict  # of the host driver
+    out: Path
+
+    def ok(self) -> "Run":
+        assert self.code == SUCCESS, self.stderr
+        return self.clean()
+
+    def clean(self) -> "Run":
+        assert self.report["violations"] == [], self.stderr
+        assert {k: n for k, n in self.report["leaks"].items() if n} == {}, self.stderr
+        return self
+
+
+@pytest.fixture
+def host(programs: Programs, tmp_path):
+    """host(plan, options of lmc-run, seed=..., what else the host driver is asked for) -> Run"""
+    numbers = itertools.count()
+
+    def run(plan: Path, *options: str, out: Path | None = None, **asked: object) -> Run:
+        number = next(numbers)
+        folder = out or tmp_path / f"run{number}"
+        report = tmp_path / f"report{number}.json"
+        environment = {
+            "LMC_GEMM": "default",
+            "LMC_CUDA_DRIVER": str(LIBRARIES / "libcuda-host.so"),
+            "LMC_CUBLASLT": str(LIBRARIES / "libcublaslt-host.so"),
+            "LMC_HOST_REPORT": str(report),
+            **{name if name.isupper() else f"LMC_HOST_{name.upper()}": str(value)
+               for name, value in asked.items()},
+        }
+        done = subprocess.run(
+            programs.command("lmc-run", plan, f"--out={folder}", *options), text=True,
+            env={**os.environ, **environment}, capture_output=True, timeout=300,
+        )
+        errors = [line for line in done.stderr.splitlines() if line.startswith("lmc-run: error")]
+        return Run(done.returncode, errors, done.stderr, json.loads(report.read_text()), folder)
+
+    return run
+
+
+def state_of(out: Path) -> dict[str, str]:
+    """All bits that a run computed: every metric that is no time, and its last checkpoint."""
+    steps = [{k: v for k, v in line.items() if k in ("step", "loss", "grad_norm", "update_ratio")}
+             for line in metrics(out)]
+    return {"steps": json.dumps(steps), **checkpoint_digest(list(checkpoints(out).values())[-1])}
+
+
+# Relative: of losses, of the norm of all gradients, and of each gradient as a vector. The largest
+# differences seen are 3.4e-4, 4.9e-3 and 1.7e-2 in bf16, and 0, 4.6e-7 and 1.4e-6 in f32.
+TOLERANCES = {"bf16": (1e-3, 1.5e-2, 4e-2), "f32": (1e-6, 2e-6, 5e-6)}
+
+
+@pytest.mark.parametrize("accumulation, dtype", [(1, "bf16"), (2, "bf16"), (4, "bf16"), (2, "f32")])
+def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation, dtype):
+    job = job_of(accumulation, dtype)
+    programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}").ok()
+    gpu = host(compiled(job, TARGET)).ok()
+    loss, norm, _ = TOLERANCES[dtype]
+    assert losses(gpu.out) == pytest.approx(losses(tmp_path / "cpu"), rel=loss)
+    norms = [[line["grad_norm"] for line in metrics(out)] for out in (gpu.out, tmp_path / "cpu")]
+    assert norms[0] == pytest.approx(norms[1], rel=norm)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_gradients_are_the_cpus(programs, compiled, host, tmp_path, dtype):
+    job = job_of(2, dtype)
+    programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}",
+                 f"--dump-gradients={tmp_path / 'cpu.safetensors'}").ok()
+    host(compiled(job, TARGET), f"--dump-gradients={tmp_path / 'gpu.safetensors'}").ok()
+    gpu, cpu = (load_file(tmp_path / f"{name}.safetensors") for name in ("gpu", "cpu"))
+    assert gpu.keys() == cpu.keys()
+    for name, expected in cpu.items():
+        difference = (gpu[name] - expected).norm() / expected.norm()
+        assert difference < TOLERANCES[dtype][2], f"{name}: {difference}"
+
+
+def test_graphs_eager_and_every_schedule_give_the_same_bits(compiled, host):
+    plan = compiled(job_of(4), TARGET)
+    expected = state_of(host(plan).ok().out)
+    for options, seed in [((), 2), ((), 3), (("--no-cuda-graphs",), 1), (("--no-cuda-graphs",), 4),
+                          (("--no-cuda-graphs", "--check-commands"), 5)]:
+        assert state_of(host(plan, *options, seed=seed).ok().out) == expected, (options, seed)
+
+
+def test_resumes_with_the_same_bits(compiled, host, tmp_path):
+    plan = compiled(job_of(2, settings={"checkpoint": {"interval": 2}}), TARGET)
+    expected = state_of(host(plan).ok().out)
+    out = tmp_path / "resumed"
+    host(plan, "--steps=2", out=out, seed=2).ok()
+    host(plan, out=out, seed=3).ok()
+    assert state_of(out) == expected
+
+
+def test_keeps_the_products_that_it_has_chosen(compiled, host, tmp_path):
+    """Timings differ from run to run, and every algorithm gives other bits. A run that goes on
+    takes the choice of its folder, on a machine whose cache knows nothing."""
+    plan = compiled(job_of(2, settings={"checkpoint": {"interval": 2}}), TARGET)
+
+    def measured(seed: int, *options: str, **asked: object) -> Run:
+        cache = tmp_path / f"cache{seed}"
+        return host(plan, *options, seed=seed, LMC_GEMM="measure", XDG_CACHE_HOME=cache, **asked).ok()
+
+    expected = state_of(measured(1).out)
+    assert state_of(measured(2).out) != expected, "another choice does not show"
+    out = tmp_path / "resumed"
+    measured(1, "--steps=2", out=out)
+    measured(3, out=out)
+    assert state_of(out) == expected
+
+
+def test_validates(programs, compiled, host, tmp_path):
+    programs.run("lmc-run", compiled(SMALL), f"--out={tmp_path / 'cpu'}").ok()
+    gpu = host(compiled(SMALL, TARGET)).ok()
+    lines = [json.loads(line) for line in (gpu.out / "metrics.jsonl").read_text().splitlines()]
+    expected = [json.loads(line)
+                for line in (tmp_path / "cpu" / "metrics.jsonl").read_text().splitlines()]
+    value = [line["validation_loss"] for line in lines if "validation_loss" in line]
+    assert value == pytest.approx(
+        [line["validation_loss"] for line in expected if "validation_loss" in line], rel=1e-3)
+    assert value
+
+
+@pytest.mark.parametrize("asked, options, code, words", [
+    ({"arch": 80}, (), USER_ERROR, ["sm_90a", "sm_80"]),
+    ({"free": 1_000_000}, (), DOES_NOT_FIT, ["are missing"]),
+    ({"CUDA_VISIBLE_DEVICES": ""}, (), FAILURE, ["finds none", "CUDA_VISIBLE_DEVICES="]),
+    ({"driver_version": 12080}, (), FAILURE, ["supports CUDA 12.8"]),
+    ({"devices": 2}, ("--device=2",), USER_ERROR, ["--device=2"]),
+])
+def test_says_why_a_gpu_cannot_run_a_plan(compiled, host, asked, options, code, words):
+    run = host(compiled(SMALL, TARGET), *options, **asked).clean()
+    assert run.code == code and len(run.errors) == 1, run.stderr
+    for word in words:
+        assert word in run.errors[0]
+    assert checkpoints(run.out) == {}
+
+
+def check_failure(run: Run, expected: dict[str, str] | None, n: int) -> None:
+    """A call or a command failed. The run may succeed all the same, if the failure was at its end;
+    otherwise one line says what failed. Checkpoints that are visible are whole."""
+    run.clean()
+    assert run.code in (SUCCESS, FAILURE), f"{n}: {run.stderr}"
+    assert len(run.errors) == (run.code != SUCCESS), f"{n}: {run.stderr}"
+    for folder in checkpoints(run.out).values():
+        assert checkpoint_digest(folder) == expected, n
+    assert checkpoints(run.out) or run.code != SUCCESS, n
+
+
+def sweep(host, plan: Path, numbers: list[int], expected: dict[str, str], kind: str, **asked):
+    """Fails the calls or commands `numbers`, a run for each."""
+    def one(n: int) -> None:
+        check_failure(host(plan, **{kind: n}, **asked), expected, n)
+
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        list(workers.map(one, numbers))
+
+
+def test_every_call_may_fail(compiled, host):
+    plan = compiled(SMALL, TARGET)
+    whole = host(plan, no_kernels=1).ok()
+    sweep(host, plan, list(range(1, whole.report["calls"] + 1)),
+          checkpoint_digest(checkpoints(whole.out)[1]), "fail_at", no_kernels=1)
+
+
+def test_calls_and_commands_may_fail_while_kernels_run(compiled, host):
+    plan = compiled(SMALL, TARGET)
+    whole = host(plan).ok()
+    expected = checkpoint_digest(checkpoints(whole.out)[1])
+    draw = random.Random(1)
+    sweep(host, plan, draw.sample(range(1, whole.report["calls"] + 1), 30), expected, "fail_at")
+    sweep(host, plan, draw.sample(range(1, whole.report["commands"] + 1), 20), expected, "fault_at")
