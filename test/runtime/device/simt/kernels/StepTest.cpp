@@ -89,7 +89,7 @@ private:
     LMC_TRY(device.load(plan));
     LMC_TRY(initializeVariables(plan, device, 7, [](const plan::Variable &) { return true; }));
     LMC_TRY(refreshCopies(plan, device));
-    auto recorded = Functions::record(plan, device, nullptr);
+    auto recorded = Functions::record(plan, device, nullptr, nullptr);
     if (!recorded)
       return recorded.error();
     functions = std::move(*recorded);
