@@ -79,7 +79,11 @@ def micro_batch():
 
 
 def bounds():
-    """10 s of processor time and 2 GiB, and 80 layers take at most 1.5 times as long as 32."""
+    """10 s of processor time and 2 GiB, and 80 layers take at most 1.75 times as long as 32.
+
+    The job of 80 layers plans three candidates in full until one fits its budget, the one of 32
+    layers two.
+    """
     auto = "--set=memory.recompute=auto"
 
     def fastest(jobs, is_enough):
@@ -109,7 +113,7 @@ def bounds():
         ("llama1b.toml", *cpu),
         ("llama3-8b.toml", *cpu, "--memory-budget=144GiB"),
         ("llama3-8b.toml", *cpu, "--memory-budget=360GiB", "--set=model.num_hidden_layers=80"))
-    is_enough = lambda least: max(least) < 10 and least[2] <= 1.5 * least[1]
+    is_enough = lambda least: max(least) < 10 and least[2] <= 1.75 * least[1]
     least = fastest(jobs, is_enough)
     print(f"80 layers take {least[2] / least[1]:.2f} times as long as 32")
     assert is_enough(least)
