@@ -101,32 +101,25 @@ class Pack:
             self.extract(plan, kernel, self.data / "price" / f"{columns:03}-{kernel}.cu")
 
     def gemms(self) -> None:
-        """Writes each product of llama1b at MBS 16 once, and the head's for other chunks of the loss."""
-        plan = self.compile("llama1b", "gemms", {
-            "training.micro_batch_size": 16, "training.batch_size": 32, "memory.recompute": "none",
-            "memory.budget": "150GiB"}, "--plan-only")
-        shapes, head = {}, {}
-        for function in self.explain(plan)["functions"]:
-            if function["name"] == "eval":
-                continue
-            for command in function["commands"]:
+        """Writes each product of llama1b at MBS 16 once, and the head's for two chunks of the loss."""
+        shapes = {}
+        for chunk in (1024, 4096):
+            plan = self.compile("llama1b", f"gemms-{chunk}", {
+                "training.micro_batch_size": 16, "training.batch_size": 32, "memory.recompute": "none",
+                "memory.loss_chunk": chunk}, "--plan-only")
+            functions = [each for each in self.explain(plan)["functions"] if each["name"] != "eval"]
+            for command in (command for function in functions for command in function["commands"]):
                 if command["kind"] != "gemm":
                     continue
                 shape = {key: command[key] for key in (
                     "m", "n", "k", "transpose_a", "transpose_b", "result_dtype", "accumulate", "seconds")}
+                kind = "wgrad" if shape["transpose_a"] else "forward" if shape["transpose_b"] else "dgrad"
                 source = re.sub(r"^layers\.\d+/", "", command["source"])
-                kind = "wgrad" if shape["transpose_a"] else "dgrad" if not shape["transpose_b"] else "forward"
                 if source == "loss":
-                    if kind != "wgrad" or shape["accumulate"]:
-                        head[kind] = shape
-                else:
-                    shapes.setdefault(f"{source} {kind}" + (", adds" if shape["accumulate"] else ""), shape)
-        chunk = head["forward"]["m"]
-        for tokens in (1024, 4096):
-            for kind, shape in head.items():
-                side = "k" if kind == "wgrad" else "m"
-                shapes[f"head, chunk {tokens}: {kind}"] = {
-                    **shape, side: tokens, "seconds": shape["seconds"] if tokens == chunk else None}
+                    source = f"head, chunk {chunk}:"
+                    if kind == "wgrad" and not shape["accumulate"]:
+                        continue  # only the first chunk's
+                shapes.setdefault(f"{source} {kind}" + (", adds" if shape["accumulate"] else ""), shape)
         (self.data / "gemms.json").write_text(json.dumps(
             [{"name": name, **shape} for name, shape in shapes.items()], indent=1))
 

@@ -205,7 +205,7 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
     for section, item, key, value in (("ceilings", "instruction mma", "wrong", 0),
                                       ("ceilings", "copy by kernel", "gbps", 3000.0),
                                       ("attention", "llama1b, MBS 16, 2048 tokens", "tflops", 250.0),
-                                      ("gemm", "head, chunk 4096: wgrad", "gain", 1.2)):
+                                      ("gemm", "head, chunk 4096: wgrad, adds", "gain", 1.2)):
         row = next(row for row in made[section]["rows"] if row["item"] == item)
         assert row[key] == value and row["watts"] == 650.5
         assert made[section]["machine"]["power.limit"] == "700.00 W"
