@@ -130,6 +130,33 @@ def test_gradients_are_the_cpus(programs, compiled, host, tmp_path, dtype):
         assert difference < TOLERANCES[dtype][2], f"{name}: {difference}"
 
 
+def test_accumulation_under_graphs_loses_no_micro_batch(compiled, host, tmp_path):
+    """What stopped a user of torch.compile who accumulated gradients over CUDA graphs:
+
+        Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run
+
+    A later graph had overwritten the gradients of an earlier one. Here they are added to main
+    gradients at addresses of their own: four replayed micro-batches give the gradients of one
+    batch of four times the size, at each step.
+    """
+    gradients = []
+    for accumulation, size in ((4, 2), (1, 8)):
+        job = Job(
+            model=Model(vocab_size=128, tie_word_embeddings=True), sequence_length=32,
+            micro_batch_size=size, batch_size=8, compute_dtype="f32",
+            optimizer=Optimizer(warmup_iters=1, decay_iters=2), train_iters=2,
+        )
+        file = tmp_path / f"{accumulation}.safetensors"
+        run = host(compiled(job, TARGET), f"--dump-gradients={file}").ok()
+        gradients.append((load_file(file), losses(run.out)))
+    (accumulated, several), (whole, one) = gradients
+    assert several == pytest.approx(one, rel=2e-6)
+    for name, gradient in whole.items():
+        difference = (accumulated[name] - gradient).norm() / gradient.norm()
+        assert difference < TOLERANCES["f32"][2], (name, difference)
+        assert gradient.norm() > 0
+
+
 def test_graphs_eager_and_every_schedule_give_the_same_bits(compiled, host):
     plan = compiled(job_of(4), TARGET)
     expected = state_of(host(plan).ok().out)
