@@ -196,7 +196,8 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
         "kernels-norm": "exit code 3: norm is broken",
         "kernels-swiglu_strided": "exit code 1: check: 7 of 9 elements wrong, largest difference 1e+01"}
     rows = {row["item"]: row for row in kernels["rows"]}
-    assert rows["kernels-rms_norm"] == {
+    # An item that ends before nvidia-smi prints a sample has no clock, power and memory.
+    assert {"sm_mhz": 1755.0, "watts": 650.5, "used_mib": 40000.0, **rows["kernels-rms_norm"]} == {
         "item": "kernels-rms_norm", "ms": 0.1, "predicted_ms": 0.095, "ratio": 0.95, "gbps": 2400.0,
         "tflops": 1.5, "wrong": 0, "compared": 4096, "of_copy": 0.8, "sm_mhz": 1755.0, "watts": 650.5,
         "used_mib": 40000.0}
@@ -207,9 +208,10 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
                                       ("attention", "llama1b, MBS 16, 2048 tokens", "tflops", 250.0),
                                       ("gemm", "head, chunk 4096: wgrad, adds", "gain", 1.2)):
         row = next(row for row in made[section]["rows"] if row["item"] == item)
-        assert row[key] == value and row["watts"] == 650.5
+        assert row[key] == value and row.get("watts", 650.5) == 650.5
         assert made[section]["machine"]["power.limit"] == "700.00 W"
         assert made[section]["machine"]["driver_version"] == "580.65.06"
+    assert any(row.get("watts") == 650.5 for each in made.values() for row in each["rows"])
     assert not any(row.get("kernel") == "nothing" for row in made["attention"]["rows"])
 
 
@@ -236,7 +238,7 @@ def test_training_is_compared_with_the_best_peer(stand_in, machine):
     report = reports(Path(machine["OUT"]))["training"]
     rows = {row["item"]: row for row in report["rows"]}
     ours = next(row for item, row in rows.items() if "predicted best" in item)
-    assert ours["tokens_per_second"] == 7e4 and ours["planned_mib"] == 1024 and ours["watts"] == 650.5
+    assert ours["tokens_per_second"] == 7e4 and ours["planned_mib"] == 1024 and ours.get("watts", 650.5) == 650.5
     assert ours["ratio"] == ours["predicted"] / 7e4 and 0.4 < ours["mfu"] < 0.7
     assert rows["llama1b PyTorch compile MBS 16"]["versions"] == "torch 2.11.0, CUDA 13.0"
     assert "llama1b PyTorch eager MBS 32: out of memory" in report["notes"]
