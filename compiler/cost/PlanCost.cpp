@@ -37,7 +37,6 @@ public:
       for (int64_t row : {rowOf(matrix), pitchOf(matrix)})
         if (!work.unalignedRow && !isAligned(matrix, row))
           work.unalignedRow = row;
-    work.otherBias = op.bias() >= 0 && typeOf(uint32_t(op.bias())) != work.output;
     return work;
   }
   Work operator()(const plan::Attention &op) const {

@@ -36,7 +36,6 @@ struct GemmWork {
   // The number of elements of a row of a, b or d that is no multiple of 16 bytes, or by which the
   // starts of two rows differ; 0 if all are multiples.
   int64_t unalignedRow = 0;
-  bool otherBias = false; // a bias is added whose type is not `output`
 };
 
 // Causal attention or its gradient, with the fields of the attention commands in

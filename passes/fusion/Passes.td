@@ -154,6 +154,34 @@ def SplitColumnReductionsPass : Pass<"kern-split-column-reductions", "::mlir::Mo
   let statistics = [Statistic<"numSplit", "split", "column reductions split">];
 }
 
+def RoundBiasesPass : Pass<"kern-round-biases", "::mlir::ModuleOp"> {
+  let summary = "converts the biases of matrix products to the element type of the results";
+  let description = [{
+    The pass is for CUDA targets: cuBLASLt adds a bias only if it has the element type of the
+    result. A bf16 product therefore adds the f32 bias rounded to bf16, to sums in f32 that are
+    rounded only once. PyTorch's autocast computes the same. A CPU's product adds the f32 bias
+    itself.
+
+    The conversion is a kernel of its own, which reads and writes a few kilobytes. To add the bias
+    in a kernel after the product would mean to read and write the whole result once more where no
+    kernel reads all of it anyway (attention reads q, k and v).
+
+    ```mlir
+    %y = kern.gemm %x, %w bias %b : (tensor<8x4xbf16>, tensor<6x4xbf16>, tensor<6xf32>)
+        -> tensor<8x6xbf16> {transpose_b}
+    ```
+    becomes
+    ```mlir
+    %c = kern.fusion elementwise (%a = %b : tensor<6xf32>) -> tensor<6xbf16> { bf16 of a }
+    %y = kern.gemm %x, %w bias %c : (tensor<8x4xbf16>, tensor<6x4xbf16>, tensor<6xbf16>)
+        -> tensor<8x6xbf16> {transpose_b}
+    ```
+  }];
+  let dependentDialects = ["::lmc::kern::KernDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [Statistic<"numRounded", "rounded", "biases that are converted">];
+}
+
 def OutlineKernelsPass : Pass<"kern-outline-kernels", "::mlir::ModuleOp"> {
   let summary = "moves every fusion's region into a kernel that equal fusions share";
   let description = [{

@@ -30,10 +30,11 @@ pytestmark = pytest.mark.skipif(
 TARGET = "--target=cuda:sm_90a"
 
 
-def job_of(accumulation: int, dtype: str = "bf16", **changes) -> Job:
+def job_of(accumulation: int, dtype: str = "bf16", biases: bool = False, **changes) -> Job:
     """Four steps, with micro-steps of 2 sequences of 32 tokens."""
     return Job(
-        model=Model(vocab_size=128, tie_word_embeddings=True), sequence_length=32,
+        model=Model(vocab_size=128, tie_word_embeddings=True, attention_bias=biases,
+                    mlp_bias=biases), sequence_length=32,
         micro_batch_size=2, batch_size=2 * accumulation, compute_dtype=dtype,
         optimizer=Optimizer(warmup_iters=1, decay_iters=4), train_iters=4, **changes,
     )
@@ -106,9 +107,11 @@ def state_of(out: Path) -> dict[str, str]:
 TOLERANCES = {"bf16": (1e-3, 1.5e-2, 4e-2), "f32": (1e-6, 2e-6, 5e-6)}
 
 
-@pytest.mark.parametrize("accumulation, dtype", [(1, "bf16"), (2, "bf16"), (4, "bf16"), (2, "f32")])
-def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation, dtype):
-    job = job_of(accumulation, dtype)
+@pytest.mark.parametrize("accumulation, dtype, biases", [
+    (1, "bf16", False), (2, "bf16", False), (4, "bf16", False), (2, "f32", False),
+    (2, "bf16", True), (2, "f32", True)])
+def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation, dtype, biases):
+    job = job_of(accumulation, dtype, biases)
     programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}").ok()
     gpu = host(compiled(job, TARGET)).ok()
     loss, norm, _ = TOLERANCES[dtype]
@@ -117,9 +120,10 @@ def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation
     assert norms[0] == pytest.approx(norms[1], rel=norm)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
-def test_gradients_are_the_cpus(programs, compiled, host, tmp_path, dtype):
-    job = job_of(2, dtype)
+@pytest.mark.parametrize("dtype, biases", [("bf16", False), ("f32", False), ("bf16", True),
+                                           ("f32", True)])
+def test_gradients_are_the_cpus(programs, compiled, host, tmp_path, dtype, biases):
+    job = job_of(2, dtype, biases)
     programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}",
                  f"--dump-gradients={tmp_path / 'cpu.safetensors'}").ok()
     host(compiled(job, TARGET), f"--dump-gradients={tmp_path / 'gpu.safetensors'}").ok()

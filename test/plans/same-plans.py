@@ -38,6 +38,8 @@ VARIANTS = [
     ("test-tiny", "documents", ["training.document_mask=true"]),
     ("test-tiny", "logits", ["monitoring.logits=true"]),
     ("test-tiny", "biases", ["model.attention_bias=true", "model.mlp_bias=true"]),
+    ("test-tiny", "biases-bf16", ["model.attention_bias=true", "model.mlp_bias=true",
+                                  "training.compute_dtype=bf16"]),
     ("test-mistral", "documents", ["training.document_mask=true", "training.compute_dtype=bf16"]),
 ]
 

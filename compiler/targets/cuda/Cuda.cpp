@@ -79,9 +79,10 @@ public:
       passes.addPass(createFoldRopePass());
   }
   // Splits the column reductions that remain after fusion, which has already moved every sum over
-  // rows that it can into another kernel.
+  // rows that it can into another kernel. cuBLASLt adds a bias only in the type of the result.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
+    passes.addPass(createRoundBiasesPass());
   }
 
   RankedTensorType scratchOf(Operation *op, uint64_t gemmBytes) const override {

@@ -51,9 +51,6 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
 }
 
 static std::string warningFor(const cost::GemmWork &work) {
-  if (work.otherBias)
-    return "lmc-run refuses this plan: cuBLASLt adds a bias only in the dtype of the result, and "
-           "biases are in f32; training.compute_dtype = \"f32\", or a model without biases, runs";
   if (usesTensorCores(work))
     return "";
   if (work.input == DataType::F32)

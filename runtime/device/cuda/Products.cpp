@@ -104,8 +104,8 @@ Result<void> Product::describe(const ProductShape &described) {
   shape = described;
   if (shape.hasBias && shape.bias != shape.output)
     return Error{fmt::format("cannot {}: cuBLASLt adds a bias only in the result's dtype, and the "
-                             "plan has a bias in {} and a result in {}; compile with "
-                             "training.compute_dtype = \"f32\"",
+                             "plan has a bias in {} and a result in {}; compile the plan again: this "
+                             "version of lmc converts such a bias",
                              text(), plan::EnumNameDType(shape.bias),
                              plan::EnumNameDType(shape.output))};
   const bool wide = shape.input == plan::DType::F64;

@@ -1,0 +1,37 @@
+// kern-round-biases: converts the bias of a matrix product to the element type of the result.
+//
+//   %y = kern.gemm %x, %w bias %b : f32 -> bf16     =>     %c = kern.fusion elementwise: bf16 of %b
+//                                                          %y = kern.gemm %x, %w bias %c : bf16
+#include "passes/fusion/FusionBuilder.h"
+#include "passes/fusion/Passes.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_ROUNDBIASESPASS
+#include "passes/fusion/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+struct RoundBiasesPass : lmc::impl::RoundBiasesPassBase<RoundBiasesPass> {
+  void runOnOperation() override {
+    getOperation().walk([&](kern::GemmOp gemm) {
+      Value bias = gemm.getBias();
+      Type element = gemm.getType().getElementType();
+      if (!bias || getElementTypeOrSelf(bias) == element)
+        return;
+      OpBuilder b(gemm);
+      FusionBuilder f(b, gemm.getLoc(), kern::Hero::Elementwise, bias, "lm.round_bias");
+      auto type = cast<RankedTensorType>(bias.getType()).clone(element);
+      // FusionBuilder converts to the type of the result.
+      Value rounded = f.map(type, {{f.arg(0), f.all(1)}},
+                            [](OpBuilder &, Location, ValueRange s) { return s[0]; });
+      kern::FusionOp fusion = f.finish(rounded);
+      setStep(fusion, gemm);
+      gemm.getBiasMutable().assign(fusion.getResult(0));
+      ++numRounded;
+    });
+  }
+};
+} // namespace
