@@ -92,9 +92,9 @@ void Modules::setAttribute(CUfunc_st &function, CUfunction_attribute which, int 
     refuse(CUDA_ERROR_INVALID_VALUE);
 }
 
-// CUDA Occupancy Calculator, compute capabilities 8.0 and 9.0: registers are given to warps in
-// units of 256, to a quarter of the multiprocessor each; shared memory to blocks in units of 128
-// bytes, of which the system takes 1 KiB per block.
+// As NVIDIA's cuda_occupancy.h computes it. Registers are given to warps in units of 256, to a
+// quarter of the multiprocessor each; shared memory to blocks in units of 128 bytes, of which the
+// system takes 1 KiB per block. This repeats what lmc computes for plans, as an oracle for it.
 int Modules::blocksPerMultiprocessor(const CUfunc_st &function, int threads,
                                      size_t dynamicShared) const {
   const DeviceLimits limits = deviceLimits();

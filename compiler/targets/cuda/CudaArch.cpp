@@ -1,5 +1,7 @@
 #include "compiler/targets/cuda/CudaArch.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 
 namespace lmc::codegen {
@@ -47,18 +49,19 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// Registers are allocated to a warp in units of 256. The system reserves 1 KiB of shared memory for
-// each thread block (CUDA C++ Programming Guide, "Compute Capabilities"; CUDA Occupancy
-// Calculator).
+// A multiprocessor has four parts, and each has a quarter of the registers. A warp gets registers of
+// one part, in units of 256. A block gets shared memory in units of 128 bytes, of which the system
+// uses 1 KiB (NVIDIA's cuda_occupancy.h, which comes with the CUDA toolkit).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {
-  constexpr unsigned kRegistersPerSm = 65536, kWarp = 32, kUnit = 256, kReserved = 1024;
+  constexpr unsigned kRegistersPerPart = 65536 / 4, kParts = 4, kWarp = 32, kReserved = 1024;
   if (threads == 0 || sharedBytes > arch.sharedBytesPerBlock)
     return 0;
-  const unsigned warps = (threads + kWarp - 1) / kWarp;
-  const unsigned ofWarp = (std::max(registers, 1u) * kWarp + kUnit - 1) / kUnit * kUnit;
-  const unsigned byRegisters = kRegistersPerSm / ofWarp / warps;
-  const unsigned byShared = arch.sharedBytesPerSm / (sharedBytes + kReserved);
+  const unsigned warps = llvm::divideCeil(threads, kWarp);
+  const unsigned ofWarp = unsigned(llvm::alignTo<256>(std::max(registers, 1u) * kWarp));
+  const unsigned byRegisters = kRegistersPerPart / ofWarp * kParts / warps;
+  const unsigned byShared =
+      arch.sharedBytesPerSm / unsigned(llvm::alignTo<128>(sharedBytes + kReserved));
   return std::min({arch.blocksPerSm, arch.threadsPerSm / (warps * kWarp), byRegisters, byShared});
 }
 

@@ -1,8 +1,13 @@
-// What code generation knows of architectures agrees with what the cost model knows of devices.
+// What code generation knows of architectures agrees with what the cost model knows of devices, and
+// with what NVIDIA says of occupancy.
 #include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/cost/DeviceSpec.h"
 
 #include <gtest/gtest.h>
+
+#if __has_include(<cuda_occupancy.h>) // where a CUDA toolkit's headers are
+#include "test/compiler/targets/cuda/NvidiaOccupancy.h"
+#endif
 
 using namespace lmc;
 using namespace lmc::codegen;
@@ -28,3 +33,18 @@ TEST(CudaArch, TensorCoresReachNoMoreThanTheDeviceSpecsPeak) {
     EXPECT_LE(chip.sms * chip.tensorFlops * clock, 1.01 * spec.peakOf(DataType::BF16)) << name;
   }
 }
+
+#ifdef LMC_HAS_CUDA_OCCUPANCY
+TEST(CudaArch, ResidentBlocksAreThoseThatNvidiasHeaderComputes) {
+  for (const CudaArch &arch : cudaArchs())
+    for (unsigned threads = 32; threads <= 1024; threads += 32)
+      for (unsigned registers = 16; registers <= 255; ++registers)
+        for (unsigned shared : {0u, 100u, 8192u, 50176u, arch.sharedBytesPerBlock})
+          ASSERT_EQ(residentBlocks(arch, threads, registers, shared),
+                    test::nvidiaOccupancy({arch.version, arch.threadsPerSm, arch.sharedBytesPerSm,
+                                           arch.sharedBytesPerBlock},
+                                          threads, registers, shared))
+              << arch.name.str() << ": " << threads << " threads, " << registers << " registers, "
+              << shared << " bytes";
+}
+#endif
