@@ -1,6 +1,9 @@
 // A correct program gets what CUDA would compute, and is told nothing.
 #include "test/hostdriver/Fixture.h"
 
+#include "runtime/plan/FloatConvert.h"
+#include "test/compiler/targets/cuda/NvidiaOccupancy.h"
+
 #include <dlfcn.h>
 
 using namespace lmc;
@@ -155,6 +158,49 @@ TEST_F(Basics, ComputesInitialValues) {
   EXPECT_EQ(read(x), std::vector<float>(64, 1.5));
 }
 
+// The kernel reads the whole variable, or the elements from the record's first one on.
+TEST_F(Basics, CopiesAVariableInAnotherType) {
+  addKernel("convert", kConvert, {4, 1, 1}, 16);
+  const uint32_t copy = builder.slice(plan::DType::BF16, {64});
+  auto how = std::make_unique<plan::InitializerT>();
+  how->kind = plan::InitializerKind::CopyOf;
+  how->source = "x";
+  how->kernel = 2;
+  builder.variable("x.compute", plan::VariableKind::Table, copy).initializer = std::move(how);
+  start({});
+  CUfunction convert;
+  check(cuModuleGetFunction(&convert, modules[2], "convert"));
+  std::vector<float> values = counted(64, 1000.25);
+  write(x, values);
+  write(copy, std::vector<uint16_t>(64, 0));
+  struct Record {
+    uint64_t first, elements, seed, stream;
+    double value;
+  };
+  auto *record = pinned<Record>(1);
+  CUdeviceptr scratch;
+  check(cuMemAlloc(&scratch, sizeof(Record)));
+  auto launch = [&](uint64_t first, uint64_t elements, CUdeviceptr from) {
+    *record = {first, elements, 1, 2, 0};
+    check(cuMemcpyHtoDAsync(scratch, record, sizeof(Record), stream));
+    CUdeviceptr out = at(copy) + first * 2;
+    void *parameters[] = {&scratch, &from, &out};
+    const CUresult result =
+        cuLaunchKernel(convert, 4, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
+    return result == CUDA_SUCCESS ? cuStreamSynchronize(stream) : result;
+  };
+  ASSERT_EQ(launch(3, 50, at(x) + 3 * 4), CUDA_SUCCESS);
+  std::vector<uint16_t> copied = read<uint16_t>(copy);
+  for (size_t i = 0; i < 64; ++i)
+    EXPECT_EQ(copied[i], i < 3 || i >= 53 ? 0 : toBFloat16(values[i])) << i;
+  ASSERT_EQ(launch(0, 64, at(x)), CUDA_SUCCESS);
+  copied = read<uint16_t>(copy);
+  for (size_t i = 0; i < 64; ++i)
+    EXPECT_EQ(copied[i], toBFloat16(values[i])) << i;
+  EXPECT_NE(launch(0, 64, at(again)), CUDA_SUCCESS) << "another variable";
+  EXPECT_NE(launch(3, 50, at(x)), CUDA_SUCCESS) << "other elements than the result's";
+}
+
 TEST_F(Basics, KnowsTheDevice) {
   int value = 0;
   check(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
@@ -169,4 +215,18 @@ TEST_F(Basics, KnowsTheDevice) {
   EXPECT_EQ(value, 32);
   check(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, twice, 32, 60 << 10));
   EXPECT_EQ(value, 3);
+}
+
+TEST_F(Basics, OccupancyIsWhatNvidiasHeaderComputes) {
+  for (unsigned more : {0u, 1u, 40u, 56u, 88u, 128u, 215u}) {
+    start({{"LMC_HOST_EXTRA_REGISTERS", std::to_string(more)}});
+    for (unsigned threads = 32; threads <= 1024; threads += 32)
+      for (unsigned shared : {0u, 100u, 8192u, 50176u, 232448u}) {
+        int blocks = -1;
+        check(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, twice, int(threads), shared));
+        EXPECT_EQ(blocks, test::nvidiaOccupancy({90, 2048, 233472, 232448}, threads, 40 + more,
+                                                shared))
+            << threads << " threads, " << 40 + more << " registers, " << shared << " bytes";
+      }
+  }
 }

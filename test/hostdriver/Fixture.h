@@ -44,6 +44,15 @@ extern "C" __global__ void __launch_bounds__(32) fill(const InitializerRecord *h
 }
 )";
 
+// A variable in bf16 that is a copy of one in f32: the kernel of lmc's plans.
+inline const char *const kConvert = R"(
+#include "lmc/initialize.cuh"
+extern "C" __global__ void __launch_bounds__(32, 1) convert(
+    const lmc::InitializerRecord *how, const float *source, lmc::bf16 *out) {
+  lmc::initializeCopy<float, lmc::bf16>(how, source, out);
+}
+)";
+
 class HostDriver : public testing::Test {
 protected:
   // The plan. Slices: x and y are f32 [64], and so is `again`; a [4, 6], b [5, 6], d [4, 5] of a
@@ -116,8 +125,9 @@ protected:
       check(cuMemAlloc(&arenas[arena], builder.plan.arenas[size_t(arena)]->bytes));
     check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     check(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    for (int i : {0, 1})
-      check(cuModuleLoadData(&modules[i], builder.plan.modules[size_t(i)]->image.data()));
+    modules.resize(builder.plan.modules.size());
+    for (size_t i = 0; i < modules.size(); ++i)
+      check(cuModuleLoadData(&modules[i], builder.plan.modules[i]->image.data()));
     check(cuModuleGetFunction(&twice, modules[0], "twice"));
     check(cuModuleGetFunction(&fill, modules[1], "fill"));
   }
@@ -155,18 +165,18 @@ protected:
     return static_cast<T *>(memory);
   }
 
-  void write(uint32_t slice, const std::vector<float> &values) {
-    float *buffer = pinned(values.size());
+  template <typename T = float> void write(uint32_t slice, const std::vector<T> &values) {
+    T *buffer = pinned<T>(values.size());
     std::copy(values.begin(), values.end(), buffer);
-    check(cuMemcpyHtoDAsync(at(slice), buffer, values.size() * 4, stream));
+    check(cuMemcpyHtoDAsync(at(slice), buffer, values.size() * sizeof(T), stream));
     check(cuStreamSynchronize(stream));
     check(cuMemFreeHost(buffer));
   }
 
-  std::vector<float> read(uint32_t slice) {
-    std::vector<float> values(builder.plan.slices[slice]->bytes / 4);
-    float *buffer = pinned(values.size());
-    check(cuMemcpyDtoHAsync(buffer, at(slice), values.size() * 4, stream));
+  template <typename T = float> std::vector<T> read(uint32_t slice) {
+    std::vector<T> values(builder.plan.slices[slice]->bytes / sizeof(T));
+    T *buffer = pinned<T>(values.size());
+    check(cuMemcpyDtoHAsync(buffer, at(slice), values.size() * sizeof(T), stream));
     check(cuStreamSynchronize(stream));
     std::copy_n(buffer, values.size(), values.begin());
     check(cuMemFreeHost(buffer));
@@ -200,15 +210,9 @@ protected:
   uint32_t x, y, again, a, b, d, e, f, workspace;
   CUdeviceptr arenas[2] = {};
   CUstream stream = nullptr, other = nullptr;
-  CUmodule modules[2] = {};
+  std::vector<CUmodule> modules;
   CUfunction twice = nullptr, fill = nullptr;
   CUresult failed = CUDA_SUCCESS; // the first check() that failed
-
-private:
-  std::string planPath() {
-    return testing::TempDir() + "/host-driver-" + std::to_string(getpid()) + ".plan";
-  }
-  std::string reportPath() { return planPath() + ".json"; }
 
   void addKernel(const std::string &entry, const char *source, std::vector<uint32_t> grid,
                  uint32_t registers) {
@@ -225,6 +229,12 @@ private:
     builder.plan.modules.push_back(std::move(module));
     builder.plan.kernels.push_back(std::move(kernel));
   }
+
+private:
+  std::string planPath() {
+    return testing::TempDir() + "/host-driver-" + std::to_string(getpid()) + ".plan";
+  }
+  std::string reportPath() { return planPath() + ".json"; }
 
   void addLaunch(uint32_t from, uint32_t to) {
     plan::LaunchT launch;

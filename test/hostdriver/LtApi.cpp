@@ -19,14 +19,16 @@ constexpr uint32_t kMarker = 0x4c744c6d;
 
 // What a cublasLtMatmulAlgo_t holds.
 struct OpaqueAlgorithm {
-  uint32_t marker, number;
-  uint32_t alignment[4]; // of a, b, c, d in bytes, as the preference promised
+  uint32_t marker, number, unused;
+  // In bytes: of a, b, c and d as the preference promised, and of the bias that the heuristic saw.
+  uint32_t alignment[5];
   uint64_t shape;        // hash of the product that the heuristic was asked about
   uint64_t workspace;    // bytes
   uint64_t hash;         // of all before
   uint64_t hashed() const { return XXH3_64bits(this, offsetof(OpaqueAlgorithm, hash)); }
 };
 static_assert(sizeof(OpaqueAlgorithm) <= sizeof(cublasLtMatmulAlgo_t));
+static_assert(std::has_unique_object_representations_v<OpaqueAlgorithm>, "all bytes are hashed");
 
 struct Handle {
   int unused = 0;
@@ -151,9 +153,10 @@ PlainProduct productOf(const Operation &operation, const void *a, const Layout &
     broken(CUDA_ERROR_NOT_SUPPORTED, "the types of a product do not fit together");
   const bool byColumn = dLayout.order == CUBLASLT_ORDER_COL;
   if (operation.epilogue == CUBLASLT_EPILOGUE_BIAS) {
-    if (!byColumn || !operation.bias ||
-        (operation.biasType != cudaDataType_t(-1) && operation.biasType != dLayout.type))
+    if (!byColumn || !operation.bias)
       broken(CUDA_ERROR_NOT_SUPPORTED, "this bias is not modelled");
+    if (operation.biasType != cudaDataType_t(-1) && operation.biasType != dLayout.type)
+      broken(CUDA_ERROR_NOT_SUPPORTED, "a bias of another type than d's");
     product.bias = operation.bias;
   } else if (operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
     broken(CUDA_ERROR_NOT_SUPPORTED, "epilogue {} is not modelled", int(operation.epilogue));
@@ -172,6 +175,7 @@ uint64_t hashOf(const PlainProduct &product) {
   for (const Matrix *matrix : {&product.a, &product.b, &product.d})
     all += fmt::format("{} {} {} {} {};", int(matrix->dtype), matrix->rows, matrix->columns,
                        matrix->row, matrix->column);
+  all += product.bias ? "bias" : "";
   return XXH3_64bits(all.data(), all.size());
 }
 
@@ -363,11 +367,13 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
     *found = 0;
     for (uint32_t i = 0; i < kAlgorithmCount && *found < most; ++i) {
       OpaqueAlgorithm algorithm{
-          kMarker, i, {}, hashOf(product), workspaceOf(kAlgorithms[i], product), 0};
+          kMarker, i, 0, {}, hashOf(product), workspaceOf(kAlgorithms[i], product), 0};
       if (algorithm.workspace > preference.workspace ||
           (kAlgorithms[i].scheme & preference.reductions) != kAlgorithms[i].scheme)
         continue;
-      std::memcpy(algorithm.alignment, preference.alignment, sizeof(algorithm.alignment));
+      std::memcpy(algorithm.alignment, preference.alignment, sizeof(preference.alignment));
+      algorithm.alignment[4] =
+          product.bias ? uint32_t(std::min<uint64_t>(product.bias & -product.bias, 1 << 30)) : 1;
       algorithm.hash = algorithm.hashed();
       cublasLtMatmulHeuristicResult_t &result = results[(*found)++];
       result = {};
@@ -452,13 +458,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (product.accumulate && (c != d || cAs.leading != dAs.leading || cAs.order != dAs.order ||
                                cAs.type != dAs.type || cAs.rows != dAs.rows))
       broken(kRuleBroken, "a product with beta 1 whose c is not d");
-    const void *pointers[] = {a, b, product.accumulate ? c : nullptr, d};
-    for (int i = 0; i < 4; ++i)
+    const void *pointers[] = {a, b, product.accumulate ? c : nullptr, d,
+                              reinterpret_cast<void *>(product.bias)};
+    const char *const names[] = {"a", "b", "c", "d", "bias"};
+    for (int i = 0; i < 5; ++i)
       if (reinterpret_cast<uint64_t>(pointers[i]) % algorithm.alignment[i])
-        broken(
-            kRuleBroken,
-            "matrix {} of a product is at {}, and the preference promised an alignment of {} bytes",
-            "abcd"[i], pointers[i], algorithm.alignment[i]);
+        broken(kRuleBroken,
+               "{} of a product is at {}, and the heuristic was promised an alignment of {} bytes",
+               names[i], pointers[i], algorithm.alignment[i]);
     if (algorithm.workspace > workspaceBytes || (algorithm.workspace && !workspace))
       broken(CUDA_ERROR_INVALID_VALUE,
              "the algorithm needs {} bytes of workspace, and {} are given", algorithm.workspace,

@@ -13,15 +13,19 @@ protected:
     open();
   }
 
-  void open() {
+  // Describes the product for matrices of type `of`.
+  void open(cudaDataType_t of = CUDA_R_32F) {
+    type = of;
     EXPECT_EQ(cublasLtCreate(&handle), CUBLAS_STATUS_SUCCESS);
-    cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    const bool wide = type == CUDA_R_64F;
+    cublasLtMatmulDescCreate(&desc, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                             wide ? CUDA_R_64F : CUDA_R_32F);
     const cublasOperation_t transposed = CUBLAS_OP_T;
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
                                    sizeof(transposed));
-    cublasLtMatrixLayoutCreate(&aLayout, CUDA_R_32F, 6, 4, 6);
-    cublasLtMatrixLayoutCreate(&bLayout, CUDA_R_32F, 6, 5, 6);
-    cublasLtMatrixLayoutCreate(&dLayout, CUDA_R_32F, 5, 4, 5);
+    cublasLtMatrixLayoutCreate(&aLayout, type, 6, 4, 6);
+    cublasLtMatrixLayoutCreate(&bLayout, type, 6, 5, 6);
+    cublasLtMatrixLayoutCreate(&dLayout, type, 5, 4, 5);
     cublasLtMatmulPreferenceCreate(&preference);
     const uint64_t bytes = 1024;
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -67,13 +71,19 @@ protected:
   Call usual() { return {at(a), at(b), at(d), at(workspace), 1024, 1, stream}; }
 
   cublasStatus_t multiply(const cublasLtMatmulAlgo_t &algo, Call call) {
-    float alpha = 1;
+    float scalars[] = {1, call.beta};
+    double wideScalars[] = {1, call.beta};
+    auto scalar = [&](int i) {
+      return type == CUDA_R_64F ? static_cast<const void *>(&wideScalars[i]) : &scalars[i];
+    };
     auto *product = reinterpret_cast<void *>(call.d);
     const cublasStatus_t status = cublasLtMatmul(
-        handle, desc, &alpha, reinterpret_cast<void *>(call.b), bLayout,
-        reinterpret_cast<void *>(call.a), aLayout, &call.beta, product, dLayout, product, dLayout,
+        handle, desc, scalar(0), reinterpret_cast<void *>(call.b), bLayout,
+        reinterpret_cast<void *>(call.a), aLayout, scalar(1), product, dLayout, product, dLayout,
         &algo, reinterpret_cast<void *>(call.workspace), call.workspaceBytes, call.stream);
-    alpha = call.beta = 99; // scalars of the host are read in the call, and not later
+    // Scalars of the host are read in the call, and not later.
+    std::fill_n(scalars, 2, 99.0f);
+    std::fill_n(wideScalars, 2, 99.0);
     return status;
   }
 
@@ -97,6 +107,7 @@ protected:
     cublasLtDestroy(handle);
   }
 
+  cudaDataType_t type = CUDA_R_32F;
   cublasLtHandle_t handle = nullptr;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t aLayout = nullptr, bLayout = nullptr, dLayout = nullptr;

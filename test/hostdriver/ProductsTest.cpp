@@ -1,6 +1,8 @@
 // Products: the results, and what is refused.
 #include "test/hostdriver/LtFixture.h"
 
+#include "runtime/plan/FloatConvert.h"
+
 #include <cmath>
 #include <set>
 
@@ -167,3 +169,128 @@ TEST_F(Products, SharedWorkspaceNeedsAnOrder) {
   const std::string text = violations();
   EXPECT_NE(text.find("race: nothing orders 'gemm ()'"), std::string::npos) << text;
 }
+
+namespace {
+
+// d = a b^T + bias, everything in one type.
+class BiasProducts : public LtDriver, public testing::WithParamInterface<plan::DType> {
+protected:
+  void SetUp() override {
+    HostDriver::SetUp();
+    a = builder.slice(GetParam(), {4, 6}, 1);
+    b = builder.slice(GetParam(), {5, 6}, 1);
+    d = builder.slice(GetParam(), {4, 5});
+    bias = builder.slice(GetParam(), {5});
+    another = builder.slice(GetParam(), {5});
+    plan::GemmT gemm;
+    gemm.a = a;
+    gemm.b = b;
+    gemm.d = d;
+    gemm.bias = int(bias);
+    gemm.m = 4;
+    gemm.n = 5;
+    gemm.k = 6;
+    gemm.transpose_b = true;
+    builder.command(gemm);
+    builder.plan.functions[0]->commands.back()->workspace = int(workspace);
+    start({});
+    open(GetParam() == plan::DType::BF16  ? CUDA_R_16BF
+         : GetParam() == plan::DType::F64 ? CUDA_R_64F
+                                          : CUDA_R_32F);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at(bias));
+  }
+
+  template <typename T> void set(cublasLtMatmulDescAttributes_t which, const T &value) {
+    EXPECT_EQ(cublasLtMatmulDescSetAttribute(desc, which, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
+  }
+
+  void put(uint32_t slice, const std::vector<double> &values) {
+    std::vector<char> bytes(values.size() * byteWidth(GetParam()));
+    convertFloats(plan::DType::F64, values.data(), GetParam(), bytes.data(), values.size());
+    write(slice, bytes);
+  }
+
+  std::vector<double> get(uint32_t slice) {
+    const std::vector<char> bytes = read<char>(slice);
+    std::vector<double> values(bytes.size() / byteWidth(GetParam()));
+    convertFloats(GetParam(), bytes.data(), plan::DType::F64, values.data(), values.size());
+    return values;
+  }
+
+  cublasStatus_t multiplyOnce(const cublasLtMatmulAlgo_t &algorithm) {
+    Call call = usual();
+    call.beta = 0;
+    return multiply(algorithm, call);
+  }
+
+  uint32_t bias, another;
+};
+
+} // namespace
+
+// All sums are exact in every type, but for the first in bf16: 257 is no bf16, and 257 + 1 is. It
+// shows that the bias is added before the sum is rounded. The last bits of the biases show that f32
+// and f64 are computed as such.
+TEST_P(BiasProducts, AddTheBiasBeforeTheyRound) {
+  const double bits = GetParam() == plan::DType::F64   ? std::ldexp(1, -40)
+                      : GetParam() == plan::DType::F32 ? std::ldexp(1, -12)
+                                                       : 0;
+  std::vector<double> left = {16, 1, 0, 0, 0, 0}, right = left, biases, expected;
+  for (int i = 6; i < 24; ++i)
+    left.push_back(i * 5 % 7 - 3);
+  for (int i = 6; i < 30; ++i)
+    right.push_back(i * 3 % 5 - 2);
+  for (int j = 0; j < 5; ++j)
+    biases.push_back(j + 1 + bits);
+  for (size_t i = 0; i < 4; ++i)
+    for (size_t j = 0; j < 5; ++j) {
+      expected.push_back(biases[j]);
+      for (size_t t = 0; t < 6; ++t)
+        expected.back() += left[i * 6 + t] * right[j * 6 + t];
+    }
+  EXPECT_EQ(expected[0], 258 + bits);
+  put(a, left);
+  put(b, right);
+  put(bias, biases);
+  for (const auto &algorithm : algorithms()) {
+    put(d, std::vector<double>(20, -1));
+    ASSERT_EQ(multiplyOnce(algorithm.algo), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(get(d), expected);
+  }
+}
+
+TEST_P(BiasProducts, HaveTheBiasOfThePlan) {
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUdeviceptr(64)); // the alignment of both vectors
+  const cublasLtMatmulAlgo_t algorithm = algorithms()[0].algo;
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at(bias));
+  ASSERT_EQ(multiplyOnce(algorithm), CUBLAS_STATUS_SUCCESS);
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at(another));
+  EXPECT_NE(multiplyOnce(algorithm), CUBLAS_STATUS_SUCCESS) << "another vector";
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
+  EXPECT_NE(multiplyOnce(algorithm), CUBLAS_STATUS_SUCCESS) << "an algorithm for biases";
+  EXPECT_NE(multiplyOnce(algorithms()[0].algo), CUBLAS_STATUS_SUCCESS) << "no bias";
+}
+
+TEST_P(BiasProducts, NeedABiasOfTheResultsType) {
+  set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+      GetParam() == plan::DType::F32 ? CUDA_R_16BF : CUDA_R_32F);
+  int found = 0;
+  cublasLtMatmulHeuristicResult_t result;
+  EXPECT_EQ(cublasLtMatmulAlgoGetHeuristic(handle, desc, bLayout, aLayout, dLayout, dLayout,
+                                           preference, 1, &result, &found),
+            CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
+TEST_P(BiasProducts, NeedABiasAsAlignedAsTheHeuristicSawIt) {
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUdeviceptr(1) << 20);
+  const cublasLtMatmulAlgo_t algorithm = algorithms()[0].algo;
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at(bias));
+  EXPECT_NE(multiplyOnce(algorithm), CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(violations().find("bias of a product is at"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(, BiasProducts,
+                         testing::Values(plan::DType::BF16, plan::DType::F32, plan::DType::F64),
+                         [](const auto &info) { return plan::EnumNameDType(info.param); });
