@@ -37,6 +37,11 @@ CONFORMANCE_STEPS = 4
 TINY = {"model.intermediate_size": 64, "checkpoint.interval": CONFORMANCE_STEPS // 2}
 HEADS_OF_64 = {**TINY, "model.hidden_size": 128, "model.num_attention_heads": 2, "model.num_key_value_heads": 1,
                "model.num_hidden_layers": 1, "training.sequence_length": 128, "training.compute_dtype": "bf16"}
+# Biases start from 0, and this learning rate makes them large soon. This eps makes a step of AdamW nearly
+# proportional to the gradient: without it, a gradient that is rounding and little else (that of k's biases)
+# decides the sign of whole steps.
+BIASES = {"model.attention_bias": "true", "model.mlp_bias": "true", "lr_schedule.lr": 0.02,
+          "lr_schedule.warmup_iters": 0, "optimizer.eps": 0.01}
 CONFORMANCE = (
     ("tiny-f32-gas2", "test-tiny", {**TINY, "training.micro_batch_size": 4}, "tiny-f32-gas2"),
     ("tiny-f32-gas1", "test-tiny", {**TINY, "training.micro_batch_size": 8}, "tiny-f32-gas2"),
@@ -45,6 +50,8 @@ CONFORMANCE = (
     ("mistral-bf16-gas4", "test-mistral", {**TINY, "training.compute_dtype": "bf16"}, "mistral-bf16-gas4"),
     ("heads64-bf16-gas4", "test-tiny", HEADS_OF_64, "heads64-bf16-gas4"),
     ("adamw8bit-f32-gas4", "test-tiny", {**TINY, "optimizer.type": "adamw8bit"}, "adamw8bit-f32-gas4"),
+    ("biases-f32-gas4", "test-tiny", {**TINY, **BIASES}, "biases-f32-gas4"),
+    ("biases-bf16-gas4", "test-tiny", {**TINY, **BIASES, "training.compute_dtype": "bf16"}, "biases-bf16-gas4"),
 )
 
 

@@ -153,8 +153,8 @@ def test_a_dry_run_trains_on_the_host_driver(packed, programs, tmp_path):
     done = run(packed, "conformance", "--dry-run", f"--out={tmp_path}",
                env={"LMC_CUDA_DRIVER": str(driver), "LMC_CUBLASLT": str(products)})
     assert done.returncode == 0, done.stdout + done.stderr
-    for item in ("graphs", "eager", "resumed"):
-        assert f"  tiny-f32-gas2 {item}: agrees, on the stand-in for the driver\n" in done.stdout
+    for item in (*(f"tiny-f32-gas2 {name}" for name in ("graphs", "eager", "resumed")), "biases-bf16-gas4 graphs"):
+        assert f"  {item}: agrees, on the stand-in for the driver\n" in done.stdout
     assert_dry(tmp_path, ["conformance"])
 
 

@@ -13,10 +13,10 @@ from session import Report, call
 
 # Allowed differences from the CPU: of a step's loss, relative; of a gradient and of the weights after
 # the last step, the relative L2 norm. Both sides round to bf16 at other places, and sum in other orders.
-# The host driver (test/hostdriver), whose products are the CPU's, is off by at most 1e-7, 1.3e-6 and
-# 2.4e-5 in f32, and 2.7e-4, 1.7e-2 and 6.4e-3 in bf16.
+# The host driver (test/hostdriver) is off by at most 1e-7, 2e-6 and 2.4e-5 in f32, and 2.7e-4, 2.1e-2
+# and 2.4e-2 in bf16: a bias starts from 0, and so is as far off as its gradients are.
 TOLERANCES = {"f32": {"loss": 2e-6, "gradients": 2e-5, "weights": 1e-4},
-              "bf16": {"loss": 1e-3, "gradients": 4e-2, "weights": 1.5e-2}}
+              "bf16": {"loss": 1e-3, "gradients": 4e-2, "weights": 5e-2}}
 SANITIZED = ("memcheck", "racecheck", "initcheck")
 # How each run of a job differs from the first.
 RUNS = {"graphs": [], "eager": ["--no-cuda-graphs"], "resumed": []}
@@ -151,8 +151,8 @@ def run(session) -> Report:
     items = [f"{job} {name}" for job in jobs for name in RUNS]
     small = next(iter(jobs))
     if session.dry:
-        # A stand-in for the driver computes on the host, slowly: one job must do.
-        items = [f"{small} {name}" for name in RUNS]
+        # A stand-in for the driver computes on the host, slowly: one job, and one with biases in bf16, must do.
+        items = [*(f"{small} {name}" for name in RUNS), "biases-bf16-gas4 graphs"]
     elif shutil.which("compute-sanitizer"):
         items += [f"{tool} {small}" for tool in SANITIZED]
     else:
