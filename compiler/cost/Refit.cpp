@@ -83,6 +83,8 @@ private:
   // Raises the rates of kernels to those that their commands reached.
   void startHigh() {
     auto reached = [&](double &value, double work, double seconds) {
+      if (work <= 0)
+        return;
       Rate &rate = *rateOf(value);
       rate.floor = std::max(rate.floor, work / seconds);
       value = rate.floor;

@@ -85,6 +85,20 @@ DeviceSpec builtIn(const char *name) {
 
 } // namespace
 
+// A rate has no bound from a command that does no work of its kind.
+TEST(Refit, TakesKernelsWithoutFlopsAndWithoutBytes) {
+  DeviceSpec truth = builtIn("h100-sxm");
+  truth.cacheBytes = 0;
+  const auto model = modelOf(truth);
+  for (const KernelWork &work : {KernelWork{256e6, 256e6, 0}, KernelWork{0, 0, 1e12}}) {
+    const Refit fitted =
+        refit(truth, {{work, model->kernels(work).front().seconds, 1}}, modelOf);
+    EXPECT_NEAR(fitted.spec.vectorFlops, truth.vectorFlops, 1e-3 * truth.vectorFlops);
+    EXPECT_NEAR(fitted.spec.memoryBandwidth * fitted.spec.reachable,
+                truth.memoryBandwidth * truth.reachable, 1e-3 * truth.memoryBandwidth);
+  }
+}
+
 TEST(Refit, FindsTheNumbersThatMadeTheTimes) {
   for (const char *name : {"cpu", "h100-sxm"}) {
     const DeviceSpec truth = builtIn(name);
