@@ -57,7 +57,7 @@ template <int Batch, int Seq, int HeadDim, int Window> struct ShapeOf {
                                  : HeadDim == 96 ? 0.10206207261596577f
                                                  : 0.08838834764831845f;
 };
-// As tileHeadDim of compiler/targets/cuda/AttentionTemplates.h.
+// Returns what tileHeadDim of compiler/targets/cuda/AttentionTemplates.h does.
 constexpr int tileHeadDim(int headDim) { return headDim <= 64 ? 64 : headDim <= 96 ? 96 : 128; }
 template <int HeadDim, int Queries, int Keys, int Warps, int Stages, bool Registers, int Blocks>
 struct TileOf {
@@ -160,7 +160,7 @@ template <typename Shape> struct Bench {
     expectedLse = fetch(lse, tokens * Shape::heads);
     expectedDelta = fetch(delta, tokens * Shape::heads);
   }
-  // Fills all results with 0xff bytes: NaN.
+  // Fills all results with 0xff bytes, which are NaN.
   void poison() {
     CHECK(cudaMemset(out, 0xff, tokens * width * sizeof(bf16)));
     CHECK(cudaMemset(dqkv, 0xff, tokens * Shape::qPitch * sizeof(bf16)));
@@ -189,7 +189,7 @@ template <typename Shape> struct Bench {
     return double(Shape::batch) * Shape::heads *
            (window * (window + 1) / 2 + (seq - window) * window);
   }
-  // Relative L2 error of columns [first, first + columns) of rows that are `pitch` apart.
+  // Returns the relative L2 error of columns [first, first + columns) of rows that are `pitch` apart.
   static double errorOf(const std::vector<float> &got, const std::vector<float> &expected) {
     double error = 0, norm = 0;
     for (size_t i = 0; i < got.size(); ++i) {
@@ -272,7 +272,7 @@ template <typename Shape> struct Bench {
         },
         [&] { return outError(); });
   }
-  // The larger error of out and lse.
+  // Returns the larger error of out and lse.
   double outError() {
     const double error = errorOf(fetch(out, tokens * width), expectedOut, width, 0, width);
     const double sums = errorOf(fetch(lse, tokens * Shape::heads), expectedLse);

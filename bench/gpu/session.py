@@ -96,9 +96,11 @@ class Clocks:
     def read(self) -> None:
         for line in self.child.stdout:
             try:
-                self.samples.append(tuple(float(part) for part in line.split(",")))
+                clock, power, memory = (float(part) for part in line.split(","))
             except ValueError:
-                pass  # "[N/A]" of a GPU that does not tell
+                continue  # the GPU does not measure all of them: "[N/A]"
+            if line.endswith("\n"):  # the end of the program may cut a line short
+                self.samples.append((clock, power, memory))
 
     def __exit__(self, *_) -> None:
         if self.on:
@@ -127,8 +129,11 @@ class Session:
         archive = folder / "data.zip"
         self.data = self.build / f"data-{zlib.crc32(archive.read_bytes()):08x}"
         if not self.data.exists():
+            # The folder gets its name when it is whole: a program that is killed leaves no part of it there.
+            parts = self.data.with_name(f"{self.data.name}-{os.getpid()}")
             with zipfile.ZipFile(archive) as packed:
-                packed.extractall(self.data)
+                packed.extractall(parts)
+            parts.rename(self.data)
         os.environ["PATH"] += os.pathsep + "/usr/local/cuda/bin"
         # With a stand-in for the driver, lmc-run runs in a dry run too.
         self.has_driver = not dry or bool(os.environ.get("LMC_CUDA_DRIVER"))

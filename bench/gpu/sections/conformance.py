@@ -58,10 +58,14 @@ def losses(out: Path) -> list[dict]:
 
 
 def same_bits(one: Path, other: Path, step: int) -> list[str]:
-    """Returns what differs between two runs."""
+    """Returns what differs between two runs that end with step `step`."""
     wrong = [f"{key} of step {a['step']}" for key in ("loss", "grad_norm")
              for a, b in zip(losses(one), losses(other)) if a[key] != b[key]]
+    wrong += [f"{len(losses(out))} steps instead of {step} in {out.name}" for out in (one, other)
+              if len(losses(out)) != step]
     names = [path.name for path in (one / f"checkpoints/{step}").glob("*.safetensors")]
+    if not names:
+        wrong.append(f"there is no checkpoint in {one.name}")
     return wrong + [name for name in sorted(names) if (one / f"checkpoints/{step}/{name}").read_bytes() !=
                     (other / f"checkpoints/{step}/{name}").read_bytes()]
 
