@@ -85,6 +85,9 @@ std::optional<GemmChoice> GemmChoices::find(const GemmKey &key) {
 }
 
 void GemmChoices::add(const GemmKey &key, GemmChoice choice, double spent) {
+  if (auto found = entries.find(key);
+      found != entries.end() && found->second.used && found->second.origin == Origin::Run)
+    rejectedProducts.push_back(key.product);
   entries[key] = {std::move(choice), measuring ? Origin::Measured : Origin::Fixed, true};
   seconds += spent;
 }

@@ -54,7 +54,8 @@ public:
   void readCache(const std::string &path);
   void readRun(const std::string &path);
 
-  // Returns the choice for `key`, if there is one. A device that cannot use it calls add().
+  // Returns the choice for `key`, if there is one. A device that cannot use the choice calls add(),
+  // and then the last bits of the run's results may differ from that start on.
   std::optional<GemmChoice> find(const GemmKey &key);
   // Records the choice that a device has made, after timing that took `spent` seconds.
   void add(const GemmKey &key, GemmChoice choice, double spent);
@@ -76,6 +77,8 @@ public:
   // Returns the device of a choice that the run had for a product in use, but that this device
   // could not take; "": there is none. The run's last bits differ from then on.
   std::string formerDevice() const;
+  // Returns the products for which the device could not use the choice that the run had.
+  const std::vector<std::string> &rejected() const { return rejectedProducts; }
   // Returns the warnings since the last call.
   std::vector<std::string> takeWarnings();
 
@@ -91,7 +94,7 @@ private:
   bool measuring;
   double seconds = 0; // spent on timing
   std::map<GemmKey, Entry> entries;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, rejectedProducts;
 };
 
 // Returns the path of the user's cache; "" if neither XDG_CACHE_HOME nor HOME is set.

@@ -427,6 +427,14 @@ static Result<void> recordGemms(const Session &session, const std::string &folde
                              "differ from those of the earlier start",
                              former, uses.front().key.device));
   }
+  if (const std::vector<std::string> &rejected = session.gemms->rejected(); !rejected.empty()) {
+    facts["rejected"] = rejected;
+    console.note(fmt::format("gemm: {} of the run's choices cannot be used here, though the device "
+                             "and its libraries have the same names and versions, and are made "
+                             "again: the last bits of results may differ from those of the earlier "
+                             "start",
+                             rejected.size()));
+  }
   log.event("gemm", facts);
   return session.gemms->writeRun(gemmPath(folder));
 }

@@ -98,6 +98,26 @@ TEST(GemmChoices, TellsThatTheRunWasOnAnotherDevice) {
   EXPECT_EQ(back.formerDevice(), "");
 }
 
+TEST(GemmChoices, AChoiceOfTheRunThatTheDeviceRejectsIsNamed) {
+  TestFolder folder;
+  GemmChoices first(true);
+  first.add(kFirst, {"MKL", "", 1}, 1);
+  ASSERT_OK(first.writeRun(folder / "run"));
+  first.writeCache(folder / "cache");
+  for (bool inRun : {true, false}) {
+    GemmChoices second(true);
+    second.readCache(folder / "cache");
+    if (inRun)
+      second.readRun(folder / "run");
+    ASSERT_TRUE(second.find(kFirst));
+    EXPECT_TRUE(second.rejected().empty());
+    second.add(kFirst, {"packed", "", 1}, 1);
+    second.add(kSecond, {"packed", "", 1}, 1); // it has no choice
+    EXPECT_EQ(second.rejected(),
+              inRun ? std::vector<std::string>{kFirst.product} : std::vector<std::string>{});
+  }
+}
+
 TEST(GemmChoices, AFileThatCannotBeReadIsAWarning) {
   TestFolder folder;
   GemmChoices good(true);
