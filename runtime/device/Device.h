@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lmc {
@@ -103,6 +104,10 @@ public:
   // once.
   virtual Result<std::unique_ptr<Executable>> record(int index) = 0;
 
+  // Sets what the runs that are enqueued from now on belong to, for errors: "step 3, micro-step 2
+  // of 4". "": nothing is known.
+  void setPurpose(std::string text) { purpose = std::move(text); }
+
   // Enqueues one run of a recorded function.
   virtual Result<void> submit(Executable &executable) = 0;
   // Runs a recorded function once, as submit() does, but command by command (never as a graph) and
@@ -125,8 +130,8 @@ public:
   // Enqueues the mark behind all work so far.
   virtual Result<void> place(Mark &mark) = 0;
   // Waits until the device has reached the mark; returns at once if the mark was never placed.
-  // Error: work of the device failed. The message names the op if it is known, else the function
-  // that was submitted last.
+  // Error: work of the device failed. The message names the op if it is known, else the first and
+  // the last of the runs that may have failed, with their purposes.
   virtual Result<void> wait(Mark &mark) = 0;
   // Returns true if wait() would return at once. Error: as of wait().
   virtual Result<bool> reached(Mark &mark) = 0;
@@ -149,6 +154,9 @@ public:
   virtual Result<void> copyIn(int slice, const void *source, uint64_t bytes,
                               uint64_t offset = 0) = 0;
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;
+
+protected:
+  std::string purpose;
 };
 
 // Opens the device that `plan` was compiled for.

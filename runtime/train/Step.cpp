@@ -3,6 +3,8 @@
 #include "runtime/plan/Names.h"
 #include "runtime/train/Inputs.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace lmc {
@@ -34,9 +36,12 @@ Result<void> enqueueGradients(Session &session, int64_t number, double lr,
     const char *function = micro == 0                  ? names::kMicroFirst
                            : micro + 1 == accumulation ? names::kMicroLast
                                                        : names::kMicro;
+    session.device->setPurpose(
+        fmt::format("step {}, micro-step {} of {}", number, micro + 1, accumulation));
     LMC_TRY(session.functions->run(function));
     LMC_TRY(enqueued());
   }
+  session.device->setPurpose(fmt::format("step {}", number));
   return {};
 }
 

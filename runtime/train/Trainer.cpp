@@ -277,6 +277,7 @@ Result<void> Trainer::validate(StepRecord &record) {
   if (!last && (interval == 0 || record.step % interval != 0))
     return {};
   auto start = std::chrono::steady_clock::now();
+  session.device->setPurpose(fmt::format("validation after step {}", record.step));
   auto evaluation = evaluator->evaluate([&] { return stop.requested(); });
   LMC_TRY(evaluation);
   record.validationSeconds = secondsSince(start);

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <optional>
 
@@ -40,6 +41,7 @@ struct CudaExecutable final : Executable {
 struct CudaMark final : Mark {
   Event event;
   bool placed = false;
+  uint64_t runs = 0; // how many runs of functions the mark is behind
 };
 
 // Pinned memory.
@@ -100,7 +102,7 @@ private:
   Result<void> checkMachine(const PlanFile &loaded) const;
   Result<void> allocate();
   // The staging buffers of one copy. They go back to the device when the copy ends, so that another
-  // one can use them, and stay allocated as long as the device.
+  // one can use them. The next run of a function frees them.
   class StagingLoan {
   public:
     StagingLoan(CudaDevice &owner, std::unique_ptr<Staging> staging)
@@ -130,6 +132,11 @@ private:
   // Returns an error if `result` is a failure, or if an earlier one was: after a failure the driver
   // runs nothing more in this process.
   Result<void> checkWork(CUresult result);
+  // Takes note that the first `runs` runs of functions are complete.
+  void setComplete(uint64_t runs);
+  uint64_t submittedRuns();
+  // Returns the runs that may have failed, for an error.
+  std::string suspects() const;
 
   const Driver &driver;
   Gpu gpu;
@@ -146,9 +153,13 @@ private:
   std::vector<std::string> remarks;   // DeviceInfo.remarks, but for those of kernels
   DeviceMemory initializerRecord;     // what an initializer's kernel reads
   std::unique_ptr<HostBuffer> hostRecord;
-  std::string latest; // the function that was submitted last; "": none
+  std::mutex workMutex;         // of the next three
   std::optional<Error> failure; // the first failure of the GPU's work
-  std::mutex failureMutex, stagingMutex;
+  uint64_t submitted = 0;       // runs of functions
+  // The newest of these runs: those that are not known to be complete, the oldest first. An element
+  // is "'micro' (step 3, micro-step 2 of 4)".
+  std::deque<std::string> pending;
+  std::mutex stagingMutex;
   std::vector<std::unique_ptr<Staging>> stagings;
 };
 
@@ -303,20 +314,37 @@ Result<void> CudaDevice::capture(CudaExecutable &executable, Part &part) {
 }
 
 Result<void> CudaDevice::checkWork(CUresult result) {
-  std::lock_guard lock(failureMutex);
+  std::lock_guard lock(workMutex);
   if (!failure && result != CUDA_SUCCESS)
-    failure = Error{
-        latest.empty()
-            ? fmt::format("the GPU failed: {}", driver.text(result))
-            : fmt::format("the GPU failed: {}; the latest function that was submitted is {}{}",
-                          driver.text(result), latest,
-                          options.checkEveryCommand
-                              ? ""
-                              : "; start again with --check-commands to learn the op"),
-        ExitCode::Failure};
+    failure =
+        Error{fmt::format("the GPU failed: {}; {}", driver.text(result), suspects()),
+              ExitCode::Failure};
   if (failure)
     return *failure;
   return {};
+}
+
+// After a failure the driver no longer says which events the GPU has reached, so what counts is what
+// was known before. The GPU runs its work in order: a run that is known to be complete did not fail.
+std::string CudaDevice::suspects() const {
+  if (pending.empty())
+    return submitted == 0 ? "no function had run" : "all functions that were submitted had ended";
+  return fmt::format("not known to have ended: {}{}{}", pending.front(),
+                     pending.size() > 1 ? " to " + pending.back() : "",
+                     options.checkEveryCommand
+                         ? ""
+                         : "; start again with --check-commands to learn the op");
+}
+
+void CudaDevice::setComplete(uint64_t runs) {
+  std::lock_guard lock(workMutex);
+  while (!pending.empty() && submitted - pending.size() < runs)
+    pending.pop_front();
+}
+
+uint64_t CudaDevice::submittedRuns() {
+  std::lock_guard lock(workMutex);
+  return submitted;
 }
 
 Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command) {
@@ -331,8 +359,9 @@ Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command)
   }
   if (enqueued)
     return {};
-  std::lock_guard lock(failureMutex);
-  failure = Error{fmt::format("{}: {}", plan::placeOf(*executable.function, command),
+  std::lock_guard lock(workMutex);
+  failure = Error{fmt::format("{}{}: {}", purpose.empty() ? "" : purpose + ", ",
+                              plan::placeOf(*executable.function, command),
                               enqueued.error().message),
                   ExitCode::Failure};
   return *failure;
@@ -345,9 +374,13 @@ Result<CudaExecutable *> CudaDevice::begin(Executable &executable) {
   LMC_TRY(checkWork(CUDA_SUCCESS));
   LMC_TRY(gpu.use());
   {
-    std::lock_guard lock(failureMutex);
-    latest = recorded->function->name()->str();
+    std::lock_guard lock(stagingMutex);
+    stagings.clear();
   }
+  std::lock_guard lock(workMutex);
+  const std::string name = fmt::format("'{}'", recorded->function->name()->str());
+  pending.push_back(purpose.empty() ? name : fmt::format("{} ({})", name, purpose));
+  ++submitted;
   return recorded;
 }
 
@@ -364,6 +397,8 @@ Result<void> CudaDevice::submit(Executable &executable) {
     for (uint32_t i = part.first; i <= part.last; ++i)
       LMC_TRY(run(recorded, i));
   }
+  if (options.checkEveryCommand)
+    setComplete(submittedRuns());
   return {};
 }
 
@@ -439,6 +474,7 @@ Result<void> CudaDevice::place(Mark &mark) {
   auto &at = static_cast<CudaMark &>(mark);
   LMC_TRY(checkWork(driver.cuEventRecord(at.event.get(), stream.get())));
   at.placed = true;
+  at.runs = submittedRuns();
   return {};
 }
 
@@ -448,7 +484,9 @@ Result<void> CudaDevice::wait(Mark &mark) {
   if (!at.placed)
     return {};
   LMC_TRY(gpu.use());
-  return checkWork(driver.cuEventSynchronize(at.event.get()));
+  LMC_TRY(checkWork(driver.cuEventSynchronize(at.event.get())));
+  setComplete(at.runs);
+  return {};
 }
 
 Result<bool> CudaDevice::reached(Mark &mark) {
@@ -461,6 +499,7 @@ Result<bool> CudaDevice::reached(Mark &mark) {
   if (result == CUDA_ERROR_NOT_READY)
     return false;
   LMC_TRY(checkWork(result));
+  setComplete(at.runs);
   return true;
 }
 
@@ -476,7 +515,10 @@ Result<double> CudaDevice::secondsBetween(const Mark &from, const Mark &to) {
 Result<void> CudaDevice::synchronize() {
   LMC_TRY(checkWork(CUDA_SUCCESS));
   LMC_TRY(gpu.use());
-  return checkWork(driver.cuStreamSynchronize(stream.get()));
+  const uint64_t runs = submittedRuns();
+  LMC_TRY(checkWork(driver.cuStreamSynchronize(stream.get())));
+  setComplete(runs);
+  return {};
 }
 
 Result<bool> CudaDevice::initialize(int index, uint64_t seed) {
