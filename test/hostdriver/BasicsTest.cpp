@@ -129,13 +129,7 @@ TEST_F(Basics, MemoryStartsAsGarbage) {
 TEST_F(Basics, CopiesRowsAsThePlanSays) {
   write(e, counted(32));
   write(f, std::vector<float>(32, -1));
-  CUDA_MEMCPY2D how = {};
-  how.srcMemoryType = how.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  how.srcDevice = at(e) + 2 * 4;
-  how.dstDevice = at(f);
-  how.srcPitch = how.dstPitch = 8 * 4;
-  how.WidthInBytes = 4 * 4;
-  how.Height = 4;
+  const CUDA_MEMCPY2D how = copyOfColumns();
   check(cuMemcpy2DAsync(&how, stream));
   const std::vector<float> copied = read(f);
   for (int row = 0; row < 4; ++row)

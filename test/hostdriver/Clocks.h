@@ -21,7 +21,7 @@ public:
   uint32_t of(uint32_t line) const { return line < counts.size() ? counts[line] : 0; }
   // Adds all that is complete for `other` to what is complete for this clock.
   void join(const Clock &other);
-  // Whether all that is complete for `other` is complete for this clock.
+  // Returns true if all that is complete for `other` is complete for this clock.
   bool includes(const Clock &other) const;
   // Counts one more command of `line`.
   void tick(uint32_t line);
@@ -39,7 +39,7 @@ public:
   void add(const std::shared_ptr<const std::string> &name, const std::vector<Access> &accesses,
            uint32_t line, const Clock &clock);
   // Forgets bytes that are freed. With `check`, fails if a command that accessed them is not
-  // complete for `host`; `action` is for the error.
+  // complete for `host`; the error begins with `action`.
   void release(const Access &bytes, const Clock &host, const std::string &action, bool check);
 
 private:

@@ -1,4 +1,5 @@
 // Two commands that conflict need an order that is certain, whatever order they happen to run in.
+#include "test/Draws.h"
 #include "test/hostdriver/Fixture.h"
 
 using namespace lmc;
@@ -14,9 +15,9 @@ protected:
 };
 } // namespace
 
-TEST_F(Clocks, AMissingEventIsARaceForEverySeed) {
-  for (const char *seed : {"1", "2", "3", "4", "5"}) {
-    start({{"LMC_HOST_SEED", seed}});
+TEST_F(Clocks, AMissingEventIsARaceInDrawnOrders) {
+  for (int64_t seed = 1, last = test::drawCount(5); seed <= last; ++seed) {
+    start({{"LMC_HOST_SEED", std::to_string(seed)}});
     write(x, counted(64));
     check(launchTwice(at(x), at(y), stream));
     EXPECT_EQ(launchTwice(at(y), at(again), other), CUDA_ERROR_NOT_PERMITTED);
@@ -26,9 +27,9 @@ TEST_F(Clocks, AMissingEventIsARaceForEverySeed) {
   }
 }
 
-TEST_F(Clocks, AnEventOrdersStreams) {
-  for (const char *seed : {"1", "2", "3", "4", "5"}) {
-    start({{"LMC_HOST_SEED", seed}});
+TEST_F(Clocks, AnEventOrdersStreamsInDrawnOrders) {
+  for (int64_t seed = 1, last = test::drawCount(5); seed <= last; ++seed) {
+    start({{"LMC_HOST_SEED", std::to_string(seed)}});
     write(x, counted(64));
     CUevent event;
     check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -87,13 +88,7 @@ TEST_F(Clocks, PinnedMemoryNeedsAnOrderToo) {
 // Commands may share rows of a matrix if they share no byte.
 TEST_F(Clocks, CountBytesAndNotRows) {
   write(e, counted(32));
-  CUDA_MEMCPY2D how = {};
-  how.srcMemoryType = how.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  how.srcDevice = at(e) + 2 * 4;
-  how.dstDevice = at(f);
-  how.srcPitch = how.dstPitch = 8 * 4;
-  how.WidthInBytes = 4 * 4;
-  how.Height = 4;
+  const CUDA_MEMCPY2D how = copyOfColumns();
   check(cuMemcpy2DAsync(&how, stream));
   float *buffer = pinned(32);
   CUDA_MEMCPY2D rest = how; // columns 4 to 7 of f

@@ -72,6 +72,7 @@ Driver::~Driver() {
   nlohmann::json report = {{"calls", hostility().calls},
                            {"commands", hostility().commands},
                            {"pending", streams.pendingCommands()},
+                           {"pinned_at_launch", pinnedAtLaunch},
                            {"leaks", leaks},
                            {"violations", violations}};
   if (auto written = writeTextFile(hostility().report, report.dump(2) + "\n"); !written)

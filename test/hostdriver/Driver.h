@@ -43,6 +43,7 @@ public:
   int contexts = 0;     // how often the primary context is retained
   int device = 0;       // whose context it is
   std::map<std::string, int64_t> libraryObjects; // live objects of cuBLASLt by kind
+  uint64_t pinnedAtLaunch = 0;                   // bytes of pinned memory at the last graph launch
 
 private:
   std::mutex mutex;
@@ -51,7 +52,7 @@ private:
 
 LMC_HOST_EXPORT Driver &driver();
 
-// Whether the calling thread has made the context current.
+// True if the calling thread has made the context current.
 extern thread_local bool contextIsCurrent;
 
 } // namespace lmc::hostdriver

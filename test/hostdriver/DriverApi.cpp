@@ -12,8 +12,8 @@ using namespace lmc::hostdriver;
 
 namespace {
 
-// A stream that work may go to. The legacy stream is refused: it orders itself with all others, and
-// no capture may go on while it is used.
+// Returns `stream` if work may go to it. The legacy stream is refused, because it orders itself
+// with all other streams, and no capture may go on while a program uses it.
 CUstream streamOf(CUstream stream) {
   if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
     broken(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the legacy stream is used");
@@ -82,7 +82,7 @@ CUresult call(const char *name, Kind kind, const std::function<void()> &body) {
 
 extern "C" {
 
-// Starts anew, with the environment as it is now: as if a new process had opened the library.
+// Starts anew with the environment as it is now, as if a new process had opened the library.
 LMC_HOST_EXPORT void lmcHostReset() { Driver::reset(); }
 
 CUresult cuGetErrorName(CUresult error, const char **text) {
@@ -506,6 +506,7 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   return call("cuGraphLaunch", Kind::Call, [&] {
     driver().graphs.launch(&driver().graphs.execs.check(exec), streamOf(stream));
+    driver().pinnedAtLaunch = driver().memory.pinnedBytes();
   });
 }
 

@@ -23,7 +23,7 @@ extern "C" void lmcHostReset();
 
 namespace lmc::hostdriver {
 
-// d = 2 x for 64 elements.
+// The kernel computes d = 2 x for 64 elements.
 inline const char *const kDouble = R"(
 #include "lmc/vector_io.cuh"
 using namespace lmc;
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(32) twice(const float *x, float *d)
 }
 )";
 
-// Every element of a variable is the record's value.
+// The kernel sets every element of a variable to the record's value.
 inline const char *const kFill = R"(
 #include "lmc/initialize.cuh"
 using namespace lmc;
@@ -55,9 +55,9 @@ extern "C" __global__ void __launch_bounds__(32, 1) convert(
 
 class HostDriver : public testing::Test {
 protected:
-  // The plan. Slices: x and y are f32 [64], and so is `again`; a [4, 6], b [5, 6], d [4, 5] of a
-  // product d += a b^T; e [4, 8], of which columns 2 to 5 are copied to columns 0 to 3 of f [4, 8].
-  // Launches: y = 2 x and again = 2 y.
+  // Builds the plan. All slices but the workspace are f32. It launches y = 2 x and again = 2 y for
+  // x, y and `again` of 64 elements; has a product d += a b^T of a [4, 6], b [5, 6] and d [4, 5]; and
+  // copies columns 2 to 5 of e [4, 8] to columns 0 to 3 of f [4, 8].
   void SetUp() override {
     builder.plan.target = "cuda:sm_90a";
     workspace = builder.slice(plan::DType::I8, {1024}, 1); // at offset 0, for its alignment
@@ -86,8 +86,8 @@ protected:
     builder.command(gemm);
     builder.plan.functions[0]->commands.back()->workspace = int(workspace);
     plan::CopyT copy;
-    copy.x = columns(e, 2);
-    copy.d = columns(f, 0);
+    copy.x = builder.columns(e, 2, 4);
+    copy.d = builder.columns(f, 0, 4);
     builder.command(copy);
     auto how = std::make_unique<plan::InitializerT>();
     how->kind = plan::InitializerKind::Constant;
@@ -132,14 +132,14 @@ protected:
     check(cuModuleGetFunction(&fill, modules[1], "fill"));
   }
 
-  // Ends it, and returns its report.
+  // Ends the host driver, and returns its report.
   nlohmann::json report() {
     lmcHostReset();
     std::ifstream file(reportPath());
     return nlohmann::json::parse(file);
   }
 
-  // What the last report says is wrong.
+  // Ends the host driver, and returns the broken rules of its report.
   std::string violations() { return report()["violations"].dump(); }
 
   void check(CUresult result) {
@@ -157,6 +157,18 @@ protected:
                        unsigned threads = 32, unsigned shared = 0) {
     void *parameters[] = {&from, &to};
     return cuLaunchKernel(twice, blocks, 1, 1, threads, 1, 1, shared, on, parameters, nullptr);
+  }
+
+  // Returns the plan's copy of columns of e to columns of f.
+  CUDA_MEMCPY2D copyOfColumns() {
+    CUDA_MEMCPY2D how = {};
+    how.srcMemoryType = how.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    how.srcDevice = at(e) + 2 * 4;
+    how.dstDevice = at(f);
+    how.srcPitch = how.dstPitch = 8 * 4;
+    how.WidthInBytes = 4 * 4;
+    how.Height = 4;
+    return how;
   }
 
   template <typename T = float> T *pinned(size_t count) {
@@ -242,17 +254,6 @@ private:
     launch.inputs = 1;
     launch.items = launch.chunk = 64;
     builder.command(launch);
-  }
-
-  uint32_t columns(uint32_t of, uint32_t first) {
-    auto part = std::make_unique<plan::SliceT>(*builder.plan.slices[of]);
-    part->shape = {4, 4};
-    part->bytes = 4 * 4 * 4;
-    part->offset += first * 4;
-    part->pitch = 8 * 4;
-    part->rows = 4;
-    builder.plan.slices.push_back(std::move(part));
-    return uint32_t(builder.plan.slices.size() - 1);
   }
 
   std::map<std::string, std::string> environment;

@@ -8,8 +8,8 @@
 
 namespace lmc::hostdriver {
 
-// A capture that goes on, or has ended. The first stream began it; the others joined through
-// events.
+// A capture that goes on, or has ended. The first of its streams began it, and the others joined it
+// through events.
 struct Capture {
   CUstreamCaptureMode mode;
   std::thread::id thread;
@@ -40,7 +40,7 @@ public:
 
   void begin(CUstream stream, CUstreamCaptureMode mode);
   CUgraph end(CUstream stream);
-  // Ends the capture that the stream takes part in: the stream is destroyed.
+  // Ends the capture that the stream takes part in, because the stream is destroyed.
   void abandon(CUstream stream);
 
   // Appends a command to a stream, or to the graph that it is being captured into.

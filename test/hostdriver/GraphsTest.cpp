@@ -1,4 +1,5 @@
 // Capture and graphs: CUDA's rules.
+#include "test/Draws.h"
 #include "test/hostdriver/LtFixture.h"
 
 #include <thread>
@@ -130,9 +131,9 @@ TEST_F(Graphs, NodesWithoutAnOrderRunInAnyAndMayNotConflict) {
   EXPECT_NE(violations().find("race"), std::string::npos);
 }
 
-TEST_F(Graphs, EventsOrderNodes) {
-  for (const char *seed : {"1", "2", "3", "4"}) {
-    start({{"LMC_HOST_SEED", seed}});
+TEST_F(Graphs, EventsOrderNodesInDrawnOrders) {
+  for (int64_t seed = 1, last = test::drawCount(4); seed <= last; ++seed) {
+    start({{"LMC_HOST_SEED", std::to_string(seed)}});
     check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     check(cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING));
     write(x, counted(64));

@@ -69,14 +69,8 @@ TEST_F(Hostile, LaunchesMustBeThoseOfThePlan) {
 TEST_F(Hostile, CopiesOnTheDeviceMustBeThoseOfThePlan) {
   check(launchTwice(at(x), at(y), stream)); // shows which allocations the arenas are
   EXPECT_EQ(cuMemcpyDtoDAsync(at(f), at(e), 128, stream), CUDA_ERROR_NOT_PERMITTED);
-  CUDA_MEMCPY2D how = {};
-  how.srcMemoryType = how.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  how.srcDevice = at(e) + 2 * 4;
-  how.dstDevice = at(f);
-  how.srcPitch = 8 * 4;
+  CUDA_MEMCPY2D how = copyOfColumns();
   how.dstPitch = 7 * 4;
-  how.WidthInBytes = 4 * 4;
-  how.Height = 4;
   EXPECT_EQ(cuMemcpy2DAsync(&how, stream), CUDA_ERROR_NOT_PERMITTED) << "a wrong pitch";
   how.dstPitch = 8 * 4;
   check(cuMemcpy2DAsync(&how, stream));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kMarker = 0x4c744c6d;
 
-// What a cublasLtMatmulAlgo_t holds.
+// The bytes of a cublasLtMatmulAlgo_t.
 struct OpaqueAlgorithm {
   uint32_t marker, number, unused;
   // In bytes: of a, b, c and d as the preference promised, and of the bias that the heuristic saw.
@@ -105,6 +105,14 @@ template <typename T> void set(T &value, const void *from, size_t bytes) {
   std::memcpy(&value, from, sizeof(T));
 }
 
+// Refuses any value of an attribute but the one that this stand-in models.
+void requireOnly(int32_t modelled, const void *from, size_t bytes, const char *attribute) {
+  int32_t value = 0;
+  set(value, from, bytes);
+  if (value != modelled)
+    broken(CUDA_ERROR_NOT_SUPPORTED, "{} {} is not modelled", attribute, value);
+}
+
 DType dtypeOf(cudaDataType_t type) {
   switch (type) {
   case CUDA_R_16BF:
@@ -118,7 +126,7 @@ DType dtypeOf(cudaDataType_t type) {
   }
 }
 
-// The matrix of a layout, transposed if `operation` says so.
+// Returns the matrix of a layout, transposed if `operation` says so.
 Matrix matrixOf(const Layout &layout, const void *data, cublasOperation_t operation) {
   const DType dtype = dtypeOf(layout.type);
   const uint64_t width = lmc::byteWidth(dtype);
@@ -135,7 +143,8 @@ Matrix matrixOf(const Layout &layout, const void *data, cublasOperation_t operat
   return operation == CUBLAS_OP_N ? matrix : matrix.transposed();
 }
 
-// The product in row-major form: if d is stored by columns, the product of the transposed matrices.
+// Returns the product in row-major form. If d is stored by columns, that is the product of the
+// transposed matrices.
 PlainProduct productOf(const Operation &operation, const void *a, const Layout &aLayout,
                        const void *b, const Layout &bLayout, void *d, const Layout &dLayout) {
   PlainProduct product;
@@ -184,7 +193,7 @@ uint64_t workspaceOf(const Algorithm &algorithm, const PlainProduct &product) {
                              product.d.dtype == DType::F64 ? 8 : 4);
 }
 
-// The algorithm, which must come from the heuristic for this product.
+// Returns the algorithm. Fails unless the heuristic returned it for this product.
 OpaqueAlgorithm checked(const cublasLtMatmulAlgo_t *algo, const PlainProduct &product) {
   OpaqueAlgorithm algorithm;
   if (!algo)
@@ -255,7 +264,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               const void *value, size_t bytes) {
   return call("cublasLtMatmulDescSetAttribute", Kind::Call, [&] {
     Operation &operation = find(operations, desc);
-    int32_t mode = CUBLASLT_POINTER_MODE_HOST;
     switch (which) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
       return set(operation.transA, value, bytes);
@@ -268,10 +276,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return set(operation.biasType, value, bytes);
     case CUBLASLT_MATMUL_DESC_POINTER_MODE:
-      set(mode, value, bytes);
-      if (mode == CUBLASLT_POINTER_MODE_HOST)
-        return;
-      [[fallthrough]];
+      return requireOnly(CUBLASLT_POINTER_MODE_HOST, value, bytes, "pointer mode");
     default:
       broken(CUDA_ERROR_NOT_SUPPORTED, "attribute {} of a product is not modelled", int(which));
     }
@@ -295,7 +300,6 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
                                                 const void *value, size_t bytes) {
   return call("cublasLtMatrixLayoutSetAttribute", Kind::Call, [&] {
     Layout &layout = find(layouts, handle);
-    int32_t batches = 1;
     switch (which) {
     case CUBLASLT_MATRIX_LAYOUT_TYPE:
       return set(layout.type, value, bytes);
@@ -308,10 +312,7 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
     case CUBLASLT_MATRIX_LAYOUT_LD:
       return set(layout.leading, value, bytes);
     case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-      set(batches, value, bytes);
-      if (batches == 1)
-        return;
-      [[fallthrough]];
+      return requireOnly(1, value, bytes, "batch count");
     default:
       broken(CUDA_ERROR_NOT_SUPPORTED, "attribute {} of a layout is not modelled", int(which));
     }

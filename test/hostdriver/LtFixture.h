@@ -53,7 +53,7 @@ protected:
     return results;
   }
 
-  // The algorithm that splits k, and needs a workspace.
+  // Returns an algorithm that splits k, and needs a workspace.
   cublasLtMatmulAlgo_t splitting() {
     for (const auto &result : algorithms())
       if (result.workspaceSize)
@@ -87,7 +87,7 @@ protected:
     return status;
   }
 
-  // Terms of many sizes, so that the order of a sum shows.
+  // Writes terms of many sizes, so that the order of a sum shows.
   void writeOperands() {
     std::vector<float> values(24), more(30);
     for (size_t i = 0; i < values.size(); ++i)

@@ -10,7 +10,7 @@ namespace lmc::hostdriver {
 
 static constexpr uint64_t kPage = 4096, kAlignment = 256;
 
-// Half of this machine's memory: what larger allocations than that do not get.
+// Returns half of this machine's memory. Allocations that would take more of it fail.
 static uint64_t hostLimit() {
   return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)) / 2;
 }

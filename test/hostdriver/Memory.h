@@ -41,17 +41,19 @@ public:
   // Returns the address. Fails with CUDA_ERROR_OUT_OF_MEMORY.
   uint64_t allocate(uint64_t bytes, bool pinned);
   void free(uint64_t address);
-  // The allocation that starts at `address`; fails with CUDA_ERROR_INVALID_VALUE.
+  // Returns the allocation that starts at `address`. Fails with CUDA_ERROR_INVALID_VALUE.
   const Allocation &startingAt(uint64_t address, bool pinned) const;
-  // The allocation that holds the byte; null if none does.
+  // Returns the allocation that holds the byte; null if none does.
   const Allocation *holding(uint64_t address) const;
-  // Fails unless all bytes of `access` lie in one allocation of that kind; `what` is for the error.
+  // Fails unless all bytes of `access` lie in one allocation of that kind; the error begins with
+  // `what`.
   const Allocation &require(const Access &access, bool pinned, const std::string &what) const;
 
-  // Where the stand-in itself finds a byte of either kind of memory.
+  // Returns where the stand-in itself finds a byte of either kind of memory.
   static char *host(uint64_t address) { return reinterpret_cast<char *>(address & ~kDeviceBit); }
 
   uint64_t deviceBytes() const { return used[0]; }
+  uint64_t pinnedBytes() const { return used[1]; }
   uint64_t total() const;     // of the device
   uint64_t available() const; // of the device
   size_t count(bool pinned) const;

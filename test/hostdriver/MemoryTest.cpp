@@ -1,4 +1,5 @@
 // Memory: bounds, kinds, lifetimes, and pinned buffers that are used too early.
+#include "test/Draws.h"
 #include "test/hostdriver/Fixture.h"
 
 using namespace lmc;
@@ -30,9 +31,9 @@ TEST_F(MemoryRules, CopiesStayInTheirAllocation) {
 
 // The fault that a ring of pinned buffers without a wait has: the next batch is written into a
 // buffer whose copy has not run. It shows for every seed.
-TEST_F(MemoryRules, EarlyReuseOfAPinnedBufferShows) {
-  for (const char *seed : {"1", "2", "3", "4"}) {
-    start({{"LMC_HOST_SEED", seed}});
+TEST_F(MemoryRules, EarlyReuseOfAPinnedBufferShowsInDrawnOrders) {
+  for (int64_t seed = 1, last = test::drawCount(4); seed <= last; ++seed) {
+    start({{"LMC_HOST_SEED", std::to_string(seed)}});
     float *buffer = pinned(64);
     std::fill_n(buffer, 64, 1.0f);
     check(cuMemcpyHtoDAsync(at(x), buffer, 256, stream));

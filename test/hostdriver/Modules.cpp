@@ -10,8 +10,8 @@ static const plan::Kernel &kernelOf(uint32_t kernel) {
   return *driver().plan.file()->kernels()->Get(kernel);
 }
 
-// Whether this device runs code for `target`, such as "cuda:sm_90a". Code for "sm_90a" runs on
-// compute capability 9.0 only, code for "sm_80" on 8.x.
+// Returns true if this device runs code for `target`, such as "cuda:sm_90a". Code for "sm_90a" runs
+// on compute capability 9.0 only, and code for "sm_80" on 8.x.
 static bool runs(const std::string &target) {
   const size_t digits = target.find("sm_") + 3;
   const int built = std::atoi(target.c_str() + digits), here = hostility().arch;

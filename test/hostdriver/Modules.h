@@ -34,15 +34,15 @@ public:
   CUmodule load(const void *image);
   void unload(CUmodule module);
   CUfunction function(CUmodule module, const char *entry);
-  // Fails with CUDA_ERROR_INVALID_HANDLE if it belongs to no loaded module.
+  // Fails with CUDA_ERROR_INVALID_HANDLE if the function belongs to no loaded module.
   CUfunc_st &check(CUfunction function);
 
   int attribute(const CUfunc_st &function, CUfunction_attribute which) const;
   void setAttribute(CUfunc_st &function, CUfunction_attribute which, int value);
-  // The thread blocks that fit on a multiprocessor at the same time.
+  // Returns how many thread blocks fit on a multiprocessor at the same time.
   int blocksPerMultiprocessor(const CUfunc_st &function, int threads, size_t dynamicShared) const;
 
-  // The command of a launch. Fails unless the plan has it.
+  // Returns the command of a launch. Fails unless the plan has the launch.
   WorkPtr launch(const CUfunc_st &function, const Grid &grid, void **parameters);
   size_t size() const { return modules.size(); }
 

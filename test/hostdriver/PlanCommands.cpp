@@ -13,7 +13,7 @@
 namespace lmc::hostdriver {
 namespace {
 
-// What a kernel for initial values reads (plan.fbs, Initializer).
+// The record that a kernel for initial values reads (plan.fbs, Initializer).
 struct Record {
   uint64_t first, elements, seed, stream;
   double value;
@@ -25,7 +25,7 @@ bool isPlan(const std::string &path) {
   return std::string_view(start + 4, 4) == plan::PlanIdentifier();
 }
 
-// The first argument of this process that is the file of a plan, also as --name=FILE.
+// Returns the first argument of this process that is the file of a plan, also as --name=FILE.
 std::string planOnCommandLine() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   for (std::string argument; std::getline(file, argument, '\0');) {
@@ -102,7 +102,8 @@ int PlanCommands::findModule(const void *image) {
   const auto &modules = *file()->modules();
   for (uint32_t i = 0; i < modules.size(); ++i) {
     const auto &code = *modules[i]->image();
-    // Stops at the first byte that differs: how long the program's image is, is unknown.
+    // The length of the program's image is unknown, so the comparison stops at the first byte that
+    // differs.
     const auto *bytes = static_cast<const uint8_t *>(image);
     uint32_t same = 0;
     while (same < code.size() && code[same] == bytes[same])

@@ -1,4 +1,4 @@
-// The plan that the program runs: which launches, products and copies it has.
+// Finds the launches, products and copies of a program in the plan that the program runs.
 //
 // The stand-in gets pointers. It learns which allocation is which arena of the plan from the first
 // command that fits: an arena's allocation is at least as long as the arena, and all operands lie
@@ -46,32 +46,33 @@ struct LaunchMatch {
 
 class PlanCommands {
 public:
-  // The plan; found and read at the first use. Fails with CUDA_ERROR_FILE_NOT_FOUND.
+  // Returns the plan, which is found and read at the first use. Fails with
+  // CUDA_ERROR_FILE_NOT_FOUND.
   const PlanFile &file();
 
-  // The number of the module whose code starts at `image`; -1: the plan has none.
+  // Returns the number of the module whose code starts at `image`; -1: the plan has none.
   int findModule(const void *image);
-  // The number of the kernel `entry` of a module; -1: there is none.
+  // Returns the number of the kernel `entry` of a module; -1: there is none.
   int findKernel(int module, const std::string &entry);
-  // How many arguments the plan's launches of a kernel have.
+  // Returns how many arguments the plan's launches of a kernel have.
   size_t argumentsOf(uint32_t kernel);
 
   // Finds the launch of `kernel` with these pointers. Fails if the plan has none.
   LaunchMatch findLaunch(uint32_t kernel, const std::vector<uint64_t> &pointers);
-  // Checks the record that a kernel for initial values reads, and returns how many elements it
-  // computes. Fails if it is not for the variable, or not for the element at `out`.
+  // Checks the record that a kernel for initial values reads, and returns how many elements the
+  // kernel computes. Fails if the record is not for the variable, or not for the element at `out`.
   uint64_t checkRecord(const plan::Variable &variable, const void *record, uint64_t out);
 
   // Finds the product and returns its name. Fails if the plan has none. A product of which no
   // matrix lies in an arena may be one of a choice by timing: only its shape is looked up.
   std::string findProduct(const PlainProduct &product);
-  // Finds the copy and returns its name. Fails if it touches an arena and the plan has no such
-  // copy.
+  // Finds the copy and returns its name. Fails if the copy touches an arena and the plan has no
+  // such copy.
   std::string findCopy(const Access &from, const Access &to);
 
   // Forgets the arena of an allocation that is freed.
   void forget(uint64_t allocation);
-  // "byte 128 of arena 'state'", or the address.
+  // Returns "byte 128 of arena 'state'", or the address.
   std::string place(uint64_t address);
 
 private:
@@ -84,7 +85,8 @@ private:
   };
 
   void read();
-  // Whether each pointer is the address of its slice; if so, remembers the arenas' allocations.
+  // Returns true if each pointer is the address of its slice, and then remembers which allocation
+  // is which arena.
   bool fits(const Operands &operands);
   bool isInArena(uint64_t address);
   Access bytesOf(uint32_t slice, uint64_t address, bool write);

@@ -25,7 +25,7 @@ template <typename T> std::vector<T> elementsOf(const Matrix &matrix) {
   return elements;
 }
 
-// Rounds to the dtype.
+// Rounds the values to the dtype.
 template <typename T> void roundTo(plan::DType dtype, std::vector<T> &values) {
   if (dtype == plan::DType::BF16)
     for (T &value : values)
@@ -76,8 +76,8 @@ Access bytesOf(const Matrix &matrix, bool write) {
   return {matrix.address, matrix.rows * width, write, matrix.columns, matrix.column};
 }
 
-// A time for the choice between algorithms: 1 ms and up to 1% more, which depends on the seed.
-// Times are so long that a program that measures for a certain time runs few products.
+// Returns the time of an algorithm: 1 ms and up to 1% more, which depends on the seed. The time is
+// long, so that a program that measures for a certain time runs few products.
 double microsecondsOf(const PlainProduct &product, uint32_t algorithm) {
   Random random{hostility().seed * 1000003 + product.a.rows * 31 + product.a.columns * 37 +
                 product.b.columns * 41 + algorithm};

@@ -8,17 +8,17 @@
 
 namespace lmc::hostdriver {
 
-// How an algorithm adds. It cuts k into pieces, adds the terms of each piece in order, and then the
-// sums of the pieces in order.
+// An algorithm cuts k into pieces, adds the terms of each piece in order, and then adds the sums of
+// the pieces in order.
 struct Algorithm {
-  // At most one of the two is set. `depth`: the terms of a piece. `split`: the number of pieces,
-  // which several thread blocks compute, so that they meet in a workspace.
+  // At most one of the two is set. `depth` is the number of terms of a piece. `split` is the number
+  // of pieces, which several thread blocks compute, so that their sums meet in a workspace.
   uint32_t depth, split;
   // The sums of pieces are rounded to the type of d before they are added.
   bool roundsPieces;
   uint32_t scheme; // cublasLtReductionScheme_t
 
-  // The bytes of workspace that a product of m x n sums needs.
+  // Returns the bytes of workspace that a product of m x n sums needs.
   uint64_t workspace(uint64_t m, uint64_t n, uint64_t width) const { return split * m * n * width; }
 };
 

@@ -12,7 +12,7 @@ bool isPinned(const Access &access) {
   return at && at->pinned;
 }
 
-// The hash of the pinned bytes that the command reads.
+// Returns the hash of the pinned bytes that the command reads.
 uint64_t hashOfPinned(const Work &work) {
   uint64_t hash = 0;
   for (const Access &access : work.accesses)
@@ -34,7 +34,7 @@ bool visitPending(const Item &item, const std::function<bool(const Work &)> &vis
   return false;
 }
 
-// The nodes of a run that can be executed now.
+// Returns the nodes of a run that can be executed now.
 std::vector<size_t> readyNodes(const GraphRun &run) {
   std::vector<size_t> ready;
   for (size_t i = 0; i < run.done.size(); ++i) {
@@ -85,7 +85,7 @@ size_t Streams::pendingCommands() const {
   return count;
 }
 
-// The bytes that a queued command writes change on their own.
+// Pinned bytes that a queued command writes will change without the host, so they have no hash.
 Pending Streams::pendingOf(const WorkPtr &work) const {
   Pending pending{work};
   for (const Access &read : work->accesses) {
@@ -108,7 +108,7 @@ static bool uses(const Work &work, const Access &bytes) {
 }
 
 // The host may not look at pinned bytes that a command will write before it knows that the command
-// is complete. Until then they hold garbage, unless another queued command uses them.
+// is complete. Until then the bytes hold garbage, unless another queued command uses them.
 void Streams::poisonTargets(const Work &work) {
   for (const Access &access : work.accesses)
     if (access.write && isPinned(access) &&
@@ -211,8 +211,8 @@ void Streams::execute(const Pending &pending) {
   now += work.microseconds;
 }
 
-// Executes one item at the head of a stream, chosen at random; with `only`, of the needed items.
-// Returns false if there is none that can be executed.
+// Executes one item at the head of a stream, which is chosen at random, and with `only` among the
+// needed items. Returns false if no item can be executed.
 bool Streams::executeOne(const std::vector<std::pair<CUstream, size_t>> *only) {
   struct Choice {
     CUstream stream;

@@ -17,7 +17,7 @@
 
 namespace lmc::hostdriver {
 
-// A command: what it is called in errors, what it accesses, and what it does.
+// A command: its name in errors, the bytes that it accesses, and what it does.
 struct Work {
   std::shared_ptr<const std::string> name;
   std::vector<Access> accesses;
@@ -45,15 +45,15 @@ struct Pending {
   uint64_t pinnedHash = 0;
 };
 
-// A node of a graph: it is executed after those nodes, which stand before it in the graph. `chain`
-// is the stream of the capture that made the node.
+// A node of a graph. It is executed after the nodes `after`, which stand before it in the graph.
+// `chain` is the stream of the capture that made the node.
 struct Node {
   WorkPtr work;
   std::vector<uint32_t> after;
   uint32_t chain = 0;
 };
 
-// One launch of a graph: what is left of it.
+// The nodes of one launch of a graph that have not been executed.
 struct GraphRun {
   std::shared_ptr<const std::vector<Node>> nodes;
   std::vector<Pending> pending; // per node
@@ -76,7 +76,8 @@ struct CUstream_st {
   uint32_t line = 0;   // of the vector clocks
   lmc::hostdriver::Clock clock;
   std::deque<lmc::hostdriver::Item> queue;
-  // While the stream is being captured: the capture, and the nodes that the next one comes after.
+  // While the stream is captured, `capture` is the capture, and the next node comes after the nodes
+  // `tail`.
   std::shared_ptr<lmc::hostdriver::Capture> capture;
   std::vector<uint32_t> tail;
 };
@@ -84,7 +85,7 @@ struct CUstream_st {
 struct CUevent_st {
   unsigned flags = 0;
   lmc::hostdriver::MarkPtr mark; // the last record outside of a capture; null: none
-  // Of the last record, if that was in a capture.
+  // The capture and the nodes of the last record, if that was in a capture.
   std::shared_ptr<lmc::hostdriver::Capture> capture;
   std::vector<uint32_t> nodes;
 };
@@ -109,17 +110,17 @@ public:
   void enqueueGraph(CUstream stream, const std::shared_ptr<const std::vector<Node>> &nodes,
                     const std::vector<uint32_t> &lines);
 
-  // The host waits: executes until `mark` is done.
+  // Executes commands until `mark` is done, because the host waits for it.
   void finish(const MarkPtr &mark);
-  // The host asks: executes a few commands or none, and returns whether `mark` is done.
+  // Executes a few commands or none, because the host asks for `mark`. Returns true if it is done.
   bool poll(const MarkPtr &mark);
 
   // Forgets bytes that are freed. Fails if the host does not know that all commands that use them
-  // are complete; `action` is for the error.
+  // are complete; the error begins with `action`.
   void release(const Access &bytes, const std::string &action);
   // Fails if the host does not know that all launches of the module's code are complete.
   void checkUnused(const void *module) const;
-  // Whether the host has waited for everything up to the mark.
+  // Returns true if the host has waited for everything up to the mark.
   bool isKnown(const Mark &mark) const { return host.includes(mark.clock); }
   size_t pendingCommands() const;
 
@@ -127,7 +128,7 @@ public:
   CUresult sticky = CUDA_SUCCESS;
 
 private:
-  // How many items at the heads of streams must be executed before `mark` is done.
+  // Adds to `needed` how many items at the heads of streams must be executed before `mark` is done.
   void need(const MarkPtr &mark, std::vector<std::pair<CUstream, size_t>> &needed) const;
   bool executeOne(const std::vector<std::pair<CUstream, size_t>> *only);
   void execute(const Pending &pending);
@@ -135,7 +136,7 @@ private:
   Pending pendingOf(const WorkPtr &work) const;
   void poisonTargets(const Work &work);
   void addToHistory(const Work &work, uint32_t line, const Clock &clock);
-  // Whether a command that has not been executed satisfies `test`.
+  // Returns true if a command that has not been executed satisfies `test`.
   bool anyPending(const std::function<bool(const Work &)> &test) const;
   void hostWaited(const Mark &mark) { host.join(mark.clock); }
 

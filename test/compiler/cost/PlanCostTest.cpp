@@ -20,15 +20,7 @@ public:
     plan.model->flops_per_token_causal = 1e6;
     plan.model->flops_per_token_full = 2e6;
     plan.batch->gradient_accumulation_steps = 5;
-    uint32_t a = slice(plan::DType::F32, {64, 32}), b = slice(plan::DType::F32, {32, 16}),
-             d = slice(plan::DType::F32, {64, 16});
-    plan::GemmT gemm;
-    gemm.a = a;
-    gemm.b = b;
-    gemm.d = d;
-    gemm.m = 64;
-    gemm.n = 16;
-    gemm.k = 32;
+    const plan::GemmT gemm = product(64, 16, 32);
     command(gemm);
     auto kernel = std::make_unique<plan::KernelT>();
     kernel->name = kernel->entry = "k";
@@ -41,7 +33,7 @@ public:
       function->name = name;
       auto entry = std::make_unique<plan::CommandT>();
       plan::LaunchT launch;
-      launch.args = {a, d};
+      launch.args = {gemm.a, gemm.d};
       launch.inputs = 1;
       launch.items = 64;
       launch.chunk = 64;

@@ -17,19 +17,11 @@ class Job : public test::PlanBuilder {
 public:
   Job() {
     plan.compute_dtype = plan::DType::F32;
-    const uint32_t a = slice(plan::DType::F32, {64, 32}), b = slice(plan::DType::F32, {32, 16}),
-                   d = slice(plan::DType::F32, {64, 16});
-    plan::GemmT gemm;
-    gemm.a = a;
-    gemm.b = b;
-    gemm.d = d;
-    gemm.m = 64;
-    gemm.n = 16;
-    gemm.k = 32;
+    plan::GemmT gemm = product(64, 16, 32);
     command(gemm);
     command(gemm);
     plan::CopyT copy;
-    copy.x = a;
+    copy.x = gemm.a;
     copy.d = slice(plan::DType::F32, {64, 32});
     command(copy);
     plan.functions[0]->commands[0]->source = "layers.0/up";

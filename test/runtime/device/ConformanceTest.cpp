@@ -486,19 +486,9 @@ TEST_P(Conformance, MultipliesAndCopies) {
 // Both sides' rows may lie apart: columns 1 and 2 of a [3, 4] matrix go to columns 0 and 1.
 TEST_P(Conformance, CopiesRows) {
   uint32_t x = b.slice(DType::F32, {3, 4}), d = b.slice(DType::F32, {3, 4});
-  auto columns = [&](uint32_t of, uint32_t first) {
-    auto slice = std::make_unique<plan::SliceT>(*b.plan.slices[of]);
-    slice->shape = {3, 2};
-    slice->bytes = 3 * 2 * 4;
-    slice->offset += first * 4;
-    slice->pitch = 4 * 4;
-    slice->rows = 3;
-    b.plan.slices.push_back(std::move(slice));
-    return uint32_t(b.plan.slices.size() - 1);
-  };
   plan::CopyT copy;
-  copy.x = columns(x, 1);
-  copy.d = columns(d, 0);
+  copy.x = b.columns(x, 1, 2);
+  copy.d = b.columns(d, 0, 2);
   b.command(copy);
   ASSERT_NO_FATAL_FAILURE(record());
   std::vector<float> values(12);

@@ -49,6 +49,31 @@ public:
     return uint32_t(plan.slices.size() - 1);
   }
 
+  // The columns `first` to `first` + `count` - 1 of a slice of shape [rows, columns].
+  uint32_t columns(uint32_t of, uint64_t first, uint64_t count) {
+    auto part = std::make_unique<plan::SliceT>(*plan.slices[of]);
+    const uint64_t width = byteWidth(part->dtype);
+    part->rows = part->shape[0];
+    part->pitch = part->shape[1] * width;
+    part->shape[1] = count;
+    part->bytes = part->rows * count * width;
+    part->offset += first * width;
+    plan.slices.push_back(std::move(part));
+    return uint32_t(plan.slices.size() - 1);
+  }
+
+  // A product of new f32 slices: d [m, n] = a [m, k] b [k, n].
+  plan::GemmT product(uint64_t m, uint64_t n, uint64_t k) {
+    plan::GemmT gemm;
+    gemm.a = slice(plan::DType::F32, {m, k});
+    gemm.b = slice(plan::DType::F32, {k, n});
+    gemm.d = slice(plan::DType::F32, {m, n});
+    gemm.m = m;
+    gemm.n = n;
+    gemm.k = k;
+    return gemm;
+  }
+
   plan::VariableT &variable(const std::string &name, plan::VariableKind kind, uint32_t slice) {
     auto variable = std::make_unique<plan::VariableT>();
     variable->name = name;
