@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from draws import draw_count
 from jobs import Job
 from programs import (
     INTERRUPTED, STATE_FILES, checkpoint_digest, checkpoint_state, checkpoints, last_losses, losses,
@@ -183,8 +184,8 @@ def random_job(seed: int) -> Job:
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_memory_planning_changes_no_bit(programs, compiled, tmp_path, seed):
+@pytest.mark.parametrize("seed", range(draw_count(6)))
+def test_memory_planning_of_drawn_jobs_changes_no_bit(programs, compiled, tmp_path, seed):
     """What is kept, what is computed again and which values share bytes are nothing to the
     losses, the gradients and the state; nor is all of it without fusion."""
     job = random_job(seed)

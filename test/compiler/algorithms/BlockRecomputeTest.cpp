@@ -1,6 +1,7 @@
 // The options of a block against every set of ops that may be run again.
 #include "compiler/algorithms/BlockRecompute.h"
 
+#include "test/Draws.h"
 #include "test/compiler/algorithms/FaultOf.h"
 
 #include <gtest/gtest.h>
@@ -87,10 +88,11 @@ std::vector<Point> cornersOf(std::vector<Point> points) {
   return corners;
 }
 
-TEST(BlockRecompute, OptionsAreTheCornersOfTheHullOfAllChoices) {
+TEST(BlockRecompute, OptionsOfDrawnBlocksAreTheCornersOfTheHullOfAllChoices) {
+  const int64_t count = test::drawCount(3000);
   std::mt19937 random(1);
   size_t most = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     BlockRecomputeProblem problem = randomProblem(random);
     ASSERT_EQ(faultOf(problem.check()), "");
     std::vector<Point> found;

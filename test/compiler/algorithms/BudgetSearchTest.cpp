@@ -1,6 +1,7 @@
 // The fastest rung within a budget: the same whatever was asked before, and monotone.
 #include "compiler/algorithms/BudgetSearch.h"
 
+#include "test/Draws.h"
 #include "test/compiler/algorithms/FaultOf.h"
 
 #include <gtest/gtest.h>
@@ -50,9 +51,10 @@ Ladder randomLadder(std::mt19937 &random, bool loose = false) {
 
 } // namespace
 
-TEST(BudgetSearch, FindsWhatLookingAtEveryRungFinds) {
+TEST(BudgetSearch, FindsInDrawnLaddersWhatLookingAtEveryRungFinds) {
+  const int64_t count = test::drawCount(300);
   std::mt19937 random(1);
-  for (int trial = 0; trial < 300; ++trial) {
+  for (int64_t trial = 0; trial < count; ++trial) {
     Ladder ladder = randomLadder(random, /*loose=*/trial % 2);
     BudgetSearch used = ladder.search(); // asked for many budgets in any order
     ASSERT_EQ(faultOf(used.check()), "");
@@ -64,9 +66,10 @@ TEST(BudgetSearch, FindsWhatLookingAtEveryRungFinds) {
   }
 }
 
-TEST(BudgetSearch, LessMemoryIsNeverFasterAndNeverTakesMore) {
+TEST(BudgetSearch, LessMemoryInDrawnLaddersIsNeverFasterAndNeverTakesMore) {
+  const int64_t count = test::drawCount(300);
   std::mt19937 random(2);
-  for (int trial = 0; trial < 300; ++trial) {
+  for (int64_t trial = 0; trial < count; ++trial) {
     Ladder ladder = randomLadder(random);
     BudgetSearch search = ladder.search();
     size_t before = 0;
@@ -86,9 +89,10 @@ TEST(BudgetSearch, LessMemoryIsNeverFasterAndNeverTakesMore) {
   }
 }
 
-TEST(BudgetSearch, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
+TEST(BudgetSearch, TheSmallestBudgetOfDrawnLaddersWorksAndOneByteLessDoesNot) {
+  const int64_t count = test::drawCount(300);
   std::mt19937 random(3);
-  for (int trial = 0; trial < 300; ++trial) {
+  for (int64_t trial = 0; trial < count; ++trial) {
     Ladder ladder = randomLadder(random, /*loose=*/trial % 2);
     BudgetSearch search = ladder.search();
     std::optional<size_t> smallest = search.smallest();

@@ -2,6 +2,7 @@
 #include "compiler/algorithms/Packing.h"
 #include "compiler/algorithms/PackingSearch.h"
 
+#include "test/Draws.h"
 #include "test/compiler/algorithms/FaultOf.h"
 
 #include <gtest/gtest.h>
@@ -89,9 +90,10 @@ private:
 
 uint64_t optimum(const PackingProblem &problem) { return Optimum(problem).find(); }
 
-TEST(Packing, SolutionsOfRandomProblemsHold) {
+TEST(Packing, SolutionsOfDrawnProblemsHold) {
+  const int64_t count = test::drawCount(500);
   std::mt19937 random(1);
-  for (int round = 0; round < 500; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     PackingProblem problem = randomProblem(random, 1 + random() % 60, 40, 1u << (random() % 7));
     ASSERT_EQ(faultOf(problem.check()), "");
     PackingSolution solution = pack(problem, 1000);
@@ -101,10 +103,11 @@ TEST(Packing, SolutionsOfRandomProblemsHold) {
   }
 }
 
-TEST(Packing, IsTheOptimumOfSmallProblems) {
+TEST(Packing, IsTheOptimumOfSmallDrawnProblems) {
+  const int64_t count = test::drawCount(600);
   std::mt19937 random(2);
   int searched = 0;
-  for (int round = 0; round < 600; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     PackingProblem problem = randomProblem(random, 7, 8, 1);
     uint64_t best = optimum(problem);
     ASSERT_LE(problem.lowerBound(), best) << "the bound is no bound, round " << round;
@@ -122,9 +125,10 @@ TEST(Packing, IsTheOptimumOfSmallProblems) {
 }
 
 // From a packing as bad as they come, and with nodes for a part of the way only.
-TEST(PackingSearch, FindsTheOptimumOfSmallProblemsAndProvesIt) {
+TEST(PackingSearch, FindsTheOptimumOfSmallDrawnProblemsAndProvesIt) {
+  const int64_t count = test::drawCount(600);
   std::mt19937 random(3);
-  for (int round = 0; round < 600; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     PackingProblem problem =
         randomProblem(random, 1 + random() % 7, 2 + random() % 7, 1u << (random() % 4));
     if (random() % 2) // equal buffers

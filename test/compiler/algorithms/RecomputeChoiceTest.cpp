@@ -1,6 +1,7 @@
 // The choice of options per layer against all choices.
 #include "compiler/algorithms/RecomputeChoice.h"
 
+#include "test/Draws.h"
 #include "test/compiler/algorithms/FaultOf.h"
 
 #include <gtest/gtest.h>
@@ -91,10 +92,11 @@ RecomputeChoiceProblem model(std::mt19937 &random, size_t layers, size_t options
   return problem;
 }
 
-TEST(RecomputeChoice, IsTheBestOfAllChoicesAtEveryBudget) {
+TEST(RecomputeChoice, IsTheBestOfAllChoicesOfDrawnModelsAtEveryBudget) {
+  const int64_t count = test::drawCount(600);
   std::mt19937 random(1);
   int none = 0, some = 0;
-  for (int round = 0; round < 600; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     RecomputeChoiceProblem problem = randomProblem(random, 5);
     ASSERT_EQ(faultOf(problem.check()), "");
     auto choices = everyChoice(problem);
@@ -117,9 +119,10 @@ TEST(RecomputeChoice, IsTheBestOfAllChoicesAtEveryBudget) {
 
 // Many layers: the bounds cut nearly everything, and cut nothing that is needed. The
 // reference keeps, layer by layer from the last, the least seconds for each need.
-TEST(RecomputeChoice, IsTheBestOfAllChoicesForManyLayers) {
+TEST(RecomputeChoice, IsTheBestOfAllChoicesOfManyDrawnLayers) {
+  const int64_t count = test::drawCount(150);
   std::mt19937 random(2);
-  for (int round = 0; round < 150; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     RecomputeChoiceProblem problem = randomProblem(random, 40);
     std::map<uint64_t, double> needs = {{problem.turnBytes, 0}};
     for (size_t l = problem.layers.size(); l-- > 0;) {
@@ -198,9 +201,10 @@ TEST(RecomputeChoice, TellsHowFarItMayBeFromTheFastest) {
   EXPECT_EQ(chooseRecompute(problem, most / 2)->options, found->options);
 }
 
-TEST(RecomputeChoice, LadderClimbsFromTheSmallestPeakToTheFastest) {
+TEST(RecomputeChoice, LadderOfDrawnModelsClimbsFromTheSmallestPeakToTheFastest) {
+  const int64_t count = test::drawCount(300);
   std::mt19937 random(5);
-  for (int round = 0; round < 300; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     RecomputeChoiceProblem problem = randomProblem(random, 5);
     auto choices = everyChoice(problem);
     int steps = int(random() % 6);

@@ -4,12 +4,12 @@
 // it, may be. What is refused although all is as it was is counted by reason.
 #include "passes/buffers/CheckAliasing.h"
 #include "dialects/kern/Kern.h"
+#include "test/Draws.h"
 #include "test/passes/buffers/PlacedModel.h"
 #include "test/passes/buffers/TokenInterpreter.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <random>
@@ -280,7 +280,7 @@ struct Tally {
   std::map<std::string, int> refused; // although harmless, by reason
 };
 
-class AliasingFuzzTest : public testing::Test {
+class DrawnAliasingFaults : public testing::Test {
 protected:
   // The first diagnostic of the check, or "".
   std::string check(plan_ir::FunctionOp planned) {
@@ -308,11 +308,9 @@ protected:
     return unasked ? Effect::Unasked : Effect::None;
   }
 
-  // `count` mutants of each function of the model, LMC_FUZZ times as many when that is set.
-  void fuzz(int count, uint64_t seed) {
+  // Tries `count` mutants of each function of the model.
+  void fuzz(int64_t count, uint64_t seed) {
     Random random(seed);
-    if (const char *factor = std::getenv("LMC_FUZZ"))
-      count *= std::atoi(factor);
     std::vector<plan_ir::FunctionOp> plans;
     for (auto planned : model.plan->getOps<plan_ir::FunctionOp>())
       plans.push_back(planned);
@@ -320,13 +318,14 @@ protected:
       FunctionOutcome expected = runFunction(model.functionOf(planned), *model.plan);
       ASSERT_EQ(effectOf(planned, expected), Effect::None) << planned.getSymName().str();
       ASSERT_EQ(check(planned), "");
-      for (int i = 0; i < count; ++i)
+      for (int64_t i = 0; i < count; ++i)
         attack(planned, expected, random);
     }
   }
 
-  // The modules of a lit test of place-buffers, with seeds from `seed` + 1; how many they are.
-  int fuzzFile(const std::string &name, int seed) {
+  // Tries `count` mutants of each module of a lit test of place-buffers, with seeds from `seed` + 1.
+  // Returns the number of modules.
+  int fuzzFile(const std::string &name, int64_t count, int seed) {
     std::string path = LMC_SOURCE_DIR "/test/passes/buffers/" + name + ".mlir";
     auto file = llvm::MemoryBuffer::getFile(path);
     EXPECT_TRUE(bool(file)) << path;
@@ -335,7 +334,7 @@ protected:
       (*file)->getBuffer().split(texts, "// -----");
     for (StringRef text : texts) {
       model.parse(text.str().c_str());
-      fuzz(100, uint64_t(++seed));
+      fuzz(count, uint64_t(++seed));
     }
     return int(texts.size());
   }
@@ -407,40 +406,41 @@ std::vector<std::string> tiny(std::vector<std::string> more) {
 } // namespace
 
 // The modules that place-buffers is tested with: copies, columns, parts of wholes.
-TEST_F(AliasingFuzzTest, HandWrittenModules) {
+TEST_F(DrawnAliasingFaults, HandWrittenModules) {
   int modules = 0;
+  const int64_t count = test::drawCount(100);
   for (const char *name : {"place-buffers", "place-buffers-hazards", "place-buffers-columns"})
-    modules += fuzzFile(name, modules);
+    modules += fuzzFile(name, count, modules);
   EXPECT_GE(modules, 20);
   report();
 }
 
-TEST_F(AliasingFuzzTest, TiedF32) {
+TEST_F(DrawnAliasingFaults, TiedF32) {
   model.compile("test-tiny.toml", tiny({}));
-  fuzz(40, 1);
+  fuzz(test::drawCount(40), 1);
   report();
 }
 
-TEST_F(AliasingFuzzTest, UntiedBF16WithBlockRecompute) {
+TEST_F(DrawnAliasingFaults, UntiedBF16WithBlockRecompute) {
   model.compile("test-mistral.toml", tiny({"training.compute_dtype=bf16",
                                            "memory.recompute=block", "training.batch_size=6",
                                            "training.document_mask=true"}));
-  fuzz(30, 2);
+  fuzz(test::drawCount(30), 2);
   report();
 }
 
-TEST_F(AliasingFuzzTest, TiedBF16WithFullRecomputeInOneStep) {
+TEST_F(DrawnAliasingFaults, TiedBF16WithFullRecomputeInOneStep) {
   model.compile("test-tiny.toml", tiny({"training.compute_dtype=bf16", "memory.recompute=full",
                                         "training.batch_size=2"}));
-  fuzz(30, 3);
+  fuzz(test::drawCount(30), 3);
   report();
 }
 
 // The commands' scratch memory on a CUDA device: the attention gradient's, the sort's and the
 // products'.
-TEST_F(AliasingFuzzTest, ScratchOfCudaCommands) {
+TEST_F(DrawnAliasingFaults, ScratchOfCudaCommands) {
   model.target = "cuda";
-  fuzzFile("place-buffers-cuda", 100);
+  fuzzFile("place-buffers-cuda", test::drawCount(100), 100);
   bool found = false;
   model.plan->walk([&](CommandOpInterface command) { found |= bool(command.getScratch()); });
   EXPECT_TRUE(found);

@@ -3,6 +3,7 @@
 
 #include "SavedModel.h"
 #include "TestFolder.h"
+#include "test/Draws.h"
 
 #include <algorithm>
 #include <chrono>
@@ -39,8 +40,8 @@ struct Saved {
 
 } // namespace
 
-TEST(CheckpointCrash, KilledAtAnyMomentNothingSavedIsLost) {
-  constexpr int kKills = 60;
+TEST(CheckpointCrash, KilledAtDrawnMomentsNothingSavedIsLost) {
+  const int64_t kills = drawCount(60);
   TestFolder run;
   std::mt19937_64 random(std::random_device{}());
   // Whatever the disk's speed, a child gets to its first few saves and no further;
@@ -53,7 +54,7 @@ TEST(CheckpointCrash, KilledAtAnyMomentNothingSavedIsLost) {
                                           std::chrono::milliseconds(700));
   Saved reported{1, 0}; // the newest, by any child
   int midSave = 0, saves = 0;
-  for (int kill = 0; kill < kKills; ++kill) {
+  for (int64_t kill = 0; kill < kills; ++kill) {
     int pipe[2];
     ASSERT_EQ(::pipe(pipe), 0);
     pid_t child = ::fork();
@@ -91,9 +92,9 @@ TEST(CheckpointCrash, KilledAtAnyMomentNothingSavedIsLost) {
     ASSERT_GE(found, reported) << "kill " << kill;
     reported = found;
   }
-  std::printf("%d kills, %d of them inside a save; %d saves up to step %llu\n", kKills, midSave,
+  std::printf("%d kills, %d of them inside a save; %d saves up to step %llu\n", int(kills), midSave,
               saves, static_cast<unsigned long long>(reported.step));
   // Else the kills missed what they are meant to hit.
-  EXPECT_GT(midSave, kKills / 4);
+  EXPECT_GT(midSave, kills / 4);
   EXPECT_GT(saves, 0);
 }

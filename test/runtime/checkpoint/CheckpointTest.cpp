@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/Checkpoint.h"
 
 #include "SavedModel.h"
+#include "test/Draws.h"
 #include "TestFolder.h"
 
 #include <algorithm>
@@ -247,13 +248,14 @@ TEST(Checkpoint, DamagedOnesAreMovedAsideAndKept) {
   EXPECT_EQ(checkpointsOf(run.path), (Names{"2.damaged", "2.damaged-2", "3"}));
 }
 
-TEST(Checkpoint, EveryFlippedBitOfTheStateIsNoticed) {
+TEST(Checkpoint, EveryDrawnFlipInTheStateIsNoticed) {
+  const int64_t count = test::drawCount(400);
   TestFolder run;
   ASSERT_OK(save(run.path, 1, 0));
   const std::string path = run / "checkpoints/1/state.json";
   std::string whole = read(path);
   std::mt19937_64 random(11);
-  for (int i = 0; i < 400; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     std::string flipped = whole;
     flipped[random() % flipped.size()] ^= static_cast<char>(1 << random() % 8);
     std::filesystem::remove(path);

@@ -3,6 +3,7 @@
 #include "runtime/data/DataSource.h"
 #include "runtime/data/TokenFile.h"
 
+#include "test/Draws.h"
 #include "test/runtime/data/TokenFiles.h"
 
 #include <gmock/gmock.h>
@@ -115,9 +116,10 @@ TEST_F(MegatronIndexTest, NamesNegativeIdsAndIdsTooLarge) {
               HasSubstr("token 1 is id 4294967296, beyond the vocabulary of 100"));
 }
 
-TEST_F(MegatronIndexTest, FindsDocumentsOfSeveralSequencesAndOfNone) {
+TEST_F(MegatronIndexTest, FindsDrawnDocumentsOfSeveralSequencesAndOfNone) {
+  const int64_t count = test::drawCount(20);
   std::mt19937 random(7);
-  for (int round = 0; round < 20; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     std::vector<uint64_t> lengths, documents = {0}, starts = {0}, tokens;
     const uint64_t most = round % 2 ? 3 : 40; // sequences per document
     while (documents.size() < 120) {

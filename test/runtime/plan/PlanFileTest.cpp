@@ -1,3 +1,4 @@
+#include "test/Draws.h"
 #include "test/runtime/plan/PlanBuilder.h"
 
 #include "runtime/device/Device.h"
@@ -199,10 +200,11 @@ TEST(PlanFile, RefusesTruncation) {
   EXPECT_FALSE(PlanFile::fromBytes(data.data(), data.size() - 1, "cut"));
 }
 
-TEST(PlanFile, RefusesFlippedBytes) {
+TEST(PlanFile, RefusesDrawnFlips) {
+  const int64_t count = test::drawCount(3000);
   const std::string data = completePlan().bytes();
   std::mt19937_64 random(1);
-  for (int run = 0; run < 3000; ++run) {
+  for (int64_t run = 0; run < count; ++run) {
     std::string damaged = data;
     for (uint64_t flips = 1 + random() % 4; flips > 0; --flips)
       damaged[random() % damaged.size()] ^= char(1 + random() % 255);
@@ -213,12 +215,13 @@ TEST(PlanFile, RefusesFlippedBytes) {
 
 // A hostile file has a good checksum: what the verifier then accepts must be
 // safe to load and to run.
-TEST(PlanFile, SurvivesHostileBytes) {
+TEST(PlanFile, SurvivesDrawnBytes) {
+  const int64_t count = test::drawCount(5000);
   std::string data = completePlan().bytes();
   data.resize(data.size() - kPlanTrailerBytes);
   std::mt19937_64 random(2);
   int accepted = 0;
-  for (int run = 0; run < 5000; ++run) {
+  for (int64_t run = 0; run < count; ++run) {
     std::string hostile = data;
     for (uint64_t flips = 1 + random() % 3; flips > 0; --flips) {
       static const unsigned char kNasty[] = {0, 1, 2, 0x7f, 0x80, 0xff};
@@ -239,15 +242,16 @@ TEST(PlanFile, SurvivesHostileBytes) {
   }
   // Names, shapes of nothing and the like may change freely.
   EXPECT_GT(accepted, 0);
-  EXPECT_LT(accepted, 5000);
+  EXPECT_LT(accepted, count);
 }
 
-TEST(PlanFile, SurvivesHostileBytesForAGpu) {
+TEST(PlanFile, SurvivesDrawnBytesForAGpu) {
+  const int64_t count = test::drawCount(5000);
   std::string data = cudaPlan().bytes();
   data.resize(data.size() - kPlanTrailerBytes);
   std::mt19937_64 random(3);
   int accepted = 0;
-  for (int run = 0; run < 5000; ++run) {
+  for (int64_t run = 0; run < count; ++run) {
     std::string hostile = data;
     for (uint64_t flips = 1 + random() % 3; flips > 0; --flips)
       hostile[random() % hostile.size()] = char(random());
@@ -262,7 +266,7 @@ TEST(PlanFile, SurvivesHostileBytesForAGpu) {
     }
   }
   EXPECT_GT(accepted, 0);
-  EXPECT_LT(accepted, 5000);
+  EXPECT_LT(accepted, count);
 }
 
 TEST(PlanFile, NamesTheOtherSchemaVersion) {

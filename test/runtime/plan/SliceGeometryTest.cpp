@@ -1,6 +1,8 @@
 // The bytes that slices cover, against sets of bytes.
 #include "runtime/plan/SliceGeometry.h"
 
+#include "test/Draws.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,9 +59,10 @@ TEST_F(SliceGeometry, ColumnsOfARowDoNotOverlap) {
   EXPECT_EQ(unionBytes({&left, &across}), 8u * 12);
 }
 
-TEST_F(SliceGeometry, OverlapIsExactForOnePitch) {
+TEST_F(SliceGeometry, OverlapOfDrawnSlicesOfOnePitchIsExact) {
+  const int64_t count = test::drawCount(4000);
   int overlaps = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int64_t round = 0; round < count; ++round) {
     uint64_t pitch = round % 4 == 0 ? 0 : 2 + random() % 12;
     const plan::Slice &a = drawn(pitch), &b = drawn(pitch);
     std::set<uint64_t> inA = bytesOf(a), inB = bytesOf(b);
@@ -69,12 +72,13 @@ TEST_F(SliceGeometry, OverlapIsExactForOnePitch) {
     EXPECT_EQ(overlap(b, a), shares) << "round " << round;
     overlaps += shares;
   }
-  EXPECT_GT(overlaps, 500);
-  EXPECT_LT(overlaps, 3500);
+  EXPECT_GT(overlaps, count / 8);
+  EXPECT_LT(overlaps, count * 7 / 8);
 }
 
-TEST_F(SliceGeometry, UnionIsExactForOnePitch) {
-  for (int round = 0; round < 2000; ++round) {
+TEST_F(SliceGeometry, UnionOfDrawnSlicesOfOnePitchIsExact) {
+  const int64_t count = test::drawCount(2000);
+  for (int64_t round = 0; round < count; ++round) {
     uint64_t pitch = 2 + random() % 12;
     std::vector<const plan::Slice *> slices;
     std::set<uint64_t> all;

@@ -669,7 +669,7 @@ TEST(Attention, InF32AndOfAnyHeadSize) {
 }
 
 TEST(Attention, OfDrawnShapesOnTensorCores) {
-  for (int64_t seed = 1; seed <= drawCount(9); ++seed) {
+  for (int64_t seed = 1, last = drawCount(9); seed <= last; ++seed) {
     Draw draw{uint64_t(seed)};
     AttentionShape shape = drawShape(draw, DataType::BF16, draw.pick({64, 96, 128}));
     // Rows begin at multiples of 16 bytes.
@@ -682,7 +682,7 @@ TEST(Attention, OfDrawnShapesOnTensorCores) {
 // The columns of a tile that a head does not have are zeros. The head sizes are 8 and 0 modulo 16,
 // for which the rotation of gradients takes different ways.
 TEST(Attention, OfDrawnShapesInLargerTiles) {
-  for (int64_t seed = 1; seed <= drawCount(14); ++seed) {
+  for (int64_t seed = 1, last = drawCount(14); seed <= last; ++seed) {
     Draw draw{uint64_t(seed)};
     const int64_t headDim =
         draw.pick({8, 24, 40, 48, 56, 72, 80, 88, 104, 112, 120});
@@ -694,7 +694,7 @@ TEST(Attention, OfDrawnShapesInLargerTiles) {
 }
 
 TEST(Attention, OfDrawnShapesByPlainKernels) {
-  for (int64_t seed = 1; seed <= drawCount(12); ++seed) {
+  for (int64_t seed = 1, last = drawCount(12); seed <= last; ++seed) {
     Draw draw{uint64_t(seed)};
     const bool single = draw.oneIn(2);
     // In bf16 none of the head sizes that tensor cores have kernels for.

@@ -161,7 +161,7 @@ void spaceRows(kern::KernelOp kernel, Draw &draw) {
 void expectRightInDrawnShapes(int64_t count, Extents most,
                               const std::function<std::string(Extents, Draw &)> &textOf) {
   Collection kernels;
-  for (int64_t seed = 1; seed <= drawCount(count); ++seed) {
+  for (int64_t seed = 1, last = drawCount(count); seed <= last; ++seed) {
     Draw draw{uint64_t(seed)};
     Extents e;
     e.columns = draw.extent(most.columns);

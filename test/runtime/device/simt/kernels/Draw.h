@@ -1,10 +1,11 @@
 // Shapes drawn at random. A draw is known by its seed, which a failing check prints.
 #pragma once
 
+#include "test/Draws.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <initializer_list>
 #include <random>
 
@@ -46,11 +47,6 @@ private:
   std::mt19937_64 random;
 };
 
-// How many draws a test makes: `count`, LMC_FUZZ times as many when that is set, which may be less
-// than 1.
-inline int64_t drawCount(int64_t count) {
-  const char *factor = std::getenv("LMC_FUZZ");
-  return factor ? std::max<int64_t>(int64_t(double(count) * std::atof(factor)), 1) : count;
-}
+using test::drawCount;
 
 } // namespace lmc::simt

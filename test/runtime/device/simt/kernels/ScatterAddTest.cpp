@@ -304,7 +304,7 @@ TEST(ScatterAddKernels, SortsInSeveralPasses) {
 }
 
 TEST(ScatterAddKernels, TakesDrawnShapes) {
-  for (int64_t seed = 1; seed <= drawCount(10); ++seed) {
+  for (int64_t seed = 1, last = drawCount(10); seed <= last; ++seed) {
     Draw draw{uint64_t(seed)};
     ScatterAddShape shape;
     shape.columns = draw.extent(600);
