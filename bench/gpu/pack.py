@@ -49,9 +49,9 @@ CONFORMANCE = (
     ("tiny-bf16-gas4", "test-tiny", {**TINY, "training.compute_dtype": "bf16"}, "tiny-bf16-gas4"),
     ("mistral-bf16-gas4", "test-mistral", {**TINY, "training.compute_dtype": "bf16"}, "mistral-bf16-gas4"),
     ("heads64-bf16-gas4", "test-tiny", HEADS_OF_64, "heads64-bf16-gas4"),
-    ("adamw8bit-f32-gas4", "test-tiny", {**TINY, "optimizer.type": "adamw8bit"}, "adamw8bit-f32-gas4"),
     ("biases-f32-gas4", "test-tiny", {**TINY, **BIASES}, "biases-f32-gas4"),
     ("biases-bf16-gas4", "test-tiny", {**TINY, **BIASES, "training.compute_dtype": "bf16"}, "biases-bf16-gas4"),
+    ("adamw8bit-f32-gas4", "test-tiny", {**TINY, "optimizer.type": "adamw8bit"}, "adamw8bit-f32-gas4"),
 )
 
 

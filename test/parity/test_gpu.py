@@ -304,7 +304,7 @@ def test_conformance_finds_a_planted_fault(stand_in, machine, fault):
     report = reports(Path(machine["OUT"]))["conformance"]
     tools = {"memcheck", "racecheck", "initcheck"}
     jobs = {row["item"].split(" ")[0] for row in report["rows"]}
-    assert tools < jobs and len(jobs - tools) == (1 if fault else 7)
+    assert tools < jobs and len(jobs - tools) == (1 if fault else 9)
     assert done.returncode == (1 if fault else 0)
     assert set(report["failed"]) == {f"{job} {end}" for end in ends}
     assert complaint in report["failed"].get(f"{job} {end}" if (end := "".join(ends)) else "", "")
