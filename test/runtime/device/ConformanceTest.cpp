@@ -4,6 +4,7 @@
 
 #include "runtime/device/Ranges.h"
 #include "runtime/device/simt/SimtDevice.h"
+#include "runtime/plan/FloatConvert.h"
 
 #include <gtest/gtest.h>
 
@@ -150,8 +151,22 @@ uint32_t addHostCudaKernel(PlanBuilder &b, const KernelText &text) {
   return index;
 }
 
+// A bf16 product with a bias in f32, which cuBLASLt does not add.
+void addProductWithWideBias(PlanBuilder &b) {
+  plan::GemmT gemm;
+  gemm.a = b.slice(DType::BF16, {2, 3});
+  gemm.b = b.slice(DType::BF16, {3, 4});
+  gemm.d = b.slice(DType::BF16, {2, 4});
+  gemm.bias = int(b.slice(DType::F32, {4}));
+  gemm.m = 2;
+  gemm.n = 4;
+  gemm.k = 3;
+  b.command(gemm);
+}
+
 std::vector<BadPlan> badHostCudaPlans() {
-  return {{[](PlanBuilder &b) { addCudaKernel(b, kDoubleRows); }, "have no code"}};
+  return {{[](PlanBuilder &b) { addCudaKernel(b, kDoubleRows); }, "have no code"},
+          {addProductWithWideBias, "a bias in F32 and a result in BF16; compile the plan again"}};
 }
 
 // Opens the CUDA device on the stand-ins of test/hostdriver, started anew for `plan`.
@@ -481,6 +496,39 @@ TEST_P(Conformance, MultipliesAndCopies) {
   write(d, std::vector<float>(8, 10.0f));
   ASSERT_NO_FATAL_FAILURE(run());
   EXPECT_EQ(read<float>(e), (std::vector<float>{11, 12, 13, 13, 14, 15, 16, 17.5}));
+}
+
+// The bias is added before the result is rounded: 257 is no bf16, and 257 + 1 is.
+TEST_P(Conformance, AddsBiases) {
+  for (DType dtype : {DType::BF16, DType::F32, DType::F64}) {
+    executable = nullptr;
+    b = PlanBuilder();
+    b.plan.target = GetParam().target;
+    plan::GemmT gemm;
+    gemm.a = b.slice(dtype, {2, 3});
+    gemm.b = b.slice(dtype, {4, 3});
+    gemm.d = b.slice(dtype, {2, 4});
+    gemm.bias = int(b.slice(dtype, {4}));
+    gemm.m = 2;
+    gemm.n = 4;
+    gemm.k = 3;
+    gemm.transpose_b = true;
+    b.command(gemm);
+    ASSERT_NO_FATAL_FAILURE(record());
+    auto put = [&](uint32_t slice, const std::vector<double> &values) {
+      std::vector<char> bytes(values.size() * byteWidth(dtype));
+      convertFloats(DType::F64, values.data(), dtype, bytes.data(), values.size());
+      write(slice, bytes);
+    };
+    put(gemm.a, {16, 1, 0, 1, 2, 3});
+    put(gemm.b, {16, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0});
+    put(uint32_t(gemm.bias), {1, 2, 3, 4});
+    ASSERT_NO_FATAL_FAILURE(run());
+    std::vector<double> result(8);
+    convertFloats(dtype, read<char>(gemm.d).data(), DType::F64, result.data(), 8);
+    EXPECT_EQ(result, (std::vector<double>{258, 2, 19, 5, 19, 5, 4, 6}))
+        << plan::EnumNameDType(dtype);
+  }
 }
 
 // Both sides' rows may lie apart: columns 1 and 2 of a [3, 4] matrix go to columns 0 and 1.
