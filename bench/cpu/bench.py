@@ -8,6 +8,9 @@ within a repeat and their median is reported. A step is everything: forward, bac
 AdamW. Memory is the largest resident set of the whole process. lmc chooses its matrix products by
 timing, in its first run; their rates are in a table of their own.
 
+PyTorch runs with the libraries that make it fastest (class Tuning). "As installed" is PyTorch
+without them, at the batch that is best with them.
+
 A setting is a compute type and the instructions of the CPU: all that it has, or AVX2, to which every
 library of both sides is then limited.
 
@@ -19,6 +22,7 @@ resident set that wait4 reports for a child starts from that of its parent.
 """
 
 import argparse
+import ctypes.util
 import datetime
 import json
 import os
@@ -38,6 +42,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "models/configs/llama-124m.toml"
 PEERS = {"eager": "PyTorch eager", "compile": "torch.compile"}
+INSTALLED = {f"{name}-installed": f"{text}, as installed" for name, text in PEERS.items()}
 # lmc without some of its fusions: what --disable-fusion leaves out.
 KINDS = ["linears", "producer", "siblings", "layers", "state"]
 VARIANTS = {
@@ -49,6 +54,7 @@ NAMES = {
     **{name: "lmc" + (f" without {', '.join(kinds)}" if kinds else "")
        for name, kinds in VARIANTS.items()},
     **PEERS,
+    **INSTALLED,
 }
 
 
@@ -60,6 +66,45 @@ AVX2 = {
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ATEN_CPU_CAPABILITY": "avx2",
 }
+
+
+@dataclass
+class Tuning:
+    """The libraries that are loaded before PyTorch.
+
+    PyTorch's own guide for CPUs (docs.pytorch.org, "Performance Tuning Guide") recommends tcmalloc,
+    which returns no memory to the system between steps, and Intel's OpenMP. The third one makes MKL
+    run its best code on processors of AMD too."""
+
+    libraries: dict[str, Path]  # what it is, and where
+    missing: list[str]
+
+    @staticmethod
+    def find(build: Path) -> "Tuning":
+        candidates = {
+            "MKL for every vendor": [build / "lib/libmkl-vendor.so"],
+            "Intel's OpenMP": [Path(sys.prefix) / "lib/libiomp5.so"],
+            "tcmalloc": [],
+        }
+        found, missing = {}, []
+        for what, paths in candidates.items():
+            path = next((path for path in paths if path.exists()), None)
+            if path is None and what == "tcmalloc":
+                path = ctypes.util.find_library("tcmalloc_minimal")
+            if path is None:
+                missing.append(what)
+            else:
+                found[what] = Path(path)
+        return Tuning(found, missing)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"LD_PRELOAD": ":".join(map(str, self.libraries.values()))}
+
+    def __str__(self) -> str:
+        with_ = f"PyTorch runs with {', '.join(self.libraries)}." if self.libraries else ""
+        without = f"PyTorch runs without {', '.join(self.missing)}: not installed." if self.missing else ""
+        return " ".join(filter(None, [with_, without]))
 
 
 @dataclass(frozen=True)
@@ -162,6 +207,7 @@ class Bench:
         self.folder = folder
         self.seq = tomllib.loads(CONFIG.read_text())["training"]["sequence_length"]
         self.parameters: dict[str, int] = {}
+        self.tuning = Tuning.find(args.build)
         self.tokens = folder / "tokens.bin"
         vocabulary = tomllib.loads(CONFIG.read_text())["model"]["vocab_size"]
         chance = random.Random(1)
@@ -228,18 +274,20 @@ class Bench:
                 raise SystemExit("steps are too short to be timed from outside: raise --mbs")
             return seconds, child.peak_bytes
 
-    def peer(self, mode: str, setting: Setting, mbs: int, warmup: int, steps: int, limit: float):
+    def peer(self, name: str, setting: Setting, mbs: int, warmup: int, steps: int, limit: float):
+        mode = name.removesuffix("-installed")
+        tuned = self.tuning.environment if name == mode else {}
         command = [
             self.args.python, ROOT / "bench/cpu/peer.py", CONFIG, f"--tokens={self.tokens}",
             f"--mbs={mbs}", f"--dtype={setting.dtype}", f"--threads={self.args.threads}",
             f"--warmup={warmup}", f"--steps={steps}",
         ]
         child = run_child(command + ["--compile"] * (mode == "compile"), limit,
-                          self.environment(setting))
+                          {**self.environment(setting), **tuned})
         if child.code != 0:
             raise Skipped(f"ended with code {child.code}: {last_line(child.stderr)}")
         result = json.loads(child.stdout.splitlines()[-1])
-        self.parameters[mode] = result["parameters"]
+        self.parameters[name] = result["parameters"]
         seconds = result["cpu_seconds" if self.args.clock == "cpu" else "seconds"]
         return seconds, child.peak_bytes
 
@@ -254,10 +302,13 @@ class Bench:
               f"{peak / 2**30:.2f} GiB", flush=True)
         return Measurement(repeat, mbs, speed, seconds, peak)
 
-    def find_batch(self, contender: Contender, setting: Setting) -> None:
+    def find_batch(self, contender: Contender, setting: Setting, before: list[Contender]) -> None:
         """Runs each MBS once. A batch that is not done in the time limit ends the search: larger
         ones take longer."""
         sizes = self.args.mbs
+        if contender.name in INSTALLED:
+            tuned = contender.name.removesuffix("-installed")
+            sizes = [c.mbs for c in before if c.name == tuned and c.mbs] or sizes
         for mbs in sizes:
             try:
                 contender.tried.append(
@@ -291,7 +342,7 @@ class Bench:
     def run(self, setting: Setting) -> list[Contender]:
         contenders = [Contender(name) for name in self.args.only]
         for contender in contenders:
-            self.find_batch(contender, setting)
+            self.find_batch(contender, setting, contenders)
             if not contender.tried:
                 print(f"{setting} skip {NAMES[contender.name]}: {contender.note}", flush=True)
         able = [c for c in contenders if c.tried]
@@ -392,6 +443,7 @@ def table(results: dict[Setting, list[Contender]], rates: dict[Setting, list[dic
         f"thread{'s' if host['threads'] > 1 else ''}, {host['memory_gib']} GiB, {host['system']}; load before the start "
         f"{host['load_before']:.2f}.",
         "Versions: " + ", ".join(f"{k} {v}" for k, v in report["versions"].items()) + ".",
+        report["peer_tuning"],
         "",
         f"models/configs/llama-124m.toml, {report['parameters']:,} parameters, sequence "
         f"{report['sequence_length']}. Each program at its best of MBS "
@@ -499,15 +551,16 @@ def parse() -> argparse.Namespace:
                         help="sequences per step, of which each program takes the best (1,2,4,8)")
     parser.add_argument("--repeats", type=int, help="interleaved repeats (5)")
     parser.add_argument("--steps", type=int, help="timed steps per run (2)")
-    parser.add_argument("--warmup", type=int, default=1, help="untimed steps per run")
+    parser.add_argument("--warmup", type=int, default=2,
+                        help="untimed steps per run: in the second, memory may still grow")
     parser.add_argument("--threads", type=int, default=cores)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
                         help="cpu: count processor time, for a busy machine; needs --threads=1")
     parser.add_argument("--limit", type=float, default=900,
                         help="seconds for one program in one setting: for each MBS tried, and for "
                         "all repeats")
-    parser.add_argument("--only", default="lmc,eager,compile",
-                        help="which of lmc, eager, compile to run, and of lmc without a kind of "
+    parser.add_argument("--only", default="lmc,eager,compile,eager-installed,compile-installed",
+                        help="which of these programs to run, and of lmc without a kind of "
                         f"fusion: {', '.join(name for name in VARIANTS if name != 'lmc')}")
     parser.add_argument("--build", type=Path,
                         default=Path(os.environ.get("LMC_BUILD", ROOT / "build")))
@@ -553,7 +606,7 @@ def settings_of(args: argparse.Namespace, features: list[str]) -> tuple[list[Set
 def main() -> None:
     args = parse()
     host, found = machine(args.threads), versions(args)
-    if set(args.only) & set(PEERS) and "torch" not in found:
+    if set(args.only) & {*PEERS, *INSTALLED} and "torch" not in found:
         raise SystemExit(f"{args.python} has no torch: pip install -r test/parity/requirements.txt")
     settings, missing = settings_of(args, host["features"])
     results: dict[Setting, list[Contender]] = {}
@@ -577,6 +630,7 @@ def write(args: argparse.Namespace, bench: Bench, host: dict, found: dict, missi
         "sequence_length": bench.seq,
         "parameters": next(iter(bench.parameters.values()), 0),
         "not_run": missing,
+        "peer_tuning": str(bench.tuning),
     }
     text = table(results, rates, report)
     report["results"] = {str(s): [asdict(c) for c in contenders]

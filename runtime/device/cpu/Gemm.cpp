@@ -130,9 +130,10 @@ Result<GemmLibrary> GemmCache::State::choose(const GemmShape &shape) {
 }
 
 // The seconds at the peak speed of the machine that a product may take when it is timed. It is long
-// enough to hide the start of threads, and short enough to time all products of a model in about
-// two seconds.
-static constexpr double kProbeSeconds = 0.005;
+// enough for the products of a layer to be timed in their own size, because the order of the
+// libraries changes with the size, and short enough to time all products of a model in about ten
+// seconds, once per machine.
+static constexpr double kProbeSeconds = 0.04;
 static constexpr int kTimedRuns = 4;
 
 // Returns the shape with its largest sizes halved until a run is short. Speeds hardly depend on a
