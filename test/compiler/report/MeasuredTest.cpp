@@ -105,6 +105,10 @@ TEST_F(Measured, TakesTheMedianAndSortsByTheDifference) {
 }
 
 TEST_F(Measured, AFittedSpecSaysWhereItsNumbersComeFrom) {
+  // A copy as fast as this leaves the two products to the matrix units.
+  for (json &event : trace["traceEvents"])
+    if (event["args"]["command"] == 2)
+      event["dur"] = 0.1;
   auto times = plan::readMeasuredTimes(trace.dump(), "t.json", *file);
   ASSERT_TRUE(times) << times.error().message;
   auto spec = cost::loadDeviceSpec("cpu");
