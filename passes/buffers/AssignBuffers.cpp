@@ -292,7 +292,8 @@ LogicalResult BufferAssigner::assignViews() {
       });
       if (readLater || !result.buffers[view.buffer].variable.empty()) {
         BufferView fresh{newBuffer(type), 0};
-        result.copies[&op].push_back({view, fresh, type});
+        if (!insert.getDest().getDefiningOp<tensor::EmptyOp>()) // which has no contents
+          result.copies[&op].push_back({view, fresh, type});
         view = fresh;
       }
       setView(insert.getResult(), view);
@@ -412,6 +413,12 @@ void BufferAssigner::placeStoresAndParts() {
                    result.view(part).buffer != region.buffer &&
                    result.copiesBefore(&op).empty() &&
                    mayMerge(result.view(part).buffer, region);
+    // An earlier insertion into the same buffer may copy the whole after the part is computed.
+    for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>(); inPlace && earlier;
+         earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
+      for (const Copy &copy : result.copiesBefore(earlier))
+        inPlace &= copy.to.buffer != region.buffer || copy.type != wholeType ||
+                   positions.lookup(earlier) < positions.lookup(producer);
     // No op between the op that computes the inserted tensor and the insertion may use the bytes
     // that the tensor is inserted into.
     if (inPlace) {

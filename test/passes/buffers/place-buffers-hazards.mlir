@@ -162,3 +162,61 @@ func.func @dead() {
   lm.store %z, @r : tensor<8x8xf32>
   return
 }
+
+// -----
+
+// Two tensors are built from one tensor.empty, which has no contents: each has bytes of its own, and
+// nothing is copied.
+// CHECK-LABEL: plan.function @emptyTwice
+// CHECK-NOT:     plan.copy
+// CHECK-LABEL: plan.function @emptyTwiceEnd
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<16x8xf32> init none
+lm.variable @s scalar : tensor<16x8xf32> init none
+func.func @emptyTwice() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %e = tensor.empty() : tensor<16x8xf32>
+  %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %0 = tensor.insert_slice %a into %e[0, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %b = kern.gemm %x, %a : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = tensor.insert_slice %b into %0[8, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %2 = kern.gemm %1, %x : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+  lm.store %2, @r : tensor<16x8xf32>
+  %c = kern.gemm %b, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %3 = tensor.insert_slice %c into %e[0, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %d = kern.gemm %x, %c : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %4 = tensor.insert_slice %d into %3[8, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %5 = kern.gemm %4, %x : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+  lm.store %5, @s : tensor<16x8xf32>
+  return
+}
+func.func @emptyTwiceEnd() {
+  return
+}
+
+// -----
+
+// The first insertion copies the whole, which is read later. The second part is computed before
+// that copy, so it is copied into its place afterwards.
+// CHECK-LABEL: plan.function @copiedWhole
+// CHECK:         plan.gemm
+// CHECK:         plan.gemm
+// CHECK:         plan.copy
+// CHECK:         plan.copy
+// CHECK:         plan.copy
+lm.variable @x input : tensor<8x8xf32> init none
+lm.variable @r scalar : tensor<16x8xf32> init none
+lm.variable @s scalar : tensor<16x8xf32> init none
+func.func @copiedWhole() {
+  %x = lm.load @x : tensor<8x8xf32>
+  %old = lm.load @r : tensor<16x8xf32>
+  %a = kern.gemm %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %b = kern.gemm %x, %a : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %0 = tensor.insert_slice %a into %old[0, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %1 = tensor.insert_slice %b into %0[8, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<16x8xf32>
+  %2 = kern.gemm %1, %x : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+  lm.store %2, @s : tensor<16x8xf32>
+  %3 = kern.gemm %old, %x : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+  lm.store %3, @r : tensor<16x8xf32>
+  return
+}
