@@ -31,7 +31,7 @@ lmc_layer(compiler/cost compiler/config runtime/plan runtime/support)
 # What the IR can say, and what kernels can be made of it.
 lmc_layer(dialects/interfaces MLIR)
 lmc_layer(dialects/lm MLIR dialects/interfaces)
-lmc_layer(dialects/dist MLIR)
+lmc_layer(dialects/dist MLIR dialects/interfaces)
 lmc_layer(dialects/plan MLIR dialects/interfaces dialects/lm)
 lmc_layer(dialects/kern MLIR dialects/interfaces dialects/plan)
 lmc_layer(compiler/kernels MLIR compiler/config compiler/cost dialects/kern dialects/lm)
@@ -42,7 +42,7 @@ lmc_layer(models/decoder MLIR compiler/config dialects/lm models/families runtim
 
 # How the IR changes.
 lmc_layer(passes/autodiff MLIR dialects/interfaces dialects/lm runtime/plan)
-lmc_layer(passes/distribute MLIR dialects/dist)
+lmc_layer(passes/distribute MLIR dialects/dist dialects/lm runtime/plan)
 lmc_layer(passes/buffers MLIR compiler/algorithms compiler/kernels dialects/interfaces
           dialects/kern dialects/lm dialects/plan)
 lmc_layer(passes/memory MLIR compiler/algorithms compiler/cost dialects/dist dialects/interfaces

@@ -163,6 +163,18 @@ void batch(const CheckedJob &job) {
   }
 }
 
+void shardGroup(const CheckedJob &job) {
+  if (!job.sound({"distributed.nodes", "distributed.devices_per_node", "distributed.strategy",
+                  "distributed.shard_group"}))
+    return;
+  const DistributedConfig &distributed = job.config.distributed;
+  const int64_t group = distributed.shardRanks(), ranks = distributed.ranks();
+  if (group < 1 || ranks % group != 0)
+    job.error("distributed.shard_group",
+              "shard_group = {} does not divide {} devices; use shard_group = {}", group, ranks,
+              nearestDivisors(ranks, group));
+}
+
 void schedule(const CheckedJob &job) {
   const LrScheduleConfig &lr = job.config.lrSchedule;
   if (job.sound({"lr_schedule.decay_iters", "training.train_iters"}) &&
@@ -280,7 +292,7 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 
 void checkTogether(const CheckedJob &job) {
   for (auto *check : {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch,
-                      schedule, shuffleBlock, validation, device, optimizer})
+                      shardGroup, schedule, shuffleBlock, validation, device, optimizer})
     check(job);
 }
 

@@ -78,6 +78,32 @@ static void setText(Config &config, std::string_view key, int64_t value) {
       setting.value = fmt::format("{}", value);
 }
 
+int64_t DistributedConfig::shardRanks() const {
+  if (strategy == ShardingStrategy::NoShard)
+    return 1;
+  const bool isHybrid = strategy == ShardingStrategy::HybridShard ||
+                        strategy == ShardingStrategy::HybridShardZero2;
+  switch (shardGroup) {
+  case kAutoGroup:
+    return isHybrid ? devicesPerNode : ranks();
+  case kNodeGroup:
+    return devicesPerNode;
+  case kWorldGroup:
+    return ranks();
+  default:
+    return shardGroup;
+  }
+}
+
+bool DistributedConfig::dividesWeights() const {
+  return strategy == ShardingStrategy::Zero3 || strategy == ShardingStrategy::HybridShard;
+}
+
+bool DistributedConfig::dividesGradients() const {
+  return dividesWeights() || strategy == ShardingStrategy::Zero2 ||
+         strategy == ShardingStrategy::HybridShardZero2;
+}
+
 void setLossChunk(Config &config, int64_t tokens) {
   config.memory.lossChunk = tokens;
   setText(config, "memory.loss_chunk", tokens);

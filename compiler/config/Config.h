@@ -30,7 +30,7 @@ constexpr int64_t elementBytes(DataType type) {
 }
 
 enum class RecomputeMode { None, Activation, Full, Block, Auto, KeepAll };
-enum class ShardingStrategy { Zero1, Zero2, Zero3, HybridShard };
+enum class ShardingStrategy { NoShard, Zero1, Zero2, Zero3, HybridShard, HybridShardZero2 };
 enum class RopeScalingType { None, Linear, Llama3, Dynamic, Yarn };
 
 // RoPE scaling. The field names are those of Hugging Face's config.json.
@@ -111,8 +111,24 @@ struct MemoryConfig {
 };
 
 struct DistributedConfig {
+  // Values of shardGroup that are no number of ranks.
+  static constexpr int64_t kAutoGroup = 0, kNodeGroup = -1, kWorldGroup = -2;
+
   int64_t nodes = 1, devicesPerNode = 1;
   ShardingStrategy strategy = ShardingStrategy::Zero1;
+  int64_t shardGroup = kAutoGroup;       // ranks that divide the state between them
+  std::string reduce = "auto";           // auto | each | last: the micro-steps that sum gradients
+  DataType reduceDType = DataType::F32;  // in which gradients travel; f64 models: their own
+  std::string reshardAfterForward = "auto"; // auto | yes | no
+
+  int64_t ranks() const { return nodes * devicesPerNode; }
+  // The ranks that divide the state between them, and the groups of such ranks, whose members
+  // number i have the same piece. Their product is ranks(). Ranks are numbered node by node, and a
+  // group has consecutive ranks.
+  int64_t shardRanks() const;
+  int64_t replicateRanks() const { return ranks() / shardRanks(); }
+  bool dividesGradients() const;
+  bool dividesWeights() const;
 };
 
 struct DataConfig {

@@ -488,14 +488,51 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
       {.section = "distributed",
        .name = "strategy",
        .field = FIELD(distributed.strategy),
-       .choices = {{"zero1", of(ShardingStrategy::Zero1)},
+       .choices = {{"no_shard", of(ShardingStrategy::NoShard)},
+                   {"ddp", of(ShardingStrategy::NoShard)},
+                   {"zero1", of(ShardingStrategy::Zero1)},
                    {"zero2", of(ShardingStrategy::Zero2)},
                    {"zero3", of(ShardingStrategy::Zero3)},
                    {"full_shard", of(ShardingStrategy::Zero3)},
-                   {"hybrid_shard", of(ShardingStrategy::HybridShard)}},
-       .doc = "What is sharded over the devices: `zero1` optimizer state, `zero2` also gradients, "
-              "`zero3` (another name: `full_shard`) also weights, `hybrid_shard` all of it inside "
-              "a node and copies across nodes."},
+                   {"hybrid_shard", of(ShardingStrategy::HybridShard)},
+                   {"hybrid_shard_zero2", of(ShardingStrategy::HybridShardZero2)}},
+       .doc = "What the devices divide between them: `no_shard` (another name: `ddp`) nothing, "
+              "`zero1` optimizer state, `zero2` also gradients, `zero3` (another name: "
+              "`full_shard`) also weights. `hybrid_shard` divides like `zero3` inside a node and "
+              "copies across nodes, `hybrid_shard_zero2` like `zero2`."},
+      {.section = "distributed",
+       .name = "shard_group",
+       .field = FIELD(distributed.shardGroup),
+       .unit = "devices",
+       .minimum = 1,
+       .maximum = kMaxInt32,
+       .choices = {{"auto", int(DistributedConfig::kAutoGroup)},
+                   {"node", int(DistributedConfig::kNodeGroup)},
+                   {"world", int(DistributedConfig::kWorldGroup)}},
+       .defaultText = "\"auto\"",
+       .doc = "Devices that divide the state between them: those of a `node`, all of the `world`, "
+              "or so many consecutive ones. `auto` is `node` for the hybrid strategies, else "
+              "`world`."},
+      {.section = "distributed",
+       .name = "reduce_gradients",
+       .field = FIELD(distributed.reduce),
+       .choices = {{"auto"}, {"each"}, {"last"}},
+       .doc = "With gradient accumulation: whether gradients are summed over devices in `each` "
+              "micro-step, which keeps only a device's piece of them, or in the `last` one, which "
+              "moves fewer bytes. `auto` is `each` where the strategy divides gradients."},
+      {.section = "distributed",
+       .name = "reduce_dtype",
+       .field = FIELD(distributed.reduceDType),
+       .choices = {{"f32", of(DataType::F32)}, {"bf16", of(DataType::BF16)}},
+       .identity = true,
+       .doc = "The dtype in which gradients travel between devices. Sums over micro-steps stay in "
+              "f32. Models in f64 keep f64."},
+      {.section = "distributed",
+       .name = "reshard_after_forward",
+       .field = FIELD(distributed.reshardAfterForward),
+       .choices = {{"auto"}, {"yes"}, {"no"}},
+       .doc = "Where weights are divided: `yes` gathers them again for the backward pass, `no` "
+              "keeps them from the forward pass, which takes memory. `auto` is `yes`."},
 
       {.section = "data",
        .name = "train",

@@ -18,6 +18,16 @@ DataType dataType(plan::DType dtype) {
                                       : DataType::F32;
 }
 
+Group groupOf(const plan::Plan &plan, plan::Axis axis) {
+  const int64_t perNode = plan.devices_per_node(), shard = plan.shard_ranks();
+  const int64_t ranks = perNode * plan.nodes();
+  // Along the axis Shard, ranks are neighbours; along Replicate, they are `shard` apart.
+  const int64_t distance = axis == plan::Axis::Shard ? 1 : shard;
+  const int64_t members = axis == plan::Axis::Shard ? shard : ranks / shard;
+  const int64_t together = std::clamp(perNode / distance, int64_t(1), members);
+  return {together, (members + together - 1) / together};
+}
+
 namespace {
 
 // Each operator() returns the work of one kind of command.
@@ -52,6 +62,15 @@ public:
   Work operator()(const plan::ScatterAdd &op) const {
     return ScatterWork{int64_t(op.rows()), int64_t(op.columns()), int64_t(op.vocabulary()),
                        widthOf(op.x()),    widthOf(op.d()),       op.accumulate()};
+  }
+  Work operator()(const plan::Collective &op) const {
+    CollectiveWork work;
+    work.kind = op.kind() == plan::CollectiveKind::AllGather       ? CollectiveKind::AllGather
+                : op.kind() == plan::CollectiveKind::ReduceScatter ? CollectiveKind::ReduceScatter
+                                                                   : CollectiveKind::AllReduce;
+    work.bytes = std::max(double(slice(op.x()).bytes()), double(slice(op.d()).bytes()));
+    work.group = groupOf(plan, op.axis());
+    return work;
   }
   // A command without arithmetic worth the name.
   template <typename Body> Work operator()(const Body &op) const {

@@ -22,7 +22,7 @@ struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
   std::vector<Estimate> commands;         // estimates in the order of the plan's commands
-  std::array<double, 4> secondsByBound{}; // indexed by Bound
+  std::array<double, kNumBounds> secondsByBound{}; // indexed by Bound
 };
 
 // The cost of all launches of a kernel in one optimizer step. If the cost model has only one
@@ -51,6 +51,9 @@ std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &mod
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).
 Work workOf(const plan::Plan &plan, const plan::Command &command);
+
+// Returns the ranks along an axis of the plan's mesh, as they lie on nodes.
+Group groupOf(const plan::Plan &plan, plan::Axis axis);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.
 std::string_view settingOf(const plan::Plan &plan, std::string_view key);

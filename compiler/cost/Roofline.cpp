@@ -15,6 +15,8 @@ std::string_view boundName(Bound bound) {
     return "vector units";
   case Bound::Launch:
     return "launch latency";
+  case Bound::Links:
+    return "links";
   }
   return "";
 }
@@ -126,6 +128,20 @@ Estimate estimate(const ScatterWork &work, const DeviceSpec &spec) {
   if (!work.accumulate)
     kernel.writtenBytes += double(work.vocabulary) * double(work.columns * work.outputWidth);
   return estimate(kernel, spec);
+}
+
+Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec) {
+  const double ranks = double(work.group.devicesPerNode * work.group.nodes);
+  const double once = work.bytes * (ranks - 1) / ranks;
+  switch (work.kind) {
+  case CollectiveKind::AllGather:
+    return {allGatherSeconds(work.bytes, work.group, spec), Bound::Links, 0, once};
+  case CollectiveKind::ReduceScatter:
+    return {reduceScatterSeconds(work.bytes, work.group, spec), Bound::Links, 0, once};
+  case CollectiveKind::AllReduce:
+    return {allReduceSeconds(work.bytes, work.group, spec), Bound::Links, 0, 2 * once};
+  }
+  return {};
 }
 
 Estimate estimate(const Work &work, const DeviceSpec &spec) {

@@ -7,6 +7,7 @@
 // Stable interface: the work structs, estimate() and Estimate.
 #pragma once
 
+#include "compiler/cost/Collectives.h"
 #include "compiler/cost/DeviceSpec.h"
 
 #include <compare>
@@ -22,9 +23,11 @@ enum class Bound {
   MemoryBandwidth,
   VectorUnits,
   Launch, // launch latency: the command is too small
+  Links,  // the links between devices
 };
+inline constexpr size_t kNumBounds = 5;
 
-// Returns "matrix units", "memory bandwidth", "vector units" or "launch latency".
+// Returns "matrix units", "memory bandwidth", "vector units", "launch latency" or "links".
 std::string_view boundName(Bound bound);
 
 // The matrix product d[m,n] = a[m,k] b[k,n], or d += a b if `accumulate`.
@@ -68,7 +71,17 @@ struct ScatterWork {
   bool accumulate = false;
 };
 
-using Work = std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork>;
+enum class CollectiveKind { AllGather, ReduceScatter, AllReduce };
+
+// A collective of `group` on a tensor of `bytes` bytes: after an all-gather, before a
+// reduce-scatter.
+struct CollectiveWork {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  double bytes = 0;
+  Group group;
+};
+
+using Work = std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork, CollectiveWork>;
 
 // Returns true if `work` is a matrix product or attention, which consists of matrix products.
 inline bool isMatrixWork(const Work &work) {
@@ -86,6 +99,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec);
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec);
 Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
+// Collectives.h has the formulas. `bytes` of the estimate are those that a rank sends.
+Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 
 // Returns the index of the model in spec.attention that estimate(AttentionWork) uses: the one with

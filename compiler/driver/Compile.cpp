@@ -44,6 +44,7 @@ public:
 
 private:
   LogicalResult requireSpec(StringRef key);
+  LogicalResult requireLinks();
   LogicalResult planMemory(ArrayRef<int64_t> chunkSizes);
   LogicalResult planNamedMode();
   LogicalResult searchMemory(ArrayRef<int64_t> chunkSizes);
@@ -102,6 +103,24 @@ LogicalResult Driver::requireSpec(StringRef key) {
   return emitError(loc()) << key << " is \"auto\", but " << spec.error().message;
 }
 
+// Checks that the spec describes the links between the job's ranks.
+LogicalResult Driver::requireLinks() {
+  auto require = [&](const char *name, const cost::LinkModel &link, bool isUsed,
+                     const std::string &use) -> LogicalResult {
+    if (!isUsed || link.bandwidth > 0)
+      return success();
+    return emitError(loc()) << "device spec '" << spec->name << "' has no [link." << name
+                            << "], and the job has " << use
+                            << "; give a spec with such a link (target.spec, docs/devices.md)";
+  };
+  const DistributedConfig &distributed = config.distributed;
+  if (failed(require("device", spec->deviceLink, distributed.devicesPerNode > 1,
+                     std::to_string(distributed.devicesPerNode) + " devices per node")))
+    return failure();
+  return require("node", spec->nodeLink, distributed.nodes > 1,
+                 std::to_string(distributed.nodes) + " nodes");
+}
+
 LogicalResult Driver::runUpTo(Phase from, Phase last) {
   for (int phase = int(from); phase <= int(std::min(last, options.compileTo)); ++phase)
     if (failed(phases.run(Phase(phase), *result.module)))
@@ -113,6 +132,8 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
   if (!target)
     return emitError(loc()) << "target.device is \"" << config.target.device << "\"; "
                             << codegen::checkDeviceName(config.target.device).error().message;
+  if (spec && failed(requireLinks()))
+    return failure();
   if (wantsCode() && failed(report(target->checkDevice(config.target)))) // before the long part
     return failure();
   result.module = std::move(module);

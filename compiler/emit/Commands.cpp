@@ -78,10 +78,30 @@ public:
     return body;
   }
 
+  plan::CollectiveT body(plan_ir::AllGatherOp op) const {
+    return collective(plan::CollectiveKind::AllGather, op.getAxis(), op.getX(), op.getD());
+  }
+  plan::CollectiveT body(plan_ir::ReduceScatterOp op) const {
+    return collective(plan::CollectiveKind::ReduceScatter, op.getAxis(), op.getX(), op.getD());
+  }
+  plan::CollectiveT body(plan_ir::AllReduceOp op) const {
+    return collective(plan::CollectiveKind::AllReduce, op.getAxis(), op.getD(), op.getD());
+  }
+
   uint32_t sliceOf(Value value) const { return numbers.slices.lookup(value); }
   int32_t optional(Value value) const { return value ? int32_t(sliceOf(value)) : -1; }
 
 private:
+  plan::CollectiveT collective(plan::CollectiveKind kind, plan_ir::Axis axis, Value x,
+                               Value d) const {
+    plan::CollectiveT body;
+    body.kind = kind;
+    body.axis = axis == plan_ir::Axis::Shard ? plan::Axis::Shard : plan::Axis::Replicate;
+    body.x = sliceOf(x);
+    body.d = sliceOf(d);
+    return body;
+  }
+
   static uint64_t extent(Value slice, unsigned dim) {
     return uint64_t(cast<plan_ir::SliceType>(slice.getType()).getContent().getDimSize(dim));
   }
@@ -116,7 +136,8 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
   LogicalResult known =
       llvm::TypeSwitch<Operation *, LogicalResult>(&operation)
           .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::AttentionOp, plan_ir::AttentionGradOp,
-                plan_ir::ScatterAddOp, plan_ir::CopyOp>([&](auto op) {
+                plan_ir::ScatterAddOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
+                plan_ir::ReduceScatterOp, plan_ir::AllReduceOp>([&](auto op) {
             command->body.Set(emitter.body(op));
             command->workspace = emitter.optional(op.getScratch());
             return success();

@@ -36,6 +36,7 @@ private:
   void addHeader();
   void addSettings();
   LogicalResult addVariables();
+  LogicalResult addSharded(plan_ir::VariableOp variable);
   FailureOr<int32_t> initializerKernel(lm::InitAttr init, RankedTensorType type, Type source);
   void addKernels();
   void addReports();
@@ -88,6 +89,7 @@ void Emitter::addHeader() {
   plan.peak_flops = details.peakFlops;
   plan.nodes = uint32_t(config.distributed.nodes);
   plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
+  plan.shard_ranks = uint32_t(config.distributed.shardRanks());
   plan.fingerprint =
       modelFingerprint(module, config.model.architecture + " " + config.optimizer.type);
   plan.config_path = config.path;
@@ -168,6 +170,31 @@ FailureOr<int32_t> Emitter::initializerKernel(lm::InitAttr init, RankedTensorTyp
   return int32_t((*launch)->kernel);
 }
 
+// Returns the parameter that the state `name` of `kind` belongs to.
+static std::string parameterOf(StringRef name, lm::VariableKind kind) {
+  return name.drop_back(lm::stateName("", kind).size()).str();
+}
+
+// Adds the tensors of which `variable` is this rank's piece. They share the piece's slice.
+LogicalResult Emitter::addSharded(plan_ir::VariableOp variable) {
+  for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
+    auto entry = std::make_unique<fb::VariableT>();
+    entry->name = tensor.getName().str();
+    entry->kind = kindOf(variable.getKind());
+    entry->slice = variableSlices.lookup(variable.getSymName());
+    if (variable.getKind() != lm::VariableKind::Parameter)
+      entry->parameter = parameterOf(entry->name, variable.getKind());
+    entry->weight_decay = variable.getWeightDecay();
+    entry->initializer = initializerOf(tensor.getInit());
+    entry->shard = std::make_unique<fb::ShardT>();
+    entry->shard->offset = uint64_t(tensor.getOffset());
+    entry->shard->shape.assign(tensor.getType().getShape().begin(),
+                               tensor.getType().getShape().end());
+    plan.variables.push_back(std::move(entry));
+  }
+  return success();
+}
+
 LogicalResult Emitter::addVariables() {
   SymbolTable symbols(module);
   llvm::StringMap<Type> elementTypes; // by the names in initialisers
@@ -179,7 +206,7 @@ LogicalResult Emitter::addVariables() {
     uint32_t arena = arenas.lookup(variable.getArena());
     auto type = cast<RankedTensorType>(variable.getType());
     SmallVector<NamedRows> named = namedRows(variable, symbols);
-    bool hasOwnName = !variable.getAnonymous() && named.size() == 1;
+    bool hasOwnName = !variable.getAnonymous() && !variable.getShards() && named.size() == 1;
     if (!hasOwnName) { // commands use all of it; its rows have other names
       FailureOr<uint32_t> slice = addSlice(variable, variable.getSymName().str(), arena,
                                            int64_t(variable.getOffset()), type, category, -1);
@@ -189,6 +216,11 @@ LogicalResult Emitter::addVariables() {
     }
     if (variable.getAnonymous())
       continue;
+    if (variable.getShards()) {
+      if (failed(addSharded(variable)))
+        return failure();
+      continue;
+    }
     int64_t rowBytes = type.getRank() ? int64_t(byteSize(type)) / type.getDimSize(0) : 0;
     for (const NamedRows &rows : named) {
       FailureOr<uint32_t> slice =

@@ -142,6 +142,12 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
   if (std::optional<StringRef> parameter = variable.getParameter())
     if (auto found = symbols.lookup<plan_ir::VariableOp>(*parameter))
       owner = found;
+  if (variable.getShards()) {
+    SmallVector<NamedRows> tensors;
+    for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>())
+      tensors.push_back({tensor.getName().str(), "", tensor.getType(), 0, tensor.getInit()});
+    return tensors;
+  }
   if (!owner.getParts())
     return {{variable.getSymName().str(), variable.getParameter().value_or("").str(), type, 0,
              variable.getInit()}};

@@ -93,7 +93,7 @@ static llvm::Expected<Program> programOf(const plan::Kernel &kernel, MLIRContext
 namespace extract {
 // Returns the error for a command without template kernels.
 static llvm::Error noTemplate(const plan::Command &command) {
-  return fail("a {0} has no kernels to extract", plan::commandName(command.body_type()));
+  return fail("a {0} has no kernels to extract", plan::commandName(command));
 }
 template <>
 llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command,
@@ -108,6 +108,11 @@ llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &comma
 template <>
 llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command,
                                   const plan::Copy &) {
+  return noTemplate(command);
+}
+template <>
+llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command,
+                                  const plan::Collective &) {
   return noTemplate(command);
 }
 } // namespace extract

@@ -39,11 +39,13 @@ static const Level *levelAfter(Phase phase) {
                                                               "lm.load", "lm.store"});
     return more;
   };
+  std::vector<StringRef> distributed = views;
+  llvm::append_range(distributed, std::initializer_list<StringRef>{"func", "lm", "dist"});
   static const Level levels[] = {
       {Phase::Model, "ops of the model in functions", {"func", "lm"}},
-      {Phase::Autodiff, "ops of the model in functions", {"func", "lm"}},
-      {Phase::Distribute, "ops of the model and collectives in functions", {"func", "lm", "dist"}},
-      {Phase::Memory, "ops of the model and collectives in functions", {"func", "lm", "dist"}},
+      {Phase::Autodiff, "ops of the model and collectives in functions", distributed},
+      {Phase::Distribute, "ops of the model and collectives in functions", distributed},
+      {Phase::Memory, "ops of the model and collectives in functions", distributed},
       {Phase::Fusion,
        "launches of kernels, library calls, views of tensors, loads and stores in functions",
        launches({"func"}),

@@ -73,6 +73,31 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
   }
 }
 
+// Returns the dtype in which gradients travel, by its name in compiler passes.
+static StringRef payloadOf(const DistributedConfig &distributed) {
+  return distributed.reduceDType == DataType::BF16 ? "bf16" : "f32";
+}
+
+static ShardStatePassOptions shardingOf(const Config &config) {
+  const DistributedConfig &distributed = config.distributed;
+  ShardStatePassOptions options;
+  options.replicate = distributed.replicateRanks();
+  options.shard = distributed.shardRanks();
+  options.level = options.shard == 1               ? "none"
+                  : distributed.dividesWeights()   ? "weights"
+                  : distributed.dividesGradients() ? "gradients"
+                                                   : "optimizer";
+  // With one micro-step, both ways move the same bytes, and the sums of each take less memory.
+  const bool isEach = distributed.reduce == "each" ||
+                      (distributed.reduce == "auto" && options.shard > 1 &&
+                       distributed.dividesGradients()) ||
+                      config.training.gradientAccumulationSteps == 1;
+  options.reduce = isEach ? "each" : "last";
+  options.optimizer = config.optimizer.type;
+  options.payload = payloadOf(distributed).str();
+  return options;
+}
+
 // Adds the compiler passes of a phase. The comments here explain the order of the passes; each
 // Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
@@ -91,9 +116,14 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     if (isOn(kMergedLinears))
       passes.addPass(createMergeLinearsPass());
     passes.addPass(createAutodiffPass());
+    // The ranks divide the parameters before there is an optimizer, so that the optimizer sees
+    // only a rank's pieces.
+    passes.addPass(createShardStatePass(shardingOf(config)));
     // Gradients can accumulate only after differentiation has created them.
     passes.addPass(createAccumulateGradientsPass(
         AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
+    passes.addPass(createReduceGradientsPass(
+        ReduceGradientsPassOptions{payloadOf(config.distributed).str()}));
     passes.addPass(
         createInsertOptimizerPass(InsertOptimizerPassOptions{config.optimizer.type}));
     if (isOn(kFlatState))
@@ -103,13 +133,13 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     passes.addPass(createCSEPass());
     break;
   case Phase::Distribute:
-    passes.addPass(createShardStatePass(ShardStatePassOptions{
-        config.distributed.nodes, config.distributed.devicesPerNode,
-        config.distributed.strategy == ShardingStrategy::HybridShard}));
+    passes.addPass(createSyncOptimizerPass());
     break;
   case Phase::Memory:
     passes.addPass(createApplyRecomputePass(ApplyRecomputePassOptions{
         recomputeModeName(config.memory.recompute).str(), config.memory.recomputeStride}));
+    passes.addPass(createRegatherPass(RegatherPassOptions{
+        config.distributed.reshardAfterForward == "no" ? config.model.numHiddenLayers : 0}));
     break;
   case Phase::Fusion:
     // The target's passes come after the memory phase, whose recompute options name ops of the

@@ -57,7 +57,7 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
     lines.push_back(fmt::format("gemm {} x {} x {}{}", gemm->m(), gemm->n(), gemm->k(),
                                 gemm->c() >= 0 ? ", adds" : ""));
   } else {
-    lines.push_back(plan::commandName(command.body_type()));
+    lines.push_back(plan::commandName(command));
   }
   if (lines[0].empty()) {
     lines.erase(lines.begin());

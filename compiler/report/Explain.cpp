@@ -188,10 +188,10 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   struct Kind {
     uint64_t commands = 0;
     double seconds = 0, flops = 0, bytes = 0;
-    std::array<double, 4> byBound{};
+    std::array<double, cost::kNumBounds> byBound{};
   };
   std::map<std::string, Kind> kinds; // totals of one optimizer step
-  std::array<double, 4> byBound{};
+  std::array<double, cost::kNumBounds> byBound{};
   for (unsigned f = 0; f < cost.functions.size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
     const cost::FunctionCost &entry = cost.functions[f];
@@ -201,7 +201,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
                                    {"runs_per_step", entry.runsPerStep}});
     for (unsigned c = 0; runs > 0 && c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
-      Kind &kind = kinds[plan::commandName(function.commands()->Get(c)->body_type())];
+      Kind &kind = kinds[plan::commandName(*function.commands()->Get(c))];
       kind.commands += entry.runsPerStep;
       kind.seconds += runs * estimate.seconds;
       kind.flops += runs * estimate.flops;
@@ -229,6 +229,73 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   return report;
 }
 
+// Returns the dtype of a slice as the configuration writes it, such as "bf16".
+std::string dtypeOf(const plan::Plan &plan, uint32_t slice) {
+  return llvm::StringRef(plan::EnumNameDType(plan.slices()->Get(slice)->dtype())).lower();
+}
+
+// Returns the collectives of an optimizer step; those that do the same are one entry.
+json commReport(const plan::Plan &plan, const cost::PlanCost &cost) {
+  struct Collective {
+    std::string function, kind, axis, source, dtype;
+    uint64_t payload = 0; // bytes of the whole tensor
+    auto operator<=>(const Collective &) const = default;
+  };
+  struct Total {
+    uint64_t runs = 0;
+    double seconds = 0, bytes = 0;
+  };
+  std::vector<std::pair<Collective, Total>> totals; // in the order of the plan
+  double seconds = 0, sent = 0;
+  for (unsigned f = 0; f < plan.functions()->size(); ++f) {
+    const plan::Function &function = *plan.functions()->Get(f);
+    const double runs = double(cost.functions[f].runsPerStep);
+    for (unsigned c = 0; c < function.commands()->size(); ++c) {
+      const plan::Command &command = *function.commands()->Get(c);
+      const plan::Collective *body = command.body_as_Collective();
+      if (!body || runs == 0)
+        continue;
+      const cost::Estimate &estimate = cost.functions[f].commands[c];
+      // What is exchanged: "weights" for "weights/unit.3".
+      std::string source = text(command.source());
+      source = source.substr(0, source.find('/'));
+      const Collective key{function.name()->str(),
+                           plan::commandName(command),
+                           body->axis() == plan::Axis::Shard ? "shard" : "replicate",
+                           source,
+                           dtypeOf(plan, body->x()),
+                           std::max(plan.slices()->Get(body->x())->bytes(),
+                                    plan.slices()->Get(body->d())->bytes())};
+      auto known = std::find_if(totals.begin(), totals.end(),
+                                [&](const auto &entry) { return entry.first == key; });
+      if (known == totals.end())
+        known = totals.insert(totals.end(), {key, {}});
+      known->second.runs += cost.functions[f].runsPerStep;
+      known->second.seconds += runs * estimate.seconds;
+      known->second.bytes += runs * estimate.bytes;
+      seconds += runs * estimate.seconds;
+      sent += runs * estimate.bytes;
+    }
+  }
+  json collectives = json::array();
+  for (const auto &[key, total] : totals)
+    collectives.push_back({{"function", key.function},
+                           {"kind", key.kind},
+                           {"axis", key.axis},
+                           {"source", key.source},
+                           {"dtype", key.dtype},
+                           {"payload_bytes", key.payload},
+                           {"runs_per_step", total.runs},
+                           {"sent_bytes_per_step", total.bytes},
+                           {"seconds_per_step", total.seconds}});
+  return {{"ranks", plan.batch()->ranks()},
+          {"shard_ranks", plan.shard_ranks()},
+          {"replicate_ranks", plan.batch()->ranks() / plan.shard_ranks()},
+          {"sent_bytes_per_step", sent},
+          {"seconds_per_step", seconds},
+          {"collectives", std::move(collectives)}};
+}
+
 // Returns the totals of the job over all optimizer steps; null if the plan does not state their
 // number.
 json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
@@ -245,11 +312,6 @@ json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
           {"hours", double(steps) * cost.stepSeconds / 3600}};
 }
 
-// Returns the dtype of a slice as the configuration writes it, such as "bf16".
-std::string dtypeOf(const plan::Plan &plan, uint32_t slice) {
-  return llvm::StringRef(plan::EnumNameDType(plan.slices()->Get(slice)->dtype())).lower();
-}
-
 json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   json functions = json::array();
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
@@ -259,7 +321,7 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
     for (unsigned c = 0; c < function.commands()->size(); ++c) {
       const plan::Command &command = *function.commands()->Get(c);
       const cost::Estimate &estimate = cost.functions[f].commands[c];
-      std::string kind = plan::commandName(command.body_type());
+      std::string kind = plan::commandName(command);
       json entry = {{"kind", kind},
                     {"source", text(command.source())},
                     {"backward", command.backward()},
@@ -396,7 +458,7 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   report["fusion"] = fusionReport(plan, spec, report.value("fusion", json()));
   report["recompute"] = recomputeReport(plan, cost, report.value("recompute", json()));
   report["cost"] = costReport(plan, cost, spec);
-  report["comm"] = {{"ranks", batch.ranks()}, {"collectives", json::array()}};
+  report["comm"] = commReport(plan, cost);
   report["job"] = jobReport(plan, cost);
   report["functions"] = functionsReport(plan, cost);
   report["kernels"] = kernelsReport(plan, cost);

@@ -444,8 +444,17 @@ void Text::comm() {
   const json &comm = report["comm"];
   if (number(comm["ranks"]) == 1)
     return line("\ncommunication: one rank, none");
-  line("\ncommunication: {} ranks, {} collectives", number(comm["ranks"]),
-       comm["collectives"].size());
+  line("\ncommunication of {} ranks ({} divide the state, {} copies of it):", number(comm["ranks"]),
+       number(comm["shard_ranks"]), number(comm["replicate_ranks"]));
+  line("  a rank sends {} in a step, in {}", bytes(comm["sent_bytes_per_step"]),
+       readableSeconds(number(comm["seconds_per_step"])));
+  line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12}", "collective", "axis", "of", "runs",
+       "a tensor of", "sends", "takes");
+  for (const json &each : comm["collectives"])
+    line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12}", word(each, "kind"),
+         word(each, "axis"), fmt::format("{} ({})", word(each, "source"), word(each, "function")),
+         number(each["runs_per_step"]), bytes(each["payload_bytes"]),
+         bytes(each["sent_bytes_per_step"]), readableSeconds(number(each["seconds_per_step"])));
 }
 
 void Text::kernels() {

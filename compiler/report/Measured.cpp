@@ -92,7 +92,7 @@ json measuredJson(const plan::Plan &plan, const cost::PlanCost &cost, const plan
     for (unsigned c = 0; c < seconds.size(); ++c) {
       const plan::Command &command = *function.commands()->Get(c);
       const cost::Estimate &estimate = predicted.commands[c];
-      const std::string kind = plan::commandName(command.body_type());
+      const std::string kind = plan::commandName(command);
       const std::string title = plan::visitBody(command, Titles(plan, kind));
       whole += seconds[c];
       Group &group = groups[title];

@@ -1,6 +1,8 @@
 // The dist dialect; its reference is docs/dialects/dist.md, generated from DistOps.td.
 #pragma once
 
+#include "dialects/interfaces/Command.h"
+#include "dialects/interfaces/Step.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"

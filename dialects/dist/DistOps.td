@@ -3,6 +3,8 @@
 #ifndef LMC_DIALECTS_DIST
 #define LMC_DIALECTS_DIST
 
+include "dialects/interfaces/Command.td"
+include "dialects/interfaces/Step.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -25,6 +27,11 @@ def Axis : I32EnumAttr<"Axis", "an axis of the mesh", [
   I32EnumAttrCase<"Shard", 1, "shard">
 ]> { let cppNamespace = "::lmc::dist"; }
 
+// What a collective reads and writes. One that works in place writes its result over its input.
+class CommandRole<string operands_> { string operands = operands_; }
+def OutOfPlace : CommandRole<[{{"x", getInput()}, {"d", getResult(), Write} }]>;
+def InPlace : CommandRole<[{{"acc", getInput(), Accumulate}, {"d", getResult(), Write} }]>;
+
 class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<DistDialect, mnemonic, traits>;
 
 def MeshOp : Dist_Op<"mesh", [Symbol]> {
@@ -37,20 +44,24 @@ def MeshOp : Dist_Op<"mesh", [Symbol]> {
   }];
 }
 
-class Dist_Collective<string mnemonic> : Dist_Op<mnemonic, [Pure]> {
-  let arguments = (ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh, Axis:$axis);
+class Dist_Collective<string mnemonic, CommandRole role>
+    : Dist_Op<mnemonic, [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
+                         DeclareOpInterfaceMethods<PlannedOpInterface>, StepOpInterface]> {
+  let arguments = !con((ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh, Axis:$axis),
+                       StepFields);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input `over` $mesh $axis `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
+  let extraClassDefinition = PlainCommand<role.operands>.definition;
 }
 
-def AllGatherOp : Dist_Collective<"all_gather"> {
+def AllGatherOp : Dist_Collective<"all_gather", OutOfPlace> {
   let summary = "joins the ranks' pieces along dimension 0";
 }
-def ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
+def ReduceScatterOp : Dist_Collective<"reduce_scatter", OutOfPlace> {
   let summary = "sums over ranks and leaves each its piece of dimension 0";
 }
-def AllReduceOp : Dist_Collective<"all_reduce"> {
+def AllReduceOp : Dist_Collective<"all_reduce", InPlace> {
   let summary = "sums over ranks";
 }
 

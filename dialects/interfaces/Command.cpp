@@ -17,3 +17,20 @@ Value lmc::valueOf(const CommandOperands &operands, CommandRole role) {
       return operand.value;
   return {};
 }
+
+void lmc::createPlainCommand(CommandOpInterface op, OpBuilder &b,
+                             llvm::function_ref<Value(Value)> sliceOf, Value scratch) {
+  SmallVector<Value> slices;
+  // The plan numbers slices in the order in which they are created: those of results come first.
+  for (const CommandOperand &operand : llvm::reverse(op.getCommandOperands()))
+    if (operand.role != CommandRole::Accumulate)
+      slices.insert(slices.begin(), sliceOf(operand.value));
+  if (scratch)
+    slices.push_back(scratch);
+  OperationState command(op.getLoc(), ("plan." + op.getCommandName()).str(), slices, TypeRange());
+  if (auto attributes = dyn_cast_if_present<DictionaryAttr>(op->getPropertiesAsAttribute()))
+    command.addAttributes(attributes.getValue());
+  if (op.getAccumulated())
+    command.addAttribute("accumulate", b.getUnitAttr());
+  b.create(command);
+}

@@ -37,3 +37,12 @@ mlir::Value valueOf(const CommandOperands &operands, CommandRole role);
 } // namespace lmc
 
 #include "dialects/interfaces/Command.h.inc"
+
+namespace lmc {
+
+// Creates the command of an op whose definition is a PlainCommand (Command.td).
+void createPlainCommand(CommandOpInterface op, mlir::OpBuilder &b,
+                        llvm::function_ref<mlir::Value(mlir::Value)> sliceOf,
+                        mlir::Value scratch);
+
+} // namespace lmc

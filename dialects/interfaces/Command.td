@@ -61,4 +61,17 @@ class CommandOperandList<string operands> {
       "}\n";
 }
 
+// Implements getCommandOperands in this way, and createCommand for an op whose command has the same
+// name and attributes. The command's operands are what the op reads, its results and the scratch
+// memory, in this order; the attribute `accumulate` stands for an accumulator.
+class PlainCommand<string operands> {
+  string definition = CommandOperandList<operands>.definition # [{
+    void $cppClass::createCommand(::mlir::OpBuilder &b,
+                                  ::llvm::function_ref<::mlir::Value(::mlir::Value)> sliceOf,
+                                  ::mlir::Value scratch) {
+      ::lmc::createPlainCommand(*this, b, sliceOf, scratch);
+    }
+  }];
+}
+
 #endif

@@ -17,24 +17,6 @@ using namespace lmc::kern;
 #include "dialects/kern/KernDialect.cpp.inc"
 #include "dialects/kern/KernEnums.cpp.inc"
 
-// Creates the command of a Kern_PlainCall (KernOps.td).
-static void createPlainCommand(CommandOpInterface op, OpBuilder &b,
-                               llvm::function_ref<Value(Value)> sliceOf, Value scratch) {
-  SmallVector<Value> slices;
-  // The plan numbers slices in the order in which they are created: those of results come first.
-  for (const CommandOperand &operand : llvm::reverse(op.getCommandOperands()))
-    if (operand.role != CommandRole::Accumulate)
-      slices.insert(slices.begin(), sliceOf(operand.value));
-  if (scratch)
-    slices.push_back(scratch);
-  OperationState command(op.getLoc(), ("plan." + op.getCommandName()).str(), slices, TypeRange());
-  if (auto attributes = dyn_cast_if_present<DictionaryAttr>(op->getPropertiesAsAttribute()))
-    command.addAttributes(attributes.getValue());
-  if (op.getAccumulated())
-    command.addAttribute("accumulate", b.getUnitAttr());
-  b.create(command);
-}
-
 #define GET_OP_CLASSES
 #include "dialects/kern/KernOps.cpp.inc"
 

@@ -43,18 +43,10 @@ class Kern_Call<string mnemonic, string operands, list<Trait> traits = []>
   let extraClassDefinition = CommandOperandList<operands>.definition;
 }
 
-// A call whose command has the same name and attributes. The command's operands are what the op
-// reads, its results and the scratch memory, in this order; the attribute `accumulate` stands for
-// an accumulator.
+// A call whose command has the same name and attributes.
 class Kern_PlainCall<string mnemonic, string operands, list<Trait> traits = []>
     : Kern_Call<mnemonic, operands, traits> {
-  let extraClassDefinition = CommandOperandList<operands>.definition # [{
-    void $cppClass::createCommand(::mlir::OpBuilder &b,
-                                  ::llvm::function_ref<::mlir::Value(::mlir::Value)> sliceOf,
-                                  ::mlir::Value scratch) {
-      createPlainCommand(*this, b, sliceOf, scratch);
-    }
-  }];
+  let extraClassDefinition = PlainCommand<operands>.definition;
 }
 
 def Hero : I32EnumAttr<"Hero", "loop structure of a generated kernel", [

@@ -113,7 +113,7 @@ void VariableOp::build(OpBuilder &b, OperationState &state, StringRef name, Vari
   build(b, state, b.getStringAttr(name), VariableKindAttr::get(b.getContext(), kind),
         TypeAttr::get(type), init, weightDecay ? b.getUnitAttr() : UnitAttr(), parameter,
         ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr(), StringAttr(),
-        StepValueAttr());
+        StepValueAttr(), IntegerAttr(), ArrayAttr());
 }
 
 LogicalResult VariableOp::verify() {
@@ -123,6 +123,23 @@ LogicalResult VariableOp::verify() {
     return emitOpError("is no scalar, and has a setting or a step_value");
   if (getSetting() && getStepValue())
     return emitOpError("has both a setting and a step_value");
+  if (getShards().has_value() != getSharded().has_value())
+    return emitOpError("lists the tensors that ranks divide without the number of ranks, or the "
+                       "reverse");
+  if (getShards()) {
+    const int64_t elements =
+        cast<RankedTensorType>(getType()).getNumElements() * int64_t(*getShards());
+    int64_t end = 0;
+    for (auto tensor : getShardedAttr().getAsRange<ShardedAttr>()) {
+      if (tensor.getOffset() < end || tensor.getType().getNumElements() > elements - end)
+        return emitOpError("has the tensor ") << tensor.getName() << " at element "
+                                              << tensor.getOffset() << ", over another tensor or "
+                                              << "past the end of " << elements << " elements";
+      end = tensor.getOffset() + tensor.getType().getNumElements();
+    }
+    if (end > elements)
+      return emitOpError("has tensors of ") << end << " elements, but only " << elements;
+  }
   if (!getParts())
     return success();
   auto type = cast<RankedTensorType>(getType());

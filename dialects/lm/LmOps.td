@@ -154,6 +154,17 @@ def PartAttr : Lm_Attr<"Part", "part"> {
 }
 def PartsAttr : TypedArrayAttrBase<PartAttr, "parts of a parameter">;
 
+def ShardedAttr : Lm_Attr<"Sharded", "sharded"> {
+  let summary = "a tensor whose elements several ranks divide";
+  let description = [{
+    The tensor `name` of `type` is elements [`offset`, ...) of a vector (see `lm.variable`).
+  }];
+  let parameters = (ins "::mlir::StringAttr":$name, "::mlir::RankedTensorType":$type,
+                        "int64_t":$offset, InitAttr:$init);
+  let assemblyFormat = "`<` $name `,` $type `,` `offset` `=` $offset `,` `init` `=` $init `>`";
+}
+def ShardedListAttr : TypedArrayAttrBase<ShardedAttr, "tensors that ranks divide">;
+
 def StepValue : Lm_Enum<"StepValue", "what the host computes for each step", [
   I32EnumCase<"LossScale", 0, "loss_scale">,
   I32EnumCase<"LearningRate", 1, "learning_rate">,
@@ -178,6 +189,12 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
     which is `anonymous`: only its members have names outside of the graph. A function
     uses either a storage or its members. Elements that no member covers start as zeros.
 
+    A variable with `shards` = S is this rank's piece of a vector which the S ranks along the
+    mesh's axis `shard` divide evenly: a rank with n elements has elements [i n, (i + 1) n),
+    where i is its position along the axis. `sharded` lists the tensors in the vector, by
+    offset: they have names outside of the graph, the variable has none. Elements of no tensor
+    start as zeros.
+
     The host writes a scalar before each step where it has a `setting` (the value of that
     key of the configuration) or a `step_value` (computed from the number of the step).
 
@@ -191,7 +208,8 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
                        OptionalAttr<StrAttr>:$parameter, OptionalAttr<PartsAttr>:$parts,
                        OptionalAttr<FlatSymbolRefAttr>:$storage,
                        OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous,
-                       OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value);
+                       OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value,
+                       OptionalAttr<I64Attr>:$shards, OptionalAttr<ShardedListAttr>:$sharded);
   let builders = [
     OpBuilder<(ins "::llvm::StringRef":$name, "VariableKind":$kind, "::mlir::Type":$type,
                    "InitAttr":$init, CArg<"bool", "false">:$weight_decay,
@@ -449,6 +467,13 @@ def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [Accumulat
 }
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
+
+def CastOp : Lm_PureOp<"cast", [SameOperandsAndResultShape]> {
+  let summary = "the same values, rounded to another dtype";
+  let fields = (ins FloatTensor:$x);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
+}
 
 def ScaleOp : Lm_PureOp<"scale"> {
   let summary = "x * factor, with a scalar factor";

@@ -116,7 +116,9 @@ def VariableOp : Plan_Op<"variable", [Symbol]> {
                        OptionalAttr<StrAttr>:$parameter,
                        OptionalAttr<TypedArrayAttrBase<LmAttr<"PartAttr">, "parts">>:$parts,
                        UnitAttr:$anonymous, OptionalAttr<StrAttr>:$setting,
-                       OptionalAttr<LmEnumAttr<"StepValue">>:$step_value);
+                       OptionalAttr<LmEnumAttr<"StepValue">>:$step_value,
+                       OptionalAttr<I64Attr>:$shards,
+                       OptionalAttr<TypedArrayAttrBase<LmAttr<"ShardedAttr">, "tensors">>:$sharded);
   let assemblyFormat = [{
     $sym_name `at` $arena `[` $offset `]` `:` $type $kind `init` $init (`setting` $setting^)?
     (`step_value` $step_value^)? attr-dict
@@ -261,6 +263,31 @@ def CopyOp : Plan_Command<"copy", [{
   let fields = (ins SliceType:$x, SliceType:$d);
   let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"d">.format]>.format;
   let hasVerifier = 1;
+}
+
+def Axis : I32EnumAttr<"Axis", "an axis of the mesh of ranks", [
+  I32EnumAttrCase<"Replicate", 0, "replicate">,
+  I32EnumAttrCase<"Shard", 1, "shard">
+]> { let cppNamespace = "::lmc::plan_ir"; }
+
+// A collective of all ranks along an axis, each of which runs the same command.
+class Plan_Collective<string mnemonic> : Plan_Command<mnemonic, [{
+    {"x", getX()}, {"d", getD(), Write}
+  }]> {
+  let fields = (ins SliceType:$x, SliceType:$d, FlatSymbolRefAttr:$mesh, Axis:$axis);
+  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"d">.format]>.format;
+}
+
+def AllGatherOp : Plan_Collective<"all_gather"> {
+  let summary = "d = the x of all ranks along the axis, side by side";
+}
+def ReduceScatterOp : Plan_Collective<"reduce_scatter"> {
+  let summary = "d = this rank's piece of the sum of x over all ranks along the axis";
+}
+def AllReduceOp : Plan_Command<"all_reduce", [{{"d", getD(), Accumulate} }]> {
+  let summary = "d = the sum of d over all ranks along the axis";
+  let fields = (ins SliceType:$d, FlatSymbolRefAttr:$mesh, Axis:$axis, UnitAttr:$accumulate);
+  let assemblyFormat = CommandFormat<[Line<"d">.format]>.format;
 }
 
 #endif

@@ -254,7 +254,7 @@ LogicalResult AliasingChecker::checkVariables() {
     if (shares || (member && endOf(storage) < variable.offset + variable.bytes))
       return variable.op->emitError("@") << variable.name << " shares bytes with @"
                                         << (shares ? last : storage)->name;
-    (variable.isStorage ? storage : last) = &variable;
+    (variable.isStorage && !member ? storage : last) = &variable;
   }
   return success();
 }

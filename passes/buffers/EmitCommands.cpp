@@ -229,7 +229,8 @@ static LogicalResult emitVariable(lm::VariableOp variable) {
       b, variable.getLoc(), variable.getSymName(), "state", offset.getInt(), variable.getType(),
       variable.getKind(), variable.getInit(), variable.getWeightDecay(),
       variable.getParameterAttr(), variable.getPartsAttr(), variable.getAnonymous(),
-      variable.getSettingAttr(), variable.getStepValueAttr());
+      variable.getSettingAttr(), variable.getStepValueAttr(), variable.getShardsAttr(),
+      variable.getShardedAttr());
   return success();
 }
 

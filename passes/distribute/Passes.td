@@ -1,4 +1,4 @@
-// The passes of phase 3: they divide state and work between the ranks.
+// The passes that divide state and work between the ranks of a job.
 
 #ifndef LMC_PASSES_DISTRIBUTE
 #define LMC_PASSES_DISTRIBUTE
@@ -6,18 +6,112 @@
 include "mlir/Pass/PassBase.td"
 
 def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
-  let summary = "declares the mesh of ranks and divides the state between them";
+  let summary = "divides the parameters between ranks and sums gradients over ranks";
   let description = [{
-    Adds `dist.mesh @ranks(replicate = R, shard = S)`. ZeRO needs one axis of all ranks;
-    HYBRID_SHARD needs S ranks per node times R nodes. With one rank there is nothing to
-    divide. More than one rank is an error in this release.
+    Declares the mesh `dist.mesh @ranks(replicate = R, shard = S)` and forms units. A unit
+    is all matrices of one layer, or one matrix outside of layers, or all vectors of the
+    model (norms and biases). Matrices that weight decay treats differently, or of which
+    the optimizer takes only some, are units of their own. The tensors of a unit lie one
+    after the other in one vector, which the S ranks along the axis `shard` divide evenly.
+    Each piece is a whole number of moment blocks (256 elements); the vector is padded with
+    zeros where that is needed.
+
+    `level` says what is divided:
+
+    * `optimizer` (ZeRO-1) and `gradients` (ZeRO-2): each rank keeps its piece of the
+      parameters, of the reduced gradients and, because lm-insert-optimizer runs later, of
+      the optimizer state. The functions read whole weights, from compute copies.
+    * `weights` (ZeRO-3): the compute copies of matrices are divided too. The ranks' pieces
+      are gathered before the first use in each function; `dist-regather` may gather them
+      again for later uses.
+    * `none` (DDP): nothing. Gradients are summed over all ranks.
+
+    With `reduce=each`, each micro-step sums its gradients over ranks and only the sums are
+    kept: a reduce-scatter along `shard` if that has several ranks, then an all-reduce along
+    `replicate`. With `reduce=last`, the gradients of a step's micro-steps are added up first
+    (see `dist-reduce-gradients`).
+
+    ```mlir
+    lm.variable @w parameter : tensor<4x256xf32> init ones
+    func.func @micro() {
+      %w = lm.load @w : tensor<4x256xf32>
+      ...
+      lm.accumulate %dw, @w.grad : tensor<4x256xf32>
+    ```
+    becomes, with two ranks and `level=weights`,
+    ```mlir
+    lm.variable @unit.0 parameter : tensor<2x256xf32> init none
+        {shards = 2, sharded = [#lm.sharded<"w", tensor<4x256xf32>, offset = 0, init = ones>]}
+    func.func @micro() {
+      %p = lm.load @unit.0 : tensor<2x256xf32>
+      %w = dist.all_gather %p over @ranks shard : (tensor<2x256xf32>) -> tensor<4x256xf32>
+      ...
+      %g = dist.reduce_scatter %dw over @ranks shard : (tensor<4x256xf32>) -> tensor<2x256xf32>
+      lm.accumulate %g, @unit.0.grad : tensor<2x256xf32>
+    ```
+    Must run after `lm-autodiff` and before `lm-accumulate-gradients`.
   }];
   let options = [
-    Option<"nodes", "nodes", "int64_t", "1", "nodes of the job">,
-    Option<"devicesPerNode", "devices-per-node", "int64_t", "1", "ranks on each node">,
-    Option<"hybrid", "hybrid", "bool", "false", "shard inside a node, replicate across nodes">
+    Option<"replicate", "replicate", "int64_t", "1", "ranks that have the same piece">,
+    Option<"shard", "shard", "int64_t", "1", "ranks that divide the state between them">,
+    Option<"level", "level", "std::string", "\"optimizer\"",
+           "what is divided: none, optimizer, gradients or weights">,
+    Option<"reduce", "reduce", "std::string", "\"each\"",
+           "the micro-steps whose gradients are summed over ranks: each or last">,
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"",
+           "the optimizer, which decides what may share a unit: an op of lm">,
+    Option<"payload", "payload", "std::string", "\"f32\"",
+           "the dtype in which gradients travel: f32 (f64 for models in f64) or bf16">
   ];
-  let dependentDialects = ["::lmc::dist::DistDialect"];
+  let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [Statistic<"numUnits", "units", "units of state">];
+}
+
+def ReduceGradientsPass : Pass<"dist-reduce-gradients", "::mlir::ModuleOp"> {
+  let summary = "sums the accumulated gradients over ranks in the last micro-step";
+  let description = [{
+    For a module that `dist-shard-state{reduce=last}` left: in the function of the last
+    micro-step, each unit whose gradients are complete is summed over ranks, and this rank's
+    piece of the sum is stored for the optimizer.
+
+    Must run after `lm-accumulate-gradients`.
+  }];
+  let options = [
+    Option<"payload", "payload", "std::string", "\"f32\"",
+           "the dtype in which gradients travel: f32 or bf16">
+  ];
+  let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def SyncOptimizerPass : Pass<"dist-sync-optimizer", "::mlir::ModuleOp"> {
+  let summary = "joins what the ranks compute apart: norms, losses and new weights";
+  let description = [{
+    * A norm over the ranks' pieces becomes the norm of the vector of the ranks' norms.
+    * `run.loss` and `run.eval_loss` are summed over all ranks.
+    * After the optimizer's steps, the new weights are gathered into the whole compute
+      copies. The function `@refresh` does the same from the parameters; it runs after the
+      parameters were set from outside (at the start, and after a checkpoint was loaded).
+
+    Must run after `lm-flatten-state`.
+  }];
+  let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
+                           "::mlir::func::FuncDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def RegatherPass : Pass<"dist-regather", "::mlir::ModuleOp"> {
+  let summary = "gathers divided weights again for each use";
+  let description = [{
+    A gathered weight takes memory from its all-gather to its last use. This pass clones the
+    all-gather for each later op or call that uses the weight, so that the weight need not
+    stay. With `keep`, the first N layers keep their weights from the forward to the backward
+    pass. Must run after `lm-apply-recompute`, which finds weights by their values.
+  }];
+  let options = [
+    Option<"keep", "keep", "int64_t", "0", "the number of layers that keep their weights">
+  ];
+  let dependentDialects = ["::lmc::dist::DistDialect", "::mlir::tensor::TensorDialect"];
 }
 
 #endif

@@ -1,11 +1,19 @@
-// dist-shard-state: declares the mesh of ranks, between which the state is divided.
-//
-//   module {...}   =>   module { dist.mesh @ranks(replicate = 1, shard = 1) ... }
+// dist-shard-state: forms units of parameters, divides their state between ranks, and sums their
+// gradients over ranks. Passes.td shows an example.
 #include "passes/distribute/Passes.h"
+#include "passes/distribute/Units.h"
 
 #include "dialects/dist/Dist.h"
+#include "dialects/lm/Lm.h"
+#include "runtime/plan/MomentBlock.h"
+#include "runtime/plan/Names.h"
 
-#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_SHARDSTATEPASS
@@ -13,6 +21,405 @@ namespace lmc {
 } // namespace lmc
 
 using namespace mlir;
+using namespace lmc;
+using Kind = lm::VariableKind;
+
+namespace {
+
+// What the ranks along the axis `shard` divide between them. Each level contains the ones before.
+enum class Level { None, Optimizer, Gradients, Weights };
+
+struct Member {
+  lm::VariableOp parameter, gradient;
+  lm::VariableOp copy; // the parameter in the compute dtype; null if functions read the parameter
+  int64_t offset = 0;  // of its first element in the unit's vector
+};
+
+// Parameters with equal keys may share a unit.
+struct UnitKey {
+  int64_t layer;   // -1: outside of layers
+  int64_t alone;   // outside of layers, the number of the matrix, else -1
+  bool isVector;   // norms and biases, of all layers
+  bool decays;     // weight decay
+  bool isTaken;    // the optimizer takes the parameter; otherwise its fallback does
+  bool hasCopy;
+  Type element;
+  bool operator==(const UnitKey &) const = default;
+};
+
+struct Unit {
+  UnitKey key;
+  SmallVector<Member> members;
+  int64_t elements = 0; // of the vector, with padding
+  std::string name;     // "unit.0"
+  RankedTensorType piece; // of each rank
+};
+
+class Sharder {
+public:
+  Sharder(ModuleOp module, int64_t ranks, Level level, bool reducesEach, StringRef optimizer,
+          Type payload)
+      : module(module), symbols(module), state(module), b(module.getContext()), ranks(ranks),
+        level(ranks > 1 ? level : Level::None), reducesEach(reducesEach),
+        optimizer("lm." + optimizer.str()),
+        facts(lm::OptimizerOpInterface::lookup(module.getContext(), optimizer)), payload(payload) {}
+
+  LogicalResult run();
+  unsigned numUnits() const { return unsigned(units.size()); }
+
+private:
+  bool dividesWeights(const Unit &unit) const {
+    return level == Level::Weights && !unit.key.isVector;
+  }
+  int64_t layerOf(lm::VariableOp variable);
+  void formUnits();
+  void layOut(Unit &unit);
+  void declare(Unit &unit);
+  lm::VariableOp declare(StringRef name, Kind kind, RankedTensorType type, lm::InitAttr init,
+                         lm::VariableOp before, StringRef parameter = "");
+  ArrayAttr shardedOf(const Unit &unit, lm::VariableOp variable);
+  void readWhole(Unit &unit);
+  void gather(func::FuncOp function, Unit &unit);
+  UnitGradients gradientsOf(const Unit &unit);
+  LogicalResult reduceEach(func::FuncOp micro, const Unit &unit, GradientReducer &reducer);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  lm::ParameterState state;
+  OpBuilder b;
+  const int64_t ranks;
+  const Level level;
+  const bool reducesEach;
+  const std::string optimizer;
+  const lm::OptimizerOpInterface::Concept *const facts;
+  Type payload;
+  std::vector<Unit> units;
+  llvm::StringMap<SmallVector<Operation *>> users; // loads and accumulates, by variable
+};
+
+} // namespace
+
+static RankedTensorType typeOf(lm::VariableOp variable) {
+  return cast<RankedTensorType>(variable.getType());
+}
+
+static int64_t numElements(lm::VariableOp variable) { return typeOf(variable).getNumElements(); }
+
+// Returns the rows of the parameter's named parts; all rows if it has none.
+static SmallVector<int64_t> partRows(lm::VariableOp parameter) {
+  RankedTensorType type = typeOf(parameter);
+  if (!parameter.getParts())
+    return {type.getRank() ? type.getDimSize(0) : 1};
+  SmallVector<int64_t> rows;
+  for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>())
+    rows.push_back(part.getRows());
+  return rows;
+}
+
+// Returns the layer whose calls read `variable`; -1 if other ops read it, or several layers do.
+int64_t Sharder::layerOf(lm::VariableOp variable) {
+  std::optional<int64_t> layer;
+  for (Operation *user : users.lookup(variable.getSymName())) {
+    auto load = dyn_cast<lm::LoadOp>(user);
+    if (!load)
+      continue;
+    for (Operation *reader : load->getUsers()) {
+      auto index = reader->getAttrOfType<IntegerAttr>(lm::kLayer);
+      if (!index || (layer && *layer != index.getInt()))
+        return -1;
+      layer = index.getInt();
+    }
+  }
+  return layer.value_or(-1);
+}
+
+void Sharder::formUnits() {
+  for (auto function : module.getOps<func::FuncOp>())
+    function.walk([&](Operation *op) {
+      if (auto load = dyn_cast<lm::LoadOp>(op))
+        users[load.getVariable()].push_back(op);
+      else if (auto accumulate = dyn_cast<lm::AccumulateOp>(op))
+        users[accumulate.getVariable()].push_back(op);
+    });
+  for (auto parameter : module.getOps<lm::VariableOp>()) {
+    lm::VariableOp gradient = parameter.getKind() == Kind::Parameter
+                                  ? state.find(parameter.getSymName(), Kind::Gradient)
+                                  : lm::VariableOp();
+    if (!gradient)
+      continue;
+    lm::VariableOp copy = state.find(parameter.getSymName(), Kind::ComputeCopy);
+    RankedTensorType type = typeOf(parameter);
+    UnitKey key{-1,
+                -1,
+                type.getRank() < 2,
+                bool(parameter.getWeightDecay()),
+                facts->takes(type, partRows(parameter)),
+                bool(copy),
+                type.getElementType()};
+    if (!key.isVector) {
+      key.layer = layerOf(copy ? copy : parameter);
+      if (key.layer < 0)
+        key.alone = int64_t(units.size());
+    }
+    auto unit = llvm::find_if(units, [&](const Unit &each) { return each.key == key; });
+    if (unit == units.end())
+      unit = units.insert(units.end(), Unit{key, {}, 0, {}, {}});
+    unit->members.push_back({parameter, gradient, copy});
+  }
+}
+
+// Chooses the offsets of the unit's members, and the type of a piece.
+void Sharder::layOut(Unit &unit) {
+  // Each parameter begins at a moment block. A block then has elements of one parameter, as it has
+  // without dividing, and wide loads have their addresses.
+  int64_t end = 0;
+  for (Member &member : unit.members) {
+    member.offset = end;
+    end += llvm::alignTo(numElements(member.parameter), kMomentBlock);
+  }
+  unit.elements = int64_t(llvm::alignTo(end, ranks * kMomentBlock));
+  const int64_t own = unit.elements / ranks;
+  // A vector where the optimizer must not take the unit, because it takes matrices only.
+  unit.piece = unit.key.isTaken
+                   ? RankedTensorType::get({own / kMomentBlock, kMomentBlock}, unit.key.element)
+                   : RankedTensorType::get({own}, unit.key.element);
+}
+
+lm::VariableOp Sharder::declare(StringRef name, Kind kind, RankedTensorType type, lm::InitAttr init,
+                                lm::VariableOp before, StringRef parameter) {
+  b.setInsertionPoint(before);
+  auto variable =
+      lm::VariableOp::create(b, before.getLoc(), name, kind, type, init, false,
+                             parameter.empty() ? StringAttr() : b.getStringAttr(parameter));
+  symbols.insert(variable);
+  return variable;
+}
+
+// Lists the tensors of the unit by the names that they have outside of the graph. `variable` holds
+// the parameters, or the gradients or compute copies of all of them.
+ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
+  SmallVector<Attribute> tensors;
+  auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init) {
+    if (variable.getKind() == Kind::ComputeCopy)
+      init = lm::InitAttr::copyOf(name);
+    else if (variable.getKind() != Kind::Parameter)
+      init = variable.getInit();
+    tensors.push_back(lm::ShardedAttr::get(
+        b.getContext(), b.getStringAttr(lm::stateName(name.getValue(), variable.getKind())),
+        type.clone(typeOf(variable).getElementType()), offset, init));
+  };
+  for (const Member &member : unit.members) {
+    lm::VariableOp parameter = member.parameter;
+    RankedTensorType type = typeOf(parameter);
+    if (!parameter.getParts()) {
+      add(parameter.getSymNameAttr(), type, member.offset, parameter.getInit());
+      continue;
+    }
+    int64_t offset = member.offset;
+    for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>()) {
+      SmallVector<int64_t> shape(type.getShape());
+      shape[0] = part.getRows();
+      RankedTensorType rows = type.clone(shape);
+      add(part.getName(), rows, offset, part.getInit());
+      offset += rows.getNumElements();
+    }
+  }
+  return b.getArrayAttr(tensors);
+}
+
+// Declares the variables of a rank's piece.
+void Sharder::declare(Unit &unit) {
+  lm::VariableOp first = unit.members.front().parameter;
+  auto init = [&](lm::InitKind kind) { return lm::InitAttr::get(b.getContext(), kind); };
+  auto divided = [&](lm::VariableOp variable) {
+    variable.setShards(uint64_t(ranks));
+    variable.setShardedAttr(shardedOf(unit, variable));
+  };
+  lm::VariableOp parameter =
+      declare(unit.name, Kind::Parameter, unit.piece, init(lm::InitKind::None), first);
+  parameter.setWeightDecay(unit.key.decays);
+  divided(parameter);
+  divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,
+                  init(lm::InitKind::Zeros), first, unit.name));
+  if (unit.key.hasCopy) {
+    Type compute = typeOf(unit.members.front().copy).getElementType();
+    divided(declare(lm::stateName(unit.name, Kind::ComputeCopy), Kind::ComputeCopy,
+                    unit.piece.clone(compute),
+                    lm::InitAttr::copyOf(b.getStringAttr(unit.name)), first, unit.name));
+  }
+}
+
+// Makes the functions read whole weights from compute copies, which lie in one storage per unit.
+void Sharder::readWhole(Unit &unit) {
+  const Member &first = unit.members.front();
+  lm::VariableOp read = first.copy ? first.copy : first.parameter;
+  auto none = lm::InitAttr::get(b.getContext(), lm::InitKind::None);
+  const std::string name = unit.name + ".whole";
+  lm::VariableOp storage =
+      declare(name, Kind::ComputeCopy,
+              RankedTensorType::get({unit.elements}, typeOf(read).getElementType()), none,
+              first.parameter);
+  storage.setAnonymous(true);
+  for (Member &member : unit.members) {
+    lm::VariableOp copy = member.copy;
+    if (!copy) {
+      copy = declare(lm::stateName(member.parameter.getSymName(), Kind::ComputeCopy),
+                     Kind::ComputeCopy, typeOf(member.parameter), none, member.parameter);
+      for (Operation *user : users.lookup(member.parameter.getSymName()))
+        if (auto load = dyn_cast<lm::LoadOp>(user))
+          load.setVariable(copy.getSymName());
+    }
+    copy.setInitAttr(none);
+    copy.removeParameterAttr();
+    copy.setStorage(StringRef(name));
+    copy.setStorageOffset(uint64_t(member.offset));
+    member.copy = copy;
+  }
+}
+
+// Replaces the function's loads of the unit's weights by parts of an all-gather before the first
+// op that uses one of them.
+void Sharder::gather(func::FuncOp function, Unit &unit) {
+  SmallVector<std::pair<lm::LoadOp, const Member *>> loads;
+  Operation *first = nullptr;
+  llvm::StringMap<const Member *> members;
+  for (const Member &member : unit.members)
+    members[lm::VariableOp(member.copy ? member.copy : member.parameter).getSymName()] = &member;
+  for (auto load : function.getBody().front().getOps<lm::LoadOp>()) {
+    const Member *member = members.lookup(load.getVariable());
+    if (!member)
+      continue;
+    loads.push_back({load, member});
+    for (Operation *reader : load->getUsers())
+      if (!first || reader->isBeforeInBlock(first))
+        first = reader;
+  }
+  if (!first)
+    return;
+  auto mesh = symbols.lookup<dist::MeshOp>(kMesh);
+  const std::string source =
+      unit.key.hasCopy ? lm::stateName(unit.name, Kind::ComputeCopy) : unit.name;
+  auto variable = symbols.lookup<lm::VariableOp>(source);
+  b.setInsertionPoint(first);
+  Location loc = NameLoc::get(b.getStringAttr("weights/" + unit.name));
+  Value piece = lm::LoadOp::create(b, loc, variable.getType(), source);
+  Value whole = createCollective<dist::AllGatherOp>(b, loc, mesh, dist::Axis::Shard, piece,
+                                                    /*backward=*/false, unit.key.layer);
+  Value vector = reshapeTo(b, loc, whole, {unit.elements});
+  for (auto [load, member] : loads) {
+    auto type = cast<RankedTensorType>(load.getType());
+    b.setInsertionPoint(first);
+    Value weight = reshapeTo(
+        b, loc, elementsOf(b, loc, vector, member->offset, type.getNumElements()), type.getShape());
+    load.replaceAllUsesWith(weight);
+    load.erase();
+  }
+}
+
+UnitGradients Sharder::gradientsOf(const Unit &unit) {
+  UnitGradients gradients;
+  for (const Member &member : unit.members)
+    gradients.members.push_back({lm::VariableOp(member.gradient).getSymName().str(),
+                                 member.offset});
+  gradients.elements = unit.elements;
+  if (ranks > 1)
+    gradients.piece = lm::stateName(unit.name, Kind::Gradient);
+  gradients.layer = unit.key.layer;
+  return gradients;
+}
+
+// Sums the gradients of a micro-step over ranks, once the last of them is complete.
+LogicalResult Sharder::reduceEach(func::FuncOp micro, const Unit &unit, GradientReducer &reducer) {
+  SmallVector<Value> values;
+  SmallVector<lm::AccumulateOp> accumulates;
+  Operation *last = nullptr;
+  for (const Member &member : unit.members) {
+    SmallVector<lm::AccumulateOp> contributions;
+    for (Operation *user : users.lookup(lm::VariableOp(member.gradient).getSymName()))
+      if (auto accumulate = dyn_cast<lm::AccumulateOp>(user))
+        contributions.push_back(accumulate);
+    if (contributions.empty())
+      return lm::VariableOp(member.gradient).emitError("gets no contribution in @micro");
+    llvm::sort(contributions, [](lm::AccumulateOp x, lm::AccumulateOp y) {
+      return x->isBeforeInBlock(y);
+    });
+    Value sum;
+    for (lm::AccumulateOp each : contributions) {
+      b.setInsertionPoint(each);
+      sum = sum ? lm::AddOp::create(b, each.getLoc(), sum, each.getValue(), each.getBackward(),
+                                    int64_t(each.getLayer()))
+                      .getResult()
+                : each.getValue();
+      if (!last || last->isBeforeInBlock(each))
+        last = each;
+    }
+    values.push_back(sum);
+    accumulates.append(contributions);
+  }
+  b.setInsertionPointAfter(last);
+  const UnitGradients gradients = gradientsOf(unit);
+  SmallVector<Value> sums = reducer.reduce(b, gradients, values);
+  for (auto [index, sum] : llvm::enumerate(sums))
+    lm::AccumulateOp::create(b, sum.getLoc(), sum,
+                             gradients.piece.empty() ? gradients.members[index].variable
+                                                     : gradients.piece,
+                             /*backward=*/true, gradients.layer);
+  for (lm::AccumulateOp each : accumulates)
+    each.erase();
+  return success();
+}
+
+LogicalResult Sharder::run() {
+  auto micro = symbols.lookup<func::FuncOp>(names::kMicro);
+  if (!micro)
+    return module.emitOpError("has no @micro; run lm-autodiff first");
+  formUnits();
+  for (auto [number, unit] : llvm::enumerate(units)) {
+    unit.name = ("unit." + Twine(number)).str();
+    layOut(unit);
+    if (ranks == 1)
+      continue;
+    declare(unit);
+    if (!dividesWeights(unit))
+      readWhole(unit);
+    else
+      for (auto function : module.getOps<func::FuncOp>())
+        if (!function.isPrivate() && !function.isExternal())
+          gather(function, unit);
+  }
+  if (reducesEach) {
+    GradientReducer reducer(module, payload);
+    for (const Unit &unit : units)
+      if (failed(reduceEach(micro, unit, reducer)))
+        return failure();
+  } else {
+    SmallVector<Attribute> left;
+    for (const Unit &unit : units) {
+      // Their own names are those of the reduced gradients, which the ranks divide.
+      for (Member member : unit.members)
+        if (ranks > 1) {
+          member.gradient.removeParameterAttr();
+          if (failed(symbols.rename(member.gradient,
+                                    (member.gradient.getSymName() + ".local").str())))
+            return failure();
+        }
+      left.push_back(gradientsOf(unit).toAttribute(b));
+    }
+    module->setAttr(kUnitsToReduce, b.getArrayAttr(left));
+  }
+  if (ranks == 1)
+    return success();
+  for (Unit &unit : units)
+    for (Member &member : unit.members) {
+      if (reducesEach) {
+        member.gradient.erase();
+      }
+      if (dividesWeights(unit) && member.copy)
+        member.copy.erase();
+      member.parameter.erase();
+    }
+  return success();
+}
 
 namespace {
 struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
@@ -20,19 +427,33 @@ struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (nodes < 1 || devicesPerNode < 1) {
-      module.emitError("needs at least one node and one device per node");
-      return signalPassFailure();
-    }
-    if (nodes * devicesPerNode > 1) {
-      module.emitError("cannot divide state between ")
-          << nodes * devicesPerNode
-          << " ranks: this release compiles for one rank; use --nodes=1 --devices-per-node=1";
-      return signalPassFailure();
-    }
+    auto fail = [&](const Twine &message) {
+      module.emitError(message);
+      signalPassFailure();
+    };
+    if (replicate < 1 || shard < 1)
+      return fail("needs at least one rank along each axis");
+    static constexpr StringLiteral kLevels[] = {"none", "optimizer", "gradients", "weights"};
+    const auto *known = llvm::find(kLevels, StringRef(level));
+    if (known == std::end(kLevels))
+      return fail("level must be none, optimizer, gradients or weights, not '" + level + "'");
+    if (reduce != "each" && reduce != "last")
+      return fail("reduce must be each or last, not '" + reduce + "'");
+    if (!lm::OptimizerOpInterface::lookup(&getContext(), optimizer))
+      return fail("there is no optimizer '" + optimizer + "'");
+    if (payload != "f32" && payload != "bf16")
+      return fail("payload must be f32 or bf16, not '" + payload + "'");
+    if (known == std::begin(kLevels) && shard > 1)
+      return fail("level none divides nothing, so the axis shard must have one rank");
     OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
-    lmc::dist::MeshOp::create(b, module.getLoc(), "ranks", hybrid ? nodes : int64_t(1),
-                              hybrid ? devicesPerNode : nodes * devicesPerNode);
+    dist::MeshOp::create(b, module.getLoc(), kMesh, replicate, shard);
+    if (replicate * shard == 1)
+      return;
+    Sharder sharder(module, shard, Level(known - std::begin(kLevels)), reduce == "each", optimizer,
+                    payload == "bf16" ? Type(b.getBF16Type()) : Type());
+    if (failed(sharder.run()))
+      return signalPassFailure();
+    numUnits += sharder.numUnits();
   }
 };
 } // namespace

@@ -48,6 +48,16 @@ static SmallVector<Value> convertAdd(OpBuilder &b, lm::AddOp op) {
       .getResults();
 }
 
+static SmallVector<Value> convertCast(OpBuilder &b, lm::CastOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.cast");
+  RankedTensorType type = typeOf(op.getResult());
+  AffineMap all = f.all(unsigned(type.getRank()));
+  return f
+      .finish(f.map(type, {{f.arg(0), all}},
+                    [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
+      .getResults();
+}
+
 static SmallVector<Value> convertScale(OpBuilder &b, lm::ScaleOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.scale");
   RankedTensorType type = typeOf(op.getResult());
@@ -499,6 +509,7 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
   Location loc = operation->getLoc();
   return llvm::TypeSwitch<Operation *, SmallVector<Value>>(operation)
       .Case([&](lm::AddOp op) { return convertAdd(b, op); })
+      .Case([&](lm::CastOp op) { return convertCast(b, op); })
       .Case([&](lm::ScaleOp op) { return convertScale(b, op); })
       .Case([&](lm::SwigluOp op) { return convertSwiglu(b, op); })
       .Case([&](lm::SwigluGradOp op) { return convertSwigluGrad(b, op); })

@@ -13,6 +13,7 @@ inline constexpr const char *kMicroLast = "micro_last";
 inline constexpr const char *kOptimizer = "optimizer";
 inline constexpr const char *kEval = "eval";
 inline constexpr const char *kLogits = "logits";
+inline constexpr const char *kRefresh = "refresh";
 
 inline bool isMicroStep(std::string_view function) {
   return function == kMicroFirst || function == kMicro || function == kMicroLast;

@@ -19,9 +19,12 @@ std::vector<const Launch *> launchesOf(const Command &command) {
   return {command.launches()->begin(), command.launches()->end()};
 }
 
-std::string commandName(CommandBody body) {
+std::string commandName(const Command &command) {
+  const Collective *collective = command.body_as_Collective();
   std::string name;
-  for (const char *c = EnumNameCommandBody(body); *c; ++c) {
+  for (const char *c = collective ? EnumNameCollectiveKind(collective->kind())
+                                  : EnumNameCommandBody(command.body_type());
+       *c; ++c) {
     bool upper = *c >= 'A' && *c <= 'Z';
     if (upper && !name.empty())
       name += '_';
@@ -33,7 +36,7 @@ std::string commandName(CommandBody body) {
 std::string placeOf(const Function &function, uint32_t command) {
   const Command &at = *function.commands()->Get(command);
   return fmt::format("command {} of {}, {} {}", command, function.name()->str(),
-                     commandName(at.body_type()), at.source() ? at.source()->str() : "");
+                     commandName(at), at.source() ? at.source()->str() : "");
 }
 
 } // namespace lmc::plan

@@ -88,6 +88,12 @@ inline Operands operandsOf(const Copy &op) {
   return {{"x", op.x(), Role::Read, true}, {"d", op.d(), Role::Write, true}};
 }
 
+inline Operands operandsOf(const Collective &op) {
+  if (op.kind() == CollectiveKind::AllReduce)
+    return {{"d", op.d(), Role::Accumulate}};
+  return {{"x", op.x()}, {"d", op.d(), Role::Write}};
+}
+
 // Calls `visit` with the body of `command` as its own type, such as `const Gemm &`, and returns the
 // result. The type must be known, as it is in every verified plan; otherwise the program aborts.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
@@ -104,6 +110,8 @@ template <typename Visit> auto visitBody(const Command &command, Visit &&visit) 
     return visit(*command.body_as_ScatterAdd());
   case CommandBody::Copy:
     return visit(*command.body_as_Copy());
+  case CommandBody::Collective:
+    return visit(*command.body_as_Collective());
   case CommandBody::NONE:
     break;
   }
@@ -121,7 +129,7 @@ std::vector<const Launch *> launchesOf(const Command &command);
 // layers.0/mlp.down_proj".
 std::string placeOf(const Function &function, uint32_t command);
 
-// Returns the name of a type of command, as reports print it: "gemm", "attention_grad".
-std::string commandName(CommandBody body);
+// Returns what a command does, as reports print it: "gemm", "attention_grad", "all_gather".
+std::string commandName(const Command &command);
 
 } // namespace lmc::plan

@@ -89,6 +89,9 @@ private:
                   batch.micro_batch_size(), batch.gradient_accumulation_steps(), batch.ranks());
     if (plan.nodes() == 0 || plan.devices_per_node() == 0)
       return fail("it is for no device");
+    const uint64_t ranks = product({plan.nodes(), plan.devices_per_node()});
+    if (plan.shard_ranks() == 0 || ranks % plan.shard_ranks() != 0)
+      return fail("its {} ranks are in groups of {}", ranks, plan.shard_ranks());
     return {};
   }
 
@@ -187,6 +190,7 @@ private:
       if (variable->kind() == plan::VariableKind::Scalar && elements(slice) != 1)
         return fail("scalar '{}' has {} elements", name, elements(slice));
       LMC_TRY(hostValue(*variable));
+      LMC_TRY(shard(*variable, slice));
     }
     for (const auto *variable : *plan.variables()) {
       LMC_TRY(initializer(*variable, byName));
@@ -197,6 +201,12 @@ private:
       case plan::VariableKind::Moment2:
       case plan::VariableKind::Moment1Scale:
       case plan::VariableKind::Moment2Scale: {
+        // What a rank has of a parameter that ranks divide: a whole copy, and the gradient of its
+        // own tokens.
+        const bool isOfRank = variable->kind() == plan::VariableKind::ComputeCopy ||
+                              variable->kind() == plan::VariableKind::Gradient;
+        if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
+          break;
         auto of = variable->parameter() ? byName.find(variable->parameter()->string_view())
                                         : byName.end();
         if (of == byName.end() || of->second->kind() != plan::VariableKind::Parameter)
@@ -211,6 +221,23 @@ private:
         break;
       }
     }
+    return {};
+  }
+
+  // Checks that the tensor of a variable lies in the vector that the ranks divide.
+  Result<void> shard(const plan::Variable &variable, const plan::Slice &piece) {
+    if (!variable.shard())
+      return {};
+    if (misaligned(variable.shard()->shape()))
+      return fail("the shape of variable '{}' is not aligned to 8 bytes", variable.name()->str());
+    uint64_t count = 1;
+    for (uint64_t extent : *variable.shard()->shape())
+      count = product({count, extent});
+    const uint64_t whole = product({elements(piece), plan.shard_ranks()});
+    const uint64_t offset = variable.shard()->offset();
+    if (offset > whole || count > whole - offset)
+      return fail("variable '{}' of {} elements does not lie in its vector of {}",
+                  variable.name()->str(), count, whole);
     return {};
   }
 
@@ -599,6 +626,31 @@ private:
       return fail("it copies {} bytes to {}", from.bytes(), to.bytes());
     if (to.pitch() && from.pitch() && to.rows() != from.rows())
       return fail("it copies {} rows to {}", from.rows(), to.rows());
+    return {};
+  }
+
+  Result<void> shapes(const plan::Collective &op) {
+    if (!known(op.kind(), plan::CollectiveKind::MAX) || !known(op.axis(), plan::Axis::MAX))
+      return fail("it is of an unknown kind");
+    const uint64_t ranks = op.axis() == plan::Axis::Shard
+                               ? plan.shard_ranks()
+                               : plan.batch()->ranks() / plan.shard_ranks();
+    const uint64_t count = elements(slice(op.x()));
+    const DType type = dtypeOf(op.x());
+    if (!isFloat(type))
+      return fail("it is of {}", plan::EnumNameDType(type));
+    LMC_TRY(operand("x", op.x(), type, count));
+    switch (op.kind()) {
+    case plan::CollectiveKind::AllGather:
+      return operand("d", op.d(), type, product({count, ranks}));
+    case plan::CollectiveKind::ReduceScatter:
+      if (count % ranks != 0)
+        return fail("it divides {} elements between {} ranks", count, ranks);
+      return operand("d", op.d(), type, count / ranks);
+    case plan::CollectiveKind::AllReduce:
+      if (op.x() != op.d())
+        return fail("it sums in two places");
+    }
     return {};
   }
 

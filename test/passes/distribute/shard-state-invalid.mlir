@@ -1,11 +1,17 @@
-// dist-shard-state accepts one rank in this release.
-// RUN: not lmc-opt %s --dist-shard-state=devices-per-node=8 2>&1 | FileCheck %s --check-prefix=EIGHT
-// RUN: not lmc-opt %s --dist-shard-state="nodes=2 devices-per-node=8 hybrid=true" 2>&1 | FileCheck %s --check-prefix=SIXTEEN
-// RUN: not lmc-opt %s --dist-shard-state=nodes=0 2>&1 | FileCheck %s --check-prefix=NONE
-// RUN: not lmc-opt %s --dist-shard-state=devices-per-node=-1 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not lmc-opt %s --dist-shard-state=shard=0 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not lmc-opt %s --dist-shard-state="shard=2 level=params" 2>&1 | FileCheck %s --check-prefix=LEVEL
+// RUN: not lmc-opt %s --dist-shard-state="shard=2 level=none" 2>&1 | FileCheck %s --check-prefix=DIVIDES
+// RUN: not lmc-opt %s --dist-shard-state="shard=2 reduce=never" 2>&1 | FileCheck %s --check-prefix=REDUCE
+// RUN: not lmc-opt %s --dist-shard-state="shard=2 payload=f16" 2>&1 | FileCheck %s --check-prefix=PAYLOAD
+// RUN: not lmc-opt %s --dist-shard-state="shard=2 optimizer=sgd" 2>&1 | FileCheck %s --check-prefix=OPTIMIZER
+// RUN: not lmc-opt %s --dist-shard-state="shard=2" 2>&1 | FileCheck %s --check-prefix=MICRO
 
-// EIGHT: error: cannot divide state between 8 ranks: this release compiles for one rank; use --nodes=1 --devices-per-node=1
-// SIXTEEN: error: cannot divide state between 16 ranks: this release compiles for one rank; use --nodes=1 --devices-per-node=1
-// NONE: error: needs at least one node and one device per node
+// NONE: error: needs at least one rank along each axis
+// LEVEL: error: level must be none, optimizer, gradients or weights, not 'params'
+// DIVIDES: error: level none divides nothing, so the axis shard must have one rank
+// REDUCE: error: reduce must be each or last, not 'never'
+// PAYLOAD: error: payload must be f32 or bf16, not 'f16'
+// OPTIMIZER: error: there is no optimizer 'sgd'
+// MICRO: has no @micro; run lm-autodiff first
 module {
 }

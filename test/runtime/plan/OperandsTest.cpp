@@ -95,6 +95,24 @@ TEST(Operands, ACommandLaunchesItselfOrItsKernels) {
 }
 
 TEST(Operands, CommandsHaveShortNames) {
-  EXPECT_EQ(plan::commandName(plan::CommandBody::Gemm), "gemm");
-  EXPECT_EQ(plan::commandName(plan::CommandBody::AttentionGrad), "attention_grad");
+  test::PlanBuilder b;
+  b.command(plan::GemmT());
+  b.command(plan::AttentionGradT());
+  plan::CollectiveT collective;
+  collective.kind = plan::CollectiveKind::ReduceScatter;
+  b.command(collective);
+  const std::string bytes = b.bytes();
+  const auto &commands = *plan::GetPlan(bytes.data())->functions()->Get(0)->commands();
+  EXPECT_EQ(plan::commandName(*commands[0]), "gemm");
+  EXPECT_EQ(plan::commandName(*commands[1]), "attention_grad");
+  EXPECT_EQ(plan::commandName(*commands[2]), "reduce_scatter");
+}
+
+TEST(Operands, ACollectiveWorksInPlaceOnlyWhereItSumsEverywhere) {
+  plan::CollectiveT collective;
+  collective.x = 3;
+  collective.d = 4;
+  EXPECT_THAT(texts(commandOf(collective)), ElementsAre("<x=3", ">d=4"));
+  collective.kind = plan::CollectiveKind::AllReduce;
+  EXPECT_THAT(texts(commandOf(collective)), ElementsAre("+d=4"));
 }

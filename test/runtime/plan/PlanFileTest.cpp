@@ -299,6 +299,15 @@ TEST(PlanFile, ChecksTheMeaning) {
   auto body = [&](plan::PlanT &p, int i) -> plan::CommandBodyUnion & {
     return command(p, i).body;
   };
+  // A collective in place of the copy, command 0.
+  auto collective = [&](plan::CollectiveKind kind, plan::PlanT &p) {
+    plan::CollectiveT made;
+    made.kind = kind;
+    made.axis = plan::Axis::Shard;
+    made.x = body(p, 0).AsCopy()->x;
+    made.d = body(p, 0).AsCopy()->d;
+    return made;
+  };
   const Case cases[] = {
       {[](auto &p) { p.slices[0]->arena = 2; }, "slice 0 is in arena 2"},
       {[](auto &p) { p.slices[0]->offset = 1ull << 40; }, "beyond the end of its arena"},
@@ -339,6 +348,25 @@ TEST(PlanFile, ChecksTheMeaning) {
        "do not match its shape"},
       {[](auto &p) { p.variables[0]->initializer->kind = plan::InitializerKind::CopyOf; },
        "copy of nothing"},
+      {[](auto &p) { p.shard_ranks = 2; }, "its 1 ranks are in groups of 2"},
+      {[](auto &p) { p.shard_ranks = 0; }, "its 1 ranks are in groups of 0"},
+      {[](auto &p) {
+         p.variables[0]->shard = std::make_unique<plan::ShardT>();
+         p.variables[0]->shard->shape = {16, 32};
+         p.variables[0]->shard->offset = 1;
+       },
+       "variable 'w' of 512 elements does not lie in its vector of 512"},
+      {[&](auto &p) { body(p, 0).Set(collective(plan::CollectiveKind(77), p)); },
+       "it is of an unknown kind"},
+      {[&](auto &p) { body(p, 0).Set(collective(plan::CollectiveKind::AllReduce, p)); },
+       "it sums in two places"},
+      {[&](auto &p) {
+         p.shard_ranks = p.devices_per_node = 2;
+         p.batch->ranks = 2;
+         p.batch->global_batch_size *= 2;
+         body(p, 0).Set(collective(plan::CollectiveKind::AllGather, p));
+       },
+       "operand d has 512 elements, not 1024"},
       {[&](auto &p) { body(p, 0).AsCopy()->d = 99; }, "command 0: operand d does not exist"},
       {[&](auto &p) { body(p, 1).AsCopy()->d = 2; }, "operand d is I32, not F32"},
       {[&](auto &p) { body(p, 2).AsGemm()->n = 17; }, "operand b has 512 elements, not 544"},

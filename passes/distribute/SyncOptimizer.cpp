@@ -1,0 +1,231 @@
+// dist-sync-optimizer: joins what the ranks compute apart. Passes.td lists what that is.
+//
+//   %n = lm.global_norm(%piece)   =>   %n = lm.global_norm(all_gather([lm.global_norm(%piece)]))
+#include "passes/distribute/Passes.h"
+#include "passes/distribute/Units.h"
+
+#include "runtime/plan/Names.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/StringSet.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_SYNCOPTIMIZERPASS
+#include "passes/distribute/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+using dist::Axis;
+using Kind = lm::VariableKind;
+
+namespace {
+
+class OptimizerSync {
+public:
+  OptimizerSync(ModuleOp module, dist::MeshOp mesh)
+      : module(module), symbols(module), b(module.getContext()), mesh(mesh) {}
+
+  LogicalResult run();
+
+private:
+  Value overRanks(Value sum);
+  void joinNorms(func::FuncOp optimizer);
+  void sumLosses(func::FuncOp optimizer);
+  void listStates();
+  LogicalResult gatherWeights(func::FuncOp optimizer);
+  Value newPiece(func::FuncOp optimizer, lm::VariableOp source);
+  void gatherInto(lm::VariableOp whole, StringRef unit, Value piece);
+
+  RankedTensorType typeOf(lm::VariableOp variable) const {
+    return cast<RankedTensorType>(variable.getType());
+  }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  OpBuilder b;
+  dist::MeshOp mesh;
+};
+
+} // namespace
+
+// Returns the sum over all ranks of a scalar.
+Value OptimizerSync::overRanks(Value sum) {
+  Value vector = reshapeTo(b, sum.getLoc(), sum, {1});
+  for (Axis axis : {Axis::Shard, Axis::Replicate})
+    if (mesh.ranksAlong(axis) > 1)
+      vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector,
+                                                   /*backward=*/false);
+  return reshapeTo(b, sum.getLoc(), vector, {});
+}
+
+void OptimizerSync::joinNorms(func::FuncOp optimizer) {
+  if (mesh.ranksAlong(Axis::Shard) == 1)
+    return;
+  for (Operation &op : llvm::make_early_inc_range(optimizer.getBody().front())) {
+    if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
+      continue;
+    b.setInsertionPointAfter(&op);
+    Value own = op.getResult(0);
+    Value vector = reshapeTo(b, op.getLoc(), own, {1});
+    Operation *reshaped = vector.getDefiningOp();
+    Value all = createCollective<dist::AllGatherOp>(b, op.getLoc(), mesh, Axis::Shard, vector,
+                                                    /*backward=*/false);
+    Value norm = lm::GlobalNormOp::create(b, op.getLoc(), own.getType(), all);
+    own.replaceAllUsesExcept(norm, reshaped);
+  }
+}
+
+void OptimizerSync::sumLosses(func::FuncOp optimizer) {
+  if (auto loss = symbols.lookup<lm::VariableOp>(names::kLoss)) {
+    b.setInsertionPoint(optimizer.getBody().front().getTerminator());
+    Location loc = NameLoc::get(b.getStringAttr("loss"));
+    Value own = lm::LoadOp::create(b, loc, loss.getType(), names::kLoss);
+    lm::StoreOp::create(b, loc, overRanks(own), names::kLoss);
+  }
+  if (auto eval = symbols.lookup<func::FuncOp>(names::kEval))
+    for (auto store : eval.getBody().front().getOps<lm::StoreOp>())
+      if (store.getVariable() == names::kEvalLoss) {
+        b.setInsertionPoint(store);
+        store.getValueMutable().assign(overRanks(store.getValue()));
+      }
+}
+
+// Lists the tensors in the optimizer state of each piece, as those in its parameter are listed.
+void OptimizerSync::listStates() {
+  for (auto variable : module.getOps<lm::VariableOp>()) {
+    if (variable.getShards() || !variable.getParameter())
+      continue;
+    auto parameter = symbols.lookup<lm::VariableOp>(*variable.getParameter());
+    if (!parameter || !parameter.getShards())
+      continue;
+    // A scale belongs to so many elements; any other state has one element for each.
+    const int64_t share = typeOf(parameter).getNumElements() / typeOf(variable).getNumElements();
+    SmallVector<Attribute> tensors;
+    for (auto tensor : parameter.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
+      RankedTensorType type = tensor.getType().clone(typeOf(variable).getElementType());
+      if (share > 1)
+        type = type.clone(ArrayRef<int64_t>{type.getNumElements() / share});
+      tensors.push_back(lm::ShardedAttr::get(
+          b.getContext(),
+          b.getStringAttr(lm::stateName(tensor.getName().getValue(), variable.getKind())), type,
+          tensor.getOffset() / share, variable.getInit()));
+    }
+    variable.setShardsAttr(parameter.getShardsAttr());
+    variable.setShardedAttr(b.getArrayAttr(tensors));
+  }
+}
+
+// Gathers the new weights of a unit, of which this rank has `piece`.
+void OptimizerSync::gatherInto(lm::VariableOp whole, StringRef unit, Value piece) {
+  Location loc = NameLoc::get(b.getStringAttr("weights/" + unit));
+  auto type = cast<RankedTensorType>(piece.getType());
+  auto element = typeOf(whole).getElementType();
+  if (type.getElementType() != element)
+    piece = lm::CastOp::create(b, loc, type.clone(element), piece);
+  Value all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, piece,
+                                                  /*backward=*/false);
+  lm::StoreOp::create(b, loc, reshapeTo(b, loc, all, typeOf(whole).getShape()),
+                      whole.getSymName());
+}
+
+// Returns the value that the optimizer stores to `source`, a piece, or null.
+Value OptimizerSync::newPiece(func::FuncOp optimizer, lm::VariableOp source) {
+  const StringRef target = source.getStorage().value_or(source.getSymName());
+  for (auto store : optimizer.getBody().front().getOps<lm::StoreOp>()) {
+    if (store.getVariable() != target)
+      continue;
+    Value value = store.getValue();
+    if (!source.getStorage())
+      return value;
+    RankedTensorType type = typeOf(source);
+    Location loc = store.getLoc();
+    Value flat = reshapeTo(b, loc, value,
+                           {cast<RankedTensorType>(value.getType()).getNumElements()});
+    return reshapeTo(b, loc,
+                     elementsOf(b, loc, flat, int64_t(*source.getStorageOffset()),
+                                type.getNumElements()),
+                     type.getShape());
+  }
+  return {};
+}
+
+// Makes @refresh, and lets the optimizer gather the new weights too.
+LogicalResult OptimizerSync::gatherWeights(func::FuncOp optimizer) {
+  b.setInsertionPointToEnd(module.getBody());
+  auto refresh = func::FuncOp::create(b, module.getLoc(), names::kRefresh,
+                                      b.getFunctionType({}, {}));
+  symbols.insert(refresh);
+  Block &body = *refresh.addEntryBlock();
+  b.setInsertionPointToStart(&body);
+  auto end = func::ReturnOp::create(b, module.getLoc());
+  llvm::StringSet<> unused; // variables of copies that only this pass would read
+  for (auto parameter : llvm::to_vector(module.getOps<lm::VariableOp>())) {
+    if (parameter.getKind() != Kind::Parameter || !parameter.getShards())
+      continue;
+    const StringRef unit = parameter.getSymName();
+    const std::string copyName = lm::stateName(unit, Kind::ComputeCopy);
+    auto copy = symbols.lookup<lm::VariableOp>(copyName);
+    auto whole = symbols.lookup<lm::VariableOp>((unit + ".whole").str());
+    b.setInsertionPoint(end);
+    Value piece;
+    if (whole || copy)
+      piece = lm::LoadOp::create(b, end.getLoc(), parameter.getType(), unit);
+    if (!whole) {
+      if (copy)
+        lm::StoreOp::create(
+            b, end.getLoc(),
+            lm::CastOp::create(b, NameLoc::get(b.getStringAttr("weights/" + unit)), copy.getType(),
+                               piece)
+                .getResult(),
+            copyName);
+      continue;
+    }
+    gatherInto(whole, unit, piece);
+    b.setInsertionPoint(optimizer.getBody().front().getTerminator());
+    Value fresh = newPiece(optimizer, copy ? copy : parameter);
+    if (!fresh)
+      return optimizer.emitError("makes no new weights of @") << unit;
+    gatherInto(whole, unit, fresh);
+    if (copy) {
+      unused.insert(copyName);
+      unused.insert(copy.getStorage().value_or(copyName));
+    }
+  }
+  for (auto store : llvm::make_early_inc_range(optimizer.getBody().front().getOps<lm::StoreOp>()))
+    if (unused.contains(store.getVariable()))
+      store.erase();
+  for (auto variable : llvm::make_early_inc_range(module.getOps<lm::VariableOp>()))
+    if (unused.contains(variable.getSymName()))
+      variable.erase();
+  return success();
+}
+
+LogicalResult OptimizerSync::run() {
+  auto optimizer = symbols.lookup<func::FuncOp>(names::kOptimizer);
+  if (!optimizer)
+    return module.emitOpError("has no @optimizer; run lm-insert-optimizer first");
+  joinNorms(optimizer);
+  sumLosses(optimizer);
+  listStates();
+  return mesh.ranksAlong(Axis::Shard) > 1 ? gatherWeights(optimizer) : success();
+}
+
+namespace {
+struct SyncOptimizerPass : lmc::impl::SyncOptimizerPassBase<SyncOptimizerPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto mesh = SymbolTable(module).lookup<dist::MeshOp>(kMesh);
+    if (!mesh) {
+      module.emitOpError("has no mesh; run dist-shard-state first");
+      return signalPassFailure();
+    }
+    if (mesh.ranksAlong(Axis::Shard) * mesh.ranksAlong(Axis::Replicate) > 1 &&
+        failed(OptimizerSync(module, mesh).run()))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,170 @@
+#include "passes/distribute/Units.h"
+
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace lmc;
+
+// The variable from which padding is filled. It has as many zeros as the longest gap in a unit.
+static constexpr StringLiteral kZeros = "dist.zeros";
+
+Value lmc::reshapeTo(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getShape() == shape)
+    return value;
+  auto oneGroup = [](size_t rank) {
+    ReassociationIndices all;
+    for (size_t i = 0; i < rank; ++i)
+      all.push_back(int64_t(i));
+    return rank ? SmallVector<ReassociationIndices>{all} : SmallVector<ReassociationIndices>();
+  };
+  if (type.getRank() != 1) {
+    auto flat = type.clone(ArrayRef<int64_t>{type.getNumElements()});
+    value = type.getRank() == 0
+                ? tensor::ExpandShapeOp::create(b, loc, flat, value, oneGroup(0)).getResult()
+                : tensor::CollapseShapeOp::create(b, loc, flat, value, oneGroup(type.getRank()))
+                      .getResult();
+  }
+  if (shape.size() == 1)
+    return value;
+  if (shape.empty())
+    return tensor::CollapseShapeOp::create(b, loc, type.clone(shape), value, oneGroup(0));
+  return tensor::ExpandShapeOp::create(b, loc, type.clone(shape), value, oneGroup(shape.size()));
+}
+
+Value lmc::elementsOf(OpBuilder &b, Location loc, Value vector, int64_t first, int64_t count) {
+  auto type = cast<RankedTensorType>(vector.getType());
+  if (first == 0 && count == type.getDimSize(0))
+    return vector;
+  SmallVector<OpFoldResult> offset{b.getIndexAttr(first)}, size{b.getIndexAttr(count)},
+      stride{b.getIndexAttr(1)};
+  return tensor::ExtractSliceOp::create(b, loc, type.clone(ArrayRef<int64_t>{count}), vector,
+                                        offset, size, stride);
+}
+
+//===-- Units -------------------------------------------------------------------------------===//
+
+Attribute UnitGradients::toAttribute(Builder &b) const {
+  SmallVector<Attribute> names;
+  SmallVector<int64_t> offsets;
+  for (const Member &member : members) {
+    names.push_back(b.getStringAttr(member.variable));
+    offsets.push_back(member.offset);
+  }
+  return b.getDictionaryAttr({b.getNamedAttr("members", b.getArrayAttr(names)),
+                              b.getNamedAttr("offsets", b.getDenseI64ArrayAttr(offsets)),
+                              b.getNamedAttr("elements", b.getI64IntegerAttr(elements)),
+                              b.getNamedAttr("piece", b.getStringAttr(piece)),
+                              b.getNamedAttr("layer", b.getI64IntegerAttr(layer))});
+}
+
+UnitGradients UnitGradients::fromAttribute(Attribute attribute) {
+  auto fields = cast<DictionaryAttr>(attribute);
+  UnitGradients unit;
+  for (auto [name, offset] :
+       llvm::zip(fields.getAs<ArrayAttr>("members").getAsRange<StringAttr>(),
+                 fields.getAs<DenseI64ArrayAttr>("offsets").asArrayRef()))
+    unit.members.push_back({name.str(), offset});
+  unit.elements = fields.getAs<IntegerAttr>("elements").getInt();
+  unit.piece = fields.getAs<StringAttr>("piece").str();
+  unit.layer = fields.getAs<IntegerAttr>("layer").getInt();
+  return unit;
+}
+
+//===-- Sums --------------------------------------------------------------------------------===//
+
+GradientReducer::GradientReducer(ModuleOp module, Type payload)
+    : symbols(module), mesh(symbols.lookup<dist::MeshOp>(kMesh)), payload(payload) {}
+
+// Returns a vector of zeros.
+Value GradientReducer::zeros(OpBuilder &b, int64_t elements, Type element) {
+  auto variable = symbols.lookup<lm::VariableOp>(kZeros);
+  auto type = RankedTensorType::get({elements}, element);
+  if (!variable) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfter(mesh);
+    variable = lm::VariableOp::create(b, mesh.getLoc(), kZeros, lm::VariableKind::Table, type,
+                                      lm::InitAttr::get(b.getContext(), lm::InitKind::Zeros));
+    symbols.insert(variable);
+  }
+  auto known = cast<RankedTensorType>(variable.getType());
+  if (known.getDimSize(0) < elements) {
+    variable.setType(type);
+    mesh->getParentOp()->walk([&](lm::LoadOp load) {
+      if (load.getVariable() == kZeros)
+        load.getResult().setType(type);
+    });
+    known = type;
+  }
+  Value all = lm::LoadOp::create(b, mesh.getLoc(), known, kZeros);
+  return tensor::ExtractSliceOp::create(b, mesh.getLoc(), type, all,
+                                        SmallVector<OpFoldResult>{b.getIndexAttr(0)},
+                                        SmallVector<OpFoldResult>{b.getIndexAttr(elements)},
+                                        SmallVector<OpFoldResult>{b.getIndexAttr(1)});
+}
+
+// Returns the unit's vector.
+Value GradientReducer::join(OpBuilder &b, const UnitGradients &unit, ArrayRef<Value> values) {
+  Location loc = values.front().getLoc();
+  Type element = getElementTypeOrSelf(values.front());
+  Value whole = tensor::EmptyOp::create(b, loc, {unit.elements}, element);
+  int64_t end = 0;
+  auto insert = [&](Value part, int64_t offset) {
+    int64_t count = cast<RankedTensorType>(part.getType()).getDimSize(0);
+    whole = tensor::InsertSliceOp::create(b, loc, part, whole,
+                                          SmallVector<OpFoldResult>{b.getIndexAttr(offset)},
+                                          SmallVector<OpFoldResult>{b.getIndexAttr(count)},
+                                          SmallVector<OpFoldResult>{b.getIndexAttr(1)});
+    end = offset + count;
+  };
+  auto pad = [&](int64_t until) {
+    if (until > end)
+      insert(zeros(b, until - end, element), end);
+  };
+  for (auto [member, value] : llvm::zip(unit.members, values)) {
+    pad(member.offset);
+    insert(reshapeTo(b, loc, value, {cast<RankedTensorType>(value.getType()).getNumElements()}),
+           member.offset);
+  }
+  pad(unit.elements);
+  return whole;
+}
+
+SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &unit,
+                                           ArrayRef<Value> values) {
+  Location loc = NameLoc::get(
+      b.getStringAttr(unit.piece.empty() ? "gradients" : "gradients/" + unit.piece));
+  Type element = getElementTypeOrSelf(values.front());
+  auto piece = unit.piece.empty() ? lm::VariableOp() : symbols.lookup<lm::VariableOp>(unit.piece);
+  Value sum = join(b, unit, values);
+  // A matrix, so that kernels work row by row.
+  constexpr int64_t kColumns = 256;
+  if (unit.elements % kColumns == 0)
+    sum = reshapeTo(b, loc, sum, {unit.elements / kColumns, kColumns});
+  auto cast = [&](Type to) {
+    auto type = mlir::cast<RankedTensorType>(sum.getType());
+    if (type.getElementType() != to)
+      sum = lm::CastOp::create(b, loc, type.clone(to), sum, /*backward=*/true, unit.layer);
+  };
+  if (payload)
+    cast(payload);
+  if (piece)
+    sum = createCollective<dist::ReduceScatterOp>(b, loc, mesh, dist::Axis::Shard, sum,
+                                                  /*backward=*/true, unit.layer);
+  if (mesh.ranksAlong(dist::Axis::Replicate) > 1)
+    sum = createCollective<dist::AllReduceOp>(b, loc, mesh, dist::Axis::Replicate, sum,
+                                              /*backward=*/true, unit.layer);
+  cast(element);
+  if (piece)
+    return {reshapeTo(b, loc, sum, mlir::cast<RankedTensorType>(piece.getType()).getShape())};
+  sum = reshapeTo(b, loc, sum, {unit.elements});
+  SmallVector<Value> parts;
+  for (auto [member, value] : llvm::zip(unit.members, values)) {
+    auto type = mlir::cast<RankedTensorType>(value.getType());
+    parts.push_back(reshapeTo(b, loc, elementsOf(b, loc, sum, member.offset, type.getNumElements()),
+                              type.getShape()));
+  }
+  return parts;
+}

@@ -1,0 +1,86 @@
+// A unit is a group of parameters whose state is divided between ranks, and whose gradients are
+// summed over ranks, together. dist-shard-state forms the units.
+//
+// The tensors of a unit lie one after the other in one vector. Each of the S ranks along the axis
+// `shard` has an S-th of it, its piece.
+#pragma once
+
+#include "dialects/dist/Dist.h"
+#include "dialects/lm/Lm.h"
+
+#include "mlir/IR/Builders.h"
+
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+inline constexpr llvm::StringLiteral kMesh = "ranks";
+
+// The gradients of a unit, for summing them over ranks.
+struct UnitGradients {
+  struct Member {
+    std::string variable; // the gradient of this rank's tokens
+    int64_t offset;       // of its first element in the vector
+  };
+  std::vector<Member> members; // by offset
+  int64_t elements = 0;        // of the vector, with padding
+  // The variable of this rank's piece of the sum; "" if the ranks divide nothing: each member then
+  // gets its part of the sum.
+  std::string piece;
+  int64_t layer = -1;
+
+  mlir::Attribute toAttribute(mlir::Builder &b) const;
+  static UnitGradients fromAttribute(mlir::Attribute attribute);
+};
+
+// The module attribute that lists the units whose gradients dist-reduce-gradients sums.
+inline constexpr llvm::StringLiteral kUnitsToReduce = "dist.units";
+
+// Adds the ops that sum a unit's gradients over all ranks.
+class GradientReducer {
+public:
+  // Gradients travel in the dtype `payload`; null: in their own.
+  GradientReducer(mlir::ModuleOp module, mlir::Type payload);
+
+  // Adds the ops before the insertion point of `b`. `values` are the gradients of the unit's
+  // members, tensors of any shape. Returns what is to be stored: one value of the type of
+  // `unit.piece`, or, without a piece, a value for each member.
+  llvm::SmallVector<mlir::Value> reduce(mlir::OpBuilder &b, const UnitGradients &unit,
+                                        llvm::ArrayRef<mlir::Value> values);
+
+private:
+  mlir::Value join(mlir::OpBuilder &b, const UnitGradients &unit,
+                   llvm::ArrayRef<mlir::Value> values);
+  mlir::Value zeros(mlir::OpBuilder &b, int64_t elements, mlir::Type element);
+
+  mlir::SymbolTable symbols;
+  dist::MeshOp mesh;
+  mlir::Type payload;
+};
+
+// Returns a view of all elements of `value` in another shape.
+mlir::Value reshapeTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
+                      llvm::ArrayRef<int64_t> shape);
+
+// Returns the elements [first, first + count) of a vector.
+mlir::Value elementsOf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value vector, int64_t first,
+                       int64_t count);
+
+// Creates a collective of `input` along `axis`. Dimension 0 of the result is that of the input,
+// times the ranks along the axis (AllGatherOp), divided by it (ReduceScatterOp), or the same
+// (AllReduceOp).
+template <typename Op>
+mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
+                             dist::Axis axis, mlir::Value input, bool backward,
+                             int64_t layer = -1) {
+  auto type = mlir::cast<mlir::RankedTensorType>(input.getType());
+  llvm::SmallVector<int64_t> shape(type.getShape());
+  if constexpr (std::is_same_v<Op, dist::AllGatherOp>)
+    shape[0] *= mesh.ranksAlong(axis);
+  else if constexpr (std::is_same_v<Op, dist::ReduceScatterOp>)
+    shape[0] /= mesh.ranksAlong(axis);
+  return Op::create(b, loc, type.clone(shape), input, mesh.getSymName(), axis, backward, layer);
+}
+
+} // namespace lmc

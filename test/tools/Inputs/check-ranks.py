@@ -1,0 +1,108 @@
+"""What plans for several ranks promise: check-ranks.py CHECK CONFIGS, with `lmc` on the PATH."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+check, configs = sys.argv[1:]
+
+
+def explain(config, *options):
+    text = subprocess.check_output(["lmc", "explain", f"{configs}/{config}", "--json", *options])
+    return json.loads(text)
+
+
+def shipped():
+    """Every shipped config compiles for its own number of ranks."""
+    for config in sorted(os.listdir(configs)):
+        if not config.endswith(".toml"):
+            continue
+        with tempfile.NamedTemporaryFile(suffix=".plan") as plan:
+            done = subprocess.run(["lmc", "compile", f"{configs}/{config}", "--plan-only", "--quiet", "--target=cuda:sm_90a",
+                                   "-o", plan.name], stderr=subprocess.PIPE, text=True)
+            # A job may need more memory than this machine has; then it says how much.
+            fits = done.returncode == 0
+            assert fits or (done.returncode == 3 and "smallest budget" in done.stderr), done.stderr
+            if fits:
+                report = json.loads(subprocess.check_output(["lmc", "explain", plan.name, "--json"]))
+                print(f"{config}: {report['comm']['ranks']} ranks")
+            else:
+                print(f"{config}: does not fit")
+
+
+def state():
+    """The ZeRO table: bytes of state per parameter and rank, in bf16 with AdamW.
+
+    With one micro-step, gradients are summed in each: a rank keeps its piece of them (4 bytes a
+    parameter in f32). With several and reduce_gradients = "last", it keeps all of its own, too.
+    Rajbhandari et al. 2020 count 2 bytes for gradients, which are kept in f32 here."""
+    parts = ("parameters", "compute_copies", "gradients", "optimizer_state")
+    for strategy in ("no_shard", "zero1", "zero2", "zero3"):
+        for gas, reduce in ((1, "auto"), (2, "auto"), (2, "last")):
+            report = explain(
+                "test-tiny.toml", "--nodes=1", "--devices-per-node=4", "--target=cpu",
+                f"--set=distributed.strategy={strategy}", f"--set=training.batch_size={8 * gas}",
+                "--set=training.micro_batch_size=2", "--set=training.compute_dtype=bf16",
+                f"--set=distributed.reduce_gradients={reduce}",
+                # sizes of which padding is less than a hundredth
+                "--set=model.hidden_size=256", "--set=model.intermediate_size=1024",
+                "--set=model.vocab_size=1024")
+            count = report["model"]["parameters"]
+            found = [report["memory"]["by_category"][part] / count for part in parts]
+            print(f"{strategy} GAS {gas} {reduce}: " + " ".join(f"{x:.1f}" for x in found))
+
+
+def traffic():
+    """Bytes that a rank sends in a step, as a multiple of the parameters' bytes in bf16 or f32."""
+    for strategy, group in (("no_shard", "auto"), ("zero1", "auto"), ("zero2", "auto"),
+                            ("zero3", "auto"), ("hybrid_shard", "node")):
+        report = explain(
+            "test-tiny.toml", "--nodes=2", "--devices-per-node=2", "--target=cpu",
+            f"--set=distributed.strategy={strategy}", f"--set=distributed.shard_group={group}",
+            "--set=training.batch_size=8", "--set=training.micro_batch_size=2",
+            "--set=model.hidden_size=256", "--set=model.intermediate_size=1024",
+            "--set=model.vocab_size=1024")
+        sums = {}
+        for each in report["comm"]["collectives"]:
+            key = f"{each['kind']} {each['axis']}"
+            sums[key] = sums.get(key, 0) + each["sent_bytes_per_step"] / 4 / report["model"]["parameters"]
+        print(f"{strategy}: " + ", ".join(f"{key} {value:.2f}" for key, value in sums.items()))
+
+
+def matrix():
+    """Every strategy on every mesh makes a plan, also where nothing is divided evenly."""
+    plans = 0
+    meshes = ((1, 2), (2, 2), (1, 4), (4, 1), (1, 3))
+    sizes = ([], ["model.hidden_size=48", "model.num_attention_heads=2",
+                  "model.num_key_value_heads=1", "model.intermediate_size=80",
+                  "model.vocab_size=101"])
+    jobs = (["training.compute_dtype=f64"], ["training.compute_dtype=bf16"],
+            ["training.compute_dtype=bf16", "optimizer.type=adamw8bit", "memory.recompute=block"],
+            ["training.compute_dtype=f32", "distributed.reduce_dtype=bf16",
+             "distributed.reshard_after_forward=no"],
+            ["training.compute_dtype=bf16", "memory.recompute=auto", "training.document_mask=true",
+             "model.tie_word_embeddings=true", "model.attention_bias=true"])
+    strategies = ("no_shard", "zero1", "zero2", "zero3", "hybrid_shard", "hybrid_shard_zero2")
+    number = 0
+    for strategy in strategies:
+        for nodes, devices in meshes:
+            for gas, reduce in ((1, "auto"), (3, "last"), (3, "each")):
+                # Each combination takes one of the jobs and sizes in turn.
+                job = jobs[number % len(jobs)] + sizes[number // len(jobs) % len(sizes)]
+                number += 1
+                ranks = nodes * devices
+                options = [f"--nodes={nodes}", f"--devices-per-node={devices}", "--target=cpu",
+                           f"--set=distributed.strategy={strategy}",
+                           f"--set=distributed.reduce_gradients={reduce}",
+                           f"--set=training.batch_size={ranks * gas * 2}",
+                           "--set=training.micro_batch_size=2"] + [f"--set={each}" for each in job]
+                report = explain("test-tiny.toml", *options)
+                assert report["comm"]["ranks"] == ranks, options
+                assert ranks == 1 or report["comm"]["sent_bytes_per_step"] > 0, options
+                plans += 1
+    print(f"{plans} plans")
+
+
+{"shipped": shipped, "state": state, "traffic": traffic, "matrix": matrix}[check]()
