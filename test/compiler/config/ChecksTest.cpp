@@ -273,7 +273,8 @@ TEST_F(ChecksTest, SettingsCarryTheResolvedValues) {
   EXPECT_EQ(config.settings.back().key, "target.peak_tflops");
   EXPECT_EQ(find("distributed.strategy").value, "zero3");
   EXPECT_EQ(find("distributed.strategy").choices,
-            (std::vector<std::string>{"zero1", "zero2", "zero3", "hybrid_shard"}));
+            (std::vector<std::string>{"no_shard", "zero1", "zero2", "zero3", "hybrid_shard",
+                                      "hybrid_shard_zero2"}));
   EXPECT_EQ(find("memory.budget").value, "1024");
   EXPECT_EQ(find("memory.budget").type, Type::Integer);
   EXPECT_EQ(find("training.micro_batch_size").value, "8");

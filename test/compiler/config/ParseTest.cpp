@@ -138,8 +138,9 @@ TEST_F(ParseTest, WrongChoiceListsTheChoices) {
                      "strategy = \"zero4\"\n"),
             "job.toml:12:17: error: training.compute_dtype is \"bf17\"; it must be one of f32, "
             "bf16, f64; did you mean 'bf16'?\n"
-            "job.toml:14:12: error: distributed.strategy is \"zero4\"; it must be one of zero1, "
-            "zero2, zero3, hybrid_shard; did you mean 'zero1'?\n");
+            "job.toml:14:12: error: distributed.strategy is \"zero4\"; it must be one of "
+            "no_shard, zero1, zero2, zero3, hybrid_shard, hybrid_shard_zero2; did you mean "
+            "'zero1'?\n");
 }
 
 TEST_F(ParseTest, MicroBatchSizeTakesOnlyAutoAsAWord) {
