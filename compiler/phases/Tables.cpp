@@ -48,9 +48,11 @@ static StringRef introduction(Phase phase) {
            "returns what @layer.backward reads;\n"
            "@layer.backward.accumulate adds to the gradients of earlier micro-steps. Linear\n"
            "layers with one input are merged (\"q_proj+k_proj+v_proj\"), and variables that the\n"
-           "optimizer treats alike lie side by side in one (@flat.N).";
+           "optimizer treats alike lie side by side in one (@flat.N). With several ranks, @unit.N is\n"
+           "a rank's piece of a layer's parameters: the others are gathered, gradients are summed.";
   case Phase::Distribute:
-    return "The state, divided among ranks.";
+    return "What ranks compute apart is joined: norms, losses and new weights. One rank has nothing\n"
+           "to join.";
   case Phase::Memory:
     return "What the backward pass computes again instead of keeping it. Each choice for a layer\n"
            "is an option; layers of different options are different functions\n"
