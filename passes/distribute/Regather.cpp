@@ -49,7 +49,8 @@ static void collect(Value value, SetVector<Operation *> &views, SetVector<Operat
   }
 }
 
-static void regather(dist::AllGatherOp gather, bool keeps, const SymbolTable &symbols) {
+// Clones the all-gather, with its views, for each op but the first that reads it.
+static void regather(dist::AllGatherOp gather, const SymbolTable &symbols) {
   SetVector<Operation *> views, readers;
   collect(gather.getResult(), views, readers);
   SmallVector<Operation *> uses = readers.takeVector();
@@ -58,8 +59,6 @@ static void regather(dist::AllGatherOp gather, bool keeps, const SymbolTable &sy
   llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   Operation *load = gather.getInput().getDefiningOp();
   for (Operation *use : ArrayRef(uses).drop_front(uses.empty() ? 0 : 1)) {
-    if (keeps)
-      continue;
     OpBuilder b(use);
     IRMapping mapping;
     if (load)
@@ -92,9 +91,9 @@ struct RegatherPass : lmc::impl::RegatherPassBase<RegatherPass> {
       SmallVector<dist::AllGatherOp> gathers(
           function.getBody().front().getOps<dist::AllGatherOp>());
       for (dist::AllGatherOp gather : gathers)
-        if (gather.getInput().getDefiningOp<lm::LoadOp>())
-          regather(gather, int64_t(gather.getLayer()) >= 0 && int64_t(gather.getLayer()) < keep,
-                   symbols);
+        if (const int64_t layer = gather.getLayerIndex();
+            gather.getInput().getDefiningOp<lm::LoadOp>() && (layer < 0 || layer >= keep))
+          regather(gather, symbols);
     }
   }
 };

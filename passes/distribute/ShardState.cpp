@@ -12,7 +12,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace lmc {
@@ -61,7 +60,6 @@ public:
           Type payload)
       : module(module), symbols(module), state(module), b(module.getContext()), ranks(ranks),
         level(ranks > 1 ? level : Level::None), reducesEach(reducesEach),
-        optimizer("lm." + optimizer.str()),
         facts(lm::OptimizerOpInterface::lookup(module.getContext(), optimizer)), payload(payload) {}
 
   LogicalResult run();
@@ -90,7 +88,6 @@ private:
   const int64_t ranks;
   const Level level;
   const bool reducesEach;
-  const std::string optimizer;
   const lm::OptimizerOpInterface::Concept *const facts;
   Type payload;
   std::vector<Unit> units;

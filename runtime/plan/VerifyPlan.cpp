@@ -90,6 +90,8 @@ private:
     if (plan.nodes() == 0 || plan.devices_per_node() == 0)
       return fail("it is for no device");
     const uint64_t ranks = product({plan.nodes(), plan.devices_per_node()});
+    if (ranks != batch.ranks())
+      return fail("it is for {} devices, and its batch is for {}", ranks, batch.ranks());
     if (plan.shard_ranks() == 0 || ranks % plan.shard_ranks() != 0)
       return fail("its {} ranks are in groups of {}", ranks, plan.shard_ranks());
     return {};

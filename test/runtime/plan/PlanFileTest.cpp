@@ -350,6 +350,8 @@ TEST(PlanFile, ChecksTheMeaning) {
        "copy of nothing"},
       {[](auto &p) { p.shard_ranks = 2; }, "its 1 ranks are in groups of 2"},
       {[](auto &p) { p.shard_ranks = 0; }, "its 1 ranks are in groups of 0"},
+      // Otherwise an axis could have no ranks.
+      {[](auto &p) { p.nodes = p.shard_ranks = 4; }, "it is for 4 devices, and its batch is for 1"},
       {[](auto &p) {
          p.variables[0]->shard = std::make_unique<plan::ShardT>();
          p.variables[0]->shard->shape = {16, 32};
