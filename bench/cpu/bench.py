@@ -73,28 +73,23 @@ class Tuning:
     """The libraries that are loaded before PyTorch.
 
     PyTorch's own guide for CPUs (docs.pytorch.org, "Performance Tuning Guide") recommends tcmalloc,
-    which returns no memory to the system between steps, and Intel's OpenMP. The third one makes MKL
-    run its best code on processors of AMD too."""
+    which returns no memory to the system between steps, and Intel's OpenMP. With mkl-vendor.cpp,
+    MKL runs its best code on processors of AMD too."""
 
     libraries: dict[str, Path]  # what it is, and where
     missing: list[str]
 
     @staticmethod
     def find(build: Path) -> "Tuning":
-        candidates = {
-            "MKL for every vendor": [build / "lib/libmkl-vendor.so"],
-            "Intel's OpenMP": [Path(sys.prefix) / "lib/libiomp5.so"],
-            "tcmalloc": [],
+        tcmalloc = ctypes.util.find_library("tcmalloc_minimal")
+        vendor, openmp = build / "lib/libmkl-vendor.so", Path(sys.prefix) / "lib/libiomp5.so"
+        libraries = {
+            "MKL for every vendor": vendor if vendor.exists() else None,
+            "Intel's OpenMP": openmp if openmp.exists() else None,
+            "tcmalloc": Path(tcmalloc) if tcmalloc else None,
         }
-        found, missing = {}, []
-        for what, paths in candidates.items():
-            path = next((path for path in paths if path.exists()), None)
-            if path is None and what == "tcmalloc":
-                path = ctypes.util.find_library("tcmalloc_minimal")
-            if path is None:
-                missing.append(what)
-            else:
-                found[what] = Path(path)
+        found = {what: path for what, path in libraries.items() if path}
+        missing = [what for what, path in libraries.items() if not path]
         return Tuning(found, missing)
 
     @property
@@ -102,9 +97,9 @@ class Tuning:
         return {"LD_PRELOAD": ":".join(map(str, self.libraries.values()))}
 
     def __str__(self) -> str:
-        with_ = f"PyTorch runs with {', '.join(self.libraries)}." if self.libraries else ""
-        without = f"PyTorch runs without {', '.join(self.missing)}: not installed." if self.missing else ""
-        return " ".join(filter(None, [with_, without]))
+        parts = [("PyTorch runs with ", list(self.libraries), "."),
+                 ("PyTorch runs without ", self.missing, ": not installed.")]
+        return " ".join(start + ", ".join(names) + end for start, names, end in parts if names)
 
 
 @dataclass(frozen=True)
