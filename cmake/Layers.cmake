@@ -14,6 +14,7 @@ lmc_layer(runtime/plan runtime/support)
 lmc_layer(tools/support runtime/support)
 
 # The runtime: links no LLVM.
+lmc_layer(runtime/comm runtime/plan runtime/support)
 lmc_layer(runtime/device runtime/plan runtime/support)
 lmc_layer(runtime/data runtime/support)
 lmc_layer(runtime/checkpoint runtime/data runtime/plan runtime/support)

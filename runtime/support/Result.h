@@ -18,6 +18,7 @@ enum class ExitCode : int {
   UserError = 2,    // something that the user gave is wrong
   DoesNotFit = 3,   // the plan cannot meet its memory budget
   Diverged = 4,     // the guard stopped a run that has diverged; its state is kept aside
+  RankFailed = 5,   // another rank ended, hangs or disagrees; a restart goes on from a checkpoint
   Interrupted = 75, // by a signal; a checkpoint was written, and a restart continues
 };
 

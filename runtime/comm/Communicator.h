@@ -1,0 +1,45 @@
+// What the ranks of a group do together.
+//
+// All ranks of a group call the same functions in the same order, with the same sizes. A rank's
+// position in the group is 0 ... size() - 1. On a host a call returns when its result is there and
+// its input may be changed. An Error says which rank failed, and the group is of no use afterwards.
+//
+// Sums are formed in the order of the positions: ((x_0 + x_1) + x_2) + ... Each addition is done in
+// f64 for F64 and in f32 for F32 and BF16; a BF16 sum is rounded once, at its end. So an element of
+// the result depends on the ranks' elements alone, and not on how tensors are divided among calls.
+#pragma once
+
+#include "plan_generated.h"
+#include "runtime/support/Result.h"
+
+#include <cstdint>
+
+namespace lmc {
+
+class Communicator {
+public:
+  virtual ~Communicator() = default;
+
+  virtual int position() const = 0;
+  virtual int size() const = 0;
+
+  // d = the x of all ranks, by position. x has `bytes` bytes, d has size() times as many. x may be
+  // the part of d that belongs to this rank.
+  virtual Result<void> allGather(const void *x, void *d, uint64_t bytes) = 0;
+
+  // d = elements [position * elements, (position + 1) * elements) of the sum of the ranks' x. x has
+  // size() * elements elements; it does not overlap d.
+  virtual Result<void> reduceScatter(const void *x, void *d, uint64_t elements,
+                                     plan::DType dtype) = 0;
+
+  // d = the sum of the ranks' d, the same bits on all ranks.
+  virtual Result<void> allReduce(void *d, uint64_t elements, plan::DType dtype) = 0;
+
+  // data = the data of the rank at position `root`.
+  virtual Result<void> broadcast(void *data, uint64_t bytes, int root) = 0;
+
+  // Returns when all ranks have called it.
+  virtual Result<void> barrier() = 0;
+};
+
+} // namespace lmc

@@ -1,0 +1,179 @@
+// A call of a group has three phases: every rank shows the others its tensors, computes its part of
+// the result from theirs, and leaves when all have done so. Barriers divide the phases.
+
+#include "runtime/comm/LocalWorld.h"
+
+#include "runtime/comm/RankOrderSum.h"
+#include "runtime/plan/PlanFile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+namespace lmc {
+
+using plan::Axis;
+using plan::DType;
+
+namespace {
+
+// What the ranks of a group share.
+class Group {
+public:
+  explicit Group(std::vector<int> ranks) : ranks(std::move(ranks)), shown(this->ranks.size()) {}
+
+  // Returns when all ranks have called it.
+  Result<void> wait() {
+    std::unique_lock lock(mutex);
+    const uint64_t round = rounds;
+    if (++waiting == ranks.size()) {
+      waiting = 0;
+      ++rounds;
+      changed.notify_all();
+      return {};
+    }
+    changed.wait(lock, [&] { return rounds != round || left >= 0; });
+    if (rounds != round)
+      return {};
+    return Error{fmt::format("rank {} has ended", left), ExitCode::RankFailed};
+  }
+
+  void leave(int rank) {
+    {
+      std::lock_guard lock(mutex);
+      if (left < 0)
+        left = rank;
+    }
+    changed.notify_all();
+  }
+
+  const std::vector<int> ranks;
+  std::vector<void *> shown; // by position
+
+private:
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t waiting = 0;
+  uint64_t rounds = 0;
+  int left = -1; // the first rank that has left
+};
+
+class LocalCommunicator final : public Communicator {
+public:
+  LocalCommunicator(std::shared_ptr<Group> group, int rank)
+      : group(std::move(group)),
+        here(static_cast<int>(std::ranges::find(this->group->ranks, rank) -
+                              this->group->ranks.begin())) {}
+
+  int position() const override { return here; }
+  int size() const override { return static_cast<int>(group->ranks.size()); }
+
+  Result<void> allGather(const void *x, void *d, uint64_t bytes) override {
+    return together(const_cast<void *>(x), [&] {
+      for (int i = 0; i < size(); ++i)
+        if (char *to = static_cast<char *>(d) + static_cast<uint64_t>(i) * bytes; to != at(i))
+          std::memcpy(to, at(i), bytes);
+    });
+  }
+
+  Result<void> reduceScatter(const void *x, void *d, uint64_t elements, DType dtype) override {
+    return together(const_cast<void *>(x),
+                    [&] { sum(static_cast<uint64_t>(here) * elements, elements, dtype, d); });
+  }
+
+  // Each rank computes a part of the sum, and writes it into the tensors of all.
+  Result<void> allReduce(void *d, uint64_t elements, DType dtype) override {
+    const uint64_t n = static_cast<uint64_t>(size()), i = static_cast<uint64_t>(here);
+    const uint64_t first = elements * i / n, count = elements * (i + 1) / n - first;
+    return together(d, [&] {
+      const uint64_t width = byteWidth(dtype);
+      void *own = static_cast<char *>(d) + first * width;
+      sum(first, count, dtype, own);
+      for (int other = 0; other < size(); ++other)
+        if (other != here)
+          std::memcpy(static_cast<char *>(at(other)) + first * width, own, count * width);
+    });
+  }
+
+  Result<void> broadcast(void *data, uint64_t bytes, int root) override {
+    return together(data, [&] {
+      if (here != root)
+        std::memcpy(data, at(root), bytes);
+    });
+  }
+
+  Result<void> barrier() override { return group->wait(); }
+
+  void leave() { group->leave(group->ranks[static_cast<size_t>(here)]); }
+
+private:
+  void *at(int position) const { return group->shown[static_cast<size_t>(position)]; }
+
+  void sum(uint64_t first, uint64_t count, DType dtype, void *d) const {
+    std::vector<const void *> xs;
+    for (int i = 0; i < size(); ++i)
+      xs.push_back(static_cast<const char *>(at(i)) + first * byteWidth(dtype));
+    sumInRankOrder(xs.data(), size(), count, dtype, d);
+  }
+
+  template <typename Compute> Result<void> together(void *tensor, Compute compute) {
+    group->shown[static_cast<size_t>(here)] = tensor;
+    LMC_TRY(group->wait());
+    compute();
+    return group->wait();
+  }
+
+  const std::shared_ptr<Group> group;
+  const int here;
+};
+
+class LocalWorld final : public World {
+public:
+  LocalWorld(int index, int ranks, std::shared_ptr<Group> world, std::shared_ptr<Group> shard,
+             std::shared_ptr<Group> replicate)
+      : index(index), ranks(ranks), world(std::move(world), index), shard(std::move(shard), index),
+        replicate(std::move(replicate), index) {}
+
+  ~LocalWorld() override {
+    for (LocalCommunicator *group : {&world, &shard, &replicate})
+      group->leave();
+  }
+
+  int rank() const override { return index; }
+  int size() const override { return ranks; }
+  Communicator &all() override { return world; }
+  Communicator &along(Axis axis) override { return axis == Axis::Shard ? shard : replicate; }
+
+private:
+  const int index, ranks;
+  LocalCommunicator world, shard, replicate;
+};
+
+} // namespace
+
+std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks) {
+  auto groupOf = [&](auto belongs) {
+    std::vector<int> members;
+    for (int rank = 0; rank < ranks; ++rank)
+      if (belongs(rank))
+        members.push_back(rank);
+    return std::make_shared<Group>(std::move(members));
+  };
+  std::vector<std::shared_ptr<Group>> shards, replicas;
+  for (int i = 0; i < ranks / shardRanks; ++i)
+    shards.push_back(groupOf([&](int rank) { return rank / shardRanks == i; }));
+  for (int i = 0; i < shardRanks; ++i)
+    replicas.push_back(groupOf([&](int rank) { return rank % shardRanks == i; }));
+  auto all = groupOf([](int) { return true; });
+  std::vector<std::unique_ptr<World>> worlds;
+  for (int rank = 0; rank < ranks; ++rank)
+    worlds.push_back(std::make_unique<LocalWorld>(
+        rank, ranks, all, shards[static_cast<size_t>(rank / shardRanks)],
+        replicas[static_cast<size_t>(rank % shardRanks)]));
+  return worlds;
+}
+
+} // namespace lmc

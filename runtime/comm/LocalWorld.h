@@ -1,0 +1,15 @@
+// Ranks that are threads of one process, for tests of what many ranks compute.
+#pragma once
+
+#include "runtime/comm/World.h"
+
+#include <memory>
+#include <vector>
+
+namespace lmc {
+
+// Returns `ranks` worlds, one for the thread of each rank. `shardRanks` divides `ranks`. Destroying
+// a world makes its rank leave: calls of the others that need the rank return an Error.
+std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks);
+
+} // namespace lmc

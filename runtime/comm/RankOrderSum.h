@@ -1,0 +1,19 @@
+// Sums of the ranks' elements, in the order of the ranks.
+#pragma once
+
+#include "plan_generated.h"
+
+#include <cstdint>
+
+namespace lmc {
+
+// Returns true if elements of this type can be added up.
+bool canSum(plan::DType dtype);
+
+// d[i] = ((xs[0][i] + xs[1][i]) + xs[2][i]) + ... for `elements` elements of `ranks` inputs. F64 is
+// added in f64, F32 and BF16 in f32; a BF16 sum is rounded once, to the nearest, ties to even. `d`
+// may be one of the inputs.
+void sumInRankOrder(const void *const *xs, int ranks, uint64_t elements, plan::DType dtype,
+                    void *d);
+
+} // namespace lmc

@@ -1,0 +1,27 @@
+// The ranks that run a plan together, as one of them sees them.
+//
+// Ranks are numbered node by node. Along the mesh's axis Shard, rank r has the position
+// r % shardRanks, and along the axis Replicate r / shardRanks.
+#pragma once
+
+#include "runtime/comm/Communicator.h"
+
+namespace lmc {
+
+class World {
+public:
+  virtual ~World() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // The group of all ranks, for what the host agrees on. It may be used at the same time as the
+  // groups of the axes, by another thread.
+  virtual Communicator &all() = 0;
+
+  // The group of the ranks along an axis that this rank is in. The groups of the two axes may not be
+  // used at the same time.
+  virtual Communicator &along(plan::Axis axis) = 0;
+};
+
+} // namespace lmc
