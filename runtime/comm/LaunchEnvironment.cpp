@@ -1,0 +1,223 @@
+#include "runtime/comm/LaunchEnvironment.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+namespace lmc {
+
+namespace {
+
+constexpr int kHighestPort = 65535, kDefaultPort = 29400;
+
+struct Launcher {
+  const char *rank, *size, *size2, *localRank; // variables; size2 may be null: another for the size
+};
+
+// In the order in which they are looked for: mpirun and torchrun may themselves run under Slurm.
+constexpr Launcher kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr,
+                               "OMPI_COMM_WORLD_LOCAL_RANK"};
+constexpr Launcher kTorch = {"RANK", "WORLD_SIZE", nullptr, "LOCAL_RANK"};
+constexpr Launcher kSlurm = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS",
+                             "SLURM_LOCALID"};
+
+class Reader {
+public:
+  Reader(const LaunchOptions &options, const Environment &environment)
+      : options(options), environment(environment) {}
+
+  Result<Launch> read() {
+    const Launcher *launcher = findLauncher();
+    Launch launch;
+    auto size = number(options.worldSize, "--world-size", 1, 1 << 20, [&]() -> const char * {
+      return launcher ? present(launcher->size, launcher->size2) : nullptr;
+    });
+    LMC_TRY(size);
+    const char *rankName = launcher ? launcher->rank : nullptr;
+    auto rank = number(options.rank, "--rank", 0, 1 << 20, [&] { return rankName; });
+    LMC_TRY(rank);
+    if (!*size && !*rank)
+      return alone();
+    if (!*size)
+      return Error{fmt::format("{} says which rank this is, and nothing how many there are: {}",
+                               options.rank ? "--rank" : rankName,
+                               launcher && !options.rank
+                                   ? fmt::format("set {}, or give --world-size", launcher->size)
+                                   : "give --world-size as well")};
+    if (!*rank)
+      return Error{"--world-size says how many ranks there are, and nothing which of them this is: "
+                   "give --rank as well, or --nproc to start all ranks here"};
+    launch.size = static_cast<int>(**size);
+    launch.rank = static_cast<int>(**rank);
+    if (launch.rank >= launch.size)
+      return Error{
+          fmt::format("this is rank {} of {} ranks ({}, {}): ranks are 0 to {}", launch.rank,
+                      launch.size, origin(options.rank, "--rank", rankName),
+                      origin(options.worldSize, "--world-size",
+                             launcher ? present(launcher->size, launcher->size2) : nullptr),
+                      launch.size - 1)};
+    auto local = number(options.localRank, "--local-rank", 0, launch.size - 1,
+                        [&] { return launcher ? present(launcher->localRank, nullptr) : nullptr; });
+    LMC_TRY(local);
+    launch.localRank = static_cast<int>(local->value_or(0));
+    if (launch.size == 1)
+      return launch;
+    LMC_TRY(findAddress(launcher, launch));
+    LMC_TRY(findPort(launcher, launch));
+    return launch;
+  }
+
+private:
+  const char *get(const char *name) const {
+    const char *value = name ? environment(name) : nullptr;
+    return value && *value ? value : nullptr;
+  }
+
+  // Returns the first of two names that is set, or nullptr.
+  const char *present(const char *name, const char *other) const {
+    return get(name) ? name : get(other) ? other : nullptr;
+  }
+
+  static std::string origin(const std::optional<int64_t> &option, const char *flag,
+                            const char *variable) {
+    return option ? flag : variable ? variable : "";
+  }
+
+  // srun starts steps. Outside of a step, as in a batch script, SLURM_PROCID is set too, and no
+  // other ranks are started.
+  const Launcher *findLauncher() const {
+    if (get(kOpenMpi.rank))
+      return &kOpenMpi;
+    if (get(kTorch.rank))
+      return &kTorch;
+    if (get(kSlurm.rank) && (get("SLURM_STEP_NODELIST") || get("SLURM_STEP_ID")))
+      return &kSlurm;
+    return nullptr;
+  }
+
+  // Returns the value of the flag, else that of the variable that `variable` names, else nothing.
+  template <typename F>
+  Result<std::optional<int64_t>> number(const std::optional<int64_t> &option, const char *flag,
+                                        int64_t least, int64_t most, F variable) const {
+    if (option) {
+      if (*option < least || *option > most)
+        return outOfRange(fmt::format("{}={}", flag, *option), least, most);
+      return option;
+    }
+    const char *name = variable();
+    const char *text = get(name);
+    if (!text)
+      return std::optional<int64_t>();
+    const std::string_view view = text;
+    int64_t value = 0;
+    const auto [end, failed] = std::from_chars(view.begin(), view.end(), value);
+    if (failed != std::errc() || end != view.end() || value < least || value > most)
+      return outOfRange(fmt::format("{}={} in the environment", name, text), least, most);
+    return std::optional(value);
+  }
+
+  static Error outOfRange(const std::string &what, int64_t least, int64_t most) {
+    return Error{fmt::format("{}: must be a whole number from {} to {}", what, least, most)};
+  }
+
+  // A world of one rank, unless something says that more were meant.
+  Result<Launch> alone() const {
+    auto size = number({}, "", 0, std::numeric_limits<int>::max(), [] { return "WORLD_SIZE"; });
+    LMC_TRY(size);
+    if (size->value_or(1) > 1)
+      return Error{
+          fmt::format("WORLD_SIZE={} in the environment, and RANK is not set: set RANK and "
+                      "LOCAL_RANK of this rank, or unset WORLD_SIZE",
+                      **size)};
+    if (!options.masterAddress.empty() || options.masterPort || options.localRank)
+      return Error{
+          "--master-addr, --master-port and --local-rank are for a run of many ranks: give "
+          "--rank and --world-size as well"};
+    return Launch{};
+  }
+
+  Result<void> findAddress(const Launcher *launcher, Launch &launch) const {
+    if (!options.masterAddress.empty()) {
+      launch.address = options.masterAddress;
+      return {};
+    }
+    if (const char *address = get("MASTER_ADDR")) {
+      launch.address = address;
+      return {};
+    }
+    if (launcher == &kSlurm)
+      if (const char *nodes = get(present("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"))) {
+        launch.address = firstHost(nodes);
+        return {};
+      }
+    if (launcher == &kOpenMpi) {
+      auto local = number({}, "", 0, 1 << 20, [] { return "OMPI_COMM_WORLD_LOCAL_SIZE"; });
+      LMC_TRY(local);
+      if (*local && **local == launch.size) {
+        launch.address = "127.0.0.1";
+        return {};
+      }
+      return Error{"Open MPI does not say on which host rank 0 is: give --master-addr, or set "
+                   "MASTER_ADDR (mpirun -x MASTER_ADDR=HOST)"};
+    }
+    return Error{fmt::format("rank {} of {} does not know on which host rank 0 is: give "
+                             "--master-addr, or set MASTER_ADDR",
+                             launch.rank, launch.size)};
+  }
+
+  Result<void> findPort(const Launcher *launcher, Launch &launch) const {
+    auto own =
+        number(options.masterPort, "--master-port", 1, kHighestPort, [] { return "LMC_PORT"; });
+    LMC_TRY(own);
+    if (*own) {
+      launch.port = static_cast<int>(**own);
+      return {};
+    }
+    auto agents = number({}, "", 1, kHighestPort, [] { return "MASTER_PORT"; });
+    LMC_TRY(agents);
+    if (*agents) {
+      const int port = static_cast<int>(**agents);
+      launch.port = port + 1000 <= kHighestPort ? port + 1000 : port - 1000;
+      return {};
+    }
+    launch.port = kDefaultPort;
+    if (launcher == &kSlurm) {
+      constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+      auto job = number({}, "", 0, kMost, [] { return "SLURM_JOB_ID"; });
+      LMC_TRY(job);
+      auto step = number({}, "", 0, kMost, [] { return "SLURM_STEP_ID"; });
+      LMC_TRY(step);
+      if (*job)
+        launch.port = static_cast<int>(20000 + (8 * **job + step->value_or(0)) % 10000);
+    }
+    return {};
+  }
+
+  const LaunchOptions &options;
+  const Environment &environment;
+};
+
+} // namespace
+
+Result<Launch> findLaunch(const LaunchOptions &options, const Environment &environment) {
+  return Reader(options, environment).read();
+}
+
+std::string firstHost(std::string_view nodeList) {
+  std::string host;
+  while (!nodeList.empty() && nodeList.front() != ',') {
+    const size_t close = nodeList.find(']');
+    if (nodeList.front() != '[' || close == std::string_view::npos) {
+      host += nodeList.front();
+      nodeList.remove_prefix(1);
+      continue;
+    }
+    const std::string_view numbers = nodeList.substr(1, close - 1);
+    host += numbers.substr(0, numbers.find_first_of("-,"));
+    nodeList.remove_prefix(close + 1);
+  }
+  return host;
+}
+
+} // namespace lmc
