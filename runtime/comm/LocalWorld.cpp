@@ -64,9 +64,8 @@ private:
 class LocalCommunicator final : public Communicator {
 public:
   LocalCommunicator(std::shared_ptr<Group> group, int rank)
-      : group(std::move(group)),
-        here(static_cast<int>(std::ranges::find(this->group->ranks, rank) -
-                              this->group->ranks.begin())) {}
+      : group(std::move(group)), here(static_cast<int>(std::ranges::find(this->group->ranks, rank) -
+                                                       this->group->ranks.begin())) {}
 
   int position() const override { return here; }
   int size() const override { return static_cast<int>(group->ranks.size()); }

@@ -19,8 +19,8 @@ public:
   // groups of the axes, by another thread.
   virtual Communicator &all() = 0;
 
-  // The group of the ranks along an axis that this rank is in. The groups of the two axes may not be
-  // used at the same time.
+  // The group of the ranks along an axis that this rank is in. The groups of the two axes may not
+  // be used at the same time.
   virtual Communicator &along(plan::Axis axis) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The SHA-256 hash of bytes.
+// The SHA-256 hash of bytes, alone and with a key.
 #pragma once
 
 #include <cstddef>
@@ -9,5 +9,9 @@ namespace lmc {
 // Returns the SHA-256 hash of the `bytes` bytes at `data` as 64 lower-case hexadecimal digits, as
 // the program sha256sum prints it.
 std::string sha256(const void *data, size_t bytes);
+
+// Returns the HMAC-SHA-256 (RFC 2104) of `text` under `key` in the same notation. Only who knows
+// the key can compute it.
+std::string hmacSha256(const std::string &key, const std::string &text);
 
 } // namespace lmc

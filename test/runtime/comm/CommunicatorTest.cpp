@@ -1,5 +1,6 @@
 // What every implementation of Communicator and World promises (runtime/comm/Communicator.h and
 // World.h). Ranks are threads of this process.
+#include "runtime/comm/GlooWorld.h"
 #include "runtime/comm/LocalWorld.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,25 @@ void onLocalRanks(int ranks, int shardRanks, const std::function<void(World &)> 
     threads.emplace_back([&body, world = std::move(world)] { body(*world); });
 }
 
-const Implementation kImplementations[] = {{"Local", onLocalRanks}};
+void onGlooRanks(int ranks, int shardRanks, const std::function<void(World &)> &body) {
+  const Result<int> port = freePort();
+  ASSERT_TRUE(port) << port.error().message;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      RendezvousOptions options;
+      options.rank = rank;
+      options.size = ranks;
+      options.address = "127.0.0.1";
+      options.port = *port;
+      options.onStuck = [](const Error &failure) { ADD_FAILURE() << failure.message; };
+      auto world = joinGlooWorld(options, shardRanks);
+      ASSERT_TRUE(world) << world.error().message;
+      body(**world);
+    });
+}
+
+const Implementation kImplementations[] = {{"Local", onLocalRanks}, {"Gloo", onGlooRanks}};
 
 // Elements whose sum depends on the order of the additions: their exponents differ.
 double draw(int rank, uint64_t i) {

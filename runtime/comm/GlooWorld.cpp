@@ -1,0 +1,417 @@
+#include "runtime/comm/GlooWorld.h"
+
+#include "runtime/comm/LocalWorld.h"
+#include "runtime/comm/RankOrderSum.h"
+#include "runtime/plan/PlanFile.h"
+#include "runtime/support/File.h"
+
+#include <fmt/format.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace lmc {
+
+using gloo::transport::UnboundBuffer;
+using plan::Axis;
+using plan::DType;
+
+namespace {
+
+// Gloo ends a wait after a time limit, and with it the group. This is as good as none, because the
+// control connection knows when a rank is lost.
+constexpr std::chrono::hours kNoLimit{24 * 365};
+
+// The least bytes of a message of a reduceScatter if there are many ranks, and the most bytes of
+// all messages that a rank has received and not yet added up.
+constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
+
+// What the groups of a world share: waits that end when the run cannot go on.
+class Waits {
+public:
+  // Returns false if the run cannot go on.
+  bool add(UnboundBuffer *buffer) {
+    std::lock_guard lock(mutex);
+    buffers.insert(buffer);
+    return !ended;
+  }
+  void remove(UnboundBuffer *buffer) {
+    std::lock_guard lock(mutex);
+    buffers.erase(buffer);
+  }
+  void end() {
+    std::lock_guard lock(mutex);
+    ended = true;
+    for (UnboundBuffer *buffer : buffers) {
+      buffer->abortWaitRecv();
+      buffer->abortWaitSend();
+    }
+  }
+
+private:
+  std::mutex mutex;
+  std::set<UnboundBuffer *> buffers;
+  bool ended = false;
+};
+
+// The keys of the control connection's store, as Gloo wants them.
+class Store final : public gloo::rendezvous::Store {
+public:
+  explicit Store(Rendezvous &rendezvous) : rendezvous(rendezvous) {}
+
+  void set(const std::string &key, const std::vector<char> &data) override {
+    if (auto result = rendezvous.set(key, data); !result)
+      throw std::runtime_error(result.error().message);
+  }
+  std::vector<char> get(const std::string &key) override {
+    auto value = rendezvous.get(key);
+    if (!value)
+      throw std::runtime_error(value.error().message);
+    return *value;
+  }
+  void wait(const std::vector<std::string> &keys) override {
+    for (const std::string &key : keys)
+      get(key);
+  }
+  void wait(const std::vector<std::string> &keys, const Milliseconds &) override { wait(keys); }
+
+private:
+  Rendezvous &rendezvous;
+};
+
+class GlooCommunicator final : public Communicator {
+public:
+  // `ranks` has this rank at `here`. A group of one has no context.
+  GlooCommunicator(std::vector<int> ranks, int here, std::shared_ptr<gloo::Context> context,
+                   Waits &waits, Rendezvous &rendezvous)
+      : ranks(std::move(ranks)), here(here), context(std::move(context)), waits(waits),
+        rendezvous(rendezvous) {}
+
+  int position() const override { return here; }
+  int size() const override { return static_cast<int>(ranks.size()); }
+
+  Result<void> allGather(const void *x, void *d, uint64_t bytes) override {
+    char *own = static_cast<char *>(d) + static_cast<uint64_t>(here) * bytes;
+    if (own != x && bytes > 0)
+      std::memcpy(own, x, bytes);
+    return gatherPieces(static_cast<char *>(d), bytes * ranks.size(), 1);
+  }
+
+  Result<void> reduceScatter(const void *x, void *d, uint64_t elements, DType dtype) override {
+    return reducePieces(static_cast<const char *>(x), static_cast<char *>(d),
+                        elements * ranks.size(), dtype);
+  }
+
+  Result<void> allReduce(void *d, uint64_t elements, DType dtype) override {
+    char *data = static_cast<char *>(d);
+    const uint64_t width = byteWidth(dtype);
+    LMC_TRY(reducePieces(data, data + firstOf(here, elements) * width, elements, dtype));
+    return gatherPieces(data, elements, width);
+  }
+
+  Result<void> broadcast(void *data, uint64_t bytes, int root) override {
+    Messages messages(*this);
+    if (here == root)
+      for (int other = 1; other < size(); ++other)
+        LMC_TRY(messages.send(after(other), data, bytes));
+    else
+      LMC_TRY(messages.receive(root, data, bytes));
+    return messages.wait();
+  }
+
+  // In round k each rank hears from the one 2^k positions before it, which by then has heard from
+  // the 2^k - 1 before that one. Hensgen, Finkel, Manber 1988, "Two algorithms for barrier
+  // synchronization".
+  Result<void> barrier() override {
+    for (int distance = 1; distance < size(); distance *= 2) {
+      char sent = 0, received = 0;
+      Messages messages(*this);
+      LMC_TRY(messages.receive(after(size() - distance), &received, 1));
+      LMC_TRY(messages.send(after(distance), &sent, 1));
+      LMC_TRY(messages.wait());
+    }
+    return {};
+  }
+
+private:
+  // Messages that are under way at the same time. All ranks of the group make such an object for
+  // the same messages in the same order, so that its number says which messages belong together.
+  class Messages {
+  public:
+    explicit Messages(GlooCommunicator &group) : group(&group), slot(group.slots++) {}
+    Messages(Messages &&) = default;
+    Messages &operator=(Messages &&) = default;
+
+    Result<void> send(int to, const void *data, uint64_t bytes) {
+      return start(to, const_cast<void *>(data), bytes, /*sends=*/true);
+    }
+    Result<void> receive(int from, void *data, uint64_t bytes) {
+      return start(from, data, bytes, /*sends=*/false);
+    }
+
+    // Returns when all messages have arrived here, or may be changed here.
+    Result<void> wait() {
+      for (const Message &message : messages)
+        LMC_TRY(group->guarded(message.other, [&] {
+          return message.sends ? message.buffer->waitSend(kNoLimit)
+                               : message.buffer->waitRecv(kNoLimit);
+        }));
+      messages.clear();
+      return {};
+    }
+
+  private:
+    struct Forget {
+      Waits *waits;
+      void operator()(UnboundBuffer *buffer) const {
+        waits->remove(buffer);
+        delete buffer;
+      }
+    };
+    struct Message {
+      int other; // position
+      bool sends;
+      std::unique_ptr<UnboundBuffer, Forget> buffer;
+    };
+
+    Result<void> start(int other, void *data, uint64_t bytes, bool sends) {
+      if (bytes == 0)
+        return {};
+      return group->guarded(other, [&] {
+        UnboundBuffer *buffer = group->context->createUnboundBuffer(data, bytes).release();
+        const bool goesOn = group->waits.add(buffer);
+        messages.push_back({other, sends, {buffer, Forget{&group->waits}}});
+        if (goesOn)
+          sends ? buffer->send(other, slot) : buffer->recv(other, slot);
+        return goesOn;
+      });
+    }
+
+    GlooCommunicator *group;
+    uint64_t slot;
+    std::vector<Message> messages;
+  };
+
+  // Does something with the rank at position `other`. `act` returns false or throws if that fails.
+  template <typename F> Result<void> guarded(int other, F act) {
+    try {
+      if (act())
+        return {};
+    } catch (const std::bad_alloc &) {
+      return Error{"out of memory", ExitCode::Failure};
+    } catch (const std::exception &) { // Gloo's text names addresses, and no rank
+    }
+    return rendezvous.lossOf(ranks[static_cast<size_t>(other)]);
+  }
+
+  // The position that comes `distance` after this one. Each rank begins with another one, so that
+  // not all send to the same rank at once.
+  int after(int distance) const { return (here + distance) % size(); }
+
+  // Piece i of `elements` elements begins here and ends where piece i + 1 begins.
+  uint64_t firstOf(int i, uint64_t elements) const {
+    return elements * static_cast<uint64_t>(i) / ranks.size();
+  }
+  uint64_t countOf(int i, uint64_t elements) const {
+    return firstOf(i + 1, elements) - firstOf(i, elements);
+  }
+
+  // Each rank sends its piece of d to all others.
+  Result<void> gatherPieces(char *d, uint64_t elements, uint64_t width) {
+    Messages messages(*this);
+    auto piece = [&](int i) { return d + firstOf(i, elements) * width; };
+    for (int distance = 1; distance < size(); ++distance) {
+      const int from = after(size() - distance);
+      LMC_TRY(messages.receive(from, piece(from), countOf(from, elements) * width));
+      LMC_TRY(messages.send(after(distance), piece(here), countOf(here, elements) * width));
+    }
+    return messages.wait();
+  }
+
+  // d = the sum of the ranks' pieces `here`. Each rank sends piece i to the rank at position i,
+  // chunk by chunk, and adds up a chunk while the next ones arrive. d may be the piece of x.
+  Result<void> reducePieces(const char *x, char *d, uint64_t elements, DType dtype) {
+    const uint64_t width = byteWidth(dtype), others = ranks.size() - 1;
+    const uint64_t most = (elements + others) / ranks.size(); // elements of the largest piece
+    if (others == 0) {
+      if (d != x)
+        std::memcpy(d, x, elements * width);
+      return {};
+    }
+    const uint64_t chunk = std::min(most, std::max(kLeastChunk, kScratch / (2 * others)) / width);
+    if (chunk == 0)
+      return {};
+    scratch.resize(std::max(scratch.size(), 2 * others * chunk * width));
+
+    // Where chunk k of the rank at `from` is received.
+    auto place = [&](uint64_t k, int from) {
+      const uint64_t slot = k % 2 * others + static_cast<uint64_t>(from < here ? from : from - 1);
+      return scratch.data() + slot * chunk * width;
+    };
+    auto chunkOf = [&](int i, uint64_t k) {
+      const uint64_t count = countOf(i, elements);
+      return std::min(chunk, count - std::min(count, k * chunk));
+    };
+    auto start = [&](uint64_t k) -> Result<Messages> {
+      Messages messages(*this);
+      for (int distance = 1; distance < size(); ++distance) {
+        const int from = after(size() - distance), to = after(distance);
+        LMC_TRY(messages.receive(from, place(k, from), chunkOf(here, k) * width));
+        LMC_TRY(messages.send(to, x + (firstOf(to, elements) + k * chunk) * width,
+                              chunkOf(to, k) * width));
+      }
+      return messages;
+    };
+
+    const char *own = x + firstOf(here, elements) * width;
+    auto next = start(0);
+    if (!next)
+      return next.error();
+    for (uint64_t k = 0; k * chunk < most; ++k) {
+      Messages messages = std::move(*next);
+      if ((k + 1) * chunk < most) {
+        next = start(k + 1);
+        if (!next)
+          return next.error();
+      }
+      LMC_TRY(messages.wait());
+      std::vector<const void *> xs;
+      for (int i = 0; i < size(); ++i)
+        xs.push_back(i == here ? own + k * chunk * width : place(k, i));
+      sumInRankOrder(xs.data(), size(), chunkOf(here, k), dtype, d + k * chunk * width);
+    }
+    return {};
+  }
+
+  const std::vector<int> ranks; // by position
+  const int here;
+  const std::shared_ptr<gloo::Context> context;
+  Waits &waits;
+  Rendezvous &rendezvous;
+  std::vector<char> scratch;
+  uint64_t slots = 0;
+};
+
+class GlooWorld final : public World {
+public:
+  static Result<std::unique_ptr<World>> join(const RendezvousOptions &options, int shardRanks) {
+    auto rendezvous = Rendezvous::join(options);
+    if (!rendezvous)
+      return rendezvous.error();
+    std::unique_ptr<GlooWorld> world(new GlooWorld(options, std::move(*rendezvous)));
+    LMC_TRY(world->checkHosts());
+    LMC_TRY(world->connectGroups(shardRanks));
+    return std::unique_ptr<World>(std::move(world));
+  }
+
+  int rank() const override { return index; }
+  int size() const override { return ranks; }
+  Communicator &all() override { return *everyone; }
+  Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
+
+private:
+  GlooWorld(const RendezvousOptions &options, std::unique_ptr<Rendezvous> joined)
+      : index(options.rank), ranks(options.size), limit(options.join),
+        rendezvous(std::move(joined)) {
+    rendezvous->onFailure([this] { waits.end(); });
+  }
+
+  // A plan places ranks node by node.
+  Result<void> checkHosts() const {
+    const std::vector<std::string> &hosts = rendezvous->hosts();
+    std::set<std::string> seen;
+    for (size_t i = 0; i < hosts.size(); ++i)
+      if ((i == 0 || hosts[i] != hosts[i - 1]) && !seen.insert(hosts[i]).second)
+        return Error{fmt::format(
+            "ranks {} and {} are on host {}, and rank {} on host {}: number the "
+            "ranks host by host (Slurm: srun --distribution=block)",
+            std::ranges::find(hosts, hosts[i]) - hosts.begin(), i, hosts[i], i - 1, hosts[i - 1])};
+    return {};
+  }
+
+  Result<void> connectGroups(int shardRanks) try {
+    gloo::transport::tcp::attr place;
+    place.hostname = rendezvous->ownAddress();
+    device = gloo::transport::tcp::CreateDevice(place);
+    auto everyRank = [](int) { return true; };
+    auto sameNode = [&](int r) { return r / shardRanks == index / shardRanks; };
+    auto sameSlot = [&](int r) { return r % shardRanks == index % shardRanks; };
+    everyone = makeGroup("all", everyRank);
+    shard = makeGroup(fmt::format("shard {}", index / shardRanks), sameNode);
+    replicate = makeGroup(fmt::format("replicate {}", index % shardRanks), sameSlot);
+    return everyone->barrier(); // a rank that left now would take its connections along
+  } catch (const std::exception &e) {
+    if (const std::optional<Error> loss = rendezvous->anyLoss())
+      return *loss;
+    return Error{fmt::format("rank {} cannot open its data connections from {}: {}; check that the "
+                             "address is reached by all ranks (--interface) and that no firewall "
+                             "stands between them",
+                             index, rendezvous->ownAddress(), e.what()),
+                 ExitCode::RankFailed};
+  }
+
+  template <typename F>
+  std::unique_ptr<GlooCommunicator> makeGroup(const std::string &name, F has) {
+    std::vector<int> members;
+    for (int r = 0; r < ranks; ++r)
+      if (has(r))
+        members.push_back(r);
+    const int here = static_cast<int>(std::ranges::find(members, index) - members.begin());
+    std::shared_ptr<gloo::rendezvous::Context> context;
+    if (members.size() > 1) {
+      Store store(*rendezvous);
+      gloo::rendezvous::PrefixStore named(name, store);
+      context = std::make_shared<gloo::rendezvous::Context>(here, static_cast<int>(members.size()));
+      context->setTimeout(limit / 5); // Gloo waits 5 times as long for a connection
+      context->connectFullMesh(named, device);
+    }
+    return std::make_unique<GlooCommunicator>(std::move(members), here, std::move(context), waits,
+                                              *rendezvous);
+  }
+
+  const int index, ranks;
+  const Milliseconds limit;
+  Waits waits;
+  std::shared_ptr<gloo::transport::Device> device;
+  std::unique_ptr<GlooCommunicator> everyone, shard, replicate;
+  std::unique_ptr<Rendezvous> rendezvous; // the last: its threads use `waits`
+};
+
+} // namespace
+
+Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, int shardRanks) {
+  return GlooWorld::join(options, shardRanks);
+}
+
+Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks) {
+  const auto launch = findLaunch(options, [](const char *name) { return std::getenv(name); });
+  LMC_TRY(launch);
+  if (launch->size % shardRanks != 0)
+    return Error{fmt::format("{} ranks are started, and the plan divides state among groups of {}: "
+                             "start as many ranks as the plan is for",
+                             launch->size, shardRanks)};
+  if (launch->size == 1)
+    return std::move(makeLocalWorlds(1, 1).front());
+  RendezvousOptions rendezvous;
+  rendezvous.rank = launch->rank;
+  rendezvous.size = launch->size;
+  rendezvous.address = launch->address;
+  rendezvous.port = launch->port;
+  rendezvous.interface = options.interface;
+  rendezvous.join = std::chrono::seconds(options.joinSeconds);
+  if (!options.secretFile.empty()) {
+    auto secret = readTextFile(options.secretFile, 4096);
+    LMC_TRY(secret);
+    rendezvous.secret = secret->substr(0, secret->find_last_not_of(" \r\n") + 1);
+    if (rendezvous.secret.empty())
+      return Error{fmt::format("--secret-file={}: the file is empty", options.secretFile)};
+  }
+  return joinGlooWorld(rendezvous, shardRanks);
+}
+
+} // namespace lmc

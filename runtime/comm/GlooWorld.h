@@ -1,0 +1,23 @@
+// Ranks that are processes, on one machine or many, connected by TCP.
+//
+// Every two ranks of a group have a connection by Gloo (https://github.com/facebookincubator/gloo),
+// of which only its messages between two ranks are used. The collectives are this file's, because
+// Gloo's own add in an order that depends on the algorithm, and their waits cannot be ended.
+#pragma once
+
+#include "runtime/comm/LaunchEnvironment.h"
+#include "runtime/comm/Rendezvous.h"
+#include "runtime/comm/World.h"
+
+namespace lmc {
+
+// Joins the other ranks of the run. `shardRanks` divides options.size. An Error of a Communicator's
+// function names the rank that has failed.
+Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, int shardRanks);
+
+// Finds out from `options` and the environment which rank this is, and joins the others. A world of
+// one rank opens no connection. Returns an Error if `shardRanks` does not divide the number of
+// ranks, or if they are not numbered host by host.
+Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks);
+
+} // namespace lmc

@@ -1,0 +1,98 @@
+// The control connection of a run of many ranks: every rank is connected with rank 0.
+//
+// Over it the ranks find each other at the start, exchange the addresses of their data connections,
+// and learn when one of them dies or hangs. It has threads of its own, so that it works while the
+// others compute.
+#pragma once
+
+#include "runtime/comm/Socket.h"
+#include "runtime/support/Result.h"
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lmc {
+
+struct RendezvousOptions {
+  int rank = 0, size = 1;
+  std::string address; // of rank 0: a name or an address
+  int port = 0;
+  std::string interface; // name or address of a network interface of this machine; "": any
+  std::string secret;    // what all ranks know; "": nobody has to prove that he belongs to the run
+  Milliseconds join{30000};   // for all ranks to come
+  Milliseconds beat{1000};    // between signs of life
+  Milliseconds silence{8000}; // without a sign of life, after which a rank counts as hung
+  // Within this time after a failure is known, the rank must leave. Otherwise `onStuck` is called:
+  // by default it prints the failure and ends the process with ExitCode::RankFailed.
+  Milliseconds grace{5000};
+  std::function<void(const Error &failure)> onStuck;
+};
+
+class RendezvousHub;
+
+class Rendezvous {
+public:
+  // Returns when all ranks have joined. Otherwise the Error says on every rank what is wrong: that
+  // rank 0 is not where it is said to be, that a port is taken, who has not come, that the secret,
+  // the number of ranks or this rank's number is wrong.
+  static Result<std::unique_ptr<Rendezvous>> join(const RendezvousOptions &options);
+
+  // Leaves in order: the others go on as long as they do not need this rank.
+  ~Rendezvous();
+  Rendezvous(const Rendezvous &) = delete;
+  Rendezvous &operator=(const Rendezvous &) = delete;
+
+  // The name of the machine of each rank.
+  const std::vector<std::string> &hosts() const { return names; }
+
+  // The numerical address of this machine that the other ranks can reach.
+  const std::string &ownAddress() const { return address; }
+
+  // A store of bytes that all ranks share. A key is set once. get() waits until it is set.
+  Result<void> set(const std::string &key, const std::vector<char> &value);
+  Result<std::vector<char>> get(const std::string &key);
+
+  // Calls `wake` on a thread of this object as soon as it is known that the run cannot go on.
+  void onFailure(std::function<void()> wake);
+
+  // Returns why not all ranks are there, if that is so: one has failed, or has left in order.
+  std::optional<Error> anyLoss() const;
+
+  // Returns why `rank` does not answer, to be called if a connection with it is lost. Waits until
+  // the reason is known, at most for the time after which a hung rank is known.
+  Error lossOf(int rank);
+
+private:
+  explicit Rendezvous(const RendezvousOptions &options);
+  Result<void> connect();
+  Result<void> greet();
+  Result<void> awaitStart();
+  void read();
+  void fail(const std::string &text);
+  std::string nameOf(int rank) const;
+  Error endOf(int rank) const;
+
+  const RendezvousOptions options;
+  std::unique_ptr<RendezvousHub> hub; // of rank 0
+  Socket socket;
+  std::string host, address;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::string> names; // empty before the start
+  std::map<std::string, std::vector<char>> values;
+  std::set<int> left; // ranks that have left in order
+  std::optional<Error> failed;
+  std::function<void()> wake;
+  bool closing = false, readerDone = false;
+  std::thread reader, beater;
+};
+
+} // namespace lmc

@@ -1,0 +1,240 @@
+#include "runtime/comm/RendezvousHub.h"
+
+#include "runtime/comm/RendezvousProtocol.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include <sys/random.h>
+
+namespace lmc {
+
+using nlohmann::json;
+
+// How long the end waits for ranks that do not close their connections.
+static constexpr Milliseconds kFarewell{2000};
+
+Result<std::unique_ptr<RendezvousHub>> RendezvousHub::start(const RendezvousOptions &options,
+                                                            const std::string &host) {
+  auto listener = Socket::listenAt(host, options.port);
+  if (!listener)
+    return listener.error();
+  return std::unique_ptr<RendezvousHub>(new RendezvousHub(options, std::move(*listener)));
+}
+
+RendezvousHub::RendezvousHub(const RendezvousOptions &options, Socket listener)
+    : options(options), deadline(std::chrono::steady_clock::now() + options.join),
+      listener(std::move(listener)), members(static_cast<size_t>(options.size)) {
+  acceptor = std::thread([this] {
+    for (;;) {
+      Socket socket = this->listener.accept();
+      if (!socket.isOpen())
+        return;
+      serve(std::move(socket));
+    }
+  });
+  beater = std::thread([this] { beat(); });
+}
+
+RendezvousHub::~RendezvousHub() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  listener.shutdown();
+  acceptor.join();
+  beater.join();
+  {
+    // What was sent arrives only if this side reads until the others have closed.
+    std::unique_lock lock(mutex);
+    for (const Connection &connection : connections)
+      connection->finishSending();
+    changed.wait_for(lock, kFarewell, [&] { return connections.empty(); });
+    for (const Connection &connection : connections)
+      connection->shutdown();
+  }
+  for (std::thread &server : servers)
+    server.join();
+}
+
+Result<Socket> RendezvousHub::connectOwnRank() {
+  auto ends = Socket::connectedPair();
+  if (!ends)
+    return ends.error();
+  serve(std::move(ends->first));
+  return std::move(ends->second);
+}
+
+std::string RendezvousHub::newNonce() {
+  unsigned char bytes[32];
+  (void)::getrandom(bytes, sizeof(bytes), 0);
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+void RendezvousHub::serve(Socket socket) {
+  const Connection connection = std::make_shared<Socket>(std::move(socket));
+  std::lock_guard lock(mutex);
+  if (stopping)
+    return;
+  connections.insert(connection);
+  servers.emplace_back([this, connection] {
+    connection->setTimeout(std::min(options.join, Milliseconds(5000)));
+    std::optional<int> rank;
+    try {
+      rank = admit(connection);
+    } catch (const json::exception &) { // a stranger that sends something else
+    }
+    if (rank) {
+      connection->setTimeout(options.silence);
+      try {
+        follow(*rank, *connection);
+      } catch (const json::exception &) {
+        fail(fmt::format("rank {} sends what rank 0 does not understand", *rank));
+      }
+    }
+    std::lock_guard lock(mutex);
+    if (rank)
+      members[static_cast<size_t>(*rank)].connection = nullptr;
+    connections.erase(connection);
+    changed.notify_all();
+  });
+}
+
+// Returns the rank of a process that has connected, if it belongs to the run.
+std::optional<int> RendezvousHub::admit(const Connection &connection) {
+  const std::string nonce = newNonce();
+  json hello;
+  connection->send({{"lmc", kRendezvousProtocol}, {"nonce", nonce}});
+  if (connection->receive(hello, kGreetingBytes) != Socket::Received::Message)
+    return std::nullopt;
+  const int rank = hello.at("rank"), size = hello.at("size");
+  const std::string host = hello.at("host");
+
+  std::lock_guard lock(mutex);
+  auto why = [&]() -> std::string {
+    const std::string place = fmt::format("rank 0 at {} port {}", options.address, options.port);
+    if (hello.at("lmc") != kRendezvousProtocol)
+      return fmt::format("{} runs another release of lmc-run than rank {} (host {})", place, rank,
+                         host);
+    if (hello.at("proof") != rendezvousProof(options.secret, Side::Rank, nonce, hello))
+      return fmt::format(
+          "rank {} (host {}) does not know the secret of {}: give all ranks the same "
+          "--secret-file",
+          rank, host, place);
+    if (size != options.size)
+      return fmt::format("rank {} (host {}) was started as one of {} ranks, and {} as one of {}: "
+                         "start all with the same number",
+                         rank, host, size, place, options.size);
+    if (rank < 0 || rank >= size)
+      return fmt::format("there is no rank {} among {} ranks", rank, size);
+    if (started || !failure.empty())
+      return fmt::format("rank {} (host {}) comes too late, because {} {}: start all ranks again",
+                         rank, host, place,
+                         started ? "has all its ranks" : "has given up: " + failure);
+    if (const Member &member = members[static_cast<size_t>(rank)]; !member.host.empty())
+      return fmt::format(
+          "two processes are started as rank {}, on hosts {} and {}: give each a rank "
+          "of its own",
+          rank, member.host, host);
+    return "";
+  }();
+  if (!why.empty()) {
+    refused = why;
+    connection->send({{"refused", why}});
+    return std::nullopt;
+  }
+  connection->send({{"proof", rendezvousProof(options.secret, Side::Hub, nonce, hello)}});
+  members[static_cast<size_t>(rank)] = {connection, host.empty() ? "?" : host};
+  if (std::ranges::none_of(members, [](const Member &m) { return m.host.empty(); })) {
+    started = true;
+    json hosts = json::array();
+    for (const Member &member : members)
+      hosts.push_back(member.host);
+    tellAll({{"is", "start"}, {"hosts", hosts}});
+  }
+  return rank;
+}
+
+// Serves a rank until its connection ends.
+void RendezvousHub::follow(int rank, Socket &socket) {
+  Member &member = members[static_cast<size_t>(rank)];
+  const std::string who = fmt::format("rank {} (host {})", rank, member.host);
+  json message;
+  for (;;) {
+    const Socket::Received received = socket.receive(message, kMessageBytes);
+    if (received == Socket::Received::Silent)
+      return fail(
+          fmt::format("{} does not answer since {:.3g} s", who, options.silence.count() / 1e3));
+    if (received == Socket::Received::Closed) {
+      if (!member.left)
+        fail(who + " has ended");
+      return;
+    }
+    const std::string is = message.at("is");
+    std::lock_guard lock(mutex);
+    if (is == "leave") {
+      member.left = true;
+      tellAll({{"is", "left"}, {"rank", rank}});
+    } else if (is == "set") {
+      const std::string key = message.at("key");
+      store[key] = message.at("value");
+      for (int asked : waiting[key])
+        if (const Connection &to = members[static_cast<size_t>(asked)].connection)
+          to->send({{"is", "value"}, {"key", key}, {"value", store[key]}});
+      waiting.erase(key);
+    } else if (is == "get") {
+      const std::string key = message.at("key");
+      if (const auto found = store.find(key); found != store.end())
+        socket.send({{"is", "value"}, {"key", key}, {"value", found->second}});
+      else
+        waiting[key].push_back(rank);
+    }
+  }
+}
+
+void RendezvousHub::beat() {
+  std::unique_lock lock(mutex);
+  while (!changed.wait_for(lock, options.beat, [&] { return stopping; })) {
+    tellAll({{"is", "beat"}});
+    if (started || !failure.empty() || std::chrono::steady_clock::now() < deadline)
+      continue;
+    const std::string text = missing();
+    lock.unlock();
+    fail(text);
+    lock.lock();
+  }
+}
+
+// The failure that is known first is the cause of those that follow.
+void RendezvousHub::fail(const std::string &text) {
+  std::lock_guard lock(mutex);
+  if (!failure.empty())
+    return;
+  failure = text;
+  tellAll({{"is", "failed"}, {"text", text}});
+}
+
+void RendezvousHub::tellAll(const json &message) {
+  for (const Member &member : members)
+    if (member.connection)
+      member.connection->send(message);
+}
+
+// Which ranks have not come in time. The first few are named.
+std::string RendezvousHub::missing() const {
+  std::vector<int> ranks;
+  size_t count = 0;
+  for (size_t rank = 0; rank < members.size(); ++rank)
+    if (members[rank].host.empty() && ++count <= 8)
+      ranks.push_back(static_cast<int>(rank));
+  return fmt::format("{} {}{} of {} did not join rank 0 at {} port {} within {:.3g} s: {}",
+                     count == 1 ? "rank" : "ranks", fmt::join(ranks, ", "),
+                     count > 8 ? fmt::format(" and {} more", count - 8) : "", options.size,
+                     listener.ownAddress(), options.port, options.join.count() / 1e3,
+                     refused.empty() ? "their logs say why" : "refused: " + refused);
+}
+
+} // namespace lmc

@@ -1,0 +1,58 @@
+// Rank 0's side of the control connections (RendezvousProtocol.h). Each connection has a thread.
+#pragma once
+
+#include "runtime/comm/Rendezvous.h"
+
+namespace lmc {
+
+class RendezvousHub {
+public:
+  // Waits for ranks at `host` (a name or an address of this machine) and options.port.
+  static Result<std::unique_ptr<RendezvousHub>> start(const RendezvousOptions &options,
+                                                      const std::string &host);
+  ~RendezvousHub();
+
+  // Returns a connection with this hub for the rank of this process.
+  Result<Socket> connectOwnRank();
+
+  // The numerical address at which it waits.
+  std::string address() const { return listener.ownAddress(); }
+
+  // Returns 32 random bytes in hexadecimal notation.
+  static std::string newNonce();
+
+private:
+  using Connection = std::shared_ptr<Socket>;
+  struct Member {
+    Connection connection; // null before the rank has joined and after its connection has ended
+    std::string host;      // "" before the rank has joined
+    bool left = false;     // it has left in order
+  };
+
+  RendezvousHub(const RendezvousOptions &options, Socket listener);
+  void serve(Socket socket);
+  std::optional<int> admit(const Connection &connection);
+  void follow(int rank, Socket &socket);
+  void beat();
+  void fail(const std::string &text);
+  void tellAll(const nlohmann::json &message);
+  std::string missing() const;
+
+  const RendezvousOptions options;
+  const Deadline deadline;
+  Socket listener;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Member> members; // by rank
+  std::set<Connection> connections;
+  std::map<std::string, nlohmann::json> store;
+  std::map<std::string, std::vector<int>> waiting; // ranks that have asked for a key
+  std::string refused;                             // who was refused last, and why
+  std::string failure;                             // why the run cannot go on; "": it can
+  bool started = false, stopping = false;
+  std::vector<std::thread> servers;
+  std::thread acceptor, beater;
+};
+
+} // namespace lmc

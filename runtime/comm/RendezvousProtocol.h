@@ -1,0 +1,50 @@
+// What a rank and rank 0 say to each other over the control connection.
+//
+// When a rank has connected (H: rank 0's hub, R: the rank):
+//   H  {lmc: kRendezvousProtocol, nonce}
+//   R  {lmc: kRendezvousProtocol, nonce, rank, size, host, proof}
+//   H  {proof}, or {refused: TEXT} and the connection is closed
+// Each proof is the HMAC of both nonces and of R's rank, size and host under the run's secret, so
+// that each side shows that it knows the secret, and an old conversation is of no use to anyone.
+// Without a secret the proofs are "".
+//
+// From then on each message has a key "is":
+//   both  beat                     nothing but that the process lives
+//   H     start {hosts}            all ranks have joined; `hosts` by rank
+//   H     failed {text}            the run cannot go on; sent once
+//   H     left {rank}              a rank has left in order
+//   R     leave                    this rank leaves in order, and sends nothing more
+//   R     set {key, value}         stores bytes
+//   R     get {key}                asks for bytes; answered when they are there
+//   H     value {key, value}
+#pragma once
+
+#include "runtime/support/Sha256.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace lmc {
+
+constexpr int kRendezvousProtocol = 1;
+
+// Most bytes of a message: of one from a stranger, and of one from a rank.
+constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;
+
+enum class Side { Hub, Rank };
+
+inline std::string rendezvousProof(const std::string &secret, Side side,
+                                   const std::string &hubNonce, const nlohmann::json &hello) {
+  if (secret.empty())
+    return "";
+  const nlohmann::json said = {side == Side::Hub ? "hub" : "rank",
+                               hubNonce,
+                               hello.at("nonce"),
+                               hello.at("rank"),
+                               hello.at("size"),
+                               hello.at("host")};
+  return hmacSha256(secret, said.dump());
+}
+
+} // namespace lmc
