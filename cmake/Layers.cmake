@@ -15,12 +15,12 @@ lmc_layer(tools/support runtime/support)
 
 # The runtime: links no LLVM.
 lmc_layer(runtime/comm runtime/plan runtime/support)
-lmc_layer(runtime/device runtime/plan runtime/support)
+lmc_layer(runtime/device runtime/comm runtime/plan runtime/support)
 lmc_layer(runtime/data runtime/support)
-lmc_layer(runtime/checkpoint runtime/data runtime/plan runtime/support)
+lmc_layer(runtime/checkpoint runtime/comm runtime/data runtime/plan runtime/support)
 lmc_layer(runtime/monitor runtime/support)
-lmc_layer(runtime/train runtime/checkpoint runtime/data runtime/device runtime/monitor
-          runtime/plan runtime/support)
+lmc_layer(runtime/train runtime/checkpoint runtime/comm runtime/data runtime/device
+          runtime/monitor runtime/plan runtime/support)
 lmc_program(tools/lmc-run runtime/train tools/support)
 lmc_program(tools/lmc-data runtime/checkpoint runtime/data runtime/support tools/support)
 

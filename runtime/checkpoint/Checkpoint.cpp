@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/Checkpoint.h"
 
 #include "runtime/checkpoint/SafeTensors.h"
+#include "runtime/comm/Agree.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
 
@@ -205,8 +206,9 @@ static Result<void> removeLeftOvers(const std::string &folder) {
 }
 
 // Writes all files of a checkpoint to the folder `partial`. They are on the disk when the function
-// returns. `fetchFailed` becomes true if a file's `fetch` returned the error.
-static Result<void> writeFiles(const std::string &partial, const CheckpointState &state,
+// returns. `fetchFailed` becomes true if a file's `fetch` returned the error on this rank.
+static Result<void> writeFiles(Communicator &group, const std::string &partial,
+                               const CheckpointState &state,
                                const std::vector<CheckpointFile> &files, bool &fetchFailed) {
   StateFile stateFile{state, {}};
   for (const CheckpointFile &file : files) {
@@ -215,12 +217,14 @@ static Result<void> writeFiles(const std::string &partial, const CheckpointState
       fetchFailed = !fetched;
       return fetched;
     };
-    LMC_TRY(writeSafeTensors(partial + "/" + file.name, file.tensors, fetch, {},
-                             &stateFile.files[file.name]));
+    LMC_TRY(writeSafeTensorsTogether(group, partial + "/" + file.name, file.tensors, file.parts,
+                                     fetch, {}, &stateFile.files[file.name]));
   }
   Result<std::string> text = stateText(stateFile);
   if (!text)
     return text.error();
+  if (group.position() != 0)
+    return {};
   LMC_TRY(writeTextFile(partial + "/" + kStateFile, *text));
   return syncFolder(partial);
 }
@@ -237,12 +241,9 @@ static Result<uint64_t> bytesNeeded(const std::string &partial,
   return needed;
 }
 
-// Writes a checkpoint to the folder `name` in `folder`.
-static Result<void> saveNew(const std::string &folder, const std::string &name,
-                            const CheckpointState &state, const std::vector<CheckpointFile> &files,
-                            bool &fetchFailed) {
-  std::string step = std::to_string(state.step);
-  std::string partial = folder + "/." + step + kPartialSuffix;
+// Creates the folder `partial` in `folder`, if the disk has room for the files.
+static Result<void> beginSave(const std::string &folder, const std::string &partial, uint64_t step,
+                              const std::vector<CheckpointFile> &files) {
   LMC_TRY(makeFolders(folder));
   LMC_TRY(removeLeftOvers(folder));
   Result<uint64_t> needed = bytesNeeded(partial, files);
@@ -258,12 +259,26 @@ static Result<void> saveNew(const std::string &folder, const std::string &name,
                  ExitCode::Failure};
   if (::mkdir(partial.c_str(), 0777) != 0)
     return systemError("create", partial, errno);
-  Result<void> written = writeFiles(partial, state, files, fetchFailed);
+  return {};
+}
+
+// Writes a checkpoint to the folder `name` in `folder`.
+static Result<void> saveNew(Communicator &group, const std::string &folder, const std::string &name,
+                            const CheckpointState &state, const std::vector<CheckpointFile> &files,
+                            bool &fetchFailed) {
+  const bool first = group.position() == 0;
+  const std::string partial = fmt::format("{}/.{}{}", folder, state.step, kPartialSuffix);
+  LMC_TRY(allSucceed(group,
+                     first ? beginSave(folder, partial, state.step, files) : Result<void>()));
+  Result<void> written =
+      allSucceed(group, writeFiles(group, partial, state, files, fetchFailed));
   if (written)
-    written = publishFolder(partial, folder + "/" + name, folder + "/." + name + kReplacedSuffix);
+    written = allSucceed(group, first ? publishFolder(partial, folder + "/" + name,
+                                                      folder + "/." + name + kReplacedSuffix)
+                                      : Result<void>());
   // Frees the disk space now. If this fails too, the next save tries again. The caller gets the
   // first error.
-  if (!written)
+  if (!written && first)
     (void)static_cast<bool>(removeTree(partial));
   return written;
 }
@@ -292,8 +307,9 @@ static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved
 }
 
 // Saves a checkpoint to the folder `name`, without removing others.
-static Result<void> saveAs(const std::string &runDirectory, const std::string &name,
-                           const CheckpointState &state, const std::vector<CheckpointFile> &files) {
+static Result<void> saveAs(Communicator &group, const std::string &runDirectory,
+                           const std::string &name, const CheckpointState &state,
+                           const std::vector<CheckpointFile> &files) {
   std::set<std::string> names;
   for (const CheckpointFile &file : files)
     if (!isPlainFileName(file.name) || file.name == kStateFile || !names.insert(file.name).second)
@@ -302,7 +318,7 @@ static Result<void> saveAs(const std::string &runDirectory, const std::string &n
 
   std::string folder = checkpointsFolder(runDirectory);
   bool fetchFailed = false;
-  Result<void> saved = saveNew(folder, name, state, files, fetchFailed);
+  Result<void> saved = saveNew(group, folder, name, state, files, fetchFailed);
   if (!saved) {
     Error error = saved.error();
     if (error.code == ExitCode::Failure && !fetchFailed)
@@ -314,27 +330,35 @@ static Result<void> saveAs(const std::string &runDirectory, const std::string &n
   return {};
 }
 
-Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointState &state,
-                            const std::vector<CheckpointFile> &files, int keep,
-                            std::optional<uint64_t> suspect) {
-  LMC_TRY(saveAs(runDirectory, std::to_string(state.step), state, files));
-  if (keep > 0)
-    if (Result<void> removed = removeOldest(runDirectory, state.step, keep, suspect); !removed)
-      return Error{fmt::format("the checkpoint of step {} is saved, but an older one could not be "
-                               "removed: {}",
-                               state.step, removed.error().message),
-                   removed.error().code};
-  return {};
+Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
+                            const CheckpointState &state, const std::vector<CheckpointFile> &files,
+                            int keep, std::optional<uint64_t> suspect) {
+  LMC_TRY(saveAs(group, runDirectory, std::to_string(state.step), state, files));
+  if (keep <= 0)
+    return {};
+  Result<void> removed;
+  if (group.position() == 0)
+    removed = removeOldest(runDirectory, state.step, keep, suspect);
+  if (!removed)
+    removed = Error{fmt::format("the checkpoint of step {} is saved, but an older one could not be "
+                                "removed: {}",
+                                state.step, removed.error().message),
+                    removed.error().code};
+  return allSucceed(group, removed);
 }
 
-Result<std::string> saveAside(const std::string &runDirectory, const CheckpointState &state,
+Result<std::string> saveAside(Communicator &group, const std::string &runDirectory,
+                              const CheckpointState &state,
                               const std::vector<CheckpointFile> &files, const std::string &suffix) {
   const std::string base = fmt::format("{}.{}", state.step, suffix);
-  std::string name = base;
-  for (int number = 2; exists(checkpointsFolder(runDirectory) + "/" + name); ++number)
-    name = fmt::format("{}-{}", base, number);
-  LMC_TRY(saveAs(runDirectory, name, state, files));
-  return checkpointsFolder(runDirectory) + "/" + name;
+  std::string free = base;
+  for (int number = 2; exists(checkpointsFolder(runDirectory) + "/" + free); ++number)
+    free = fmt::format("{}-{}", base, number);
+  const Result<std::string> name = broadcastText(group, free);
+  if (!name)
+    return name.error();
+  LMC_TRY(saveAs(group, runDirectory, *name, state, files));
+  return checkpointsFolder(runDirectory) + "/" + *name;
 }
 
 //===--- Reading ----------------------------------------------------------===//
@@ -470,43 +494,109 @@ static Result<void> storeParts(const CheckpointTarget &target,
   return {};
 }
 
-Result<std::optional<DamagedCheckpoint>>
-loadCheckpoint(const std::string &directory, const std::vector<CheckpointTarget> &targets) {
-  auto damaged = [&](const std::string &fault) {
-    return std::optional(DamagedCheckpoint{directory, fault});
+namespace {
+// The files of a checkpoint that a load reads, and where their tensors are.
+struct OpenedFiles {
+  std::vector<RecordedFile> files;
+  std::vector<std::vector<PlacedTensor>> places;
+};
+} // namespace
+
+// Opens the files of `targets`. Sets `fault` if one is damaged.
+static Result<OpenedFiles> openFiles(const std::string &directory,
+                                     const std::vector<CheckpointTarget> &targets,
+                                     std::string &fault) {
+  OpenedFiles opened;
+  auto damaged = [&](const Error &error) {
+    fault = error.message;
+    return std::move(opened);
   };
   Result<StateFile> state = readStateFile(directory);
   if (!state)
-    return damaged(state.error().message);
-  std::vector<RecordedFile> files;
-  std::vector<std::vector<PlacedTensor>> places;
+    return damaged(state.error());
   for (const CheckpointTarget &target : targets) {
     auto digest = state->files.find(target.name);
     if (digest == state->files.end())
       return Error{fmt::format("{}: the checkpoint has no {}", directory, target.name)};
-    files.push_back({directory + "/" + target.name, digest->second});
-    if (Result<void> size = verifySize(files.back()); !size)
-      return damaged(size.error().message);
-    Result<std::unique_ptr<SafeTensorsFile>> contents = SafeTensorsFile::open(files.back().path);
+    opened.files.push_back({directory + "/" + target.name, digest->second});
+    if (Result<void> size = verifySize(opened.files.back()); !size)
+      return damaged(size.error());
+    Result<std::unique_ptr<SafeTensorsFile>> contents =
+        SafeTensorsFile::open(opened.files.back().path);
     if (!contents)
-      return damaged(contents.error().message);
+      return damaged(contents.error());
     Result<std::vector<PlacedTensor>> placed = placeTensors(**contents, target);
     if (!placed) {
       // Damage to the header can look like another model.
-      if (Result<void> whole = verifyFiles({files.back()}); !whole)
-        return damaged(whole.error().message);
+      if (Result<void> whole = verifyFiles({opened.files.back()}); !whole)
+        return damaged(whole.error());
       return placed.error();
     }
-    places.push_back(std::move(*placed));
+    opened.places.push_back(std::move(*placed));
   }
-  Result<std::optional<std::string>> fault =
-      readVerified(files, [&](size_t file, uint64_t offset, const void *data, uint64_t bytes) {
-        return storeParts(targets[file], places[file], offset, data, bytes);
-      });
-  if (!fault)
-    return fault.error();
-  if (*fault)
-    return damaged(**fault);
+  return opened;
+}
+
+// Stores the parts that this rank has.
+static Result<void> readParts(const OpenedFiles &opened,
+                              const std::vector<CheckpointTarget> &targets) {
+  constexpr uint64_t kBlockBytes = 1 << 20;
+  std::vector<std::byte> block(kBlockBytes);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    Result<File> file = File::openForReading(opened.files[i].path);
+    if (!file)
+      return file.error();
+    for (const PlacedTensor &place : opened.places[i]) {
+      const ByteRange &part = targets[i].parts[place.index];
+      for (uint64_t done = 0; done < part.bytes; done += kBlockBytes) {
+        const uint64_t bytes = std::min(kBlockBytes, part.bytes - done);
+        const Result<size_t> got =
+            file->readAt(block.data(), bytes, place.offset + part.offset + done);
+        LMC_TRY(got);
+        if (*got < bytes)
+          return Error{fmt::format("{}: it became shorter while it was read", file->path()),
+                       ExitCode::Failure};
+        LMC_TRY(targets[i].store(place.index, block.data(), bytes, part.offset + done));
+      }
+    }
+  }
+  return {};
+}
+
+Result<std::optional<DamagedCheckpoint>>
+loadCheckpoint(Communicator &group, const std::string &directory,
+               const std::vector<CheckpointTarget> &targets) {
+  std::string fault;
+  Result<OpenedFiles> opened = allSucceed(group, openFiles(directory, targets, fault));
+  if (!opened)
+    return opened.error();
+  if (group.size() > 1) {
+    // All ranks take the same way: a fault that one of them found is everyone's.
+    auto faults = gatherTexts(group, fault);
+    if (!faults)
+      return faults.error();
+    for (const std::string &found : *faults)
+      if (!found.empty())
+        return std::optional(DamagedCheckpoint{directory, found});
+    if (Result<void> whole = verifyTogether(opened->files, group); !whole) {
+      if (whole.error().code != ExitCode::UserError)
+        return whole.error();
+      return std::optional(DamagedCheckpoint{directory, whole.error().message});
+    }
+    LMC_TRY(allSucceed(group, readParts(*opened, targets)));
+    return std::optional<DamagedCheckpoint>();
+  }
+  if (fault.empty()) {
+    Result<std::optional<std::string>> found = readVerified(
+        opened->files, [&](size_t file, uint64_t offset, const void *data, uint64_t bytes) {
+          return storeParts(targets[file], opened->places[file], offset, data, bytes);
+        });
+    if (!found)
+      return found.error();
+    fault = found->value_or("");
+  }
+  if (!fault.empty())
+    return std::optional(DamagedCheckpoint{directory, fault});
   return std::optional<DamagedCheckpoint>();
 }
 

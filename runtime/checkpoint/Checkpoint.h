@@ -20,6 +20,7 @@
 #pragma once
 
 #include "runtime/checkpoint/VerifiedRead.h"
+#include "runtime/comm/Communicator.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
 
@@ -56,9 +57,15 @@ struct CheckpointState {
   std::map<std::string, std::string> extra; // further values of the trainer, such as the best loss
 };
 
+// Bytes of a tensor, counted from its begin.
+struct ByteRange {
+  uint64_t offset = 0, bytes = 0;
+};
+
 // Callbacks to tensors that are elsewhere, such as on a device, so that the host needs memory for
-// one tensor at most. fetch(i, data) must fill `data`, which has tensors[i].bytes bytes;
-// store(i, data, bytes, offset) must copy `bytes` bytes to tensor i, from its byte `offset` on.
+// one tensor at most. fetch(i, data) must fill `data` with tensor i, or with the part of it that
+// this rank writes. store(i, data, bytes, offset) must copy `bytes` bytes to tensor i, from its byte
+// `offset` on; a rank that has only a part of the tensor drops the other bytes.
 using FetchTensor = std::function<Result<void>(size_t index, void *data)>;
 using StoreTensor =
     std::function<Result<void>(size_t index, const void *data, uint64_t bytes, uint64_t offset)>;
@@ -66,8 +73,13 @@ using StoreTensor =
 struct CheckpointFile {
   std::string name;                // "model.safetensors"
   std::vector<TensorView> tensors; // their `data` is not used
+  std::vector<ByteRange> parts;    // of each tensor: what this rank writes
   FetchTensor fetch;
 };
+
+// All ranks of `group` save and load together: they call the same functions with the same
+// arguments but for the parts. Either all succeed, or all get an Error. What must be done once, the
+// rank at position 0 does.
 
 // Saves a checkpoint atomically, and then removes all but the newest `keep` checkpoints (0: removes
 // none). Old checkpoints are removed only after the new one is on the disk. The new checkpoint is
@@ -76,13 +88,14 @@ struct CheckpointFile {
 // the newest checkpoint of a step before it stays as well: the state from step `suspect` on may be
 // worthless. The free disk space is checked first. An Error (a full or unwritable disk, a failing
 // `fetch`) leaves all earlier checkpoints intact.
-Result<void> saveCheckpoint(const std::string &runDirectory, const CheckpointState &state,
-                            const std::vector<CheckpointFile> &files, int keep,
-                            std::optional<uint64_t> suspect = std::nullopt);
+Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
+                            const CheckpointState &state, const std::vector<CheckpointFile> &files,
+                            int keep, std::optional<uint64_t> suspect = std::nullopt);
 
 // Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX, where "auto" does not resume from it and no
 // save replaces or removes it (STEP.SUFFIX-2 ... if this name is taken). Returns its path.
-Result<std::string> saveAside(const std::string &runDirectory, const CheckpointState &state,
+Result<std::string> saveAside(Communicator &group, const std::string &runDirectory,
+                              const CheckpointState &state,
                               const std::vector<CheckpointFile> &files, const std::string &suffix);
 
 // Returns the steps of the complete checkpoints under `runDirectory`, newest first. Checksums are
@@ -123,15 +136,18 @@ Result<CheckpointContents> readCheckpointContents(const std::string &directory);
 struct CheckpointTarget {
   std::string name;                // "model.safetensors"
   std::vector<TensorView> tensors; // their `data` is not used
+  std::vector<ByteRange> parts;    // of each tensor: what this rank has
   StoreTensor store;
 };
 
-// Loads files of the checkpoint `directory` on several threads and reads each byte once. Every file
+// Loads files of the checkpoint `directory`. One rank reads each byte once, on several threads;
+// several ranks divide the verification among them and then read their parts. Every file
 // must hold exactly the tensors of its target, each with the given dtype and shape; this is
 // verified before the first call of `store`. Checksums are verified while the bytes are stored: if
 // the checkpoint turns out to be damaged, it is returned, and what was stored must not be used.
 // Error: the checkpoint has other tensors, or `store` failed.
 Result<std::optional<DamagedCheckpoint>>
-loadCheckpoint(const std::string &directory, const std::vector<CheckpointTarget> &targets);
+loadCheckpoint(Communicator &group, const std::string &directory,
+               const std::vector<CheckpointTarget> &targets);
 
 } // namespace lmc

@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/SafeTensors.h"
 
+#include "runtime/comm/Agree.h"
 #include "runtime/support/File.h"
 
 #include <fmt/core.h>
@@ -173,6 +174,68 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
     return header.error();
   Result<void> written = writeBody(path, *header, tensors, fetch, digest);
   if (!written)
+    ::unlink(path.c_str());
+  return written;
+}
+
+// Creates the file with its header and its full size.
+static Result<void> createSized(const std::string &path, const std::string &header,
+                                const std::vector<TensorView> &tensors) {
+  Result<File> file = File::create(path);
+  if (!file)
+    return file.error();
+  LMC_TRY(file->write(header.data(), header.size()));
+  uint64_t bytes = header.size();
+  for (const TensorView &tensor : tensors)
+    bytes += tensor.bytes;
+  LMC_TRY(file->resize(bytes));
+  LMC_TRY(file->sync());
+  return file->close();
+}
+
+static Result<void> writeParts(const std::string &path, uint64_t begin,
+                               const std::vector<TensorView> &tensors,
+                               const std::vector<ByteRange> &parts, const FetchTensor &fetch) {
+  uint64_t largest = 0;
+  for (const ByteRange &part : parts)
+    largest = std::max(largest, part.bytes);
+  std::vector<std::byte> buffer(largest);
+  Result<File> file = File::openForWriting(path);
+  if (!file)
+    return file.error();
+  for (size_t i = 0; i < tensors.size(); begin += tensors[i].bytes, ++i) {
+    if (parts[i].bytes == 0)
+      continue;
+    LMC_TRY(fetch(i, buffer.data()));
+    LMC_TRY(file->writeAt(buffer.data(), parts[i].bytes, begin + parts[i].offset));
+  }
+  LMC_TRY(file->sync());
+  return file->close();
+}
+
+Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &path,
+                                      const std::vector<TensorView> &tensors,
+                                      const std::vector<ByteRange> &parts, const FetchTensor &fetch,
+                                      const std::map<std::string, std::string> &metadata,
+                                      FileDigest *digest) {
+  if (group.size() == 1)
+    return writeSafeTensors(path, tensors, fetch, metadata, digest);
+  const bool first = group.position() == 0;
+  auto write = [&]() -> Result<void> {
+    Result<std::string> header = allSucceed(group, headerText(path, tensors, metadata));
+    if (!header)
+      return header.error();
+    LMC_TRY(allSucceed(group, first ? createSized(path, *header, tensors) : Result<void>()));
+    LMC_TRY(allSucceed(group, writeParts(path, header->size(), tensors, parts, fetch)));
+    if (digest) {
+      Result<FileDigest> written = digestTogether(path, group);
+      LMC_TRY(written);
+      *digest = *written;
+    }
+    return {};
+  };
+  Result<void> written = write();
+  if (!written && first)
     ::unlink(path.c_str());
   return written;
 }

@@ -20,6 +20,15 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest = nullptr);
 
+// Writes the same file with all ranks of `group`: each one its `parts` (bytes of each tensor), for
+// which fetch(i, data) fills parts[i].bytes bytes. The parts of all ranks cover each tensor once.
+// Every rank gets the digest, or an Error.
+Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &path,
+                                      const std::vector<TensorView> &tensors,
+                                      const std::vector<ByteRange> &parts, const FetchTensor &fetch,
+                                      const std::map<std::string, std::string> &metadata,
+                                      FileDigest *digest = nullptr);
+
 // Returns the size of the file that writeSafeTensors would write.
 Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<TensorView> &tensors,
                                   const std::map<std::string, std::string> &metadata);

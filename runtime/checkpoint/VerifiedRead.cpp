@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/VerifiedRead.h"
 
+#include "runtime/comm/Agree.h"
 #include "runtime/support/File.h"
 
 #include <fmt/format.h>
@@ -169,6 +170,75 @@ Result<void> verifyFiles(const std::vector<RecordedFile> &files) {
   if (!fault)
     return fault.error();
   return *fault ? Result<void>(Error{**fault}) : Result<void>();
+}
+
+// Returns the hash of bytes [begin, end) of a file.
+static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end,
+                                  std::vector<std::byte> &block) {
+  const std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
+                                                                        &XXH64_freeState);
+  XXH64_reset(hash.get(), 0);
+  for (uint64_t offset = begin; offset < end; offset += kBlockBytes) {
+    const uint64_t bytes = std::min(kBlockBytes, end - offset);
+    const Result<size_t> got = file.readAt(block.data(), bytes, offset);
+    LMC_TRY(got);
+    if (*got < bytes)
+      return Error{fmt::format("{}: damaged: it ends at byte {}", file.path(), offset + *got)};
+    XXH64_update(hash.get(), block.data(), bytes);
+  }
+  return XXH64_digest(hash.get());
+}
+
+// Returns the hashes of the pieces that this rank reads: every size()-th one.
+static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::string &path,
+                                                                    const Communicator &group) {
+  Result<File> file = File::openForReading(path);
+  if (!file)
+    return file.error();
+  const Result<uint64_t> bytes = file->size();
+  LMC_TRY(bytes);
+  const uint64_t pieces = (*bytes + kPieceBytes - 1) / kPieceBytes;
+  const auto ranks = static_cast<uint64_t>(group.size());
+  // Each rank has as many numbers; those of pieces that do not exist are 0.
+  std::vector<uint64_t> hashes((pieces + ranks - 1) / ranks);
+  std::vector<std::byte> block(kBlockBytes);
+  for (uint64_t i = 0; i < hashes.size(); ++i) {
+    const uint64_t piece = i * ranks + static_cast<uint64_t>(group.position());
+    if (piece >= pieces)
+      break;
+    auto hash = hashPiece(*file, piece * kPieceBytes, std::min((piece + 1) * kPieceBytes, *bytes),
+                          block);
+    LMC_TRY(hash);
+    hashes[i] = *hash;
+  }
+  return std::pair(*bytes, std::move(hashes));
+}
+
+Result<FileDigest> digestTogether(const std::string &path, Communicator &group) {
+  auto share = allSucceed(group, hashShare(path, group));
+  if (!share)
+    return share.error();
+  const auto &[bytes, hashes] = *share;
+  const auto ranks = static_cast<size_t>(group.size());
+  std::vector<uint64_t> gathered(hashes.size() * ranks), pieces;
+  LMC_TRY(group.allGather(hashes.data(), gathered.data(), hashes.size() * sizeof(uint64_t)));
+  for (uint64_t piece = 0; piece * kPieceBytes < bytes; ++piece)
+    pieces.push_back(gathered[piece % ranks * hashes.size() + piece / ranks]);
+  return FileDigest{bytes, combine(pieces)};
+}
+
+Result<void> verifyTogether(const std::vector<RecordedFile> &files, Communicator &group) {
+  for (const RecordedFile &file : files) {
+    auto digest = digestTogether(file.path, group);
+    LMC_TRY(digest);
+    if (digest->bytes != file.digest.bytes)
+      return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", file.path,
+                               digest->bytes, file.digest.bytes)};
+    if (digest->xxh64 != file.digest.xxh64)
+      return Error{
+          fmt::format("{}: damaged: its contents do not match its checksum", file.path)};
+  }
+  return {};
 }
 
 } // namespace lmc

@@ -2,6 +2,7 @@
 // were written. Several threads read and hash at the same time, also within one file.
 #pragma once
 
+#include "runtime/comm/Communicator.h"
 #include "runtime/support/Result.h"
 
 #include <xxhash.h>
@@ -50,6 +51,13 @@ using ConsumeBytes =
 // what `consume` got must not be used. Error: `consume` failed.
 Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> &files,
                                                 const ConsumeBytes &consume);
+
+// Returns the digest of a file. Each rank of the group reads a part of it; all get the same digest,
+// or an Error.
+Result<FileDigest> digestTogether(const std::string &path, Communicator &group);
+
+// Does the same as verifyFiles(), with all ranks of the group, who each read a part of each file.
+Result<void> verifyTogether(const std::vector<RecordedFile> &files, Communicator &group);
 
 // Reads all of `files`. Error: one is damaged, missing or cannot be read.
 Result<void> verifyFiles(const std::vector<RecordedFile> &files);

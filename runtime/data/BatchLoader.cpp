@@ -16,14 +16,20 @@ namespace {
 
 constexpr uint64_t kBatchesPerWorker = 2; // one in work, one ready
 
-Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t rows, uint64_t position) {
+Result<BatchLoader::Batch> makeBatch(const DataSource &source, const BatchRows &rows,
+                                     uint64_t position) {
   BatchLoader::Batch batch;
-  batch.tokens.resize(rows * source.sequenceLength());
+  const uint64_t length = source.sequenceLength(), count = rows.perStep / rows.ranks;
+  batch.tokens.resize(count * length);
   batch.targets.resize(batch.tokens.size());
   if (source.hasDocumentMask())
     batch.starts.resize(batch.tokens.size());
-  LMC_TRY(
-      source.fill(position, rows, batch.tokens.data(), batch.targets.data(), batch.starts.data()));
+  for (uint64_t done = 0; done < count; done += rows.perMicroStep) {
+    const uint64_t row = done * rows.ranks + rows.rank * rows.perMicroStep, at = done * length;
+    LMC_TRY(source.fill(position + row * length, rows.perMicroStep, batch.tokens.data() + at,
+                        batch.targets.data() + at,
+                        batch.starts.empty() ? nullptr : batch.starts.data() + at));
+  }
   batch.validTargets = std::count_if(batch.targets.begin(), batch.targets.end(),
                                      [](int32_t target) { return target >= 0; });
   return batch;
@@ -33,7 +39,7 @@ Result<BatchLoader::Batch> makeBatch(const DataSource &source, uint64_t rows, ui
 
 struct BatchLoader::State {
   const DataSource &source;
-  const uint64_t rows;
+  const BatchRows rows;
   const uint64_t position;                        // of batch 0
   std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
   uint64_t nextClaim = 0, nextTake = 0;
@@ -43,11 +49,11 @@ struct BatchLoader::State {
   std::condition_variable filled, freed;
   std::vector<std::thread> threads;
 
-  State(const DataSource &source, uint64_t rows, uint64_t position)
+  State(const DataSource &source, const BatchRows &rows, uint64_t position)
       : source(source), rows(rows), position(position) {}
 
   Result<Batch> make(uint64_t number) const {
-    return makeBatch(source, rows, position + number * rows * source.sequenceLength());
+    return makeBatch(source, rows, position + number * rows.perStep * source.sequenceLength());
   }
 
   void work() {
@@ -66,7 +72,8 @@ struct BatchLoader::State {
   }
 };
 
-BatchLoader::BatchLoader(const DataSource &source, uint64_t rows, uint64_t position, int workers)
+BatchLoader::BatchLoader(const DataSource &source, const BatchRows &rows, uint64_t position,
+                         int workers)
     : state(std::make_unique<State>(source, rows, position)) {
   if (workers <= 0)
     return;

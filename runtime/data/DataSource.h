@@ -82,7 +82,14 @@ private:
   std::unique_ptr<State> state;
 };
 
-// Produces batches in order, ahead of time, on `workers` threads.
+// The rows of an optimizer step that one rank reads. A step has `perStep` consecutive rows; the first
+// `perMicroStep` are those of rank 0 in its first micro-step, the next those of rank 1, and so on.
+struct BatchRows {
+  uint64_t perStep = 0, perMicroStep = 0;
+  uint64_t ranks = 1, rank = 0;
+};
+
+// Produces the batches of one rank in order, ahead of time, on `workers` threads.
 class BatchLoader {
 public:
   struct Batch {
@@ -91,10 +98,10 @@ public:
     std::vector<int32_t> starts;  // [rows, sequenceLength] with a document mask, else empty
     uint64_t validTargets = 0;    // targets that are part of the loss
   };
-  // The first call of next() returns the `rows` rows from token `position` of the stream on, the
-  // next call those after them. `source` must outlive the loader. With 0 workers, next() makes the
-  // batch itself.
-  BatchLoader(const DataSource &source, uint64_t rows, uint64_t position, int workers);
+  // The first call of next() returns rows of the step that begins at token `position` of the stream,
+  // the next call rows of the step after it. `source` must outlive the loader. With 0 workers,
+  // next() makes the batch itself.
+  BatchLoader(const DataSource &source, const BatchRows &rows, uint64_t position, int workers);
   ~BatchLoader();
   // Returns the next batch, or its Error. After an Error, every later call returns the same Error.
   Result<Batch> next();

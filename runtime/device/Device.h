@@ -10,6 +10,8 @@
 // returns the error.
 #pragma once
 
+#include "runtime/comm/World.h"
+#include "runtime/plan/HeldPart.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
 
@@ -40,6 +42,7 @@ struct DeviceOptions {
   // Threads of a CPU. 0: OMP_NUM_THREADS threads or, if that is not set, one per CPU that this
   // process may run on.
   int threads = 0;
+  World *world = nullptr; // of the plan's ranks; null for a plan of one rank
   int index = 0; // which of several devices of the plan's type
   // The implementations of matrix products, which the device looks up, and to which it adds those
   // that it chooses. It must outlive the device. Null: the device takes a fixed choice.
@@ -142,10 +145,12 @@ public:
   // Waits until all work is complete, and returns an error if some of it failed.
   virtual Result<void> synchronize() = 0;
 
-  // Enqueues the computation of the initial values of variable `variable` of the plan, from the seed
-  // of the job; a copy reads its source variable. Returns false if the device cannot compute them:
-  // the caller then computes them and copies them in.
-  virtual Result<bool> initialize(int variable, uint64_t seed) { return false; }
+  // Enqueues the computation of the initial values of the elements `part` of variable `variable` of
+  // the plan, from the seed of the job; a copy reads the same elements of its source. Returns false
+  // if the device cannot compute them: the caller then computes them and copies them in.
+  virtual Result<bool> initialize(int variable, const HeldPart &part, uint64_t seed) {
+    return false;
+  }
 
   // copyIn copies from host memory to a slice, copyOut from a slice to host memory; `offset` is in
   // bytes from the start of the slice. The copy begins after all work that was enqueued before it,

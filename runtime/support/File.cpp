@@ -69,6 +69,13 @@ Result<File> File::create(const std::string &path) {
   return File(fd, path);
 }
 
+Result<File> File::openForWriting(const std::string &path) {
+  int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0)
+    return systemError("open", path, errno);
+  return File(fd, path);
+}
+
 File::File(File &&other) noexcept : fd(std::exchange(other.fd, -1)), name(std::move(other.name)) {}
 
 File &File::operator=(File &&other) noexcept {
@@ -82,18 +89,36 @@ File::~File() {
     ::close(fd);
 }
 
-Result<void> File::write(const void *data, size_t bytes) {
-  const char *next = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t written = ::write(fd, next, bytes);
-    if (written < 0) {
-      if (errno == EINTR)
-        continue;
+// Calls `writeSome(address, bytes, done)` until `bytes` bytes are written.
+template <typename WriteSome>
+static Result<void> writeAll(const std::string &name, const void *data, size_t bytes,
+                             const WriteSome &writeSome) {
+  const char *start = static_cast<const char *>(data);
+  for (size_t done = 0; done < bytes;) {
+    ssize_t written = writeSome(start + done, bytes - done, done);
+    if (written >= 0)
+      done += static_cast<size_t>(written);
+    else if (errno != EINTR)
       return systemError("write", name, errno);
-    }
-    next += written;
-    bytes -= static_cast<size_t>(written);
   }
+  return {};
+}
+
+Result<void> File::write(const void *data, size_t bytes) {
+  return writeAll(name, data, bytes, [&](const char *from, size_t count, size_t) {
+    return ::write(fd, from, count);
+  });
+}
+
+Result<void> File::writeAt(const void *data, size_t bytes, uint64_t offset) {
+  return writeAll(name, data, bytes, [&](const char *from, size_t count, size_t done) {
+    return ::pwrite(fd, from, count, static_cast<off_t>(offset + done));
+  });
+}
+
+Result<void> File::resize(uint64_t bytes) {
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    return systemError("write", name, errno);
   return {};
 }
 

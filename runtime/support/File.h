@@ -26,6 +26,8 @@ public:
   static Result<File> openForReading(const std::string &path);
   // Creates the file, or empties an existing one.
   static Result<File> create(const std::string &path);
+  // Opens an existing file, whose contents stay.
+  static Result<File> openForWriting(const std::string &path);
 
   File(File &&other) noexcept;
   File &operator=(File &&other) noexcept;
@@ -33,6 +35,10 @@ public:
 
   // Writes `bytes` bytes from `data`, with as many system calls as necessary.
   Result<void> write(const void *data, size_t bytes);
+  // Does the same from byte `offset` of the file on.
+  Result<void> writeAt(const void *data, size_t bytes, uint64_t offset);
+  // Makes the file `bytes` bytes long; bytes behind its present end are zeros.
+  Result<void> resize(uint64_t bytes);
   // Reads up to `bytes` bytes and returns how many. The number is smaller only at the end of the
   // file.
   Result<size_t> read(void *data, size_t bytes);

@@ -1,5 +1,6 @@
 #include "runtime/train/Bench.h"
 
+#include "runtime/comm/Agree.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/PlannedBytes.h"
 #include "runtime/plan/Steps.h"
@@ -23,8 +24,9 @@ constexpr uint64_t kWarmUp = 2; // steps
 // Where the batches come from: the training data, or random tokens if the job names none.
 class Batches {
 public:
+  explicit Batches(const Session &session) : session(session) {}
   static Result<std::unique_ptr<Batches>> open(const Session &session) {
-    auto batches = std::make_unique<Batches>();
+    auto batches = std::make_unique<Batches>(session);
     if (session.settings.trainData.empty()) {
       batches->drawn = draw(session);
       return batches;
@@ -36,7 +38,7 @@ public:
                    source.error().code};
     batches->data = std::move(*source);
     batches->loader = std::make_unique<BatchLoader>(
-        *batches->data, (*session.plan)->batch()->global_batch_size(), 0,
+        *batches->data, session.rows(), 0,
         static_cast<int>(std::min<int64_t>(session.settings.numWorkers, 256)));
     return batches;
   }
@@ -47,27 +49,32 @@ public:
       auto batch = loader->next();
       LMC_TRY(batch);
       drawn = std::move(*batch);
+      auto targets = sumOf(session.world.all(), static_cast<double>(drawn.validTargets));
+      LMC_TRY(targets);
+      drawn.validTargets = static_cast<uint64_t>(*targets);
     }
     return &drawn;
   }
-  bool areDrawn() const { return !loader; }
 
 private:
   // Returns a batch of independent tokens, all equally probable.
   static BatchLoader::Batch draw(const Session &session) {
     const plan::Plan &plan = **session.plan;
-    const uint64_t count = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
-    std::mt19937_64 engine(session.settings.seed);
+    const uint64_t count = plan.batch()->global_batch_size() / plan.batch()->ranks() *
+                           plan.batch()->sequence_length();
+    std::mt19937_64 engine(static_cast<uint64_t>(session.settings.seed) +
+                           static_cast<uint64_t>(session.world.rank()));
     BatchLoader::Batch batch;
     for (std::vector<int32_t> *tokens : {&batch.tokens, &batch.targets})
       for (uint64_t i = 0; i < count; ++i)
         tokens->push_back(static_cast<int32_t>(engine() % plan.model()->vocab_size()));
     if (hasDocumentMask(*session.plan))
       batch.starts.resize(count); // one document
-    batch.validTargets = count;
+    batch.validTargets = count * plan.batch()->ranks();
     return batch;
   }
 
+  const Session &session;
   std::unique_ptr<DataSource> data;
   std::unique_ptr<BatchLoader> loader; // null: the batch was drawn
   BatchLoader::Batch drawn;
@@ -90,7 +97,11 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
     loss = *value;
     return {};
   };
-  for (uint64_t step = 1; step <= total && !stop.requested(); ++step) {
+  for (uint64_t step = 1; step <= total; ++step) {
+    auto stopped = anyOf(session.world.all(), stop.requested());
+    LMC_TRY(stopped);
+    if (*stopped)
+      break;
     auto batch = (*batches)->next();
     LMC_TRY(batch);
     const auto number = static_cast<int64_t>(step);
@@ -122,7 +133,8 @@ static nlohmann::ordered_json speedOf(const Session &session, double seconds) {
   const uint64_t tokens = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
   const double rate = static_cast<double>(tokens) / seconds;
   nlohmann::ordered_json speed = {{"tokens_per_second", rate}};
-  const double peak = session.deviceInfo.peakFlops;
+  const double peak =
+      session.deviceInfo.peakFlops * static_cast<double>(plan.batch()->ranks());
   auto mfu = [&](double flops) {
     return peak > 0 ? nlohmann::ordered_json(rate * flops / peak) : nullptr;
   };

@@ -10,14 +10,18 @@
 namespace lmc {
 
 // The variables of one kind in the plan's order, each under the name of its parameter. `fetch`
-// reads tensor i from the device, `store` writes it to the device.
+// reads the bytes written[i] of tensor i from the device, and `store` writes those of held[i] to it.
 struct DeviceTensors {
   std::vector<TensorView> tensors;
+  std::vector<ByteRange> held;    // what this rank has
+  std::vector<ByteRange> written; // what it writes where several ranks have the same
   FetchTensor fetch;
   StoreTensor store;
 };
 
-// Returns the variables of `kind`. `plan` and `device` must outlive the result.
-DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, plan::VariableKind kind);
+// Returns the variables of `kind`; a gradient of a rank's own tokens is none. `plan` and `device`
+// must outlive the result.
+DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, const World &world,
+                            plan::VariableKind kind);
 
 } // namespace lmc

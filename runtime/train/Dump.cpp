@@ -10,9 +10,11 @@
 
 namespace lmc {
 
-Result<void> dumpGradients(const std::string &path, const PlanFile &plan, Device &device) {
-  DeviceTensors gradients = tensorsOfKind(plan, device, plan::VariableKind::Gradient);
-  return writeSafeTensors(path, gradients.tensors, gradients.fetch, {});
+Result<void> dumpGradients(const std::string &path, const PlanFile &plan, Device &device,
+                           World &world) {
+  DeviceTensors gradients = tensorsOfKind(plan, device, world, plan::VariableKind::Gradient);
+  return writeSafeTensorsTogether(world.all(), path, gradients.tensors, gradients.written,
+                                  gradients.fetch, {});
 }
 
 Result<void> dumpLogits(const std::string &path, Session &session, const DataSource &data) {
@@ -34,6 +36,8 @@ Result<void> dumpLogits(const std::string &path, Session &session, const DataSou
   LMC_TRY(session.inputs->upload(tokens.data(), targets.data(), starts.data()));
   LMC_TRY(session.functions->run(names::kLogits));
 
+  if (session.world.rank() != 0)
+    return {};
   uint64_t tokenBytes = tokens.size() * sizeof(int32_t);
   std::vector<TensorView> tensors = {
       {"tokens", plan::DType::I32, {rows, length}, nullptr, tokenBytes},

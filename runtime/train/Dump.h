@@ -9,7 +9,8 @@
 namespace lmc {
 
 // Writes the main gradients, as the last micro-step left them, under the names of their parameters.
-Result<void> dumpGradients(const std::string &path, const PlanFile &plan, Device &device);
+Result<void> dumpGradients(const std::string &path, const PlanFile &plan, Device &device,
+                           World &world);
 
 // Runs the function `logits` on the first micro-batch of `data`, and writes "tokens" (i32 [mbs,
 // seq]) and "logits" ([mbs, seq, vocab], in the dtype of the variable debug.logits).

@@ -1,5 +1,6 @@
 #include "runtime/train/Evaluator.h"
 
+#include "runtime/comm/Agree.h"
 #include "runtime/plan/Names.h"
 
 #include <fmt/format.h>
@@ -10,9 +11,10 @@
 namespace lmc {
 
 Evaluator::Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
-                     std::unique_ptr<DataSource> source, uint64_t batches)
+                     std::unique_ptr<DataSource> source, uint64_t batches, World &world)
     : plan(plan), functions(functions), inputs(inputs), scalars(scalars), data(std::move(source)),
-      samples(std::min(batches * plan->batch()->global_batch_size(), data->samplesPerEpoch())) {}
+      samples(std::min(batches * plan->batch()->global_batch_size(), data->samplesPerEpoch())),
+      world(world) {}
 
 Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequested) {
   if (scalars.hasRequests())
@@ -33,13 +35,21 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
     sum += *loss;
     return {};
   };
-  for (uint64_t first = 0; first < samples; first += rows) {
-    if (stopRequested()) {
+  const uint64_t ranks = static_cast<uint64_t>(world.size());
+  for (uint64_t done = 0; done < samples; done += rows * ranks) {
+    // The next rows are those of rank 0, and so on.
+    const uint64_t first = std::min(done + static_cast<uint64_t>(world.rank()) * rows, samples);
+    uint64_t count = std::min(rows, samples - first);
+    Result<void> filled =
+        data->fill(first * rowTokens, count, tokens.data(), targets.data(), starts.data());
+    double requests[] = {stopRequested() ? 1.0 : 0.0, filled ? 0.0 : 1.0};
+    LMC_TRY(world.all().allReduce(requests, 2, plan::DType::F64));
+    if (requests[0] > 0) {
       evaluation.complete = false;
       break;
     }
-    uint64_t count = std::min(rows, samples - first);
-    LMC_TRY(data->fill(first * rowTokens, count, tokens.data(), targets.data(), starts.data()));
+    if (requests[1] > 0)
+      LMC_TRY(allSucceed(world.all(), filled));
     auto padding = static_cast<std::ptrdiff_t>(count * rowTokens);
     std::fill(tokens.begin() + padding, tokens.end(), 0);
     std::fill(targets.begin() + padding, targets.end(), kIgnoredTarget);
@@ -57,6 +67,9 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
     LMC_TRY(takeLoss());
   if (!evaluation.complete)
     return evaluation;
+  auto tokensOfAll = sumOf(world.all(), static_cast<double>(evaluation.tokens));
+  LMC_TRY(tokensOfAll);
+  evaluation.tokens = static_cast<uint64_t>(*tokensOfAll);
   if (evaluation.tokens == 0)
     return Error{"the validation data has no position with a loss"};
   evaluation.loss = sum / static_cast<double>(evaluation.tokens);

@@ -1,6 +1,7 @@
 // Measures the validation loss: the mean loss over the first samples of the validation data.
 #pragma once
 
+#include "runtime/comm/World.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/train/Functions.h"
 #include "runtime/train/Inputs.h"
@@ -20,11 +21,12 @@ struct Evaluation {
 class Evaluator {
 public:
   // Evaluates `batches` batches of GBS sequences, or all data if there is less. Every sample is
-  // used once, in file order, so the loss does not depend on MBS. A last micro-batch that is
-  // not full is padded with sequences without a loss.
+  // used once, so the loss depends neither on MBS nor on the number of ranks. A last micro-batch
+  // that is not full is padded with sequences without a loss.
   Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
-            std::unique_ptr<DataSource> data, uint64_t batches);
+            std::unique_ptr<DataSource> data, uint64_t batches, World &world);
 
+  // All ranks evaluate together. The evaluation stops if `stopRequested` is true on one of them.
   Result<Evaluation> evaluate(const std::function<bool()> &stopRequested);
 
 private:
@@ -34,6 +36,7 @@ private:
   Scalars &scalars;
   std::unique_ptr<DataSource> data;
   uint64_t samples;
+  World &world;
 };
 
 } // namespace lmc

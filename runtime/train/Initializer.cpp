@@ -102,23 +102,25 @@ static InitializerKind kindOf(const plan::Variable &variable) {
 }
 
 Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t seed,
-                                 const VariableFilter &filter) {
+                                 const VariableFilter &filter, uint64_t position) {
   std::vector<char> chunk;
   for (flatbuffers::uoffset_t index = 0; index < plan->variables()->size(); ++index) {
     const plan::Variable *variable = plan->variables()->Get(index);
     InitializerKind kind = kindOf(*variable);
     if (kind == InitializerKind::None || kind == InitializerKind::CopyOf || !filter(*variable))
       continue;
-    auto onDevice = device.initialize(static_cast<int>(index), seed);
+    const HeldPart part = heldPart(*plan, *variable, position);
+    if (part.count == 0)
+      continue;
+    auto onDevice = device.initialize(static_cast<int>(index), part, seed);
     LMC_TRY(onDevice);
     if (*onDevice)
       continue;
     const plan::Slice &slice = *plan->slices()->Get(variable->slice());
     size_t width = byteWidth(slice.dtype());
-    uint64_t elements = slice.bytes() / width;
-    chunk.resize(std::max<size_t>(chunk.size(), std::min(elements, kChunkElements) * width));
-    for (uint64_t begin = 0; begin < elements; begin += kChunkElements) {
-      uint64_t count = std::min(kChunkElements, elements - begin);
+    chunk.resize(std::max<size_t>(chunk.size(), std::min(part.count, kChunkElements) * width));
+    for (uint64_t done = 0; done < part.count; done += kChunkElements) {
+      uint64_t begin = part.first + done, count = std::min(kChunkElements, part.count - done);
       // Whether an initializer is valid does not depend on the element, so only the first one is
       // checked.
       LMC_TRY(initialElements(*variable, slice, seed, begin, 1, chunk.data()));
@@ -128,7 +130,7 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
                               std::min(kThreadElements, count - first),
                               chunk.data() + first * width);
       LMC_TRY(device.copyIn(static_cast<int>(variable->slice()), chunk.data(), count * width,
-                            begin * width));
+                            (part.at + done) * width));
     }
   }
   return {};
@@ -145,28 +147,31 @@ static Result<const plan::Variable *> copySource(const PlanFile &plan,
   return plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(index));
 }
 
-Result<void> refreshCopies(const PlanFile &plan, Device &device) {
+Result<void> refreshCopies(const PlanFile &plan, Device &device, uint64_t position) {
   std::vector<char> from, to;
   for (flatbuffers::uoffset_t index = 0; index < plan->variables()->size(); ++index) {
     const plan::Variable *variable = plan->variables()->Get(index);
     if (kindOf(*variable) != InitializerKind::CopyOf)
       continue;
-    auto onDevice = device.initialize(static_cast<int>(index), /*seed=*/0);
+    auto origin = copySource(plan, *variable);
+    LMC_TRY(origin);
+    const HeldPart part = heldPart(*plan, *variable, position);
+    const HeldPart copied = heldPart(*plan, **origin, position);
+    if (part.first != copied.first || part.count != copied.count || part.at != copied.at)
+      return unsupported(*variable, "it is a copy of a variable of another size");
+    if (part.count == 0)
+      continue;
+    auto onDevice = device.initialize(static_cast<int>(index), part, /*seed=*/0);
     LMC_TRY(onDevice);
     if (*onDevice)
       continue;
-    auto origin = copySource(plan, *variable);
-    LMC_TRY(origin);
     const plan::Slice &source = *plan->slices()->Get((*origin)->slice());
     const plan::Slice &target = *plan->slices()->Get(variable->slice());
     size_t sourceWidth = byteWidth(source.dtype()), targetWidth = byteWidth(target.dtype());
-    uint64_t elements = source.bytes() / sourceWidth;
-    if (elements != target.bytes() / targetWidth)
-      return unsupported(*variable, "it is a copy of a variable of another size");
-    from.resize(std::max<size_t>(from.size(), std::min(elements, kChunkElements) * sourceWidth));
-    to.resize(std::max<size_t>(to.size(), std::min(elements, kChunkElements) * targetWidth));
-    for (uint64_t begin = 0; begin < elements; begin += kChunkElements) {
-      uint64_t count = std::min(kChunkElements, elements - begin);
+    from.resize(std::max<size_t>(from.size(), std::min(part.count, kChunkElements) * sourceWidth));
+    to.resize(std::max<size_t>(to.size(), std::min(part.count, kChunkElements) * targetWidth));
+    for (uint64_t done = 0; done < part.count; done += kChunkElements) {
+      uint64_t begin = part.at + done, count = std::min(kChunkElements, part.count - done);
       LMC_TRY(device.copyOut(static_cast<int>((*origin)->slice()), from.data(), count * sourceWidth,
                              begin * sourceWidth));
       bool floats = true;

@@ -18,12 +18,13 @@ Result<void> initialElements(const plan::Variable &variable, const plan::Slice &
 using VariableFilter = std::function<bool(const plan::Variable &)>;
 
 // Sets every variable of `plan` that `filter` accepts and whose initializer is neither None nor
-// CopyOf. Runs on all OpenMP threads and needs a fixed amount of host memory.
+// CopyOf; of those that ranks divide, the part of the rank at position `position` along the axis
+// Shard. Runs on all OpenMP threads and needs a fixed amount of host memory.
 Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t seed,
-                                 const VariableFilter &filter);
+                                 const VariableFilter &filter, uint64_t position = 0);
 
 // Sets every variable with the initializer CopyOf from the variable that it copies. Must be called
 // after initializeVariables(), and again after parameters were loaded.
-Result<void> refreshCopies(const PlanFile &plan, Device &device);
+Result<void> refreshCopies(const PlanFile &plan, Device &device, uint64_t position = 0);
 
 } // namespace lmc

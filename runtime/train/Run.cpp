@@ -1,7 +1,10 @@
 #include "runtime/train/Run.h"
 
+#include "runtime/comm/Agree.h"
+#include "runtime/comm/LocalWorld.h"
 #include "runtime/support/File.h"
 #include "runtime/train/Bench.h"
+#include "runtime/train/CompareRanks.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/Trainer.h"
 
@@ -463,12 +466,26 @@ struct Prepared {
 
 } // namespace
 
+// Chooses the start on all ranks. Rank 0 comes first, because it renames what is damaged.
+static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory,
+                                 Damage &damage, Console &console, World &world) {
+  auto choose = [&] { return chooseStart(options, directory, damage, console); };
+  Result<Start> start = world.rank() == 0 ? choose() : Result<Start>(Start());
+  if (world.size() == 1)
+    return start;
+  start = allSucceed(world.all(), std::move(start));
+  if (!start)
+    return start;
+  return allSucceed(world.all(), world.rank() == 0 ? std::move(start) : choose());
+}
+
 // `directory` is null if the run does not train.
 static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &options,
-                                std::unique_ptr<PlanFile> plan, Damage &damage, Console &console) {
+                                std::unique_ptr<PlanFile> plan, Damage &damage, Console &console,
+                                World &world) {
   const bool training = directory != nullptr;
   Prepared prepared;
-  auto start = chooseStart(options, directory, damage, console);
+  auto start = chooseStart(options, directory, damage, console, world);
   if (!start)
     return start.error();
   if (start->before)
@@ -485,7 +502,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   std::vector<std::string> overrides = prepared.repeated;
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
 
-  auto opened = Session::open(std::move(plan), overrides);
+  auto opened = Session::open(std::move(plan), overrides, world);
   if (!opened)
     return opened.error();
   Session &session = **opened;
@@ -537,12 +554,18 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
 // Prepares a start and loads the weights. If the checkpoint turns out to be damaged, the next older
 // one is tried. All mistakes of the user are found before the first weight is loaded.
 static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions &options,
-                                       std::unique_ptr<PlanFile> plan, Console &console) {
+                                       std::unique_ptr<PlanFile> plan, Console &console,
+                                       World &world) {
   Damage damage;
   for (;;) {
-    auto prepared = prepare(directory, options, std::move(plan), damage, console);
+    auto prepared = allSucceed(world.all(), prepare(directory, options, std::move(plan), damage,
+                                                    console, world));
     if (!prepared)
       return prepared.error();
+    LMC_TRY(compareRanks(world, prepared->identity,
+                         {prepared->start.checkpoint.value_or(""),
+                          prepared->session->progress.step,
+                          static_cast<uint64_t>(prepared->totalSteps), prepared->init}));
     auto damaged = prepared->session->start(options, prepared->init);
     LMC_TRY(damaged);
     if (!*damaged)
@@ -553,8 +576,8 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions
 }
 
 static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const StopSignals &stop,
-                              std::unique_ptr<PlanFile> plan, Console &console) {
-  auto prepared = prepareAndLoad(folder.directory.get(), options, std::move(plan), console);
+                              std::unique_ptr<PlanFile> plan, Console &console, World &world) {
+  auto prepared = prepareAndLoad(folder.directory.get(), options, std::move(plan), console, world);
   if (!prepared)
     return prepared.error();
   Session &session = *prepared->session;
@@ -571,12 +594,21 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   }
 
   std::unique_ptr<DataSource> data = std::move(prepared->data);
-  LMC_TRY(undoLaterSteps(options, session.progress.step, prepared->damaged, *folder.directory,
-                         console, *folder.log));
-  LMC_TRY(recordStart(session, prepared->start, options, prepared->changes,
-                      std::move(prepared->identity), prepared->init, *folder.directory, console,
-                      *folder.log));
-  LMC_TRY(recordGemms(session, options.out, console, *folder.log));
+  // Rank 0 changes the folder.
+  auto record = [&]() -> Result<void> {
+    if (world.rank() != 0)
+      return {};
+    LMC_TRY(undoLaterSteps(options, session.progress.step, prepared->damaged, *folder.directory,
+                           console, *folder.log));
+    LMC_TRY(recordStart(session, prepared->start, options, prepared->changes,
+                        std::move(prepared->identity), prepared->init, *folder.directory, console,
+                        *folder.log));
+    return recordGemms(session, options.out, console, *folder.log);
+  };
+  LMC_TRY(allSucceed(world.all(), record()));
+  auto identity = broadcastText(world.all(), session.progress.run.dump());
+  LMC_TRY(identity);
+  session.progress.run = nlohmann::json::parse(*identity);
   const std::vector<std::string> job = jobFacts(session, *data, totalSteps);
   Trainer trainer(session, options, *folder.directory, console, *folder.log, stop, std::move(data),
                   totalSteps);
@@ -607,30 +639,58 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   return result;
 }
 
+// Opens the folder of the run. Rank 0 locks it, and the others find its lock there.
+static Result<void> openFolder(Folder &folder, const RunOptions &options, World &world) {
+  auto open = [&](auto directory, const std::string &logs) -> Result<void> {
+    if (!directory)
+      return directory.error();
+    folder.directory = std::move(*directory);
+    LMC_TRY(makeFolders(logs));
+    auto log = RunLog::open(logs);
+    if (!log)
+      return log.error();
+    folder.log.emplace(std::move(*log));
+    return {};
+  };
+  const bool first = world.rank() == 0;
+  LMC_TRY(allSucceed(world.all(),
+                     first ? open(RunDirectory::open(options.out), options.out) : Result<void>()));
+  auto lock = broadcastText(world.all(), first ? folder.directory->lockText() : "");
+  LMC_TRY(lock);
+  return allSucceed(world.all(),
+                    first ? Result<void>()
+                          : open(RunDirectory::join(options.out, *lock),
+                                 fmt::format("{}/ranks/{}", options.out, world.rank())));
+}
+
 Result<ExitCode> run(const RunOptions &options) {
+  auto world = makeLocalWorlds(1, 1);
+  return run(options, *world.front());
+}
+
+Result<ExitCode> run(const RunOptions &options, World &world) {
   // Signals are handled from here on, so that a signal during the set-up leaves no half-written
   // file.
   StopSignals stop;
   const auto begin = std::chrono::steady_clock::now();
-  auto plan = openPlan(options);
+  auto plan = allSucceed(world.all(), openPlan(options));
   if (!plan)
     return plan.error();
   Folder folder;
-  Console console(options.output, options.errors);
+  std::unique_ptr<FILE, int (*)(FILE *)> nowhere(nullptr, &std::fclose);
+  RunOptions own = options;
+  if (world.rank() != 0) {
+    nowhere.reset(std::fopen("/dev/null", "w"));
+    own.output = own.errors = nowhere.get();
+  }
+  Console console(own.output, own.errors);
   const bool training = !options.eval && options.dumpLogits.empty() && options.bench == 0;
   if (!training)
-    return runIn(folder, options, stop, std::move(*plan), console);
+    return runIn(folder, own, stop, std::move(*plan), console, world);
 
-  auto locked = RunDirectory::open(options.out);
-  if (!locked)
-    return locked.error();
-  folder.directory = std::move(*locked);
-  auto log = RunLog::open(options.out);
-  if (!log)
-    return log.error();
-  folder.log.emplace(std::move(*log));
+  LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
-  Result<ExitCode> result = runIn(folder, options, stop, std::move(*plan), console);
+  Result<ExitCode> result = runIn(folder, own, stop, std::move(*plan), console, world);
   nlohmann::ordered_json end = {
       {"code", static_cast<int>(result ? *result : result.error().code)},
       {"seconds",

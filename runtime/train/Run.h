@@ -1,6 +1,7 @@
 // The options of one run of lmc-run, and the function that executes it.
 #pragma once
 
+#include "runtime/comm/World.h"
 #include "runtime/support/Result.h"
 
 #include <cstdint>
@@ -44,5 +45,9 @@ struct RunOptions {
 // Trains, evaluates, measures or dumps, as `options` says. Returns Success, or Interrupted after a signal
 // of StopSignals.
 Result<ExitCode> run(const RunOptions &options);
+
+// Does the same as one of the plan's ranks. All ranks of `world` call it. Rank 0 writes to the
+// options' `output` and `errors`, and every other rank R only to OUT/ranks/R.
+Result<ExitCode> run(const RunOptions &options, World &world);
 
 } // namespace lmc

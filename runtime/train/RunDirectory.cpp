@@ -1,6 +1,8 @@
 #include "runtime/train/RunDirectory.h"
 
 #include "runtime/checkpoint/HuggingFace.h"
+#include "runtime/checkpoint/SafeTensors.h"
+#include "runtime/comm/Agree.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
 #include "runtime/train/DeviceTensors.h"
@@ -13,6 +15,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -64,6 +67,22 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path
   }
   (void)!::ftruncate(fd, 0);
   (void)!::pwrite(fd, directory->owner.data(), directory->owner.size(), 0);
+  return directory;
+}
+
+Result<std::unique_ptr<RunDirectory>> RunDirectory::join(const std::string &path,
+                                                         const std::string &owner) {
+  const std::string lock = path + "/run.lock";
+  const int fd = ::open(lock.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return Error{fmt::format("{}: not the folder that rank 0 writes to; all ranks need one --out on "
+                             "a file system that they share",
+                             path)};
+  std::unique_ptr<RunDirectory> directory(new RunDirectory(path, fd, owner));
+  if (readLock(fd) != owner)
+    return Error{fmt::format("{}: not the folder that rank 0 writes to, for its run.lock is another; "
+                             "all ranks need one --out on a file system that they share",
+                             path)};
   return directory;
 }
 
@@ -283,43 +302,83 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
                            runDirectory, state->step, step, step)};
 }
 
-static std::vector<CheckpointFile> checkpointFiles(const PlanFile &plan, Device &device) {
+static std::vector<CheckpointFile> checkpointFiles(const PlanFile &plan, Device &device,
+                                                   World &world) {
   std::vector<CheckpointFile> files;
   for (auto [name, kind] : kStateFiles) {
-    DeviceTensors tensors = tensorsOfKind(plan, device, kind);
+    DeviceTensors tensors = tensorsOfKind(plan, device, world, kind);
     if (!tensors.tensors.empty())
-      files.push_back({name, std::move(tensors.tensors), std::move(tensors.fetch)});
+      files.push_back({name, std::move(tensors.tensors), std::move(tensors.written),
+                       std::move(tensors.fetch)});
   }
   return files;
 }
 
 Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
-                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect) {
-  return saveCheckpoint(runDirectory, state, checkpointFiles(plan, device), keep, suspect);
+                     World &world, const CheckpointState &state, int keep,
+                     std::optional<uint64_t> suspect) {
+  return saveCheckpoint(world.all(), runDirectory, state, checkpointFiles(plan, device, world), keep,
+                        suspect);
 }
 
 Result<std::string> saveDiverged(const std::string &runDirectory, const PlanFile &plan,
-                                 Device &device, const CheckpointState &state) {
-  return saveAside(runDirectory, state, checkpointFiles(plan, device), "diverged");
+                                 Device &device, World &world, const CheckpointState &state) {
+  return saveAside(world.all(), runDirectory, state, checkpointFiles(plan, device, world),
+                   "diverged");
 }
 
 Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
-                                                 const PlanFile &plan, Device &device) {
+                                                 const PlanFile &plan, Device &device,
+                                                 World &world) {
   std::vector<CheckpointTarget> targets;
   for (auto [name, kind] : kStateFiles) {
-    DeviceTensors tensors = tensorsOfKind(plan, device, kind);
+    DeviceTensors tensors = tensorsOfKind(plan, device, world, kind);
     if (!tensors.tensors.empty())
-      targets.push_back({name, std::move(tensors.tensors), std::move(tensors.store)});
+      targets.push_back({name, std::move(tensors.tensors), std::move(tensors.held),
+                         std::move(tensors.store)});
   }
-  return loadCheckpoint(checkpoint, targets);
+  return loadCheckpoint(world.all(), checkpoint, targets);
 }
 
-Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device) {
+// Makes the checkpoint from the weights in the file `weights`.
+static Result<void> exportFile(const std::string &weights, const std::string &directory,
+                               const std::string &config,
+                               const std::vector<TensorView> &tensors) {
+  auto file = SafeTensorsFile::open(weights);
+  if (!file)
+    return file.error();
+  auto fetch = [&](size_t index, void *data) -> Result<void> {
+    std::memcpy(data, (*file)->find(tensors[index].name)->data, tensors[index].bytes);
+    return {};
+  };
+  return exportHuggingFace(directory, config, tensors, fetch);
+}
+
+Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device,
+                       World &world) {
   const auto *config = plan->model()->huggingface_config();
   if (!config)
     return Error{fmt::format("{}: the plan has no config.json to export", plan.path())};
-  DeviceTensors tensors = tensorsOfKind(plan, device, VariableKind::Parameter);
-  return exportHuggingFace(directory, config->str(), tensors.tensors, tensors.fetch);
+  DeviceTensors tensors = tensorsOfKind(plan, device, world, VariableKind::Parameter);
+  if (world.size() == 1)
+    return exportHuggingFace(directory, config->str(), tensors.tensors, tensors.fetch);
+  const std::string weights =
+      std::filesystem::path(directory + "/").lexically_normal().parent_path().string() +
+      ".weights.partial";
+  const bool first = world.rank() == 0;
+  auto makeParent = [&]() -> Result<void> {
+    const auto parent = std::filesystem::path(weights).parent_path();
+    return first && parent.has_parent_path() ? makeFolders(parent.string()) : Result<void>();
+  };
+  LMC_TRY(allSucceed(world.all(), makeParent()));
+  LMC_TRY(writeSafeTensorsTogether(world.all(), weights, tensors.tensors, tensors.written,
+                                   tensors.fetch, {}));
+  Result<void> exported;
+  if (first) {
+    exported = exportFile(weights, directory, config->str(), tensors.tensors);
+    ::unlink(weights.c_str());
+  }
+  return allSucceed(world.all(), exported);
 }
 
 } // namespace lmc

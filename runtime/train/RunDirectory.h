@@ -31,11 +31,17 @@ public:
   // Creates the folder `path` if necessary and locks it until this object is destroyed or the
   // process ends in any way. Error: another run holds the lock.
   static Result<std::unique_ptr<RunDirectory>> open(const std::string &path);
+  // Opens the folder of a run whose first rank has locked it as `owner`. Error: that lock is not
+  // there, so the folder is another one.
+  static Result<std::unique_ptr<RunDirectory>> join(const std::string &path,
+                                                    const std::string &owner);
   ~RunDirectory();
   RunDirectory(const RunDirectory &) = delete;
   RunDirectory &operator=(const RunDirectory &) = delete;
 
   const std::string &path() const { return folder; }
+  // Returns the text in the lock file: which process has the lock.
+  const std::string &lockText() const { return owner; }
 
   // Returns the identity of the latest start; nullopt if the folder has none. A damaged file is
   // renamed to run.json.damaged and described in `fault`.
@@ -92,22 +98,28 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
                                                          uint64_t step,
                                                          std::vector<DamagedCheckpoint> damaged);
 
+// All ranks call the following functions together, as those of Checkpoint.h.
+
 // Saves parameters and moments to OUT/checkpoints/STEP. `keep` and `suspect` are those of
 // saveCheckpoint().
 Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
-                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect);
+                     World &world, const CheckpointState &state, int keep,
+                     std::optional<uint64_t> suspect);
 
 // Saves parameters and moments to OUT/checkpoints/STEP.diverged. Returns that path.
 Result<std::string> saveDiverged(const std::string &runDirectory, const PlanFile &plan,
-                                 Device &device, const CheckpointState &state);
+                                 Device &device, World &world, const CheckpointState &state);
 
 // Loads parameters and moments of a checkpoint. Afterwards refreshCopies() must set the compute
 // copies. Returns the checkpoint if it is damaged: then the variables hold unverified bytes and
 // must not be used.
 Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
-                                                 const PlanFile &plan, Device &device);
+                                                 const PlanFile &plan, Device &device,
+                                                 World &world);
 
-// Writes the master weights to `directory` as a Hugging Face checkpoint.
-Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device);
+// Writes the master weights to `directory` as a Hugging Face checkpoint. Several ranks first write
+// them to one file beside the folder, from which the first rank makes the checkpoint.
+Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device,
+                       World &world);
 
 } // namespace lmc

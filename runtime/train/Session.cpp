@@ -1,6 +1,7 @@
 #include "runtime/train/Session.h"
 
 #include "runtime/checkpoint/HuggingFace.h"
+#include "runtime/comm/Agree.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/PlannedBytes.h"
 #include "runtime/support/Size.h"
@@ -19,8 +20,9 @@ namespace lmc {
 using plan::VariableKind;
 
 Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<PlanFile> file,
-                                               const std::vector<std::string> &overrides) {
-  auto session = std::make_unique<Session>();
+                                               const std::vector<std::string> &overrides,
+                                               World &world) {
+  std::unique_ptr<Session> session(new Session(world));
   session->plan = std::move(file);
   const PlanFile &plan = *session->plan;
   auto table = SettingTable::fromPlan(*plan, overrides);
@@ -31,17 +33,22 @@ Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<PlanFile> file,
   session->settings = std::move(*settings);
 
   const plan::BatchInfo &batch = *plan->batch();
-  if (batch.ranks() != 1)
-    return Error{
-        fmt::format("{}: compiled for {} ranks; this lmc-run trains on one device, compile "
-                    "with --nodes=1 --devices-per-node=1",
-                    plan.path(), batch.ranks())};
+  if (batch.ranks() != static_cast<uint64_t>(world.size()))
+    return Error{fmt::format("{}: compiled for {} rank(s) ({} x {}), and {} started; start {}, or "
+                             "compile with other --nodes and --devices-per-node",
+                             plan.path(), batch.ranks(), plan->nodes(), plan->devices_per_node(),
+                             world.size() == 1 ? "one was" : fmt::format("{} were", world.size()),
+                             batch.ranks() == 1 ? "one process"
+                                                : fmt::format("{0} with torchrun, srun or here with "
+                                                              "--nproc={0}",
+                                                              batch.ranks()))};
   if (batch.sequence_length() == 0 || batch.micro_batch_size() == 0 ||
       batch.gradient_accumulation_steps() == 0 ||
-      batch.micro_batch_size() * batch.gradient_accumulation_steps() != batch.global_batch_size())
-    return Error{fmt::format("{}: MBS {} x GAS {} is not GBS {}", plan.path(),
+      batch.micro_batch_size() * batch.gradient_accumulation_steps() * batch.ranks() !=
+          batch.global_batch_size())
+    return Error{fmt::format("{}: MBS {} x GAS {} x {} rank(s) is not GBS {}", plan.path(),
                              batch.micro_batch_size(), batch.gradient_accumulation_steps(),
-                             batch.global_batch_size())};
+                             batch.ranks(), batch.global_batch_size())};
   session->progress.fingerprint = plan->fingerprint()->str();
   return session;
 }
@@ -76,7 +83,14 @@ Result<std::unique_ptr<DataSource>> Session::openValidationData() const {
   return openData("data.validation", settings.validationData, /*shuffle=*/false);
 }
 
+BatchRows Session::rows() const {
+  const plan::BatchInfo &batch = *(*plan)->batch();
+  return {batch.global_batch_size(), batch.micro_batch_size(), batch.ranks(),
+          static_cast<uint64_t>(world.rank())};
+}
+
 Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &init) {
+  const uint64_t position = static_cast<uint64_t>(world.rank()) % (*plan)->shard_ranks();
   bool loaded = checkpoint.has_value();
   // Variables that the checkpoint or `init` provides need no initial values.
   auto filter = [&](const plan::Variable &variable) {
@@ -92,23 +106,38 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
       return true;
     }
   };
-  LMC_TRY(initializeVariables(*plan, *device, settings.seed, filter));
+  auto initialize = [&]() -> Result<void> {
+    LMC_TRY(initializeVariables(*plan, *device, settings.seed, filter, position));
+    if (loaded || init.empty())
+      return {};
+    DeviceTensors tensors = tensorsOfKind(*plan, *device, world, VariableKind::Parameter);
+    return importHuggingFace(init, tensors.tensors, tensors.store);
+  };
+  LMC_TRY(allSucceed(world.all(), initialize()));
   if (loaded) {
-    auto damaged = loadRun(*checkpoint, *plan, *device);
+    auto damaged = loadRun(*checkpoint, *plan, *device, world);
     if (!damaged || *damaged)
       return damaged;
-  } else if (!init.empty()) {
-    DeviceTensors tensors = tensorsOfKind(*plan, *device, VariableKind::Parameter);
-    LMC_TRY(importHuggingFace(init, tensors.tensors, tensors.store));
   }
-  LMC_TRY(refreshCopies(*plan, *device));
-  LMC_TRY(scalars->upload());
+  auto copy = [&]() -> Result<void> {
+    LMC_TRY(refreshCopies(*plan, *device, position));
+    return scalars->upload();
+  };
+  LMC_TRY(allSucceed(world.all(), copy()));
+  // Ranks that have pieces of the weights gather those that they need whole.
+  if (functions->has(names::kRefresh))
+    LMC_TRY(functions->run(names::kRefresh));
   return std::optional<DamagedCheckpoint>();
 }
 
 Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &options,
                                                         const std::string &init) {
   initialWeights = init;
+  LMC_TRY(allSucceed(world.all(), startDevice(options)));
+  return setState(init);
+}
+
+Result<void> Session::startDevice(const RunOptions &options) {
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
   gemms = std::make_unique<GemmChoices>(options.measureGemms);
@@ -120,6 +149,7 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   if (!options.out.empty())
     gemms->readRun(gemmPath(options.out));
   auto opened = openDevice(*plan, {.threads = options.threads,
+                                  .world = world.size() > 1 ? &world : nullptr,
                                   .index = options.device,
                                   .gemms = gemms.get(),
                                   .graphs = !options.noGraphs,
@@ -161,8 +191,7 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   if (!madeScalars)
     return madeScalars.error();
   scalars = std::move(*madeScalars);
-  LMC_TRY(scalars->setSettings(settingTable));
-  return setState(init);
+  return scalars->setSettings(settingTable);
 }
 
 Result<std::unique_ptr<Evaluator>> Session::makeEvaluator() {
@@ -174,7 +203,7 @@ Result<std::unique_ptr<Evaluator>> Session::makeEvaluator() {
   if (!data)
     return data.error();
   return std::make_unique<Evaluator>(*plan, *functions, *inputs, *scalars, std::move(*data),
-                                     static_cast<uint64_t>(settings.validationIters));
+                                     static_cast<uint64_t>(settings.validationIters), world);
 }
 
 std::vector<std::string> Session::facts() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/comm/World.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/GemmChoices.h"
@@ -21,9 +22,10 @@ namespace lmc {
 class Session {
 public:
   // Reads the settings of `plan`, with the changes `overrides`. Nothing is allocated yet, so
-  // mistakes in the command line are reported at once.
+  // mistakes in the command line are reported at once. `world` must outlive the session.
   static Result<std::unique_ptr<Session>> open(std::unique_ptr<PlanFile> plan,
-                                               const std::vector<std::string> &overrides);
+                                               const std::vector<std::string> &overrides,
+                                               World &world);
 
   // Open the training or validation data that the settings name.
   Result<std::unique_ptr<DataSource>> openTrainData() const;
@@ -31,8 +33,8 @@ public:
 
   // Prepares the device, checks that it has allocated exactly the planned bytes, records the
   // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
-  // given, else from the initializers. Returns the checkpoint if it is damaged: then the session
-  // must not be used.
+  // given, else from the initializers. All ranks do it together. Returns the checkpoint if it is
+  // damaged: then the session must not be used.
   Result<std::optional<DamagedCheckpoint>> start(const RunOptions &options,
                                                    const std::string &init);
 
@@ -43,6 +45,7 @@ public:
   // ...".
   std::vector<std::string> facts() const;
 
+  World &world;
   std::unique_ptr<PlanFile> plan;
   SettingTable settingTable;
   TrainSettings settings;
@@ -58,7 +61,12 @@ public:
   std::optional<std::string> checkpoint; // checkpoint that the run resumes from
   std::string initialWeights;            // the file or folder of --init; "": none
 
+  // The rows of a step that this rank reads.
+  BatchRows rows() const;
+
 private:
+  Session(World &world) : world(world) {}
+  Result<void> startDevice(const RunOptions &options);
   Result<std::unique_ptr<DataSource>>
   openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const;
   Result<std::optional<DamagedCheckpoint>> setState(const std::string &init);

@@ -1,5 +1,6 @@
 #include "runtime/train/Trainer.h"
 
+#include "runtime/comm/Agree.h"
 #include "runtime/plan/Names.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/Dump.h"
@@ -26,17 +27,14 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
                  Console &console, RunLog &log, const StopSignals &stop,
                  std::unique_ptr<DataSource> data, int64_t totalSteps)
     : session(session), options(options), directory(directory), console(console), log(log),
-      stop(stop),
-      totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
+      stop(stop), ranks(session.world.all()), totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
       data(std::move(data)), enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
       savedStep(session.progress.step) {}
 
-Result<void> Trainer::prepare() {
-  auto made = session.makeEvaluator();
-  if (!made)
-    return made.error();
-  evaluator = std::move(*made);
+Result<void> Trainer::openMetrics() {
+  if (session.world.rank() != 0)
+    return {};
   auto writer = MetricsWriter::open(directory.path() + "/metrics.jsonl",
                                     static_cast<int64_t>(session.progress.step),
                                     [&]() -> Result<std::string> {
@@ -50,6 +48,15 @@ Result<void> Trainer::prepare() {
   if (!writer)
     return writer.error();
   metrics.emplace(std::move(*writer));
+  return {};
+}
+
+Result<void> Trainer::prepare() {
+  auto made = session.makeEvaluator();
+  if (!made)
+    return made.error();
+  evaluator = std::move(*made);
+  LMC_TRY(allSucceed(ranks, openMetrics()));
 
   // With guard.action = "off" the guard has no state.
   if (session.settings.guard.action == "off")
@@ -83,9 +90,32 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Result<void> Trainer::enqueue() {
+Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
+  const bool stopHere = stop.requested();
+  Result<void> owned = directory.checkOwner();
+  const auto asked = std::chrono::steady_clock::now();
+  auto batch = batches->next();
+  const double waited = secondsSince(asked);
+  double facts[] = {stopHere ? 1.0 : 0.0, owned ? 0.0 : 1.0, batch ? 0.0 : 1.0,
+                    batch ? static_cast<double>(batch->validTargets) : 0.0};
+  LMC_TRY(ranks.allReduce(facts, std::size(facts), plan::DType::F64));
+  const auto [stops, strangers, failures, targets] = facts;
+  if (strangers > 0)
+    LMC_TRY(allSucceed(ranks, owned));
+  if (stops > 0)
+    return std::optional<NextBatch>();
+  if (failures > 0) {
+    dataFailed = true;
+    LMC_TRY(allSucceed(ranks, batch ? Result<void>() : Result<void>(batch.error())));
+  }
+  NextBatch next{std::move(*batch), waited};
+  next.batch.validTargets = static_cast<uint64_t>(targets);
+  return std::optional(std::move(next));
+}
+
+Result<void> Trainer::enqueue(const NextBatch &next) {
   const auto number = static_cast<int64_t>(enqueuedStep) + 1;
-  EnqueuedStep step{number, learningRate(session.settings.lr, number), 0, nullptr,
+  EnqueuedStep step{number, learningRate(session.settings.lr, number), next.seconds, nullptr,
                     ends[static_cast<size_t>(number) % ends.size()].get()};
   if (enqueued.empty()) {
     LMC_TRY(session.device->place(*start));
@@ -94,20 +124,14 @@ Result<void> Trainer::enqueue() {
     step.began = enqueued.back().ended;
   }
 
-  const auto asked = std::chrono::steady_clock::now();
-  auto batch = batches->next();
-  step.dataSeconds = secondsSince(asked);
-  if (!batch) {
-    dataFailed = true;
-    return batch.error();
-  }
-  if (batch->validTargets == 0)
+  if (next.batch.validTargets == 0)
     console.warning(fmt::format("step {}: no position of this batch has a loss", number));
   if (session.trace)
     session.trace->begin(static_cast<uint64_t>(number));
-  LMC_TRY(enqueueGradients(session, number, step.lr, *batch, [&] { return settleReady(); }));
+  LMC_TRY(enqueueGradients(session, number, step.lr, next.batch, [&] { return settleReady(); }));
   if (!options.dumpGradients.empty() && !gradientsDumped) {
-    LMC_TRY(dumpGradients(options.dumpGradients, *session.plan, *session.device));
+    LMC_TRY(dumpGradients(options.dumpGradients, *session.plan, *session.device,
+                          session.world));
     gradientsDumped = true;
   }
   LMC_TRY(session.functions->run(names::kOptimizer));
@@ -257,7 +281,8 @@ std::string Trainer::wayBack(const Guard::Divergence &divergence) const {
 
 Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
   session.progress.extra[kGuardState] = guard.state();
-  auto kept = saveDiverged(directory.path(), *session.plan, *session.device, session.progress);
+  auto kept = saveDiverged(directory.path(), *session.plan, *session.device, session.world,
+                           session.progress);
   log.event("diverged", {{"step", session.progress.step},
                          {"since", divergence.since},
                          {"text", divergence.text},
@@ -327,7 +352,7 @@ void Trainer::report(StepRecord &record) {
   record.saveSeconds = std::exchange(saveSeconds, 0);
   record.pendingSeconds = pendingSeconds();
   // The file comes first: a step that a person has seen is in it, whatever happens next.
-  auto written = metrics->write(record);
+  auto written = metrics ? metrics->write(record) : Result<void>();
   console.step(record);
   sayExpectedTime(record);
   if (!written && !metricsHeldBack)
@@ -352,9 +377,11 @@ void Trainer::save() {
     session.progress.extra[kGuardState] = guard.state();
   const auto start = std::chrono::steady_clock::now();
   // The records of the steps reach the disk before the checkpoint that follows them.
-  metrics->sync();
-  auto saved = saveRun(directory.path(), *session.plan, *session.device, session.progress,
-                    static_cast<int>(session.settings.checkpointKeep), guard.suspectSince());
+  if (metrics)
+    metrics->sync();
+  auto saved = saveRun(directory.path(), *session.plan, *session.device, session.world,
+                       session.progress, static_cast<int>(session.settings.checkpointKeep),
+                       guard.suspectSince());
   const double seconds = secondsSince(start);
   saveSeconds += seconds;
   if (saved) {
@@ -375,7 +402,7 @@ void Trainer::save() {
 
 void Trainer::exportTo(const std::string &folder) {
   const auto start = std::chrono::steady_clock::now();
-  auto exported = exportRun(folder, *session.plan, *session.device);
+  auto exported = exportRun(folder, *session.plan, *session.device, session.world);
   const double seconds = secondsSince(start);
   saveSeconds += seconds;
   if (exported) {
@@ -411,26 +438,26 @@ Result<ExitCode> Trainer::train() {
     session.trace->choose(done, totalSteps);
   const TrainSettings &settings = session.settings;
   batches = std::make_unique<BatchLoader>(
-      *data, (*session.plan)->batch()->global_batch_size(), session.progress.position,
+      *data, session.rows(), session.progress.position,
       static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));
 
-  while (enqueuedStep < totalSteps && !stop.requested()) {
-    if (auto owned = directory.checkOwner(); !owned) {
+  while (enqueuedStep < totalSteps) {
+    auto next = nextBatch();
+    if (!next) {
       LMC_TRY(drain(0));
-      return owned.error();
-    }
-    if (auto sent = enqueue(); !sent) {
       // If a token file is damaged or cannot be read, the weights are still those of the last
-      // complete step, so they are saved. After a failure of the device there is nothing to save.
+      // complete step, so they are saved.
       if (dataFailed) {
-        LMC_TRY(drain(0));
         if (verdict)
           return stopDiverged(*verdict);
         if (done > savedStep)
           save();
       }
-      return sent.error();
+      return next.error();
     }
+    if (!*next)
+      break;
+    LMC_TRY(enqueue(**next));
     LMC_TRY(drain(1));
     if (verdict)
       break;

@@ -26,6 +26,10 @@ namespace lmc {
 // next step was enqueued, on every device alike. The loop empties the device's queue only for work
 // that needs the state of one step: validation, a save, an export, the end.
 //
+// All ranks train together. Before each step they tell each other how many targets have a loss, and
+// whether one of them got a signal or has no batch, so that all stop behind the same step. Their
+// losses and norms are equal, and so are the verdicts of their guards. Rank 0 writes the metrics.
+//
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
 // count. The run ends after ten steps in a row whose loss or gradient norm is not finite. A guard
 // (runtime/monitor/Guard.h) judges the other steps; its state is part of each checkpoint.
@@ -51,8 +55,16 @@ private:
     const Mark *ended = nullptr;
   };
 
+  Result<void> openMetrics();
+  // The rows of this rank in the next step.
+  struct NextBatch {
+    BatchLoader::Batch batch; // validTargets are those of all ranks
+    double seconds = 0;       // that the host waited for it
+  };
+  // Returns nullopt if a signal asks some rank to stop.
+  Result<std::optional<NextBatch>> nextBatch();
   // Enqueues the next step.
-  Result<void> enqueue();
+  Result<void> enqueue(const NextBatch &next);
   void writeTrace();
   // Waits for the oldest enqueued step and shows it to the guards. The caller reports it.
   Result<StepRecord> settle();
@@ -86,6 +98,7 @@ private:
   Console &console;
   RunLog &log;
   const StopSignals &stop;
+  Communicator &ranks;
   const uint64_t totalSteps;
   const uint64_t firstStep; // steps that were done before this run
 

@@ -32,7 +32,8 @@ struct CpuMark final : Mark {
 
 class CpuDevice final : public Device {
 public:
-  CpuDevice(int threads, GemmChoices *choices) : resolver(threads, choices) {}
+  CpuDevice(int threads, const DeviceOptions &options)
+      : resolver(threads, options.gemms, options.world) {}
 
   DeviceInfo info(plan::DType computeDType) const override {
     const int threads = resolver.threads;
@@ -163,6 +164,8 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
       recorded->commands[at]();
       ended();
     }
+  } catch (const CommandFailed &failed) {
+    failure = Error{fmt::format("{}: {}", plan::placeOf(function, at), failed.what()), failed.code};
   } catch (const std::exception &thrown) {
     failure = Error{fmt::format("{} failed: {}", plan::placeOf(function, at), thrown.what()),
                     ExitCode::Failure};
@@ -186,7 +189,7 @@ static int obtainedThreads(int wanted) {
 }
 
 std::unique_ptr<Device> makeCpuDevice(const DeviceOptions &options) {
-  return std::make_unique<CpuDevice>(obtainedThreads(threadCount(options.threads)), options.gemms);
+  return std::make_unique<CpuDevice>(obtainedThreads(threadCount(options.threads)), options);
 }
 
 } // namespace lmc::cpu

@@ -2,6 +2,7 @@
 // looked up once, when a plan's function is recorded.
 #pragma once
 
+#include "runtime/comm/World.h"
 #include "runtime/device/cpu/CpuModule.h"
 #include "runtime/device/cpu/HostCommands.h"
 
@@ -9,18 +10,32 @@
 
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 namespace lmc::cpu {
 
-// A command with fixed addresses, ready to run.
+// A command with fixed addresses, ready to run. It throws if it fails.
 using Step = std::function<void()>;
+
+// An Error as an exception.
+struct CommandFailed : std::runtime_error {
+  explicit CommandFailed(const Error &error) : std::runtime_error(error.message), code(error.code) {}
+  ExitCode code;
+};
+
+// Throws the error of a part of a command, if there is one.
+inline void orThrow(const Result<void> &part) {
+  if (!part)
+    throw CommandFailed(part.error());
+}
 
 // The plan, the memory and the kernels that resolve() uses. It must outlive the steps that
 // resolve() returns.
 class Resolver {
 public:
-  Resolver(int threads, GemmChoices *choices) : threads(threads), gemms(threads, choices) {}
+  Resolver(int threads, GemmChoices *choices, World *world)
+      : threads(threads), world(world), gemms(threads, choices) {}
 
   // Returns the address of a slice as a `T *`, or null for an absent operand (slice -1).
   template <typename T = char> T *address(int64_t slice) {
@@ -45,6 +60,7 @@ public:
   }
 
   const int threads;
+  World *const world; // null: the plan has one rank
   HostMemory memory;
   std::vector<KernelEntry> entries; // the entry of each kernel of the plan
   GemmCache gemms;

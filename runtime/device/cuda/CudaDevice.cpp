@@ -94,7 +94,7 @@ public:
   Result<bool> reached(Mark &mark) override;
   Result<double> secondsBetween(const Mark &from, const Mark &to) override;
   Result<void> synchronize() override;
-  Result<bool> initialize(int variable, uint64_t seed) override;
+  Result<bool> initialize(int variable, const HeldPart &part, uint64_t seed) override;
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override;
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) override;
 
@@ -521,15 +521,19 @@ Result<void> CudaDevice::synchronize() {
   return {};
 }
 
-Result<bool> CudaDevice::initialize(int index, uint64_t seed) {
+Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t seed) {
   const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
   const plan::Initializer *how = variable.initializer();
   const plan::Slice &slice = *plan->slices()->Get(variable.slice());
-  auto addressOf = [&](const plan::Slice &of) { return addresses[of.arena()] + of.offset(); };
+  // The address of the part in a slice of the variable's layout.
+  auto addressOf = [&](const plan::Slice &of) {
+    return addresses[of.arena()] + of.offset() + part.at * byteWidth(of.dtype());
+  };
   if (how && how->kind() == plan::InitializerKind::Zeros) {
     LMC_TRY(gpu.use());
     LMC_TRY(checkWork(
-        driver.cuMemsetD8Async(addressOf(slice), 0, slice.bytes(), stream.get())));
+        driver.cuMemsetD8Async(
+        addressOf(slice), 0, part.count * byteWidth(slice.dtype()), stream.get())));
     return true;
   }
   if (!how || how->kernel() < 0)
@@ -537,8 +541,8 @@ Result<bool> CudaDevice::initialize(int index, uint64_t seed) {
   LMC_TRY(synchronize()); // the record of the variable before has been read
   const std::string_view name = variable.name()->string_view();
   const InitializerRecord record{
-      0,
-      slice.bytes() / byteWidth(slice.dtype()),
+      part.first,
+      part.count,
       seed,
       XXH64(name.data(), name.size(), 0),
       how->kind() == plan::InitializerKind::Normal ? how->stddev() : how->scale()};

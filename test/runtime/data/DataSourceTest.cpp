@@ -70,7 +70,7 @@ protected:
   // Batches [first, last) of a loader, joined.
   static Rows load(const DataSource &source, uint64_t samples, uint64_t first, uint64_t last,
                    int workers) {
-    BatchLoader loader(source, samples, first * samples * source.sequenceLength(), workers);
+    BatchLoader loader(source, {samples, samples}, first * samples * source.sequenceLength(), workers);
     Rows rows;
     for (uint64_t batch = first; batch < last; ++batch) {
       auto next = loader.next();
@@ -191,7 +191,7 @@ TEST_F(DataSourceTest, ALoaderIsDroppedInTheMiddle) {
   counting("a.bin", 0, 1000);
   auto source = open(options({"a.bin"}, 8));
   for (int i = 0; i < 50; ++i) {
-    BatchLoader loader(*source, 3, 24 * i, 4);
+    BatchLoader loader(*source, {3, 3}, 24 * i, 4);
     if (i % 2) {
       EXPECT_TRUE(loader.next());
     }
@@ -303,7 +303,7 @@ TEST_F(DataSourceTest, AnErrorComesInThePlaceOfItsBatch) {
   wanted.shuffle = false;
   auto source = open(wanted);
   for (int workers : {0, 1, 4}) {
-    BatchLoader loader(*source, 1, 0, workers);
+    BatchLoader loader(*source, {1, 1}, 0, workers);
     for (int batch = 0; batch < 5; ++batch)
       EXPECT_TRUE(loader.next());
     for (int again = 0; again < 3; ++again) {
@@ -451,8 +451,8 @@ TEST_F(DataSourceTest, LoadersGiveStartsToo) {
   wanted.documentMask = false;
   auto plain = open(wanted);
   for (int workers : {0, 2}) {
-    EXPECT_EQ(BatchLoader(*masked, 2, 8, workers).next()->starts, startsOf(*masked, 2, 2));
-    EXPECT_TRUE(BatchLoader(*plain, 2, 8, workers).next()->starts.empty());
+    EXPECT_EQ(BatchLoader(*masked, {2, 2}, 8, workers).next()->starts, startsOf(*masked, 2, 2));
+    EXPECT_TRUE(BatchLoader(*plain, {2, 2}, 8, workers).next()->starts.empty());
   }
 }
 
@@ -676,7 +676,7 @@ TEST_F(StreamTest, LoadersGoOnAtAnyPosition) {
   for (uint64_t rows : {1, 4, 6})
     for (uint64_t position : {0, 8, 20, 72, 401})
       for (int workers : {0, 2}) {
-        BatchLoader loader(*source, rows, position, workers);
+        BatchLoader loader(*source, {rows, rows}, position, workers);
         for (uint64_t at = position; at < position + 3 * rows * 8;) {
           auto batch = loader.next();
           ASSERT_TRUE(batch) << batch.error().message;
