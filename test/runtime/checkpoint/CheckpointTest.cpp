@@ -4,8 +4,13 @@
 #include "test/Draws.h"
 #include "TestFolder.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <random>
+#include <thread>
 
 using namespace lmc;
 using namespace lmc::test;
@@ -89,7 +94,7 @@ TEST(Checkpoint, StateKeepsItsExtremes) {
                         .fingerprint = "ü\"\\\n",
                         .run = {{"list", {1, 0.1, "ü"}}},
                         .extra = {{"", "1e-300"}, {"a", ""}}};
-  ASSERT_OK(saveCheckpoint(run.path, state, {}, 1));
+  ASSERT_OK(saveCheckpoint(alone(), run.path, state, {}, 1));
   auto back = readCheckpointState(run / "checkpoints/18446744073709551615", true);
   ASSERT_OK(back);
   EXPECT_EQ(back->step, state.step);
@@ -124,7 +129,7 @@ TEST(Checkpoint, RetentionSparesTheNewestFromBeforeSuspectSteps) {
   for (uint64_t step : {10, 20, 30})
     ASSERT_OK(save(run.path, step, 2));
   auto saveSuspect = [&](uint64_t step, uint64_t suspect) {
-    return saveCheckpoint(run.path, savedState(step, 0), savedFiles(step, 0), /*keep=*/2, suspect);
+    return saveCheckpoint(alone(), run.path, savedState(step, 0), savedFiles(step, 0), /*keep=*/2, suspect);
   };
   for (uint64_t step : {40, 50, 60, 70})
     ASSERT_OK(saveSuspect(step, 31));
@@ -141,7 +146,7 @@ TEST(Checkpoint, OneSavedAsideIsNeitherFoundNorRemoved) {
   TestFolder run;
   ASSERT_OK(save(run.path, 1, 2));
   for (uint64_t variant : {0, 1}) {
-    auto path = saveAside(run.path, savedState(2, variant), savedFiles(2, variant), "diverged");
+    auto path = saveAside(alone(), run.path, savedState(2, variant), savedFiles(2, variant), "diverged");
     ASSERT_OK(path);
     // One that is there already is not written over.
     EXPECT_EQ(*path, run / (variant == 0 ? "checkpoints/2.diverged" : "checkpoints/2.diverged-2"));
@@ -299,8 +304,8 @@ TEST(Checkpoint, AnotherModelsTensorsAreRefusedBeforeAnythingIsStored) {
   ASSERT_OK(save(run.path, 1, 0));
   bool stored = false;
   auto loads = [&](std::vector<TensorView> tensors, const char *file = "model.safetensors") {
-    return loadCheckpoint(run / "checkpoints/1",
-                          {{file, tensors, [&](size_t, const void *, uint64_t, uint64_t) {
+    return loadCheckpoint(alone(), run / "checkpoints/1",
+                          {{file, tensors, {}, [&](size_t, const void *, uint64_t, uint64_t) {
                               stored = true;
                               return Result<void>();
                             }}});
@@ -356,21 +361,21 @@ TEST(Checkpoint, TensorsThatSpanPiecesComeBackBitForBit) {
     for (char &byte : contents.back())
       byte = static_cast<char>(random());
   }
-  CheckpointFile file{"model.safetensors", tensors, [&](size_t tensor, void *data) {
+  CheckpointFile file{"model.safetensors", tensors, {}, [&](size_t tensor, void *data) {
                         std::memcpy(data, contents[tensor].data(), contents[tensor].size());
                         return Result<void>();
                       }};
-  ASSERT_OK(saveCheckpoint(run.path, savedState(1, 0), {file}, 0));
+  ASSERT_OK(saveCheckpoint(alone(), run.path, savedState(1, 0), {file}, 0));
   std::vector<std::string> back;
   for (uint64_t size : sizes)
     back.emplace_back(size, '?');
   std::vector<CheckpointTarget> targets = {
-      {"model.safetensors", tensors,
+      {"model.safetensors", tensors, {},
        [&](size_t tensor, const void *data, uint64_t bytes, uint64_t offset) {
          std::memcpy(back.at(tensor).data() + offset, data, bytes);
          return Result<void>();
        }}};
-  auto loaded = loadCheckpoint(run / "checkpoints/1", targets);
+  auto loaded = loadCheckpoint(alone(), run / "checkpoints/1", targets);
   ASSERT_OK(loaded);
   ASSERT_FALSE(loaded->has_value()) << (*loaded)->fault;
   EXPECT_TRUE(back == contents);
@@ -380,13 +385,116 @@ TEST(Checkpoint, TensorsThatSpanPiecesComeBackBitForBit) {
   std::swap_ranges(swapped.begin() + (16 << 20), swapped.begin() + (32 << 20),
                    swapped.begin() + (32 << 20));
   write(path, swapped);
-  loaded = loadCheckpoint(run / "checkpoints/1", targets);
+  loaded = loadCheckpoint(alone(), run / "checkpoints/1", targets);
   ASSERT_OK(loaded);
   EXPECT_TRUE(loaded->has_value());
   targets[0].store = [](size_t, const void *, uint64_t, uint64_t) -> Result<void> {
     return Error{"device lost"};
   };
-  EXPECT_ERROR(loadCheckpoint(run / "checkpoints/1", targets), "device lost");
+  EXPECT_ERROR(loadCheckpoint(alone(), run / "checkpoints/1", targets), "device lost");
+}
+
+// Rank r of `ranks` has, and writes, bytes [r n / ranks, (r + 1) n / ranks) of each tensor of n bytes.
+static ByteRange partOf(uint64_t bytes, int rank, int ranks) {
+  const auto r = static_cast<uint64_t>(rank), n = static_cast<uint64_t>(ranks);
+  return {bytes * r / n, bytes * (r + 1) / n - bytes * r / n};
+}
+
+// Calls work(rank, group) for each rank on a thread of its own.
+static void onRanks(int ranks, const std::function<void(int, Communicator &)> &work) {
+  auto worlds = makeLocalWorlds(ranks, 1);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] { work(rank, worlds[static_cast<size_t>(rank)]->all()); });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+// Saves what save() saves, with `ranks` ranks. The fetch of rank `failing` fails; -1: of none.
+static Result<void> saveTogether(const std::string &run, uint64_t step, int ranks, int failing) {
+  std::vector<Result<void>> saved(static_cast<size_t>(ranks));
+  onRanks(ranks, [&](int rank, Communicator &group) {
+    std::vector<CheckpointFile> files = savedFiles(step, 0);
+    for (size_t file = 0; file < files.size(); ++file) {
+      for (const TensorView &tensor : files[file].tensors)
+        files[file].parts.push_back(partOf(tensor.bytes, rank, ranks));
+      files[file].fetch = [=](size_t tensor, void *data) -> Result<void> {
+        if (rank == failing && file == 1)
+          return Error{"device lost", ExitCode::Failure};
+        const std::string contents = savedContents(step, 0, file, tensor);
+        const ByteRange part = partOf(contents.size(), rank, ranks);
+        std::memcpy(data, contents.data() + part.offset, part.bytes);
+        return {};
+      };
+    }
+    saved[static_cast<size_t>(rank)] =
+        saveCheckpoint(group, run, savedState(step, 0), files, 0);
+  });
+  for (const Result<void> &result : saved)
+    EXPECT_EQ(bool(result), bool(saved.front()));
+  for (size_t rank = 0; rank < saved.size(); ++rank)
+    if (!saved[rank] && static_cast<int>(rank) != failing)
+      EXPECT_THAT(saved[rank].error().message,
+                  testing::HasSubstr("rank " + std::to_string(failing)));
+  return saved.front();
+}
+
+TEST(Checkpoint, RanksWriteTheSameFilesTogether) {
+  TestFolder one, many;
+  ASSERT_OK(save(one.path, 3, 0));
+  for (int ranks : {2, 3, 5}) {
+    ASSERT_OK(saveTogether(many.path, 3, ranks, -1));
+    for (const std::string &file : stateFiles())
+      EXPECT_TRUE(read(many / ("checkpoints/3/" + file)) == read(one / ("checkpoints/3/" + file)))
+          << file << " of " << ranks << " ranks";
+    ASSERT_OK(checkContents(many / "checkpoints/3"));
+  }
+  // What one rank cannot fetch, no rank saves.
+  EXPECT_ERROR(saveTogether(many.path, 4, 3, 1), "device lost");
+  EXPECT_FALSE(exists(many / "checkpoints/4"));
+  EXPECT_FALSE(exists(many / "checkpoints/.4.partial"));
+  ASSERT_OK(checkContents(many / "checkpoints/3"));
+}
+
+TEST(Checkpoint, RanksLoadTheirPartsAndFindDamageTogether) {
+  TestFolder run;
+  ASSERT_OK(save(run.path, 3, 0));
+  constexpr int kRanks = 3;
+  // Returns how many ranks found damage, and counts bytes that are not those that were saved.
+  auto load = [&](uint64_t &wrong) {
+    std::atomic<uint64_t> bad = 0;
+    std::atomic<int> damaged = 0;
+    onRanks(kRanks, [&](int rank, Communicator &group) {
+      std::vector<CheckpointTarget> targets;
+      for (size_t file = 0; file < stateFiles().size(); ++file) {
+        CheckpointTarget target{stateFiles()[file], savedTensors(3), {}, {}};
+        for (const TensorView &tensor : target.tensors)
+          target.parts.push_back(partOf(tensor.bytes, rank, kRanks));
+        target.store = [&, file, parts = target.parts](size_t tensor, const void *data,
+                                                       uint64_t bytes, uint64_t offset) {
+          const std::string want = savedContents(3, 0, file, tensor).substr(offset, bytes);
+          bad += want != std::string(static_cast<const char *>(data), bytes);
+          bad += offset < parts[tensor].offset ||
+                 offset + bytes > parts[tensor].offset + parts[tensor].bytes;
+          return Result<void>();
+        };
+        targets.push_back(std::move(target));
+      }
+      auto loaded = loadCheckpoint(group, run / "checkpoints/3", targets);
+      EXPECT_TRUE(loaded);
+      damaged += loaded && loaded->has_value();
+    });
+    wrong = bad;
+    return damaged.load();
+  };
+  uint64_t wrong = 0;
+  EXPECT_EQ(load(wrong), 0);
+  EXPECT_EQ(wrong, 0u);
+  const std::string path = run / "checkpoints/3/moment2.safetensors";
+  std::string bytes = read(path);
+  bytes[bytes.size() - 5] ^= 1;
+  write(path, bytes);
+  EXPECT_EQ(load(wrong), kRanks);
 }
 
 TEST(Checkpoint, FailingFetchLeavesTheEarlierOne) {
@@ -396,7 +504,7 @@ TEST(Checkpoint, FailingFetchLeavesTheEarlierOne) {
   files[1].fetch = [](size_t index, void *) -> Result<void> {
     return index < 2 ? Result<void>() : Error{"device lost", ExitCode::Failure};
   };
-  auto saved = saveCheckpoint(run.path, savedState(2, 0), files, 1);
+  auto saved = saveCheckpoint(alone(), run.path, savedState(2, 0), files, 1);
   ASSERT_FALSE(saved);
   EXPECT_EQ(saved.error().message, "device lost"); // and no advice about the disk
   EXPECT_EQ(checkpointsOf(run.path), Names{"1"});
@@ -408,7 +516,7 @@ TEST(Checkpoint, FileNamesStayInsideTheFolder) {
   for (const char *name : {"../model", "state.json", "", ".hidden", "a/b"}) {
     std::vector<CheckpointFile> files = savedFiles(1, 0);
     files[0].name = name;
-    EXPECT_ERROR(saveCheckpoint(run.path, savedState(1, 0), files, 1), "with a file named");
+    EXPECT_ERROR(saveCheckpoint(alone(), run.path, savedState(1, 0), files, 1), "with a file named");
   }
   EXPECT_FALSE(exists(run / "checkpoints"));
 }
@@ -446,11 +554,12 @@ TEST(CheckpointDisk, FullDiskIsNoticedBeforeWriting) {
   bool fetched = false;
   CheckpointFile big{"model.safetensors",
                      {{"w", plan::DType::F32, {1 << 20}, nullptr, 4 << 20}},
+                     {},
                      [&](size_t, void *) {
                        fetched = true;
                        return Result<void>();
                      }};
-  auto saved = saveCheckpoint(disk.path(), savedState(2, 0), {big}, 1);
+  auto saved = saveCheckpoint(alone(), disk.path(), savedState(2, 0), {big}, 1);
   ASSERT_FALSE(saved);
   EXPECT_EQ(saved.error().code, ExitCode::Failure);
   std::string free = std::to_string(*freeBytes(disk.path())) + " free";
@@ -479,7 +588,7 @@ TEST(CheckpointDisk, DiskThatFillsMidwayLeavesTheEarlierOne) {
     }
     return inner(index, data);
   };
-  auto saved = saveCheckpoint(disk.path(), savedState(2, 0), files, 1);
+  auto saved = saveCheckpoint(alone(), disk.path(), savedState(2, 0), files, 1);
   ASSERT_FALSE(saved);
   EXPECT_EQ(saved.error().code, ExitCode::Failure);
   for (const char *part : {"moment2.safetensors: No space left", "are whole: free space"})

@@ -3,12 +3,19 @@
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/comm/LocalWorld.h"
 
 #include <cstring>
 #include <string>
 #include <vector>
 
 namespace lmc::test {
+
+// A group of one rank.
+inline Communicator &alone() {
+  static const std::vector<std::unique_ptr<World>> worlds = makeLocalWorlds(1, 1);
+  return worlds.front()->all();
+}
 
 inline const std::vector<std::string> &stateFiles() {
   static const std::vector<std::string> names = {"model.safetensors", "moment1.safetensors",
@@ -47,7 +54,7 @@ inline CheckpointState savedState(uint64_t step, uint64_t variant) {
 inline std::vector<CheckpointFile> savedFiles(uint64_t step, uint64_t variant) {
   std::vector<CheckpointFile> files;
   for (size_t file = 0; file < stateFiles().size(); ++file)
-    files.push_back({stateFiles()[file], savedTensors(step), [=](size_t tensor, void *data) {
+    files.push_back({stateFiles()[file], savedTensors(step), {}, [=](size_t tensor, void *data) {
                        std::string contents = savedContents(step, variant, file, tensor);
                        std::memcpy(data, contents.data(), contents.size());
                        return Result<void>();
@@ -56,7 +63,7 @@ inline std::vector<CheckpointFile> savedFiles(uint64_t step, uint64_t variant) {
 }
 
 inline Result<void> save(const std::string &run, uint64_t step, int keep, uint64_t variant = 0) {
-  return saveCheckpoint(run, savedState(step, variant), savedFiles(step, variant), keep);
+  return saveCheckpoint(alone(), run, savedState(step, variant), savedFiles(step, variant), keep);
 }
 
 // Loads all tensors of a checkpoint: contents[file][tensor].
@@ -73,7 +80,7 @@ inline Loaded load(const std::string &folder, const std::vector<TensorView> &ten
     std::vector<std::string> &contents = loaded.contents[file];
     for (const TensorView &tensor : tensors)
       contents.emplace_back(tensor.bytes, '?');
-    targets.push_back({stateFiles()[file], tensors,
+    targets.push_back({stateFiles()[file], tensors, {},
                        [&contents](size_t tensor, const void *data, uint64_t bytes,
                                    uint64_t offset) -> Result<void> {
                          if (offset + bytes > contents[tensor].size())
@@ -82,7 +89,7 @@ inline Loaded load(const std::string &folder, const std::vector<TensorView> &ten
                          return {};
                        }});
   }
-  loaded.outcome = loadCheckpoint(folder, targets);
+  loaded.outcome = loadCheckpoint(alone(), folder, targets);
   return loaded;
 }
 
