@@ -2,6 +2,7 @@
 //
 //   local-ranks RANKS SHARD_RANKS [plan=FILE] [out=DIR] [steps=N] [set=KEY=VALUE]...
 //     [resume=PATH] [init=PATH] [export=DIR] [dump_gradients=FILE] [change=KEY]... [eval=1] [bench=N]
+//     [rank2_set=KEY=VALUE]  a setting that only rank 2 gets
 //
 // Each rank has one thread. The exit code is that of the first rank that fails.
 #include "runtime/comm/LocalWorld.h"
@@ -20,7 +21,7 @@ int main(int argc, char **argv) {
   if (argc < 3)
     return 2;
   const int ranks = std::atoi(argv[1]), shardRanks = std::atoi(argv[2]);
-  RunOptions options;
+  RunOptions options, strange;
   options.threads = 1;
   for (int i = 3; i < argc; ++i) {
     const std::string text = argv[i], key = text.substr(0, text.find('='));
@@ -43,6 +44,8 @@ int main(int argc, char **argv) {
       options.exportDirectory = value;
     else if (key == "dump_gradients")
       options.dumpGradients = value;
+    else if (key == "rank2_set")
+      strange.overrides.push_back(value);
     else if (key == "eval")
       options.eval = true;
     else if (key == "bench")
@@ -50,12 +53,17 @@ int main(int argc, char **argv) {
     else
       return 2;
   }
+  strange.overrides.insert(strange.overrides.end(), options.overrides.begin(),
+                           options.overrides.end());
   auto worlds = makeLocalWorlds(ranks, shardRanks);
   std::vector<int> codes(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < worlds.size(); ++rank)
     threads.emplace_back([&, rank] {
-      auto result = run(options, *worlds[rank]);
+      RunOptions own = options;
+      if (rank == 2)
+        own.overrides = strange.overrides;
+      auto result = run(own, *worlds[rank]);
       if (!result)
         fmt::print(stderr, "rank {}: error: {}\n", rank, result.error().message);
       codes[rank] = static_cast<int>(result ? *result : result.error().code);
