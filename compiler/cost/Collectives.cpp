@@ -1,30 +1,54 @@
 #include "compiler/cost/Collectives.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace lmc::cost {
 
-// Returns the seconds that `passes` passes around a ring of n devices take: 1 pass for all-gather
-// or reduce-scatter, 2 for all-reduce.
-static double ringSeconds(double bytes, int64_t n, int passes, const LinkModel &link) {
+// Returns the bytes/s at which a group passes bytes on: those of its slowest link.
+static double rateOf(const Group &group, const DeviceSpec &spec) {
+  const double across = double(group.devicesPerNode) * spec.nodeLink.bandwidth;
+  if (group.devicesPerNode == 1)
+    return across;
+  return group.nodes == 1 ? spec.deviceLink.bandwidth : std::min(spec.deviceLink.bandwidth, across);
+}
+
+static double baseOf(const Group &group, const DeviceSpec &spec) {
+  return (group.nodes > 1 ? spec.nodeLink : spec.deviceLink).base;
+}
+
+// Returns the seconds that `passes` passes around the ring take: 1 pass for all-gather or
+// reduce-scatter, 2 for all-reduce.
+static double ringSeconds(double bytes, const Group &group, int passes, const DeviceSpec &spec) {
+  const double n = double(group.devicesPerNode * group.nodes);
   if (n <= 1)
     return 0;
-  double hops = double(n - 1);
-  return link.base + passes * (hops * link.latency + hops / double(n) * bytes / link.bandwidth);
+  const double hops = double(group.nodes - 1) * spec.nodeLink.latency +
+                      (n - double(group.nodes)) * spec.deviceLink.latency;
+  return baseOf(group, spec) + passes * (hops + (n - 1) / n * bytes / rateOf(group, spec));
+}
+
+// Returns the seconds of an all-reduce over a tree of nodes.
+static double treeSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
+  constexpr double kTreeRate = 0.92; // of the ring's rate: NCCL's src/graph/tuning.cc
+  const double n = double(group.devicesPerNode * group.nodes);
+  const double hops = double(group.devicesPerNode - 1) * spec.deviceLink.latency +
+                      std::log2(double(group.nodes)) * spec.nodeLink.latency;
+  return baseOf(group, spec) +
+         2 * (hops + (n - 1) / n * bytes / (kTreeRate * rateOf(group, spec)));
 }
 
 double allGatherSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
-  return ringSeconds(bytes / double(group.devicesPerNode), group.nodes, 1, spec.nodeLink) +
-         ringSeconds(bytes, group.devicesPerNode, 1, spec.deviceLink);
+  return ringSeconds(bytes, group, 1, spec);
 }
 
 double reduceScatterSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
-  return allGatherSeconds(bytes, group, spec);
+  return ringSeconds(bytes, group, 1, spec);
 }
 
 double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
-  double across = ringSeconds(bytes / double(group.devicesPerNode), group.nodes, 2, spec.nodeLink);
-  if (group.nodes == 1) // one collective inside the node, no second stage
-    return ringSeconds(bytes, group.devicesPerNode, 2, spec.deviceLink);
-  return across + 2 * ringSeconds(bytes, group.devicesPerNode, 1, spec.deviceLink);
+  const double ring = ringSeconds(bytes, group, 2, spec);
+  return group.nodes == 1 ? ring : std::min(ring, treeSeconds(bytes, group, spec));
 }
 
 } // namespace lmc::cost

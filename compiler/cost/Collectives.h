@@ -1,17 +1,23 @@
-// Predicts the time of collectives by the alpha-beta model of rings (NCCL's own tuning model,
-// src/graph/tuning.cc). A ring of n devices moves (n - 1) / n of the bytes over every link in n - 1
-// hops:
+// Predicts the time of collectives by the alpha-beta model of NCCL's own tuning (src/graph/tuning.cc).
 //
-//   all-gather, reduce-scatter:  base + (n - 1) latency + (n - 1) / n * bytes / bandwidth
-//   all-reduce:                  a reduce-scatter, then an all-gather, with one base
+// The n = devicesPerNode * nodes devices of a group form one ring. Pieces of the tensor go around it
+// in n - 1 hops, of which nodes - 1 cross to another node, and over every link go (n - 1) / n of the
+// bytes:
 //
-// `base`, `latency` and `bandwidth` are those of LinkModel. `bytes` is always the size of the whole
-// tensor: after an all-gather, before a reduce-scatter. In a group of several nodes, the devices
-// number i of all nodes form one ring, which handles 1 / devicesPerNode of the tensor (a share):
+//   all-gather, reduce-scatter:  base + hops + (n - 1) / n * bytes / rate
+//     hops = (n - nodes) * latency of [link.device] + (nodes - 1) * latency of [link.node]
+//     rate = the slower of the bandwidth of [link.device] and of devicesPerNode times the bandwidth
+//            of [link.node]
+//   all-reduce:                  twice around the ring, with one base
 //
-//   all-gather      of a share across the nodes, then of the whole tensor inside each node
-//   reduce-scatter  inside each node, then of a share across the nodes
-//   all-reduce      reduce-scatter inside, all-reduce of a share across, all-gather inside
+// All adapters of a node work at once, each for its part of the tensor: hence the factor
+// devicesPerNode. `base` is that of [link.node] if the group has several nodes.
+//
+// Between nodes, an all-reduce can also go up and down a tree of nodes, at 0.92 of the rate (NCCL's
+// factor), with 2 * (devicesPerNode - 1) hops inside nodes and 2 * log2(nodes) between them. The
+// faster of both counts, as NCCL chooses.
+//
+// `bytes` is always the size of the whole tensor: after an all-gather, before a reduce-scatter.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"

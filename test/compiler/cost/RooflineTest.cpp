@@ -190,15 +190,30 @@ TEST(Collectives, OneNode) {
   EXPECT_EQ(allReduceSeconds(1e9, {1, 1}, spec), 0);
 }
 
-// Across nodes goes a device's share.
-TEST(Collectives, Hierarchy) {
+// One ring through 2 nodes of 8: 15 hops, of which one is between nodes. The 8 adapters of a node
+// (80e9 bytes/s) are slower than the links inside (100e9).
+TEST(Collectives, RingThroughNodes) {
   DeviceSpec spec = toy();
-  double inside = 1e-5 + 7e-6 + 7.0 / 8 * 1e9 / 100e9;
-  double across = 1e-5 + 1e-5 + 0.5 * (1e9 / 8) / 10e9;
-  EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {8, 2}, spec), inside + across);
-  double acrossTwice = 1e-5 + 2e-5 + (1e9 / 8) / 10e9;
-  EXPECT_DOUBLE_EQ(allReduceSeconds(1e9, {8, 2}, spec), 2 * inside + acrossTwice);
+  const double pass = 14 * 1e-6 + 1e-5 + 15.0 / 16 * 1e9 / 80e9;
+  EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {8, 2}, spec), 1e-5 + pass);
+  EXPECT_DOUBLE_EQ(reduceScatterSeconds(1e9, {8, 2}, spec), 1e-5 + pass);
+  EXPECT_DOUBLE_EQ(allReduceSeconds(1e9, {8, 2}, spec), 1e-5 + 2 * pass);
   EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {1, 2}, spec), 1e-5 + 1e-5 + 0.5 * 1e9 / 10e9);
+}
+
+// A small all-reduce over many nodes takes a tree: 2 x 7 hops inside, 2 x log2(64) between nodes.
+TEST(Collectives, TreeOfNodes) {
+  DeviceSpec spec = toy();
+  EXPECT_NEAR(allReduceSeconds(0, {8, 64}, spec), 1e-5 + 2 * (7 * 1e-6 + 6 * 1e-5), 1e-12);
+  EXPECT_GT(allGatherSeconds(0, {8, 64}, spec), 63 * 1e-5);
+}
+
+// NVIDIA names 46 to 48 GB/s for an adapter of 400 Gbit/s (nccl-tests, issue 290). On 16 nodes of 8
+// H100, an all-gather then moves its bytes at 8 times that: the busbw of nccl-tests.
+TEST(Collectives, BusBandwidthOfSixteenNodesOfH100) {
+  DeviceSpec h100 = load("h100-sxm");
+  const double bytes = 16e9, busbw = bytes * 127 / 128 / allGatherSeconds(bytes, {8, 16}, h100);
+  EXPECT_NEAR(busbw / 1e9, 355, 15);
 }
 
 // llama1b on 8 H100: all-gather of its bf16 weights 6.0 ms, reduce-scatter of f32 gradients 12.
