@@ -37,7 +37,7 @@ std::optional<size_t> BudgetSearch::fastest(uint64_t budget) {
   return std::nullopt;
 }
 
-std::optional<size_t> BudgetSearch::smallest() {
+std::optional<size_t> BudgetSearch::smallest(size_t most) {
   // Measures the candidates in order of rising bound. The search ends when the best measured
   // candidate needs fewer bytes than the bound of the next candidate: no candidate after it can
   // need fewer.
@@ -45,6 +45,7 @@ std::optional<size_t> BudgetSearch::smallest() {
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return rungs[a].boundBytes < rungs[b].boundBytes; });
+  order.resize(std::min(order.size(), most));
   std::optional<size_t> best;
   for (size_t rung : order) {
     if (best && rungs[rung].boundBytes > *known[*best])

@@ -45,8 +45,10 @@ public:
   std::optional<size_t> fastest(uint64_t budget);
 
   // Returns the candidate with the fewest bytes, and among equal ones the fastest; nothing when a
-  // plan could not be made.
-  std::optional<size_t> smallest();
+  // plan could not be made. At most `most` candidates are measured, those with the lowest bounds.
+  // Where bounds are so far below the bytes that this is not enough, another candidate may need
+  // fewer bytes.
+  std::optional<size_t> smallest(size_t most = SIZE_MAX);
 
   // Returns the bytes that count for candidate `rung`, and measures them if they are not known yet;
   // nothing when its plan could not be made.

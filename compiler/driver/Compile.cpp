@@ -207,6 +207,10 @@ LogicalResult Driver::planNamedMode() {
   return success();
 }
 
+// The number of candidates that are planned to find the smallest plan of a job that does not fit.
+// Each takes up to a second. With tight bounds, one or two are enough.
+static constexpr size_t kMostSmallest = 4;
+
 // Chooses what layers recompute, the chunk of the loss, or both.
 LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (failed(requireSpec("memory.recompute")))
@@ -229,7 +233,7 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
       budgets.fastest(result.budgetBytes ? result.budgetBytes : UINT64_MAX);
   if (!rung && !budgets.failed()) {
     result.fits = false;
-    rung = budgets.smallest();
+    rung = budgets.smallest(kMostSmallest);
     if (rung)
       result.smallestBudget = *budgets.bytes(*rung);
   }

@@ -141,3 +141,16 @@ TEST(BudgetSearch, IllFormed) {
   EXPECT_EQ(faultOf(BudgetSearch({{2, 0}, {1, 0}}, none).check()),
             "rung 1 is faster than the one before it");
 }
+
+TEST(BudgetSearch, MeasuresNoMoreForTheSmallestThanItMay) {
+  Ladder ladder;
+  for (size_t i = 0; i < 10; ++i) { // bounds that say nothing
+    ladder.rungs.push_back({double(i), 1});
+    ladder.bytes.push_back(100 - i);
+  }
+  int measured = 0;
+  BudgetSearch search = ladder.search(&measured);
+  EXPECT_EQ(search.smallest(4), 3u);
+  EXPECT_EQ(measured, 4);
+  EXPECT_EQ(search.smallest(), 9u);
+}
