@@ -73,7 +73,7 @@ lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/co
 lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/kernels
           compiler/phases compiler/search compiler/targets dialects/dist dialects/kern dialects/lm
           dialects/plan models/decoder passes/autodiff passes/buffers passes/distribute
-          passes/fusion passes/memory passes/schedule)
+          passes/fusion passes/memory passes/schedule runtime/plan)
 lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/extract
             compiler/kernels compiler/report models/families runtime/plan
             runtime/support tools/support)

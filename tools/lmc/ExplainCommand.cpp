@@ -1,16 +1,19 @@
 // lmc explain: prints what a plan does and what it needs.
 #include "compiler/cost/PlanCost.h"
+#include "compiler/driver/ScaleTable.h"
 #include "compiler/extract/ExtractKernel.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/report/Explain.h"
 #include "compiler/report/Html.h"
 #include "compiler/report/Measured.h"
+#include "compiler/report/ScaleText.h"
 #include "compiler/report/Trace.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/File.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -22,6 +25,7 @@ struct ExplainArguments {
   JobOptions job;
   bool json = false;
   std::string html, trace, kernel, measured;
+  std::vector<int64_t> scale; // numbers of devices
   // The sections of the report that the user requests; if all are false, all are printed.
   bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
        kernels = false, commands = false;
@@ -32,6 +36,7 @@ struct Explained {
   std::unique_ptr<PlanFile> plan;
   cost::DeviceSpec spec;
   nlohmann::json compileTimes; // null if the plan was not compiled by this command
+  nlohmann::json scale;        // the section "scale"; null if it was not requested
 };
 
 // Returns the device spec for explaining a plan: the one that the command line gives, else the one
@@ -56,7 +61,7 @@ Result<Explained> openPlan(const ExplainArguments &arguments) {
     return plan.error();
   auto spec = specOf(***plan, arguments.job.spec);
   LMC_TRY(spec);
-  return Explained{std::move(*plan), std::move(*spec), {}};
+  return Explained{std::move(*plan), std::move(*spec), {}, {}};
 }
 
 // Compiles the job and returns its plan. Returns nullopt if the compiler has printed an error; the
@@ -88,7 +93,27 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   if (!plan)
     return plan.error();
   explained.plan = std::move(*plan);
+  if (!arguments.scale.empty()) {
+    auto scale = scaleReport(*config, **explained.plan, arguments.scale, options);
+    if (!scale)
+      return Error{config->path + ": error: --scale: " + llvm::toString(scale.takeError())};
+    explained.scale = std::move(*scale);
+  }
   return std::optional<Explained>(std::move(explained));
+}
+
+// Reads positive numbers with commas between them.
+Result<void> readCounts(llvm::StringRef text, std::vector<int64_t> &counts) {
+  constexpr int64_t kMost = 1 << 20;
+  counts.clear();
+  for (llvm::StringRef part : llvm::split(text, ',')) {
+    int64_t count = 0;
+    if (part.getAsInteger(10, count) || count < 1 || count > kMost)
+      return Error{"--scale: \"" + part.str() + "\" is no number of devices; write, for example, " +
+                   "--scale=1,8,64"};
+    counts.push_back(count);
+  }
+  return {};
 }
 
 int write(const std::string &path, const std::string &content) {
@@ -143,6 +168,8 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
       return code;
   if (!explained.compileTimes.is_null())
     report.emplace("compile", explained.compileTimes);
+  if (!explained.scale.is_null())
+    report.emplace("scale", explained.scale);
   if (!arguments.html.empty())
     if (int code =
             write(arguments.html,
@@ -152,8 +179,8 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
     if (int code = write(arguments.trace, traceJson(plan, explained.spec).dump()))
       return code;
   const ExplainArguments &a = arguments;
-  const bool all =
-      !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels && !a.commands;
+  const bool all = !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels &&
+                   !a.commands && a.scale.empty();
   // If a report is written to a file, text is printed only if the user requests a section.
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
@@ -163,6 +190,8 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
     llvm::outs() << explainText(report, {all || a.memory, all || a.fusion, all || a.recompute,
                                          all || a.cost, all || a.comm, all || a.kernels,
                                          all || a.commands, a.fusion});
+    if (!a.scale.empty())
+      llvm::outs() << scaleText(report);
   }
   return 0;
 }
@@ -176,6 +205,9 @@ int runExplain(const ExplainArguments &arguments) {
   if (!arguments.output.empty() && arguments.measured.empty() && arguments.kernel.empty())
     return fail("lmc explain: error: -o is the file of --extract-kernel or --measured; give one of "
                 "them");
+  if (!isJob && !arguments.scale.empty())
+    return fail("lmc explain: error: --scale compiles the job for other numbers of devices; give "
+                "the .toml");
   if (isJob) {
     auto compiled = compileJob(arguments);
     if (!compiled)
@@ -216,6 +248,9 @@ LmcCommand addExplainCommand(CommandLine &line) {
   command.flag("--recompute", arguments->recompute, "what is computed again, and its price");
   command.flag("--cost", arguments->cost, "predicted times and what bounds them");
   command.flag("--comm", arguments->comm, "communication between ranks");
+  command.option(
+      "--scale", "1,8,64", [=](const std::string &text) { return readCounts(text, arguments->scale); },
+      "the job on other numbers of devices, under each sharding strategy");
   command.flag("--kernels", arguments->kernels, "the generated kernels");
   command.flag("--commands", arguments->commands, "the functions and their commands");
   addJobOptions(command, arguments->job);

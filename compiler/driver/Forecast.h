@@ -1,0 +1,49 @@
+// Predicts what a job would need and how fast it would be, by compiling it without code.
+#pragma once
+
+#include "compiler/driver/Compile.h"
+
+#include "plan_generated.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+
+#include <vector>
+
+namespace lmc {
+
+struct Forecast {
+  bool fits = false;
+  uint64_t peakBytes = 0;   // of the plan; if no plan fits, of the smallest one
+  uint64_t budgetBytes = 0;
+  double stepSeconds = 0;   // of an optimizer step
+  double tokensPerSecond = 0; // of one device
+  double mfuCausal = 0;
+  double exposedSeconds = 0; // of an optimizer step: communication that no computation hides
+};
+
+// Chunks of the loss, in tokens, for forecasts that do not search for one; 0: none is known.
+struct KnownChunks {
+  int64_t fastest = 0, smallest = 0;
+};
+
+// Returns the chunks that the compile of a plan compared; none if the job names its chunk.
+KnownChunks knownChunks(const plan::Plan &plan);
+
+struct ForecastJob {
+  Config config;
+  // If true, the forecast need only be within 1% of the compiled plan's (Forecast.cpp has the
+  // method), and takes a third of the time.
+  bool isQuick = false;
+  KnownChunks chunks; // for quick forecasts
+};
+
+// Returns the forecast of a job that was compiled. `plan` is that of `result`.
+Forecast forecastOf(const plan::Plan &plan, const CompileResult &result, const Config &config);
+
+// Returns one forecast for each job, or the first error. Jobs are compiled at the same time, on the
+// threads of this machine.
+llvm::Expected<std::vector<Forecast>> forecast(llvm::ArrayRef<ForecastJob> jobs,
+                                               const CompileOptions &options);
+
+} // namespace lmc

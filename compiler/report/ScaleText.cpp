@@ -1,0 +1,60 @@
+#include "compiler/report/ScaleText.h"
+
+#include "compiler/report/Units.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+using namespace lmc;
+using nlohmann::json;
+
+// Returns the rest of a row, from the column of speed on.
+static std::string figuresOf(const json &row) {
+  const std::string bytes = readableBytes(row["peak_bytes"].get<double>());
+  if (!row["fits"])
+    return fmt::format("does not fit: needs {}, {} too many", bytes,
+                       readableBytes(row["missing_bytes"].get<double>()));
+  const double exposed = row["exposed_seconds"], step = row["step_seconds"];
+  return fmt::format("{:>10}  {:>5.1f}%  {:>10}  {:>10} {:>6.1f}%{}",
+                     readableCount(row["tokens_per_second_per_device"].get<double>()),
+                     row["mfu_causal"].get<double>() * 100, bytes, readableSeconds(exposed),
+                     exposed / step * 100, row["best"].get<bool>() ? "  best" : "");
+}
+
+std::string lmc::scaleText(const json &report) {
+  const json &rows = report["scale"], &batch = report["batch"];
+  std::string text = fmt::format("\nscale, predicted for {}, MBS {}, sequences of {} tokens:\n",
+                                 report["cost"]["device"].get<std::string>(),
+                                 batch["mbs"].get<uint64_t>(),
+                                 batch["sequence_length"].get<uint64_t>());
+  text += fmt::format("  {:>7} {:>5}  {:<19} {:>7}  {:>10}  {:>6}  {:>10}  {:>18}\n", "devices",
+                      "nodes", "strategy", "GBS", "tokens/s", "MFU", "memory", "exposed, of step");
+  bool isApproximate = false, isOtherBatch = false;
+  for (const json &row : rows) {
+    const bool isOther = row["batch_size"] != row["configured_batch_size"];
+    isOtherBatch |= isOther;
+    isApproximate |= !row["exact"].get<bool>();
+    text += fmt::format("  {:>7} {:>5}  {:<19} {:>7}{} {}\n", row["devices"].get<uint64_t>(),
+                        row["nodes"].get<uint64_t>(),
+                        (row["exact"].get<bool>() ? "" : "~") + row["strategy"].get<std::string>(),
+                        row["batch_size"].get<uint64_t>(), isOther ? "*" : " ", figuresOf(row));
+  }
+  text += "  tokens/s and memory are those of one device; exposed: waiting for other ranks\n";
+  if (isApproximate)
+    text += "  ~ within 1%: from the layers of a shorter model (the job's own strategy is compiled)\n";
+  if (isOtherBatch)
+    text += fmt::format("  * MBS x devices does not divide the job's GBS of {}; this is the next "
+                        "larger one that it divides\n",
+                        batch["gbs"].get<uint64_t>());
+  for (const json &row : rows)
+    if (row["best"])
+      text += fmt::format("  {} device(s), {}: {} steps, {} tokens in {:.1f} days, {} "
+                          "device-hours\n",
+                          row["devices"].get<uint64_t>(), row["strategy"].get<std::string>(),
+                          row["job"]["steps"].get<uint64_t>(),
+                          readableCount(row["job"]["tokens"].get<double>()),
+                          row["job"]["days"].get<double>(),
+                          readableCount(row["job"]["device_hours"].get<double>()));
+  return text;
+}

@@ -1,0 +1,13 @@
+// Prints the section "scale" of a report, a table of numbers of devices and strategies.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace lmc {
+
+// `report` is explainJson()'s, with the list `scale` (docs/explain.md).
+std::string scaleText(const nlohmann::json &report);
+
+} // namespace lmc
