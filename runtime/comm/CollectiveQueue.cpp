@@ -1,0 +1,52 @@
+#include "runtime/comm/CollectiveQueue.h"
+
+#include <utility>
+
+namespace lmc {
+
+CollectiveQueue::~CollectiveQueue() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  if (thread.joinable())
+    thread.join();
+}
+
+uint64_t CollectiveQueue::add(Work work) {
+  std::lock_guard lock(mutex);
+  if (!thread.joinable())
+    thread = std::thread([this] { run(); });
+  waiting.push_back(std::move(work));
+  changed.notify_all();
+  return ++added;
+}
+
+Result<void> CollectiveQueue::wait(uint64_t number) {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return ended >= number || failure; });
+  if (failure)
+    return *failure;
+  return {};
+}
+
+void CollectiveQueue::run() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return stopping || !waiting.empty(); });
+    if (stopping || failure)
+      return;
+    const Work work = std::move(waiting.front());
+    waiting.pop_front();
+    lock.unlock();
+    const Result<void> done = work();
+    lock.lock();
+    ++ended;
+    if (!done)
+      failure = done.error();
+    changed.notify_all();
+  }
+}
+
+} // namespace lmc

@@ -1,0 +1,46 @@
+// Collectives that run beside the computation, one after the other, on a thread of their own.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace lmc {
+
+class CollectiveQueue {
+public:
+  using Work = std::function<Result<void>()>;
+
+  // Starts the thread with the first collective. Everything that a collective uses must outlive
+  // this object, whose destructor waits for the one that runs.
+  CollectiveQueue() = default;
+  ~CollectiveQueue();
+  CollectiveQueue(const CollectiveQueue &) = delete;
+  CollectiveQueue &operator=(const CollectiveQueue &) = delete;
+
+  // Adds a collective behind all others. Returns its number: 1, 2, 3, ...
+  uint64_t add(Work work);
+
+  // Waits until collective `number` and all before it have ended. Error: one of them failed; those
+  // behind it are not run.
+  Result<void> wait(uint64_t number);
+
+private:
+  void run();
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Work> waiting;
+  uint64_t added = 0, ended = 0;
+  bool stopping = false;
+  std::optional<Error> failure;
+  std::thread thread;
+};
+
+} // namespace lmc
