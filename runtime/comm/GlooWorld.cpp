@@ -305,13 +305,25 @@ public:
       return rendezvous.error();
     std::unique_ptr<GlooWorld> world(new GlooWorld(options, std::move(*rendezvous)));
     LMC_TRY(world->checkHosts());
-    LMC_TRY(world->connectGroups(shardRanks));
+    LMC_TRY(world->connect());
+    if (shardRanks > 0)
+      LMC_TRY(world->divide(shardRanks));
     return std::unique_ptr<World>(std::move(world));
   }
 
   int rank() const override { return index; }
   int size() const override { return ranks; }
   Communicator &all() override { return *everyone; }
+  Result<void> divide(int shardRanks) override {
+    const int node = index / shardRanks, slot = index % shardRanks;
+    const int division = ++divisions; // groups of each division have names of their own
+    return connected([&] {
+      shard = makeGroup(fmt::format("{} shard {}", division, node),
+                        [&](int rank) { return rank / shardRanks == node; });
+      replicate = makeGroup(fmt::format("{} replicate {}", division, slot),
+                            [&](int rank) { return rank % shardRanks == slot; });
+    });
+  }
   Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
 
 private:
@@ -334,17 +346,20 @@ private:
     return {};
   }
 
-  Result<void> connectGroups(int shardRanks) try {
-    gloo::transport::tcp::attr place;
-    place.hostname = rendezvous->ownAddress();
-    device = gloo::transport::tcp::CreateDevice(place);
-    auto everyRank = [](int) { return true; };
-    auto sameNode = [&](int r) { return r / shardRanks == index / shardRanks; };
-    auto sameSlot = [&](int r) { return r % shardRanks == index % shardRanks; };
-    everyone = makeGroup("all", everyRank);
-    shard = makeGroup(fmt::format("shard {}", index / shardRanks), sameNode);
-    replicate = makeGroup(fmt::format("replicate {}", index % shardRanks), sameSlot);
-    return everyone->barrier(); // a rank that left now would take its connections along
+  Result<void> connect() {
+    return connected([&] {
+      gloo::transport::tcp::attr place;
+      place.hostname = rendezvous->ownAddress();
+      device = gloo::transport::tcp::CreateDevice(place);
+      everyone = makeGroup("all", [](int) { return true; });
+    });
+  }
+
+  // Opens connections, and waits until all ranks have: one that left before would take its own
+  // along.
+  template <typename Open> Result<void> connected(Open open) try {
+    open();
+    return everyone->barrier();
   } catch (const std::exception &e) {
     if (const std::optional<Error> loss = rendezvous->anyLoss())
       return *loss;
@@ -375,6 +390,7 @@ private:
   }
 
   const int index, ranks;
+  int divisions = 0;
   const Milliseconds limit;
   Waits waits;
   std::shared_ptr<gloo::transport::Device> device;
@@ -391,7 +407,7 @@ Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, i
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks) {
   const auto launch = findLaunch(options, [](const char *name) { return std::getenv(name); });
   LMC_TRY(launch);
-  if (launch->size % shardRanks != 0)
+  if (shardRanks > 0 && launch->size % shardRanks != 0)
     return Error{fmt::format("{} ranks are started, and the plan divides state among groups of {}: "
                              "start as many ranks as the plan is for",
                              launch->size, shardRanks)};

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <optional>
 
 namespace lmc {
 
@@ -106,8 +108,6 @@ public:
 
   Result<void> barrier() override { return group->wait(); }
 
-  void leave() { group->leave(group->ranks[static_cast<size_t>(here)]); }
-
 private:
   void *at(int position) const { return group->shown[static_cast<size_t>(position)]; }
 
@@ -129,49 +129,84 @@ private:
   const int here;
 };
 
-class LocalWorld final : public World {
+// The groups of all ranks.
+class Groups {
 public:
-  LocalWorld(int index, int ranks, std::shared_ptr<Group> world, std::shared_ptr<Group> shard,
-             std::shared_ptr<Group> replicate)
-      : index(index), ranks(ranks), world(std::move(world), index), shard(std::move(shard), index),
-        replicate(std::move(replicate), index) {}
+  explicit Groups(int ranks) : ranks(ranks), gone(static_cast<size_t>(ranks)) {}
 
-  ~LocalWorld() override {
-    for (LocalCommunicator *group : {&world, &shard, &replicate})
-      group->leave();
+  // Returns the group of the ranks that `has` accepts. The first caller of a name makes it.
+  template <typename F> std::shared_ptr<Group> get(const std::string &name, F has) {
+    std::lock_guard lock(mutex);
+    std::shared_ptr<Group> &group = groups[name];
+    if (!group) {
+      std::vector<int> members;
+      for (int rank = 0; rank < ranks; ++rank)
+        if (has(rank))
+          members.push_back(rank);
+      group = std::make_shared<Group>(std::move(members));
+      for (int rank : group->ranks)
+        if (gone[static_cast<size_t>(rank)])
+          group->leave(rank);
+    }
+    return group;
   }
 
-  int rank() const override { return index; }
-  int size() const override { return ranks; }
-  Communicator &all() override { return world; }
-  Communicator &along(Axis axis) override { return axis == Axis::Shard ? shard : replicate; }
+  void leave(int rank) {
+    std::lock_guard lock(mutex);
+    gone[static_cast<size_t>(rank)] = true;
+    for (auto &[name, group] : groups)
+      if (std::ranges::count(group->ranks, rank) > 0)
+        group->leave(rank);
+  }
+
+  const int ranks;
 
 private:
-  const int index, ranks;
-  LocalCommunicator world, shard, replicate;
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<Group>> groups;
+  std::vector<bool> gone;
+};
+
+class LocalWorld final : public World {
+public:
+  LocalWorld(int index, std::shared_ptr<Groups> groups)
+      : index(index), groups(std::move(groups)), everyone(get("all", [](int) { return true; })) {}
+  ~LocalWorld() override { groups->leave(index); }
+
+  int rank() const override { return index; }
+  int size() const override { return groups->ranks; }
+  Communicator &all() override { return everyone; }
+
+  Result<void> divide(int shardRanks) override {
+    const int node = index / shardRanks, slot = index % shardRanks;
+    shard.emplace(get(fmt::format("{} shard {}", shardRanks, node),
+                      [&](int rank) { return rank / shardRanks == node; }));
+    replicate.emplace(get(fmt::format("{} replicate {}", shardRanks, slot),
+                          [&](int rank) { return rank % shardRanks == slot; }));
+    return {};
+  }
+  Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
+
+private:
+  template <typename F> LocalCommunicator get(const std::string &name, F has) {
+    return LocalCommunicator(groups->get(name, has), index);
+  }
+
+  const int index;
+  const std::shared_ptr<Groups> groups;
+  LocalCommunicator everyone;
+  std::optional<LocalCommunicator> shard, replicate;
 };
 
 } // namespace
 
 std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks) {
-  auto groupOf = [&](auto belongs) {
-    std::vector<int> members;
-    for (int rank = 0; rank < ranks; ++rank)
-      if (belongs(rank))
-        members.push_back(rank);
-    return std::make_shared<Group>(std::move(members));
-  };
-  std::vector<std::shared_ptr<Group>> shards, replicas;
-  for (int i = 0; i < ranks / shardRanks; ++i)
-    shards.push_back(groupOf([&](int rank) { return rank / shardRanks == i; }));
-  for (int i = 0; i < shardRanks; ++i)
-    replicas.push_back(groupOf([&](int rank) { return rank % shardRanks == i; }));
-  auto all = groupOf([](int) { return true; });
+  auto groups = std::make_shared<Groups>(ranks);
   std::vector<std::unique_ptr<World>> worlds;
-  for (int rank = 0; rank < ranks; ++rank)
-    worlds.push_back(std::make_unique<LocalWorld>(
-        rank, ranks, all, shards[static_cast<size_t>(rank / shardRanks)],
-        replicas[static_cast<size_t>(rank % shardRanks)]));
+  for (int rank = 0; rank < ranks; ++rank) {
+    worlds.push_back(std::make_unique<LocalWorld>(rank, groups));
+    (void)static_cast<bool>(worlds.back()->divide(shardRanks));
+  }
   return worlds;
 }
 

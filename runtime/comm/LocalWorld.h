@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns `ranks` worlds, one for the thread of each rank. `shardRanks` divides `ranks`. Destroying
+// Returns `ranks` worlds, one for the thread of each rank, in groups of `shardRanks`. Destroying
 // a world makes its rank leave: calls of the others that need the rank return an Error.
-std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks);
+std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks = 1);
 
 } // namespace lmc

@@ -1,7 +1,7 @@
 // The ranks that run a plan together, as one of them sees them.
 //
-// Ranks are numbered node by node. Along the mesh's axis Shard, rank r has the position
-// r % shardRanks, and along the axis Replicate r / shardRanks.
+// Ranks are numbered node by node. Once they are divided, rank r has the position r % shardRanks
+// along the mesh's axis Shard, and r / shardRanks along the axis Replicate.
 #pragma once
 
 #include "runtime/comm/Communicator.h"
@@ -19,8 +19,12 @@ public:
   // groups of the axes, by another thread.
   virtual Communicator &all() = 0;
 
-  // The group of the ranks along an axis that this rank is in. The groups of the two axes may not
-  // be used at the same time.
+  // Makes the groups of the axes. All ranks call it together; `shardRanks` divides size(). Groups
+  // that were made before must not be used any more.
+  virtual Result<void> divide(int shardRanks) = 0;
+
+  // The group of the ranks along an axis that this rank is in, after divide(). The groups of the
+  // two axes may not be used at the same time.
   virtual Communicator &along(plan::Axis axis) = 0;
 };
 

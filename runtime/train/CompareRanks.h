@@ -3,10 +3,15 @@
 
 #include "runtime/checkpoint/RecordedRun.h"
 #include "runtime/comm/World.h"
+#include "runtime/plan/PlanFile.h"
 
 #include <string>
 
 namespace lmc {
+
+// Returns an Error, on all ranks, if a rank has another plan or release of lmc-run than rank 0, or
+// if the plan is for another number of ranks.
+Result<void> comparePlans(World &world, const PlanFile &plan);
 
 // Where a start begins.
 struct StartingPoint {
@@ -15,8 +20,8 @@ struct StartingPoint {
   std::string init; // initial weights; "": none
 };
 
-// Returns an Error, on all ranks, if a rank has another plan, release, setting, data or starting
-// point than rank 0. It names the rank and what differs.
+// Returns an Error, on all ranks, if a rank has another setting, data or starting point than rank
+// 0. It names the rank and what differs.
 Result<void> compareRanks(World &world, const RunIdentity &identity, const StartingPoint &start);
 
 } // namespace lmc

@@ -1,7 +1,7 @@
 #include "runtime/train/Run.h"
 
 #include "runtime/comm/Agree.h"
-#include "runtime/comm/LocalWorld.h"
+#include "runtime/comm/GlooWorld.h"
 #include "runtime/support/File.h"
 #include "runtime/train/Bench.h"
 #include "runtime/train/CompareRanks.h"
@@ -57,17 +57,17 @@ static void warnOf(const DataSource &data, Console &console) {
 
 // Warns if the TOML file that the plan was compiled from is still there and has another text.
 static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
-  const std::string path =
-      (std::filesystem::path(identity.configDirectory) /
-       std::filesystem::path(identity.configPath).filename())
-          .string();
+  const std::string path = (std::filesystem::path(identity.configDirectory) /
+                            std::filesystem::path(identity.configPath).filename())
+                               .string();
   if (identity.configToml.empty() || !exists(path))
     return;
   auto text = readTextFile(path, uint64_t{16} << 20);
   if (text && *text != identity.configToml)
-    console.warning(fmt::format("{} has changed since the plan was compiled; the run uses the plan: "
-                                "compile again if it should use the change",
-                                path));
+    console.warning(
+        fmt::format("{} has changed since the plan was compiled; the run uses the plan: "
+                    "compile again if it should use the change",
+                    path));
 }
 
 // Warns of each file that a run both trains on and validates with, copies included.
@@ -106,10 +106,11 @@ static Result<void> checkRepeats(const Session &session, const DataSource &train
                  samples = training.samplesPerEpoch();
   if (batchSize <= samples)
     return {};
-  const std::string arithmetic = fmt::format(
-      "data.train has {} sequences of {} tokens, and one step reads {} (training.batch_size), so it "
-      "reads the data {:.2f} times",
-      samples, training.sequenceLength(), batchSize, double(batchSize) / double(samples));
+  const std::string arithmetic = fmt::format("data.train has {} sequences of {} tokens, and one "
+                                             "step reads {} (training.batch_size), so it "
+                                             "reads the data {:.2f} times",
+                                             samples, training.sequenceLength(), batchSize,
+                                             double(batchSize) / double(samples));
   if (!session.settings.allowRepeats)
     return Error{fmt::format("{}; give more data, compile with a batch_size of at most {}, or set "
                              "data.allow_repeats = true",
@@ -128,13 +129,13 @@ static std::vector<std::string> jobFacts(const Session &session, const DataSourc
   std::vector<std::string> paths = data.paths();
   if (paths.size() > 3)
     paths = {paths.front(), "...", paths.back()};
-  return {fmt::format("data: {} tokens in {} file(s) ({}), {} in whole blocks, read {:.2f} times by "
-                      "{} steps",
-                      data.tokens(), data.paths().size(), fmt::join(paths, ", "),
-                      data.tokensPerEpoch(),
-                      samples / double(data.samplesPerEpoch()), totalSteps),
-          fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps, tokens,
-                      tokens / double(plan.model()->parameters()))};
+  return {
+      fmt::format("data: {} tokens in {} file(s) ({}), {} in whole blocks, read {:.2f} times by "
+                  "{} steps",
+                  data.tokens(), data.paths().size(), fmt::join(paths, ", "), data.tokensPerEpoch(),
+                  samples / double(data.samplesPerEpoch()), totalSteps),
+      fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps, tokens,
+                  tokens / double(plan.model()->parameters()))};
 }
 
 namespace {
@@ -142,11 +143,11 @@ namespace {
 // How a run starts: from which checkpoint, and what an earlier start recorded.
 struct Start {
   std::optional<std::string> checkpoint;
-  CheckpointState state;                // of the checkpoint
-  std::optional<RunIdentity> saved;     // the identity in the checkpoint
-  std::optional<RunIdentity> before;    // the identity that this start is compared with
-  bool forked = false;                  // the checkpoint is of a run in another folder
-  bool begins = false;                  // this start is the first of a run with that checkpoint
+  CheckpointState state;             // of the checkpoint
+  std::optional<RunIdentity> saved;  // the identity in the checkpoint
+  std::optional<RunIdentity> before; // the identity that this start is compared with
+  bool forked = false;               // the checkpoint is of a run in another folder
+  bool begins = false;               // this start is the first of a run with that checkpoint
 };
 
 // The checkpoints that this start found damaged.
@@ -193,31 +194,35 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin(), equal);
 }
 
-// Sets start.before to what the folder recorded at its latest start, if it belongs to the checkpoint.
-// The record also has changes that were declared at a start that did not reach its next checkpoint.
-static Result<void> useRecord(Start &start, const RunIdentity &recorded, const RunOptions &options) {
+// Sets start.before to what the folder recorded at its latest start, if it belongs to the
+// checkpoint. The record also has changes that were declared at a start that did not reach its next
+// checkpoint.
+static Result<void> useRecord(Start &start, const RunIdentity &recorded,
+                              const RunOptions &options) {
   if (start.forked)
     return Error{fmt::format("{}: holds another run than {}; give the new run an --out of its own",
                              options.out, *start.checkpoint)};
   if (start.saved && start.saved->run != recorded.run)
-    return Error{fmt::format("{}: a checkpoint of another run than the one in {}; to begin with it, "
-                             "give --resume={} and a new --out",
-                             *start.checkpoint, options.out, *start.checkpoint)};
+    return Error{
+        fmt::format("{}: a checkpoint of another run than the one in {}; to begin with it, "
+                    "give --resume={} and a new --out",
+                    *start.checkpoint, options.out, *start.checkpoint)};
   // After a rewind that was interrupted, the record is older than the checkpoint.
   if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
     return {};
   for (const DeclaredChange &change : recorded.changes)
     if (start.checkpoint && change.step > start.state.step)
-      return Error{fmt::format("{}: the run changed {} at step {}, after this checkpoint; go back to "
-                               "its settings with --rewind={}",
-                               *start.checkpoint, change.key, change.step, start.state.step)};
+      return Error{
+          fmt::format("{}: the run changed {} at step {}, after this checkpoint; go back to "
+                      "its settings with --rewind={}",
+                      *start.checkpoint, change.key, change.step, start.state.step)};
   start.before = recorded;
   return {};
 }
 
 // `directory` is null if the run does not train.
-static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory,
-                                 Damage &damage, Console &console) {
+static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory, Damage &damage,
+                                 Console &console) {
   Start start;
   auto checkpoint = findCheckpoint(options, damage, console);
   LMC_TRY(checkpoint);
@@ -252,9 +257,10 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
     try {
       start.saved = runIdentityFromJson(start.state.run);
     } catch (const nlohmann::json::exception &) {
-      return Error{fmt::format("{}: state.json has no valid identity of the run; use the release of "
-                               "lmc-run that wrote it",
-                               *start.checkpoint)};
+      return Error{
+          fmt::format("{}: state.json has no valid identity of the run; use the release of "
+                      "lmc-run that wrote it",
+                      *start.checkpoint)};
     }
   }
   // A restart of a run that began with this checkpoint goes on with that run.
@@ -282,11 +288,11 @@ static Result<void> checkModel(const Start &start, const PlanFile &plan, const R
     if (change.key.starts_with("model.") || change.key.starts_with("optimizer.") ||
         change.key == "training.compute_dtype")
       changes.push_back(std::move(change));
-  return Error{fmt::format("{}: checkpoint of another model than {}: {}; give --out another folder, "
-                           "or the plan that the checkpoint was made with",
-                           *start.checkpoint, plan.path(),
-                           changes.empty() ? "its parameters or moments differ"
-                                           : describe(changes))};
+  return Error{
+      fmt::format("{}: checkpoint of another model than {}: {}; give --out another folder, "
+                  "or the plan that the checkpoint was made with",
+                  *start.checkpoint, plan.path(),
+                  changes.empty() ? "its parameters or moments differ" : describe(changes))};
 }
 
 // Returns the changes since the recorded start, or an error that names those that must be declared.
@@ -321,12 +327,12 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                            *start.checkpoint)};
 }
 
-// Completes the run's identity, with the initial weights `init` and the changes since the last start,
-// and records it in session.progress, in the run's folder and as events.
+// Completes the run's identity, with the initial weights `init` and the changes since the last
+// start, and records it in session.progress, in the run's folder and as events.
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
-                                const std::string &init, RunDirectory &directory,
-                                Console &console, RunLog &log) {
+                                const std::string &init, RunDirectory &directory, Console &console,
+                                RunLog &log) {
   identity.run = start.before && !start.begins ? start.before->run : drawRunId();
   if (start.before)
     identity.changes = start.before->changes;
@@ -338,14 +344,11 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   }
   if (!start.checkpoint)
     identity.init = init;
-  nlohmann::ordered_json facts = {{"run", identity.run},
-                                  {"step", session.progress.step},
-                                  {"plan", session.plan->path()},
-                                  {"plan_hash", session.plan->hash()},
-                                  {"target", identity.target},
-                                  {"version", identity.runtimeVersion},
-                                  {"host", identity.host},
-                                  {"pid", ::getpid()}};
+  nlohmann::ordered_json facts = {
+      {"run", identity.run},          {"step", session.progress.step},
+      {"plan", session.plan->path()}, {"plan_hash", session.plan->hash()},
+      {"target", identity.target},    {"version", identity.runtimeVersion},
+      {"host", identity.host},        {"pid", ::getpid()}};
   if (start.checkpoint)
     facts["resumed_from"] = *start.checkpoint;
   if (start.begins)
@@ -411,8 +414,8 @@ static Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options) {
 }
 
 // Records in the run's folder which implementations of matrix products this start uses.
-static Result<void> recordGemms(const Session &session, const std::string &folder,
-                                Console &console, RunLog &log) {
+static Result<void> recordGemms(const Session &session, const std::string &folder, Console &console,
+                                RunLog &log) {
   const std::vector<GemmChoices::Use> uses = session.gemms->inUse();
   if (uses.empty())
     return {};
@@ -467,8 +470,8 @@ struct Prepared {
 } // namespace
 
 // Chooses the start on all ranks. Rank 0 comes first, because it renames what is damaged.
-static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory,
-                                 Damage &damage, Console &console, World &world) {
+static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory, Damage &damage,
+                                 Console &console, World &world) {
   auto choose = [&] { return chooseStart(options, directory, damage, console); };
   Result<Start> start = world.rank() == 0 ? choose() : Result<Start>(Start());
   if (world.size() == 1)
@@ -558,13 +561,12 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions
                                        World &world) {
   Damage damage;
   for (;;) {
-    auto prepared = allSucceed(world.all(), prepare(directory, options, std::move(plan), damage,
-                                                    console, world));
+    auto prepared = allSucceed(
+        world.all(), prepare(directory, options, std::move(plan), damage, console, world));
     if (!prepared)
       return prepared.error();
     LMC_TRY(compareRanks(world, prepared->identity,
-                         {prepared->start.checkpoint.value_or(""),
-                          prepared->session->progress.step,
+                         {prepared->start.checkpoint.value_or(""), prepared->session->progress.step,
                           static_cast<uint64_t>(prepared->totalSteps), prepared->init}));
     auto damaged = prepared->session->start(options, prepared->init);
     LMC_TRY(damaged);
@@ -623,11 +625,11 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   if (!session.checkpoint && !prepared->init.empty())
     console.note(fmt::format("initial weights: {}", prepared->init));
   if (session.checkpoint) {
-    console.note(fmt::format("resumed at step {} from {}", session.progress.step,
-                             *session.checkpoint));
+    console.note(
+        fmt::format("resumed at step {} from {}", session.progress.step, *session.checkpoint));
     if (!options.init.empty())
-      console.note(fmt::format("--init={} is not used: the run resumes from a checkpoint",
-                               options.init));
+      console.note(
+          fmt::format("--init={} is not used: the run resumes from a checkpoint", options.init));
   }
   LMC_TRY(trainer.prepare());
   if (session.progress.step >= static_cast<uint64_t>(totalSteps))
@@ -657,15 +659,17 @@ static Result<void> openFolder(Folder &folder, const RunOptions &options, World 
                      first ? open(RunDirectory::open(options.out), options.out) : Result<void>()));
   auto lock = broadcastText(world.all(), first ? folder.directory->lockText() : "");
   LMC_TRY(lock);
-  return allSucceed(world.all(),
-                    first ? Result<void>()
-                          : open(RunDirectory::join(options.out, *lock),
-                                 fmt::format("{}/ranks/{}", options.out, world.rank())));
+  return allSucceed(world.all(), first
+                                     ? Result<void>()
+                                     : open(RunDirectory::join(options.out, *lock),
+                                            fmt::format("{}/ranks/{}", options.out, world.rank())));
 }
 
 Result<ExitCode> run(const RunOptions &options) {
-  auto world = makeLocalWorlds(1, 1);
-  return run(options, *world.front());
+  auto world = openWorld(options.launch);
+  if (!world)
+    return world.error();
+  return run(options, **world);
 }
 
 Result<ExitCode> run(const RunOptions &options, World &world) {
@@ -676,6 +680,8 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   auto plan = allSucceed(world.all(), openPlan(options));
   if (!plan)
     return plan.error();
+  LMC_TRY(comparePlans(world, **plan));
+  LMC_TRY(world.divide(static_cast<int>((**plan)->shard_ranks())));
   Folder folder;
   std::unique_ptr<FILE, int (*)(FILE *)> nowhere(nullptr, &std::fclose);
   RunOptions own = options;
@@ -693,8 +699,7 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   Result<ExitCode> result = runIn(folder, own, stop, std::move(*plan), console, world);
   nlohmann::ordered_json end = {
       {"code", static_cast<int>(result ? *result : result.error().code)},
-      {"seconds",
-       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()}};
+      {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()}};
   if (!result) {
     folder.log->line("error: " + result.error().message);
     end["error"] = result.error().message;

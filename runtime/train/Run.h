@@ -1,6 +1,7 @@
 // The options of one run of lmc-run, and the function that executes it.
 #pragma once
 
+#include "runtime/comm/LaunchEnvironment.h"
 #include "runtime/comm/World.h"
 #include "runtime/support/Result.h"
 
@@ -13,8 +14,8 @@
 namespace lmc {
 
 struct RunOptions {
-  std::string plan;       // may be empty to go on with the run in `out`
-  std::string expectHash; // SHA-256 that the plan must have; "": any
+  std::string plan;                   // may be empty to go on with the run in `out`
+  std::string expectHash;             // SHA-256 that the plan must have; "": any
   std::string out;                    // folder of the run; may be empty if the run does not train
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
@@ -26,9 +27,9 @@ struct RunOptions {
   std::string dumpGradients;
   std::string dumpLogits;
   std::string profile;
-  std::string trace;      // file for the measured times of commands
-  int64_t traceSteps = 1; // steps in it
-  int threads = 0; // 0: the device's default
+  std::string trace;          // file for the measured times of commands
+  int64_t traceSteps = 1;     // steps in it
+  int threads = 0;            // 0: the device's default
   int device = 0;             // number of the GPU
   bool noGraphs = false;      // the GPU's commands are enqueued one by one
   bool checkCommands = false; // the host waits after each command
@@ -36,14 +37,15 @@ struct RunOptions {
   // user's cache. False: it takes a fixed one.
   bool measureGemms = false;
   bool eval = false;
-  int64_t bench = 0; // steps to time; 0: no bench
-  bool json = false; // the result of a bench is printed as JSON
+  int64_t bench = 0;     // steps to time; 0: no bench
+  bool json = false;     // the result of a bench is printed as JSON
+  LaunchOptions launch;  // which rank this process is
   FILE *output = stdout; // for progress and results
   FILE *errors = stderr; // for warnings
 };
 
-// Trains, evaluates, measures or dumps, as `options` says. Returns Success, or Interrupted after a signal
-// of StopSignals.
+// Trains, evaluates, measures or dumps, as `options` says, with the other ranks that the launcher
+// has started. Returns Success, or Interrupted after a signal of StopSignals.
 Result<ExitCode> run(const RunOptions &options);
 
 // Does the same as one of the plan's ranks. All ranks of `world` call it. Rank 0 writes to the

@@ -38,6 +38,8 @@ static std::string plannedText(const plan::Setting &setting) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
+std::string releaseText() { return *LMC_COMMIT ? LMC_VERSION " (" LMC_COMMIT ")" : LMC_VERSION; }
+
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
   auto text = [](const flatbuffers::String *value) { return value ? value->str() : ""; };
   RunIdentity identity;
@@ -45,7 +47,7 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
   identity.planPath = plan.path();
   identity.target = plan->target()->str();
   identity.compilerVersion = plan->compiler_version()->str();
-  identity.runtimeVersion = *LMC_COMMIT ? LMC_VERSION " (" LMC_COMMIT ")" : LMC_VERSION;
+  identity.runtimeVersion = releaseText();
   identity.host = hostText();
   identity.configPath = text(plan->config_path());
   identity.configDirectory = text(plan->config_directory());
@@ -191,8 +193,8 @@ Result<void> checkDeclarations(const std::vector<std::string> &declared,
         keys.push_back(key);
     }
     if (!known)
-      return Error{fmt::format("--change={}: the plan has no such setting{}", name,
-                               suggestion(name, keys))};
+      return Error{
+          fmt::format("--change={}: the plan has no such setting{}", name, suggestion(name, keys))};
   }
   return {};
 }
@@ -200,10 +202,10 @@ Result<void> checkDeclarations(const std::vector<std::string> &declared,
 std::string describe(const std::vector<SettingChange> &changes) {
   std::vector<std::string> texts;
   for (const SettingChange &change : changes)
-    texts.push_back(fmt::format("{} is {} there and {} here{}", change.key, change.from, change.to,
-                                change.derivedFrom.empty()
-                                    ? ""
-                                    : fmt::format(" (its default follows {})", change.derivedFrom)));
+    texts.push_back(fmt::format(
+        "{} is {} there and {} here{}", change.key, change.from, change.to,
+        change.derivedFrom.empty() ? ""
+                                   : fmt::format(" (its default follows {})", change.derivedFrom)));
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 

@@ -1,5 +1,5 @@
-// Makes the identity of a run. When a run goes on, its identity is compared with the recorded one, so
-// that nothing changes in silence.
+// Makes the identity of a run. When a run goes on, its identity is compared with the recorded one,
+// so that nothing changes in silence.
 #pragma once
 
 #include "runtime/checkpoint/RecordedRun.h"
@@ -19,17 +19,20 @@ struct SettingChange {
   std::string derivedFrom; // a declaration of this key covers the change, too; "": none
 };
 
+// Returns the release of this program and, if it is known, the commit that it was built from.
+std::string releaseText();
+
 // Describes a run of `plan` with `settings`, but sets neither `run`, the data nor `changes`.
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 
 // Returns a new value for RunIdentity::run.
 std::string drawRunId();
 
-// Returns the changes of `lmc-run --set` that a run recorded and that a restart with `plan` repeats,
-// in the form that SettingTable::fromPlan takes. A change is repeated if the plan's own value of the
-// setting is what it was, so that a new value in the TOML file is not hidden by an old `--set`. With
-// `hasPosition`, data.shuffle_block is also repeated if it is a default in the plan, because the
-// recorded position counts tokens in the order that this block gives.
+// Returns the changes of `lmc-run --set` that a run recorded and that a restart with `plan`
+// repeats, in the form that SettingTable::fromPlan takes. A change is repeated if the plan's own
+// value of the setting is what it was, so that a new value in the TOML file is not hidden by an old
+// `--set`. With `hasPosition`, data.shuffle_block is also repeated if it is a default in the plan,
+// because the recorded position counts tokens in the order that this block gives.
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 

@@ -33,15 +33,6 @@ Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<PlanFile> file,
   session->settings = std::move(*settings);
 
   const plan::BatchInfo &batch = *plan->batch();
-  if (batch.ranks() != static_cast<uint64_t>(world.size()))
-    return Error{fmt::format("{}: compiled for {} rank(s) ({} x {}), and {} started; start {}, or "
-                             "compile with other --nodes and --devices-per-node",
-                             plan.path(), batch.ranks(), plan->nodes(), plan->devices_per_node(),
-                             world.size() == 1 ? "one was" : fmt::format("{} were", world.size()),
-                             batch.ranks() == 1 ? "one process"
-                                                : fmt::format("{0} with torchrun, srun or here with "
-                                                              "--nproc={0}",
-                                                              batch.ranks()))};
   if (batch.sequence_length() == 0 || batch.micro_batch_size() == 0 ||
       batch.gradient_accumulation_steps() == 0 ||
       batch.micro_batch_size() * batch.gradient_accumulation_steps() * batch.ranks() !=
@@ -149,11 +140,11 @@ Result<void> Session::startDevice(const RunOptions &options) {
   if (!options.out.empty())
     gemms->readRun(gemmPath(options.out));
   auto opened = openDevice(*plan, {.threads = options.threads,
-                                  .world = world.size() > 1 ? &world : nullptr,
-                                  .index = options.device,
-                                  .gemms = gemms.get(),
-                                  .graphs = !options.noGraphs,
-                                  .checkEveryCommand = options.checkCommands});
+                                   .world = world.size() > 1 ? &world : nullptr,
+                                   .index = options.device,
+                                   .gemms = gemms.get(),
+                                   .graphs = !options.noGraphs,
+                                   .checkEveryCommand = options.checkCommands});
   if (!opened)
     return opened.error();
   device = std::move(*opened);
@@ -177,8 +168,8 @@ Result<void> Session::startDevice(const RunOptions &options) {
   if (!options.trace.empty())
     trace = std::make_unique<StepTrace>(*plan, deviceInfo.name, options.trace,
                                         static_cast<uint64_t>(options.traceSteps));
-  auto recorded = Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile,
-                                    trace.get());
+  auto recorded =
+      Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile, trace.get());
   if (!recorded)
     return recorded.error();
   functions = std::move(*recorded);
@@ -225,11 +216,10 @@ std::vector<std::string> Session::facts() const {
                       : fmt::format("device: {}; its peak is not known, so there is no MFU (set "
                                     "target.peak_tflops)",
                                     deviceInfo.name));
-  const std::string free = deviceInfo.freeBytes
-                               ? fmt::format("; {} of {} are free",
-                                             formatBytes(deviceInfo.freeBytes),
-                                             formatBytes(deviceInfo.memoryBytes))
-                               : "";
+  const std::string free =
+      deviceInfo.freeBytes ? fmt::format("; {} of {} are free", formatBytes(deviceInfo.freeBytes),
+                                         formatBytes(deviceInfo.memoryBytes))
+                           : "";
   lines.push_back(fmt::format("memory: {} allocated in {} arena(s), {} planned{}",
                               formatBytes(device->allocatedBytes()), root.arenas()->size(),
                               formatBytes(plannedBytes(**plan)), free));

@@ -33,19 +33,13 @@ def options(strategy: str, nodes: int, devices: int, gas: int, *more: str) -> li
             *more]
 
 
-def shard_ranks(strategy: str, nodes: int, devices: int) -> int:
-    if strategy == "no_shard":
-        return 1
-    return devices if strategy.startswith("hybrid") else nodes * devices
-
-
 def train(programs, compiled, out: Path, job: Job, strategy: str, nodes: int, devices: int, gas: int,
           *more: str, run: tuple[str, ...] = ()) -> Path:
     """Compiles and trains with the ranks as threads. Asserts that so many ranks took part."""
     ranks = nodes * devices
     plan = compiled(job, *options(strategy, nodes, devices, gas, *more))
-    programs.run("local-ranks", ranks, shard_ranks(strategy, nodes, devices), f"plan={plan}",
-                 f"out={out}", f"dump_gradients={out}.gradients", *run).ok()
+    programs.run("local-ranks", ranks, f"plan={plan}", f"out={out}",
+                 f"dump_gradients={out}.gradients", *run).ok()
     assert f"x {ranks} rank(s)" in (out / "log.txt").read_text()
     logs = sorted(int(path.parent.name) for path in out.glob("ranks/*/log.txt"))
     assert logs == list(range(1, ranks)), "every rank but the first has a log of its own"
@@ -197,10 +191,10 @@ def test_bench_and_eval_run_on_all_ranks(programs, compiled, reference, tmp_path
     job = with_validation(JOB)
     plan = compiled(job, *options("zero3", 2, 2, 3))
     out = train(programs, compiled, tmp_path / "run", job, "zero3", 2, 2, 3)
-    done = programs.run("local-ranks", 4, 4, f"plan={plan}", f"out={out}", "eval=1").ok()
+    done = programs.run("local-ranks", 4, f"plan={plan}", f"out={out}", "eval=1").ok()
     found = json.loads(done.stdout)
     assert relative([found["validation_loss"]], validation_losses(out)[-1:]) < 1e-12
-    done = programs.run("local-ranks", 4, 4, f"plan={plan}", "bench=2").ok()
+    done = programs.run("local-ranks", 4, f"plan={plan}", "bench=2").ok()
     assert "bench: 2 steps" in done.stdout
 
 
@@ -209,13 +203,13 @@ def test_ranks_that_do_not_match_the_plan_are_refused(programs, compiled, tmp_pa
     done = programs.run("lmc-run", plan, f"--out={tmp_path}/run")
     assert done.code == 2 and "compiled for 4 rank(s) (1 x 4), and one was started" in done.stderr
     assert "--nproc=4" in done.stderr
-    done = programs.run("local-ranks", 2, 2, f"plan={plan}", f"out={tmp_path}/run")
+    done = programs.run("local-ranks", 2, f"plan={plan}", f"out={tmp_path}/run")
     assert done.code == 2 and "and 2 were started" in done.stderr
 
 
 def test_a_rank_that_was_given_other_settings_is_refused(programs, compiled, tmp_path):
     plan = compiled(JOB, *options("zero3", 1, 4, 1))
-    done = programs.run("local-ranks", 4, 4, f"plan={plan}", f"out={tmp_path}/run",
+    done = programs.run("local-ranks", 4, f"plan={plan}", f"out={tmp_path}/run",
                         "rank2_set=lr_schedule.lr=0.5")
     assert done.code == 2
     assert "rank 2: it differs from rank 0" in done.stderr and "lr_schedule.lr" in done.stderr

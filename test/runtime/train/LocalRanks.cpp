@@ -1,8 +1,8 @@
 // Runs a plan with its ranks as threads of this process, for tests of what many ranks compute:
 //
-//   local-ranks RANKS SHARD_RANKS [plan=FILE] [out=DIR] [steps=N] [set=KEY=VALUE]...
-//     [resume=PATH] [init=PATH] [export=DIR] [dump_gradients=FILE] [change=KEY]... [eval=1] [bench=N]
-//     [rank2_set=KEY=VALUE]  a setting that only rank 2 gets
+//   local-ranks RANKS [plan=FILE] [out=DIR] [steps=N] [set=KEY=VALUE]...
+//     [resume=PATH] [init=PATH] [export=DIR] [dump_gradients=FILE] [change=KEY]... [eval=1]
+//     [bench=N] [rank2_set=KEY=VALUE]  a setting that only rank 2 gets
 //
 // Each rank has one thread. The exit code is that of the first rank that fails.
 #include "runtime/comm/LocalWorld.h"
@@ -18,12 +18,12 @@
 using namespace lmc;
 
 int main(int argc, char **argv) {
-  if (argc < 3)
+  if (argc < 2)
     return 2;
-  const int ranks = std::atoi(argv[1]), shardRanks = std::atoi(argv[2]);
+  const int ranks = std::atoi(argv[1]);
   RunOptions options, strange;
   options.threads = 1;
-  for (int i = 3; i < argc; ++i) {
+  for (int i = 2; i < argc; ++i) {
     const std::string text = argv[i], key = text.substr(0, text.find('='));
     const std::string value = text.substr(key.size() + 1);
     if (key == "plan")
@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
   }
   strange.overrides.insert(strange.overrides.end(), options.overrides.begin(),
                            options.overrides.end());
-  auto worlds = makeLocalWorlds(ranks, shardRanks);
+  auto worlds = makeLocalWorlds(ranks);
   std::vector<int> codes(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < worlds.size(); ++rank)
