@@ -1,5 +1,6 @@
 // Prints the report for a terminal. The text uses only the JSON report, so that both agree.
 #include "compiler/report/Explain.h"
+#include "compiler/report/HintsText.h"
 #include "compiler/report/Units.h"
 
 #include <fmt/format.h>
@@ -197,6 +198,7 @@ void Text::summary() {
 }
 
 void Text::warnings() {
+  text += hintsText(report.value("hints", json::array()));
   for (const json &warning : report["warnings"])
     line("warning: {}", warning.get<std::string>());
 }

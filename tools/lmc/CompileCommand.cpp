@@ -1,7 +1,9 @@
 // lmc compile: compiles a TOML file into a plan.
 #include "compiler/cost/DeviceSpec.h"
+#include "compiler/driver/Hints.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/report/Explain.h"
+#include "compiler/report/HintsText.h"
 #include "runtime/plan/PlanFile.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
@@ -95,9 +97,13 @@ int runCompile(const CompileArguments &arguments) {
     return 0;
   }
   const plan::Plan &plan = *plan::GetPlan(result->plan.data());
-  if (!result->fits)
-    return fail(budgetError(plan, config->path, result->budgetBytes, result->smallestBudget),
-                ExitCode::DoesNotFit);
+  if (!result->fits) {
+    std::string message =
+        budgetError(plan, config->path, result->budgetBytes, result->smallestBudget);
+    if (!arguments.quiet)
+      message += "\n" + hintsText(hintsFor(*config, plan, result->budgetBytes, *options));
+    return fail(llvm::StringRef(message).rtrim(), ExitCode::DoesNotFit);
+  }
   const std::string path =
       arguments.output.empty() ? defaultOutput(arguments.input) : arguments.output;
   if (llvm::sys::fs::equivalent(path, arguments.input))

@@ -1,5 +1,6 @@
 // lmc explain: prints what a plan does and what it needs.
 #include "compiler/cost/PlanCost.h"
+#include "compiler/driver/Hints.h"
 #include "compiler/driver/ScaleTable.h"
 #include "compiler/extract/ExtractKernel.h"
 #include "compiler/kernels/Target.h"
@@ -37,6 +38,7 @@ struct Explained {
   cost::DeviceSpec spec;
   nlohmann::json compileTimes; // null if the plan was not compiled by this command
   nlohmann::json scale;        // the section "scale"; null if it was not requested
+  nlohmann::json hints;        // the section "hints"; null if the job fits
 };
 
 // Returns the device spec for explaining a plan: the one that the command line gives, else the one
@@ -61,7 +63,7 @@ Result<Explained> openPlan(const ExplainArguments &arguments) {
     return plan.error();
   auto spec = specOf(***plan, arguments.job.spec);
   LMC_TRY(spec);
-  return Explained{std::move(*plan), std::move(*spec), {}, {}};
+  return Explained{std::move(*plan), std::move(*spec), {}, {}, {}};
 }
 
 // Compiles the job and returns its plan. Returns nullopt if the compiler has printed an error; the
@@ -93,6 +95,8 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   if (!plan)
     return plan.error();
   explained.plan = std::move(*plan);
+  if (!result->fits)
+    explained.hints = hintsFor(*config, **explained.plan, result->budgetBytes, options);
   if (!arguments.scale.empty()) {
     auto scale = scaleReport(*config, **explained.plan, arguments.scale, options);
     if (!scale)
@@ -168,6 +172,8 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
       return code;
   if (!explained.compileTimes.is_null())
     report.emplace("compile", explained.compileTimes);
+  if (!explained.hints.is_null())
+    report.emplace("hints", explained.hints);
   if (!explained.scale.is_null())
     report.emplace("scale", explained.scale);
   if (!arguments.html.empty())

@@ -1,0 +1,204 @@
+#include "compiler/driver/Hints.h"
+
+#include "compiler/cost/DeviceSpec.h"
+#include "compiler/driver/Strategies.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <algorithm>
+
+using namespace lmc;
+using nlohmann::json;
+
+namespace {
+
+// A changed job. Of several changes of one kind, such as smaller micro-batches, only one is shown:
+// the first that suffices, or the last that helps if none does.
+struct Change {
+  enum Kind { Optimizer, Recompute, MicroBatch, Strategy, Devices } kind;
+  std::string text; // the keys of the TOML file and their values
+  Config config;
+};
+
+// Lists the changes of one job.
+class Changes {
+public:
+  Changes(const Config &config, const plan::Plan &plan);
+  void collect();
+  // Returns the job with all changes that need no further devices.
+  Change together() const;
+
+  std::vector<Change> list;
+
+private:
+  void add(Change::Kind kind, std::string text, Config config) {
+    list.push_back({kind, std::move(text), std::move(config)});
+  }
+  void optimizer();
+  void recompute();
+  void microBatch();
+  void strategy();
+  void devices();
+
+  Config smallest; // the job, as its smallest plan has it
+  RecomputeMode mode;
+};
+
+} // namespace
+
+Changes::Changes(const Config &config, const plan::Plan &plan)
+    : smallest(config), mode(config.memory.recompute) {
+  if (mode == RecomputeMode::Auto)
+    smallest.memory.recompute = RecomputeMode::Block;
+  if (smallest.memory.lossChunk == 0)
+    smallest.memory.lossChunk = knownChunks(plan).smallest;
+  if (smallest.training.microBatchAuto) {
+    smallest.training.microBatchAuto = false;
+    setMicroBatchSize(smallest, int64_t(plan.batch()->micro_batch_size()));
+  }
+}
+
+void Changes::collect() {
+  optimizer();
+  recompute();
+  microBatch();
+  strategy();
+  devices();
+}
+
+void Changes::optimizer() {
+  if (smallest.optimizer.type != "adamw" || smallest.training.computeDType == DataType::F64)
+    return;
+  Config config = smallest;
+  config.optimizer.type = "adamw8bit";
+  add(Change::Optimizer, "optimizer.type = \"adamw8bit\"", std::move(config));
+}
+
+void Changes::recompute() {
+  const bool isBlock = mode == RecomputeMode::Block && smallest.memory.recomputeStride == 1;
+  if (mode == RecomputeMode::Auto || isBlock)
+    return;
+  Config config = smallest;
+  config.memory.recompute = RecomputeMode::Block;
+  config.memory.recomputeStride = 1;
+  add(Change::Recompute, "memory.recompute = \"auto\"", std::move(config));
+}
+
+// Adds the divisors of the MBS, so that the GBS stays as it is.
+void Changes::microBatch() {
+  const int64_t own = smallest.training.microBatchSize;
+  for (int64_t size = own / 2; size >= 1; --size) {
+    if (own % size != 0)
+      continue;
+    Config config = smallest;
+    setMicroBatchSize(config, size);
+    add(Change::MicroBatch, llvm::formatv("training.micro_batch_size = {0}", size),
+        std::move(config));
+  }
+}
+
+// Adds the other strategies, those that send fewer bytes first.
+void Changes::strategy() {
+  using enum ShardingStrategy;
+  const DistributedConfig &own = smallest.distributed;
+  const std::vector<ShardingStrategy> known = strategiesFor(own.nodes, own.devicesPerNode);
+  for (ShardingStrategy strategy : {Zero1, HybridShardZero2, Zero2, HybridShard, Zero3})
+    if (strategy != own.strategy && llvm::is_contained(known, strategy))
+      add(Change::Strategy,
+          llvm::formatv("distributed.strategy = \"{0}\"", strategyName(strategy)),
+          withRanks(smallest, own.nodes, own.devicesPerNode, strategy));
+}
+
+// Adds more devices, up to 32 times as many: nodes of up to 8, then more nodes.
+void Changes::devices() {
+  constexpr int64_t kLargestNode = 8, kMostTimes = 32;
+  const DistributedConfig &own = smallest.distributed;
+  auto spec = cost::deviceSpecOf(smallest.target, smallest.directory);
+  if (!spec || own.strategy == ShardingStrategy::NoShard)
+    return;
+  int64_t nodes = own.nodes, perNode = own.devicesPerNode;
+  for (int64_t times = 2; times <= kMostTimes; times *= 2) {
+    (nodes == 1 && perNode < kLargestNode ? perNode : nodes) *= 2;
+    if (spec->deviceLink.bandwidth == 0 || (nodes > 1 && spec->nodeLink.bandwidth == 0))
+      return;
+    Config config = withRanks(smallest, nodes, perNode, own.strategy);
+    std::string text = llvm::formatv("distributed.nodes = {0} and distributed.devices_per_node = {1}",
+                                     nodes, perNode);
+    if (config.training.batchSize != smallest.training.batchSize)
+      text += llvm::formatv(" and training.batch_size = {0}", config.training.batchSize).str();
+    add(Change::Devices, std::move(text), std::move(config));
+  }
+}
+
+Change Changes::together() const {
+  Change all{Change::Kind(), "", smallest};
+  auto take = [&](Change::Kind kind, auto &&change) {
+    const Change *last = nullptr;
+    for (const Change &each : list)
+      if (each.kind == kind)
+        last = &each;
+    if (!last)
+      return;
+    all.text += (all.text.empty() ? "" : " and ") + last->text;
+    change(last->config);
+  };
+  take(Change::Optimizer, [&](const Config &c) { all.config.optimizer = c.optimizer; });
+  take(Change::Recompute, [&](const Config &c) { all.config.memory = c.memory; });
+  take(Change::MicroBatch, [&](const Config &c) { all.config.training = c.training; });
+  if (all.config.distributed.strategy != ShardingStrategy::Zero3)
+    take(Change::Strategy, [&](const Config &c) { all.config.distributed = c.distributed; });
+  return all;
+}
+
+static json entryOf(const std::string &text, const Forecast &forecast, uint64_t needed) {
+  return {{"change", text},
+          {"peak_bytes", forecast.peakBytes},
+          {"saved_bytes", needed - forecast.peakBytes},
+          {"suffices", forecast.fits}};
+}
+
+json lmc::hintsFor(const Config &config, const plan::Plan &plan, uint64_t budget,
+                   const CompileOptions &options) {
+  constexpr double kHelps = 0.99; // a change that saves less is not worth a line
+  uint64_t needed = 0;
+  for (const plan::Arena *arena : *plan.arenas())
+    needed += arena->bytes();
+  Changes changes(config, plan);
+  changes.collect();
+  auto forecasts = [&](llvm::ArrayRef<Change> list) -> std::vector<Forecast> {
+    std::vector<ForecastJob> jobs;
+    for (const Change &change : list)
+      jobs.push_back({change.config, /*isQuick=*/true, {}});
+    auto made = forecast(jobs, options);
+    if (made)
+      return std::move(*made);
+    llvm::consumeError(made.takeError());
+    return {};
+  };
+  const std::vector<Forecast> made = forecasts(changes.list);
+  std::vector<json> hints;
+  bool isEnough = false;
+  for (size_t i = 0, shown = 0; i < made.size(); i = shown) {
+    std::optional<size_t> best;
+    for (; shown < made.size() && changes.list[shown].kind == changes.list[i].kind; ++shown) {
+      const bool helps = double(made[shown].peakBytes) < kHelps * double(needed);
+      if (helps && (!best || (!made[*best].fits &&
+                              made[shown].peakBytes < made[*best].peakBytes)))
+        best = shown;
+    }
+    if (!best)
+      continue;
+    hints.push_back(entryOf(changes.list[*best].text, made[*best], needed));
+    isEnough |= made[*best].fits;
+  }
+  std::stable_sort(hints.begin(), hints.end(), [](const json &a, const json &b) {
+    return a["saved_bytes"] > b["saved_bytes"];
+  });
+  if (hints.size() > 1 && !isEnough) {
+    const Change all = changes.together();
+    if (const std::vector<Forecast> one = forecasts(all); !one.empty() && one[0].fits)
+      hints.push_back(entryOf(all.text, one[0], needed));
+  }
+  return hints;
+}
