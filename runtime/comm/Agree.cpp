@@ -49,8 +49,8 @@ Result<void> allSucceed(Communicator &group, const Result<void> &mine) {
     return {};
   // A text is the exit code and the message.
   auto texts = gatherTexts(
-      group, mine ? ""
-                  : fmt::format("{} {}", static_cast<int>(mine.error().code), mine.error().message));
+      group,
+      mine ? "" : fmt::format("{} {}", static_cast<int>(mine.error().code), mine.error().message));
   if (!mine)
     return mine.error();
   LMC_TRY(texts);

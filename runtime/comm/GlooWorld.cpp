@@ -1,6 +1,7 @@
 #include "runtime/comm/GlooWorld.h"
 
 #include "runtime/comm/LocalWorld.h"
+#include "runtime/comm/NodeCommunicator.h"
 #include "runtime/comm/RankOrderSum.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/File.h"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 namespace lmc {
 
@@ -307,21 +309,19 @@ public:
     LMC_TRY(world->checkHosts());
     LMC_TRY(world->connect());
     if (shardRanks > 0)
-      LMC_TRY(world->divide(shardRanks));
+      LMC_TRY(world->divide(shardRanks, world->size()));
     return std::unique_ptr<World>(std::move(world));
   }
 
   int rank() const override { return index; }
   int size() const override { return ranks; }
   Communicator &all() override { return *everyone; }
-  Result<void> divide(int shardRanks) override {
-    const int node = index / shardRanks, slot = index % shardRanks;
-    const int division = ++divisions; // groups of each division have names of their own
+  Result<void> divide(int shardRanks, int ranksPerNode) override {
+    ++divisions; // groups of each division have names of their own
     return connected([&] {
-      shard = makeGroup(fmt::format("{} shard {}", division, node),
-                        [&](int rank) { return rank / shardRanks == node; });
-      replicate = makeGroup(fmt::format("{} replicate {}", division, slot),
-                            [&](int rank) { return rank % shardRanks == slot; });
+      shard = makeAxis("shard", axisGroups(Axis::Shard, index, ranks, shardRanks, ranksPerNode));
+      replicate = makeAxis("replicate",
+                           axisGroups(Axis::Replicate, index, ranks, shardRanks, ranksPerNode));
     });
   }
   Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
@@ -351,7 +351,9 @@ private:
       gloo::transport::tcp::attr place;
       place.hostname = rendezvous->ownAddress();
       device = gloo::transport::tcp::CreateDevice(place);
-      everyone = makeGroup("all", [](int) { return true; });
+      std::vector<int> members(static_cast<size_t>(ranks));
+      std::iota(members.begin(), members.end(), 0);
+      everyone = makeGroup("all", std::move(members));
     });
   }
 
@@ -370,12 +372,20 @@ private:
                  ExitCode::RankFailed};
   }
 
-  template <typename F>
-  std::unique_ptr<GlooCommunicator> makeGroup(const std::string &name, F has) {
-    std::vector<int> members;
-    for (int r = 0; r < ranks; ++r)
-      if (has(r))
-        members.push_back(r);
+  std::unique_ptr<Communicator> makeAxis(const std::string &axis, AxisGroups groups) {
+    // The first of its ranks tells a group from the others of its kind.
+    auto make = [&](const char *kind, std::vector<int> members) {
+      const std::string name = fmt::format("{} {} {} {}", divisions, axis, kind, members.front());
+      return makeGroup(name, std::move(members));
+    };
+    if (groups.onNode.empty())
+      return make("", std::move(groups.all));
+    auto onNode = make("on a node", std::move(groups.onNode));
+    return std::make_unique<NodeCommunicator>(std::move(onNode),
+                                              make("across nodes", std::move(groups.acrossNodes)));
+  }
+
+  std::unique_ptr<Communicator> makeGroup(const std::string &name, std::vector<int> members) {
     const int here = static_cast<int>(std::ranges::find(members, index) - members.begin());
     std::shared_ptr<gloo::rendezvous::Context> context;
     if (members.size() > 1) {
@@ -394,7 +404,7 @@ private:
   const Milliseconds limit;
   Waits waits;
   std::shared_ptr<gloo::transport::Device> device;
-  std::unique_ptr<GlooCommunicator> everyone, shard, replicate;
+  std::unique_ptr<Communicator> everyone, shard, replicate;
   std::unique_ptr<Rendezvous> rendezvous; // the last: its threads use `waits`
 };
 

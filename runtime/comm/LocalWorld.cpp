@@ -3,17 +3,19 @@
 
 #include "runtime/comm/LocalWorld.h"
 
+#include "runtime/comm/NodeCommunicator.h"
 #include "runtime/comm/RankOrderSum.h"
 #include "runtime/plan/PlanFile.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <optional>
+#include <numeric>
 
 namespace lmc {
 
@@ -134,17 +136,13 @@ class Groups {
 public:
   explicit Groups(int ranks) : ranks(ranks), gone(static_cast<size_t>(ranks)) {}
 
-  // Returns the group of the ranks that `has` accepts. The first caller of a name makes it.
-  template <typename F> std::shared_ptr<Group> get(const std::string &name, F has) {
+  // Returns the group of these ranks. The first caller of a name makes it.
+  std::shared_ptr<Group> get(const std::string &name, const std::vector<int> &members) {
     std::lock_guard lock(mutex);
     std::shared_ptr<Group> &group = groups[name];
     if (!group) {
-      std::vector<int> members;
-      for (int rank = 0; rank < ranks; ++rank)
-        if (has(rank))
-          members.push_back(rank);
-      group = std::make_shared<Group>(std::move(members));
-      for (int rank : group->ranks)
+      group = std::make_shared<Group>(members);
+      for (int rank : members)
         if (gone[static_cast<size_t>(rank)])
           group->leave(rank);
     }
@@ -169,33 +167,42 @@ private:
 
 class LocalWorld final : public World {
 public:
-  LocalWorld(int index, std::shared_ptr<Groups> groups)
-      : index(index), groups(std::move(groups)), everyone(get("all", [](int) { return true; })) {}
+  LocalWorld(int index, std::shared_ptr<Groups> groups) : index(index), groups(std::move(groups)) {
+    std::vector<int> ranks(static_cast<size_t>(this->groups->ranks));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    everyone = get(ranks);
+  }
   ~LocalWorld() override { groups->leave(index); }
 
   int rank() const override { return index; }
   int size() const override { return groups->ranks; }
-  Communicator &all() override { return everyone; }
+  Communicator &all() override { return *everyone; }
 
-  Result<void> divide(int shardRanks) override {
-    const int node = index / shardRanks, slot = index % shardRanks;
-    shard.emplace(get(fmt::format("{} shard {}", shardRanks, node),
-                      [&](int rank) { return rank / shardRanks == node; }));
-    replicate.emplace(get(fmt::format("{} replicate {}", shardRanks, slot),
-                          [&](int rank) { return rank % shardRanks == slot; }));
+  Result<void> divide(int shardRanks, int ranksPerNode) override {
+    ++divisions;
+    shard = along(axisGroups(Axis::Shard, index, size(), shardRanks, ranksPerNode));
+    replicate = along(axisGroups(Axis::Replicate, index, size(), shardRanks, ranksPerNode));
     return {};
   }
   Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
 
 private:
-  template <typename F> LocalCommunicator get(const std::string &name, F has) {
-    return LocalCommunicator(groups->get(name, has), index);
+  std::unique_ptr<Communicator> along(const AxisGroups &axis) {
+    if (axis.onNode.empty())
+      return get(axis.all);
+    return std::make_unique<NodeCommunicator>(get(axis.onNode), get(axis.acrossNodes));
+  }
+
+  // Groups of the same ranks in one division are one group, which runs one call after the other.
+  std::unique_ptr<Communicator> get(const std::vector<int> &members) {
+    return std::make_unique<LocalCommunicator>(
+        groups->get(fmt::format("{} of {}", divisions, fmt::join(members, " ")), members), index);
   }
 
   const int index;
   const std::shared_ptr<Groups> groups;
-  LocalCommunicator everyone;
-  std::optional<LocalCommunicator> shard, replicate;
+  int divisions = 0;
+  std::unique_ptr<Communicator> everyone, shard, replicate;
 };
 
 } // namespace
@@ -205,7 +212,7 @@ std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks) {
   std::vector<std::unique_ptr<World>> worlds;
   for (int rank = 0; rank < ranks; ++rank) {
     worlds.push_back(std::make_unique<LocalWorld>(rank, groups));
-    (void)static_cast<bool>(worlds.back()->divide(shardRanks));
+    (void)static_cast<bool>(worlds.back()->divide(shardRanks, ranks));
   }
   return worlds;
 }

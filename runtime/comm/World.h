@@ -19,9 +19,9 @@ public:
   // groups of the axes, by another thread.
   virtual Communicator &all() = 0;
 
-  // Makes the groups of the axes. All ranks call it together; `shardRanks` divides size(). Groups
-  // that were made before must not be used any more.
-  virtual Result<void> divide(int shardRanks) = 0;
+  // Makes the groups of the axes, for nodes that have `ranksPerNode` ranks each. All ranks call it
+  // together; `shardRanks` divides size(). Groups that were made before must not be used any more.
+  virtual Result<void> divide(int shardRanks, int ranksPerNode) = 0;
 
   // The group of the ranks along an axis that this rank is in, after divide(). The groups of the
   // two axes may not be used at the same time.

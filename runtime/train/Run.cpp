@@ -681,7 +681,8 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   if (!plan)
     return plan.error();
   LMC_TRY(comparePlans(world, **plan));
-  LMC_TRY(world.divide(static_cast<int>((**plan)->shard_ranks())));
+  LMC_TRY(world.divide(static_cast<int>((**plan)->shard_ranks()),
+                       static_cast<int>((**plan)->devices_per_node())));
   Folder folder;
   std::unique_ptr<FILE, int (*)(FILE *)> nowhere(nullptr, &std::fclose);
   RunOptions own = options;
