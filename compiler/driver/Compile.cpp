@@ -1,6 +1,7 @@
 #include "compiler/driver/Compile.h"
 
 #include "compiler/cost/PlanCost.h"
+#include "compiler/driver/StrategyWarning.h"
 #include "compiler/emit/Emit.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/phases/Levels.h"
@@ -301,6 +302,9 @@ LogicalResult Driver::finish() {
 bool Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
   std::vector<std::string> warnings = cost::warningsOf(plan, *model);
+  if (spec && options.compareStrategies && config.distributed.ranks() > 1)
+    if (auto warning = strategyWarning(config, plan, forecastOf(plan, result, config), options))
+      warnings.push_back(std::move(*warning));
   const bool hasWarnings = !warnings.empty();
   if (hasWarnings)
     details.reports["warnings"] = std::move(warnings);

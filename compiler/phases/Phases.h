@@ -35,6 +35,9 @@ struct CompileOptions {
   std::vector<std::string> printIrAfter; // names of passes ("kern-form-fusions")
   std::vector<std::string> disableFusion;  // kinds of fusion to disable ("siblings")
   bool reuseMemory = true;                 // false: no two values share bytes, for tests
+  // If true, a job of several ranks is compared with other sharding strategies, for a warning
+  // (compiler/driver/StrategyWarning.h).
+  bool compareStrategies = true;
 };
 
 struct PhaseTime {

@@ -1,0 +1,18 @@
+// Warns where a job's sharding strategy costs more than it brings.
+#pragma once
+
+#include "compiler/driver/Forecast.h"
+
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+// Returns a warning if another strategy on the same devices also fits and gives at least 1.25 times
+// the tokens/s; it names the fastest such strategy and both figures. `own` is the forecast of `plan`,
+// the plan of `config`. Other strategies are forecast only if the job waits for other ranks for so
+// much of a step that one of them can be so much faster.
+std::optional<std::string> strategyWarning(const Config &config, const plan::Plan &plan,
+                                           const Forecast &own, const CompileOptions &options);
+
+} // namespace lmc
