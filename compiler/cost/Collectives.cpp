@@ -38,15 +38,31 @@ static double treeSeconds(double bytes, const Group &group, const DeviceSpec &sp
          2 * (hops + (n - 1) / n * bytes / (kTreeRate * rateOf(group, spec)));
 }
 
+// Returns true if the group works in stages, first inside nodes and then between them.
+static bool hasStages(const Group &group, const DeviceSpec &spec) {
+  return spec.arch == "cpu" && group.devicesPerNode > 1 && group.nodes > 1;
+}
+
+// Returns the seconds of a collective in stages: `inside` passes around the ring of each node, and
+// `across` around the rings between nodes.
+static double stagedSeconds(double bytes, const Group &group, int inside, int across,
+                            const DeviceSpec &spec) {
+  return inside * ringSeconds(bytes, {group.devicesPerNode, 1}, 1, spec) +
+         ringSeconds(bytes / double(group.devicesPerNode), {1, group.nodes}, across, spec);
+}
+
 double allGatherSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
-  return ringSeconds(bytes, group, 1, spec);
+  return hasStages(group, spec) ? stagedSeconds(bytes, group, 1, 1, spec)
+                                : ringSeconds(bytes, group, 1, spec);
 }
 
 double reduceScatterSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
-  return ringSeconds(bytes, group, 1, spec);
+  return allGatherSeconds(bytes, group, spec);
 }
 
 double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
+  if (hasStages(group, spec))
+    return stagedSeconds(bytes, group, 2, 2, spec);
   const double ring = ringSeconds(bytes, group, 2, spec);
   return group.nodes == 1 ? ring : std::min(ring, treeSeconds(bytes, group, spec));
 }

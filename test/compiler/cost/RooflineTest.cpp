@@ -201,6 +201,18 @@ TEST(Collectives, RingThroughNodes) {
   EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {1, 2}, spec), 1e-5 + 1e-5 + 0.5 * 1e9 / 10e9);
 }
 
+// On CPUs, a device's share goes across nodes.
+TEST(Collectives, StagesOnCpus) {
+  DeviceSpec spec = toy();
+  spec.arch = "cpu";
+  const double inside = 1e-5 + 7e-6 + 7.0 / 8 * 1e9 / 100e9;
+  const double across = 1e-5 + 1e-5 + 0.5 * (1e9 / 8) / 10e9;
+  EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {8, 2}, spec), inside + across);
+  EXPECT_DOUBLE_EQ(reduceScatterSeconds(1e9, {8, 2}, spec), inside + across);
+  EXPECT_DOUBLE_EQ(allReduceSeconds(1e9, {8, 2}, spec), 2 * inside + 2 * across - 1e-5);
+  EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {1, 2}, spec), 1e-5 + 1e-5 + 0.5 * 1e9 / 10e9);
+}
+
 // A small all-reduce over many nodes takes a tree: 2 x 7 hops inside, 2 x log2(64) between nodes.
 TEST(Collectives, TreeOfNodes) {
   DeviceSpec spec = toy();
