@@ -134,6 +134,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
+    passes.addPass(createCheckReductionsPass());
     break;
   case Phase::Memory:
     passes.addPass(createApplyRecomputePass(ApplyRecomputePassOptions{

@@ -100,6 +100,22 @@ def SyncOptimizerPass : Pass<"dist-sync-optimizer", "::mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def CheckReductionsPass : Pass<"dist-check-reductions", "::mlir::ModuleOp"> {
+  let summary = "reports values of one rank that count as if they were those of all ranks";
+  let description = [{
+    Changes nothing. An error is reported for
+
+    * a gradient that the optimizer reads, if what the last micro-step stores to it is not summed
+      over every axis of the mesh: the contribution of this micro-step, or, where earlier
+      contributions are added to it, one of theirs; and a gradient to which it stores nothing;
+    * `run.loss` of a step and `run.eval_loss` that are not summed over every axis;
+    * a norm of a rank's piece that is read as if it were the norm of all pieces.
+
+    Unfinished results of async collectives need no pass: the verifiers of the ops of `dist` find
+    who reads one. Must run after `dist-sync-optimizer`.
+  }];
+}
+
 def RegatherPass : Pass<"dist-regather", "::mlir::ModuleOp"> {
   let summary = "gathers divided weights again for each use";
   let description = [{

@@ -1,0 +1,180 @@
+// dist-check-reductions: checks that what ranks compute apart is summed over ranks before it counts.
+// Passes.td lists what that is.
+#include "passes/distribute/Passes.h"
+#include "passes/distribute/Units.h"
+
+#include "runtime/plan/Names.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/StringSet.h"
+
+#include <set>
+
+namespace lmc {
+#define GEN_PASS_DEF_CHECKREDUCTIONSPASS
+#include "passes/distribute/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+using dist::Axis;
+
+namespace {
+
+class ReductionChecker {
+public:
+  ReductionChecker(ModuleOp module, dist::MeshOp mesh)
+      : module(module), symbols(module), mesh(mesh) {}
+
+  LogicalResult run();
+
+private:
+  using Axes = std::set<Axis>;
+
+  LogicalResult checkGradients(func::FuncOp optimizer);
+  LogicalResult checkStores(StringRef function, StringRef variable, const Axes &missing);
+  LogicalResult checkSum(Value value, Axes missing, lm::StoreOp store);
+  LogicalResult checkNorm(Operation *norm);
+
+  Axes allAxes() {
+    Axes axes;
+    for (Axis axis : {Axis::Replicate, Axis::Shard})
+      if (mesh.ranksAlong(axis) > 1)
+        axes.insert(axis);
+    return axes;
+  }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  dist::MeshOp mesh;
+  std::set<std::tuple<StringRef, StringRef, Axes>> checked; // by checkStores()
+};
+
+} // namespace
+
+static bool isView(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
+
+// Checks that the value of `store` is a sum over `missing`. `value` is this value, or what it is
+// made of.
+LogicalResult ReductionChecker::checkSum(Value value, Axes missing, lm::StoreOp store) {
+  Operation *op = value.getDefiningOp();
+  if (auto sum = dyn_cast_or_null<dist::AllReduceOp>(op))
+    missing.erase(sum.getAxis());
+  else if (auto sum = dyn_cast_or_null<dist::ReduceScatterOp>(op))
+    missing.erase(sum.getAxis());
+  if (missing.empty())
+    return success();
+  if (auto load = dyn_cast_or_null<lm::LoadOp>(op)) {
+    auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
+    if (variable.getKind() == lm::VariableKind::Table) // zeros, on each rank
+      return success();
+    // The sum of earlier micro-steps.
+    if (variable.getKind() == lm::VariableKind::Gradient &&
+        variable.getSymName() == store.getVariable())
+      return failure(failed(checkStores(names::kMicroFirst, load.getVariable(), missing)) ||
+                     failed(checkStores(names::kMicro, load.getVariable(), missing)));
+  }
+  if (!isa_and_nonnull<dist::AllReduceOp, dist::ReduceScatterOp, lm::AddOp, lm::CastOp>(op) &&
+      !(op && isView(op)))
+    return store.emitOpError("stores to @")
+           << store.getVariable() << " what is not summed over the axis "
+           << dist::stringifyAxis(*missing.begin());
+  for (Value operand : op->getOperands())
+    if (failed(checkSum(operand, missing, store)))
+      return failure();
+  return success();
+}
+
+// Checks what the function stores to the variable.
+LogicalResult ReductionChecker::checkStores(StringRef function, StringRef variable,
+                                            const Axes &missing) {
+  if (!checked.insert({function, variable, missing}).second)
+    return success();
+  if (auto known = symbols.lookup<func::FuncOp>(function))
+    for (auto store : known.getBody().front().getOps<lm::StoreOp>())
+      if (store.getVariable() == variable && failed(checkSum(store.getValue(), missing, store)))
+        return failure();
+  return success();
+}
+
+// Checks the gradients that the optimizer reads: those that the last micro-step of a step stores.
+LogicalResult ReductionChecker::checkGradients(func::FuncOp optimizer) {
+  llvm::StringSet<> read;
+  for (auto load : optimizer.getBody().front().getOps<lm::LoadOp>())
+    read.insert(load.getVariable());
+  const StringRef last =
+      symbols.lookup(names::kMicroLast) ? names::kMicroLast : names::kMicroFirst;
+  llvm::StringSet<> stored;
+  if (auto function = symbols.lookup<func::FuncOp>(last))
+    for (auto store : function.getBody().front().getOps<lm::StoreOp>())
+      stored.insert(store.getVariable());
+  for (auto variable : module.getOps<lm::VariableOp>()) {
+    const StringRef name = variable.getSymName();
+    if (variable.getKind() != lm::VariableKind::Gradient || variable.getAnonymous() ||
+        !(read.contains(name) || read.contains(variable.getStorage().value_or(""))))
+      continue;
+    if (!stored.contains(name))
+      return variable.emitOpError("is a gradient that the optimizer reads, and @")
+             << last << " stores nothing to it";
+    if (failed(checkStores(last, name, allAxes())))
+      return failure();
+  }
+  return success();
+}
+
+// Checks that a norm of a rank's pieces is only read by what joins it with those of other ranks.
+LogicalResult ReductionChecker::checkNorm(Operation *norm) {
+  auto isJoined = [](Value operand) {
+    while (operand.getDefiningOp() && isView(operand.getDefiningOp()))
+      operand = operand.getDefiningOp()->getOperand(0);
+    return bool(operand.getDefiningOp<dist::AllGatherOp>());
+  };
+  if (llvm::all_of(norm->getOperands(), isJoined))
+    return success();
+  SmallVector<Operation *> users(norm->getUsers());
+  while (!users.empty()) {
+    Operation *user = users.pop_back_val();
+    if (isView(user))
+      llvm::append_range(users, user->getUsers());
+    else if (!isa<dist::AllGatherOp>(user))
+      return norm->emitOpError("is of a rank's own piece, and '")
+             << user->getName() << "' reads it without the norms of the other ranks";
+  }
+  return success();
+}
+
+LogicalResult ReductionChecker::run() {
+  if (module->hasAttr(kUnitsToReduce))
+    return module.emitError("has gradients that are not summed over ranks; run "
+                            "dist-reduce-gradients first");
+  auto optimizer = symbols.lookup<func::FuncOp>(names::kOptimizer);
+  if (!optimizer)
+    return success();
+  if (failed(checkGradients(optimizer)) ||
+      failed(checkStores(names::kOptimizer, names::kLoss, allAxes())) ||
+      failed(checkStores(names::kEval, names::kEvalLoss, allAxes())))
+    return failure();
+  if (mesh.ranksAlong(Axis::Shard) > 1)
+    for (Operation &op : optimizer.getBody().front())
+      if (isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op) && failed(checkNorm(&op)))
+        return failure();
+  return success();
+}
+
+namespace {
+struct CheckReductionsPass : lmc::impl::CheckReductionsPassBase<CheckReductionsPass> {
+  void runOnOperation() override {
+    auto mesh = SymbolTable(getOperation()).lookup<dist::MeshOp>(kMesh);
+    if (!mesh) {
+      getOperation().emitOpError("has no mesh; run dist-shard-state first");
+      return signalPassFailure();
+    }
+    if (mesh.ranksAlong(Axis::Shard) * mesh.ranksAlong(Axis::Replicate) > 1 &&
+        failed(ReductionChecker(getOperation(), mesh).run()))
+      signalPassFailure();
+  }
+};
+} // namespace
