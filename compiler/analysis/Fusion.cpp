@@ -29,7 +29,11 @@ int microStep(const plan::Plan &plan) {
 
 unsigned firstBackward(const plan::Function &function) {
   unsigned first = 0;
-  while (first < function.commands()->size() && !function.commands()->Get(first)->backward())
+  // A collective of the backward pass may start early, beside the forward pass.
+  auto isBackward = [](const plan::Command &command) {
+    return command.backward() && command.stream() == 0;
+  };
+  while (first < function.commands()->size() && !isBackward(*function.commands()->Get(first)))
     ++first;
   return first;
 }

@@ -72,6 +72,8 @@ public:
     work.group = groupOf(plan, op.axis());
     return work;
   }
+  // A wait touches no memory; planCost() knows how long it takes.
+  Work operator()(const plan::Wait &) const { return KernelWork(); }
   // A command without arithmetic worth the name.
   template <typename Body> Work operator()(const Body &op) const {
     KernelWork work;
@@ -149,6 +151,48 @@ static void addLaunch(KernelCost &kernel, const Estimate &estimate, uint64_t run
   kernel.launch = estimate;
 }
 
+namespace {
+
+// The streams of one run of a function, command by command.
+class Streams {
+public:
+  explicit Streams(FunctionCost &cost) : cost(cost) {}
+
+  // Adds a command. `estimate` is that of the command alone; it becomes the time that stream 0
+  // takes, or, for a collective of stream 1, remains.
+  void add(const plan::Command &command, uint32_t number, Estimate &estimate) {
+    if (const plan::Wait *wait = command.body_as_Wait()) {
+      estimate = {waitFor(wait->command()), Bound::Links, 0, 0};
+    } else if (command.body_as_Collective()) {
+      const double before = cost.collectives.empty() ? 0 : cost.collectives.back().end;
+      const double start = std::max(cost.seconds, before);
+      cost.collectives.push_back({number, start, start + estimate.seconds, 0});
+      if (command.stream() != 0)
+        return;
+      estimate.seconds = waitFor(number);
+    }
+    cost.seconds += estimate.seconds;
+    cost.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
+  }
+
+private:
+  // Returns the time until the collective has ended, and adds it to those that run in this time.
+  double waitFor(uint32_t command) {
+    const auto waited = std::find_if(cost.collectives.rbegin(), cost.collectives.rend(),
+                                     [&](const CollectiveTime &each) {
+                                       return each.command == command;
+                                     });
+    const double now = cost.seconds, end = waited->end;
+    for (auto each = waited; each != cost.collectives.rend() && each->end > now; ++each)
+      each->exposed += each->end - std::max(each->start, now);
+    return std::max(end - now, 0.0);
+  }
+
+  FunctionCost &cost;
+};
+
+} // namespace
+
 PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
   PlanCost cost;
   cost.kernels.resize(plan.kernels()->size());
@@ -157,11 +201,12 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
     FunctionCost entry;
     entry.runsPerStep =
         plan::runsPerStep(function->name()->string_view(), batch.gradient_accumulation_steps());
-    for (const plan::Command *command : *function->commands()) {
+    Streams streams(entry);
+    for (uint32_t number = 0; number < function->commands()->size(); ++number) {
+      const plan::Command *command = function->commands()->Get(number);
       std::vector<Estimate> kernels = model.kernels(workOf(plan, *command));
-      const Estimate estimate = sumOf(kernels);
-      entry.seconds += estimate.seconds;
-      entry.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
+      Estimate estimate = sumOf(kernels);
+      streams.add(*command, number, estimate);
       const std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
       if (kernels.size() != launches.size())
         kernels = divided(estimate, launches, plan, model.spec);
@@ -170,6 +215,8 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
       entry.commands.push_back(estimate);
     }
     cost.stepSeconds += double(entry.runsPerStep) * entry.seconds;
+    for (const CollectiveTime &collective : entry.collectives)
+      cost.exposedSeconds += double(entry.runsPerStep) * collective.exposed;
     cost.functions.push_back(std::move(entry));
   }
   cost.peakFlops = model.spec.peakOf(dataType(plan.compute_dtype()));

@@ -1,7 +1,14 @@
-// Predicts the cost of a whole plan on a device: the sum of the estimates of all commands.
+// Predicts the cost of a whole plan on a device, from the estimates of all commands.
 //
-// A plan's commands run one after another (a plan has no events that would allow overlap). The time
-// of a function is the sum over its commands, and the time of an optimizer step is
+// The commands of stream 0 run one after another, and so do the collectives, which may run at the
+// same time as commands of stream 0 (plan.fbs, Command.stream):
+//
+//   a collective starts when the collective before it has ended, and all commands of stream 0
+//   before it have; stream 0 waits for a collective of its own, and at each Wait
+//
+// Commands that run at the same time do not slow each other down: the part of the memory bandwidth
+// and of the processors that a collective takes is left out. The time of a function is the sum over
+// the commands of stream 0, waits included, and the time of an optimizer step is
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: without the middle)
 //
@@ -18,11 +25,21 @@
 
 namespace lmc::cost {
 
+// A collective in one run of its function. Times count from the start of the function.
+struct CollectiveTime {
+  uint32_t command = 0;
+  double start = 0, end = 0;
+  double exposed = 0; // seconds between start and end in which stream 0 waits
+};
+
 struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
-  std::vector<Estimate> commands;         // estimates in the order of the plan's commands
-  std::array<double, kNumBounds> secondsByBound{}; // indexed by Bound
+  // Estimates in the order of the plan's commands. A Wait, and a collective of stream 0, takes the
+  // time until the collective has ended.
+  std::vector<Estimate> commands;
+  std::vector<CollectiveTime> collectives; // in order
+  std::array<double, kNumBounds> secondsByBound{}; // of stream 0, indexed by Bound
 };
 
 // The cost of all launches of a kernel in one optimizer step. If the cost model has only one
@@ -38,6 +55,7 @@ struct PlanCost {
   std::vector<FunctionCost> functions; // costs in the order of the plan's functions
   std::vector<KernelCost> kernels;     // costs in the order of the plan's kernels
   double stepSeconds = 0;
+  double exposedSeconds = 0; // of stepSeconds: in which a device waits for collectives
   double tokensPerSecond = 0; // tokens per second of one device
   double peakFlops = 0;       // dense peak of the compute dtype in FLOP/s, for MFU
   double mfuCausal = 0, mfuFull = 0;

@@ -88,6 +88,12 @@ public:
     return collective(plan::CollectiveKind::AllReduce, op.getAxis(), op.getD(), op.getD());
   }
 
+  plan::WaitT body(plan_ir::WaitOp op) const {
+    plan::WaitT body;
+    body.command = numbers.started.lookup(op.getD());
+    return body;
+  }
+
   uint32_t sliceOf(Value value) const { return numbers.slices.lookup(value); }
   int32_t optional(Value value) const { return value ? int32_t(sliceOf(value)) : -1; }
 
@@ -137,8 +143,10 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
       llvm::TypeSwitch<Operation *, LogicalResult>(&operation)
           .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::AttentionOp, plan_ir::AttentionGradOp,
                 plan_ir::ScatterAddOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
-                plan_ir::ReduceScatterOp, plan_ir::AllReduceOp>([&](auto op) {
+                plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>([&](auto op) {
             command->body.Set(emitter.body(op));
+            if constexpr (requires { op.getAsync(); })
+              command->stream = op.getAsync();
             command->workspace = emitter.optional(op.getScratch());
             return success();
           })

@@ -15,8 +15,10 @@ namespace lmc {
 
 // The numbers in the plan file of slices and kernels that commands refer to.
 struct PlanNumbers {
-  llvm::StringMap<uint32_t> kernels;            // by symbol
-  llvm::DenseMap<mlir::Value, uint32_t> slices; // of the function whose commands are emitted
+  llvm::StringMap<uint32_t> kernels;             // by symbol
+  // Of the function whose commands are emitted:
+  llvm::DenseMap<mlir::Value, uint32_t> slices;
+  llvm::DenseMap<mlir::Value, uint32_t> started; // async collectives, by the slices that they write
 };
 
 // Returns the table of `command`, with the kernels that `code` launches for it. Fails, with an

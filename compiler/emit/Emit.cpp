@@ -370,6 +370,8 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
     auto made = emitCommand(op, numbers, code);
     if (failed(made))
       return failure();
+    if ((*made)->stream != 0)
+      numbers.started[op.getOperands().back()] = uint32_t(entry->commands.size());
     if (!details.seconds.empty())
       (*made)->predicted_seconds = details.seconds[size_t(index)][entry->commands.size()];
     entry->commands.push_back(std::move(*made));

@@ -115,6 +115,11 @@ llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &comma
                                   const plan::Collective &) {
   return noTemplate(command);
 }
+template <>
+llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command,
+                                  const plan::Wait &) {
+  return noTemplate(command);
+}
 } // namespace extract
 
 // Returns the program for the first command that launches the kernel with index `kernel`, or for a

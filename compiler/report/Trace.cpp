@@ -30,6 +30,8 @@ json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
     if (entry.runsPerStep > 1)
       name += fmt::format(" (one of {})", entry.runsPerStep);
     events.addFunction(name, now, entry.seconds);
+    const double begin = now;
+    auto collective = entry.collectives.begin();
     for (unsigned c = 0; c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
       json live = json::object();
@@ -37,11 +39,15 @@ json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
         if (uint64_t bytes = memory.state[category] + memory.functions[f].live[c][category])
           live[categoryName(plan::Category(category))] = bytes;
       events.addCounter("live bytes", now, std::move(live));
-      events.addCommand(function, c, now, estimate.seconds,
+      const bool isBeside = function.commands()->Get(c)->stream() != 0;
+      while (collective != entry.collectives.end() && collective->command < c)
+        ++collective;
+      events.addCommand(function, c, isBeside ? begin + collective->start : now, estimate.seconds,
                         {{"bound", cost::boundName(estimate.bound)},
                          {"bytes", uint64_t(estimate.bytes)},
                          {"flops", estimate.flops}});
-      now += estimate.seconds;
+      if (!isBeside)
+        now += estimate.seconds;
     }
   }
   return events.trace();

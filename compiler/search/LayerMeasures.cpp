@@ -47,6 +47,8 @@ void Measurer::addSeconds() {
     const bool isMicroStep = names::isMicroStep(function.name()->string_view());
     for (unsigned c = 0; c < spent.commands.size(); ++c) {
       const double seconds = double(spent.runsPerStep) * spent.commands[c].seconds;
+      if (function.commands()->Get(c)->stream() != 0)
+        continue; // its wait has what it costs
       if (LayerMeasure *of = layer(function.commands()->Get(c)->layer()))
         of->seconds += seconds;
       else if (isMicroStep)

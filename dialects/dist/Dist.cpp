@@ -2,6 +2,8 @@
 
 #include "mlir/IR/Builders.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 using namespace mlir;
 using namespace lmc::dist;
 
@@ -42,9 +44,30 @@ static FailureOr<int64_t> axisSize(Operation *op, FlatSymbolRefAttr name, Axis a
   return op->emitOpError("refers to ") << name << ", which is no dist.mesh", failure();
 }
 
-// Checks the result's shape: dimension 0 is the input's, times `numerator / denominator`.
+bool lmc::dist::isCollective(Operation *op) {
+  return isa<AllGatherOp, ReduceScatterOp, AllReduceOp>(op);
+}
+
+bool lmc::dist::isAsync(Operation *op) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<AllGatherOp, ReduceScatterOp, AllReduceOp>([](auto each) { return each.getAsync(); })
+      .Default(false);
+}
+
+bool lmc::dist::isUnfinished(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && isAsync(op);
+}
+
+// Checks the result's shape: dimension 0 is the input's, times `numerator / denominator`. Checks
+// also that unfinished results are read only where the order of collectives completes them.
 static LogicalResult verifyCollective(Operation *op, Type input, Type result, int64_t numerator,
                                       int64_t denominator) {
+  if (isAsync(op) && !op->hasOneUse())
+    return op->emitOpError("is async, so exactly one dist.wait or async collective takes its result");
+  if (isAsync(op) && !isa<WaitOp>(*op->user_begin()) && !isAsync(*op->user_begin()))
+    return op->emitOpError("is async, and '")
+           << op->user_begin()->getName() << "' reads its result without a dist.wait";
   auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
   if (in.getElementType() != out.getElementType() || in.getRank() != out.getRank() ||
       in.getRank() == 0 || in.getShape().drop_front() != out.getShape().drop_front() ||
@@ -70,4 +93,18 @@ LogicalResult AllReduceOp::verify() {
   auto ranks = axisSize(*this, getMeshAttr(), getAxis());
   return failed(ranks) ? failure()
                        : verifyCollective(*this, getInput().getType(), getType(), 1, 1);
+}
+
+LogicalResult WaitOp::verify() {
+  if (!isUnfinished(getStarted()))
+    return emitOpError("waits for what no async collective has started");
+  // An all-reduce works in the bytes of its input, or in a copy of it. The others read theirs until
+  // they end.
+  for (Operation *op = getStarted().getDefiningOp(); op;) {
+    Value input = op->getOperand(0);
+    if (!isUnfinished(input) && !isa<AllReduceOp>(op) && !llvm::is_contained(getInputs(), input))
+      return emitOpError("does not name the input of '") << op->getName() << "', which it ends";
+    op = isUnfinished(input) ? input.getDefiningOp() : nullptr;
+  }
+  return success();
 }

@@ -17,3 +17,16 @@
 
 #define GET_OP_CLASSES
 #include "dialects/dist/DistOps.h.inc"
+
+namespace lmc::dist {
+
+// Returns true for an all-gather, a reduce-scatter and an all-reduce.
+bool isCollective(mlir::Operation *op);
+
+// Returns true for a collective that only starts; a dist.wait gives its result.
+bool isAsync(mlir::Operation *op);
+
+// Returns true if `value` is the result of a collective that may not have ended.
+bool isUnfinished(mlir::Value value);
+
+} // namespace lmc::dist

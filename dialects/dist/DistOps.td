@@ -19,6 +19,18 @@ def DistDialect : Dialect {
     hold copies. ZeRO over all ranks is `replicate = 1`; HYBRID_SHARD shards
     inside a node and replicates across nodes. Collectives are pure on tensors;
     the rank is a run-time scalar, so one program serves all ranks.
+
+    A collective with `async` only starts: the ops after it run at the same time, until
+    `dist.wait` gives its result. Collectives run one after the other, in the order of the
+    program, on all ranks. An async collective may therefore take the unfinished result of an
+    earlier one as its input; only `dist.wait` may read an unfinished result otherwise.
+
+    ```mlir
+    %s = dist.reduce_scatter %g over @ranks shard : (tensor<8xf32>) -> tensor<2xf32> {async}
+    %t = dist.all_reduce %s over @ranks replicate : (tensor<2xf32>) -> tensor<2xf32> {async}
+    ... // ops that run at the same time
+    %sum = dist.wait %t of %g : (tensor<2xf32>, tensor<8xf32>) -> tensor<2xf32>
+    ```
   }];
 }
 
@@ -31,6 +43,7 @@ def Axis : I32EnumAttr<"Axis", "an axis of the mesh", [
 class CommandRole<string operands_> { string operands = operands_; }
 def OutOfPlace : CommandRole<[{{"x", getInput()}, {"d", getResult(), Write} }]>;
 def InPlace : CommandRole<[{{"acc", getInput(), Accumulate}, {"d", getResult(), Write} }]>;
+def InPlaceWait : CommandRole<[{{"acc", getStarted(), Accumulate}, {"d", getResult(), Write} }]>;
 
 class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<DistDialect, mnemonic, traits>;
 
@@ -47,8 +60,8 @@ def MeshOp : Dist_Op<"mesh", [Symbol]> {
 class Dist_Collective<string mnemonic, CommandRole role>
     : Dist_Op<mnemonic, [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
                          DeclareOpInterfaceMethods<PlannedOpInterface>, StepOpInterface]> {
-  let arguments = !con((ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh, Axis:$axis),
-                       StepFields);
+  let arguments = !con((ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh, Axis:$axis,
+                            UnitAttr:$async), StepFields);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input `over` $mesh $axis `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
@@ -63,6 +76,24 @@ def ReduceScatterOp : Dist_Collective<"reduce_scatter", OutOfPlace> {
 }
 def AllReduceOp : Dist_Collective<"all_reduce", InPlace> {
   let summary = "sums over ranks";
+}
+
+def WaitOp : Dist_Op<"wait", [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
+                              DeclareOpInterfaceMethods<PlannedOpInterface>, StepOpInterface,
+                              AllTypesMatch<["started", "result"]>]> {
+  let summary = "waits for an async collective and gives its result";
+  let description = [{
+    The result has the bytes of `started`. All collectives before the one that started it have
+    ended too. `inputs` are the finished values that it, or collectives whose unfinished results
+    it takes, still read: no op may write over them before the wait. The input of an all-reduce
+    is not among them, as an all-reduce works in the bytes of its result.
+  }];
+  let arguments = !con((ins AnyRankedTensor:$started, Variadic<AnyRankedTensor>:$inputs),
+                       StepFields);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$started (`of` $inputs^)? `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+  let extraClassDefinition = PlainCommand<InPlaceWait.operands>.definition;
 }
 
 #endif

@@ -149,6 +149,16 @@ void PlanDialect::initialize() {
       >();
 }
 
+bool lmc::plan_ir::isCollective(Operation *op) {
+  return isa<AllGatherOp, ReduceScatterOp, AllReduceOp>(op);
+}
+
+bool lmc::plan_ir::isAsync(Operation *op) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<AllGatherOp, ReduceScatterOp, AllReduceOp>([](auto each) { return each.getAsync(); })
+      .Default(false);
+}
+
 CommandOperands LaunchOp::getCommandOperands() {
   CommandOperands operands;
   for (Value arg : getArgs()) {

@@ -25,3 +25,13 @@
 
 #define GET_OP_CLASSES
 #include "dialects/plan/PlanOps.h.inc"
+
+namespace lmc::plan_ir {
+
+// Returns true for an all-gather, a reduce-scatter and an all-reduce.
+bool isCollective(mlir::Operation *op);
+
+// Returns true for a collective that runs at the same time as the commands after it.
+bool isAsync(mlir::Operation *op);
+
+} // namespace lmc::plan_ir

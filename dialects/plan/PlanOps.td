@@ -270,11 +270,13 @@ def Axis : I32EnumAttr<"Axis", "an axis of the mesh of ranks", [
   I32EnumAttrCase<"Shard", 1, "shard">
 ]> { let cppNamespace = "::lmc::plan_ir"; }
 
-// A collective of all ranks along an axis, each of which runs the same command.
+// A collective of all ranks along an axis, each of which runs the same command. With `async` the
+// commands after it run at the same time, until a plan.wait.
 class Plan_Collective<string mnemonic> : Plan_Command<mnemonic, [{
     {"x", getX()}, {"d", getD(), Write}
   }]> {
-  let fields = (ins SliceType:$x, SliceType:$d, FlatSymbolRefAttr:$mesh, Axis:$axis);
+  let fields = (ins SliceType:$x, SliceType:$d, FlatSymbolRefAttr:$mesh, Axis:$axis,
+                    UnitAttr:$async);
   let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"d">.format]>.format;
 }
 
@@ -286,7 +288,13 @@ def ReduceScatterOp : Plan_Collective<"reduce_scatter"> {
 }
 def AllReduceOp : Plan_Command<"all_reduce", [{{"d", getD(), Accumulate} }]> {
   let summary = "d = the sum of d over all ranks along the axis";
-  let fields = (ins SliceType:$d, FlatSymbolRefAttr:$mesh, Axis:$axis, UnitAttr:$accumulate);
+  let fields = (ins SliceType:$d, FlatSymbolRefAttr:$mesh, Axis:$axis, UnitAttr:$async,
+                    UnitAttr:$accumulate);
+  let assemblyFormat = CommandFormat<[Line<"d">.format]>.format;
+}
+def WaitOp : Plan_Command<"wait", [{{"d", getD(), Accumulate} }]> {
+  let summary = "waits for the async collective that writes d, and for those before it";
+  let fields = (ins SliceType:$d, UnitAttr:$accumulate);
   let assemblyFormat = CommandFormat<[Line<"d">.format]>.format;
 }
 

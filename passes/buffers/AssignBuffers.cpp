@@ -6,6 +6,7 @@
 
 #include "compiler/kernels/Hero.h"
 #include "compiler/kernels/Target.h"
+#include "dialects/dist/Dist.h"
 #include "dialects/interfaces/TensorBytes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
@@ -56,6 +57,7 @@ private:
   bool overlaps(Value value, BufferView region, uint64_t bytes) const;
   bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const;
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const;
+  Operation *firstWriter(Value value) const;
   bool mayMakeInPlaceOf(Value value, unsigned variableBuffer);
   bool kernelMayWriteOver(OpResult result, unsigned input) const;
   bool mayOverwrite(StringRef variable, Value sum) const;
@@ -317,9 +319,11 @@ LogicalResult BufferAssigner::assignViews() {
       unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
         return overlaps(operand, view, byteSize(type));
       }));
-      if (!reuse || readers > 1 || view.pitch ||
-          usedAfter(view, byteSize(type), positions[&op], &op) ||
-          !mayOverwrite(result.buffers[view.buffer].variable, op.getResult(0))) {
+      // What a collective still writes cannot be copied.
+      if (!dist::isUnfinished(accumulator) &&
+          (!reuse || readers > 1 || view.pitch ||
+           usedAfter(view, byteSize(type), positions[&op], &op) ||
+           !mayOverwrite(result.buffers[view.buffer].variable, op.getResult(0)))) {
         BufferView fresh{newBuffer(type), 0};
         result.copies[&op].push_back({view, fresh, type});
         view = fresh;
@@ -333,6 +337,17 @@ LogicalResult BufferAssigner::assignViews() {
   return success();
 }
 
+// Returns the first op that writes the buffer of `value`: an accumulation begins before its last op,
+// and so does a collective before its wait.
+Operation *BufferAssigner::firstWriter(Value value) const {
+  Operation *first = value.getDefiningOp();
+  for (Value member : members[result.view(value).buffer])
+    if (Operation *op = member.getDefiningOp();
+        op && !isView(op) && positions.lookup(op) < positions.lookup(first))
+      first = op;
+  return first;
+}
+
 // Returns true if a value that is stored to a variable may be computed directly in the variable's
 // bytes. No op may read the old contents after that, except the op that computes the value, if it
 // may write over what it reads.
@@ -340,13 +355,8 @@ bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
   Operation *producer = value.getDefiningOp();
   if (!producer || isView(producer) || !isWholeTemporary(value))
     return false;
-  // Finds the first op that writes the buffer: an accumulation begins before its last op.
-  int64_t made = positions.lookup(producer);
-  for (Value member : members[result.view(value).buffer])
-    if (Operation *op = member.getDefiningOp(); op && !isView(op) && positions.lookup(op) < made) {
-      producer = op;
-      made = positions.lookup(op);
-    }
+  producer = firstWriter(value);
+  const int64_t made = positions.lookup(producer);
   for (Value member : members[variableBuffer]) {
     if (!isa_and_nonnull<lm::LoadOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
                          tensor::CollapseShapeOp>(member.getDefiningOp()))
@@ -422,7 +432,7 @@ void BufferAssigner::placeStoresAndParts() {
     // No op between the op that computes the inserted tensor and the insertion may use the bytes
     // that the tensor is inserted into.
     if (inPlace) {
-      int64_t made = positions.lookup(producer), inserted = positions.lookup(&op);
+      int64_t made = positions.lookup(firstWriter(part)), inserted = positions.lookup(&op);
       for (Value member : members[region.buffer]) {
         if (!overlaps(member, region, byteSize(partType)))
           continue;

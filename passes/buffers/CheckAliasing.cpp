@@ -114,8 +114,10 @@ private:
   LogicalResult runCommands();
   FailureOr<Command> describe(Operation &op);
   LogicalResult checkOperands(const Command &command);
+  LogicalResult checkStreams(const Command &command);
   LogicalResult checkLayouts(const Command &command);
   LogicalResult checkSharing(const Command &command);
+  bool touch(Value x, Value y);
   bool mayShare(const Command &command, unsigned read, unsigned write);
   Step *findStep(const Command &command);
   std::optional<std::pair<unsigned, ContentDifference>> misread(const Command &command,
@@ -153,6 +155,8 @@ private:
   size_t next = 0;                                          // the first step not yet computed
   llvm::StringMap<ByteMemory> stored, memory;               // per arena
   SmallVector<Operation *> commands;
+  std::vector<Command> started; // async collectives
+  size_t ended = 0;             // how many of these, from the first on, the function has waited for
 };
 
 } // namespace
@@ -656,21 +660,23 @@ bool AliasingChecker::mayShare(const Command &command, unsigned read, unsigned w
   return it->second;
 }
 
+// Returns true if two slices have a byte in common.
+bool AliasingChecker::touch(Value x, Value y) {
+  return places[x].arena == places[y].arena && overlap(places[x].runs, places[y].runs);
+}
+
 // Checks that a result shares bytes with no other result, and with an operand only if the command
 // has read the operand's bytes before it writes the result.
 LogicalResult AliasingChecker::checkSharing(const Command &command) {
-  auto touches = [&](Value x, Value y) {
-    return places[x].arena == places[y].arena && overlap(places[x].runs, places[y].runs);
-  };
   size_t reads = command.reads.size();
   for (size_t write = 0; write < command.writes.size(); ++write) {
     Value result = command.writes[write];
     for (size_t other = 0; other < write; ++other)
-      if (touches(result, command.writes[other]))
+      if (touch(result, command.writes[other]))
         return fault(command) << "writes two results to the same bytes, "
                               << describe(places[result], places[result].runs);
     for (size_t read = 0; read < reads; ++read)
-      if (touches(result, command.reads[read]) &&
+      if (touch(result, command.reads[read]) &&
           !mayShare(command, unsigned(read), unsigned(write)))
         return fault(command) << "writes " << command.names[reads + write] << " over "
                               << command.names[read] << ", number " << read
@@ -678,7 +684,7 @@ LogicalResult AliasingChecker::checkSharing(const Command &command) {
   }
   if (command.scratch)
     for (Value value : llvm::concat<const Value>(command.reads, command.writes))
-      if (touches(command.scratch, value))
+      if (touch(command.scratch, value))
         return fault(command) << "has an operand or result in its scratch memory, "
                               << describe(places[command.scratch], places[value].runs);
   return success();
@@ -692,6 +698,36 @@ LogicalResult AliasingChecker::checkOperands(const Command &command) {
       return fault(command) << "uses a slice that lives from command " << place.first << " to "
                             << place.last;
   return failure(failed(checkLayouts(command)) || failed(checkSharing(command)));
+}
+
+// Checks that a command leaves alone what collectives use that may still be running: it touches
+// nothing that they write, and writes nothing that they read. Collectives run one after the other,
+// so the rule does not hold between them.
+LogicalResult AliasingChecker::checkStreams(const Command &command) {
+  if (isa<plan_ir::WaitOp>(command.op)) {
+    // A collective and one that works on its unfinished result write the same bytes.
+    size_t waited = started.size();
+    while (waited > 0 && started[waited - 1].writes.front() != command.writes.front())
+      --waited;
+    if (waited == 0)
+      return fault(command) << "waits for what no collective has started to write";
+    ended = std::max(ended, waited);
+    return success();
+  }
+  if (!plan_ir::isCollective(command.op))
+    for (const Command &other : ArrayRef(started).drop_front(ended))
+      for (Value value : command.op->getOperands()) {
+        const bool isRead = !llvm::is_contained(command.writes, value) && value != command.scratch;
+        if (llvm::any_of(other.writes, [&](Value written) { return touch(value, written); }) ||
+            (!isRead && llvm::any_of(other.reads, [&](Value read) { return touch(value, read); })))
+          return fault(command) << (isRead ? "reads " : "writes ")
+                                << describe(places[value], places[value].runs)
+                                << ", which command " << other.index << ", " << nameOf(other.op)
+                                << ", uses until its wait";
+      }
+  if (plan_ir::isAsync(command.op))
+    started.push_back(command);
+  return success();
 }
 
 // Returns the first operand of `step` whose bytes are not in the slice that `command` reads, with
@@ -781,7 +817,7 @@ LogicalResult AliasingChecker::runCommands() {
     if (failed(command))
       return failure();
     command->index = int64_t(index);
-    if (failed(checkOperands(*command)))
+    if (failed(checkOperands(*command)) || failed(checkStreams(*command)))
       return failure();
     if (auto copied = dyn_cast<plan_ir::CopyOp>(op)) {
       if (failed(copy(copied, command->index)))
@@ -793,6 +829,8 @@ LogicalResult AliasingChecker::runCommands() {
       return explain(*command);
     execute(*command, *step);
   }
+  if (ended < started.size())
+    return fault(started[ended]) << "is never waited for";
   return success();
 }
 

@@ -80,7 +80,8 @@ mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshO
     shape[0] *= mesh.ranksAlong(axis);
   else if constexpr (std::is_same_v<Op, dist::ReduceScatterOp>)
     shape[0] /= mesh.ranksAlong(axis);
-  return Op::create(b, loc, type.clone(shape), input, mesh.getSymName(), axis, backward, layer);
+  return Op::create(b, loc, type.clone(shape), input, mesh.getSymName(), axis, /*async=*/false,
+                    backward, layer);
 }
 
 } // namespace lmc

@@ -94,6 +94,9 @@ inline Operands operandsOf(const Collective &op) {
   return {{"x", op.x()}, {"d", op.d(), Role::Write}};
 }
 
+// The wait touches no bytes. Those of its collective may be used after it.
+inline Operands operandsOf(const Wait &) { return {}; }
+
 // Calls `visit` with the body of `command` as its own type, such as `const Gemm &`, and returns the
 // result. The type must be known, as it is in every verified plan; otherwise the program aborts.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
@@ -112,6 +115,8 @@ template <typename Visit> auto visitBody(const Command &command, Visit &&visit) 
     return visit(*command.body_as_Copy());
   case CommandBody::Collective:
     return visit(*command.body_as_Collective());
+  case CommandBody::Wait:
+    return visit(*command.body_as_Wait());
   case CommandBody::NONE:
     break;
   }

@@ -17,7 +17,8 @@ uint64_t runsPerStep(std::string_view function, uint64_t gas) {
 double predictedSeconds(const Function &function) {
   double seconds = 0;
   for (const Command *command : *function.commands())
-    seconds += command->predicted_seconds();
+    if (command->stream() == 0)
+      seconds += command->predicted_seconds();
   return seconds;
 }
 

@@ -13,7 +13,8 @@ namespace lmc::plan {
 uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSteps);
 
 // Returns the predicted seconds of one run of a function, and of an optimizer step on one device;
-// 0 if the plan has no predictions.
+// 0 if the plan has no predictions. Only commands of stream 0 count: they include the waits for what
+// runs at the same time.
 double predictedSeconds(const Function &function);
 double predictedStepSeconds(const Plan &plan);
 

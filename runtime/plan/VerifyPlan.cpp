@@ -374,6 +374,7 @@ private:
       for (uint32_t i = 0; i < count; ++i)
         if (auto sound = command(*function->commands()->Get(i)); !sound)
           return fail("function '{}', command {}: {}", name, i, sound.error().message);
+      LMC_TRY(streams(*function));
       if (function->segments()) {
         uint64_t next = 0;
         for (const auto *segment : *function->segments()) {
@@ -386,6 +387,45 @@ private:
       }
     }
     return {};
+  }
+
+  // Checks that no command touches what a collective on stream 1 writes, or writes what it reads,
+  // before the wait for it. Collectives run one after the other.
+  Result<void> streams(const plan::Function &function) {
+    std::vector<uint32_t> started; // numbers of collectives on stream 1
+    size_t ended = 0;              // how many of these, from the first on, have ended
+    for (uint32_t i = 0; i < function.commands()->size(); ++i) {
+      const plan::Command &command = *function.commands()->Get(i);
+      const bool isCollective = command.body_as_Collective();
+      if (command.stream() > (isCollective ? 1 : 0))
+        return fail("{}: it is on stream {}", plan::placeOf(function, i), command.stream());
+      if (const plan::Wait *wait = command.body_as_Wait()) {
+        const auto waited = std::find(started.begin(), started.end(), wait->command());
+        if (waited == started.end())
+          return fail("{}: it waits for command {}, which is no collective on stream 1 before it",
+                      plan::placeOf(function, i), wait->command());
+        ended = std::max(ended, size_t(waited - started.begin()) + 1);
+      }
+      for (size_t other = ended; !isCollective && other < started.size(); ++other)
+        if (disturbs(command, *function.commands()->Get(started[other])))
+          return fail("{}: it uses bytes that command {} uses until its wait",
+                      plan::placeOf(function, i), started[other]);
+      if (command.stream() != 0)
+        started.push_back(i);
+    }
+    if (ended < started.size())
+      return fail("{}: it is never waited for", plan::placeOf(function, started[ended]));
+    return {};
+  }
+
+  // Returns true if `command` touches bytes that `collective` writes, or writes bytes that it reads.
+  bool disturbs(const plan::Command &command, const plan::Command &collective) const {
+    for (const plan::Operand &used : plan::operandsOf(collective))
+      for (const plan::Operand &operand : plan::operandsOf(command))
+        if ((used.isResult() || operand.role != plan::Role::Read) &&
+            overlap(slice(used.slice), slice(operand.slice)))
+          return true;
+    return false;
   }
 
   Result<void> command(const plan::Command &command) {
@@ -655,6 +695,8 @@ private:
     }
     return {};
   }
+
+  Result<void> shapes(const plan::Wait &) { return {}; } // streams() checks it
 
   Result<void> settings() {
     std::unordered_set<std::string_view> keys;

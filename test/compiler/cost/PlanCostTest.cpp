@@ -172,6 +172,61 @@ TEST(PlanCost, AKernelsShareOfACommandIsThatOfItsTraffic) {
   EXPECT_NEAR(cost.kernels[2].launch.bytes, gemm.bytes * 9 / 10, 1e-9 * gemm.bytes);
 }
 
+// Two collectives run beside commands, one after the other. A wait takes what is left of them, and a
+// collective of stream 0 waits for those before it.
+TEST(PlanCost, CollectivesRunBesideCommands) {
+  Job job;
+  job.plan.nodes = 1;
+  job.plan.devices_per_node = job.plan.shard_ranks = 8;
+  auto collective = [&](uint16_t stream) {
+    plan::CollectiveT gather;
+    gather.axis = plan::Axis::Shard;
+    gather.x = job.slice(plan::DType::F32, {1 << 20});
+    gather.d = job.slice(plan::DType::F32, {8 << 20});
+    job.command(gather);
+    job.plan.functions[0]->commands.back()->stream = stream;
+  };
+  auto wait = [&](uint32_t command) {
+    plan::WaitT wait;
+    wait.command = command;
+    job.command(wait);
+  };
+  const plan::GemmT product = job.product(512, 512, 64);
+  collective(1);            // 1
+  collective(1);            // 2
+  job.command(product);     // 3
+  wait(1);                  // 4
+  job.command(product);     // 5
+  wait(2);                  // 6
+  wait(2);                  // 7: nothing is left
+  collective(1);            // 8
+  collective(0);            // 9
+  const DeviceSpec spec = *loadDeviceSpec("h100-sxm");
+  const std::string bytes = job.bytes();
+  const PlanCost cost = planCost(*plan::GetPlan(bytes.data()), CostModel(spec));
+  const FunctionCost &function = cost.functions[0];
+  const double before = function.commands[0].seconds, gemm = function.commands[3].seconds;
+  const double gather = function.commands[1].seconds;
+  ASSERT_GT(gemm, 0);
+  ASSERT_GT(gather, 2 * gemm);
+  EXPECT_NEAR(gather, allGatherSeconds(32 << 20, {8, 1}, spec), 1e-12);
+  EXPECT_NEAR(function.commands[4].seconds, gather - gemm, 1e-12);
+  EXPECT_NEAR(function.commands[6].seconds, gather - gemm, 1e-12);
+  EXPECT_EQ(function.commands[7].seconds, 0);
+  EXPECT_NEAR(function.commands[9].seconds, 2 * gather, 1e-12);
+  EXPECT_NEAR(function.seconds, before + 4 * gather, 1e-12);
+  ASSERT_EQ(function.collectives.size(), 4u);
+  const double starts[] = {before, before + gather, before + 2 * gather, before + 3 * gather};
+  const double exposed[] = {gather - gemm, gather - gemm, gather, gather};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(function.collectives[i].start, starts[i], 1e-12) << i;
+    EXPECT_NEAR(function.collectives[i].end, starts[i] + gather, 1e-12) << i;
+    EXPECT_NEAR(function.collectives[i].exposed, exposed[i], 1e-12) << i;
+  }
+  EXPECT_NEAR(function.secondsByBound[size_t(Bound::Links)], 4 * gather - 2 * gemm, 1e-12);
+  EXPECT_NEAR(cost.exposedSeconds, 4 * gather - 2 * gemm, 1e-12);
+}
+
 // Rows of 16 bytes: which row of a product is no multiple of them, the pitch included.
 TEST(PlanCost, RowsOfAProductThatAreNotAligned) {
   auto unalignedRow = [](std::vector<uint64_t> a, std::vector<uint64_t> d, uint64_t pitch = 0,

@@ -116,3 +116,5 @@ TEST(Operands, ACollectiveWorksInPlaceOnlyWhereItSumsEverywhere) {
   collective.kind = plan::CollectiveKind::AllReduce;
   EXPECT_THAT(texts(commandOf(collective)), ElementsAre("+d=4"));
 }
+
+TEST(Operands, AWaitHasNone) { EXPECT_THAT(texts(commandOf(plan::WaitT())), ElementsAre()); }

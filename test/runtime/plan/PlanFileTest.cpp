@@ -287,6 +287,22 @@ TEST(PlanFile, RefusesOtherFiles) {
   EXPECT_NE(plan.error().message.find("notes.txt: not a plan"), std::string::npos);
 }
 
+TEST(PlanFile, CommandsRunBesideACollective) {
+  PlanBuilder b = completePlan();
+  auto &commands = b.plan.functions[0]->commands;
+  plan::CollectiveT gather;
+  gather.x = commands[0]->body.AsCopy()->x;
+  gather.d = commands[0]->body.AsCopy()->d;
+  commands[0]->body.Set(gather);
+  commands[0]->stream = 1;
+  // Command 2 reads what command 0 reads; command 3 is the first to use its result.
+  auto wait = std::make_unique<plan::CommandT>();
+  wait->body.Set(plan::WaitT());
+  commands.insert(commands.begin() + 3, std::move(wait));
+  auto plan = b.open();
+  EXPECT_TRUE(plan) << plan.error().message;
+}
+
 // Each change alone makes a sound plan unsound, and the message says where.
 TEST(PlanFile, ChecksTheMeaning) {
   struct Case {
@@ -307,6 +323,15 @@ TEST(PlanFile, ChecksTheMeaning) {
     made.x = body(p, 0).AsCopy()->x;
     made.d = body(p, 0).AsCopy()->d;
     return made;
+  };
+  // Makes command 0 start an all-gather of one rank.
+  auto start = [&](plan::PlanT &p) {
+    body(p, 0).Set(collective(plan::CollectiveKind::AllGather, p));
+    command(p, 0).stream = 1;
+  };
+  auto wait = [&](plan::PlanT &p, int number, uint32_t started) {
+    body(p, number).Set(plan::WaitT());
+    body(p, number).AsWait()->command = started;
   };
   const Case cases[] = {
       {[](auto &p) { p.slices[0]->arena = 2; }, "slice 0 is in arena 2"},
@@ -369,6 +394,27 @@ TEST(PlanFile, ChecksTheMeaning) {
          body(p, 0).Set(collective(plan::CollectiveKind::AllGather, p));
        },
        "operand d has 512 elements, not 1024"},
+      {[&](auto &p) { command(p, 0).stream = 1; },
+       "command 0 of micro_first, copy : it is on stream 1"},
+      {[&](auto &p) { wait(p, 1, 0); }, "command 1 of micro_first, wait : it waits for command 0"},
+      {[&](auto &p) {
+         start(p);
+         wait(p, 1, 2);
+       },
+       "command 1 of micro_first, wait : it waits for command 2, which is no collective"},
+      {start, "command 3 of micro_first, attention : it uses bytes that command 0 uses"},
+      {[&](auto &p) {
+         start(p);
+         body(p, 1).AsCopy()->d = body(p, 0).AsCollective()->x;
+       },
+       "command 1 of micro_first, copy : it uses bytes that command 0 uses until its wait"},
+      {[&](auto &p) {
+         p.functions[0]->commands.resize(1);
+         for (auto &slice : p.slices)
+           slice->function = -1;
+         start(p);
+       },
+       "command 0 of micro_first, all_gather : it is never waited for"},
       {[&](auto &p) { body(p, 0).AsCopy()->d = 99; }, "command 0: operand d does not exist"},
       {[&](auto &p) { body(p, 1).AsCopy()->d = 2; }, "operand d is I32, not F32"},
       {[&](auto &p) { body(p, 2).AsGemm()->n = 17; }, "operand b has 512 elements, not 544"},
