@@ -120,6 +120,7 @@ struct DistributedConfig {
   std::string reduce = "auto";           // auto | each | last: the micro-steps that sum gradients
   DataType reduceDType = DataType::F32;  // in which gradients travel; f64 models: their own
   std::string reshardAfterForward = "auto"; // auto | yes | no
+  std::string overlap = "auto"; // auto | yes | gathers | no: what runs beside other commands
 
   int64_t ranks() const { return nodes * devicesPerNode; }
   // The ranks that divide the state between them, and the groups of such ranks, whose members

@@ -533,6 +533,13 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .choices = {{"auto"}, {"yes"}, {"no"}},
        .doc = "Where weights are divided: `yes` gathers them again for the backward pass, `no` "
               "keeps them from the forward pass, which takes memory. `auto` is `yes`."},
+      {.section = "distributed",
+       .name = "overlap",
+       .field = FIELD(distributed.overlap),
+       .choices = {{"auto"}, {"yes"}, {"gathers"}, {"no"}},
+       .doc = "What devices exchange while they compute: `gathers` only gathers weights before they "
+              "are needed, `yes` also sums gradients while the backward pass goes on, `no` does "
+              "neither. Both take memory. `auto` is the fastest of the three within the budget."},
 
       {.section = "data",
        .name = "train",

@@ -46,6 +46,7 @@ public:
 private:
   LogicalResult requireSpec(StringRef key);
   LogicalResult requireLinks();
+  LogicalResult planOverlap(ArrayRef<int64_t> chunkSizes);
   LogicalResult planMemory(ArrayRef<int64_t> chunkSizes);
   LogicalResult planNamedMode();
   LogicalResult searchMemory(ArrayRef<int64_t> chunkSizes);
@@ -73,6 +74,8 @@ private:
   PhaseRunner phases;
   PlanDetails details;
   bool choosesLossChunk = false;
+  bool isAttempt = false;    // the plan may not be the final one: no dumps, no printed IR
+  bool takesFastest = false; // the plan fits, and the budget costs it no time
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // of an empty spec if the job has none
   const codegen::Target *const target; // null if no target has the job's device
@@ -124,7 +127,7 @@ LogicalResult Driver::requireLinks() {
 
 LogicalResult Driver::runUpTo(Phase from, Phase last) {
   for (int phase = int(from); phase <= int(std::min(last, options.compileTo)); ++phase)
-    if (failed(phases.run(Phase(phase), *result.module)))
+    if (failed(phases.run(Phase(phase), *result.module, isAttempt)))
       return failure();
   return success();
 }
@@ -166,7 +169,55 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
     sizes = lossChunkSizes(*result.module);
   if (sizes.size() < 2) // nothing to choose
     sizes.clear();
-  return planMemory(sizes);
+  const bool isShort = options.compileTo < Phase::Buffers;
+  return config.distributed.overlap == "auto" && config.distributed.ranks() > 1 && spec && !isShort
+             ? planOverlap(sizes)
+             : planMemory(sizes);
+}
+
+// Chooses what runs beside collectives: the fastest plan within the budget. More overlap takes more
+// memory.
+LogicalResult Driver::planOverlap(ArrayRef<int64_t> chunkSizes) {
+  const Config job = config;
+  OwningOpRef<ModuleOp> start = result.module->clone();
+  auto plan = [&](const std::string &overlap) {
+    config = job;
+    config.distributed.overlap = overlap;
+    result.module = start->clone();
+    result.fits = true;
+    result.smallestBudget = 0;
+    return planMemory(chunkSizes);
+  };
+  nlohmann::json attempts = nlohmann::json::array();
+  std::string best, last;
+  double fastest = 0; // tokens per second
+  isAttempt = true;
+  takesFastest = false;
+  for (const char *overlap : {"yes", "gathers", "no"}) {
+    if (takesFastest) // no plan with less overlap is faster
+      break;
+    last = overlap;
+    if (failed(plan(overlap)))
+      return failure();
+    nlohmann::json &attempt = attempts.emplace_back();
+    attempt = {{"overlap", overlap}, {"fits", result.fits}};
+    if (!result.fits)
+      continue;
+    FailureOr<double> rate = tokensPerSecond();
+    if (failed(rate))
+      return failure();
+    attempt["tokens_per_second_per_device"] = *rate;
+    if (*rate > fastest) {
+      fastest = *rate;
+      best = overlap;
+    }
+  }
+  isAttempt = false;
+  if (best.empty()) // nothing fits, and the last plan takes the least memory
+    best = last;
+  phases.reports["overlap"] = {{"chosen", best}, {"attempts", std::move(attempts)}};
+  const bool isShown = !options.dumpDirectory.empty() || !options.printIrAfter.empty();
+  return isShown || best != last ? plan(best) : success();
 }
 
 LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
@@ -205,6 +256,7 @@ LogicalResult Driver::planNamedMode() {
     return failure();
   result.fits = options.compileTo < Phase::Buffers || result.budgetBytes == 0 ||
                 peakBytes() <= result.budgetBytes;
+  takesFastest = result.fits;
   return success();
 }
 
@@ -234,12 +286,16 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
       budgets.fastest(result.budgetBytes ? result.budgetBytes : UINT64_MAX);
   if (!rung && !budgets.failed()) {
     result.fits = false;
+    takesFastest = false;
+    if (isAttempt && config.distributed.overlap != "no")
+      return success(); // a plan with less overlap takes less memory
     rung = budgets.smallest(kMostSmallest);
     if (rung)
       result.smallestBudget = *budgets.bytes(*rung);
   }
   if (!rung)
     return failure();
+  takesFastest = result.fits && *rung == 0;
   if (config.memory.recompute == RecomputeMode::Auto)
     phases.reports["recompute"] =
         recomputeNotes(**search, *rung, config.training.gradientAccumulationSteps);
@@ -253,8 +309,8 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
     setLossChunk(config, taken->tokens);
     phases.reports["loss_chunk"] = lossChunkNotes(*taken, chunks, tokensPerStep());
   }
-  if (options.compileTo >= Phase::Buffers && options.dumpDirectory.empty() &&
-      options.printIrAfter.empty()) {
+  if (isAttempt || (options.compileTo >= Phase::Buffers && options.dumpDirectory.empty() &&
+                    options.printIrAfter.empty())) {
     FailureOr<OwningOpRef<ModuleOp>> planned = (*search)->planned(*rung);
     if (failed(planned))
       return failure();

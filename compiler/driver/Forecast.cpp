@@ -3,9 +3,10 @@
 // * The plan is measured on models with 3 and 6 layers, and a layer more adds what the difference
 //   of the two says. The bytes of the workspace are its lower bound, which grows evenly with the
 //   layers; packing adds less than 0.4% (compiler/algorithms/PackingSearch.h).
-// * memory.recompute = "auto" and memory.loss_chunk = "auto" are not searched where the plan that
-//   recomputes nothing and has the fastest known chunk fits: no plan is faster. Where even the plan
-//   that recomputes whole layers and has the smallest chunk does not fit, no plan does.
+// * memory.recompute = "auto", memory.loss_chunk = "auto" and distributed.overlap = "auto" are not
+//   searched where the plan that recomputes nothing, has the fastest known chunk and the most
+//   overlap fits: no plan is faster. Where even the plan that recomputes whole layers, has the
+//   smallest chunk and no overlap does not fit, no plan does.
 //
 // All other jobs are compiled: those in between, those within 2% of the budget, and those with few
 // layers.
@@ -61,9 +62,7 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
   forecast.stepSeconds = cost.stepSeconds;
   forecast.tokensPerSecond = cost.tokensPerSecond;
   forecast.mfuCausal = cost.mfuCausal;
-  for (const cost::FunctionCost &function : cost.functions)
-    forecast.exposedSeconds +=
-        double(function.runsPerStep) * function.secondsByBound[size_t(cost::Bound::Links)];
+  forecast.exposedSeconds = cost.exposedSeconds;
   return forecast;
 }
 
@@ -95,22 +94,26 @@ public:
     if (!job.isQuick || job.config.training.microBatchAuto || memory.recomputeStride > 1 ||
         job.config.model.numHiddenLayers <= kLayers[0] + kLayers[1])
       return exact(job.config);
-    const bool isSearch =
-        memory.recompute == RecomputeMode::Auto || (memory.lossChunk == 0 && job.chunks.fastest);
-    auto with = [&](RecomputeMode mode, int64_t chunk) {
+    const DistributedConfig &distributed = job.config.distributed;
+    const bool isSearch = memory.recompute == RecomputeMode::Auto ||
+                          (memory.lossChunk == 0 && job.chunks.fastest) ||
+                          (distributed.overlap == "auto" && distributed.ranks() > 1);
+    auto with = [&](RecomputeMode mode, int64_t chunk, const char *overlap) {
       Config config = job.config;
+      if (distributed.overlap == "auto")
+        config.distributed.overlap = overlap;
       if (memory.recompute == RecomputeMode::Auto)
         config.memory.recompute = mode;
       if (memory.lossChunk == 0)
         config.memory.lossChunk = chunk;
       return extrapolated(std::move(config));
     };
-    std::optional<Forecast> fastest = with(RecomputeMode::None, job.chunks.fastest);
+    std::optional<Forecast> fastest = with(RecomputeMode::None, job.chunks.fastest, "yes");
     if (!fastest || isClear(*fastest, /*fits=*/true) ||
         (!isSearch && isClear(*fastest, /*fits=*/false)))
       return fastest;
     if (isSearch) {
-      std::optional<Forecast> smallest = with(RecomputeMode::Block, job.chunks.smallest);
+      std::optional<Forecast> smallest = with(RecomputeMode::Block, job.chunks.smallest, "no");
       if (!smallest || isClear(*smallest, /*fits=*/false))
         return smallest;
     }

@@ -98,6 +98,11 @@ static ShardStatePassOptions shardingOf(const Config &config) {
   return options;
 }
 
+static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
+  const bool isOn = distributed.overlap != "no";
+  return {.gathers = isOn, .reductions = isOn && distributed.overlap != "gathers"};
+}
+
 // Adds the compiler passes of a phase. The comments here explain the order of the passes; each
 // Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
@@ -159,6 +164,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     // Only after inlining is the end of one layer next to the start of the layer after it.
     passes.addPass(createMergeLaunchesPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
+    // Only when each function is one list of launches is it known what runs beside a collective.
+    passes.addPass(createOverlapPass(overlapOf(config.distributed)));
     break;
   case Phase::Buffers:
     passes.addPass(createAssignBuffersPass(

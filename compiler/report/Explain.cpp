@@ -201,6 +201,8 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
                                    {"runs_per_step", entry.runsPerStep}});
     for (unsigned c = 0; runs > 0 && c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
+      if (function.commands()->Get(c)->stream() != 0)
+        continue; // the wait for it has what it adds to the step
       Kind &kind = kinds[plan::commandName(*function.commands()->Get(c))];
       kind.commands += entry.runsPerStep;
       kind.seconds += runs * estimate.seconds;
@@ -213,11 +215,12 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   for (const auto &[name, kind] : kinds) {
     auto bound = cost::Bound(std::max_element(kind.byBound.begin(), kind.byBound.end()) -
                              kind.byBound.begin());
+    auto perSecond = [&](double number) { return kind.seconds > 0 ? number / kind.seconds : 0; };
     report["kinds"].push_back({{"kind", name},
                                {"commands_per_step", kind.commands},
                                {"seconds_per_step", kind.seconds},
-                               {"flops_per_second", kind.flops / kind.seconds},
-                               {"bytes_per_second", kind.bytes / kind.seconds},
+                               {"flops_per_second", perSecond(kind.flops)},
+                               {"bytes_per_second", perSecond(kind.bytes)},
                                {"bound", cost::boundName(bound)}});
   }
   std::stable_sort(
@@ -234,8 +237,73 @@ std::string dtypeOf(const plan::Plan &plan, uint32_t slice) {
   return llvm::StringRef(plan::EnumNameDType(plan.slices()->Get(slice)->dtype())).lower();
 }
 
-// Returns the collectives of an optimizer step; those that do the same are one entry.
-json commReport(const plan::Plan &plan, const cost::PlanCost &cost) {
+// What hides the collectives of a function, and why the rest of their time is exposed.
+class Beside {
+public:
+  Beside(const plan::Plan &plan, const plan::Function &function, const cost::FunctionCost &cost,
+         const std::string &overlap)
+      : plan(plan), function(function), cost(cost), overlap(overlap) {
+    double now = 0;
+    for (unsigned c = 0; c < function.commands()->size(); ++c) {
+      starts.push_back(now);
+      if (function.commands()->Get(c)->stream() == 0)
+        now += cost.commands[c].seconds;
+    }
+  }
+
+  // Adds the seconds in which the forward pass (the backward pass) is computed beside a collective.
+  void addHidden(const cost::CollectiveTime &of, std::array<double, 2> &seconds) const {
+    for (unsigned c = of.command; c < starts.size() && starts[c] < of.end; ++c)
+      if (computes(c))
+        seconds[function.commands()->Get(c)->backward()] += std::max(
+            0.0, std::min(of.end, starts[c] + cost.commands[c].seconds) -
+                     std::max(of.start, starts[c]));
+  }
+
+  std::string whyExposed(const cost::CollectiveTime &of) const {
+    const plan::Command &command = *function.commands()->Get(of.command);
+    if (command.stream() != 0)
+      return "too little to compute beside it";
+    if (names::isMicroStep(function.name()->string_view())) {
+      if (overlap == "no")
+        return why("no overlap");
+      if (overlap == "gathers" &&
+          command.body_as_Collective()->kind() != plan::CollectiveKind::AllGather)
+        return why("only weights overlap");
+    }
+    bool isFirst = true, isLast = true;
+    for (unsigned c = 0; c < function.commands()->size(); ++c)
+      if (computes(c) && c < of.command)
+        isFirst = false;
+      else if (computes(c) && text(function.commands()->Get(c)->source()) != text(command.source()))
+        isLast = false; // not what the result is added to
+    return isFirst  ? "nothing to compute before it"
+           : isLast ? "nothing left to compute"
+                    : "what comes next needs it";
+  }
+
+private:
+  // Returns the reason why a job has less overlap than there could be.
+  std::string why(const std::string &what) const {
+    const bool isOwn = cost::settingOf(plan, "distributed.overlap") != "auto";
+    return what + (isOwn ? ": distributed.overlap" : ": budget");
+  }
+  // Returns true for a command that a collective may run beside.
+  bool computes(unsigned c) const {
+    const plan::Command &command = *function.commands()->Get(c);
+    return !command.body_as_Collective() && !command.body_as_Wait();
+  }
+
+  const plan::Plan &plan;
+  const plan::Function &function;
+  const cost::FunctionCost &cost;
+  const std::string overlap;
+  std::vector<double> starts; // of commands on stream 0
+};
+
+// Returns the collectives of an optimizer step; those that do the same are one entry. `overlap` is
+// what the plan was made with: yes, gathers or no.
+json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::string &overlap) {
   struct Collective {
     std::string function, kind, axis, source, dtype;
     uint64_t payload = 0; // bytes of the whole tensor
@@ -243,56 +311,77 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   };
   struct Total {
     uint64_t runs = 0;
-    double seconds = 0, bytes = 0;
+    double seconds = 0, bytes = 0, exposed = 0;
+    std::array<double, 2> hidden{};            // seconds, by the forward and the backward pass
+    std::map<std::string, double> exposedBy;   // seconds, by the reason
   };
   std::vector<std::pair<Collective, Total>> totals; // in the order of the plan
   double seconds = 0, sent = 0;
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
     const double runs = double(cost.functions[f].runsPerStep);
-    for (unsigned c = 0; c < function.commands()->size(); ++c) {
-      const plan::Command &command = *function.commands()->Get(c);
-      const plan::Collective *body = command.body_as_Collective();
-      if (!body || runs == 0)
-        continue;
-      const cost::Estimate &estimate = cost.functions[f].commands[c];
+    if (runs == 0)
+      continue;
+    const Beside beside(plan, function, cost.functions[f], overlap);
+    for (const cost::CollectiveTime &time : cost.functions[f].collectives) {
+      const plan::Command &command = *function.commands()->Get(time.command);
+      const plan::Collective &body = *command.body_as_Collective();
+      const cost::Estimate &estimate = cost.functions[f].commands[time.command];
       // What is exchanged: "weights" for "weights/unit.3".
       std::string source = text(command.source());
       source = source.substr(0, source.find('/'));
       const Collective key{function.name()->str(),
                            plan::commandName(command),
-                           body->axis() == plan::Axis::Shard ? "shard" : "replicate",
+                           body.axis() == plan::Axis::Shard ? "shard" : "replicate",
                            source,
-                           dtypeOf(plan, body->x()),
-                           std::max(plan.slices()->Get(body->x())->bytes(),
-                                    plan.slices()->Get(body->d())->bytes())};
+                           dtypeOf(plan, body.x()),
+                           std::max(plan.slices()->Get(body.x())->bytes(),
+                                    plan.slices()->Get(body.d())->bytes())};
       auto known = std::find_if(totals.begin(), totals.end(),
                                 [&](const auto &entry) { return entry.first == key; });
       if (known == totals.end())
         known = totals.insert(totals.end(), {key, {}});
-      known->second.runs += cost.functions[f].runsPerStep;
-      known->second.seconds += runs * estimate.seconds;
-      known->second.bytes += runs * estimate.bytes;
-      seconds += runs * estimate.seconds;
+      Total &total = known->second;
+      total.runs += cost.functions[f].runsPerStep;
+      total.seconds += runs * (time.end - time.start);
+      total.bytes += runs * estimate.bytes;
+      total.exposed += runs * time.exposed;
+      beside.addHidden(time, total.hidden);
+      if (time.exposed > 0)
+        total.exposedBy[beside.whyExposed(time)] += time.exposed;
+      seconds += runs * (time.end - time.start);
       sent += runs * estimate.bytes;
     }
   }
   json collectives = json::array();
-  for (const auto &[key, total] : totals)
-    collectives.push_back({{"function", key.function},
-                           {"kind", key.kind},
-                           {"axis", key.axis},
-                           {"source", key.source},
-                           {"dtype", key.dtype},
-                           {"payload_bytes", key.payload},
-                           {"runs_per_step", total.runs},
-                           {"sent_bytes_per_step", total.bytes},
-                           {"seconds_per_step", total.seconds}});
+  for (const auto &[key, total] : totals) {
+    auto most = std::max_element(total.exposedBy.begin(), total.exposedBy.end(),
+                                 [](auto &x, auto &y) { return x.second < y.second; });
+    json hiddenBy = json::array();
+    for (bool isBackward : {false, true})
+      if (total.hidden[isBackward] > 0)
+        hiddenBy.push_back(isBackward ? "backward" : "forward");
+    collectives.push_back(
+        {{"function", key.function},
+         {"kind", key.kind},
+         {"axis", key.axis},
+         {"source", key.source},
+         {"dtype", key.dtype},
+         {"payload_bytes", key.payload},
+         {"runs_per_step", total.runs},
+         {"sent_bytes_per_step", total.bytes},
+         {"seconds_per_step", total.seconds},
+         {"exposed_seconds_per_step", total.exposed},
+         {"hidden_by", std::move(hiddenBy)},
+         {"exposed_because", most == total.exposedBy.end() ? json() : json(most->first)}});
+  }
   return {{"ranks", plan.batch()->ranks()},
           {"shard_ranks", plan.shard_ranks()},
           {"replicate_ranks", plan.batch()->ranks() / plan.shard_ranks()},
           {"sent_bytes_per_step", sent},
           {"seconds_per_step", seconds},
+          {"exposed_seconds_per_step", cost.exposedSeconds},
+          {"overlap", overlap},
           {"collectives", std::move(collectives)}};
 }
 
@@ -436,6 +525,14 @@ std::vector<std::string> lmc::warningsIn(const plan::Plan &plan) {
   return reportsOf(plan).value("warnings", std::vector<std::string>());
 }
 
+// Returns what runs beside collectives: the choice of the compiler, or the job's setting.
+static std::string overlapOf(const plan::Plan &plan, const json &chosen) {
+  std::string setting(cost::settingOf(plan, "distributed.overlap"));
+  if (chosen.is_object())
+    return chosen.value("chosen", setting);
+  return setting == "auto" ? "yes" : setting;
+}
+
 json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   json report = reportsOf(plan);
   report["target"] = plan.target()->str();
@@ -458,7 +555,7 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   report["fusion"] = fusionReport(plan, spec, report.value("fusion", json()));
   report["recompute"] = recomputeReport(plan, cost, report.value("recompute", json()));
   report["cost"] = costReport(plan, cost, spec);
-  report["comm"] = commReport(plan, cost);
+  report["comm"] = commReport(plan, cost, overlapOf(plan, report.value("overlap", json())));
   report["job"] = jobReport(plan, cost);
   report["functions"] = functionsReport(plan, cost);
   report["kernels"] = kernelsReport(plan, cost);

@@ -448,15 +448,22 @@ void Text::comm() {
     return line("\ncommunication: one rank, none");
   line("\ncommunication of {} ranks ({} divide the state, {} copies of it):", number(comm["ranks"]),
        number(comm["shard_ranks"]), number(comm["replicate_ranks"]));
-  line("  a rank sends {} in a step, in {}", bytes(comm["sent_bytes_per_step"]),
-       readableSeconds(number(comm["seconds_per_step"])));
-  line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12}", "collective", "axis", "of", "runs",
-       "a tensor of", "sends", "takes");
-  for (const json &each : comm["collectives"])
-    line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12}", word(each, "kind"),
+  line("  a rank sends {} in a step, in {}; for {} of it the device waits",
+       bytes(comm["sent_bytes_per_step"]), readableSeconds(number(comm["seconds_per_step"])),
+       readableSeconds(number(comm["exposed_seconds_per_step"])));
+  line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12} {:>12}  {}", "collective", "axis", "of",
+       "runs", "a tensor of", "sends", "takes", "waits", "beside; why it waits");
+  for (const json &each : comm["collectives"]) {
+    const std::string beside = listed(each["hidden_by"], 0);
+    const bool isExposed = each["exposed_because"].is_string();
+    line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12} {:>12}  {}{}", word(each, "kind"),
          word(each, "axis"), fmt::format("{} ({})", word(each, "source"), word(each, "function")),
          number(each["runs_per_step"]), bytes(each["payload_bytes"]),
-         bytes(each["sent_bytes_per_step"]), readableSeconds(number(each["seconds_per_step"])));
+         bytes(each["sent_bytes_per_step"]), readableSeconds(number(each["seconds_per_step"])),
+         readableSeconds(number(each["exposed_seconds_per_step"])),
+         beside.empty() ? "nothing" : beside,
+         isExposed ? "; " + word(each, "exposed_because") : "");
+  }
 }
 
 void Text::kernels() {

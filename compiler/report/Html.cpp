@@ -396,27 +396,37 @@ void Page::graph() {
   add("</svg></div>");
 }
 
-// Draws the commands of the micro-step one after the other, with widths proportional to time and
-// one row per stream.
+// Draws the commands of the micro-step with widths proportional to time and one row per stream.
+// Commands of stream 0 stand one after the other; a collective of stream 1 begins where the commands
+// and the collectives before it have ended.
 void Page::bars(const std::vector<unsigned> &commands, double y, double height) {
   int step = microStep(plan);
   const json &all = report["functions"][size_t(step)]["commands"];
   const auto &planned = *plan.functions()->Get(unsigned(step))->commands();
   const unsigned turn = firstBackward(*plan.functions()->Get(unsigned(step)));
   double total = 0;
-  for (unsigned c : commands)
-    total += number(all[c]["seconds"]);
+  unsigned streams = 1;
+  for (unsigned c : commands) {
+    total += planned[c]->stream() == 0 ? number(all[c]["seconds"]) : 0;
+    streams = std::max(streams, planned[c]->stream() + 1u);
+  }
   if (total <= 0)
     return;
-  double now = 0;
+  const double bottom = y + 32 + height + (streams - 1) * (height + 3);
+  double now = 0, ended = 0; // the end of stream 0, and of the last collective
   int layer = -2;
   bool backward = false;
   for (unsigned c : commands) {
     double seconds = number(all[c]["seconds"]);
-    double x = now / total * kWidth, width = std::max(0.3, seconds / total * kWidth);
+    const bool isBeside = planned[c]->stream() != 0;
+    const double start = isBeside ? std::max(now, ended) : now;
+    if (isBeside)
+      ended = start + seconds;
+    double x = std::min(start / total, 1.0) * kWidth;
+    double width = std::max(0.3, std::min(seconds / total * kWidth, kWidth - x));
     double row = y + 16 + double(planned[c]->stream()) * (height + 3);
     if (int here = planned[c]->layer();
-        here != layer || (c >= turn) != backward || c == commands[0]) {
+        !isBeside && (here != layer || (c >= turn) != backward || c == commands[0])) {
       layer = here;
       backward = c >= turn;
       if (commands.size() < 200 || layer % 4 == 0)
@@ -429,12 +439,12 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
         "{}</title></rect>",
         x, row, width, height, kindColour(word(all[c], "kind")), escape(word(all[c], "source")),
         readableSeconds(seconds), escape(word(all[c], "bound")));
-    now += seconds;
+    now += isBeside ? 0 : seconds;
   }
   add("<text class=\"soft\" x=\"0\" y=\"{:.1f}\">0</text><text class=\"soft\" x=\"{}\" "
       "y=\"{:.1f}\" "
       "text-anchor=\"end\">{}</text>",
-      y + 32 + height, kWidth, y + 32 + height, readableSeconds(total));
+      bottom, kWidth, bottom, readableSeconds(total));
 }
 
 void Page::schedule() {

@@ -130,4 +130,44 @@ def RegatherPass : Pass<"dist-regather", "::mlir::ModuleOp"> {
   let dependentDialects = ["::lmc::dist::DistDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def OverlapPass : Pass<"dist-overlap", "::mlir::ModuleOp"> {
+  let summary = "lets collectives run at the same time as ops that do not need their results";
+  let description = [{
+    * An all-gather of weights starts before the ops that use the weights gathered before it, and
+      ends where its own weights are used first.
+    * The sum of gradients over ranks starts where the gradients are complete, and ends where the
+      next sum starts. What adds the sum to the gradients of earlier micro-steps moves there too.
+    * Collectives with nothing to compute between start and end stay as they are, and so do those
+      of norms, losses and new weights.
+
+    `gathers` and `reductions` say how many all-gathers (sums) may have started and not ended;
+    collectives between which nothing is computed count as one. Each takes memory: the whole
+    weights, or the gradients of a rank's own tokens. All ranks run the same program, so the order
+    of collectives is the same on all of them. Must run after `kern-inline-layers`.
+
+    ```mlir
+    %w0 = dist.all_gather %p0 over @ranks shard : (tensor<2xf32>) -> tensor<4xf32>
+    %y = kern.launch @f(%x, %w0) : ...
+    %w1 = dist.all_gather %p1 over @ranks shard : (tensor<2xf32>) -> tensor<4xf32>
+    %z = kern.launch @f(%y, %w1) : ...
+    ```
+    becomes
+    ```mlir
+    %w0 = dist.all_gather %p0 over @ranks shard : (tensor<2xf32>) -> tensor<4xf32>
+    %s1 = dist.all_gather %p1 over @ranks shard : (tensor<2xf32>) -> tensor<4xf32> {async}
+    %y = kern.launch @f(%x, %w0) : ...
+    %w1 = dist.wait %s1 of %p1 : (tensor<4xf32>, tensor<2xf32>) -> tensor<4xf32>
+    %z = kern.launch @f(%y, %w1) : ...
+    ```
+  }];
+  let options = [
+    Option<"gathers", "gathers", "int64_t", "1",
+           "the distance from an all-gather to where it starts; 0: no overlap">,
+    Option<"reductions", "reductions", "int64_t", "1",
+           "the distance from a sum of gradients to where it ends; 0: no overlap">
+  ];
+  let statistics = [Statistic<"numAsync", "async", "collectives that run at the same time as ops">];
+  let dependentDialects = ["::lmc::dist::DistDialect"];
+}
+
 #endif

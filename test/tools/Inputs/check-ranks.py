@@ -89,8 +89,9 @@ def matrix():
     for strategy in strategies:
         for nodes, devices in meshes:
             for gas, reduce in ((1, "auto"), (3, "last"), (3, "each")):
-                # Each combination takes one of the jobs and sizes in turn.
+                # Each combination takes one of the jobs, sizes and overlaps in turn.
                 job = jobs[number % len(jobs)] + sizes[number // len(jobs) % len(sizes)]
+                job = job + [f"distributed.overlap={OVERLAPS[number % len(OVERLAPS)]}"]
                 number += 1
                 ranks = nodes * devices
                 options = [f"--nodes={nodes}", f"--devices-per-node={devices}", "--target=cpu",
@@ -105,4 +106,55 @@ def matrix():
     print(f"{plans} plans")
 
 
-{"shipped": shipped, "state": state, "traffic": traffic, "matrix": matrix}[check]()
+OVERLAPS = ("yes", "gathers", "no")
+MESH = ["--nodes=2", "--devices-per-node=2", "--set=training.batch_size=24",
+        "--set=training.micro_batch_size=2"]
+
+
+def overlap():
+    """More overlap moves the same bytes, and the device waits for less of it."""
+    for strategy in ("no_shard", "zero1", "zero2", "zero3", "hybrid_shard", "hybrid_shard_zero2"):
+        for reduce in ("each", "last"):
+            found = [explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH,
+                             f"--set=distributed.strategy={strategy}",
+                             f"--set=distributed.reduce_gradients={reduce}",
+                             f"--set=distributed.overlap={choice}") for choice in OVERLAPS]
+            comm = [report["comm"] for report in found]
+            exposed = [each["exposed_seconds_per_step"] for each in comm]
+            assert len({each["sent_bytes_per_step"] for each in comm}) == 1, strategy
+            assert exposed == sorted(exposed), (strategy, exposed)
+            assert abs(exposed[2] - comm[2]["seconds_per_step"]) < 1e-9 * exposed[2], strategy
+            steps = [report["cost"]["step_seconds"] for report in found]
+            assert steps == sorted(steps), (strategy, steps)
+            print(f"{strategy} {reduce}: weights " + ("overlap" if exposed[1] < exposed[2] else "do not") +
+                  ", gradients " + ("overlap" if exposed[0] < exposed[1] else "do not"))
+
+
+def budget():
+    """The choice of the overlap: the fastest plan within the budget."""
+    # Each overlap takes memory of its own.
+    model = ["--set=model.hidden_size=256", "--set=model.intermediate_size=1024",
+             "--set=memory.recompute=none"]
+
+    def job(choice, *options):
+        return explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH, "--set=distributed.strategy=zero3",
+                       *model, f"--set=distributed.overlap={choice}", *options)
+    peaks = [job(choice)["memory"]["peak_bytes"] for choice in OVERLAPS]
+    assert peaks == sorted(peaks, reverse=True) and len(set(peaks)) == 3, peaks
+    for place, most in enumerate(peaks):
+        report = job("auto", f"--memory-budget={most}")
+        assert report["memory"]["peak_bytes"] <= most
+        reasons = {each["exposed_because"] for each in report["comm"]["collectives"]}
+        print(f"budget of {OVERLAPS[place]}: {report['comm']['overlap']} of "
+              f"{len(report['overlap']['attempts'])} attempts, {sorted(r for r in reasons if r and 'budget' in r)}")
+    with tempfile.NamedTemporaryFile(suffix=".plan") as plan:
+        failed = subprocess.run(["lmc", "compile", f"{configs}/test-tiny.toml", "--target=cuda:sm_90a", *MESH,
+                                 "--set=distributed.strategy=zero3", *model, "--plan-only",
+                                 f"--memory-budget={peaks[2] - 1}", "-o", plan.name],
+                                capture_output=True, text=True)
+    assert failed.returncode == 3 and f" {peaks[2]} bytes" in failed.stderr, failed
+    print("less than that of no: the smallest budget is that of no")
+
+
+{"shipped": shipped, "state": state, "traffic": traffic, "matrix": matrix, "overlap": overlap,
+ "budget": budget}[check]()

@@ -1,0 +1,238 @@
+// dist-overlap: lets collectives run at the same time as ops that do not need their results.
+// Passes.td shows an example.
+#include "passes/distribute/Passes.h"
+#include "passes/distribute/Units.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_OVERLAPPASS
+#include "passes/distribute/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+namespace {
+
+// Collectives of which each but the first takes the result of the one before it, and no other op
+// does: the reduce-scatter and the all-reduce of a gradient, or one all-gather.
+struct Chain {
+  SmallVector<Operation *, 2> ops;
+  SetVector<Operation *> dependents; // of sums: the ops that need the result
+
+  Operation *first() const { return ops.front(); }
+  Value result() const { return ops.back()->getResult(0); }
+};
+
+// Chains between which nothing is computed that does not need their results.
+using Group = SmallVector<Chain, 1>;
+
+class Overlapper {
+public:
+  explicit Overlapper(func::FuncOp function) : body(function.getBody().front()) {}
+
+  void prefetch(int64_t distance);
+  void delay(int64_t distance);
+
+  unsigned numAsync = 0;
+
+private:
+  SmallVector<Group> groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain);
+  void overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents);
+
+  Block &body;
+};
+
+} // namespace
+
+static bool isView(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
+
+// Returns true for a command that may run at the same time as a collective.
+static bool computes(Operation *op) {
+  return isa<CommandOpInterface>(op) && !dist::isCollective(op) && !isa<dist::WaitOp>(op);
+}
+
+// Returns the groups of the chains that begin at an op of the function, in order.
+SmallVector<Group>
+Overlapper::groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
+  SmallVector<Group> all;
+  llvm::DenseSet<Operation *> dependents; // of all chains so far
+  bool isApart = true;
+  for (Operation &op : body) {
+    isApart |= computes(&op) && !dependents.contains(&op);
+    std::optional<Chain> chain = startsChain(&op);
+    if (!chain)
+      continue;
+    dependents.insert_range(chain->dependents);
+    if (isApart)
+      all.emplace_back();
+    all.back().push_back(std::move(*chain));
+    isApart = false;
+  }
+  return all;
+}
+
+// Returns the first op that computes in (`op`, `end`), or `end` if there is none.
+static Operation *nextThatComputes(Operation *op, Operation *end) {
+  do
+    op = op->getNextNode();
+  while (op != end && !computes(op));
+  return op;
+}
+
+// Makes the chain run at the same time as the ops from its end to `until`. `dependents` are the ops
+// before `until` that need the result, in order; they move behind the wait, which comes before
+// `until`. Does nothing if no op between them computes.
+void Overlapper::overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
+  Operation *last = chain.ops.back();
+  Operation *next = last;
+  do
+    next = nextThatComputes(next, until);
+  while (next != until && llvm::is_contained(dependents, next));
+  if (next == until)
+    return;
+  OpBuilder b(until);
+  SmallVector<Value, 1> inputs;
+  if (!isa<dist::AllReduceOp>(chain.first()))
+    inputs.push_back(chain.first()->getOperand(0));
+  Value started = chain.result();
+  auto wait = dist::WaitOp::create(b, last->getLoc(), started.getType(), started, inputs);
+  setStep(wait, last);
+  started.replaceAllUsesExcept(wait.getResult(), wait);
+  for (Operation *dependent : dependents)
+    dependent->moveBefore(until);
+  for (Operation *op : chain.ops)
+    op->setAttr("async", b.getUnitAttr());
+  numAsync += unsigned(chain.ops.size());
+}
+
+//===-- Weights -----------------------------------------------------------------------------===//
+
+// Collects the views of `value`, in order, and the first op that reads one of them.
+static void collectReaders(Value value, SetVector<Operation *> &views, Operation *&first) {
+  for (Operation *user : value.getUsers())
+    if (!isView(user)) {
+      if (!first || user->isBeforeInBlock(first))
+        first = user;
+    } else if (views.insert(user)) {
+      collectReaders(user->getResult(0), views, first);
+    }
+}
+
+// Starts each all-gather of weights where the group `distance` before it has started.
+void Overlapper::prefetch(int64_t distance) {
+  SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
+    auto gather = dyn_cast<dist::AllGatherOp>(op);
+    if (!gather || !gather.getInput().getDefiningOp<lm::LoadOp>())
+      return std::nullopt;
+    return Chain{{op}, {}};
+  });
+  // The ops before which the next groups start.
+  SmallVector<Operation *> places;
+  for (const Group &group : all)
+    places.push_back(nextThatComputes(group.back().first(), body.getTerminator()));
+  for (auto [number, group] : llvm::enumerate(all))
+    for (const Chain &chain : group) {
+      SetVector<Operation *> views;
+      Operation *reader = nullptr;
+      collectReaders(chain.result(), views, reader);
+      if (!reader)
+        continue;
+      if (number > 0) {
+        Operation *place = places[number > size_t(distance) ? number - size_t(distance) : 0];
+        if (Operation *load = chain.first()->getOperand(0).getDefiningOp();
+            place->isBeforeInBlock(load))
+          load->moveBefore(place);
+        chain.first()->moveBefore(place);
+      }
+      SmallVector<Operation *> ordered(views.takeVector());
+      llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+      llvm::erase_if(ordered, [&](Operation *view) { return reader->isBeforeInBlock(view); });
+      overlap(chain, reader, ordered);
+    }
+}
+
+//===-- Gradients ---------------------------------------------------------------------------===//
+
+// Collects the ops that need `value`, directly or through others. Fails if one of them also needs
+// what another op computes: it is then a part of the backward pass, and not just of the sum of
+// gradients over micro-steps.
+static LogicalResult collectDependents(Value value, SetVector<Operation *> &all) {
+  for (Operation *user : value.getUsers()) {
+    if (dist::isCollective(user) || user->hasTrait<OpTrait::IsTerminator>())
+      return failure();
+    if (!all.insert(user))
+      continue;
+    for (Value result : user->getResults())
+      if (failed(collectDependents(result, all)))
+        return failure();
+  }
+  return success();
+}
+
+static bool needNothingElse(const SetVector<Operation *> &ops, Value given) {
+  return llvm::all_of(ops, [&](Operation *op) {
+    return llvm::all_of(op->getOperands(), [&](Value operand) {
+      Operation *source = operand.getDefiningOp();
+      return operand == given || ops.contains(source) ||
+             isa_and_nonnull<lm::LoadOp, tensor::EmptyOp>(source);
+    });
+  });
+}
+
+// Lets the sums of gradients end where the group `distance` after them starts, and with them what
+// adds them to the gradients of earlier micro-steps.
+void Overlapper::delay(int64_t distance) {
+  SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
+    if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||
+        op->getOperand(0).getDefiningOp<dist::ReduceScatterOp>())
+      return std::nullopt;
+    Chain chain{{op}, {}};
+    Operation *user = op->hasOneUse() ? *op->user_begin() : nullptr;
+    if (isa_and_nonnull<dist::AllReduceOp>(user))
+      chain.ops.push_back(user);
+    if (failed(collectDependents(chain.result(), chain.dependents)) ||
+        !needNothingElse(chain.dependents, chain.result()))
+      return std::nullopt;
+    return chain;
+  });
+  for (auto [number, group] : llvm::enumerate(all)) {
+    const size_t next = number + size_t(distance);
+    Operation *until = next < all.size() ? all[next].front().first() : body.getTerminator();
+    for (const Chain &chain : group) {
+      SmallVector<Operation *> ordered(chain.dependents.getArrayRef());
+      llvm::erase_if(ordered, [&](Operation *op) { return until->isBeforeInBlock(op); });
+      llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+      overlap(chain, until, ordered);
+    }
+  }
+}
+
+namespace {
+struct OverlapPass : lmc::impl::OverlapPassBase<OverlapPass> {
+  using OverlapPassBase::OverlapPassBase;
+
+  void runOnOperation() override {
+    if (gathers < 0 || reductions < 0) {
+      getOperation().emitError("needs distances of at least 0, not ")
+          << gathers.getValue() << " and " << reductions.getValue();
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isPrivate() || function.isExternal())
+        continue;
+      Overlapper overlapper(function);
+      if (gathers > 0)
+        overlapper.prefetch(gathers);
+      if (reductions > 0)
+        overlapper.delay(reductions);
+      numAsync += overlapper.numAsync;
+    }
+  }
+};
+} // namespace
