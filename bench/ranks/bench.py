@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""Training speed of many ranks: lmc-run beside PyTorch's FSDP2, both over Gloo.
+
+Two "nodes" of two ranks are network namespaces of this machine, joined by a link. The link is fast
+(as the kernel makes it) or slow (shaped to --mbit). Each program trains the same model from the same
+weights on the same batches, with one thread per rank: lmc with ZeRO-3 over all ranks (FULL_SHARD)
+and inside nodes (HYBRID_SHARD), each with and without overlap, and FSDP2 on a 1-D and on a 2-D mesh.
+Every repeat runs all of them once, in an order that turns; ratios are formed within a repeat, and
+their median is reported. Bytes are those that the link's interface counts in timed and other steps,
+less 66 for each packet (Ethernet, IP and TCP headers).
+
+Needs root, for the namespaces.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "bench/ranks/model.toml"
+BUILD = Path(os.environ.get("LMC_BUILD", ROOT / "build"))
+NODES, DEVICES, GLOBAL_BATCH, LENGTH = 2, 2, 16, 256
+RANKS = NODES * DEVICES
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+HEADERS = 66  # bytes of a packet that are no data
+WARM_UP = 2  # steps
+
+PROGRAMS = {
+    "lmc FULL_SHARD": ("zero3", "auto"),
+    "lmc FULL_SHARD, no overlap": ("zero3", "no"),
+    "lmc HYBRID_SHARD": ("hybrid_shard", "auto"),
+    "lmc HYBRID_SHARD, no overlap": ("hybrid_shard", "no"),
+    "FSDP2 FULL_SHARD": "full",
+    "FSDP2 HSDP": "hybrid",
+}
+
+
+class Network:
+    """Two namespaces and the link between them."""
+
+    def __init__(self) -> None:
+        self.names = [f"lmc-bench-{os.getpid()}-{i}" for i in range(NODES)]
+        self.devices = [f"lb{os.getpid() % 100000}{x}" for x in "ab"]
+
+    def __enter__(self) -> "Network":
+        for name in self.names:
+            call("ip", "netns", "add", name)
+        call("ip", "link", "add", self.devices[0], "type", "veth", "peer", "name", self.devices[1])
+        for name, device, address in zip(self.names, self.devices, ADDRESSES):
+            call("ip", "link", "set", device, "netns", name)
+            self.inside(name, "ip", "addr", "add", f"{address}/24", "dev", device)
+            self.inside(name, "ip", "link", "set", device, "up")
+            self.inside(name, "ip", "link", "set", "lo", "up")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+    def inside(self, name: str, *command: str) -> str:
+        return call("ip", "netns", "exec", name, *command)
+
+    def shape(self, mbit: int | None) -> None:
+        for name, device in zip(self.names, self.devices):
+            subprocess.run(["ip", "netns", "exec", name, "tc", "qdisc", "del", "dev", device, "root"],
+                           stderr=subprocess.DEVNULL, check=False)
+            if mbit:
+                self.inside(name, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate",
+                            f"{mbit}mbit", "burst", "64kbit", "latency", "50ms")
+
+    def sent(self) -> list[int]:
+        """Bytes of data that each node has sent so far."""
+        counts = []
+        for name, device in zip(self.names, self.devices):
+            folder = f"/sys/class/net/{device}/statistics"
+            text = self.inside(name, "cat", f"{folder}/tx_bytes", f"{folder}/tx_packets").split()
+            counts.append(int(text[0]) - HEADERS * int(text[1]))
+        return counts
+
+
+def call(*command: str) -> str:
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def start_ranks(network: Network, command: list[str], port: int, folder: Path) -> list[subprocess.Popen]:
+    """Starts the command once for each rank, with torchrun's environment."""
+    processes = []
+    for rank in range(RANKS):
+        node = rank // DEVICES
+        variables = {"RANK": rank, "WORLD_SIZE": RANKS, "LOCAL_RANK": rank % DEVICES,
+                     "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": port, "LMC_PORT": port + 1,
+                     "GLOO_SOCKET_IFNAME": network.devices[node], "OMP_NUM_THREADS": 1}
+        environment = {**os.environ, **{key: str(value) for key, value in variables.items()}}
+        with open(folder / f"rank{rank}.out", "w") as out, open(folder / f"rank{rank}.err", "w") as err:
+            processes.append(subprocess.Popen(
+                ["ip", "netns", "exec", network.names[node], *command], env=environment, stdout=out,
+                stderr=err, start_new_session=True))
+    return processes
+
+
+def run_ranks(network: Network, command: list[str], port: int, folder: Path, limit: float) -> None:
+    processes = start_ranks(network, command, port, folder)
+    until = time.monotonic() + limit
+    try:
+        for rank, process in enumerate(processes):
+            code = process.wait(timeout=max(1, until - time.monotonic()))
+            if code != 0:
+                error = (folder / f"rank{rank}.err").read_text()[-2000:]
+                raise SystemExit(f"{' '.join(command)}\nrank {rank} ended with {code}\n{error}")
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass
+class Run:
+    seconds: list[float]  # of the timed steps
+    losses: list[float]
+    sent: float  # bytes of the busier direction per step, the start included
+
+
+@dataclass
+class Job:
+    folder: Path
+    steps: int
+    plans: dict[tuple[str, str], dict] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        # Tokens in which something can be learnt: each is near the one before.
+        import random
+        random.seed(1)
+        tokens, at = bytearray(), 0
+        for _ in range(self.steps * GLOBAL_BATCH * LENGTH + 1):
+            at = (at + random.randrange(64)) % 8192
+            tokens += at.to_bytes(2, "little")
+        (self.folder / "train.bin").write_bytes(tokens)
+        python("import sys, numpy, torch\n"
+               "t = torch.from_numpy(numpy.fromfile(sys.argv[1], '<u2').astype(numpy.int64))\n"
+               f"torch.save(t.unfold(0, {LENGTH + 1}, {LENGTH}).reshape(-1, {GLOBAL_BATCH}, "
+               f"{LENGTH + 1}).clone(), sys.argv[2])",
+               self.folder / "train.bin", self.folder / "batches.pt")
+        subprocess.run([sys.executable, ROOT / "bench/ranks/peer.py", CONFIG, "--make-weights",
+                        "--weights", self.folder / "weights.safetensors"], check=True)
+        for program in PROGRAMS.values():
+            if isinstance(program, tuple):
+                self.compile(*program)
+
+    def compile(self, strategy: str, overlap: str) -> None:
+        plan = self.folder / f"{strategy}-{overlap}.plan"
+        settings = {"distributed.strategy": strategy, "distributed.overlap": overlap,
+                    "data.train": json.dumps([str(self.folder / "train.bin")]),
+                    "data.shuffle_block": self.steps * GLOBAL_BATCH * LENGTH}
+        subprocess.run([BUILD / "bin/lmc", "compile", CONFIG, f"--nodes={NODES}", "--quiet",
+                        f"--devices-per-node={DEVICES}", "-o", plan,
+                        *[f"--set={key}={value}" for key, value in settings.items()]], check=True)
+        report = call(str(BUILD / "bin/lmc"), "explain", str(plan), "--json")
+        self.plans[strategy, overlap] = json.loads(report)
+
+    def run(self, name: str, network: Network, port: int, limit: float) -> Run:
+        program = PROGRAMS[name]
+        out = self.folder / "run"
+        shutil.rmtree(out, ignore_errors=True)
+        before = network.sent()
+        if isinstance(program, tuple):
+            plan = self.folder / f"{program[0]}-{program[1]}.plan"
+            run_ranks(network, [str(BUILD / "bin/lmc-run"), str(plan), f"--out={out}",
+                                f"--steps={self.steps}", "--set=checkpoint.interval=0",
+                                f"--init={self.folder / 'weights.safetensors'}"],
+                      port, self.folder, limit)
+            rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
+            seconds, losses = [row["step_seconds"] for row in rows], [row["loss"] for row in rows]
+        else:
+            run_ranks(network, [sys.executable, str(ROOT / "bench/ranks/peer.py"), str(CONFIG),
+                                "--weights", str(self.folder / "weights.safetensors"), "--batches",
+                                str(self.folder / "batches.pt"), "--mesh", program, "--nodes",
+                                str(NODES), "--steps", str(self.steps)], port, self.folder, limit)
+            result = json.loads((self.folder / "rank0.out").read_text().splitlines()[-1])
+            seconds, losses = result["seconds"], result["losses"]
+        sent = max(b - a for a, b in zip(before, network.sent()))
+        return Run(seconds[WARM_UP:], losses, sent / self.steps)
+
+
+def python(code: str, *args: object) -> None:
+    subprocess.run([sys.executable, "-c", code, *map(str, args)], check=True)
+
+
+def planned_bytes(report: dict) -> float:
+    """Bytes that a node sends in a step: of each tensor, what the other nodes need, once."""
+    total = 0.0
+    for each in report["comm"]["collectives"]:
+        ranks, sent = each["ranks"], each["sent_bytes_per_step"]  # of a rank, on a ring
+        spans = ranks == RANKS or each["axis"] == "replicate"
+        if spans:
+            whole = sent * ranks / (ranks - 1)  # the tensor's bytes, or twice these for an all-reduce
+            groups = RANKS // ranks
+            total += whole * (NODES - 1) / NODES * groups
+    return total
+
+
+def table(rows: list[list[str]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |"
+             for row in rows]
+    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mbit", type=int, default=100, help="of the slow link")
+    parser.add_argument("--steps", type=int, default=6, help="of each run, warm-up included")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--links", nargs="+", choices=["fast", "slow"], default=["fast", "slow"])
+    parser.add_argument("--only", nargs="+", default=list(PROGRAMS), choices=list(PROGRAMS))
+    parser.add_argument("--json", type=Path, help="also write all figures here")
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("bench ranks: needs root, for network namespaces")
+
+    import importlib.metadata
+    figures: dict[str, dict] = {}
+    with tempfile.TemporaryDirectory() as folder, Network() as network:
+        job = Job(Path(folder), args.steps)
+        job.prepare()
+        port = 21000
+        for link in args.links:
+            network.shape(args.mbit if link == "slow" else None)
+            runs: dict[str, list[Run]] = {name: [] for name in args.only}
+            for repeat in range(args.repeats):
+                order = args.only[repeat % len(args.only):] + args.only[:repeat % len(args.only)]
+                for name in order:
+                    port += 4
+                    run = job.run(name, network, port, limit=600)
+                    runs[name].append(run)
+                    print(f"{link} {repeat + 1}: {name}: {statistics.median(run.seconds):.3f} s, "
+                          f"{run.sent / 1e6:.1f} MB a step", file=sys.stderr)
+            figures[link] = {name: [vars(run) for run in found] for name, found in runs.items()}
+
+    print(f"# Ranks: {NODES} nodes of {DEVICES}, {datetime.date.today()}\n")
+    version = importlib.metadata.version("torch")
+    print(f"lmc beside PyTorch {version} FSDP2, both over Gloo. {platform.processor() or platform.machine()}, "
+          f"{os.cpu_count()} CPUs for {RANKS} ranks of one thread. Model: bench/ranks/model.toml, f32, "
+          f"GBS {GLOBAL_BATCH}, sequences of {LENGTH} tokens. Medians of {args.repeats} repeats of "
+          f"{args.steps - WARM_UP} timed steps.\n")
+    for link, programs in figures.items():
+        rows = [["", "tokens/s", "s a step", "of its FSDP2", "MB a step", "planned MB", "last loss"]]
+        medians = {name: [statistics.median(run["seconds"]) for run in runs]
+                   for name, runs in programs.items()}
+        for name, runs in programs.items():
+            peer = "FSDP2 FULL_SHARD" if "FULL" in name else "FSDP2 HSDP"
+            ratio = (f"{statistics.median(b / a for a, b in zip(medians[name], medians[peer])):.2f}x"
+                     if peer in medians else "")
+            seconds = statistics.median(medians[name])
+            program = PROGRAMS[name]
+            planned = (f"{planned_bytes(job.plans[program]) / 1e6:.1f}" if isinstance(program, tuple)
+                       else "")
+            rows.append([name, f"{GLOBAL_BATCH * LENGTH / seconds:.0f}", f"{seconds:.3f}", ratio,
+                         f"{statistics.median(run['sent'] for run in runs) / 1e6:.1f}", planned,
+                         f"{runs[-1]['losses'][-1]:.6f}"])
+        what = f"shaped to {args.mbit} Mbit/s" if link == "slow" else "as fast as the kernel"
+        print(f"## The link between the nodes: {what}\n\n{table(rows)}\n")
+        losses = [run["losses"] for runs in programs.values() for run in runs]
+        spread = max(abs(a - b) / abs(b) for each in losses for a, b in zip(each, losses[0]))
+        print(f"Largest relative difference of a loss from that of {next(iter(programs))}: "
+              f"{spread:.1e}.\n")
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
