@@ -200,9 +200,9 @@ def planned_bytes(report: dict) -> float:
     """Bytes that a node sends in a step: of each tensor, what the other nodes need, once."""
     total = 0.0
     for each in report["comm"]["collectives"]:
-        ranks, sent = each["ranks"], each["sent_bytes_per_step"]  # of a rank, on a ring
-        spans = ranks == RANKS or each["axis"] == "replicate"
-        if spans:
+        ranks = report["comm"][f"{each['axis']}_ranks"]
+        sent = each["sent_bytes_per_step"]  # of a rank, on a ring
+        if ranks == RANKS or each["axis"] == "replicate":
             whole = sent * ranks / (ranks - 1)  # the tensor's bytes, or twice these for an all-reduce
             groups = RANKS // ranks
             total += whole * (NODES - 1) / NODES * groups

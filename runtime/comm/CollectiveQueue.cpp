@@ -31,6 +31,15 @@ Result<void> CollectiveQueue::wait(uint64_t number) {
   return {};
 }
 
+Result<void> CollectiveQueue::waitForAll() {
+  uint64_t last;
+  {
+    std::lock_guard lock(mutex);
+    last = added;
+  }
+  return wait(last);
+}
+
 void CollectiveQueue::run() {
   std::unique_lock lock(mutex);
   while (true) {

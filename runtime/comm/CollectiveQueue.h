@@ -30,6 +30,7 @@ public:
   // Waits until collective `number` and all before it have ended. Error: one of them failed; those
   // behind it are not run.
   Result<void> wait(uint64_t number);
+  Result<void> waitForAll();
 
 private:
   void run();

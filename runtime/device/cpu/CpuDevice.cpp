@@ -137,7 +137,9 @@ Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
   executable->owner = this;
   executable->function = *function;
   try {
+    resolver.started = std::make_shared<std::vector<uint64_t>>((*function)->commands()->size());
     for (const auto *command : *(*function)->commands()) {
+      resolver.command = static_cast<uint32_t>(executable->commands.size());
       auto resolved = plan::visitBody(
           *command, [&](const auto &body) { return resolve(resolver, *command, body); });
       if (!resolved)
@@ -176,8 +178,8 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
 } // namespace
 
 // Returns how many threads OpenMP gives, at most `wanted`. The environment may allow fewer
-// (OMP_THREAD_LIMIT, OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS). oneDNN divides its work by the number that
-// it was prepared for, and parts without a thread would not be computed.
+// (OMP_THREAD_LIMIT, OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS). oneDNN divides its work by the number
+// that it was prepared for, and parts without a thread would not be computed.
 static int obtainedThreads(int wanted) {
   omp_set_dynamic(0);
   omp_set_max_active_levels(std::max(1, omp_get_max_active_levels()));

@@ -2,6 +2,7 @@
 // looked up once, when a plan's function is recorded.
 #pragma once
 
+#include "runtime/comm/CollectiveQueue.h"
 #include "runtime/comm/World.h"
 #include "runtime/device/cpu/CpuModule.h"
 #include "runtime/device/cpu/HostCommands.h"
@@ -20,7 +21,8 @@ using Step = std::function<void()>;
 
 // An Error as an exception.
 struct CommandFailed : std::runtime_error {
-  explicit CommandFailed(const Error &error) : std::runtime_error(error.message), code(error.code) {}
+  explicit CommandFailed(const Error &error)
+      : std::runtime_error(error.message), code(error.code) {}
   ExitCode code;
 };
 
@@ -61,9 +63,15 @@ public:
 
   const int threads;
   World *const world; // null: the plan has one rank
+  // Numbers in `collectives` of the latest runs of the commands of the function that is recorded,
+  // by the commands' indices. `command` is the index of the one that is resolved.
+  std::shared_ptr<std::vector<uint64_t>> started;
+  uint32_t command = 0;
   HostMemory memory;
   std::vector<KernelEntry> entries; // the entry of each kernel of the plan
   GemmCache gemms;
+
+  CollectiveQueue collectives; // behind `memory`, so that it is destroyed before it
 
 private:
   AlignedMemory scratch;

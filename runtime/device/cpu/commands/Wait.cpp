@@ -2,9 +2,10 @@
 
 namespace lmc::cpu {
 
-// A collective has ended when its step returns: the CPU runs commands one after the other.
-template <> Result<Step> resolve(Resolver &, const plan::Command &, const plan::Wait &) {
-  return Step([] {});
+template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Wait &op) {
+  return Step([queue = &at.collectives, started = at.started, index = op.command()] {
+    orThrow(queue->wait((*started)[index]));
+  });
 }
 
 } // namespace lmc::cpu
