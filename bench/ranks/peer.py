@@ -86,6 +86,8 @@ def main() -> None:
         mesh = init_device_mesh("cpu", (args.nodes, ranks // args.nodes),
                                 mesh_dim_names=("replicate", "shard"))
     for layer in model.layers:
+        if args.compile:
+            layer.compile()
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     matrices = [p for p in model.parameters() if p.ndim > 1]
@@ -94,7 +96,6 @@ def main() -> None:
         [{"params": matrices, "weight_decay": optimizer["weight_decay"]},
          {"params": vectors, "weight_decay": 0.0}],
         lr=lr, betas=(optimizer["beta1"], optimizer["beta2"]), eps=optimizer["eps"], fused=True)
-    forward = torch.compile(model) if args.compile else model
     batches = torch.load(args.batches)
     rows = batches.shape[1] // ranks
 
@@ -102,7 +103,7 @@ def main() -> None:
     for step in range(args.steps):
         batch = batches[step, rank * rows:(rank + 1) * rows]
         began = time.perf_counter()
-        loss = forward(batch[:, :-1], batch[:, 1:])
+        loss = model(batch[:, :-1], batch[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), optimizer["clip_grad"])
         adamw.step()
@@ -112,8 +113,9 @@ def main() -> None:
         losses.append(mean.item() / ranks)
         seconds.append(time.perf_counter() - began)
     if rank == 0:
-        print(json.dumps({"seconds": seconds, "losses": losses}))
-    dist.destroy_process_group()
+        print(json.dumps({"seconds": seconds, "losses": losses}), flush=True)
+    dist.barrier()
+    os._exit(0)  # destroy_process_group() sometimes aborts the process
 
 
 if __name__ == "__main__":
