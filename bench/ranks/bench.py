@@ -87,6 +87,29 @@ class Network:
                 self.inside(name, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate",
                             f"{mbit}mbit", "burst", "64kbit", "latency", "50ms")
 
+    def bandwidth(self) -> float:
+        """Bytes of data a second, each way, while both ways are busy: over one TCP connection."""
+        code = ("import socket, sys, threading, time\n"
+                "server, address, size = sys.argv[1] == 'server', sys.argv[2], int(sys.argv[3])\n"
+                "if server:\n"
+                "    listener = socket.create_server((address, 20999)); print('ready', flush=True)\n"
+                "    s = listener.accept()[0]\n"
+                "else:\n"
+                "    s = socket.create_connection((address, 20999))\n"
+                "threading.Thread(target=s.sendall, args=(bytes(size),)).start()\n"
+                "began = time.monotonic(); left = size\n"
+                "while left: left -= len(s.recv(min(left, 1 << 16)))\n"
+                "print(size / (time.monotonic() - began))\n")
+        def size(n: int) -> float:
+            start = [["ip", "netns", "exec", name, sys.executable, "-c", code, role, ADDRESSES[0], str(n)]
+                     for name, role in zip(self.names, ("server", "client"))]
+            server = subprocess.Popen(start[0], stdout=subprocess.PIPE, text=True)
+            server.stdout.readline()
+            client = call(*start[1])
+            return min(float(client), float(server.communicate()[0]))
+        first = size(2_000_000)
+        return size(int(first * 3))  # about three seconds
+
     def sent(self) -> list[int]:
         """Bytes of data that each node has sent so far."""
         counts = []
@@ -250,12 +273,14 @@ def main() -> None:
         raise SystemExit("bench ranks: needs root, for network namespaces")
 
     figures: dict[str, dict] = {}
+    bandwidth: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, Network() as network:
         job = Job(Path(folder), args.steps, tuning())
         job.prepare()
         port = 21000
         for link in args.links:
             network.shape(args.mbit if link == "slow" else None)
+            bandwidth[link] = network.bandwidth()
             runs: dict[str, list[Run]] = {name: [] for name in args.only}
             for repeat in range(args.repeats):
                 order = args.only[repeat % len(args.only):] + args.only[:repeat % len(args.only)]
@@ -291,7 +316,17 @@ def main() -> None:
                          f"{statistics.median(run['sent'] for run in runs) / 1e6:.1f}", planned,
                          f"{runs[-1]['losses'][-1]:.6f}"])
         what = f"shaped to {args.mbit} Mbit/s" if link == "slow" else "as fast as the kernel"
-        print(f"## The link between the nodes: {what}\n\n{table(rows)}\n")
+        print(f"## The link between the nodes: {what}\n\n{bandwidth[link] / 1e6:.2f} MB of data a second "
+              f"each way, measured with one TCP connection.\n\n{table(rows)}\n")
+        if link == "slow" and "fast" in figures:
+            for name in ("lmc FULL_SHARD", "lmc HYBRID_SHARD"):
+                sent = statistics.median(run["sent"] for run in programs[name])
+                compute = statistics.median(statistics.median(run["seconds"])
+                                            for run in figures["fast"][name])
+                floor = max(compute, sent / bandwidth[link])
+                print(f"{name}: {statistics.median(medians[name]) / floor:.2f} times the larger of "
+                      f"its time on the fast link ({compute:.3f} s) and of its bytes on this one "
+                      f"({sent / bandwidth[link]:.3f} s).\n")
         losses = [run["losses"] for runs in programs.values() for run in runs]
         spread = max(abs(a - b) / abs(b) for each in losses for a, b in zip(each, losses[0]))
         print(f"Largest relative difference of a loss from that of {next(iter(programs))}: "
