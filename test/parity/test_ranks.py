@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from draws import draw_count
 from jobs import Job
 from programs import checkpoint_digest, checkpoints, losses, metrics
 from reference import Model, Optimizer
@@ -144,6 +146,68 @@ def test_every_kind_of_job(programs, compiled, reference, tmp_path, kind):
         print(f"{kind}, {strategy} {nodes}x{devices} GAS {gas}: losses {found[0]:.1e}, gradients "
               f"{found[1]:.1e}")
         assert found[0] < loss_bound and found[1] < gradient_bound
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_memory_of_a_rank_is_what_the_plan_says(programs, compiled, tmp_path, strategy):
+    """lmc-run itself compares what each rank has allocated with the plan, and ends if they differ."""
+    job = replace(JOB, compute_dtype="bf16")
+    out = train(programs, compiled, tmp_path / "run", job, strategy, 2, 2, 3)
+    plan = compiled(job, *options(strategy, 2, 2, 3))
+    planned = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)["memory"]["peak_bytes"]
+    print(f"{strategy}: {planned} bytes")
+    assert {row["memory_bytes"] for row in metrics(out)} == {planned}
+
+
+def draw_job(seed: int) -> tuple[Job, str, tuple[int, int], int, list[str]]:
+    """A job, a strategy, a mesh, GAS, and options of the compiler."""
+    draw = random.Random(seed)
+    heads = draw.choice((1, 2, 4))
+    head_dim = draw.choice((8, 16, 24))
+    model = Model(
+        architecture=draw.choice(("llama", "mistral")), vocab_size=draw.randrange(32, 300),
+        hidden_size=heads * head_dim * draw.choice((1, 2)), head_dim=head_dim,
+        intermediate_size=draw.randrange(8, 200), num_hidden_layers=draw.randrange(1, 4),
+        num_attention_heads=heads, num_key_value_heads=draw.choice([n for n in (1, 2, 4) if heads % n == 0]),
+        tie_word_embeddings=draw.random() < 0.5, sliding_window=0)
+    if model.architecture == "mistral":
+        model = replace(model, sliding_window=draw.choice((0, 5, 16)))
+    else:
+        model = replace(model, attention_bias=draw.random() < 0.3)
+    nodes, devices = draw.choice(((1, 2), (2, 1), (1, 3), (3, 1), (2, 2), (1, 4), (3, 2), (2, 3)))
+    gas, mbs = draw.choice((1, 2, 3)), draw.choice((1, 2))
+    strategy = draw.choice(STRATEGIES)
+    group = "auto"
+    if strategy != "no_shard" and not strategy.startswith("hybrid"):
+        group = draw.choice(["auto"] + [str(n) for n in range(2, nodes * devices + 1)
+                                        if nodes * devices % n == 0])
+    job = replace(JOB, model=model, batch_size=nodes * devices * gas * mbs, micro_batch_size=mbs,
+                  sequence_length=draw.choice((8, 17, 32)), seed=seed)
+    more = [f"--nodes={nodes}", f"--devices-per-node={devices}"]
+    for key, value in (("strategy", strategy), ("shard_group", group),
+                       ("reduce_gradients", draw.choice(("auto", "each", "last"))),
+                       ("reshard_after_forward", draw.choice(("auto", "yes", "no"))),
+                       ("overlap", draw.choice(("yes", "no", "auto")))):
+        more += ["--set", f"distributed.{key}={value}"]
+    more += ["--set", f"memory.recompute={draw.choice(('none', 'block', 'auto'))}"]
+    return job, strategy, (nodes, devices), gas, more
+
+
+def test_drawn_models_on_drawn_meshes(programs, compiled, tmp_path):
+    for seed in range(draw_count(10)):
+        job, strategy, (nodes, devices), gas, more = draw_job(seed)
+        one, many = tmp_path / f"{seed}-one", tmp_path / f"{seed}-many"
+        mbs = job.batch_size
+        plan = compiled(job, "--set", f"training.micro_batch_size={mbs}")
+        programs.run("local-ranks", 1, f"plan={plan}", f"out={one}",
+                     f"dump_gradients={one}.gradients").ok()
+        plan = compiled(job, *more)
+        programs.run("local-ranks", nodes * devices, f"plan={plan}", f"out={many}",
+                     f"dump_gradients={many}.gradients").ok()
+        found = relative(losses(many), losses(one)), gradient_difference(many, one)
+        print(f"{seed}: {job.model}, {nodes}x{devices} GAS {gas} {' '.join(more[2:])}: losses "
+              f"{found[0]:.1e}, gradients {found[1]:.1e}")
+        assert max(found) < 1e-12
 
 
 @pytest.mark.parametrize("strategy", ("hybrid_shard", "zero1"))
