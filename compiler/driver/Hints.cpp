@@ -53,6 +53,8 @@ Changes::Changes(const Config &config, const plan::Plan &plan)
     smallest.memory.recompute = RecomputeMode::Block;
   if (smallest.memory.lossChunk == 0)
     smallest.memory.lossChunk = knownChunks(plan).smallest;
+  if (smallest.distributed.overlap == "auto")
+    smallest.distributed.overlap = "no";
   if (smallest.training.microBatchAuto) {
     smallest.training.microBatchAuto = false;
     setMicroBatchSize(smallest, int64_t(plan.batch()->micro_batch_size()));
