@@ -222,6 +222,7 @@ TEST_F(Trainer, ASecondRunInTheSameFolderIsRefused) {
 
 // Starts a long run on a thread and sends `signal` once it has done some steps.
 TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
+  ::signal(SIGHUP, SIG_DFL); // under nohup it is ignored, and stays so
   for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     std::string out = "signal" + std::to_string(signal);
     RunOptions o = options(out, 1000000000);
