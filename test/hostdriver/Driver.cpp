@@ -33,9 +33,9 @@ void Driver::violation(const std::string &text) {
 
 CUresult Driver::call(const char *name, Kind kind, const std::function<void()> &body) {
   std::lock_guard lock(mutex);
-  failing = hostility().failsCall();
+  failing = hostility().failsCall(name);
   if (failing)
-    note(fmt::format("call {}, {}, fails as LMC_HOST_FAIL_AT asks", hostility().calls, name));
+    note(fmt::format("call {}, {}, fails as the environment asks", hostility().calls, name));
   const bool releases = kind == Kind::Release || kind == Kind::Leave;
   if (failing && !releases)
     return kind == Kind::Allocate ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
@@ -54,6 +54,11 @@ CUresult Driver::call(const char *name, Kind kind, const std::function<void()> &
     return failure.code;
   }
   return failing ? CUDA_ERROR_UNKNOWN : releases ? streams.sticky : CUDA_SUCCESS;
+}
+
+void Driver::advance() {
+  std::lock_guard lock(mutex);
+  streams.advance();
 }
 
 Driver::~Driver() {

@@ -30,6 +30,9 @@ public:
   // Runs the body of an entry point under the lock, and returns what the entry point returns.
   LMC_HOST_EXPORT CUresult call(const char *name, Kind kind, const std::function<void()> &body);
 
+  // Executes a command on a thread of its own, as a device does whose host does not wait.
+  LMC_HOST_EXPORT void advance();
+
   void violation(const std::string &text); // reports a broken rule
   void note(const std::string &text);      // shows something that is no fault of the program
 
@@ -39,7 +42,7 @@ public:
   Graphs graphs;
   Modules modules;
   bool initialized = false;
-  bool failing = false; // the call that goes on will return an error, as LMC_HOST_FAIL_AT asks
+  bool failing = false; // the call that goes on will return an error, as the environment asks
   int contexts = 0;     // how often the primary context is retained
   int device = 0;       // whose context it is
   std::map<std::string, int64_t> libraryObjects; // live objects of cuBLASLt by kind

@@ -399,7 +399,7 @@ CUresult cuStreamQuery(CUstream stream) {
   return call("cuStreamQuery", Kind::Call, [&] {
     driver().graphs.checkNotCapturing(streamOf(stream));
     driver().graphs.checkSafe();
-    if (!stream->queue.empty() && !driver().streams.poll(driver().streams.record(stream)))
+    if (!driver().streams.poll(driver().streams.record(stream)))
       refuse(CUDA_ERROR_NOT_READY);
   });
 }

@@ -25,7 +25,12 @@ Hostility::Hostility()
       driverVersion(int(number("LMC_HOST_DRIVER_VERSION", 13000))),
       extraRegisters(int(number("LMC_HOST_EXTRA_REGISTERS", 0))),
       noKernels(number("LMC_HOST_NO_KERNELS", 0)), plan(text("LMC_HOST_PLAN")),
-      report(text("LMC_HOST_REPORT")) {}
+      report(text("LMC_HOST_REPORT")), failCall(text("LMC_HOST_FAIL_CALL")) {
+  if (const size_t colon = failCall.find(':'); colon != std::string::npos) {
+    failCallAt = std::strtoull(failCall.c_str() + colon + 1, nullptr, 10);
+    failCall.resize(colon);
+  }
+}
 
 Hostility &hostility() {
   static Hostility instance;

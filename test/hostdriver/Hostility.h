@@ -8,6 +8,7 @@
 // LMC_HOST_DRIVER_VERSION=N   as cuDriverGetVersion returns it, default 13000
 // LMC_HOST_EXTRA_REGISTERS=N  registers that kernels have in addition to what the plan says
 // LMC_HOST_FAIL_AT=N          the N-th call that can fail, counted from 1, returns an error
+// LMC_HOST_FAIL_CALL=NAME:N   the N-th call of the function NAME returns an error
 // LMC_HOST_FAULT_AT=N         the N-th command that is executed faults
 // LMC_HOST_NO_KERNELS=1       kernels and products are not executed, and memory starts as zeros
 // LMC_HOST_REPORT=FILE        where the report is written at exit, as JSON
@@ -25,10 +26,14 @@ struct Hostility {
   uint64_t seed, memory, free, failAt, faultAt;
   int arch, devices, driverVersion, extraRegisters;
   bool noKernels;
-  std::string plan, report;
+  std::string plan, report, failCall; // failCall is "" or a name
+  uint64_t failCallAt = 0;
 
   // Counts a call that can fail; returns true if it must.
-  bool failsCall() { return ++calls == failAt; }
+  bool failsCall(const std::string &name) {
+    const bool fails = name == failCall && --failCallAt == 0;
+    return ++calls == failAt || fails;
+  }
   // Counts a command that is about to be executed; returns true if it must fault.
   bool faultsCommand() { return ++commands == faultAt; }
 

@@ -92,6 +92,8 @@ void PlanCommands::read() {
         gemms.push_back({nullptr, command, function});
       if (command->body_as_Copy())
         copies.push_back({nullptr, command, function});
+      if (command->body_as_Collective())
+        collectives.push_back({nullptr, command, function});
     }
   for (const auto *variable : *plan.variables())
     if (variable->initializer() && variable->initializer()->kernel() >= 0)
@@ -313,6 +315,20 @@ std::string PlanCommands::findCopy(const Access &from, const Access &to) {
   broken(kRuleBroken,
          "the plan has no copy of {} rows of {} bytes, {} apart, at {} to rows {} apart at {}",
          from.rows, from.run, from.pitch, place(from.begin), to.pitch, place(to.begin));
+}
+
+std::string PlanCommands::findCollective(plan::CollectiveKind kind, const Access &x,
+                                         const Access &d) {
+  file();
+  for (const Candidate &candidate : collectives) {
+    const plan::Collective &op = *candidate.command->body_as_Collective();
+    if (op.kind() == kind && slice(op.x()).bytes() == x.run && slice(op.d()).bytes() == d.run &&
+        fits({{op.x(), x.begin}, {op.d(), d.begin}}))
+      return fmt::format("{} ({})", plan::EnumNameCollectiveKind(kind),
+                         sourceOf(*candidate.command));
+  }
+  broken(kRuleBroken, "the plan has no {} of {} bytes at {} to {} bytes at {}",
+         plan::EnumNameCollectiveKind(kind), x.run, place(x.begin), d.run, place(d.begin));
 }
 
 } // namespace lmc::hostdriver

@@ -70,6 +70,10 @@ public:
   // such copy.
   std::string findCopy(const Access &from, const Access &to);
 
+  // Finds the collective of these addresses and bytes, and returns its name. Fails if the plan has
+  // none.
+  std::string findCollective(plan::CollectiveKind kind, const Access &x, const Access &d);
+
   // Forgets the arena of an allocation that is freed.
   void forget(uint64_t allocation);
   // Returns "byte 128 of arena 'state'", or the address.
@@ -96,7 +100,7 @@ private:
   std::vector<uint64_t> arenas;                            // the address of each; 0: not known yet
   std::vector<std::vector<Candidate>> launches;            // per kernel
   std::vector<std::vector<const plan::Variable *>> values; // per kernel
-  std::vector<Candidate> gemms, copies;                    // without a launch
+  std::vector<Candidate> gemms, copies, collectives;       // without a launch
 };
 
 } // namespace lmc::hostdriver

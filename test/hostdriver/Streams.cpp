@@ -1,7 +1,9 @@
 #include "test/hostdriver/Streams.h"
 #include "test/hostdriver/Driver.h"
 
+#include <chrono>
 #include <cstdio>
+#include <thread>
 #include <xxhash.h>
 
 namespace lmc::hostdriver {
@@ -154,7 +156,7 @@ void Streams::enqueueGraph(CUstream stream, const std::shared_ptr<const std::vec
   std::vector<Clock> clocks;
   for (const Node &node : *nodes) {
     for (const Access &access : node.work->accesses)
-      if (!driver().memory.holding(access.begin))
+      if (access.begin != kOrderOfCollectives && !driver().memory.holding(access.begin))
         broken(CUDA_ERROR_INVALID_VALUE,
                "a graph is launched whose '{}' uses memory that was freed", *node.work->name);
     Clock clock = stream->clock;
@@ -219,7 +221,12 @@ bool Streams::executeOne(const std::vector<std::pair<CUstream, size_t>> *only) {
     size_t node;
   };
   std::vector<Choice> others, copies;
+  waitsForRanks = false;
   auto offer = [&](const Work &work, Choice choice) {
+    if (work.ready && !work.ready()) {
+      waitsForRanks = true;
+      return;
+    }
     (work.isCopy ? copies : others).push_back(choice);
   };
   for (const auto &owner : streams) {
@@ -267,12 +274,26 @@ bool Streams::executeOne(const std::vector<std::pair<CUstream, size_t>> *only) {
 }
 
 void Streams::execute(const MarkPtr &mark) {
+  constexpr auto kPause = std::chrono::microseconds(100);
+  constexpr int kMostPauses = 600'000; // a minute
+  int pauses = 0;
   while (!mark->done && sticky == CUDA_SUCCESS) {
     std::vector<std::pair<CUstream, size_t>> needed;
     need(mark, needed);
-    if (!executeOne(random.below(2) ? &needed : nullptr) && !executeOne(&needed) && !mark->done)
+    if (executeOne(random.below(2) ? &needed : nullptr) || executeOne(&needed) || mark->done)
+      pauses = 0;
+    else if (!waitsForRanks)
       broken(CUDA_ERROR_LAUNCH_TIMEOUT, "streams wait for each other");
+    else if (++pauses > kMostPauses)
+      broken(CUDA_ERROR_LAUNCH_TIMEOUT, "a collective waits for other ranks, which do not come");
+    else
+      std::this_thread::sleep_for(kPause);
   }
+}
+
+void Streams::advance() {
+  if (sticky == CUDA_SUCCESS)
+    executeOne(nullptr);
 }
 
 void Streams::finish(const MarkPtr &mark) {

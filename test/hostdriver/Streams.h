@@ -24,8 +24,15 @@ struct Work {
   std::function<void()> execute; // throws a Failure if the command turns out to be wrong
   bool isCopy = false;
   double microseconds = 1;      // on the virtual clock that events read
-  const void *module = nullptr; // the module whose code it is
+  const void *module = nullptr; // the module whose code it is, or the communicator
+  // Says whether the command can be executed, when all before it have been: a collective waits for
+  // other ranks. Null: it can.
+  std::function<bool()> ready;
 };
+
+// A byte that every collective writes, so that two of them that no order joins are a race: ranks
+// that run collectives in different orders wait for each other for ever.
+inline constexpr uint64_t kOrderOfCollectives = 1;
 using WorkPtr = std::shared_ptr<const Work>;
 
 // One cuEventRecord, or the place in a stream that a wait of the host is for.
@@ -112,6 +119,8 @@ public:
 
   // Executes commands until `mark` is done, because the host waits for it.
   void finish(const MarkPtr &mark);
+  // Executes a command, if one can be, as a device does that nobody waits for.
+  void advance();
   // Executes a few commands or none, because the host asks for `mark`. Returns true if it is done.
   bool poll(const MarkPtr &mark);
 
@@ -141,6 +150,7 @@ private:
   void hostWaited(const Mark &mark) { host.join(mark.clock); }
 
   Random random{hostility().seed};
+  bool waitsForRanks = false; // the last choice has left a command out because of other ranks
   AccessHistory history;
   Clock host;                            // what the host has waited for
   std::map<const void *, Clock> lastUse; // of each module

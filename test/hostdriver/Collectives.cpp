@@ -1,0 +1,33 @@
+#include "test/hostdriver/Collectives.h"
+#include "test/hostdriver/Driver.h"
+
+namespace lmc::hostdriver {
+
+void submit(const Collective &collective, CUstream stream) {
+  if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+    broken(CUDA_ERROR_INVALID_VALUE, "a collective is on the legacy stream");
+  driver().streams.streams.check(stream);
+  const Access x{collective.x, collective.xBytes, false}, d{collective.d, collective.dBytes, true};
+  const std::string name = driver().plan.findCollective(collective.kind, x, d);
+  driver().memory.require(x, false, name);
+  driver().memory.require(d, false, name);
+  if (stream->capture && !collective.mayBeCaptured)
+    broken(kRuleBroken, "{} is captured before its communicator has run anything", name);
+  auto work = std::make_shared<Work>();
+  work->name = std::make_shared<const std::string>(name);
+  work->accesses = {d, {kOrderOfCollectives, 1, true}};
+  if (collective.x != collective.d)
+    work->accesses.push_back(x);
+  work->module = collective.communicator;
+  const void *from = Memory::host(x.begin);
+  void *to = Memory::host(d.begin);
+  work->ready = [from, ready = collective.ready] { return ready(from); };
+  work->execute = [to, run = collective.run] { run(to); };
+  driver().graphs.submit(stream, std::move(work));
+}
+
+void checkUnused(const void *communicator) { driver().graphs.checkModuleUnused(communicator); }
+
+void countLibraryObject(const char *kind, int change) { driver().libraryObjects[kind] += change; }
+
+} // namespace lmc::hostdriver

@@ -1,0 +1,281 @@
+// The entry points of NCCL. The ranks are processes of this machine. Streams, memory and the plan
+// are those of the stand-in for libcuda, which this library links.
+//
+// As with NCCL, a collective never ends if a rank does not come, until its communicator is aborted.
+#pragma GCC visibility push(default)
+#include <nccl.h>
+#pragma GCC visibility pop
+
+#include "runtime/comm/RankOrderSum.h"
+#include "test/hostdriver/Collectives.h"
+#include "test/hostdriver/Driver.h"
+#include "test/hostdriver/RankMemory.h"
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+using namespace lmc::hostdriver;
+using lmc::plan::CollectiveKind;
+using lmc::plan::DType;
+
+struct ncclComm {
+  std::unique_ptr<RankMemory> memory;
+  uint64_t shown = 0, finished = 0; // collectives
+  bool ranEagerly = false, aborted = false;
+};
+
+namespace {
+
+// Collectives that are queued hold the communicator, too.
+std::mutex mutex; // of the next
+std::vector<std::shared_ptr<ncclComm>> communicators;
+
+std::shared_ptr<ncclComm> find(ncclComm_t handle) {
+  std::lock_guard lock(mutex);
+  for (const auto &comm : communicators)
+    if (comm.get() == handle)
+      return comm;
+  broken(CUDA_ERROR_INVALID_HANDLE, "a communicator is used that was never made, or is gone");
+}
+
+// Executes what is queued while another rank waits for it, as a GPU does whatever its host does.
+class Progress {
+public:
+  ~Progress() {
+    stop = true;
+    thread.join();
+  }
+
+private:
+  void run() {
+    while (!stop) {
+      bool waited = false;
+      {
+        std::lock_guard lock(mutex);
+        for (const auto &comm : communicators)
+          waited |= comm->memory->someoneWaits();
+      }
+      if (waited)
+        driver().advance();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  std::atomic<bool> stop{false};
+  std::thread thread{[this] { run(); }};
+};
+
+ncclResult_t resultOf(CUresult result) {
+  switch (result) {
+  case CUDA_SUCCESS:
+    return ncclSuccess;
+  case CUDA_ERROR_INVALID_VALUE:
+  case CUDA_ERROR_INVALID_HANDLE:
+    return ncclInvalidArgument;
+  case kRuleBroken:
+    return ncclInvalidUsage;
+  default:
+    return ncclUnhandledCudaError;
+  }
+}
+
+ncclResult_t call(const char *name, Kind kind, const std::function<void()> &body) {
+  return resultOf(driver().call(name, kind, body));
+}
+
+uint64_t widthOf(ncclDataType_t type) {
+  return type == ncclBfloat16 ? 2 : type == ncclFloat64 ? 8 : 4;
+}
+
+// Returns the type of a sum. Fails if it is not modelled.
+DType summed(ncclDataType_t type, ncclRedOp_t op) {
+  if (op != ncclSum)
+    broken(CUDA_ERROR_NOT_SUPPORTED, "reduction {} is not modelled", int(op));
+  switch (type) {
+  case ncclBfloat16:
+    return DType::BF16;
+  case ncclFloat32:
+    return DType::F32;
+  case ncclFloat64:
+    return DType::F64;
+  default:
+    broken(CUDA_ERROR_NOT_SUPPORTED, "sums of data type {} are not modelled", int(type));
+  }
+}
+
+// Computes the result of this rank.
+void compute(const RankMemory &memory, const Shown &shown, void *d) {
+  for (int other = 0; other < memory.ranks; ++other)
+    if (const Shown theirs = memory.shownBy(other); theirs != shown)
+      broken(kRuleBroken, "rank {} of the communicator runs {}, and rank {} runs {}", memory.rank,
+             shown.text(), other, theirs.text());
+  if (shown.kind == CollectiveKind::AllGather) {
+    for (int other = 0; other < memory.ranks; ++other)
+      std::memcpy(static_cast<char *>(d) + uint64_t(other) * shown.inputBytes,
+                  memory.inputOf(other), shown.inputBytes);
+    return;
+  }
+  const uint64_t parts = shown.kind == CollectiveKind::ReduceScatter ? uint64_t(memory.ranks) : 1;
+  const uint64_t bytes = shown.inputBytes / parts;
+  const uint64_t skipped = parts > 1 ? uint64_t(memory.rank) * bytes : 0;
+  std::vector<const void *> inputs;
+  for (int other = 0; other < memory.ranks; ++other)
+    inputs.push_back(static_cast<const char *>(memory.inputOf(other)) + skipped);
+  lmc::sumInRankOrder(inputs.data(), memory.ranks, bytes / lmc::byteWidth(shown.dtype), shown.dtype,
+                      d);
+}
+
+// `bytes` are those of one rank's piece: of the input of AllGather, of the output of ReduceScatter.
+ncclResult_t start(const char *name, CollectiveKind kind, const void *x, void *d, uint64_t bytes,
+                   const std::function<DType()> &dtypeOf, ncclComm_t handle, cudaStream_t stream) {
+  return call(name, Kind::Call, [&] {
+    const std::shared_ptr<ncclComm> comm = find(handle);
+    const uint64_t all = bytes * uint64_t(comm->memory->ranks);
+    const Shown shown{kind, dtypeOf(), kind == CollectiveKind::ReduceScatter ? all : bytes};
+    if (shown.inputBytes > RankMemory::kMostBytes)
+      broken(CUDA_ERROR_NOT_SUPPORTED, "{} is too large for the stand-in", shown.text());
+    Collective collective;
+    collective.kind = kind;
+    collective.x = reinterpret_cast<uint64_t>(x);
+    collective.d = reinterpret_cast<uint64_t>(d);
+    collective.xBytes = shown.inputBytes;
+    collective.dBytes = kind == CollectiveKind::AllGather ? all : bytes;
+    collective.communicator = handle;
+    collective.mayBeCaptured = comm->ranEagerly;
+    collective.ready = [comm, shown](const void *input) {
+      if (comm->aborted)
+        return true;
+      if (comm->shown == comm->finished && comm->memory->show(comm->shown + 1, shown, input))
+        ++comm->shown;
+      return comm->shown > comm->finished && comm->memory->allShow(comm->shown);
+    };
+    collective.run = [comm, shown](void *output) {
+      if (comm->aborted)
+        return;
+      compute(*comm->memory, shown, output);
+      comm->memory->finish(++comm->finished);
+    };
+    submit(collective, stream);
+    comm->ranEagerly = true;
+  });
+}
+
+void add(const std::shared_ptr<ncclComm> &comm) {
+  std::lock_guard lock(mutex);
+  communicators.push_back(comm);
+  countLibraryObject("nccl_communicators", 1);
+}
+
+// The communicator is gone for the program; its queued collectives keep it.
+void remove(const std::shared_ptr<ncclComm> &comm) {
+  std::lock_guard lock(mutex);
+  std::erase(communicators, comm);
+  countLibraryObject("nccl_communicators", -1);
+}
+
+} // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int *version) {
+  return call("ncclGetVersion", Kind::Start, [&] { *version = NCCL_VERSION_CODE; });
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+  case ncclSuccess:
+    return "no error";
+  case ncclUnhandledCudaError:
+    return "unhandled cuda error";
+  case ncclSystemError:
+    return "unhandled system error";
+  case ncclInvalidArgument:
+    return "invalid argument";
+  case ncclInvalidUsage:
+    return "invalid usage";
+  case ncclRemoteError:
+    return "remote process exited or there was a network error";
+  default:
+    return "internal error";
+  }
+}
+
+const char *ncclGetLastError(ncclComm_t) { return ""; }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+  return call("ncclGetUniqueId", Kind::Start, [&] {
+    std::random_device random;
+    const std::string name =
+        fmt::format("/lmc-nccl-{}-{:08x}{:08x}", ::getpid(), random(), random());
+    std::memset(id, 0, sizeof(*id));
+    std::memcpy(id->internal, name.c_str(), name.size());
+  });
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *handle, int ranks, ncclUniqueId id, int rank) {
+  auto comm = std::make_shared<ncclComm>();
+  comm->memory = RankMemory::open(id.internal, rank, ranks);
+  if (!comm->memory)
+    return ncclInvalidArgument;
+  const ncclResult_t made = call("ncclCommInitRank", Kind::Call, [&] { add(comm); });
+  comm->memory->join(/*failed=*/made != ncclSuccess);
+  if (made != ncclSuccess)
+    return made;
+  if (const std::string missing = comm->memory->awaitAll(); !missing.empty()) {
+    (void)call("ncclCommInitRank", Kind::Leave, [&] { remove(comm); });
+    return ncclRemoteError;
+  }
+  static Progress progress;
+  *handle = comm.get();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  return call("ncclCommDestroy", Kind::Release, [&] {
+    const auto comm = find(handle);
+    remove(comm);
+    checkUnused(handle);
+  });
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  return call("ncclCommAbort", Kind::Release, [&] {
+    const auto comm = find(handle);
+    comm->aborted = true;
+    remove(comm);
+  });
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *result) {
+  return call("ncclCommGetAsyncError", Kind::Call, [&] {
+    find(handle);
+    *result = ncclSuccess;
+  });
+}
+
+ncclResult_t ncclAllGather(const void *x, void *d, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  auto dtype = [type] {
+    if (type != ncclInt8)
+      broken(CUDA_ERROR_NOT_SUPPORTED, "only bytes are gathered here");
+    return DType::I8;
+  };
+  return start("ncclAllGather", CollectiveKind::AllGather, x, d, count, dtype, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *x, void *d, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return start(
+      "ncclReduceScatter", CollectiveKind::ReduceScatter, x, d, count * widthOf(type),
+      [=] { return summed(type, op); }, comm, stream);
+}
+
+ncclResult_t ncclAllReduce(const void *x, void *d, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return start(
+      "ncclAllReduce", CollectiveKind::AllReduce, x, d, count * widthOf(type),
+      [=] { return summed(type, op); }, comm, stream);
+}
+
+} // extern "C"
