@@ -44,7 +44,8 @@ Result<bool> anyOf(Communicator &group, bool mine) {
 
 Result<void> allSucceed(Communicator &group, const Result<void> &mine) {
   auto failed = anyOf(group, !mine);
-  LMC_TRY(failed);
+  if (!failed)
+    return mine ? failed.error() : mine.error();
   if (!*failed)
     return {};
   // A text is the exit code and the message.

@@ -325,6 +325,7 @@ public:
     });
   }
   Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
+  std::optional<Error> loss() const override { return rendezvous->anyLoss(); }
 
 private:
   GlooWorld(const RendezvousOptions &options, std::unique_ptr<Rendezvous> joined)

@@ -6,6 +6,8 @@
 
 #include "runtime/comm/Communicator.h"
 
+#include <optional>
+
 namespace lmc {
 
 class World {
@@ -26,6 +28,9 @@ public:
   // The group of the ranks along an axis that this rank is in, after divide(). The groups of the
   // two axes may not be used at the same time.
   virtual Communicator &along(plan::Axis axis) = 0;
+
+  // Returns why not all ranks are there, if that is known: one has failed, or has left at its end.
+  virtual std::optional<Error> loss() const { return std::nullopt; }
 };
 
 } // namespace lmc

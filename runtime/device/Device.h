@@ -44,9 +44,13 @@ struct DeviceOptions {
   int threads = 0;
   World *world = nullptr; // of the plan's ranks; null for a plan of one rank
   int index = 0; // which of several devices of the plan's type
+  // Number of this rank on its machine. If it sees several devices, it takes index + localRank.
+  int localRank = 0;
   // The implementations of matrix products, which the device looks up, and to which it adds those
   // that it chooses. It must outlive the device. Null: the device takes a fixed choice.
   GemmChoices *gemms = nullptr;
+  // Ranks on GPUs exchange data through the host's memory and `world`, not by NCCL.
+  bool hostCollectives = false;
   bool graphs = true;             // runs of a function may be captured and replayed
   bool checkEveryCommand = false; // the device waits after each command, so that errors name it
 };

@@ -31,6 +31,7 @@ struct RunOptions {
   int64_t traceSteps = 1;     // steps in it
   int threads = 0;            // 0: the device's default
   int device = 0;             // number of the GPU
+  std::string collectives = "nccl"; // of GPUs: "nccl" or "host"
   bool noGraphs = false;      // the GPU's commands are enqueued one by one
   bool checkCommands = false; // the host waits after each command
   // True: the device times the implementations of a matrix product, and keeps its choices in the

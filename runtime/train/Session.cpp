@@ -142,7 +142,9 @@ Result<void> Session::startDevice(const RunOptions &options) {
   auto opened = openDevice(*plan, {.threads = options.threads,
                                    .world = world.size() > 1 ? &world : nullptr,
                                    .index = options.device,
-                                   .gemms = gemms.get(),
+                                   .localRank = world.rank() % int((*plan)->devices_per_node()),
+                                  .gemms = gemms.get(),
+                                  .hostCollectives = options.collectives == "host",
                                    .graphs = !options.noGraphs,
                                    .checkEveryCommand = options.checkCommands});
   if (!opened)

@@ -57,6 +57,8 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
             "enqueue each command of a GPU's plan instead of replaying CUDA graphs");
   line.flag("--check-commands", options.checkCommands,
             "wait after each command, so that a failure of the GPU names its op");
+  line.option("--collectives", "nccl|host", options.collectives,
+              "GPUs exchange data by NCCL, or through the host's memory (default: nccl)");
   line.option("--gemm", "default|measure", gemm,
               "matrix products by a fixed library, or by the fastest for each shape: timed once, "
               "then kept in the user's cache and in DIR/gemm.json (default: LMC_GEMM, else "
@@ -87,6 +89,8 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
 static Result<void> check(const RunOptions &options, const std::string &gemm) {
   if (gemm != "default" && gemm != "measure")
     return Error{fmt::format("--gemm={}: must be default or measure", gemm)};
+  if (options.collectives != "nccl" && options.collectives != "host")
+    return Error{fmt::format("--collectives={}: must be nccl or host", options.collectives)};
   const bool trains = !options.eval && options.dumpLogits.empty() && options.bench == 0;
   if (options.bench > 0 &&
       (options.eval || !options.out.empty() || options.steps || !options.exportDirectory.empty() ||

@@ -209,8 +209,10 @@ LogicalResult Planner::addCommand(Operation &command) {
       })
       .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
-      // The kernels of launches are printed elsewhere; a library or the driver runs the other two.
-      .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp>([](auto) { return success(); })
+      // The kernels of launches are printed elsewhere; a library or the driver runs the others.
+      .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
+            plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
+          [](auto) { return success(); })
       .Case([&](CommandOpInterface op) -> LogicalResult {
         return op.emitOpError("has no kernel for ") << arch.name;
       })

@@ -15,20 +15,27 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <thread>
 
 namespace lmc::cuda {
 namespace {
 
 class CudaDevice;
 
-// A part of a function: a graph, or commands that are enqueued one by one.
+constexpr std::chrono::microseconds kPause{50}; // between two questions about what the GPU does
+constexpr std::chrono::seconds kLastWait{5};    // of a device that is destroyed
+
+// Some commands of a function: a graph, or commands that are enqueued one by one.
 struct Part {
+  uint32_t first = 0, last = 0;
+  bool capturable = false;
   GraphExec graph;
-  uint32_t first = 0, last = 0; // commands, if there is no graph
 };
 
 struct CudaExecutable final : Executable {
@@ -36,6 +43,10 @@ struct CudaExecutable final : Executable {
   const plan::Function *function = nullptr;
   std::vector<Encoded> commands; // one per command of the function
   std::vector<Part> parts;
+  bool captured = false;
+  // NCCL connects GPUs when they first run a collective, which a capture must not see: a function
+  // with collectives runs once as it is.
+  bool mayCapture = false;
 };
 
 struct CudaMark final : Mark {
@@ -72,12 +83,9 @@ public:
       : driver(driver), gpu(std::move(gpu)), options(options) {}
   ~CudaDevice() override { drain(); }
 
-  // Waits until the GPU is idle, whether its work succeeds or not.
-  void drain() {
-    (void)gpu.use();
-    if (stream.get())
-      (void)driver.cuStreamSynchronize(stream.get());
-  }
+  // Waits until the GPU is idle, whether its work succeeds or not. Collectives whose other ranks do
+  // not come are given up.
+  void drain();
 
   DeviceInfo info(plan::DType computeDType) const override;
   Result<void> load(const PlanFile &file) override;
@@ -100,6 +108,7 @@ public:
 
 private:
   Result<void> checkMachine(const PlanFile &loaded) const;
+  Result<void> openCollectives(const PlanFile &loaded);
   Result<void> allocate();
   // The staging buffers of one copy. They go back to the device when the copy ends, so that another
   // one can use them. The next run of a function frees them.
@@ -122,16 +131,29 @@ private:
     std::unique_ptr<Staging> staging;
   };
   Result<StagingLoan> takeStaging();
-  Result<void> capture(CudaExecutable &executable, Part &part);
+  Result<void> capture(CudaExecutable &executable);
+  Result<void> capture(const CudaExecutable &executable, Part &part);
+  // Waits with the driver's function `wait`. With NCCL, whose collectives may wait for a rank that
+  // is gone, it asks the function `query`, and how the ranks are, until the work is complete.
+  template <typename Handle>
+  Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
+  Result<void> awaitEvent(CUevent event) {
+    return checkWork(await(driver.cuEventSynchronize, driver.cuEventQuery, event));
+  }
+  Result<void> awaitStream() {
+    return await(driver.cuStreamSynchronize, driver.cuStreamQuery, stream.get());
+  }
   Result<void> run(const CudaExecutable &executable, uint32_t command);
   // Prepares a run of a function that this device has recorded.
   Result<CudaExecutable *> begin(Executable &executable);
   CUdeviceptr address(const ArenaRange &range) const {
     return arenas[range.arena].get() + range.offset;
   }
+  Result<void> resultOf(CUresult result) const;
   // Returns an error if `result` is a failure, or if an earlier one was: after a failure the driver
   // runs nothing more in this process.
-  Result<void> checkWork(CUresult result);
+  Result<void> checkWork(const Result<void> &result);
+  Result<void> checkWork(CUresult result) { return checkWork(resultOf(result)); }
   // Takes note that the first `runs` runs of functions are complete.
   void setComplete(uint64_t runs);
   uint64_t submittedRuns();
@@ -148,6 +170,7 @@ private:
   Stream stream;
   Kernels kernels;
   std::unique_ptr<Products> products;
+  std::unique_ptr<Collectives> collectives;
   std::vector<DeviceMemory> arenas;
   std::vector<CUdeviceptr> addresses; // of the arenas
   std::vector<std::string> remarks;   // DeviceInfo.remarks, but for those of kernels
@@ -162,6 +185,36 @@ private:
   std::mutex stagingMutex;
   std::vector<std::unique_ptr<Staging>> stagings;
 };
+
+void CudaDevice::drain() {
+  (void)gpu.use();
+  if (!stream.get())
+    return;
+  if (collectives && !collectives->byHost()) {
+    if (!checkWork(CUDA_SUCCESS))
+      collectives->abort();
+    const auto start = std::chrono::steady_clock::now();
+    while (driver.cuStreamQuery(stream.get()) == CUDA_ERROR_NOT_READY) {
+      if (std::chrono::steady_clock::now() - start > kLastWait)
+        collectives->abort();
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  (void)driver.cuStreamSynchronize(stream.get());
+}
+
+template <typename Handle>
+Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle) {
+  if (!collectives || collectives->byHost())
+    return resultOf(wait(handle));
+  for (;;) {
+    const CUresult result = query(handle);
+    LMC_TRY(collectives->check());
+    if (result != CUDA_ERROR_NOT_READY)
+      return resultOf(result);
+    std::this_thread::sleep_for(kPause);
+  }
+}
 
 // The GPU may still use the memory, also after a failure.
 PinnedBuffer::~PinnedBuffer() { owner.drain(); }
@@ -187,6 +240,7 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
   CUstream made = nullptr;
   LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");
   stream = Stream(driver, made);
+  LMC_TRY(openCollectives(loaded));
   LMC_TRY(kernels.load(driver, loaded));
 
   // Products are tried before the arenas take the memory.
@@ -213,6 +267,25 @@ Result<void> CudaDevice::checkMachine(const PlanFile &loaded) const {
   LMC_TRY(gpu.use());
   LMC_TRY(gpu.requireArchitecture(target.substr(target.find(':') + 1)));
   return gpu.requireFree(plannedBytes(*loaded), arenaBreakdown(*loaded));
+}
+
+Result<void> CudaDevice::openCollectives(const PlanFile &loaded) {
+  std::set<plan::Axis> axes;
+  for (const auto *function : *loaded->functions())
+    for (const auto *command : *function->commands())
+      if (const plan::Collective *op = command->body_as_Collective())
+        axes.insert(op->axis());
+  if (axes.empty() || !options.world)
+    return {};
+  if (options.hostCollectives) {
+    collectives = makeHostCollectives(driver, *options.world);
+    return {};
+  }
+  auto opened = openNccl(driver, gpu, *options.world, {axes.begin(), axes.end()});
+  if (!opened)
+    return opened.error();
+  collectives = std::move(*opened);
+  return {};
 }
 
 Result<void> CudaDevice::allocate() {
@@ -259,6 +332,13 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
+// Returns true if a segment starts at the command.
+static bool segmentStarts(const plan::Function &function, uint32_t command) {
+  return function.segments() &&
+         std::any_of(function.segments()->begin(), function.segments()->end(),
+                     [&](const plan::Segment *segment) { return segment->first() == command; });
+}
+
 Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   auto function = functionOf(plan, index);
   LMC_TRY(function);
@@ -266,36 +346,46 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   auto executable = std::make_unique<CudaExecutable>();
   executable->owner = this;
   executable->function = *function;
-  Encoder encoder{driver, *plan, kernels, products.get(), addresses};
-  for (const auto *command : *(*function)->commands()) {
-    auto encoded = encoder.encode(*command);
-    if (!encoded)
-      return encoded.error();
-    executable->commands.push_back(std::move(*encoded));
-  }
-  // Commands outside of the capturable segments stay eager.
-  uint32_t next = 0;
+  Encoder encoder{driver, *plan, kernels, products.get(), collectives.get(), addresses};
+  auto encoded = encoder.encode(**function, options.checkEveryCommand);
+  if (!encoded)
+    return encoded.error();
+  executable->commands = std::move(*encoded);
+  // Commands that cannot be captured stay eager: those outside of the capturable segments, and
+  // collectives by the host.
   const auto count = uint32_t(executable->commands.size());
-  auto addEager = [&](uint32_t end) {
-    if (next < end)
-      executable->parts.push_back({GraphExec(), next, end - 1});
-    next = std::max(next, end);
-  };
+  std::vector<bool> capturable(count);
   if (options.graphs && !options.checkEveryCommand && (*function)->segments())
-    for (const plan::Segment *segment : *(*function)->segments()) {
-      if (!segment->capturable())
-        continue;
-      addEager(segment->first());
-      Part part{GraphExec(), segment->first(), segment->last()};
-      LMC_TRY(capture(*executable, part));
-      executable->parts.push_back(std::move(part));
-      next = segment->last() + 1;
-    }
-  addEager(count);
+    for (const plan::Segment *segment : *(*function)->segments())
+      for (uint32_t i = segment->first(); i <= segment->last() && segment->capturable(); ++i)
+        capturable[i] = !(collectives && collectives->byHost() &&
+                          (*function)->commands()->Get(i)->body_as_Collective());
+  bool runsFirst = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    runsFirst |= (*function)->commands()->Get(i)->body_as_Collective() && capturable[i];
+    const bool starts = segmentStarts(**function, i);
+    if (i > 0 && !starts && executable->parts.back().capturable == capturable[i])
+      executable->parts.back().last = i;
+    else
+      executable->parts.push_back({i, i, capturable[i], GraphExec()});
+  }
+  executable->mayCapture = !runsFirst;
+  LMC_TRY(capture(*executable));
   return std::unique_ptr<Executable>(std::move(executable));
 }
 
-Result<void> CudaDevice::capture(CudaExecutable &executable, Part &part) {
+// Captures the parts of a function, unless that was done or has to wait for a first run.
+Result<void> CudaDevice::capture(CudaExecutable &executable) {
+  if (executable.captured || !executable.mayCapture)
+    return {};
+  for (Part &part : executable.parts)
+    if (part.capturable)
+      LMC_TRY(capture(executable, part));
+  executable.captured = true;
+  return {};
+}
+
+Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
   const std::string what = fmt::format("capture {} as a graph", executable.function->name()->str());
   LMC_CUDA(driver, cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), what);
   Result<void> encoded;
@@ -313,12 +403,19 @@ Result<void> CudaDevice::capture(CudaExecutable &executable, Part &part) {
   return {};
 }
 
-Result<void> CudaDevice::checkWork(CUresult result) {
+Result<void> CudaDevice::resultOf(CUresult result) const {
+  if (result == CUDA_SUCCESS)
+    return {};
+  return Error{"the GPU failed: " + driver.text(result), ExitCode::Failure};
+}
+
+Result<void> CudaDevice::checkWork(const Result<void> &result) {
   std::lock_guard lock(workMutex);
-  if (!failure && result != CUDA_SUCCESS)
-    failure =
-        Error{fmt::format("the GPU failed: {}; {}", driver.text(result), suspects()),
-              ExitCode::Failure};
+  if (!failure && !result) {
+    failure = result.error();
+    if (failure->code != ExitCode::RankFailed)
+      failure->message += "; " + suspects();
+  }
   if (failure)
     return *failure;
   return {};
@@ -352,18 +449,15 @@ Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command)
   ProfilerRange range(planned.source() ? planned.source()->c_str()
                                        : plan::EnumNameCommandBody(planned.body_type()));
   auto enqueued = executable.commands[command](stream.get());
-  if (enqueued && options.checkEveryCommand) {
-    const CUresult result = driver.cuStreamSynchronize(stream.get());
-    if (result != CUDA_SUCCESS)
-      enqueued = Error{driver.text(result), ExitCode::Failure};
-  }
+  if (enqueued && options.checkEveryCommand)
+    enqueued = awaitStream();
   if (enqueued)
     return {};
+  const Error &error = enqueued.error();
   std::lock_guard lock(workMutex);
   failure = Error{fmt::format("{}{}: {}", purpose.empty() ? "" : purpose + ", ",
-                              plan::placeOf(*executable.function, command),
-                              enqueued.error().message),
-                  ExitCode::Failure};
+                              plan::placeOf(*executable.function, command), error.message),
+                  error.code == ExitCode::RankFailed ? error.code : ExitCode::Failure};
   return *failure;
 }
 
@@ -389,6 +483,8 @@ Result<void> CudaDevice::submit(Executable &executable) {
   LMC_TRY(begun);
   const CudaExecutable &recorded = **begun;
   ProfilerRange range(recorded.function->name()->c_str());
+  LMC_TRY(capture(**begun));
+  (*begun)->mayCapture = true;
   for (const Part &part : recorded.parts) {
     if (part.graph.get()) {
       LMC_TRY(checkWork(driver.cuGraphLaunch(part.graph.get(), stream.get())));
@@ -484,7 +580,7 @@ Result<void> CudaDevice::wait(Mark &mark) {
   if (!at.placed)
     return {};
   LMC_TRY(gpu.use());
-  LMC_TRY(checkWork(driver.cuEventSynchronize(at.event.get())));
+  LMC_TRY(awaitEvent(at.event.get()));
   setComplete(at.runs);
   return {};
 }
@@ -516,7 +612,7 @@ Result<void> CudaDevice::synchronize() {
   LMC_TRY(checkWork(CUDA_SUCCESS));
   LMC_TRY(gpu.use());
   const uint64_t runs = submittedRuns();
-  LMC_TRY(checkWork(driver.cuStreamSynchronize(stream.get())));
+  LMC_TRY(checkWork(awaitStream()));
   setComplete(runs);
   return {};
 }
@@ -597,14 +693,14 @@ Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, u
   for (uint64_t piece = 0; piece < pieces; ++piece) {
     const uint64_t at = piece * Staging::kBytes, count = std::min(Staging::kBytes, bytes - at);
     if (piece >= 2)
-      LMC_TRY(checkWork(driver.cuEventSynchronize(staging->done(piece))));
+      LMC_TRY(awaitEvent(staging->done(piece)));
     std::memcpy(staging->buffer(piece), static_cast<const char *>(source) + at, count);
     LMC_TRY(checkWork(driver.cuMemcpyHtoDAsync(address(*range) + at, staging->buffer(piece), count,
                                                stream.get())));
     LMC_TRY(checkWork(driver.cuEventRecord(staging->done(piece), stream.get())));
   }
   for (uint64_t piece = pieces - std::min<uint64_t>(pieces, 2); piece < pieces; ++piece)
-    LMC_TRY(checkWork(driver.cuEventSynchronize(staging->done(piece))));
+    LMC_TRY(awaitEvent(staging->done(piece)));
   return {};
 }
 
@@ -627,7 +723,7 @@ Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64
   for (uint64_t piece = 0; piece < std::min<uint64_t>(pieces, 2); ++piece)
     LMC_TRY(enqueue(piece));
   for (uint64_t piece = 0; piece < pieces; ++piece) {
-    LMC_TRY(checkWork(driver.cuEventSynchronize(staging->done(piece))));
+    LMC_TRY(awaitEvent(staging->done(piece)));
     std::memcpy(static_cast<char *>(target) + piece * Staging::kBytes, staging->buffer(piece),
                 bytesOf(piece));
     if (piece + 2 < pieces)
@@ -644,11 +740,16 @@ namespace lmc {
 Result<std::unique_ptr<Device>> cudaDevice(const DeviceOptions &options) {
   auto driver = cuda::openDriver();
   LMC_TRY(driver);
-  auto gpu = cuda::Gpu::open(**driver, options.index);
+  int visible = 0;
+  LMC_TRY((*driver)->check((*driver)->cuDeviceGetCount(&visible), "count the GPUs"));
+  DeviceOptions own = options;
+  if (visible > 1)
+    own.index += options.localRank;
+  auto gpu = cuda::Gpu::open(**driver, own.index);
   if (!gpu)
     return gpu.error();
   return std::unique_ptr<Device>(
-      std::make_unique<cuda::CudaDevice>(**driver, std::move(*gpu), options));
+      std::make_unique<cuda::CudaDevice>(**driver, std::move(*gpu), own));
 }
 
 } // namespace lmc

@@ -31,8 +31,8 @@ Encoded Encoder::product(const plan::Command &command, const plan::Gemm &gemm) c
     at.bias = address(uint32_t(gemm.bias()));
   if (command.workspace() >= 0)
     at.workspace = address(uint32_t(command.workspace()));
-  return [at, shape = Products::shapeOf(plan, command, gemm), products = products](
-             CUstream stream) { return products->run(shape, at, stream); };
+  return [at, shape = Products::shapeOf(plan, command, gemm),
+          products = products](CUstream stream) { return products->run(shape, at, stream); };
 }
 
 Encoded Encoder::copy(const plan::Copy &op) const {
@@ -56,10 +56,19 @@ Encoded Encoder::copy(const plan::Copy &op) const {
   };
 }
 
+Encoded Encoder::collective(const plan::Collective &op, bool waits, CUevent ended) const {
+  const plan::Slice &x = *plan.slices()->Get(op.x()), &d = *plan.slices()->Get(op.d());
+  const CollectiveCall call{op.kind(),       op.axis(), d.dtype(), address(op.x()),
+                            address(op.d()), x.bytes(), d.bytes()};
+  return [=, &driver = driver, collectives = collectives](CUstream stream) -> Result<void> {
+    LMC_TRY(collectives->start(call, stream, ended));
+    if (waits)
+      LMC_CUDA(driver, cuStreamWaitEvent(stream, ended, 0), "wait for a collective");
+    return {};
+  };
+}
+
 Result<Encoded> Encoder::encode(const plan::Command &command) const {
-  if (command.stream() != 0)
-    return Error{fmt::format("a command of the plan is on stream {}, and this lmc-run has stream 0 only",
-                             command.stream())};
   if (const plan::Gemm *gemm = command.body_as_Gemm())
     return product(command, *gemm);
   if (const plan::Copy *op = command.body_as_Copy())
@@ -68,6 +77,42 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
     return Error{fmt::format("a command of the plan has no kernels ({})",
                              command.source() ? command.source()->str() : "")};
   return launches(command);
+}
+
+Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function, bool oneByOne) const {
+  std::vector<Encoded> all;
+  std::vector<std::shared_ptr<Event>> ends(function.commands()->size()); // of collectives
+  for (const plan::Command *command : *function.commands()) {
+    if (const plan::Collective *op = command->body_as_Collective()) {
+      if (!collectives)
+        return Error{"the plan is for several ranks; start it with --nproc, torchrun or srun"};
+      auto made = makeEvent(driver, /*timed=*/false);
+      if (!made)
+        return made.error();
+      auto ended = std::make_shared<Event>(std::move(*made));
+      const bool waits = !collectives->byHost() && (oneByOne || command->stream() == 0);
+      ends[all.size()] = ended;
+      all.push_back([ended, start = collective(*op, waits, ended->get())](CUstream stream) {
+        return start(stream);
+      });
+      continue;
+    }
+    if (const plan::Wait *wait = command->body_as_Wait()) {
+      // The verifier of plans has found the collective before its wait.
+      auto ended = collectives && !collectives->byHost() ? ends[wait->command()] : nullptr;
+      all.push_back([ended, &driver = driver](CUstream stream) -> Result<void> {
+        if (ended)
+          LMC_CUDA(driver, cuStreamWaitEvent(stream, ended->get(), 0), "wait for a collective");
+        return {};
+      });
+      continue;
+    }
+    auto encoded = encode(*command);
+    if (!encoded)
+      return encoded.error();
+    all.push_back(std::move(*encoded));
+  }
+  return all;
 }
 
 } // namespace lmc::cuda

@@ -2,6 +2,7 @@
 // Addresses are looked up once.
 #pragma once
 
+#include "runtime/device/cuda/Collectives.h"
 #include "runtime/device/cuda/Kernels.h"
 #include "runtime/device/cuda/Products.h"
 
@@ -23,12 +24,14 @@ struct Encoder {
   const Driver &driver;
   const plan::Plan &plan;
   const Kernels &kernels;
-  Products *products; // null in a plan without matrix products
+  Products *products;       // null in a plan without matrix products
+  Collectives *collectives; // null in a plan of one rank
   const std::vector<CUdeviceptr> &arenas;
 
-  // The result refers to `driver`, `kernels` and `products`. Error: the command needs a stream or a
-  // kernel that the plan does not have.
-  Result<Encoded> encode(const plan::Command &command) const;
+  // Encodes the commands of a function. The result refers to `driver`, `kernels`, `products` and
+  // `collectives`. With `oneByOne` nothing runs beside a collective. Error: a command needs a
+  // kernel that the plan does not have, or other ranks.
+  Result<std::vector<Encoded>> encode(const plan::Function &function, bool oneByOne) const;
 
 private:
   CUdeviceptr address(uint32_t slice) const {
@@ -38,6 +41,8 @@ private:
   Encoded launches(const plan::Command &command) const;
   Encoded product(const plan::Command &command, const plan::Gemm &gemm) const;
   Encoded copy(const plan::Copy &copy) const;
+  Encoded collective(const plan::Collective &collective, bool waits, CUevent ended) const;
+  Result<Encoded> encode(const plan::Command &command) const;
 };
 
 } // namespace lmc::cuda

@@ -33,7 +33,7 @@ struct SimtMark final : Mark {
 
 class SimtDevice final : public Device {
 public:
-  explicit SimtDevice(uint64_t seed) : seed(seed), gemms(1) {}
+  SimtDevice(uint64_t seed, World *world) : seed(seed), world(world), gemms(1) {}
 
   DeviceInfo info(plan::DType) const override {
     DeviceInfo info;
@@ -101,12 +101,14 @@ private:
   }
   // `results` says how the kernel accesses the arguments that follow its inputs.
   Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
+  Result<Step> stepOf(const plan::Collective &op);
   Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
   Result<SimtExecutable *> recordedHere(Executable &executable);
   // Executes the queue until `count` pieces of work are complete since the device was opened.
   Result<void> runUntil(uint64_t count);
 
   uint64_t seed, launched = 0;
+  World *world;
   cpu::GemmCache gemms;
   cpu::HostMemory memory;
   std::vector<Kernel> kernels; // one per kernel of the plan
@@ -171,6 +173,26 @@ Step SimtDevice::stepOf(const plan::Launch &launch, Access results,
   };
 }
 
+Result<Step> SimtDevice::stepOf(const plan::Collective &op) {
+  if (!world)
+    return Error{"the plan is for several ranks, and this device has none"};
+  const void *x = memory.address(op.x());
+  void *d = memory.address(op.d());
+  const plan::Slice &in = memory.slice(op.x()), &out = memory.slice(op.d());
+  return Step([&group = world->along(op.axis()), kind = op.kind(), x, d, bytes = in.bytes(),
+               elements = out.bytes() / byteWidth(out.dtype()), dtype = out.dtype()] {
+    switch (kind) {
+    case plan::CollectiveKind::AllGather:
+      return group.allGather(x, d, bytes);
+    case plan::CollectiveKind::ReduceScatter:
+      return group.reduceScatter(x, d, elements, dtype);
+    case plan::CollectiveKind::AllReduce:
+      return group.allReduce(d, elements, dtype);
+    }
+    return Result<void>(Error{"a collective of an unknown kind"});
+  });
+}
+
 Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step> &steps) {
   const std::string source = command.source() ? command.source()->str() : "";
   if (const plan::Launch *launch = command.body_as_Launch()) {
@@ -193,6 +215,14 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step>
     });
     return {};
   }
+  if (const plan::Collective *op = command.body_as_Collective()) {
+    auto collective = stepOf(*op);
+    LMC_TRY(collective);
+    steps.push_back(std::move(*collective));
+    return {};
+  }
+  if (command.body_as_Wait())
+    return {}; // a collective ends before the next command starts
   if (!command.launches() || command.launches()->size() == 0)
     return Error{fmt::format("a command of the plan has no kernels ({})", source)};
   // A launch may write only a part of a command's result or workspace, and may read what an earlier
@@ -242,6 +272,8 @@ Result<std::vector<CommandTime>> SimtDevice::submitTimed(Executable &executable)
 
 } // namespace
 
-std::unique_ptr<Device> makeSimtDevice(uint64_t seed) { return std::make_unique<SimtDevice>(seed); }
+std::unique_ptr<Device> makeSimtDevice(uint64_t seed, World *world) {
+  return std::make_unique<SimtDevice>(seed, world);
+}
 
 } // namespace lmc::simt

@@ -11,7 +11,8 @@ namespace lmc::simt {
 
 // Opens the device. Each kernel launch of a command runs once, in the random order that `seed`
 // gives, with all checks of the executor; a wait returns a failed check as an Error. Nothing is
-// executed before somebody waits. Matrix products use the CPU device's Gemm. The workspace arena starts as garbage that depends on `seed`.
-std::unique_ptr<Device> makeSimtDevice(uint64_t seed);
+// executed before somebody waits. Matrix products use the CPU device's Gemm, collectives the groups
+// of `world`. The workspace arena starts as garbage that depends on `seed`.
+std::unique_ptr<Device> makeSimtDevice(uint64_t seed, World *world = nullptr);
 
 } // namespace lmc::simt

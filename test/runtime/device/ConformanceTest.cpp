@@ -2,6 +2,7 @@
 // `kDevices`; a check that a device cannot do is skipped and says why.
 #include "test/runtime/plan/PlanBuilder.h"
 
+#include "runtime/comm/LocalWorld.h"
 #include "runtime/device/Ranges.h"
 #include "runtime/device/simt/SimtDevice.h"
 #include "runtime/plan/FloatConvert.h"
@@ -169,6 +170,12 @@ std::vector<BadPlan> badHostCudaPlans() {
           {addProductWithWideBias, "a bias in F32 and a result in BF16; compile the plan again"}};
 }
 
+// A world of one rank.
+World *loneWorld() {
+  static const auto worlds = makeLocalWorlds(1, 1);
+  return worlds.front().get();
+}
+
 // Opens the CUDA device on the stand-ins of test/hostdriver, started anew for `plan`.
 Result<std::unique_ptr<Device>> openOnHostDriver(const PlanFile &plan, int variant) {
   const std::string folder = LMC_HOST_LIBRARIES, path = testing::TempDir() + "/lmc-host.plan." +
@@ -179,6 +186,7 @@ Result<std::unique_ptr<Device>> openOnHostDriver(const PlanFile &plan, int varia
   const std::pair<const char *, std::string> environment[] = {
       {"LMC_CUDA_DRIVER", folder + "/libcuda-host.so"},
       {"LMC_CUBLASLT", folder + "/libcublaslt-host.so"},
+      {"LMC_NCCL", folder + "/libnccl-host.so"},
       {"LMC_HOST_PLAN", path},
       {"LMC_HOST_SEED", std::to_string(variant)}};
   for (const auto &[name, value] : environment)
@@ -188,16 +196,20 @@ Result<std::unique_ptr<Device>> openOnHostDriver(const PlanFile &plan, int varia
     return Error{::dlerror()};
   reinterpret_cast<void (*)()>(::dlsym(library, "lmcHostReset"))();
   reinterpret_cast<int (*)(unsigned)>(::dlsym(library, "cuInit"))(0);
-  return openDevice(plan, {.graphs = variant % 2 == 0});
+  return openDevice(plan, {.world = loneWorld(),
+                           .hostCollectives = variant % 3 == 0,
+                           .graphs = variant % 2 == 0});
 }
 
 const TestDevice kDevices[] = {
     {"cpu", "cpu:test",
-     [](const PlanFile &plan, int threads) { return openDevice(plan, {.threads = threads}); },
+     [](const PlanFile &plan, int threads) { 
+       return openDevice(plan, {.threads = threads, .world = loneWorld()});
+     },
      addCpuKernel, badCpuPlans, nullptr, nullptr, true},
     {"simt", "cuda:sm_90a",
      [](const PlanFile &, int variant) -> Result<std::unique_ptr<Device>> {
-       return simt::makeSimtDevice(uint64_t(variant));
+       return simt::makeSimtDevice(uint64_t(variant), loneWorld());
      },
      addCudaKernel, badSimtPlans,
 #ifdef __SANITIZE_THREAD__
@@ -340,6 +352,43 @@ TEST_P(Conformance, TimesEachCommandOfARun) {
   EXPECT_GE((*times)[1].start, (*times)[0].start + (*times)[0].seconds);
   EXPECT_EQ(read<float>(x), std::vector<float>(105, 4)) << "the run in submit, and the timed one";
   EXPECT_EQ(read<int32_t>(calls)[0], 20);
+}
+
+// With one rank, a collective of any kind copies x to d. The second run may be captured.
+TEST_P(Conformance, RunsCollectives) {
+  const uint32_t x = b.slice(DType::F32, {105}), gathered = b.slice(DType::F32, {105});
+  const uint32_t reduced = b.slice(DType::F32, {105}), copied = b.slice(DType::F32, {105});
+  auto collective = [&](plan::CollectiveKind kind, plan::Axis axis, uint32_t from, uint32_t to) {
+    plan::CollectiveT op;
+    op.kind = kind;
+    op.axis = axis;
+    op.x = from;
+    op.d = to;
+    b.command(op);
+  };
+  collective(plan::CollectiveKind::AllGather, plan::Axis::Shard, x, gathered);
+  collective(plan::CollectiveKind::ReduceScatter, plan::Axis::Shard, gathered, reduced);
+  collective(plan::CollectiveKind::AllReduce, plan::Axis::Replicate, reduced, reduced);
+  plan::CopyT copy;
+  copy.x = reduced;
+  copy.d = copied;
+  b.command(copy);
+  auto segment = std::make_unique<plan::SegmentT>();
+  segment->last = 3;
+  segment->capturable = true;
+  b.plan.functions[0]->segments.push_back(std::move(segment));
+  for (int variant : {1, 2, 3, 6}) {
+    ASSERT_NO_FATAL_FAILURE(record(variant));
+    for (float first : {1.0f, 7.0f, 9.0f}) {
+      std::vector<float> in(105);
+      std::iota(in.begin(), in.end(), first);
+      write(x, in);
+      ASSERT_NO_FATAL_FAILURE(run());
+      EXPECT_EQ(read<float>(copied), in) << "variant " << variant;
+    }
+    executable = nullptr;
+    device = nullptr;
+  }
 }
 
 TEST_P(Conformance, RefusesPlansThatItCannotRun) {

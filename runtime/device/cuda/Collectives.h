@@ -1,0 +1,51 @@
+// The collectives of a plan on a GPU: by NCCL, or by the host.
+#pragma once
+
+#include "runtime/comm/World.h"
+#include "runtime/device/cuda/Gpu.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lmc::cuda {
+
+// One collective of the plan with its addresses. AllReduce has d only.
+struct CollectiveCall {
+  plan::CollectiveKind kind = plan::CollectiveKind::AllGather;
+  plan::Axis axis = plan::Axis::Shard;
+  plan::DType dtype = plan::DType::F32;
+  CUdeviceptr x = 0, d = 0;
+  uint64_t xBytes = 0, dBytes = 0;
+};
+
+class Collectives {
+public:
+  virtual ~Collectives() = default;
+
+  // Runs a collective behind all commands of `stream` and all earlier collectives. `ended` is
+  // recorded behind it. If byHost(), it has ended when the call returns, and `ended` is not used.
+  virtual Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) = 0;
+
+  // True: the host takes part in each collective, so that none can be captured in a graph.
+  virtual bool byHost() const = 0;
+
+  // Returns an error if a collective has failed, or if a rank is gone without which those that run
+  // cannot end. All that run have ended then, without a result, and no other can be started.
+  virtual Result<void> check() { return {}; }
+
+  // Ends the collectives that run, without a result. No other can be started.
+  virtual void abort() {}
+};
+
+// Collectives that copy their operands to host memory and let `world` compute the result. Every
+// command waits for them.
+std::unique_ptr<Collectives> makeHostCollectives(const Driver &driver, World &world);
+
+// Opens the library that LMC_NCCL names, else libnccl.so.2, and makes a communicator for each of
+// `axes`. All ranks call it together. `gpu` must be current. Errors: there is no such library, or
+// it is too old, or the ranks cannot connect.
+Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &gpu, World &world,
+                                              const std::vector<plan::Axis> &axes);
+
+} // namespace lmc::cuda

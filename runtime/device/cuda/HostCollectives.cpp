@@ -1,0 +1,63 @@
+#include "runtime/device/cuda/Collectives.h"
+
+#include <fmt/format.h>
+
+namespace lmc::cuda {
+namespace {
+
+class HostCollectives final : public Collectives {
+public:
+  HostCollectives(const Driver &driver, World &world) : driver(driver), world(world) {}
+
+  bool byHost() const override { return true; }
+
+  Result<void> start(const CollectiveCall &call, CUstream stream, CUevent) override {
+    Communicator &group = world.along(call.axis);
+    const bool inPlace = call.kind == plan::CollectiveKind::AllReduce;
+    LMC_TRY(reserve(call.dBytes + (inPlace ? 0 : call.xBytes)));
+    char *d = static_cast<char *>(staging.get()), *x = inPlace ? d : d + call.dBytes;
+    LMC_CUDA(driver, cuMemcpyDtoHAsync(x, call.x, call.xBytes, stream), "copy to the host");
+    LMC_CUDA(driver, cuStreamSynchronize(stream), "run what a collective waits for");
+    const uint64_t elements = call.dBytes / byteWidth(call.dtype);
+    switch (call.kind) {
+    case plan::CollectiveKind::AllGather:
+      LMC_TRY(group.allGather(x, d, call.xBytes));
+      break;
+    case plan::CollectiveKind::ReduceScatter:
+      LMC_TRY(group.reduceScatter(x, d, elements, call.dtype));
+      break;
+    case plan::CollectiveKind::AllReduce:
+      LMC_TRY(group.allReduce(d, elements, call.dtype));
+      break;
+    }
+    LMC_CUDA(driver, cuMemcpyHtoDAsync(call.d, d, call.dBytes, stream), "copy to the GPU");
+    LMC_CUDA(driver, cuStreamSynchronize(stream), "copy to the GPU");
+    return {};
+  }
+
+private:
+  // Makes the pinned memory at least `bytes` long. No copy uses it.
+  Result<void> reserve(uint64_t bytes) {
+    if (bytes <= reserved)
+      return {};
+    void *memory = nullptr;
+    LMC_CUDA(driver, cuMemHostAlloc(&memory, bytes, 0),
+             fmt::format("allocate {} bytes of pinned memory for a collective", bytes));
+    staging = PinnedMemory(driver, memory);
+    reserved = bytes;
+    return {};
+  }
+
+  const Driver &driver;
+  World &world;
+  PinnedMemory staging;
+  uint64_t reserved = 0;
+};
+
+} // namespace
+
+std::unique_ptr<Collectives> makeHostCollectives(const Driver &driver, World &world) {
+  return std::make_unique<HostCollectives>(driver, world);
+}
+
+} // namespace lmc::cuda

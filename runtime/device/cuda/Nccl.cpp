@@ -1,0 +1,249 @@
+// Collectives by NCCL. All of them, on both axes, run on one stream of their own, one after the
+// other: NCCL wants the collectives of several communicators in one order on all ranks, or they may
+// wait for each other for ever.
+#include "runtime/device/cuda/Collectives.h"
+
+#include "runtime/comm/Agree.h"
+
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <dlfcn.h>
+#include <future>
+#include <thread>
+
+namespace lmc::cuda {
+namespace {
+
+// From this release on, the collectives of one communicator may be in graphs and outside of them at
+// the same time (release notes of NCCL 2.13).
+constexpr int kOldest = NCCL_VERSION(2, 13, 4);
+
+// How long a rank waits for the others to make a communicator.
+constexpr std::chrono::seconds kJoin{60};
+
+// How long collectives may go on after a rank has left the run: those in which it took part until
+// its end are about to end here, too.
+constexpr std::chrono::seconds kGrace{1};
+
+std::string versionText(int code) {
+  return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+}
+
+struct Library {
+#define LMC_NCCL_FUNCTION(name) decltype(&::name) name = nullptr;
+#include "runtime/device/cuda/NcclFunctions.def"
+#undef LMC_NCCL_FUNCTION
+
+  Result<void> check(ncclResult_t result, std::string_view doing, ncclComm_t of = nullptr) const {
+    if (result == ncclSuccess)
+      return {};
+    const char *detail = ncclGetLastError(of);
+    return Error{fmt::format("NCCL cannot {}: {}{}", doing, ncclGetErrorString(result),
+                             detail && *detail ? fmt::format(" ({})", detail) : ""),
+                 ExitCode::Failure};
+  }
+};
+
+Result<Library> openLibrary() {
+  std::string problem;
+  void *opened = cuda::openLibrary("LMC_NCCL", {"libnccl.so.2"}, problem);
+  if (!opened)
+    return Error{fmt::format("the plan is for several GPUs, which NCCL connects, and it cannot be "
+                             "opened ({}); install it (pip install nvidia-nccl-cu13), name it with "
+                             "LMC_NCCL, or give --collectives=host, which is slower",
+                             problem),
+                 ExitCode::Failure};
+  Library library;
+#define LMC_NCCL_FUNCTION(name)                                                                    \
+  library.name = reinterpret_cast<decltype(library.name)>(::dlsym(opened, #name));                 \
+  if (!library.name)                                                                               \
+    return Error{"the library of NCCL has no " #name ": install NCCL " + versionText(kOldest) +    \
+                     " or newer",                                                                  \
+                 ExitCode::Failure};
+#include "runtime/device/cuda/NcclFunctions.def"
+#undef LMC_NCCL_FUNCTION
+  int version = 0;
+  LMC_TRY(library.check(library.ncclGetVersion(&version), "say its version"));
+  if (version < kOldest || version / 10000 != NCCL_MAJOR)
+    return Error{fmt::format("NCCL {} is installed, and lmc-run needs {} or a newer release of "
+                             "NCCL {}",
+                             versionText(version), versionText(kOldest), NCCL_MAJOR),
+                 ExitCode::Failure};
+  return library;
+}
+
+ncclDataType_t typeOf(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType::BF16:
+    return ncclBfloat16;
+  case plan::DType::F64:
+    return ncclFloat64;
+  default:
+    return ncclFloat32;
+  }
+}
+
+class NcclCollectives final : public Collectives {
+public:
+  NcclCollectives(const Driver &driver, World &world, Library library)
+      : driver(driver), world(world), library(library) {}
+  ~NcclCollectives() override {
+    for (ncclComm_t &comm : comms)
+      if (comm && !aborted)
+        (void)library.ncclCommDestroy(comm);
+  }
+
+  Result<void> prepare();
+  Result<void> connect(const Gpu &gpu, plan::Axis axis);
+  Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) override;
+  bool byHost() const override { return false; }
+  Result<void> check() override;
+  void abort() override;
+
+private:
+  ncclComm_t &at(plan::Axis axis) { return comms[static_cast<size_t>(axis)]; }
+
+  const Driver &driver;
+  World &world;
+  const Library library;
+  std::array<ncclComm_t, 2> comms{}; // by axis
+  bool aborted = false;
+  std::optional<std::chrono::steady_clock::time_point> lossSeen;
+  Stream own;
+  Event fork; // what a collective waits for
+};
+
+Result<void> NcclCollectives::prepare() {
+  CUstream made = nullptr;
+  LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");
+  own = Stream(driver, made);
+  auto event = makeEvent(driver, /*timed=*/false);
+  if (!event)
+    return event.error();
+  fork = std::move(*event);
+  return {};
+}
+
+// The rank at position 0 makes the name of the communicator, and the host's group hands it out.
+Result<void> NcclCollectives::connect(const Gpu &gpu, plan::Axis axis) {
+  Communicator &group = world.along(axis);
+  struct {
+    ncclUniqueId id;
+    ncclResult_t result;
+  } name{};
+  if (group.position() == 0)
+    name.result = library.ncclGetUniqueId(&name.id);
+  LMC_TRY(group.broadcast(&name, sizeof name, 0));
+  LMC_TRY(library.check(name.result, "name a communicator"));
+  // NCCL waits without a limit for a rank that has failed, so the call is left to a thread.
+  struct Made {
+    ncclComm_t comm = nullptr;
+    Result<void> result;
+  };
+  std::promise<Made> promise;
+  std::future<Made> made = promise.get_future();
+  std::thread([promise = std::move(promise), library = library, &gpu, id = name.id,
+               size = group.size(), position = group.position()]() mutable {
+    Made made;
+    made.result = gpu.use();
+    if (made.result)
+      made.result = library.check(library.ncclCommInitRank(&made.comm, size, id, position),
+                                  "connect the GPUs");
+    promise.set_value(std::move(made));
+  }).detach();
+  if (made.wait_for(kJoin) != std::future_status::ready)
+    return Error{
+        fmt::format("the {} ranks along the axis '{}' have not connected their GPUs by NCCL "
+                    "in {} s; the errors of the others, or NCCL_DEBUG=INFO, tell why",
+                    group.size(), plan::EnumNameAxis(axis), kJoin.count()),
+        ExitCode::RankFailed};
+  Made done = made.get();
+  at(axis) = done.comm;
+  return done.result;
+}
+
+Result<void> NcclCollectives::start(const CollectiveCall &call, CUstream stream, CUevent ended) {
+  const ncclComm_t comm = at(call.axis);
+  if (aborted || !comm)
+    return Error{"the GPUs are no longer connected", ExitCode::RankFailed};
+  LMC_CUDA(driver, cuEventRecord(fork.get(), stream), "start a collective");
+  LMC_CUDA(driver, cuStreamWaitEvent(own.get(), fork.get(), 0), "start a collective");
+  const auto *x = reinterpret_cast<const void *>(call.x);
+  auto *d = reinterpret_cast<void *>(call.d);
+  const uint64_t elements = call.dBytes / byteWidth(call.dtype);
+  const ncclDataType_t type = typeOf(call.dtype);
+  switch (call.kind) {
+  case plan::CollectiveKind::AllGather: // of any type
+    LMC_TRY(library.check(library.ncclAllGather(x, d, call.xBytes, ncclInt8, comm, own.get()),
+                          "gather", comm));
+    break;
+  case plan::CollectiveKind::ReduceScatter:
+    LMC_TRY(library.check(library.ncclReduceScatter(x, d, elements, type, ncclSum, comm, own.get()),
+                          "reduce and scatter", comm));
+    break;
+  case plan::CollectiveKind::AllReduce:
+    LMC_TRY(library.check(library.ncclAllReduce(x, d, elements, type, ncclSum, comm, own.get()),
+                          "reduce", comm));
+    break;
+  }
+  LMC_CUDA(driver, cuEventRecord(ended, own.get()), "end a collective");
+  return {};
+}
+
+Result<void> NcclCollectives::check() {
+  if (aborted)
+    return Error{"the GPUs are no longer connected", ExitCode::RankFailed};
+  Result<void> found;
+  for (ncclComm_t comm : comms) {
+    if (!comm)
+      continue;
+    ncclResult_t result = ncclSuccess;
+    found = library.check(library.ncclCommGetAsyncError(comm, &result), "say how it goes", comm);
+    if (found && result != ncclInProgress)
+      found = library.check(result, "go on with a collective", comm);
+    if (!found)
+      break;
+  }
+  if (const std::optional<Error> loss = found ? world.loss() : std::nullopt) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - lossSeen.value_or(now) >= kGrace)
+      found = *loss;
+    lossSeen = lossSeen.value_or(now);
+  }
+  if (!found)
+    abort();
+  return found;
+}
+
+void NcclCollectives::abort() {
+  if (std::exchange(aborted, true))
+    return;
+  for (ncclComm_t &comm : comms)
+    if (comm)
+      (void)library.ncclCommAbort(std::exchange(comm, nullptr));
+  (void)driver.cuStreamSynchronize(own.get());
+}
+
+} // namespace
+
+Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &gpu, World &world,
+                                              const std::vector<plan::Axis> &axes) {
+  std::unique_ptr<NcclCollectives> collectives;
+  auto prepare = [&]() -> Result<void> {
+    auto library = openLibrary();
+    LMC_TRY(library);
+    collectives = std::make_unique<NcclCollectives>(driver, world, *library);
+    return collectives->prepare();
+  };
+  // The ranks only wait for each other if all can go on.
+  LMC_TRY(allSucceed(world.all(), prepare()));
+  for (plan::Axis axis : axes)
+    LMC_TRY(collectives->connect(gpu, axis));
+  return std::unique_ptr<Collectives>(std::move(collectives));
+}
+
+} // namespace lmc::cuda

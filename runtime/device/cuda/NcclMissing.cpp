@@ -1,0 +1,14 @@
+// What stands for NCCL in a build without its header.
+#include "runtime/device/cuda/Collectives.h"
+
+namespace lmc::cuda {
+
+Result<std::unique_ptr<Collectives>> openNccl(const Driver &, const Gpu &, World &,
+                                              const std::vector<plan::Axis> &) {
+  return Error{"the plan is for several GPUs, and this lmc-run was built without NCCL's header "
+               "(nccl.h); build it where NCCL is installed, or give --collectives=host, which is "
+               "slower",
+               ExitCode::Failure};
+}
+
+} // namespace lmc::cuda

@@ -1,0 +1,219 @@
+"""Ranks that are processes, each with a CUDA plan on the host driver, train what one rank trains:
+with the stand-in for NCCL (test/hostdriver), in CUDA graphs or not, beside other commands or one by
+one, and through the host's memory."""
+
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from jobs import Job
+from programs import FAILURE, SUCCESS, Programs, checkpoint_digest, checkpoints, losses, metrics
+from reference import Model, Optimizer
+
+LIBRARIES = Path(os.environ.get("LMC_BUILD", Path(__file__).resolve().parents[2] / "build")) / "lib"
+pytestmark = pytest.mark.skipif(
+    not (LIBRARIES / "libnccl-host.so").exists(),
+    reason="the stand-in for NCCL is not built: it needs the headers of a CUDA toolkit and of NCCL",
+)
+
+RANK_FAILED = 5
+STEPS = 3  # the first is eager, the second is captured
+
+# No number of ranks divides the vocabulary.
+JOB = Job(
+    model=Model(vocab_size=101, hidden_size=64, intermediate_size=96, num_hidden_layers=1,
+                num_attention_heads=1, num_key_value_heads=1, tie_word_embeddings=True),
+    sequence_length=32, batch_size=12, train_iters=STEPS, epoch_steps=2 * STEPS,
+    optimizer=Optimizer(warmup_iters=1, decay_iters=STEPS), settings={"checkpoint": {"interval": 0}},
+)
+
+
+@dataclass
+class Rank:
+    code: int
+    stderr: str
+    report: dict  # of the host driver
+
+    def clean(self) -> "Rank":
+        assert self.report["violations"] == [], self.stderr
+        assert {k: n for k, n in self.report["leaks"].items() if n} == {}, self.stderr
+        return self
+
+
+@dataclass
+class Run:
+    ranks: list[Rank]
+    out: Path
+
+    def ok(self) -> "Run":
+        for rank in self.ranks:
+            assert rank.code == SUCCESS, rank.stderr
+            rank.clean()
+        return self
+
+    def bits(self) -> dict[str, str]:
+        """All that the run computed."""
+        steps = [(line["loss"], line["grad_norm"]) for line in metrics(self.out)]
+        return {"steps": json.dumps(steps), **checkpoint_digest(checkpoints(self.out)[STEPS])}
+
+    def gradients(self) -> dict:
+        return load_file(f"{self.out}.gradients")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def options(dtype: str, strategy: str, nodes: int, devices: int, gas: int) -> tuple[str, ...]:
+    mbs = JOB.batch_size // (nodes * devices * gas)
+    return ("--target=cuda:sm_90a", f"--nodes={nodes}", f"--devices-per-node={devices}",
+            "--set", f"distributed.strategy={strategy}", "--set", f"training.micro_batch_size={mbs}",
+            "--set", f"training.compute_dtype={dtype}",
+            *(("--set", "distributed.overlap=yes") if nodes * devices > 1 else ()))
+
+
+@pytest.fixture
+def start(programs: Programs, tmp_path):
+    """start(plan, ranks, options of lmc-run, of_rank={rank: variables}, variables...) -> the
+    processes of the ranks, and a function that waits for them."""
+    numbers = itertools.count()
+
+    def begin(plan: Path, count: int, *more: str, of_rank: dict | None = None, out: Path | None = None,
+              dump: bool = False, **asked: object):
+        folder = out or tmp_path / f"run{next(numbers)}"
+        port, processes, reports = free_port(), [], []
+        for rank in range(count):
+            reports.append(tmp_path / f"{folder.name}.report{rank}.json")
+            environment = {
+                "RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1",
+                "LMC_PORT": port, "LMC_GEMM": "default",
+                "LMC_CUDA_DRIVER": LIBRARIES / "libcuda-host.so",
+                "LMC_CUBLASLT": LIBRARIES / "libcublaslt-host.so",
+                "LMC_NCCL": LIBRARIES / "libnccl-host.so",
+                "LMC_HOST_REPORT": reports[rank], "OMP_NUM_THREADS": 1,
+                **asked, **(of_rank or {}).get(rank, {}),
+            }
+            dumped = [f"--dump-gradients={folder}.gradients"] if dump else []
+            processes.append(subprocess.Popen(
+                programs.command("lmc-run", plan, f"--out={folder}", *dumped, *more),
+                env={**os.environ, **{key: str(value) for key, value in environment.items()}},
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True))
+
+        def finish() -> Run:
+            with ThreadPoolExecutor(count) as readers:
+                errors = list(readers.map(lambda process: process.communicate(timeout=200)[1],
+                                          processes))
+            return Run([Rank(process.returncode, stderr,
+                             json.loads(report.read_text()) if report.exists() else {})
+                        for process, stderr, report in zip(processes, errors, reports)], folder)
+
+        return processes, finish
+
+    return begin
+
+
+@pytest.fixture
+def train(start):
+    return lambda *args, **asked: start(*args, **asked)[1]()
+
+
+def difference(ours: list[float], theirs: list[float]) -> float:
+    assert len(ours) == len(theirs) == STEPS
+    return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
+
+
+def gradient_difference(ours: dict, theirs: dict) -> float:
+    assert ours.keys() == theirs.keys() and ours
+    return max(float((ours[name] - theirs[name]).abs().max() / theirs[name].abs().max())
+               for name in ours)
+
+
+# Of losses, and of each gradient relative to its largest entry.
+BOUNDS = {"f32": (1e-6, 5e-6), "bf16": (1e-4, 5e-6)}
+
+CASES = [("f32", "zero3", 1, 2, 3), ("f32", "no_shard", 1, 2, 1), ("bf16", "zero3", 1, 2, 1),
+         ("bf16", "no_shard", 1, 2, 3), ("f32", "hybrid_shard", 2, 2, 3),
+         ("bf16", "hybrid_shard", 2, 2, 1)]
+
+
+@pytest.mark.parametrize("dtype, strategy, nodes, devices, gas", CASES)
+def test_equals_one_rank(programs, compiled, train, dtype, strategy, nodes, devices, gas):
+    ranks = nodes * devices
+    one = train(compiled(JOB, *options(dtype, "no_shard", 1, 1, 1)), 1, dump=True).ok()
+    plan = compiled(JOB, *options(dtype, strategy, nodes, devices, gas))
+    explained = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+    kinds = [command["kind"] for function in explained["functions"] for command in function["commands"]]
+    assert "wait" in kinds, "nothing runs beside a collective"
+    graphs = train(plan, ranks, dump=True).ok()
+    assert f"x {ranks} rank(s)" in (graphs.out / "log.txt").read_text()
+    found = (difference(losses(graphs.out), losses(one.out)),
+             gradient_difference(graphs.gradients(), one.gradients()))
+    print(f"{dtype} {strategy} {nodes}x{devices} GAS {gas}: losses {found[0]:.1e}, gradients "
+          f"{found[1]:.1e}")
+    assert found[0] < BOUNDS[dtype][0] and found[1] < BOUNDS[dtype][1]
+    bits = graphs.bits()
+    others = ("--no-cuda-graphs",), ("--collectives=host",) if gas > 1 else ("--check-commands",)
+    for seed, more in enumerate(others, 2):
+        assert train(plan, ranks, *more, LMC_HOST_SEED=seed).ok().bits() == bits, (seed, more)
+
+
+SMALL = ("f32", "zero3", 1, 2, 1)
+
+
+def test_says_how_to_connect_gpus_without_nccl(compiled, train):
+    plan = compiled(JOB, *options(*SMALL))
+    for library, word in (("/no/libnccl.so.2", "LMC_NCCL=/no/libnccl.so.2"),
+                          (LIBRARIES / "libcuda-host.so", "has no nccl")):
+        run = train(plan, 2, LMC_NCCL=library)
+        for rank in run.ranks:
+            assert rank.code in (FAILURE, RANK_FAILED), rank.stderr
+            rank.clean()
+        errors = [line for line in run.ranks[0].stderr.splitlines() if ": error: " in line]
+        assert len(errors) == 1 and word in errors[0], run.ranks[0].stderr
+
+
+@pytest.mark.parametrize("call, number", [
+    ("ncclGetVersion", 1), ("ncclGetUniqueId", 1), ("ncclCommInitRank", 1), ("ncclAllGather", 1),
+    ("ncclReduceScatter", 2), ("ncclCommGetAsyncError", 5), ("ncclCommDestroy", 1)])
+def test_every_call_of_nccl_may_fail(compiled, train, call, number):
+    """One clear error on the rank whose call fails; the other ends with the cause, too, and neither
+    leaks or waits."""
+    began = time.monotonic()
+    run = train(compiled(JOB, *options(*SMALL)), 2,
+                of_rank={0: {"LMC_HOST_FAIL_CALL": f"{call}:{number}"}})
+    assert f"{call}, fails" in run.ranks[0].stderr, run.ranks[0].stderr
+    if call == "ncclCommDestroy":  # at the end, when all is done
+        run.ok()
+        return
+    for rank in run.ranks:
+        rank.clean()
+        errors = [line for line in rank.stderr.splitlines() if ": error: " in line]
+        assert rank.code in (FAILURE, RANK_FAILED) and len(errors) == 1, rank.stderr
+    assert "NCCL cannot " in run.ranks[0].stderr
+    assert time.monotonic() - began < 30
+
+
+def test_a_rank_that_dies_ends_the_other(compiled, start):
+    plan = compiled(replace(JOB, train_iters=100_000, epoch_steps=100_000), *options(*SMALL))
+    processes, finish = start(plan, 2, LMC_HOST_NO_KERNELS=1)
+    time.sleep(4)
+    assert [process.poll() for process in processes] == [None, None]
+    processes[1].send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    run = finish()
+    assert time.monotonic() - killed < 10
+    assert run.ranks[0].code == RANK_FAILED and "rank 1" in run.ranks[0].stderr, run.ranks[0].stderr
+    assert not list(Path("/dev/shm").glob(f"lmc-nccl-{processes[0].pid}-*"))
