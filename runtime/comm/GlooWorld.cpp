@@ -13,6 +13,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -348,6 +349,8 @@ private:
   }
 
   Result<void> connect() {
+    // Gloo writes to the connection of a rank that has died; the error of the write is handled.
+    std::signal(SIGPIPE, SIG_IGN);
     return connected([&] {
       gloo::transport::tcp::attr place;
       place.hostname = rendezvous->ownAddress();
@@ -415,7 +418,8 @@ Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, i
   return GlooWorld::join(options, shardRanks);
 }
 
-Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks) {
+Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks,
+                                         const RendezvousOptions &times) {
   const auto launch = findLaunch(options, [](const char *name) { return std::getenv(name); });
   LMC_TRY(launch);
   if (shardRanks > 0 && launch->size % shardRanks != 0)
@@ -424,13 +428,12 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
                              launch->size, shardRanks)};
   if (launch->size == 1)
     return std::move(makeLocalWorlds(1, 1).front());
-  RendezvousOptions rendezvous;
+  RendezvousOptions rendezvous = times;
   rendezvous.rank = launch->rank;
   rendezvous.size = launch->size;
   rendezvous.address = launch->address;
   rendezvous.port = launch->port;
   rendezvous.interface = options.interface;
-  rendezvous.join = std::chrono::seconds(options.joinSeconds);
   if (!options.secretFile.empty()) {
     auto secret = readTextFile(options.secretFile, 4096);
     LMC_TRY(secret);

@@ -12,12 +12,14 @@
 namespace lmc {
 
 // Joins the other ranks of the run, in groups of `shardRanks`; 0: World::divide() makes the groups.
-// An Error of a Communicator's function names the rank that has failed.
+// An Error of a Communicator's function names the rank that has failed. The process ignores SIGPIPE
+// from then on.
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, int shardRanks = 0);
 
 // Finds out from `options` and the environment which rank this is, and joins the others. A world of
 // one rank opens no connection. Returns an Error if `shardRanks` does not divide the number of
-// ranks, or if they are not numbered host by host.
-Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks = 0);
+// ranks, or if they are not numbered host by host. Of `times`, only the times are used.
+Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks = 0,
+                                         const RendezvousOptions &times = {});
 
 } // namespace lmc

@@ -36,7 +36,6 @@ struct LaunchOptions {
   // rank 0 is reached.
   std::string interface;
   std::string secretFile;   // its text is the secret that all ranks of a run know; "": no secret
-  int64_t joinSeconds = 30; // how long the ranks wait for each other at the start
 };
 
 struct Launch {

@@ -1,0 +1,421 @@
+// What ranks do when another one dies, hangs, or was started wrongly: processes that run
+// test/runtime/comm/RankLoop.cpp. Times are short here; DefaultTimes holds the real ones.
+#include "runtime/comm/Rendezvous.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace lmc;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kSilence = 1.5; // of the ranks here, seconds
+
+// For tests in which not all ranks come.
+constexpr const char *kShortJoin = "--join=1500";
+
+std::string contents(const std::string &path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Processes that are ranks. Those that still run at the end are killed.
+class Ranks {
+public:
+  struct Setting {
+    std::vector<std::string> arguments;
+    std::map<std::string, std::string> environment; // replaces what is set for every rank
+    std::vector<std::string> before;                // a program that runs the rank
+  };
+  struct End {
+    int code;         // 128 + its number for a signal
+    double seconds;   // since the clock was started
+    std::string text; // stderr
+  };
+
+  explicit Ranks(int size) : processes(static_cast<size_t>(size), -1) {
+    const Result<int> free = freePort();
+    EXPECT_TRUE(free);
+    port = *free;
+    static int count = 0;
+    files = fmt::format("{}lmc-ranks-{}-{}", testing::TempDir(), getpid(), count++);
+  }
+  ~Ranks() {
+    for (size_t rank = 0; rank < processes.size(); ++rank) {
+      if (processes[rank] > 0) {
+        ::kill(processes[rank], SIGKILL);
+        ::waitpid(processes[rank], nullptr, 0);
+      }
+      ::unlink(file(rank, "out").c_str());
+      ::unlink(file(rank, "err").c_str());
+    }
+    ::unlink((files + ".secret").c_str());
+  }
+
+  void startAll(const Setting &setting = {}) {
+    for (size_t rank = 0; rank < processes.size(); ++rank)
+      start(rank, setting);
+  }
+
+  void start(size_t rank, const Setting &setting = {}) {
+    std::vector<std::string> words = setting.before;
+    words.insert(words.end(), {LMC_RANK_LOOP, "--join=10000", "--beat=200", "--grace=1000",
+                               fmt::format("--silence={}", kSilence * 1000)});
+    words.insert(words.end(), setting.arguments.begin(), setting.arguments.end());
+    std::map<std::string, std::string> environment = {
+        {"RANK", std::to_string(rank)},
+        {"WORLD_SIZE", std::to_string(processes.size())},
+        {"LOCAL_RANK", std::to_string(rank)},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"LMC_PORT", std::to_string(port)}};
+    for (const auto &[name, value] : setting.environment)
+      environment[name] = value;
+    const pid_t process = fork();
+    if (process == 0) {
+      for (const auto &[name, value] : environment)
+        setenv(name.c_str(), value.c_str(), 1);
+      dup2(open(file(rank, "out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+      dup2(open(file(rank, "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+      std::vector<char *> arguments;
+      for (std::string &word : words)
+        arguments.push_back(word.data());
+      arguments.push_back(nullptr);
+      execvp(arguments[0], arguments.data());
+      _exit(127);
+    }
+    processes[rank] = process;
+  }
+
+  // Waits until all ranks have formed a sum together.
+  void awaitReady() const {
+    const auto limit = Clock::now() + std::chrono::seconds(20);
+    for (size_t rank = 0; rank < processes.size(); ++rank)
+      while (contents(file(rank, "out")).find("ready") == std::string::npos) {
+        ASSERT_LT(Clock::now(), limit) << "rank " << rank << ": " << contents(file(rank, "err"));
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+  }
+
+  void signal(size_t rank, int number) {
+    began = Clock::now();
+    ASSERT_EQ(::kill(processes[rank], number), 0);
+  }
+  void startClock() { began = Clock::now(); }
+
+  End end(size_t rank) {
+    int status = 0;
+    EXPECT_EQ(waitpid(processes[rank], &status, 0), processes[rank]);
+    processes[rank] = -1;
+    const std::chrono::duration<double> time = Clock::now() - began;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), time.count(),
+            contents(file(rank, "err"))};
+  }
+
+  // A file with a secret that is `text`.
+  std::string secret(const std::string &text) const {
+    std::ofstream(files + ".secret") << text << '\n';
+    return "--secret-file=" + files + ".secret";
+  }
+
+  int port = 0;
+
+private:
+  std::string file(size_t rank, const char *kind) const {
+    return fmt::format("{}-{}.{}", files, rank, kind);
+  }
+
+  std::string files; // how the names of all files begin
+  std::vector<pid_t> processes;
+  Clock::time_point began = Clock::now();
+};
+
+TEST(Faults, DefaultTimes) {
+  const RendezvousOptions options;
+  EXPECT_LE(options.silence + options.beat, std::chrono::seconds(10));
+  EXPECT_LE(options.join, std::chrono::seconds(30));
+  EXPECT_GE(options.silence, 5 * options.beat); // a few beats may be late
+}
+
+TEST(Faults, WithoutAFaultAllRanksEndWell) {
+  Ranks ranks(4);
+  ranks.startAll({{"--steps=20", "--shard=2"}, {}, {}});
+  for (size_t rank = 0; rank < 4; ++rank) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 0) << end.text;
+    EXPECT_EQ(end.text, "");
+  }
+}
+
+TEST(Faults, AKilledRankIsNamedOnAllOthersWithin5Seconds) {
+  for (size_t victim : {0, 2}) {
+    Ranks ranks(3);
+    ranks.startAll();
+    ranks.awaitReady();
+    ranks.signal(victim, SIGKILL);
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const Ranks::End end = ranks.end(rank);
+      if (rank == victim)
+        continue;
+      EXPECT_EQ(end.code, 5);
+      EXPECT_LT(end.seconds, 5);
+      EXPECT_THAT(end.text, AllOf(HasSubstr(fmt::format("error: rank {} (host ", victim)),
+                                  HasSubstr(") has ended; start the run again to go on from its "
+                                            "last checkpoint\n")));
+    }
+  }
+}
+
+TEST(Faults, AStoppedRankIsNamedOnAllOthers) {
+  for (size_t victim : {0, 1}) {
+    Ranks ranks(3);
+    ranks.startAll();
+    ranks.awaitReady();
+    ranks.signal(victim, SIGSTOP);
+    for (size_t rank = 0; rank < 3; ++rank) {
+      if (rank == victim)
+        continue;
+      const Ranks::End end = ranks.end(rank);
+      EXPECT_EQ(end.code, 5);
+      EXPECT_LT(end.seconds, kSilence + 2);
+      EXPECT_THAT(end.text, AllOf(HasSubstr(fmt::format("error: rank {} (host ", victim)),
+                                  HasSubstr(") does not answer since 1.5 s")));
+    }
+    ranks.signal(victim, SIGCONT);
+    const Ranks::End end = ranks.end(victim);
+    EXPECT_EQ(end.code, 5) << end.text;
+    EXPECT_LT(end.seconds, 5);
+  }
+}
+
+TEST(Faults, ARankWhoseMainThreadIsStuckEndsToo) {
+  Ranks ranks(3);
+  ranks.start(0);
+  ranks.start(1);
+  ranks.start(2, {{"--stuck"}, {}, {}});
+  ranks.awaitReady();
+  ranks.signal(1, SIGKILL);
+  const Ranks::End end = ranks.end(2);
+  EXPECT_EQ(end.code, 5);
+  EXPECT_LT(end.seconds, 5);
+  EXPECT_THAT(end.text, HasSubstr("lmc-run: error: rank 1 (host "));
+}
+
+TEST(Faults, ARankThatDoesNotComeIsNamed) {
+  Ranks ranks(4);
+  for (size_t rank : {0, 2})
+    ranks.start(rank, {{kShortJoin}, {}, {}});
+  for (size_t rank : {0, 2}) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 5);
+    EXPECT_LT(end.seconds, 1.5 + 2);
+    EXPECT_THAT(end.text, HasSubstr(fmt::format("error: ranks 1, 3 of 4 did not join rank 0 at "
+                                                "127.0.0.1 port {} within 1.5 s",
+                                                ranks.port)));
+  }
+}
+
+TEST(Faults, ARankWithAnotherSecretIsNotLetIn) {
+  Ranks ranks(2);
+  ranks.start(0, {{ranks.secret("a"), kShortJoin}, {}, {}});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ranks.start(1, {{ranks.secret("b")}, {}, {}});
+  Ranks::End end = ranks.end(1);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_THAT(end.text, AllOf(HasSubstr("does not know the secret of rank 0 at 127.0.0.1"),
+                              HasSubstr("give all ranks the same --secret-file")));
+  end = ranks.end(0);
+  EXPECT_EQ(end.code, 5);
+  EXPECT_THAT(end.text, AllOf(HasSubstr("rank 1 of 2 did not join"), HasSubstr("refused: rank 1")));
+}
+
+TEST(Faults, ARankWithoutTheSecretIsNotLetIn) {
+  Ranks ranks(2);
+  ranks.start(0, {{ranks.secret("a")}, {}, {}});
+  ranks.start(1);
+  EXPECT_THAT(ranks.end(1).text, HasSubstr("does not know the secret of rank 0"));
+}
+
+TEST(Faults, ARankZeroWithoutTheSecretIsNotTrusted) {
+  Ranks ranks(2);
+  ranks.start(0);
+  ranks.start(1, {{ranks.secret("a")}, {}, {}});
+  const Ranks::End end = ranks.end(1);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_THAT(end.text, HasSubstr("does not know the secret of "));
+}
+
+TEST(Faults, RanksThatKnowTheSecretWork) {
+  Ranks ranks(2);
+  ranks.startAll({{ranks.secret("a"), "--steps=2"}, {}, {}});
+  for (size_t rank : {0, 1})
+    EXPECT_EQ(ranks.end(rank).code, 0);
+}
+
+TEST(Faults, ATakenPortIsReported) {
+  Ranks ranks(2);
+  const auto other = Socket::listenAt("127.0.0.1", ranks.port);
+  ASSERT_TRUE(other);
+  ranks.startAll({{kShortJoin}, {}, {}});
+  Ranks::End end = ranks.end(0);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_THAT(end.text, HasSubstr(fmt::format("error: port {} of 127.0.0.1 is taken by another "
+                                              "process",
+                                              ranks.port)));
+  end = ranks.end(1);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_LT(end.seconds, 4);
+  EXPECT_THAT(end.text,
+              HasSubstr(fmt::format("error: what listens at 127.0.0.1 port {} is not rank "
+                                    "0 of this run",
+                                    ranks.port)));
+}
+
+TEST(Faults, AWrongAddressIsReported) {
+  Ranks ranks(2);
+  ranks.startAll({{kShortJoin}, {{"MASTER_ADDR", "192.0.2.1"}}, {}}); // RFC 5737: nobody's
+  Ranks::End end = ranks.end(0);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_THAT(end.text, HasSubstr("error: rank 0 runs on this machine, which does not have the "
+                                  "address 192.0.2.1"));
+  end = ranks.end(1);
+  EXPECT_EQ(end.code, 5);
+  EXPECT_LT(end.seconds, 1.5 + 4);
+  EXPECT_THAT(end.text, HasSubstr("error: rank 1 has not reached rank 0 at 192.0.2.1 port"));
+}
+
+TEST(Faults, AnUnknownNameIsReported) {
+  Ranks ranks(2);
+  ranks.start(1, {{"--join=500"}, {{"MASTER_ADDR", "no-such-host.invalid"}}, {}});
+  EXPECT_THAT(ranks.end(1).text, HasSubstr("error: rank 1 has not reached rank 0 at "
+                                           "no-such-host.invalid port"));
+}
+
+TEST(Faults, AnUnknownInterfaceIsReported) {
+  Ranks ranks(2);
+  ranks.start(0, {{"--interface=nope7"}, {}, {}});
+  const Ranks::End end = ranks.end(0);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_THAT(end.text, AllOf(HasSubstr("error: --interface=nope7: this machine has "),
+                              HasSubstr("lo (127.0.0.1)")));
+}
+
+TEST(Faults, TrafficIsBoundToTheInterfaceAskedFor) {
+  Ranks ranks(2);
+  ranks.startAll({{"--interface=lo", "--steps=2"}, {}, {}});
+  for (size_t rank : {0, 1})
+    EXPECT_EQ(ranks.end(rank).code, 0);
+}
+
+TEST(Faults, ARankNumberThatIsUsedTwiceIsReported) {
+  Ranks ranks(3);
+  ranks.start(0, {{kShortJoin}, {}, {}});
+  ranks.start(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ranks.start(2, {{}, {{"RANK", "1"}}, {}});
+  Ranks::End end = ranks.end(2);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_THAT(end.text, HasSubstr("error: two processes are started as rank 1, on hosts "));
+  EXPECT_THAT(ranks.end(0).text, HasSubstr("rank 2 of 3 did not join"));
+}
+
+TEST(Faults, AnotherNumberOfRanksIsReported) {
+  Ranks ranks(2);
+  ranks.start(0);
+  ranks.start(1, {{}, {{"WORLD_SIZE", "4"}}, {}});
+  const Ranks::End end = ranks.end(1);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_THAT(end.text, HasSubstr("was started as one of 4 ranks, and rank 0 at 127.0.0.1"));
+}
+
+TEST(Faults, ARankThatComesTooLateIsReported) {
+  Ranks ranks(3), late(1);
+  late.port = ranks.port;
+  ranks.startAll();
+  ranks.awaitReady();
+  late.start(0, {{}, {{"RANK", "1"}, {"WORLD_SIZE", "3"}}, {}});
+  EXPECT_THAT(late.end(0).text, HasSubstr("comes too late, because rank 0 at 127.0.0.1"));
+}
+
+// Strangers connect and say nothing, or nonsense, or promise a gigabyte.
+TEST(Faults, AStrangerDoesNotDisturb) {
+  Ranks ranks(2);
+  ranks.start(0, {{"--steps=3"}, {}, {}});
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 20; ++i) {
+    auto socket =
+        Socket::connectTo("127.0.0.1", ranks.port, "", Clock::now() + std::chrono::seconds(10));
+    ASSERT_TRUE(socket);
+    if (i % 4 == 1)
+      socket->send({{"lmc", "x"}, {"rank", -5}});
+    if (i % 4 == 2)
+      socket->send({{"lmc", 1}, {"rank", 1}, {"size", 2}, {"host", std::string(100000, 'x')}});
+    if (i % 4 == 3)
+      socket->finishSending();
+    strangers.push_back(std::move(*socket));
+  }
+  ranks.start(1, {{"--steps=3"}, {}, {}});
+  for (size_t rank : {0, 1}) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 0) << end.text;
+  }
+}
+
+// Two network namespaces that are joined by a link, which goes down.
+TEST(Faults, ACutLinkIsNoticedOnBothSides) {
+  const std::string a = fmt::format("lmc{}a", getpid()), b = fmt::format("lmc{}b", getpid());
+  auto run = [](const std::string &command) {
+    return std::system((command + " 2>/dev/null").c_str()) == 0;
+  };
+  if (!run(fmt::format(
+          "ip netns add {0} && ip netns add {1} && ip -n {0} link add v0 type veth peer "
+          "name v0 netns {1}",
+          a, b))) {
+    run(fmt::format("ip netns del {}; ip netns del {}", a, b));
+    GTEST_SKIP() << "no network namespaces (ip netns add, as root)";
+  }
+  for (const auto &[space, address] : {std::pair(a, "10.77.0.1/24"), std::pair(b, "10.77.0.2/24")})
+    EXPECT_TRUE(run(fmt::format("ip -n {0} addr add {1} dev v0 && ip -n {0} link set v0 up && "
+                                "ip -n {0} link set lo up",
+                                space, address)));
+  {
+    Ranks ranks(4);
+    for (size_t rank = 0; rank < 4; ++rank)
+      ranks.start(rank, {{"--shard=2"},
+                         {{"MASTER_ADDR", "10.77.0.1"}},
+                         {"ip", "netns", "exec", rank < 2 ? a : b}});
+    ranks.awaitReady();
+    ranks.startClock();
+    EXPECT_TRUE(run(fmt::format("ip -n {} link set v0 down", a)));
+    for (size_t rank = 0; rank < 4; ++rank) {
+      const Ranks::End end = ranks.end(rank);
+      EXPECT_EQ(end.code, 5) << end.text;
+      EXPECT_LT(end.seconds, kSilence + 3);
+      // Each side names one of the other.
+      EXPECT_THAT(end.text,
+                  testing::ContainsRegex(rank < 2 ? "rank [23] \\(host .*\\) does not answer"
+                                                  : "rank 0 \\(host .*\\) does not answer"));
+    }
+  }
+  run(fmt::format("ip netns del {}; ip netns del {}", a, b));
+}
+
+} // namespace
