@@ -34,32 +34,39 @@ constexpr std::chrono::hours kNoLimit{24 * 365};
 // all messages that a rank has received and not yet added up.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
-// What the groups of a world share: waits that end when the run cannot go on.
+// What the groups of a world share: waits that end when the rank for whose sake they wait is lost.
+// Gloo itself ends only some of them when a connection is closed.
 class Waits {
 public:
-  // Returns false if the run cannot go on.
-  bool add(UnboundBuffer *buffer) {
+  // Returns false if `rank` is lost.
+  bool add(UnboundBuffer *buffer, int rank) {
     std::lock_guard lock(mutex);
-    buffers.insert(buffer);
-    return !ended;
+    buffers.emplace(buffer, rank);
+    return !allLost && !lost.contains(rank);
   }
   void remove(UnboundBuffer *buffer) {
     std::lock_guard lock(mutex);
     buffers.erase(buffer);
   }
-  void end() {
+  // Ends the waits for a rank, or all waits.
+  void end(std::optional<int> rank) {
     std::lock_guard lock(mutex);
-    ended = true;
-    for (UnboundBuffer *buffer : buffers) {
-      buffer->abortWaitRecv();
-      buffer->abortWaitSend();
-    }
+    if (rank)
+      lost.insert(*rank);
+    else
+      allLost = true;
+    for (const auto &[buffer, other] : buffers)
+      if (!rank || other == *rank) {
+        buffer->abortWaitRecv();
+        buffer->abortWaitSend();
+      }
   }
 
 private:
   std::mutex mutex;
-  std::set<UnboundBuffer *> buffers;
-  bool ended = false;
+  std::map<UnboundBuffer *, int> buffers; // and for which rank they wait
+  std::set<int> lost;
+  bool allLost = false;
 };
 
 // The keys of the control connection's store, as Gloo wants them.
@@ -187,7 +194,7 @@ private:
         return {};
       return group->guarded(other, [&] {
         UnboundBuffer *buffer = group->context->createUnboundBuffer(data, bytes).release();
-        const bool goesOn = group->waits.add(buffer);
+        const bool goesOn = group->waits.add(buffer, group->ranks[static_cast<size_t>(other)]);
         messages.push_back({other, sends, {buffer, Forget{&group->waits}}});
         if (goesOn)
           sends ? buffer->send(other, slot) : buffer->recv(other, slot);
@@ -332,7 +339,7 @@ private:
   GlooWorld(const RendezvousOptions &options, std::unique_ptr<Rendezvous> joined)
       : index(options.rank), ranks(options.size), limit(options.join),
         rendezvous(std::move(joined)) {
-    rendezvous->onFailure([this] { waits.end(); });
+    rendezvous->onLoss([this](std::optional<int> rank) { waits.end(rank); });
   }
 
   // A plan places ranks node by node.
@@ -434,6 +441,8 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
   rendezvous.address = launch->address;
   rendezvous.port = launch->port;
   rendezvous.interface = options.interface;
+  if (options.joinSeconds)
+    rendezvous.join = std::chrono::seconds(*options.joinSeconds);
   if (!options.secretFile.empty()) {
     auto secret = readTextFile(options.secretFile, 4096);
     LMC_TRY(secret);

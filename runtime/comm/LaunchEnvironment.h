@@ -35,7 +35,8 @@ struct LaunchOptions {
   // Name or address of the network interface to which all traffic is bound; "": the one by which
   // rank 0 is reached.
   std::string interface;
-  std::string secretFile;   // its text is the secret that all ranks of a run know; "": no secret
+  std::string secretFile; // its text is the secret that all ranks of a run know; "": no secret
+  std::optional<int64_t> joinSeconds; // how long the ranks wait for each other at the start
 };
 
 struct Launch {

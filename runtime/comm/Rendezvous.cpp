@@ -22,6 +22,11 @@ static std::string hostName() {
   return name;
 }
 
+static Error failure(const std::string &text) {
+  return Error{text + "; start the run again to go on from its last checkpoint",
+               ExitCode::RankFailed};
+}
+
 static void endProcess(const Error &failure) {
   fmt::print(stderr, "lmc-run: error: {}\n", failure.message);
   std::fflush(nullptr);
@@ -36,29 +41,24 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::join(const RendezvousOptions &op
   LMC_TRY(self->greet());
   self->socket.setTimeout(options.silence);
   self->reader = std::thread([rendezvous = self.get()] { rendezvous->read(); });
-  self->beater = std::thread([rendezvous = self.get()] {
-    std::unique_lock lock(rendezvous->mutex);
-    while (!rendezvous->changed.wait_for(lock, rendezvous->options.beat,
-                                         [&] { return rendezvous->closing; })) {
-      lock.unlock();
-      rendezvous->socket.send({{"is", "beat"}});
-      lock.lock();
-    }
-  });
+  self->beater = std::thread([rendezvous = self.get()] { rendezvous->beat(); });
   LMC_TRY(self->awaitStart());
   return self;
 }
 
 Rendezvous::~Rendezvous() {
+  bool inOrder = false;
   {
     std::lock_guard lock(mutex);
     closing = true;
+    inOrder = !failed && !needed;
   }
   changed.notify_all();
   if (!reader.joinable())
     return;
   beater.join();
-  socket.send({{"is", "leave"}});
+  if (inOrder)
+    socket.send({{"is", "leave"}});
   // The other side reads this, and then closes the connection. If this side closed it now, with
   // messages unread, the system would reset it, and `leave` could be lost.
   socket.finishSending();
@@ -180,7 +180,7 @@ void Rendezvous::read() {
       if (is == "start") {
         names = message.at("hosts").get<std::vector<std::string>>();
       } else if (is == "left") {
-        left.insert(message.at("rank").get<int>());
+        left.emplace(message.at("rank"), std::chrono::steady_clock::now() + options.silence);
       } else if (is == "value") {
         const json::binary_t &bytes = message.at("value").get_binary();
         values[message.at("key")].assign(bytes.begin(), bytes.end());
@@ -205,22 +205,39 @@ void Rendezvous::read() {
   changed.notify_all();
 }
 
+// Sends signs of life, and ends waits for ranks that have left.
+void Rendezvous::beat() {
+  std::set<int> woken;
+  std::unique_lock lock(mutex);
+  while (!changed.wait_for(lock, options.beat, [&] { return closing; })) {
+    std::vector<int> gone;
+    for (const auto &[rank, limit] : left)
+      if (std::chrono::steady_clock::now() >= limit && woken.insert(rank).second)
+        gone.push_back(rank);
+    const Wake waker = wake;
+    lock.unlock();
+    socket.send({{"is", "beat"}});
+    for (int rank : gone)
+      if (waker)
+        waker(rank);
+    lock.lock();
+  }
+}
+
 void Rendezvous::fail(const std::string &text) {
   std::unique_lock lock(mutex);
-  failed = Error{text, ExitCode::RankFailed};
-  if (!names.empty())
-    failed->message += "; start the run again to go on from its last checkpoint";
-  const Error failure = *failed;
-  const std::function<void()> waker = wake;
+  failed = names.empty() ? Error{text, ExitCode::RankFailed} : failure(text);
+  const Error why = *failed;
+  const Wake waker = wake;
   lock.unlock();
   changed.notify_all();
   if (waker)
-    waker();
+    waker(std::nullopt);
   lock.lock();
   if (changed.wait_for(lock, options.grace, [&] { return closing; }))
     return;
   lock.unlock();
-  options.onStuck ? options.onStuck(failure) : endProcess(failure);
+  options.onStuck ? options.onStuck(why) : endProcess(why);
 }
 
 Result<void> Rendezvous::set(const std::string &key, const std::vector<char> &value) {
@@ -245,23 +262,23 @@ Result<std::vector<char>> Rendezvous::get(const std::string &key) {
     return found->second;
   if (failed)
     return *failed;
-  return endOf(*left.begin());
+  return endOf(left.begin()->first);
 }
 
-void Rendezvous::onFailure(std::function<void()> callback) {
+void Rendezvous::onLoss(Wake callback) {
   std::unique_lock lock(mutex);
   wake = std::move(callback);
-  const std::function<void()> now = failed ? wake : nullptr;
+  const Wake now = failed ? wake : nullptr;
   lock.unlock();
   if (now)
-    now();
+    now(std::nullopt);
 }
 
 std::optional<Error> Rendezvous::anyLoss() const {
   std::lock_guard lock(mutex);
   if (failed)
     return failed;
-  return left.empty() ? std::nullopt : std::optional(endOf(*left.begin()));
+  return left.empty() ? std::nullopt : std::optional(endOf(left.begin()->first));
 }
 
 Error Rendezvous::lossOf(int rank) {
@@ -270,11 +287,15 @@ Error Rendezvous::lossOf(int rank) {
                    [&] { return failed || left.contains(rank) || left.contains(0); });
   if (failed)
     return *failed;
-  if (left.contains(rank))
-    return endOf(rank);
-  return Error{
-      fmt::format("{} has lost its data connection with {}", nameOf(options.rank), nameOf(rank)),
-      ExitCode::RankFailed};
+  // Whoever needs a rank that has left cannot go on, and the others shall name that rank, too.
+  const std::string text = left.contains(rank)
+                               ? endOf(rank).message
+                               : fmt::format("{} has lost its data connection with {}",
+                                             nameOf(options.rank), nameOf(rank));
+  needed = true;
+  lock.unlock();
+  socket.send({{"is", "failed"}, {"text", text}});
+  return failure(text);
 }
 
 } // namespace lmc

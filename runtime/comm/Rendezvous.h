@@ -44,7 +44,8 @@ public:
   // the number of ranks or this rank's number is wrong.
   static Result<std::unique_ptr<Rendezvous>> join(const RendezvousOptions &options);
 
-  // Leaves in order: the others go on as long as they do not need this rank.
+  // Leaves in order: the others go on as long as they do not need this rank. After a failure it
+  // only closes the connection.
   ~Rendezvous();
   Rendezvous(const Rendezvous &) = delete;
   Rendezvous &operator=(const Rendezvous &) = delete;
@@ -59,14 +60,18 @@ public:
   Result<void> set(const std::string &key, const std::vector<char> &value);
   Result<std::vector<char>> get(const std::string &key);
 
-  // Calls `wake` on a thread of this object as soon as it is known that the run cannot go on.
-  void onFailure(std::function<void()> wake);
+  // Calls `wake` on a thread of this object when waiting has no sense any more: with nothing as
+  // soon as it is known that the run cannot go on, and with a rank when that rank has left in order
+  // and the time has passed in which what it sent before must have arrived (options.silence).
+  using Wake = std::function<void(std::optional<int> rank)>;
+  void onLoss(Wake wake);
 
   // Returns why not all ranks are there, if that is so: one has failed, or has left in order.
   std::optional<Error> anyLoss() const;
 
-  // Returns why `rank` does not answer, to be called if a connection with it is lost. Waits until
-  // the reason is known, at most for the time after which a hung rank is known.
+  // Returns why `rank` does not answer, to be called if a connection with it is lost: the run
+  // cannot go on then. Waits until the reason is known, at most for the time after which a hung
+  // rank is known.
   Error lossOf(int rank);
 
 private:
@@ -75,6 +80,7 @@ private:
   Result<void> greet();
   Result<void> awaitStart();
   void read();
+  void beat();
   void fail(const std::string &text);
   std::string nameOf(int rank) const;
   Error endOf(int rank) const;
@@ -88,9 +94,10 @@ private:
   std::condition_variable changed;
   std::vector<std::string> names; // empty before the start
   std::map<std::string, std::vector<char>> values;
-  std::set<int> left; // ranks that have left in order
+  std::map<int, Deadline> left; // ranks that have left in order, and until when they may be heard
   std::optional<Error> failed;
-  std::function<void()> wake;
+  Wake wake;
+  bool needed = false; // this rank needed one that has left
   bool closing = false, readerDone = false;
   std::thread reader, beater;
 };

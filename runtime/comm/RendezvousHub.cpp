@@ -174,6 +174,8 @@ void RendezvousHub::follow(int rank, Socket &socket) {
       return;
     }
     const std::string is = message.at("is");
+    if (is == "failed")
+      fail(message.at("text"));
     std::lock_guard lock(mutex);
     if (is == "leave") {
       member.left = true;

@@ -11,7 +11,7 @@
 // From then on each message has a key "is":
 //   both  beat                     nothing but that the process lives
 //   H     start {hosts}            all ranks have joined; `hosts` by rank
-//   H     failed {text}            the run cannot go on; sent once
+//   both  failed {text}            the run cannot go on; the hub sends what it hears first to all
 //   H     left {rank}              a rank has left in order
 //   R     leave                    this rank leaves in order, and sends nothing more
 //   R     set {key, value}         stores bytes

@@ -206,6 +206,22 @@ TEST(Faults, AStoppedRankIsNamedOnAllOthers) {
   }
 }
 
+// The others are in the middle of sending to it: 10 MB are more than the system's buffers take.
+TEST(Faults, ARankThatLeavesWhileOthersSendToItIsNamed) {
+  Ranks ranks(3);
+  for (size_t rank : {0, 1})
+    ranks.start(rank, {{"--elements=4000000"}, {}, {}});
+  ranks.start(2, {{"--elements=4000000", "--steps=1"}, {}, {}});
+  EXPECT_EQ(ranks.end(2).code, 0);
+  ranks.startClock();
+  for (size_t rank : {0, 1}) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 5);
+    EXPECT_LT(end.seconds, kSilence + 2);
+    EXPECT_THAT(end.text, testing::ContainsRegex("error: rank 2 \\(host .*\\) has ended"));
+  }
+}
+
 TEST(Faults, ARankWhoseMainThreadIsStuckEndsToo) {
   Ranks ranks(3);
   ranks.start(0);
