@@ -21,7 +21,7 @@ lmc_layer(runtime/checkpoint runtime/comm runtime/data runtime/plan runtime/supp
 lmc_layer(runtime/monitor runtime/support)
 lmc_layer(runtime/train runtime/checkpoint runtime/comm runtime/data runtime/device
           runtime/monitor runtime/plan runtime/support)
-lmc_program(tools/lmc-run runtime/train tools/support)
+lmc_program(tools/lmc-run runtime/comm runtime/train tools/support)
 lmc_program(tools/lmc-data runtime/checkpoint runtime/data runtime/support tools/support)
 
 # The compiler's ground: planning problems, the TOML, costs. No MLIR.

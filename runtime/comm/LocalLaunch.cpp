@@ -173,7 +173,7 @@ private:
     }
   }
 
-  // Prints the complete lines of a rank, and at its end the rest.
+  // Prints the complete lines of a rank, and at its end the rest. Empty lines are left out.
   void readOutput(size_t index) {
     Rank &rank = ranks[index];
     char buffer[4096];
@@ -192,7 +192,8 @@ private:
       }
     }
     for (size_t length; (length = rank.line.find('\n')) != std::string::npos;) {
-      fmt::print(stderr, "rank {}: {}\n", index, std::string_view(rank.line).substr(0, length));
+      if (length > 0)
+        fmt::print(stderr, "rank {}: {}\n", index, std::string_view(rank.line).substr(0, length));
       rank.line.erase(0, length + 1);
     }
   }

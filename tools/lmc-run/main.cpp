@@ -1,5 +1,6 @@
 // lmc-run: runs a plan. This file only parses the command line.
 #include "runtime/train/Run.h"
+#include "tools/lmc-run/Launch.h"
 #include "tools/support/CommandLine.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 
 using namespace lmc;
 
-static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm) {
+static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm, int64_t &nproc) {
   auto number = [&](const char *name, uint64_t least, uint64_t most, auto &value,
                     const char *description) {
     auto read = [name, least, most, &value](const std::string &text) -> Result<void> {
@@ -79,10 +80,24 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
   line.option("--dump-logits", "FILE", options.dumpLogits,
               "only write the logits of one micro-batch (safetensors); needs a plan compiled with "
               "the function `logits`");
+  line.group("Many ranks (otherwise from the environment of torchrun, Slurm, Open MPI, Kubernetes)");
+  number("--nproc", 1, 4096, nproc, "start all ranks of the plan on this machine");
+  number("--rank", 0, 1 << 20, options.launch.rank, "number of this rank, from 0");
+  number("--world-size", 1, 1 << 20, options.launch.worldSize, "number of ranks");
+  number("--local-rank", 0, 1 << 20, options.launch.localRank, "number of this rank on its host");
+  line.option("--master-addr", "HOST", options.launch.masterAddress, "host of rank 0");
+  number("--master-port", 1, 65535, options.launch.masterPort, "port of rank 0");
+  line.option("--interface", "NAME", options.launch.interface,
+              "network interface, or its address, for all traffic between ranks");
+  line.option("--secret-file", "FILE", options.launch.secretFile,
+              "let only ranks in that know the text of this file");
+  number("--join-timeout", 1, 1 << 20, options.launch.joinSeconds,
+         "seconds that ranks wait for each other at the start (default: 30)");
   line.footer(
       "Exit codes: 0 done, 1 the machine failed (disk, memory, device), 2 a mistake in what\n"
-      "was given, 4 the guard stopped a run that diverged, 75 stopped by a signal (SIGTERM,\n"
-      "SIGINT, SIGHUP, SIGUSR1) after writing a checkpoint.");
+      "was given, 4 the guard stopped a run that diverged, 5 another rank ended, hangs or\n"
+      "disagrees, 75 stopped by a signal (SIGTERM, SIGINT, SIGHUP, SIGUSR1) after writing a\n"
+      "checkpoint.");
 }
 
 // Returns an error if the options contradict each other.
@@ -128,14 +143,22 @@ int main(int argc, char **argv) {
   std::string gemm = gemmSetting && *gemmSetting ? gemmSetting : "measure";
   CommandLine line("lmc-run", LMC_VERSION,
                    "Trains the model of PLAN, and goes on where an earlier run in DIR stopped.");
-  addOptions(line, options, gemm);
+  int64_t nproc = 1;
+  addOptions(line, options, gemm, nproc);
   if (std::optional<int> done = line.parse(argc, argv))
     return *done;
   options.measureGemms = gemm == "measure";
-  const Result<void> checked = check(options, gemm);
-  Result<ExitCode> result = checked ? run(options) : checked.error();
-  if (result)
+  auto start = [&]() -> Result<int> {
+    LMC_TRY(check(options, gemm));
+    if (nproc > 1)
+      return launchHere(static_cast<int>(nproc), argc, argv, options.launch);
+    const auto result = run(options);
+    LMC_TRY(result);
     return static_cast<int>(*result);
+  };
+  const Result<int> result = start();
+  if (result)
+    return *result;
   fmt::print(stderr, "lmc-run: error: {}\n", result.error().message);
   return static_cast<int>(result.error().code);
 }

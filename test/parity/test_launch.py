@@ -1,0 +1,143 @@
+"""Ranks that are processes: how launchers start them, and what happens when one of them fails."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from programs import INTERRUPTED, checkpoint_digest, checkpoints, last_losses, losses
+from test_ranks import JOB, STEPS, options, train
+
+RANK_FAILED = 5
+
+
+def test_processes_train_what_threads_train(programs, compiled, tmp_path):
+    """Bit for bit: sums over TCP are formed in the order of the ranks, too."""
+    job = replace(JOB, compute_dtype="bf16")
+    threads = train(programs, compiled, tmp_path / "threads", job, "hybrid_shard", 2, 2, 3)
+    out = tmp_path / "processes"
+    done = programs.run("lmc-run", compiled(job, *options("hybrid_shard", 2, 2, 3)), f"--out={out}",
+                        "--nproc=4", "--threads=1").ok()
+    assert done.stderr == ""
+    assert losses(out) == losses(threads)
+    assert (checkpoint_digest(checkpoints(out)[STEPS])
+            == checkpoint_digest(checkpoints(threads)[STEPS]))
+
+
+def test_torchrun_starts_the_ranks(programs, compiled, tmp_path):
+    """Its agent listens at MASTER_PORT, so that rank 0 must take another port."""
+    plan, out = compiled(JOB, *options("zero2", 1, 2, 1)), tmp_path / "run"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+                "--no-python"]
+    done = subprocess.run(
+        [*torchrun, *programs.command("lmc-run", plan, f"--out={out}", "--threads=1")],
+        capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(losses(out)) == STEPS
+
+
+def test_two_launchers_are_one_too_many(programs, compiled, tmp_path, monkeypatch):
+    plan = compiled(JOB, *options("zero2", 1, 2, 1))
+    done = programs.run("lmc-run", plan, f"--out={tmp_path}/run", "--nproc=2", "--rank=1")
+    assert done.code == 2 and "--nproc starts all ranks on this machine; leave out" in done.stderr
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "localhost")):
+        monkeypatch.setenv(name, value)
+    done = programs.run("lmc-run", plan, f"--out={tmp_path}/run", "--nproc=2")
+    assert done.code == 2 and "this process is rank 1 of 2 already" in done.stderr
+
+
+def test_a_mistake_ends_all_ranks_with_its_code(programs, tmp_path):
+    done = programs.run("lmc-run", tmp_path / "none.plan", f"--out={tmp_path}/run", "--nproc=3")
+    assert done.code == 2 and "none.plan" in done.stderr
+    assert done.seconds < 10
+
+
+# Slow enough to be stopped in the middle: a step is some 20 ms.
+LONG = replace(JOB, compute_dtype="f32", train_iters=100000, epoch_steps=10,
+               settings={"checkpoint": {"interval": 5}})
+
+
+class Running:
+    """lmc-run --nproc in the background."""
+
+    def __init__(self, programs, plan: Path, out: Path, ranks: int, *more: str):
+        self.out = out
+        self.process = programs.start("lmc-run", plan, f"--out={out}", f"--nproc={ranks}", "--threads=1",
+                                      *more, stderr=subprocess.PIPE, text=True)
+
+    def ranks(self) -> list[int]:
+        """The processes, by rank."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+        def rank(child: str) -> int:
+            environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            return next(int(v[5:]) for v in environment if v.startswith(b"RANK="))
+
+        return sorted(map(int, children), key=lambda child: rank(str(child)))
+
+    def wait_for_checkpoint(self) -> None:
+        deadline = time.monotonic() + 60
+        while not checkpoints(self.out):
+            assert self.process.poll() is None, self.process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def end(self) -> tuple[int, str, float]:
+        began = time.monotonic()
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors, time.monotonic() - began
+
+
+@pytest.mark.parametrize("victim", (0, 2))
+def test_a_killed_rank_ends_the_run_which_then_goes_on(programs, compiled, tmp_path, victim):
+    plan = compiled(LONG, *options("zero3", 1, 3, 1))
+    run = Running(programs, plan, tmp_path / "run", 3)
+    run.wait_for_checkpoint()
+    os.kill(run.ranks()[victim], signal.SIGKILL)
+    code, errors, seconds = run.end()
+    assert code == RANK_FAILED and seconds < 5
+    assert f"lmc-run: error: rank {victim} was ended by signal 9 (Killed)" in errors
+    said = [line for line in errors.splitlines()
+            if "lmc-run: error: " in line and f" rank {victim} (host " in line]
+    assert len(said) == 2 and all("has ended" in line for line in said), errors
+    saved = max(checkpoints(tmp_path / "run"))
+    programs.run("lmc-run", plan, f"--out={tmp_path}/run", "--nproc=3", "--threads=1",
+                 f"--steps={saved + 3}").ok()
+    whole = programs.run("lmc-run", plan, f"--out={tmp_path}/whole", "--nproc=3", "--threads=1",
+                         f"--steps={saved + 3}").ok()
+    assert whole.stderr == ""
+    assert last_losses(tmp_path / "run") == last_losses(tmp_path / "whole")
+
+
+def test_a_stopped_rank_is_named_within_ten_seconds(programs, compiled, tmp_path):
+    run = Running(programs, compiled(LONG, *options("zero3", 1, 2, 1)), tmp_path / "run", 2)
+    run.wait_for_checkpoint()
+    victim = run.ranks()[1]
+    os.kill(victim, signal.SIGSTOP)
+    deadline = time.monotonic() + 10
+    while len(run.ranks()) == 2:  # rank 0 notices, and leaves
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(victim, signal.SIGCONT)
+    code, errors, _ = run.end()
+    assert code == RANK_FAILED
+    assert ": rank 1 (host " in errors and "does not answer since 8 s" in errors
+
+
+def test_a_signal_to_one_rank_stops_all_at_one_step(programs, compiled, tmp_path):
+    for number, target in enumerate(("launcher", "rank 1")):
+        out = tmp_path / str(number)
+        run = Running(programs, compiled(LONG, *options("zero3", 1, 2, 1)), out, 2)
+        run.wait_for_checkpoint()
+        os.kill(run.process.pid if target == "launcher" else run.ranks()[1], signal.SIGTERM)
+        code, errors, _ = run.end()
+        assert code == INTERRUPTED, errors
+        steps = sorted(last_losses(out))
+        assert max(checkpoints(out)) == steps[-1]
