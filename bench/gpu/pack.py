@@ -24,7 +24,6 @@ LIMIT_MB = 60
 # glibc's own libraries, which only fit the machine that they were made for.
 GLIBC = re.compile(r"lib(c|m|dl|rt|pthread|resolv|util)\.so|ld-linux|linux-vdso")
 PRICED = (48, 64, 72, 80, 96, 112, 128, 60, 256)  # head sizes: in a tile, in a larger one, in none
-ONE_GPU = ("--nodes=1", "--devices-per-node=1")
 # A llama1b that compute-sanitizer, which slows a kernel down a thousand times, is done with soon. Its
 # heads are llama1b's, so that its attention runs on the tensor cores.
 SMALL = {"model.hidden_size": 256, "model.intermediate_size": 512, "model.num_attention_heads": 4,
@@ -32,7 +31,7 @@ SMALL = {"model.hidden_size": 256, "model.intermediate_size": 512, "model.num_at
 
 
 # The models that the GPU trains as the CPU does, with the settings of both and the reference that each
-# is compared with: GAS changes nothing but the order of sums. All are of 128 words and at most 1e5 parameters.
+# is compared with: GAS changes nothing but the order of sums. The two ranks of one share the GPU. All are of 128 words and at most 1e5 parameters.
 CONFORMANCE_STEPS = 4
 TINY = {"model.intermediate_size": 64, "checkpoint.interval": CONFORMANCE_STEPS // 2}
 HEADS_OF_64 = {**TINY, "model.hidden_size": 128, "model.num_attention_heads": 2, "model.num_key_value_heads": 1,
@@ -49,6 +48,8 @@ CONFORMANCE = (
     ("tiny-bf16-gas4", "test-tiny", {**TINY, "training.compute_dtype": "bf16"}, "tiny-bf16-gas4"),
     ("mistral-bf16-gas4", "test-mistral", {**TINY, "training.compute_dtype": "bf16"}, "mistral-bf16-gas4"),
     ("heads64-bf16-gas4", "test-tiny", HEADS_OF_64, "heads64-bf16-gas4"),
+    ("two-ranks-f32", "test-tiny", {**TINY, "training.micro_batch_size": 4, "distributed.strategy": "zero3"},
+     "tiny-f32-gas2"),
     ("biases-f32-gas4", "test-tiny", {**TINY, **BIASES}, "biases-f32-gas4"),
     ("biases-bf16-gas4", "test-tiny", {**TINY, **BIASES, "training.compute_dtype": "bf16"}, "biases-bf16-gas4"),
     ("adamw8bit-f32-gas4", "test-tiny", {**TINY, "optimizer.type": "adamw8bit"}, "adamw8bit-f32-gas4"),
@@ -73,7 +74,8 @@ class Pack:
 
     def command(self, config: str, plan: Path, settings: dict, *options: str) -> list:
         """Returns the arguments of lmc that write the plan of a job for the GPU."""
-        return ["compile", ROOT / f"models/configs/{config}.toml", "--quiet", "-o", plan, *ONE_GPU,
+        return ["compile", ROOT / f"models/configs/{config}.toml", "--quiet", "-o", plan, "--nodes=1",
+                f"--devices-per-node={ranks_of(settings)}",
                 f"--target=cuda:{self.arch}", f"--spec={self.spec}", *options,
                 *(f"--set={key}={value}" for key, value in settings.items())]
 
@@ -168,7 +170,7 @@ class Pack:
         folder = self.data / "conformance"
         plan = self.compile(config, name, settings)
         shutil.copy(plan, folder / f"{name}.plan")
-        facts = {"name": name, "reference": reference, "steps": CONFORMANCE_STEPS,
+        facts = {"name": name, "reference": reference, "steps": CONFORMANCE_STEPS, "ranks": ranks_of(settings),
                  "dtype": settings.get("training.compute_dtype", "f32"),
                  "planned_bytes": sum(arena["bytes"] for arena in self.explain(plan)["memory"]["arenas"])}
         if reference == name:
@@ -238,6 +240,10 @@ class Pack:
             if code != 3:  # lmc's exit code for a job that does not fit
                 return layers
         raise SystemExit("pack: error: no layer of Mistral-7B fits")
+
+
+def ranks_of(settings: dict) -> int:
+    return 2 if "distributed.strategy" in settings else 1
 
 
 def llama1b(mbs: int) -> dict:

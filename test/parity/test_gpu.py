@@ -154,7 +154,8 @@ def test_a_dry_run_trains_on_the_host_driver(packed, programs, tmp_path):
     done = run(packed, "conformance", "--dry-run", f"--out={tmp_path}",
                env={"LMC_CUDA_DRIVER": str(driver), "LMC_CUBLASLT": str(products)})
     assert done.returncode == 0, done.stdout + done.stderr
-    for item in (*(f"tiny-f32-gas2 {name}" for name in ("graphs", "eager", "resumed")), "biases-bf16-gas4 graphs"):
+    for item in (*(f"tiny-f32-gas2 {name}" for name in ("graphs", "eager", "resumed")), "biases-bf16-gas4 graphs",
+                 "two-ranks-f32 graphs"):
         assert f"  {item}: agrees, on the stand-in for the driver\n" in done.stdout
     assert_dry(tmp_path, ["conformance"])
 
@@ -304,7 +305,7 @@ def test_conformance_finds_a_planted_fault(stand_in, machine, fault):
     report = reports(Path(machine["OUT"]))["conformance"]
     tools = {"memcheck", "racecheck", "initcheck"}
     jobs = {row["item"].split(" ")[0] for row in report["rows"]}
-    assert tools < jobs and len(jobs - tools) == (1 if fault else 9)
+    assert tools < jobs and len(jobs - tools) == (1 if fault else 10)
     assert done.returncode == (1 if fault else 0)
     assert set(report["failed"]) == {f"{job} {end}" for end in ends}
     assert complaint in report["failed"].get(f"{job} {end}" if (end := "".join(ends)) else "", "")

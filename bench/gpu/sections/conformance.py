@@ -81,6 +81,9 @@ class Job:
         # Products by a fixed choice: those that are timed may differ from run to run.
         self.command = [session.folder / "bin/lmc-run", self.files / f"{self.name}.plan", "--gemm=default",
                         f'--set=data.train=["{self.files / "train.bin"}"]']
+        if facts["ranks"] > 1:
+            # NCCL does not let ranks share a GPU.
+            self.command += [f"--nproc={facts['ranks']}", "--collectives=host"]
 
     def train(self, item: str, name: str, *extra) -> bool:
         """Trains into the folder `name`, and returns whether lmc-run ended well."""
@@ -155,8 +158,8 @@ def run(session) -> Report:
     items = [f"{job} {name}" for job in jobs for name in RUNS]
     small = next(iter(jobs))
     if session.dry:
-        # A stand-in for the driver computes on the host, slowly: one job, and one with biases in bf16, must do.
-        items = [*(f"{small} {name}" for name in RUNS), "biases-bf16-gas4 graphs"]
+        # A stand-in for the driver computes on the host, slowly: one job, one with biases in bf16, and two ranks must do.
+        items = [*(f"{small} {name}" for name in RUNS), "biases-bf16-gas4 graphs", "two-ranks-f32 graphs"]
     elif shutil.which("compute-sanitizer"):
         items += [f"{tool} {small}" for tool in SANITIZED]
     else:
