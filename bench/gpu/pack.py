@@ -31,7 +31,8 @@ SMALL = {"model.hidden_size": 256, "model.intermediate_size": 512, "model.num_at
 
 
 # The models that the GPU trains as the CPU does, with the settings of both and the reference that each
-# is compared with: GAS changes nothing but the order of sums. The two ranks of one share the GPU. All are of 128 words and at most 1e5 parameters.
+# is compared with: GAS changes nothing but the order of sums. The two ranks of one share the GPU; one
+# has sums over its one rank, which NCCL computes. All are of 128 words and at most 1e5 parameters.
 CONFORMANCE_STEPS = 4
 TINY = {"model.intermediate_size": 64, "checkpoint.interval": CONFORMANCE_STEPS // 2}
 HEADS_OF_64 = {**TINY, "model.hidden_size": 128, "model.num_attention_heads": 2, "model.num_key_value_heads": 1,
@@ -48,6 +49,7 @@ CONFORMANCE = (
     ("tiny-bf16-gas4", "test-tiny", {**TINY, "training.compute_dtype": "bf16"}, "tiny-bf16-gas4"),
     ("mistral-bf16-gas4", "test-mistral", {**TINY, "training.compute_dtype": "bf16"}, "mistral-bf16-gas4"),
     ("heads64-bf16-gas4", "test-tiny", HEADS_OF_64, "heads64-bf16-gas4"),
+    ("nccl-f32-gas2", "test-tiny", {**TINY, "training.micro_batch_size": 4}, "tiny-f32-gas2"),
     ("two-ranks-f32", "test-tiny", {**TINY, "training.micro_batch_size": 4, "distributed.strategy": "zero3"},
      "tiny-f32-gas2"),
     ("biases-f32-gas4", "test-tiny", {**TINY, **BIASES}, "biases-f32-gas4"),
@@ -169,7 +171,10 @@ class Pack:
         """Compiles a job for the GPU; if it is a reference, trains it on the CPU too. Returns its facts."""
         folder = self.data / "conformance"
         plan = self.compile(config, name, settings)
-        shutil.copy(plan, folder / f"{name}.plan")
+        if name.startswith("nccl"):
+            self.call("lone-collectives", plan, folder / f"{name}.plan")
+        else:
+            shutil.copy(plan, folder / f"{name}.plan")
         facts = {"name": name, "reference": reference, "steps": CONFORMANCE_STEPS, "ranks": ranks_of(settings),
                  "dtype": settings.get("training.compute_dtype", "f32"),
                  "planned_bytes": sum(arena["bytes"] for arena in self.explain(plan)["memory"]["arenas"])}

@@ -42,7 +42,7 @@ struct DeviceOptions {
   // Threads of a CPU. 0: OMP_NUM_THREADS threads or, if that is not set, one per CPU that this
   // process may run on.
   int threads = 0;
-  World *world = nullptr; // of the plan's ranks; null for a plan of one rank
+  World *world = nullptr; // of the plan's ranks; may be null for a plan without collectives
   int index = 0; // which of several devices of the plan's type
   // Number of this rank on its machine. If it sees several devices, it takes index + localRank.
   int localRank = 0;

@@ -140,7 +140,7 @@ Result<void> Session::startDevice(const RunOptions &options) {
   if (!options.out.empty())
     gemms->readRun(gemmPath(options.out));
   auto opened = openDevice(*plan, {.threads = options.threads,
-                                   .world = world.size() > 1 ? &world : nullptr,
+                                   .world = &world,
                                    .index = options.device,
                                    .localRank = world.rank() % int((*plan)->devices_per_node()),
                                   .gemms = gemms.get(),

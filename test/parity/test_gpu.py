@@ -148,14 +148,14 @@ def test_a_dry_run_measures_nothing(packed, tmp_path):
 
 
 def test_a_dry_run_trains_on_the_host_driver(packed, programs, tmp_path):
-    driver, products = (programs.build / f"lib/lib{name}-host.so" for name in ("cuda", "cublaslt"))
-    if not driver.exists():
-        pytest.skip("the host driver is not built: there are no CUDA headers")
+    driver, products, nccl = (programs.build / f"lib/lib{name}-host.so" for name in ("cuda", "cublaslt", "nccl"))
+    if not nccl.exists():
+        pytest.skip("the host driver is not built: there are no headers of CUDA and NCCL")
     done = run(packed, "conformance", "--dry-run", f"--out={tmp_path}",
-               env={"LMC_CUDA_DRIVER": str(driver), "LMC_CUBLASLT": str(products)})
+               env={"LMC_CUDA_DRIVER": str(driver), "LMC_CUBLASLT": str(products), "LMC_NCCL": str(nccl)})
     assert done.returncode == 0, done.stdout + done.stderr
     for item in (*(f"tiny-f32-gas2 {name}" for name in ("graphs", "eager", "resumed")), "biases-bf16-gas4 graphs",
-                 "two-ranks-f32 graphs"):
+                 "two-ranks-f32 graphs", "nccl-f32-gas2 graphs"):
         assert f"  {item}: agrees, on the stand-in for the driver\n" in done.stdout
     assert_dry(tmp_path, ["conformance"])
 
@@ -305,7 +305,7 @@ def test_conformance_finds_a_planted_fault(stand_in, machine, fault):
     report = reports(Path(machine["OUT"]))["conformance"]
     tools = {"memcheck", "racecheck", "initcheck"}
     jobs = {row["item"].split(" ")[0] for row in report["rows"]}
-    assert tools < jobs and len(jobs - tools) == (1 if fault else 10)
+    assert tools < jobs and len(jobs - tools) == (1 if fault else 11)
     assert done.returncode == (1 if fault else 0)
     assert set(report["failed"]) == {f"{job} {end}" for end in ends}
     assert complaint in report["failed"].get(f"{job} {end}" if (end := "".join(ends)) else "", "")

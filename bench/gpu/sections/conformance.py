@@ -4,7 +4,9 @@ model is clean under compute-sanitizer."""
 
 import json
 import math
+import os
 import shutil
+import site
 import struct
 from array import array
 from pathlib import Path
@@ -70,6 +72,16 @@ def same_bits(one: Path, other: Path, step: int) -> list[str]:
                     (other / f"checkpoints/{step}/{name}").read_bytes()]
 
 
+def nccl() -> dict[str, str]:
+    """Returns the variable that names NCCL, if it is only in a Python package, as PyTorch brings it."""
+    found = [path for folder in (*site.getsitepackages(), site.getusersitepackages())
+             for path in Path(folder).glob("nvidia/nccl/lib/libnccl.so.2")]
+    return {"LMC_NCCL": str(found[0])} if found and "LMC_NCCL" not in os.environ else {}
+
+
+NCCL = nccl()
+
+
 class Job:
     """A job of conformance/jobs.json, with the folder of each of its runs."""
 
@@ -88,7 +100,7 @@ class Job:
     def train(self, item: str, name: str, *extra) -> bool:
         """Trains into the folder `name`, and returns whether lmc-run ended well."""
         done = call([*self.command, f"--out={self.out / name}", *RUNS[name], *extra],
-                    min(120 if not self.session.dry else 300, self.session.seconds_left()))
+                    min(120 if not self.session.dry else 300, self.session.seconds_left()), env=NCCL)
         if done.code != 0:
             self.report.fail(item, done.complaint())
         for line in (done.err + done.out).splitlines():
@@ -158,8 +170,10 @@ def run(session) -> Report:
     items = [f"{job} {name}" for job in jobs for name in RUNS]
     small = next(iter(jobs))
     if session.dry:
-        # A stand-in for the driver computes on the host, slowly: one job, one with biases in bf16, and two ranks must do.
-        items = [*(f"{small} {name}" for name in RUNS), "biases-bf16-gas4 graphs", "two-ranks-f32 graphs"]
+        # A stand-in for the driver computes on the host, slowly: one job, one with biases in bf16, and
+        # those with collectives must do.
+        items = [*(f"{small} {name}" for name in RUNS), "biases-bf16-gas4 graphs", "two-ranks-f32 graphs",
+                 *(["nccl-f32-gas2 graphs"] if "LMC_NCCL" in os.environ else [])]
     elif shutil.which("compute-sanitizer"):
         items += [f"{tool} {small}" for tool in SANITIZED]
     else:
