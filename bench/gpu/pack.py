@@ -61,7 +61,7 @@ CONFORMANCE = (
 class Pack:
     def __init__(self, folder: Path, build: Path, arch: str, spec: str, scratch: Path):
         self.folder, self.bin, self.arch, self.spec = folder, build / "bin", arch, spec
-        self.scratch, self.data = scratch, scratch / "data"  # the latter becomes data.zip
+        self.scratch, self.data = scratch, scratch / "data"  # the latter becomes data.tar.xz
         self.data.mkdir()
 
     def call(self, program: str, *args: object) -> str:
@@ -298,7 +298,7 @@ def main() -> None:
             pack.conformances(pool)
             for each in work:
                 each.result()
-        shutil.make_archive(str(folder / "data"), "zip", pack.data)
+        shutil.make_archive(str(folder / "data"), "xztar", pack.data)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     if size > LIMIT_MB:
         raise SystemExit(f"pack: error: {folder} has {size:.1f} MB, and {LIMIT_MB} may be brought along")

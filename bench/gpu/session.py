@@ -18,7 +18,6 @@ import statistics
 import subprocess
 import threading
 import time
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -126,13 +125,12 @@ class Session:
         self.folder, self.out, self.dry, self.start_at, self.limit = folder, out, dry, start_at, limit
         self.manifest = json.loads((folder / "manifest.json").read_text())
         self.build = folder / "build"
-        archive = folder / "data.zip"
+        archive = folder / "data.tar.xz"
         self.data = self.build / f"data-{zlib.crc32(archive.read_bytes()):08x}"
         if not self.data.exists():
             # The folder gets its name when it is whole: a program that is killed leaves no part of it there.
             parts = self.data.with_name(f"{self.data.name}-{os.getpid()}")
-            with zipfile.ZipFile(archive) as packed:
-                packed.extractall(parts)
+            shutil.unpack_archive(archive, parts)
             parts.rename(self.data)
         os.environ["PATH"] += os.pathsep + "/usr/local/cuda/bin"
         # With a stand-in for the driver, lmc-run runs in a dry run too.
