@@ -40,7 +40,7 @@ static double treeSeconds(double bytes, const Group &group, const DeviceSpec &sp
 
 // Returns true if the group works in stages, first inside nodes and then between them.
 static bool hasStages(const Group &group, const DeviceSpec &spec) {
-  return spec.arch == "cpu" && group.devicesPerNode > 1 && group.nodes > 1;
+  return spec.nodeLink.stages && group.devicesPerNode > 1 && group.nodes > 1;
 }
 
 // Returns the seconds of a collective in stages: `inside` passes around the ring of each node, and

@@ -17,7 +17,7 @@
 // factor), with 2 * (devicesPerNode - 1) hops inside nodes and 2 * log2(nodes) between them. The
 // faster of both counts, as NCCL chooses.
 //
-// On CPUs (DeviceSpec::arch "cpu"), a group of several nodes works in stages (NodeCommunicator.h):
+// With `stages` in [link.node], a group of several nodes works in stages (NodeCommunicator.h):
 // each is a ring, and devices number i of all nodes pass on 1 / devicesPerNode of the tensor, a share.
 //
 //   all-gather      of a share across the nodes, then of the whole tensor inside each node

@@ -280,11 +280,13 @@ private:
 
   void readLink(const toml::table &links, const char *name, LinkModel &link) {
     const std::string full = fmt::format("link.{}", name);
+    std::vector<Field> known = {{"base", &link.base, 0, kMaxSeconds},
+                                {"latency", &link.latency, 0, kMaxSeconds},
+                                {"bandwidth", &link.bandwidth, 1, kMaxRate}};
+    if (full == "link.node")
+      known.push_back({"stages", &link.stages, 0, 0, false});
     if (const toml::table *table = section(links, name, full, false))
-      fields(*table, full,
-             {{"base", &link.base, 0, kMaxSeconds},
-              {"latency", &link.latency, 0, kMaxSeconds},
-              {"bandwidth", &link.bandwidth, 1, kMaxRate}});
+      fields(*table, full, known);
   }
 
   void together(const toml::table &root, DeviceSpec &spec) {

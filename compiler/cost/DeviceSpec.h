@@ -45,6 +45,8 @@ struct LinkModel {
   double base = 0;      // seconds that every collective takes, whatever its size
   double latency = 0;   // seconds per hop
   double bandwidth = 0; // bytes/s that a device sends while it receives at the same rate
+  // Only of the link between nodes: collectives work first inside nodes and then between them.
+  bool stages = false;
 };
 
 struct DeviceSpec {

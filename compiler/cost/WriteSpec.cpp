@@ -76,6 +76,8 @@ void addLink(SpecText &to, const char *name, const LinkModel &link) {
   to.add("base", link.base);
   to.add("latency", link.latency);
   to.add("bandwidth", link.bandwidth);
+  if (link.stages)
+    to.add("stages", link.stages);
 }
 
 } // namespace

@@ -83,7 +83,9 @@ mlir::FailureOr<CompileResult> compileConfig(const Config &config, const Compile
 }
 
 std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) {
-  std::string temporary = path + ".partial";
+  // A device or a pipe is written as it is: a rename would put a file in its place.
+  const bool replaces = !llvm::sys::fs::exists(path) || llvm::sys::fs::is_regular_file(path);
+  std::string temporary = replaces ? path + ".partial" : path;
   std::error_code error;
   {
     llvm::raw_fd_ostream stream(temporary, error);
@@ -94,6 +96,8 @@ std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) 
     error = stream.error();
     stream.clear_error();
   }
+  if (!replaces)
+    return error;
   if (!error)
     error = llvm::sys::fs::rename(temporary, path);
   if (error)

@@ -45,7 +45,8 @@ std::unique_ptr<mlir::MLIRContext> makeContext();
 mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
                                              mlir::MLIRContext &context);
 
-// Writes a temporary file beside `path` and renames it, so that `path` never is an incomplete file.
+// Writes a temporary file beside `path` and renames it, so that `path` never is an incomplete file. A
+// device or a pipe is written as it is.
 std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes);
 
 // Prints `message` and a newline to stderr, and returns `code` as the program's exit code.

@@ -201,10 +201,10 @@ TEST(Collectives, RingThroughNodes) {
   EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {1, 2}, spec), 1e-5 + 1e-5 + 0.5 * 1e9 / 10e9);
 }
 
-// On CPUs, a device's share goes across nodes.
-TEST(Collectives, StagesOnCpus) {
+// A device's share goes across nodes.
+TEST(Collectives, InStages) {
   DeviceSpec spec = toy();
-  spec.arch = "cpu";
+  spec.nodeLink.stages = true;
   const double inside = 1e-5 + 7e-6 + 7.0 / 8 * 1e9 / 100e9;
   const double across = 1e-5 + 1e-5 + 0.5 * (1e9 / 8) / 10e9;
   EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {8, 2}, spec), inside + across);
