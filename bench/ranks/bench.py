@@ -23,6 +23,7 @@ import json
 import os
 import platform
 import random
+import re
 import shutil
 import signal
 import statistics
@@ -211,6 +212,19 @@ class Job:
         report = call(str(BUILD / "bin/lmc"), "explain", str(plan), "--json")
         self.plans[strategy, overlap] = json.loads(report)
 
+    def predicted(self, strategy: str, bandwidth: float) -> float:
+        """Seconds of a step on a link of so many bytes a second, which the ranks of a node share."""
+        spec = (ROOT / "compiler/cost/devices/cpu.toml").read_text()
+        spec = re.sub(r"^(name|default_of) = .*\n", "", spec, flags=re.M)
+        before, node = spec.split("[link.node]")
+        node = re.sub(r"^bandwidth = .*$", f"bandwidth = {bandwidth / DEVICES}", node, count=1, flags=re.M)
+        path = self.folder / "link.toml"
+        path.write_text(f'name = "link"\n{before}[link.node]{node}')
+        report = call(str(BUILD / "bin/lmc"), "explain", str(CONFIG), f"--nodes={NODES}", "--json",
+                      f"--devices-per-node={DEVICES}", f"--spec={path}",
+                      f"--set=distributed.strategy={strategy}")
+        return json.loads(report)["cost"]["step_seconds"]
+
     def run(self, name: str, network: Network, port: int, limit: float) -> Run:
         program = PROGRAMS[name]
         out = self.folder / "run"
@@ -290,6 +304,9 @@ def main() -> None:
                     runs[name].append(run)
                     print(f"{link} {repeat + 1}: {name}: {statistics.median(run.seconds):.3f} s, "
                           f"{run.sent / 1e6:.1f} MB a step", file=sys.stderr)
+            if link == "slow":
+                predictions = {strategy: job.predicted(strategy, bandwidth[link])
+                               for strategy in ("zero3", "hybrid_shard")}
             figures[link] = {name: [vars(run) for run in found] for name, found in runs.items()}
 
     print(f"# Ranks: {NODES} nodes of {DEVICES}, {datetime.date.today()}\n")
@@ -331,6 +348,12 @@ def main() -> None:
         spread = max(abs(a - b) / abs(b) for each in losses for a, b in zip(each, losses[0]))
         print(f"Largest relative difference of a loss from that of {next(iter(programs))}: "
               f"{spread:.1e}.\n")
+        if link == "slow" and {"lmc FULL_SHARD", "lmc HYBRID_SHARD"} <= programs.keys():
+            ratio = statistics.median(a / b for a, b in zip(medians["lmc FULL_SHARD"],
+                                                            medians["lmc HYBRID_SHARD"]))
+            expected = predictions["zero3"] / predictions["hybrid_shard"]
+            print(f"HYBRID_SHARD is {ratio:.2f} times as fast as FULL_SHARD; predicted from the link's "
+                  f"bandwidth: {expected:.2f} times.\n")
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1))
 
