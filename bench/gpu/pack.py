@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fills a folder with all that a machine with a GPU needs to check and measure lmc there.
 
-The machine needs the NVIDIA driver, CUDA 13 with nvcc, Python 3.9 and glibc 2.36, and nothing of this
+The machine needs the NVIDIA driver, CUDA 13 with nvcc, Python 3.9 (with lzma) and glibc 2.36, and nothing of this
 repository. The folder's own `run` says what it does there; bench/gpu/PENDING.md lists what has run.
 """
 

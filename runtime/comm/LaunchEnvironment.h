@@ -1,12 +1,12 @@
 // Which rank this process is, and where rank 0 is: from flags, else from what a launcher put into
 // the environment.
 //
-// | launcher              | rank                 | ranks                | rank on its node |
-// |-----------------------|----------------------|----------------------|----------------------------|
-// | Open MPI              | OMPI_COMM_WORLD_RANK | OMPI_COMM_WORLD_SIZE |
-// OMPI_COMM_WORLD_LOCAL_RANK | | torchrun, Kubernetes  | RANK                 | WORLD_SIZE |
-// LOCAL_RANK, else 0         | | Slurm (srun)          | SLURM_PROCID         |
-// SLURM_STEP_NUM_TASKS | SLURM_LOCALID              |
+// In the order in which launchers are tried, the rank, the number of ranks, and the rank on its
+// node are in these variables:
+//
+//   Open MPI              OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
+//   torchrun, Kubernetes  RANK, WORLD_SIZE, LOCAL_RANK (else 0)
+//   Slurm (srun)          SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID
 //
 // A process that finds none of them is a world of one rank.
 //

@@ -62,7 +62,7 @@ public:
   }
 
   const int threads;
-  World *const world; // null: the plan has one rank
+  World *const world; // may be null for a plan without collectives
   // Numbers in `collectives` of the latest runs of the commands of the function that is recorded,
   // by the commands' indices. `command` is the index of the one that is resolved.
   std::shared_ptr<std::vector<uint64_t>> started;

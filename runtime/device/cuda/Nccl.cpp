@@ -19,7 +19,7 @@ namespace lmc::cuda {
 namespace {
 
 // From this release on, the collectives of one communicator may be in graphs and outside of them at
-// the same time (release notes of NCCL 2.13).
+// the same time: NCCL_GRAPH_MIXING_SUPPORT in NCCL's list of environment variables.
 constexpr int kOldest = NCCL_VERSION(2, 13, 4);
 
 // How long a rank waits for the others to make a communicator.
