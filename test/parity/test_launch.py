@@ -72,15 +72,19 @@ class Running:
                                       *more, stderr=subprocess.PIPE, text=True)
 
     def ranks(self) -> list[int]:
-        """The processes, by rank."""
+        """The processes that live, by rank."""
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-        def rank(child: str) -> int:
-            environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            return next(int(v[5:]) for v in environment if v.startswith(b"RANK="))
-
-        return sorted(map(int, children), key=lambda child: rank(str(child)))
+        by_rank = {}
+        for child in map(int, children):
+            try:
+                environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # It has ended since the list was read.
+            for variable in environment:  # none where the process has ended but is still listed
+                if variable.startswith(b"RANK="):
+                    by_rank[int(variable[5:])] = child
+        return [by_rank[rank] for rank in sorted(by_rank)]
 
     def wait_for_checkpoint(self) -> None:
         deadline = time.monotonic() + 60
