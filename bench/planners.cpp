@@ -311,7 +311,7 @@ mlir::FailureOr<RecomputeChoiceProblem> searchJob(const Config &config, mlir::ML
   auto make = [&](const Config &job) -> mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> {
     mlir::OwningOpRef<mlir::ModuleOp> module = buildModel(job, context);
     for (Phase phase : {Phase::Autodiff, Phase::Distribute})
-      if (mlir::failed(phases.run(phase, *module, /*isAttempt=*/true)))
+      if (mlir::failed(phases.run(phase, *module, PhaseUse::Attempt)))
         return mlir::failure();
     return module;
   };

@@ -127,7 +127,8 @@ LogicalResult Driver::requireLinks() {
 
 LogicalResult Driver::runUpTo(Phase from, Phase last) {
   for (int phase = int(from); phase <= int(std::min(last, options.compileTo)); ++phase)
-    if (failed(phases.run(Phase(phase), *result.module, isAttempt)))
+    if (failed(phases.run(Phase(phase), *result.module,
+                          isAttempt ? PhaseUse::Attempt : PhaseUse::Plan)))
       return failure();
   return success();
 }
@@ -236,7 +237,7 @@ LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
 // Reports what a recompute mode other than auto does.
 LogicalResult Driver::reportNamedMode() {
   const bool isReported = options.compileTo == Phase::Emit || !options.dumpDirectory.empty();
-  if (config.memory.recompute == RecomputeMode::KeepAll || !isReported)
+  if (config.memory.recompute == RecomputeMode::KeepAll || !isReported || options.onlyMeasures)
     return success();
   FailureOr<RecomputeOptions> found =
       recomputeOptionsOf(*result.module, config, spec ? model.get() : nullptr);
@@ -273,7 +274,7 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
     job.model.numHiddenLayers = layers;
     OwningOpRef<ModuleOp> module = buildModel(job, context);
     for (Phase phase : {Phase::Autodiff, Phase::Distribute})
-      if (failed(phases.run(phase, *module, /*isAttempt=*/true)))
+      if (failed(phases.run(phase, *module, PhaseUse::Probe)))
         return failure();
     return module;
   };
@@ -346,7 +347,7 @@ LogicalResult Driver::finish() {
     details.target = *name;
     details.code = code.get();
     LogicalResult emitted = emitPlan(*result.module, config, details, result.plan);
-    if (succeeded(emitted) && price())
+    if (succeeded(emitted) && !options.onlyMeasures && price())
       emitted = emitPlan(*result.module, config, details, result.plan);
     details.code = nullptr;
     return emitted;
@@ -358,7 +359,7 @@ LogicalResult Driver::finish() {
 bool Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
   std::vector<std::string> warnings = cost::warningsOf(plan, *model);
-  if (spec && options.compareStrategies && config.distributed.ranks() > 1)
+  if (spec && config.distributed.ranks() > 1)
     if (auto warning = strategyWarning(config, plan, forecastOf(plan, result, config), options))
       warnings.push_back(std::move(*warning));
   const bool hasWarnings = !warnings.empty();

@@ -73,7 +73,7 @@ class Forecaster {
 public:
   explicit Forecaster(const CompileOptions &options) : options(options) {
     this->options.withCode = false;
-    this->options.compareStrategies = false;
+    this->options.onlyMeasures = true;
     this->options.compileTo = Phase::Emit;
     this->options.dumpDirectory.clear();
     this->options.printIrAfter.clear();

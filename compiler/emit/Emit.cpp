@@ -253,7 +253,7 @@ LogicalResult Emitter::addVariables() {
 static std::string textOf(kern::KernelOp kernel) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  kernel->print(stream, OpPrintingFlags().useLocalScope());
+  kernel->print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
   return text;
 }
 

@@ -103,10 +103,10 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
   return {.gathers = isOn, .reductions = isOn && distributed.overlap != "gathers"};
 }
 
-// Adds the compiler passes of a phase. The comments here explain the order of the passes; each
-// Passes.td explains what its passes do.
+// Adds the compiler passes of a phase; without `checks`, those that only check are left out. The
+// comments here explain the order of the passes; each Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
-                      const cost::Rates &rates, uint64_t gemmWorkspaceBytes,
+                      const cost::Rates &rates, uint64_t gemmWorkspaceBytes, bool checks,
                       FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
@@ -139,7 +139,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
-    passes.addPass(createCheckReductionsPass());
+    if (checks)
+      passes.addPass(createCheckReductionsPass());
     break;
   case Phase::Memory:
     passes.addPass(createApplyRecomputePass(ApplyRecomputePassOptions{
@@ -175,7 +176,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     // A command names its operands by their offsets, which packing has chosen.
     passes.addPass(createEmitCommandsPass());
     // The check runs in every compile, and here, because only here both forms of a function exist.
-    passes.addPass(createCheckAliasingPass());
+    if (checks)
+      passes.addPass(createCheckAliasingPass());
     break;
   case Phase::Model: // buildModel does it
   case Phase::Codegen:
@@ -184,10 +186,11 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
   }
 }
 
-LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
+LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
+  const bool checks = use != PhaseUse::Probe && !options.onlyMeasures;
   return run(phase, [&]() -> LogicalResult {
     PassManager passes(module.getContext(), ModuleOp::getOperationName());
-    if (!options.printIrAfter.empty() && !isAttempt)
+    if (!options.printIrAfter.empty() && use == PhaseUse::Plan)
       passes.enableIRPrinting(
           [](Pass *, Operation *) { return false; },
           [this](Pass *pass, Operation *) {
@@ -195,18 +198,18 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, bool isAttempt) {
           },
           /*printModuleScope=*/true);
     FusionReport fusions;
-    addPasses(phase, config, options, rates, gemmWorkspaceBytes, fusions, passes);
+    addPasses(phase, config, options, rates, gemmWorkspaceBytes, checks, fusions, passes);
     // The verifiers run once, at the end of the phase: after every pass, they would take as long as
     // the passes do.
     passes.enableVerifier(false);
-    if (failed(passes.run(module)) || failed(verify(module)) ||
-        failed(verifyLevel(phase, module)))
+    if (failed(passes.run(module)) ||
+        (checks && (failed(verify(module)) || failed(verifyLevel(phase, module)))))
       return failure();
     if (phase == Phase::Fusion)
       reports["fusion"] = nullptr;
     if (phase == Phase::Fusion || phase == Phase::Schedule)
       addNotes(fusions, reports["fusion"]);
-    return isAttempt ? success() : dump(phase, module, fusions);
+    return use == PhaseUse::Plan ? dump(phase, module, fusions) : success();
   });
 }
 

@@ -35,9 +35,16 @@ struct CompileOptions {
   std::vector<std::string> printIrAfter; // names of passes ("kern-form-fusions")
   std::vector<std::string> disableFusion;  // kinds of fusion to disable ("siblings")
   bool reuseMemory = true;                 // false: no two values share bytes, for tests
-  // If true, a job of several ranks is compared with other sharding strategies, for a warning
-  // (compiler/driver/StrategyWarning.h).
-  bool compareStrategies = true;
+  // If true, only the bytes and times of the plan are of interest: the IR is not verified, and the
+  // plan has no reports about what was chosen and no predicted times.
+  bool onlyMeasures = false;
+};
+
+// What becomes of a module that goes through a phase.
+enum class PhaseUse {
+  Plan,    // it becomes the plan
+  Attempt, // it may become the plan: the IR is neither dumped nor printed
+  Probe,   // it is only measured: as an attempt, and the IR is not verified
 };
 
 struct PhaseTime {
@@ -51,9 +58,8 @@ public:
   // The runner keeps references to `config` and `options`.
   PhaseRunner(const Config &config, const CompileOptions &options);
 
-  // Runs the compiler passes of a phase from Autodiff to Buffers. If `isAttempt`, the IR is neither
-  // dumped nor printed, because dumps show only the final plan.
-  mlir::LogicalResult run(Phase phase, mlir::ModuleOp module, bool isAttempt = false);
+  // Runs the compiler passes of a phase from Autodiff to Buffers.
+  mlir::LogicalResult run(Phase phase, mlir::ModuleOp module, PhaseUse use = PhaseUse::Plan);
 
   // Runs `work`, a part of a phase that is not a compiler pass, and adds its time to the phase.
   mlir::LogicalResult run(Phase phase, llvm::function_ref<mlir::LogicalResult()> work);

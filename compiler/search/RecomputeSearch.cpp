@@ -271,16 +271,20 @@ struct OptionMeasure {
 // Erases every function that recompute does not affect: only the micro-steps and the layers that
 // they call remain.
 static void keepMicroSteps(ModuleOp module) {
-  SymbolTable symbols(module);
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-      if (function.isPrivate() ? SymbolTable::symbolKnownUseEmpty(function, module)
-                               : !names::isMicroStep(function.getSymName())) {
-        symbols.erase(function);
-        changed = true;
-      }
+  const SymbolTable symbols(module);
+  llvm::SetVector<func::FuncOp> kept;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (names::isMicroStep(function.getSymName()))
+      kept.insert(function);
+  for (size_t next = 0; next < kept.size(); ++next) { // what they call is added to the end
+    func::FuncOp function = kept[next];
+    function.walk([&](func::CallOp call) {
+      kept.insert(symbols.lookup<func::FuncOp>(call.getCallee()));
+    });
   }
+  for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+    if (!kept.contains(function))
+      function.erase();
 }
 
 // Returns the options of `shorter`, a model with fewer layers, if they equal those of the whole
@@ -323,11 +327,11 @@ FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const Recomput
   OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
   if (lossChunk > 0)
     setLossChunk(*module, lossChunk);
-  if (failed(phases.run(Phase::Memory, *module, /*isAttempt=*/true)))
+  if (failed(phases.run(Phase::Memory, *module, PhaseUse::Probe)))
     return failure();
   keepMicroSteps(*module);
   std::string bytes;
-  if (failed(plan(*module, Phase::Fusion)) ||
+  if (failed(plan(*module, Phase::Fusion, PhaseUse::Probe)) ||
       failed(emitPlan(*module, config, PlanDetails(), bytes)))
     return failure();
   PlanMeasures measures;
@@ -460,9 +464,9 @@ OwningOpRef<ModuleOp> RecomputeSearch::chosen(const RecomputeRung &rung) {
   return module;
 }
 
-LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from) {
+LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from, PhaseUse use) {
   for (Phase phase : {Phase::Memory, Phase::Fusion, Phase::Schedule, Phase::Buffers})
-    if (phase >= from && failed(phases.run(phase, module, /*isAttempt=*/true)))
+    if (phase >= from && failed(phases.run(phase, module, use)))
       return failure();
   return success();
 }
@@ -471,7 +475,7 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t rung) {
   if (rung != lastRung) {
     last = chosen(choices[rung]);
     lastRung = rung;
-    if (failed(plan(*last, Phase::Memory)))
+    if (failed(plan(*last, Phase::Memory, PhaseUse::Attempt)))
       return failure();
   }
   lastRung = SIZE_MAX;
@@ -504,7 +508,7 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostMo
       std::move(rungs), [self = made.get()](size_t rung) -> std::optional<uint64_t> {
         self->last = self->chosen(self->choices[rung]);
         self->lastRung = rung;
-        if (failed(self->plan(*self->last, Phase::Memory)))
+        if (failed(self->plan(*self->last, Phase::Memory, PhaseUse::Attempt)))
           return std::nullopt;
         return plannedBytes(*self->last);
       });

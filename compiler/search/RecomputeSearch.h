@@ -111,7 +111,7 @@ private:
   mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
                                         mlir::ArrayRef<int64_t> choice, int64_t lossChunk = 0);
   std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
-  mlir::LogicalResult plan(mlir::ModuleOp module, Phase from);
+  mlir::LogicalResult plan(mlir::ModuleOp module, Phase from, PhaseUse use);
 
   mlir::ModuleOp start;
   const Config &config;

@@ -77,6 +77,7 @@ private:
                          lm::VariableOp before, StringRef parameter = "");
   ArrayAttr shardedOf(const Unit &unit, lm::VariableOp variable);
   void readWhole(Unit &unit);
+  void rename(lm::VariableOp gradient, const std::string &name);
   void gather(func::FuncOp function, Unit &unit);
   UnitGradients gradientsOf(const Unit &unit);
   LogicalResult reduceEach(func::FuncOp micro, const Unit &unit, GradientReducer &reducer);
@@ -274,6 +275,16 @@ void Sharder::readWhole(Unit &unit) {
   }
 }
 
+// Gives a gradient, which functions only add to, another name.
+void Sharder::rename(lm::VariableOp gradient, const std::string &name) {
+  for (Operation *user : users.lookup(gradient.getSymName()))
+    cast<lm::AccumulateOp>(user).setVariable(name);
+  symbols.remove(gradient);
+  gradient.setSymName(name);
+  gradient.removeParameterAttr();
+  symbols.insert(gradient);
+}
+
 // Replaces the function's loads of the unit's weights by parts of an all-gather before the first
 // op that uses one of them.
 void Sharder::gather(func::FuncOp function, Unit &unit) {
@@ -395,10 +406,7 @@ LogicalResult Sharder::run() {
       // Their own names are those of the reduced gradients, which the ranks divide.
       for (Member member : unit.members)
         if (ranks > 1) {
-          member.gradient.removeParameterAttr();
-          if (failed(symbols.rename(member.gradient,
-                                    (member.gradient.getSymName() + ".local").str())))
-            return failure();
+          rename(member.gradient, (member.gradient.getSymName() + ".local").str());
         }
       left.push_back(gradientsOf(unit).toAttribute(b));
     }

@@ -115,7 +115,7 @@ std::string lmc::fingerprint(kern::Hero hero, Block &body) {
   stream << kern::stringifyHero(hero);
   for (BlockArgument argument : body.getArguments())
     stream << " " << argument.getType();
-  AsmState state(body.getParentOp(), OpPrintingFlags().useLocalScope());
+  AsmState state(body.getParentOp(), OpPrintingFlags().useLocalScope().assumeVerified());
   for (Operation &op : body) {
     stream << "\n";
     op.print(stream, state);

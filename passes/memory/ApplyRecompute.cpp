@@ -241,9 +241,11 @@ LogicalResult Recomputer::run(ArrayRef<int64_t> choice) {
       if (failed(rewrite(call, kind.options[size_t(choice[layer])])))
         return failure();
     }
+  module.walk([&](func::CallOp call) {
+    replaced.remove(symbols.lookup<func::FuncOp>(call.getCallee()));
+  });
   for (func::FuncOp half : replaced)
-    if (SymbolTable::symbolKnownUseEmpty(half, module))
-      symbols.erase(half);
+    symbols.erase(half);
   return success();
 }
 
