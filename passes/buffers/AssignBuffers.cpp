@@ -3,6 +3,7 @@
 // chooses the offsets.
 #include "passes/buffers/BufferAssignment.h"
 #include "passes/buffers/Passes.h"
+#include "passes/buffers/StatePlaces.h"
 
 #include "compiler/kernels/Hero.h"
 #include "compiler/kernels/Target.h"
@@ -48,6 +49,8 @@ private:
   void computeLifetimes();
 
   unsigned newBuffer(RankedTensorType type);
+  BufferView viewOf(const StatePlace &place);
+  BufferView viewOfVariable(StringRef name);
   void setView(Value value, BufferView view);
   bool mayMerge(unsigned from, BufferView into) const;
   void merge(unsigned from, BufferView into);
@@ -60,7 +63,8 @@ private:
   Operation *firstWriter(Value value) const;
   bool mayMakeInPlaceOf(Value value, unsigned variableBuffer);
   bool kernelMayWriteOver(OpResult result, unsigned input) const;
-  bool mayOverwrite(StringRef variable, Value sum) const;
+  bool mayOverwrite(BufferView view, Value sum) const;
+  bool isAt(const llvm::DenseMap<Value, StatePlace> &known, Value value, BufferView view) const;
   static bool isView(Operation *op) {
     return isa<tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
                tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
@@ -78,7 +82,8 @@ private:
   BufferAssignment result;
   llvm::DenseMap<Operation *, int64_t> positions;
   std::vector<SmallVector<Value>> members; // per buffer, its values
-  llvm::StringMap<unsigned> variableBuffers;
+  StatePlaces statePlaces;
+  llvm::StringMap<unsigned> variableBuffers; // of variables, or of storages
   // True if a result of a kernel may be written over an input; keyed by kernel, result number and
   // input number.
   mutable llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
@@ -92,6 +97,21 @@ unsigned BufferAssigner::newBuffer(RankedTensorType type) {
   result.buffers.push_back(buffer);
   members.emplace_back();
   return unsigned(result.buffers.size() - 1);
+}
+
+BufferView BufferAssigner::viewOf(const StatePlace &place) {
+  auto [it, inserted] = variableBuffers.try_emplace(place.variable, 0);
+  if (inserted) {
+    auto variable = symbols.lookup<lm::VariableOp>(place.variable);
+    it->second = newBuffer(cast<RankedTensorType>(variable.getType()));
+    result.buffers[it->second].variable = place.variable;
+  }
+  return {it->second, place.offset};
+}
+
+BufferView BufferAssigner::viewOfVariable(StringRef name) {
+  auto known = statePlaces.variables.find(name);
+  return viewOf(known == statePlaces.variables.end() ? StatePlace{name.str(), 0} : known->second);
 }
 
 void BufferAssigner::setView(Value value, BufferView view) {
@@ -146,12 +166,6 @@ static bool acceptsSpacedRuns(Operation *op, Value value) {
   return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
            return operand.value != value || operand.mayBeSpaced;
          });
-}
-
-// Returns the value that `op` adds to, or null.
-static Value accumulatedBy(Operation *op) {
-  auto command = dyn_cast<CommandOpInterface>(op);
-  return command ? command.getAccumulated() : Value();
 }
 
 bool BufferAssigner::readersTakeSpacedRuns(Value value) {
@@ -222,14 +236,25 @@ bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
   return known->second;
 }
 
-// Returns true if `sum` may be computed in the bytes of `variable`: that is allowed only if `sum`
-// is finally stored to this variable.
-bool BufferAssigner::mayOverwrite(StringRef variable, Value sum) const {
-  if (variable.empty())
+// Returns true if `known` says that `value` lies at `view`.
+bool BufferAssigner::isAt(const llvm::DenseMap<Value, StatePlace> &known, Value value,
+                          BufferView view) const {
+  auto place = known.find(value);
+  return place != known.end() && place->second.variable == result.buffers[view.buffer].variable &&
+         view == BufferView{view.buffer, place->second.offset};
+}
+
+// Returns true if `sum` may be computed in the bytes of `view`. If these are state, it is allowed
+// only if `sum` is finally stored to this variable, or is inserted into a whole that is.
+bool BufferAssigner::mayOverwrite(BufferView view, Value sum) const {
+  StringRef variable = result.buffers[view.buffer].variable;
+  if (variable.empty() || isAt(statePlaces.wholes, sum, view))
     return true;
   for (Value next = sum; next;) {
     sum = next;
     next = Value();
+    if (isAt(statePlaces.parts, sum, view))
+      return true;
     for (Operation *user : sum.getUsers()) {
       if (auto store = dyn_cast<lm::StoreOp>(user); store && store.getVariable() == variable)
         return true;
@@ -249,20 +274,13 @@ LogicalResult BufferAssigner::assignViews() {
   int64_t position = 0;
   for (Operation &op : body)
     positions[&op] = position++;
-  auto variableBuffer = [&](StringRef name, RankedTensorType type) {
-    auto [it, inserted] = variableBuffers.try_emplace(name, 0);
-    if (inserted) {
-      it->second = newBuffer(type);
-      result.buffers[it->second].variable = name.str();
-    }
-    return it->second;
-  };
+  if (reuse)
+    statePlaces = findStatePlaces(function, symbols);
   for (Operation &op : body) {
     if (auto load = dyn_cast<lm::LoadOp>(op))
-      setView(load.getResult(),
-              {variableBuffer(load.getVariable(), cast<RankedTensorType>(load.getType())), 0});
+      setView(load.getResult(), viewOfVariable(load.getVariable()));
     if (auto store = dyn_cast<lm::StoreOp>(op))
-      variableBuffer(store.getVariable(), cast<RankedTensorType>(store.getValue().getType()));
+      viewOfVariable(store.getVariable());
   }
 
   for (Operation &op : body) {
@@ -285,6 +303,11 @@ LogicalResult BufferAssigner::assignViews() {
     }
     if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
       auto type = cast<RankedTensorType>(insert.getDest().getType());
+      auto place = statePlaces.wholes.find(insert.getResult());
+      if (place != statePlaces.wholes.end()) {
+        setView(insert.getResult(), viewOf(place->second));
+        continue;
+      }
       BufferView view = result.view(insert.getDest());
       if (!viewOfSlice(insert, type, view))
         return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
@@ -323,7 +346,7 @@ LogicalResult BufferAssigner::assignViews() {
       if (!dist::isUnfinished(accumulator) &&
           (!reuse || readers > 1 || view.pitch ||
            usedAfter(view, byteSize(type), positions[&op], &op) ||
-           !mayOverwrite(result.buffers[view.buffer].variable, op.getResult(0)))) {
+           !mayOverwrite(view, op.getResult(0)))) {
         BufferView fresh{newBuffer(type), 0};
         result.copies[&op].push_back({view, fresh, type});
         view = fresh;
@@ -331,8 +354,12 @@ LogicalResult BufferAssigner::assignViews() {
       setView(op.getResult(0), view);
       continue;
     }
-    for (Value value : op.getResults())
-      setView(value, {newBuffer(cast<RankedTensorType>(value.getType())), 0});
+    for (Value value : op.getResults()) {
+      auto place = statePlaces.wholes.find(value);
+      setView(value, place == statePlaces.wholes.end()
+                         ? BufferView{newBuffer(cast<RankedTensorType>(value.getType())), 0}
+                         : viewOf(place->second));
+    }
   }
   return success();
 }
@@ -378,19 +405,16 @@ void BufferAssigner::placeStoresAndParts() {
   Block &body = function.getBody().front();
   for (Operation &op : body) {
     if (auto store = dyn_cast<lm::StoreOp>(op)) {
-      unsigned place = variableBuffers.lookup(store.getVariable());
+      const BufferView place = viewOfVariable(store.getVariable());
       Value value = store.getValue();
       BufferView view = result.view(value);
-      if (view.buffer == place)
+      if (view == place)
         continue;
       // A reshape of the stored value belongs to the same buffer; the op that computes the value is
       // found behind the reshapes.
-      Value made = value;
-      while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
-          made.getDefiningOp()))
-        made = made.getDefiningOp()->getOperand(0);
-      if (reuse && mayMakeInPlaceOf(made, place)) {
-        merge(view.buffer, {place, 0});
+      Value made = behindReshapes(value);
+      if (reuse && mayMakeInPlaceOf(made, place.buffer)) {
+        merge(view.buffer, place);
         continue;
       }
       // Every load sees the state before the first store, so variables are written at the end. If
@@ -403,7 +427,7 @@ void BufferAssigner::placeStoresAndParts() {
         result.copies[&op].push_back({view, aside, type});
         view = aside;
       }
-      result.copies[body.getTerminator()].push_back({view, {place, 0}, type});
+      result.copies[body.getTerminator()].push_back({view, place, type});
       continue;
     }
     auto insert = dyn_cast<tensor::InsertSliceOp>(op);
@@ -411,12 +435,12 @@ void BufferAssigner::placeStoresAndParts() {
       continue;
     // A reshape of the part belongs to the same buffer; the op that computes the part is found
     // behind the reshapes.
-    Value part = insert.getSource();
-    while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(part.getDefiningOp()))
-      part = part.getDefiningOp()->getOperand(0);
+    Value part = behindReshapes(insert.getSource());
     auto wholeType = cast<RankedTensorType>(insert.getDest().getType());
     auto partType = cast<RankedTensorType>(insert.getSource().getType());
     BufferView region = *viewOfSlice(insert, wholeType, result.view(insert.getResult()));
+    if (result.view(insert.getSource()) == region)
+      continue;
     Operation *producer = part.getDefiningOp();
     // If the whole is copied first, the part can be written only after the copy.
     bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
@@ -444,6 +468,10 @@ void BufferAssigner::placeStoresAndParts() {
           return !isView(user) && at >= made && at <= inserted;
         });
         inPlace &= !writes && !reads;
+        // An op that adds to the whole in place changes the part for those that read it later.
+        if (definition && !isView(definition) && positions.lookup(definition) > inserted)
+          inPlace &= !usedAfter(result.view(part), byteSize(partType),
+                                positions.lookup(definition) - 1, nullptr);
       }
     }
     if (inPlace)

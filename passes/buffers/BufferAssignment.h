@@ -5,7 +5,8 @@
 // * one is a slice (rows, columns) or a reshape of the other;
 // * one is inserted into the other (it is then computed in its final place);
 // * an op adds to an accumulator, and the other value is the op's result;
-// * one is stored to a variable (it is then computed in the variable's bytes);
+// * one is stored to a variable (it is then computed in the variable's bytes; StatePlaces.h has the
+//   rule for a value of which each part is stored to a variable);
 // * a kernel may write one over the other, an input that no later op reads.
 //
 // Kernels and attention support spaced runs; library calls do not. Where sharing would let an op

@@ -10,6 +10,8 @@ def AssignBuffersPass : Pass<"plan-assign-buffers", "::mlir::ModuleOp"> {
   let description = [{
     Each value of a function becomes a view of a buffer. Accumulators, values stored to
     variables, slices of rows and reshapes share the bytes of the values that they alias. A
+    vector of which every part is stored to a variable takes the bytes of these variables, if
+    they are neighbours in a storage in the order of the parts. A
     kernel's result is written over an input that no later op reads, if the kernel may write
     in place. Where sharing would let an op read wrong bytes, a copy before the op is
     recorded. A command that needs scratch memory on the target gets a buffer for it. The

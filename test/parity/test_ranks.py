@@ -130,6 +130,9 @@ KINDS = {
     "recompute": (JOB, ("--set", "memory.recompute=block"), 1e-12, 1e-12),
     "kept weights": (JOB, ("--set", "distributed.reshard_after_forward=no"), 1e-12, 1e-12),
     "biases": (replace(JOB, model=replace(ODD, attention_bias=True)), (), 1e-12, 1e-12),
+    # With ODD, padding keeps sums of gradients from lying where the gradients do.
+    "sizes without padding": (replace(JOB, model=replace(ODD, vocab_size=128, hidden_size=64,
+                                                         intermediate_size=128)), (), 1e-12, 1e-12),
     "gradients reduced in bf16": (replace(JOB, compute_dtype="f32"),
                                   ("--set", "distributed.reduce_dtype=bf16"), 5e-5, 2e-2),
 }

@@ -54,6 +54,22 @@ def state():
             print(f"{strategy} GAS {gas} {reduce}: " + " ".join(f"{x:.1f}" for x in found))
 
 
+def copies():
+    """Gradients that no_shard sums over ranks lie where those of one rank lie: a rank's plan takes
+    no more memory for them than the plan of one rank."""
+    def peak(ranks, gas, reduce):
+        report = explain("test-tiny.toml", f"--nodes={ranks}", "--devices-per-node=1", "--target=cpu",
+                         "--set=distributed.strategy=no_shard", f"--set=training.batch_size={2 * ranks * gas}",
+                         f"--set=distributed.reduce_gradients={reduce}", "--set=training.micro_batch_size=2",
+                         "--set=model.tie_word_embeddings=false",
+                         # sizes of whole blocks, which need no padding
+                         "--set=model.hidden_size=256", "--set=model.intermediate_size=1024",
+                         "--set=model.vocab_size=1024")
+        return report["memory"]["peak_bytes"]
+    for gas, reduce in ((1, "auto"), (3, "last")):
+        print(f"GAS {gas}: {peak(4, gas, reduce) - peak(1, gas, 'auto')} bytes more")
+
+
 def traffic():
     """Bytes that a rank sends in a step, as a multiple of the parameters' bytes in bf16 or f32."""
     for strategy, group in (("no_shard", "auto"), ("zero1", "auto"), ("zero2", "auto"),
@@ -156,5 +172,5 @@ def budget():
     print("less than that of no: the smallest budget is that of no")
 
 
-{"shipped": shipped, "state": state, "traffic": traffic, "matrix": matrix, "overlap": overlap,
+{"shipped": shipped, "state": state, "copies": copies, "traffic": traffic, "matrix": matrix, "overlap": overlap,
  "budget": budget}[check]()

@@ -1,0 +1,49 @@
+// Places in state that are known before a function's values get buffers.
+//
+// A whole is a vector of which every part is stored to a variable. If these variables are
+// neighbours in one storage, in the order of the parts, then the whole can be computed in the
+// bytes of the variables, and the stores need no copies:
+//
+//   %0 = tensor.empty()                                  lies at @w.grad, as do %1, %2 and %sum
+//   %1 = tensor.insert_slice %dw into %0[0] [64]
+//   %2 = tensor.insert_slice %du into %1[64] [32]
+//   %sum = dist.all_reduce %2 over @ranks replicate
+//   lm.store %sum[0] [64], @w.grad
+//   lm.store %sum[64] [32], @u.grad                      which follows @w.grad in its storage
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <string>
+
+namespace lmc {
+
+// Bytes of a variable or storage, from `offset` on.
+struct StatePlace {
+  std::string variable;
+  int64_t offset = 0; // bytes
+};
+
+struct StatePlaces {
+  // A whole, and the values that it is computed from in place.
+  llvm::DenseMap<mlir::Value, StatePlace> wholes;
+  // The values that are inserted into wholes, without reshapes.
+  llvm::DenseMap<mlir::Value, StatePlace> parts;
+  // The variables to which parts of wholes are stored, as bytes of their storages.
+  llvm::StringMap<StatePlace> variables;
+};
+
+// Returns the wholes of `function` that may lie in state: no op reads the old contents of their
+// variables after the whole begins to be written. `symbols` are those of the module.
+StatePlaces findStatePlaces(mlir::func::FuncOp function, const mlir::SymbolTable &symbols);
+
+// Returns the value that `value` is a reshape of, or `value`.
+mlir::Value behindReshapes(mlir::Value value);
+
+// Returns the value that `op` adds to, or null.
+mlir::Value accumulatedBy(mlir::Operation *op);
+
+} // namespace lmc
