@@ -56,6 +56,12 @@ double allGatherSeconds(double bytes, const Group &group, const DeviceSpec &spec
                                 : ringSeconds(bytes, group, 1, spec);
 }
 
+AllGatherLine allGatherLine(const Group &group, const DeviceSpec &spec) {
+  const double n = double(group.devicesPerNode * group.nodes), bytes = 1e9;
+  const double latency = allGatherSeconds(0, group, spec);
+  return {latency, (n - 1) / n * bytes / (allGatherSeconds(bytes, group, spec) - latency)};
+}
+
 double reduceScatterSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
   return allGatherSeconds(bytes, group, spec);
 }

@@ -43,4 +43,13 @@ double allGatherSeconds(double bytes, const Group &group, const DeviceSpec &spec
 double reduceScatterSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 
+// The time of an all-gather over n devices as a line: latency + (n - 1) / n * bytes / bandwidth.
+struct AllGatherLine {
+  double latency;   // seconds
+  double bandwidth; // bytes/s
+};
+
+// The group has at least two devices.
+AllGatherLine allGatherLine(const Group &group, const DeviceSpec &spec);
+
 } // namespace lmc::cost

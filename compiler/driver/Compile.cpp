@@ -46,6 +46,7 @@ public:
 private:
   LogicalResult requireSpec(StringRef key);
   LogicalResult requireLinks();
+  void describeLinks(const plan::Plan &plan);
   LogicalResult planOverlap(ArrayRef<int64_t> chunkSizes);
   LogicalResult planMemory(ArrayRef<int64_t> chunkSizes);
   LogicalResult planNamedMode();
@@ -354,8 +355,33 @@ LogicalResult Driver::finish() {
   });
 }
 
-// Adds to `details` what is known only from the commands of the emitted plan: their predicted times
-// and the warnings about them. Returns true if there is something to add.
+// Sets what was assumed of the links between the plan's ranks.
+void Driver::describeLinks(const plan::Plan &plan) {
+  auto add = [&](plan::LinkKind kind, const cost::LinkModel &link, uint32_t ends) {
+    if (ends < 2)
+      return;
+    plan::LinkT &entry = details.links.emplace_back();
+    entry.kind = kind;
+    entry.base = link.base;
+    entry.latency = link.latency;
+    entry.bandwidth = link.bandwidth;
+  };
+  add(plan::LinkKind::Device, spec->deviceLink, plan.devices_per_node());
+  add(plan::LinkKind::Node, spec->nodeLink, plan.nodes());
+  for (plan::Axis axis : {plan::Axis::Shard, plan::Axis::Replicate}) {
+    const cost::Group group = cost::groupOf(plan, axis);
+    if (group.nodes * group.devicesPerNode < 2)
+      continue;
+    const cost::AllGatherLine line = cost::allGatherLine(group, *spec);
+    plan::AxisSpeedT &entry = details.axisSpeeds.emplace_back();
+    entry.axis = axis;
+    entry.latency = line.latency;
+    entry.bandwidth = line.bandwidth;
+  }
+}
+
+// Adds to `details` what is known only from the emitted plan: the predicted times of its commands,
+// the warnings about them, and its links. Returns true if there is something to add.
 bool Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
   std::vector<std::string> warnings = cost::warningsOf(plan, *model);
@@ -365,6 +391,8 @@ bool Driver::price() {
   const bool hasWarnings = !warnings.empty();
   if (hasWarnings)
     details.reports["warnings"] = std::move(warnings);
+  if (spec)
+    describeLinks(plan);
   if (spec)
     for (const cost::FunctionCost &function : cost::planCost(plan, *model).functions) {
       std::vector<double> &seconds = details.seconds.emplace_back();

@@ -87,6 +87,10 @@ void Emitter::addHeader() {
   plan.device_spec = details.deviceSpec;
   plan.memory_budget = details.memoryBudget;
   plan.peak_flops = details.peakFlops;
+  for (const fb::LinkT &link : details.links)
+    plan.links.push_back(std::make_unique<fb::LinkT>(link));
+  for (const fb::AxisSpeedT &speed : details.axisSpeeds)
+    plan.axis_speeds.push_back(std::make_unique<fb::AxisSpeedT>(speed));
   plan.nodes = uint32_t(config.distributed.nodes);
   plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
   plan.shard_ranks = uint32_t(config.distributed.shardRanks());

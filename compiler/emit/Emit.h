@@ -4,6 +4,7 @@
 #include "compiler/config/Config.h"
 #include "compiler/kernels/Target.h"
 #include "models/decoder/Counts.h"
+#include "plan_generated.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -24,6 +25,9 @@ struct PlanDetails {
   std::optional<ModelCounts> counts;         // absent: not known, the plan says zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // by name: "recompute", "fusion"
+  // What was assumed of the links between ranks; empty for one rank and without a spec.
+  std::vector<plan::LinkT> links;
+  std::vector<plan::AxisSpeedT> axisSpeeds;
   // Predicted seconds of each command, by function and command of the plan; empty: not known.
   std::vector<std::vector<double>> seconds;
 };

@@ -301,6 +301,30 @@ private:
   std::vector<double> starts; // of commands on stream 0
 };
 
+// Returns what the plan was compiled with, whatever spec it is explained for.
+json linksOf(const plan::Plan &plan) {
+  json links = json::array();
+  for (unsigned i = 0; plan.links() && i < plan.links()->size(); ++i) {
+    const plan::Link &link = *plan.links()->Get(i);
+    links.push_back({{"kind", link.kind() == plan::LinkKind::Device ? "device" : "node"},
+                     {"base_seconds", link.base()},
+                     {"latency_seconds", link.latency()},
+                     {"bandwidth", link.bandwidth()}});
+  }
+  return links;
+}
+
+json axisSpeedsOf(const plan::Plan &plan) {
+  json speeds = json::array();
+  for (unsigned i = 0; plan.axis_speeds() && i < plan.axis_speeds()->size(); ++i) {
+    const plan::AxisSpeed &speed = *plan.axis_speeds()->Get(i);
+    speeds.push_back({{"axis", speed.axis() == plan::Axis::Shard ? "shard" : "replicate"},
+                      {"latency_seconds", speed.latency()},
+                      {"bandwidth", speed.bandwidth()}});
+  }
+  return speeds;
+}
+
 // Returns the collectives of an optimizer step; those that do the same are one entry. `overlap` is
 // what the plan was made with: yes, gathers or no.
 json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::string &overlap) {
@@ -382,7 +406,10 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
           {"seconds_per_step", seconds},
           {"exposed_seconds_per_step", cost.exposedSeconds},
           {"overlap", overlap},
-          {"collectives", std::move(collectives)}};
+          {"collectives", std::move(collectives)},
+          {"links_of_spec", text(plan.device_spec())},
+          {"links", linksOf(plan)},
+          {"axis_speeds", axisSpeedsOf(plan)}};
 }
 
 // Returns the totals of the job over all optimizer steps; null if the plan does not state their

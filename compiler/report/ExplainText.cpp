@@ -464,6 +464,17 @@ void Text::comm() {
          beside.empty() ? "nothing" : beside,
          isExposed ? "; " + word(each, "exposed_because") : "");
   }
+  const std::string spec = word(comm, "links_of_spec");
+  for (const json &link : comm["links"])
+    line("  assumed of a link {}: {} + {} and {:.4g} GB/s per device ([link.{}] of '{}')",
+         word(link, "kind") == "device" ? "inside a node" : "between nodes",
+         readableSeconds(number(link["base_seconds"])),
+         readableSeconds(number(link["latency_seconds"])), number(link["bandwidth"]) / 1e9,
+         word(link, "kind"), spec);
+  for (const json &speed : comm["axis_speeds"])
+    line("  assumed of an all-gather along {}: {} and {:.4g} GB/s; lmc-run --preflight measures it",
+         word(speed, "axis"), readableSeconds(number(speed["latency_seconds"])),
+         number(speed["bandwidth"]) / 1e9);
 }
 
 void Text::kernels() {

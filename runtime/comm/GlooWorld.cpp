@@ -95,12 +95,15 @@ private:
 };
 
 class GlooCommunicator final : public Communicator {
+  // In the numbers of messages that only two ranks exchange, and in those of no others.
+  static constexpr uint64_t kExchange = uint64_t(1) << 63;
+
 public:
   // `ranks` has this rank at `here`. A group of one has no context.
   GlooCommunicator(std::vector<int> ranks, int here, std::shared_ptr<gloo::Context> context,
                    Waits &waits, Rendezvous &rendezvous)
       : ranks(std::move(ranks)), here(here), context(std::move(context)), waits(waits),
-        rendezvous(rendezvous) {}
+        rendezvous(rendezvous), exchanges(this->ranks.size()) {}
 
   int position() const override { return here; }
   int size() const override { return static_cast<int>(ranks.size()); }
@@ -148,12 +151,21 @@ public:
     return {};
   }
 
+  // Exchanges data with the rank at position `other`; see World::exchange().
+  Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) {
+    Messages messages(*this, kExchange | exchanges[static_cast<size_t>(other)]++);
+    LMC_TRY(messages.receive(other, d, bytes));
+    LMC_TRY(messages.send(other, x, bytes));
+    return messages.wait();
+  }
+
 private:
   // Messages that are under way at the same time. All ranks of the group make such an object for
   // the same messages in the same order, so that its number says which messages belong together.
   class Messages {
   public:
-    explicit Messages(GlooCommunicator &group) : group(&group), slot(group.slots++) {}
+    explicit Messages(GlooCommunicator &group) : Messages(group, group.slots++) {}
+    Messages(GlooCommunicator &group, uint64_t slot) : group(&group), slot(slot) {}
     Messages(Messages &&) = default;
     Messages &operator=(Messages &&) = default;
 
@@ -305,6 +317,7 @@ private:
   Rendezvous &rendezvous;
   std::vector<char> scratch;
   uint64_t slots = 0;
+  std::vector<uint64_t> exchanges; // with the rank at each position, so far
 };
 
 class GlooWorld final : public World {
@@ -333,6 +346,9 @@ public:
     });
   }
   Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
+  Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) override {
+    return everyone->exchange(other, x, d, bytes);
+  }
   std::optional<Error> loss() const override { return rendezvous->anyLoss(); }
 
 private:
@@ -396,7 +412,7 @@ private:
                                               make("across nodes", std::move(groups.acrossNodes)));
   }
 
-  std::unique_ptr<Communicator> makeGroup(const std::string &name, std::vector<int> members) {
+  std::unique_ptr<GlooCommunicator> makeGroup(const std::string &name, std::vector<int> members) {
     const int here = static_cast<int>(std::ranges::find(members, index) - members.begin());
     std::shared_ptr<gloo::rendezvous::Context> context;
     if (members.size() > 1) {
@@ -415,7 +431,8 @@ private:
   const Milliseconds limit;
   Waits waits;
   std::shared_ptr<gloo::transport::Device> device;
-  std::unique_ptr<Communicator> everyone, shard, replicate;
+  std::unique_ptr<GlooCommunicator> everyone;
+  std::unique_ptr<Communicator> shard, replicate;
   std::unique_ptr<Rendezvous> rendezvous; // the last: its threads use `waits`
 };
 

@@ -110,6 +110,11 @@ public:
 
   Result<void> barrier() override { return group->wait(); }
 
+  // In a group of two.
+  Result<void> exchange(const void *x, void *d, uint64_t bytes) {
+    return together(const_cast<void *>(x), [&] { std::memcpy(d, at(1 - here), bytes); });
+  }
+
 private:
   void *at(int position) const { return group->shown[static_cast<size_t>(position)]; }
 
@@ -185,6 +190,9 @@ public:
     return {};
   }
   Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
+  Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) override {
+    return get({std::min(index, other), std::max(index, other)})->exchange(x, d, bytes);
+  }
 
 private:
   std::unique_ptr<Communicator> along(const AxisGroups &axis) {
@@ -194,7 +202,7 @@ private:
   }
 
   // Groups of the same ranks in one division are one group, which runs one call after the other.
-  std::unique_ptr<Communicator> get(const std::vector<int> &members) {
+  std::unique_ptr<LocalCommunicator> get(const std::vector<int> &members) {
     return std::make_unique<LocalCommunicator>(
         groups->get(fmt::format("{} of {}", divisions, fmt::join(members, " ")), members), index);
   }

@@ -1,33 +1,22 @@
-// Measures how fast the ranks of a group reach each other.
+// Measures how fast the ranks of a group exchange data.
 #pragma once
 
 #include "runtime/comm/Communicator.h"
 
-#include <vector>
-
 namespace lmc {
 
+// An all-gather over n ranks, after which each rank has B bytes, takes about
+// latency + (n - 1) / n * B / bandwidth seconds.
 struct GroupSpeed {
-  // An allGather of so many bytes from each rank, until its last rank has all: the median time.
-  struct AllGather {
-    uint64_t bytes;
-    double seconds;
-  };
-  std::vector<AllGather> allGathers; // of 8 bytes first, then larger ones
-
-  // By position: the median time in which one of the others has sent this rank a megabyte, or has
-  // received one from it. A slow host or link stands out.
-  std::vector<double> secondsOfRank;
-
-  double latency() const { return allGathers.front().seconds; }
-  // Bytes that each rank receives in a second, in the largest allGather.
-  double bandwidth() const;
-  // Positions of ranks that take at least twice the time of the median rank.
-  std::vector<int> slowRanks() const;
+  double latency = 0;   // seconds
+  double bandwidth = 0; // bytes/s
+  uint64_t sent = 0;    // bytes that a rank has sent for this measurement
 };
 
-// All ranks of the group call it, and get the same result. It takes a few seconds on a link of
-// 1 Gbit/s. The group has at least two ranks.
-Result<GroupSpeed> measureGroup(Communicator &group);
+// All ranks of the group call it, and get the same result. The bandwidth is that of the longest
+// all-gather that fits into about `seconds`, of at most 64 MiB. A link so slow that an all-gather
+// to 64 KiB takes longer than `seconds` is measured with this one. The group has at least two
+// ranks.
+Result<GroupSpeed> measureGroup(Communicator &group, double seconds);
 
 } // namespace lmc

@@ -29,6 +29,10 @@ public:
   // two axes may not be used at the same time.
   virtual Communicator &along(plan::Axis axis) = 0;
 
+  // Sends `bytes` bytes of x to the rank `other`, and receives as many from it in d, which does not
+  // overlap x. Both ranks call it.
+  virtual Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) = 0;
+
   // Returns why not all ranks are there, if that is known: one has failed, or has left at its end.
   virtual std::optional<Error> loss() const { return std::nullopt; }
 };

@@ -94,6 +94,31 @@ private:
       return fail("it is for {} devices, and its batch is for {}", ranks, batch.ranks());
     if (plan.shard_ranks() == 0 || ranks % plan.shard_ranks() != 0)
       return fail("its {} ranks are in groups of {}", ranks, plan.shard_ranks());
+    return links();
+  }
+
+  Result<void> links() {
+    auto isTime = [](double x) { return x >= 0 && std::isfinite(x); };
+    auto isRate = [](double x) { return x > 0 && std::isfinite(x); };
+    int last = -1;
+    for (uint32_t i = 0; plan.links() && i < plan.links()->size(); ++i) {
+      const plan::Link &link = *plan.links()->Get(i);
+      if (!known(link.kind(), plan::LinkKind::MAX) || int(link.kind()) <= last)
+        return fail("link {} is of an unknown kind, or of that of one before", i);
+      last = int(link.kind());
+      if ((link.kind() == plan::LinkKind::Device ? plan.devices_per_node() : plan.nodes()) < 2)
+        return fail("link {} joins no two ranks", i);
+      if (!isTime(link.base()) || !isTime(link.latency()) || !isRate(link.bandwidth()))
+        return fail("link {} has an impossible speed", i);
+    }
+    std::unordered_set<int> axes;
+    for (uint32_t i = 0; plan.axis_speeds() && i < plan.axis_speeds()->size(); ++i) {
+      const plan::AxisSpeed &speed = *plan.axis_speeds()->Get(i);
+      if (!known(speed.axis(), plan::Axis::MAX) || !axes.insert(int(speed.axis())).second)
+        return fail("axis speed {} is of an unknown axis, or of that of one before", i);
+      if (!isTime(speed.latency()) || !isRate(speed.bandwidth()))
+        return fail("axis speed {} is impossible", i);
+    }
     return {};
   }
 

@@ -19,6 +19,7 @@ enum class ExitCode : int {
   DoesNotFit = 3,   // the plan cannot meet its memory budget
   Diverged = 4,     // the guard stopped a run that has diverged; its state is kept aside
   RankFailed = 5,   // another rank ended, hangs or disagrees; a restart goes on from a checkpoint
+  SlowLink = 6,     // lmc-run --preflight found a link that is slower than the others
   Interrupted = 75, // by a signal; a checkpoint was written, and a restart continues
 };
 

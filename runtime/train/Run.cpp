@@ -6,6 +6,7 @@
 #include "runtime/train/Bench.h"
 #include "runtime/train/CompareRanks.h"
 #include "runtime/train/Dump.h"
+#include "runtime/train/Preflight.h"
 #include "runtime/train/Trainer.h"
 
 #include <fmt/format.h>
@@ -690,6 +691,8 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
     nowhere.reset(std::fopen("/dev/null", "w"));
     own.output = own.errors = nowhere.get();
   }
+  if (options.preflight)
+    return preflight(**plan, world, own);
   Console console(own.output, own.errors);
   const bool training = !options.eval && options.dumpLogits.empty() && options.bench == 0;
   if (!training)

@@ -38,15 +38,17 @@ struct RunOptions {
   // user's cache. False: it takes a fixed one.
   bool measureGemms = false;
   bool eval = false;
-  int64_t bench = 0;     // steps to time; 0: no bench
-  bool json = false;     // the result of a bench is printed as JSON
-  LaunchOptions launch;  // which rank this process is
-  FILE *output = stdout; // for progress and results
-  FILE *errors = stderr; // for warnings
+  int64_t bench = 0;      // steps to time; 0: no bench
+  bool preflight = false; // only measure the links between ranks
+  bool json = false;      // the result of a bench or a preflight is printed as JSON
+  LaunchOptions launch;   // which rank this process is
+  FILE *output = stdout;  // for progress and results
+  FILE *errors = stderr;  // for warnings
 };
 
 // Trains, evaluates, measures or dumps, as `options` says, with the other ranks that the launcher
-// has started. Returns Success, or Interrupted after a signal of StopSignals.
+// has started. Returns Success, Interrupted after a signal of StopSignals, or SlowLink
+// (Preflight.h).
 Result<ExitCode> run(const RunOptions &options);
 
 // Does the same as one of the plan's ranks. All ranks of `world` call it. Rank 0 writes to the

@@ -73,7 +73,7 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
          "steps in the trace, after a warm-up of two (default: 1)");
   number("--bench", 1, 10000, options.bench,
          "only time N steps, with the job's data or, if it names none, random tokens");
-  line.flag("--json", options.json, "with --bench: print the result as JSON");
+  line.flag("--json", options.json, "with --bench or --preflight: print the result as JSON");
   line.flag("--eval", options.eval, "only measure the validation loss, printed as JSON");
   line.option("--dump-gradients", "FILE", options.dumpGradients,
               "write the gradients of the first step (safetensors)");
@@ -91,13 +91,17 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
               "network interface, or its address, for all traffic between ranks");
   line.option("--secret-file", "FILE", options.launch.secretFile,
               "let only ranks in that know the text of this file");
+  line.flag(
+      "--preflight", options.preflight,
+      "train nothing: measure for about 5 s how fast the ranks reach each other, compare with "
+      "what the plan assumed, and name slow links and hosts");
   number("--join-timeout", 1, 1 << 20, options.launch.joinSeconds,
          "seconds that ranks wait for each other at the start (default: 30)");
   line.footer(
       "Exit codes: 0 done, 1 the machine failed (disk, memory, device), 2 a mistake in what\n"
       "was given, 4 the guard stopped a run that diverged, 5 another rank ended, hangs or\n"
-      "disagrees, 75 stopped by a signal (SIGTERM, SIGINT, SIGHUP, SIGUSR1) after writing a\n"
-      "checkpoint.");
+      "disagrees, 6 --preflight found a slow link, 75 stopped by a signal (SIGTERM, SIGINT,\n"
+      "SIGHUP, SIGUSR1) after writing a checkpoint.");
 }
 
 // Returns an error if the options contradict each other.
@@ -106,14 +110,17 @@ static Result<void> check(const RunOptions &options, const std::string &gemm) {
     return Error{fmt::format("--gemm={}: must be default or measure", gemm)};
   if (options.collectives != "nccl" && options.collectives != "host")
     return Error{fmt::format("--collectives={}: must be nccl or host", options.collectives)};
-  const bool trains = !options.eval && options.dumpLogits.empty() && options.bench == 0;
+  if (options.preflight && (options.bench > 0 || options.eval || !options.dumpLogits.empty()))
+    return Error{"--preflight only measures links; leave out --bench, --eval and --dump-logits"};
+  const bool trains =
+      !options.preflight && !options.eval && options.dumpLogits.empty() && options.bench == 0;
   if (options.bench > 0 &&
       (options.eval || !options.out.empty() || options.steps || !options.exportDirectory.empty() ||
        !options.dumpGradients.empty() || !options.dumpLogits.empty()))
     return Error{"--bench only measures; leave out --out, --steps, --eval, --export, "
                  "--dump-gradients and --dump-logits"};
-  if (options.json && options.bench == 0)
-    return Error{"--json prints the result of --bench=N; give both"};
+  if (options.json && options.bench == 0 && !options.preflight)
+    return Error{"--json prints the result of --bench=N or --preflight; give one of them"};
   if (!options.trace.empty() && !trains && options.bench == 0)
     return Error{"--trace records training steps, and --eval and --dump-logits do none; leave one "
                  "of them out"};

@@ -214,6 +214,20 @@ TEST(Collectives, InStages) {
 }
 
 // A small all-reduce over many nodes takes a tree: 2 x 7 hops inside, 2 x log2(64) between nodes.
+TEST(Collectives, AnAllGatherIsALine) {
+  const DeviceSpec spec = toy();
+  DeviceSpec staged = spec;
+  staged.nodeLink.stages = true;
+  for (const DeviceSpec &each : {spec, staged})
+    for (Group group : {Group{8, 1}, Group{1, 2}, Group{8, 2}}) {
+      const double n = double(group.devicesPerNode * group.nodes);
+      const AllGatherLine line = allGatherLine(group, each);
+      for (double bytes : {0.0, 1e6, 3e9})
+        EXPECT_NEAR(allGatherSeconds(bytes, group, each),
+                    line.latency + (n - 1) / n * bytes / line.bandwidth, 1e-12 + bytes * 1e-21);
+    }
+}
+
 TEST(Collectives, TreeOfNodes) {
   DeviceSpec spec = toy();
   EXPECT_NEAR(allReduceSeconds(0, {8, 64}, spec), 1e-5 + 2 * (7 * 1e-6 + 6 * 1e-5), 1e-12);

@@ -202,6 +202,38 @@ TEST_P(Communicators, TheGroupOfAllWorksBesideAGroupOfAnAxis) {
   });
 }
 
+// Pairs exchange different numbers of messages between calls of the group.
+TEST_P(Communicators, TwoRanksExchangeWhatTheOthersDoNotSee) {
+  GetParam().onRanks(4, 2, [&](World &world) {
+    const int rank = world.rank();
+    for (int round = 0; round < 3; ++round) {
+      const int other = rank ^ (1 + round % 3);
+      const int messages = 1 + (rank + other) % 3;
+      for (int message = 0; message < messages; ++message)
+        for (size_t elements : {size_t(1), size_t(100000)}) {
+          const std::vector<double> x = drawn<double>(rank + message, elements);
+          std::vector<double> d(elements);
+          ASSERT_EQ(messageOf(world.exchange(other, x.data(), d.data(), elements * sizeof(double))),
+                    "");
+          EXPECT_EQ(d, drawn<double>(other + message, elements));
+        }
+      checkGroup(world.all(), {0, 1, 2, 3}, 3);
+    }
+  });
+}
+
+TEST_P(Communicators, AnExchangeWithARankThatHasLeftNamesIt) {
+  GetParam().onRanks(2, 1, [&](World &world) {
+    double x = 1, d = 0;
+    ASSERT_EQ(messageOf(world.exchange(1 - world.rank(), &x, &d, sizeof x)), "");
+    if (world.rank() == 1)
+      return;
+    const Result<void> result = world.exchange(1, &x, &d, sizeof x);
+    ASSERT_FALSE(result);
+    EXPECT_NE(result.error().message.find("rank 1"), std::string::npos) << result.error().message;
+  });
+}
+
 // No rank returns from the barrier before the last one has called it.
 TEST_P(Communicators, ABarrierWaitsForAllRanks) {
   std::atomic<int> arrived = 0;

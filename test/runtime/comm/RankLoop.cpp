@@ -1,14 +1,12 @@
 // A rank that sums numbers over all ranks again and again, for tests of what ranks do when others
 // die or hang (FaultsTest.cpp). The environment says which rank it is, as for lmc-run.
 //
-//   rank-loop [--steps=N] [--elements=N] [--stuck] [--measure] [--shard=N] [--interface=I]
+//   rank-loop [--steps=N] [--elements=N] [--stuck] [--shard=N] [--interface=I]
 //             [--secret-file=F] [--join=MS] [--silence=MS] [--beat=MS] [--grace=MS]
 //
 // Prints "ready" after the first sum. --steps=0: goes on for ever. --stuck: the main thread then
 // sleeps for ever, so that only the threads of the control connection can end the process.
-// --measure: prints how fast the ranks reach each other instead.
 #include "runtime/comm/GlooWorld.h"
-#include "runtime/comm/MeasureGroup.h"
 #include "tools/support/CommandLine.h"
 
 #include <fmt/format.h>
@@ -36,23 +34,12 @@ static Result<void> loop(World &world, uint64_t steps, uint64_t elements, bool s
   return {};
 }
 
-static Result<void> print(World &world) {
-  auto speed = measureGroup(world.all());
-  LMC_TRY(speed);
-  if (world.rank() == 0)
-    for (const GroupSpeed::AllGather &each : speed->allGathers)
-      fmt::print("allGather of {} bytes per rank: {:.3g} s\n", each.bytes, each.seconds);
-  if (world.rank() == 0)
-    fmt::print("{:.4g} GB/s into each rank\n", speed->bandwidth() / 1e9);
-  return {};
-}
-
 int main(int argc, char **argv) {
   CommandLine line("rank-loop", "1", "Sums numbers over all ranks.");
   RendezvousOptions times;
   LaunchOptions options;
   uint64_t steps = 0, elements = 1000, shard = 1;
-  bool stuck = false, measure = false;
+  bool stuck = false;
   auto number = [&](const char *name, auto set) {
     line.option(
         name, "N",
@@ -74,7 +61,6 @@ int main(int argc, char **argv) {
   line.option("--interface", "NAME", options.interface, "network interface");
   line.option("--secret-file", "FILE", options.secretFile, "secret");
   line.flag("--stuck", stuck, "sleep");
-  line.flag("--measure", measure, "measure");
   if (std::optional<int> done = line.parse(argc, argv))
     return *done;
 
@@ -82,8 +68,6 @@ int main(int argc, char **argv) {
     auto world = openWorld(options, static_cast<int>(shard), times);
     if (!world)
       return world.error();
-    if (measure)
-      return print(**world);
     return loop(**world, steps, elements, stuck);
   };
   if (const Result<void> result = run(); !result) {

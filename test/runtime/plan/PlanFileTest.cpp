@@ -304,6 +304,11 @@ TEST(PlanFile, CommandsRunBesideACollective) {
 }
 
 // Each change alone makes a sound plan unsound, and the message says where.
+void addLink(plan::PlanT &p, double bandwidth) {
+  p.links.push_back(std::make_unique<plan::LinkT>());
+  p.links.back()->bandwidth = bandwidth;
+}
+
 TEST(PlanFile, ChecksTheMeaning) {
   struct Case {
     std::function<void(plan::PlanT &)> damage;
@@ -376,6 +381,22 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[](auto &p) { p.shard_ranks = 2; }, "its 1 ranks are in groups of 2"},
       {[](auto &p) { p.shard_ranks = 0; }, "its 1 ranks are in groups of 0"},
       // Otherwise an axis could have no ranks.
+      {[](auto &p) { addLink(p, 1e9); }, "link 0 joins no two ranks"},
+      {[](auto &p) {
+         p.devices_per_node = p.batch->ranks = 2;
+         p.batch->global_batch_size *= 2;
+         addLink(p, 0);
+       },
+       "link 0 has an impossible speed"},
+      {[](auto &p) {
+         p.devices_per_node = p.batch->ranks = 2;
+         p.batch->global_batch_size *= 2;
+         addLink(p, 1e9);
+         addLink(p, 1e9);
+       },
+       "link 1 is of an unknown kind, or of that of one before"},
+      {[](auto &p) { p.axis_speeds.push_back(std::make_unique<plan::AxisSpeedT>()); },
+       "axis speed 0 is impossible"},
       {[](auto &p) { p.nodes = p.shard_ranks = 4; }, "it is for 4 devices, and its batch is for 1"},
       {[](auto &p) {
          p.variables[0]->shard = std::make_unique<plan::ShardT>();
