@@ -178,6 +178,7 @@ private:
 
     // Returns when all messages have arrived here, or may be changed here.
     Result<void> wait() {
+      const Progress::Wait waiting(&group->rendezvous.progress());
       for (const Message &message : messages)
         LMC_TRY(group->guarded(message.other, [&] {
           return message.sends ? message.buffer->waitSend(kNoLimit)
@@ -349,6 +350,7 @@ public:
   Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) override {
     return everyone->exchange(other, x, d, bytes);
   }
+  Progress &progress() override { return rendezvous->progress(); }
   std::optional<Error> loss() const override { return rendezvous->anyLoss(); }
 
 private:
@@ -460,6 +462,8 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
   rendezvous.interface = options.interface;
   if (options.joinSeconds)
     rendezvous.join = std::chrono::seconds(*options.joinSeconds);
+  if (options.hangSeconds)
+    rendezvous.stall.seconds = static_cast<double>(*options.hangSeconds);
   if (!options.secretFile.empty()) {
     auto secret = readTextFile(options.secretFile, 4096);
     LMC_TRY(secret);

@@ -37,6 +37,7 @@ struct LaunchOptions {
   std::string interface;
   std::string secretFile; // its text is the secret that all ranks of a run know; "": no secret
   std::optional<int64_t> joinSeconds; // how long the ranks wait for each other at the start
+  std::optional<int64_t> hangSeconds; // StallLimits::seconds
 };
 
 struct Launch {

@@ -194,6 +194,8 @@ public:
     return get({std::min(index, other), std::max(index, other)})->exchange(x, d, bytes);
   }
 
+  Progress &progress() override { return state; }
+
 private:
   std::unique_ptr<Communicator> along(const AxisGroups &axis) {
     if (axis.onNode.empty())
@@ -209,6 +211,7 @@ private:
 
   const int index;
   const std::shared_ptr<Groups> groups;
+  Progress state;
   int divisions = 0;
   std::unique_ptr<Communicator> everyone, shard, replicate;
 };

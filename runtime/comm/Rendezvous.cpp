@@ -216,7 +216,7 @@ void Rendezvous::beat() {
         gone.push_back(rank);
     const Wake waker = wake;
     lock.unlock();
-    socket.send({{"is", "beat"}});
+    socket.send(beatOf(state.state()));
     for (int rank : gone)
       if (waker)
         waker(rank);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "runtime/comm/Socket.h"
+#include "runtime/comm/Stall.h"
 #include "runtime/support/Result.h"
 
 #include <condition_variable>
@@ -29,6 +30,7 @@ struct RendezvousOptions {
   Milliseconds join{30000};   // for all ranks to come
   Milliseconds beat{1000};    // between signs of life
   Milliseconds silence{8000}; // without a sign of life, after which a rank counts as hung
+  StallLimits stall;          // after which a rank that gives signs of life counts as hung, too
   // Within this time after a failure is known, the rank must leave. Otherwise `onStuck` is called:
   // by default it prints the failure and ends the process with ExitCode::RankFailed.
   Milliseconds grace{5000};
@@ -55,6 +57,9 @@ public:
 
   // The numerical address of this machine that the other ranks can reach.
   const std::string &ownAddress() const { return address; }
+
+  // What is sent with this rank's signs of life.
+  Progress &progress() { return state; }
 
   // A store of bytes that all ranks share. A key is set once. get() waits until it is set.
   Result<void> set(const std::string &key, const std::vector<char> &value);
@@ -89,6 +94,7 @@ private:
   std::unique_ptr<RendezvousHub> hub; // of rank 0
   Socket socket;
   std::string host, address;
+  Progress state;
 
   mutable std::mutex mutex;
   std::condition_variable changed;

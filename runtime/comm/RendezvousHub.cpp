@@ -147,7 +147,10 @@ std::optional<int> RendezvousHub::admit(const Connection &connection) {
     return std::nullopt;
   }
   connection->send({{"proof", rendezvousProof(options.secret, Side::Hub, nonce, hello)}});
-  members[static_cast<size_t>(rank)] = {connection, host.empty() ? "?" : host};
+  Member &member = members[static_cast<size_t>(rank)];
+  member.connection = connection;
+  member.host = host.empty() ? "?" : host;
+  member.moved = std::chrono::steady_clock::now();
   if (std::ranges::none_of(members, [](const Member &m) { return m.host.empty(); })) {
     started = true;
     json hosts = json::array();
@@ -177,7 +180,12 @@ void RendezvousHub::follow(int rank, Socket &socket) {
     if (is == "failed")
       fail(message.at("text"));
     std::lock_guard lock(mutex);
-    if (is == "leave") {
+    if (is == "beat") {
+      const Progress::State state = progressOf(message);
+      if (state.moves != member.state.moves)
+        member.moved = std::chrono::steady_clock::now();
+      member.state = state;
+    } else if (is == "leave") {
       member.left = true;
       tellAll({{"is", "left"}, {"rank", rank}});
     } else if (is == "set") {
@@ -201,13 +209,39 @@ void RendezvousHub::beat() {
   std::unique_lock lock(mutex);
   while (!changed.wait_for(lock, options.beat, [&] { return stopping; })) {
     tellAll({{"is", "beat"}});
-    if (started || !failure.empty() || std::chrono::steady_clock::now() < deadline)
+    const std::string text = !failure.empty()                               ? ""
+                             : started                                      ? stalled()
+                             : std::chrono::steady_clock::now() >= deadline ? missing()
+                                                                            : "";
+    if (text.empty())
       continue;
-    const std::string text = missing();
     lock.unlock();
     fail(text);
     lock.lock();
   }
+}
+
+// Returns which rank makes no progress; "": none is known.
+std::string RendezvousHub::stalled() const {
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<RankProgress> ranks;
+  for (const Member &member : members)
+    ranks.push_back({member.state, std::chrono::duration<double>(now - member.moved).count(),
+                     member.connection && !member.left});
+  const std::optional<Stall> stall = findStall(ranks, options.stall);
+  if (!stall)
+    return "";
+  const Member &member = members[static_cast<size_t>(std::max(stall->rank, 0))];
+  const std::string where =
+      member.state.step > 0 ? fmt::format(", step {}", member.state.step) : "";
+  if (stall->rank < 0)
+    return fmt::format("no rank has made progress for {:.0f} s ({}{}): all wait for each other or "
+                       "for their devices",
+                       stall->seconds, textOf(member.state.activity), where);
+  return fmt::format("rank {} (host {}) has made no progress for {:.0f} s ({}{}), and the others "
+                     "wait for it",
+                     stall->rank, member.host, stall->seconds, textOf(member.state.activity),
+                     where);
 }
 
 // The failure that is known first is the cause of those that follow.

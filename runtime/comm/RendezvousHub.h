@@ -27,6 +27,8 @@ private:
     Connection connection; // null before the rank has joined and after its connection has ended
     std::string host;      // "" before the rank has joined
     bool left = false;     // it has left in order
+    Progress::State state; // as of its latest sign of life
+    std::chrono::steady_clock::time_point moved; // when state.moves became what it is
   };
 
   RendezvousHub(const RendezvousOptions &options, Socket listener);
@@ -34,6 +36,7 @@ private:
   std::optional<int> admit(const Connection &connection);
   void follow(int rank, Socket &socket);
   void beat();
+  std::string stalled() const;
   void fail(const std::string &text);
   void tellAll(const nlohmann::json &message);
   std::string missing() const;

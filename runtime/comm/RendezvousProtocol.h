@@ -9,7 +9,8 @@
 // Without a secret the proofs are "".
 //
 // From then on each message has a key "is":
-//   both  beat                     nothing but that the process lives
+//   R     beat {...}               the process lives; what its main thread does (Progress::State)
+//   H     beat                     nothing but that the process lives
 //   H     start {hosts}            all ranks have joined; `hosts` by rank
 //   both  failed {text}            the run cannot go on; the hub sends what it hears first to all
 //   H     left {rank}              a rank has left in order
@@ -19,6 +20,7 @@
 //   H     value {key, value}
 #pragma once
 
+#include "runtime/comm/Progress.h"
 #include "runtime/support/Sha256.h"
 
 #include <nlohmann/json.hpp>
@@ -27,7 +29,7 @@
 
 namespace lmc {
 
-constexpr int kRendezvousProtocol = 1;
+constexpr int kRendezvousProtocol = 2;
 
 // Most bytes of a message: of one from a stranger, and of one from a rank.
 constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;
@@ -45,6 +47,18 @@ inline std::string rendezvousProof(const std::string &secret, Side side,
                                hello.at("size"),
                                hello.at("host")};
   return hmacSha256(secret, said.dump());
+}
+
+inline nlohmann::json beatOf(const Progress::State &state) {
+  return {{"is", "beat"},         {"activity", state.activity},
+          {"step", state.step},   {"moves", state.moves},
+          {"waits", state.waits}, {"step_seconds", state.stepSeconds}};
+}
+
+inline Progress::State progressOf(const nlohmann::json &beat) {
+  const int activity = beat.at("activity");
+  return {static_cast<Activity>(activity), beat.at("step"), beat.at("moves"), beat.at("waits"),
+          beat.at("step_seconds")};
 }
 
 } // namespace lmc

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/comm/Communicator.h"
+#include "runtime/comm/Progress.h"
 
 #include <optional>
 
@@ -32,6 +33,9 @@ public:
   // Sends `bytes` bytes of x to the rank `other`, and receives as many from it in d, which does not
   // overlap x. Both ranks call it.
   virtual Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) = 0;
+
+  // What the main thread of this rank says of its progress.
+  virtual Progress &progress() = 0;
 
   // Returns why not all ranks are there, if that is known: one has failed, or has left at its end.
   virtual std::optional<Error> loss() const { return std::nullopt; }

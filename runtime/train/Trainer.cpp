@@ -27,7 +27,8 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
                  Console &console, RunLog &log, const StopSignals &stop,
                  std::unique_ptr<DataSource> data, int64_t totalSteps)
     : session(session), options(options), directory(directory), console(console), log(log),
-      stop(stop), ranks(session.world.all()), totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
+      stop(stop), ranks(session.world.all()), progress(session.world.progress()),
+      totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
       data(std::move(data)), enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
       savedStep(session.progress.step) {}
@@ -91,6 +92,7 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
 }
 
 Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
+  progress.enter(Activity::Reading, enqueuedStep + 1);
   const bool stopHere = stop.requested();
   Result<void> owned = directory.checkOwner();
   const auto asked = std::chrono::steady_clock::now();
@@ -128,12 +130,17 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
     console.warning(fmt::format("step {}: no position of this batch has a loss", number));
   if (session.trace)
     session.trace->begin(static_cast<uint64_t>(number));
-  LMC_TRY(enqueueGradients(session, number, step.lr, next.batch, [&] { return settleReady(); }));
+  progress.enter(Activity::Computing, enqueuedStep + 1);
+  LMC_TRY(enqueueGradients(session, number, step.lr, next.batch, [&] {
+    progress.enter(Activity::Computing, enqueuedStep + 1);
+    return settleReady();
+  }));
   if (!options.dumpGradients.empty() && !gradientsDumped) {
-    LMC_TRY(dumpGradients(options.dumpGradients, *session.plan, *session.device,
-                          session.world));
+    progress.enter(Activity::Saving, enqueuedStep + 1);
+    LMC_TRY(dumpGradients(options.dumpGradients, *session.plan, *session.device, session.world));
     gradientsDumped = true;
   }
+  progress.enter(Activity::Computing, enqueuedStep + 1);
   LMC_TRY(session.functions->run(names::kOptimizer));
   if (session.trace && session.trace->end())
     writeTrace();
@@ -180,6 +187,7 @@ Result<StepRecord> Trainer::settle() {
   auto record = readStep(enqueued.front());
   LMC_TRY(record);
   enqueued.pop_front();
+  progress.endStep(record->stepSeconds);
   const plan::Plan &plan = **session.plan;
   uint64_t stepTokens = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
   session.progress.step = static_cast<uint64_t>(record->step);
@@ -280,6 +288,7 @@ std::string Trainer::wayBack(const Guard::Divergence &divergence) const {
 }
 
 Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
+  progress.enter(Activity::Saving, session.progress.step);
   session.progress.extra[kGuardState] = guard.state();
   auto kept = saveDiverged(directory.path(), *session.plan, *session.device, session.world,
                            session.progress);
@@ -301,6 +310,7 @@ Result<void> Trainer::validate(StepRecord &record) {
   bool last = session.progress.step == totalSteps;
   if (!last && (interval == 0 || record.step % interval != 0))
     return {};
+  progress.enter(Activity::Validating, session.progress.step);
   auto start = std::chrono::steady_clock::now();
   session.device->setPurpose(fmt::format("validation after step {}", record.step));
   auto evaluation = evaluator->evaluate([&] { return stop.requested(); });
@@ -372,6 +382,7 @@ static uint64_t folderBytes(const std::string &path) {
 }
 
 void Trainer::save() {
+  progress.enter(Activity::Saving, session.progress.step);
   saveError.reset();
   if (session.settings.guard.action != "off")
     session.progress.extra[kGuardState] = guard.state();
@@ -401,6 +412,7 @@ void Trainer::save() {
 }
 
 void Trainer::exportTo(const std::string &folder) {
+  progress.enter(Activity::Saving, session.progress.step);
   const auto start = std::chrono::steady_clock::now();
   auto exported = exportRun(folder, *session.plan, *session.device, session.world);
   const double seconds = secondsSince(start);
@@ -490,6 +502,7 @@ Result<ExitCode> Trainer::train() {
 
 Result<ExitCode> Trainer::finish(bool interrupted) {
   uint64_t done = session.progress.step;
+  progress.enter(Activity::Ending, done);
   if (session.trace && !session.trace->isWritten()) // it has fewer steps than were asked for
     writeTrace();
   if (done > firstStep && savedStep != done)

@@ -99,6 +99,7 @@ private:
   RunLog &log;
   const StopSignals &stop;
   Communicator &ranks;
+  Progress &progress;
   const uint64_t totalSteps;
   const uint64_t firstStep; // steps that were done before this run
 

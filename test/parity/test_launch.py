@@ -1,7 +1,9 @@
 """Ranks that are processes: how launchers start them, and what happens when one of them fails."""
 
+import ctypes
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -133,6 +135,55 @@ def test_a_stopped_rank_is_named_within_ten_seconds(programs, compiled, tmp_path
     code, errors, _ = run.end()
     assert code == RANK_FAILED
     assert ": rank 1 (host " in errors and "does not answer since 8 s" in errors
+
+
+class StoppedThread:
+    """Stops one thread of a process, and no other, while it computes. https://man7.org/linux/man-pages/man2/ptrace.2.html"""
+
+    CONT, SEIZE, INTERRUPT = 7, 0x4206, 0x4207
+
+    def __init__(self, thread: int):
+        self.thread = thread
+        self.call(self.SEIZE)
+        deadline = time.monotonic() + 10
+        while True:
+            self.call(self.INTERRUPT)
+            os.waitpid(thread, 0x40000000)  # __WALL
+            # "-1 STACK PC": it was not in a system call, as it is while it waits for other ranks.
+            if Path(f"/proc/{thread}/syscall").read_text().startswith("-1 "):
+                return
+            assert time.monotonic() < deadline
+            self.call(self.CONT)
+            time.sleep(0.003)
+
+    def call(self, request: int) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.ptrace(ctypes.c_long(request), ctypes.c_long(self.thread), None, None) != 0:
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    def wait_for_its_end(self) -> None:
+        while os.WIFSTOPPED(os.waitpid(self.thread, 0x40000000)[1]):
+            self.call(self.CONT)
+
+
+def test_a_main_thread_that_hangs_is_named(programs, compiled, tmp_path):
+    """Its process gives signs of life all the time."""
+    run = Running(programs, compiled(LONG, *options("zero3", 1, 2, 1)), tmp_path / "run", 2,
+                  "--hang-timeout=2")
+    run.wait_for_checkpoint()
+    try:
+        victim = StoppedThread(run.ranks()[1])
+    except PermissionError:
+        run.process.kill()
+        pytest.skip("this system does not let a process trace another (ptrace)")
+    began = time.monotonic()
+    victim.wait_for_its_end()  # its other threads end the process
+    code, errors, _ = run.end()
+    assert code == RANK_FAILED
+    assert re.search(r"error: rank 1 \(host .*\) has made no progress for [234] s "
+                     r"\((reading data|computing), step \d+\), and the others wait for it", errors), errors
+    assert errors.count("has made no progress") == 2, "rank 0 and rank 1 say so"
+    assert time.monotonic() - began < 12
 
 
 def test_a_signal_to_one_rank_stops_all_at_one_step(programs, compiled, tmp_path):

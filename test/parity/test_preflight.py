@@ -63,18 +63,24 @@ class Hosts:
         try:
             for space in self.spaces.values():
                 self.call("ip", "netns", "add", space)
-            self.ip("s", "link", "add", "switch", "up", "type", "bridge")
-            for number, name in enumerate(self.NAMES, 1):
-                self.ip(name, "link", "add", "e0", "type", "veth", "peer", "name", name, "netns",
-                        self.spaces["s"])
-                self.ip(name, "addr", "add", f"10.78.0.{number}/24", "dev", "e0")
-                self.ip(name, "link", "set", "e0", "up")
-                self.ip(name, "link", "set", "lo", "up")
-                self.ip("s", "link", "set", name, "up", "master", "switch")
         except (subprocess.CalledProcessError, FileNotFoundError) as error:
             self.__exit__()
             reason = getattr(error, "stderr", None) or str(error)
             pytest.skip(f"no network namespaces (root is needed): {reason.strip()}")
+        try:
+            self.ip("s", "link", "add", "switch", "type", "bridge")
+            self.ip("s", "link", "set", "switch", "up")
+            for number, name in enumerate(self.NAMES, 1):
+                self.ip(name, "link", "add", "e0", "type", "veth", "peer", "name", f"to-{name}",
+                        "netns", self.spaces["s"])
+                self.ip(name, "addr", "add", f"10.78.0.{number}/24", "dev", "e0")
+                self.ip(name, "link", "set", "e0", "up")
+                self.ip(name, "link", "set", "lo", "up")
+                self.ip("s", "link", "set", f"to-{name}", "master", "switch")
+                self.ip("s", "link", "set", f"to-{name}", "up")
+        except subprocess.CalledProcessError as error:
+            self.__exit__()
+            raise AssertionError(f"{error.cmd}: {error.stderr}") from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,7 +96,7 @@ class Hosts:
 
     def slow_down(self, host: str) -> None:
         """To 20 Mbit/s, to the host and from it."""
-        for space, device in ((host, "e0"), ("s", host)):
+        for space, device in ((host, "e0"), ("s", f"to-{host}")):
             self.call("ip", "netns", "exec", self.spaces[space], "tc", "qdisc", "add", "dev", device,
                       "root", "tbf", "rate", "20mbit", "burst", "64kbit", "latency", "50ms")
 

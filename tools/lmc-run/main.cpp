@@ -97,6 +97,9 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
       "what the plan assumed, and name slow links and hosts");
   number("--join-timeout", 1, 1 << 20, options.launch.joinSeconds,
          "seconds that ranks wait for each other at the start (default: 30)");
+  number("--hang-timeout", 1, 1 << 20, options.launch.hangSeconds,
+         "seconds that a rank may read data or compute without progress while others wait for it, "
+         "or three steps if they take longer (default: 10)");
   line.footer(
       "Exit codes: 0 done, 1 the machine failed (disk, memory, device), 2 a mistake in what\n"
       "was given, 4 the guard stopped a run that diverged, 5 another rank ended, hangs or\n"

@@ -205,6 +205,7 @@ void CudaDevice::drain() {
 
 template <typename Handle>
 Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle) {
+  const Progress::Wait waiting(options.world ? &options.world->progress() : nullptr);
   if (!collectives || collectives->byHost())
     return resultOf(wait(handle));
   for (;;) {

@@ -1,6 +1,7 @@
 // What ranks do when another one dies, hangs, or was started wrongly: processes that run
 // test/runtime/comm/RankLoop.cpp. Times are short here; DefaultTimes holds the real ones.
 #include "runtime/comm/Rendezvous.h"
+#include "runtime/comm/RendezvousProtocol.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -235,6 +236,38 @@ TEST(Faults, ARankWhoseMainThreadIsStuckEndsToo) {
   EXPECT_THAT(end.text, HasSubstr("lmc-run: error: rank 1 (host "));
 }
 
+// Its process gives signs of life all the time.
+TEST(Faults, ARankWhoseMainThreadHangsIsNamedOnAllOthers) {
+  for (size_t victim : {0, 2}) {
+    Ranks ranks(3);
+    ranks.startClock();
+    for (size_t rank = 0; rank < 3; ++rank)
+      ranks.start(rank, {{"--stall=1500", rank == victim ? "--hang=5" : "--hang=0"}, {}, {}});
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const Ranks::End end = ranks.end(rank);
+      EXPECT_EQ(end.code, 5);
+      EXPECT_LT(end.seconds, 8);
+      EXPECT_THAT(end.text,
+                  testing::ContainsRegex(fmt::format(
+                      "error: rank {} \\(host .*\\) has made no progress for [123] s \\(reading "
+                      "data, step 5\\), and the others wait for it; start the run again",
+                      victim)));
+    }
+  }
+}
+
+TEST(Faults, ALongSaveIsNoHang) {
+  Ranks ranks(3);
+  for (size_t rank = 0; rank < 3; ++rank)
+    ranks.start(rank,
+                {{"--stall=500", "--steps=6", rank == 1 ? "--save=2500" : "--save=0"}, {}, {}});
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 0) << end.text;
+    EXPECT_EQ(end.text, "");
+  }
+}
+
 TEST(Faults, ARankThatDoesNotComeIsNamed) {
   Ranks ranks(4);
   for (size_t rank : {0, 2})
@@ -383,7 +416,10 @@ TEST(Faults, AStrangerDoesNotDisturb) {
     if (i % 4 == 1)
       socket->send({{"lmc", "x"}, {"rank", -5}});
     if (i % 4 == 2)
-      socket->send({{"lmc", 1}, {"rank", 1}, {"size", 2}, {"host", std::string(100000, 'x')}});
+      socket->send({{"lmc", kRendezvousProtocol},
+                    {"rank", 1},
+                    {"size", 2},
+                    {"host", std::string(100000, 'x')}});
     if (i % 4 == 3)
       socket->finishSending();
     strangers.push_back(std::move(*socket));

@@ -30,8 +30,11 @@ Result<Step> resolve(Resolver &at, const plan::Command &command, const plan::Col
   auto work = workOf(at, op);
   LMC_TRY(work);
   if (command.stream() == 0)
-    return Step([queue = &at.collectives, work = *work] {
-      orThrow(queue->waitForAll());
+    return Step([queue = &at.collectives, work = *work, progress = &at.world->progress()] {
+      {
+        const Progress::Wait waiting(progress);
+        orThrow(queue->waitForAll());
+      }
       orThrow(work());
     });
   return Step([queue = &at.collectives, work = *work, started = at.started, index = at.command] {

@@ -1,0 +1,44 @@
+#include "runtime/comm/Stall.h"
+
+#include <algorithm>
+
+namespace lmc {
+
+std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const StallLimits &limits) {
+  double stepSeconds = 0, longestWait = 0, shortestWait = -1;
+  bool allWait = true;
+  for (const RankProgress &rank : ranks) {
+    if (!rank.isHere)
+      continue;
+    stepSeconds = std::max(stepSeconds, rank.state.stepSeconds);
+    if (rank.state.waits) {
+      longestWait = std::max(longestWait, rank.seconds);
+      shortestWait = shortestWait < 0 ? rank.seconds : std::min(shortestWait, rank.seconds);
+    } else {
+      allWait = false;
+    }
+  }
+  auto limitOf = [&](const Progress::State &state) {
+    const bool isInStep =
+        state.activity == Activity::Reading || state.activity == Activity::Computing;
+    return isInStep && stepSeconds > 0 ? std::max(limits.seconds, limits.steps * stepSeconds)
+                                       : limits.otherSeconds;
+  };
+  std::optional<Stall> stall;
+  double longestLimit = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const RankProgress &rank = ranks[i];
+    if (!rank.isHere)
+      continue;
+    const double limit = limitOf(rank.state);
+    longestLimit = std::max(longestLimit, limit);
+    if (!rank.state.waits && rank.seconds >= limit && longestWait >= limit &&
+        (!stall || rank.seconds > stall->seconds))
+      stall = Stall{static_cast<int>(i), rank.seconds};
+  }
+  if (allWait && shortestWait >= longestLimit)
+    stall = Stall{-1, shortestWait};
+  return stall;
+}
+
+} // namespace lmc

@@ -1,0 +1,36 @@
+// Finds a rank that makes no progress although others wait for it.
+#pragma once
+
+#include "runtime/comm/Progress.h"
+
+#include <optional>
+#include <vector>
+
+namespace lmc {
+
+// How long a rank may make no progress.
+struct StallLimits {
+  // While it reads data or computes: the longer of `seconds` and of `steps` times the longest step.
+  double seconds = 10, steps = 3;
+  // While it does anything else, which may take long, such as a save; and until a step has ended.
+  double otherSeconds = 1800;
+};
+
+// What rank 0 knows of a rank.
+struct RankProgress {
+  Progress::State state;
+  double seconds = 0; // since state.moves was another number
+  bool isHere = true; // false: it has left in order
+};
+
+struct Stall {
+  int rank = 0;       // -1: all ranks wait for each other
+  double seconds = 0; // since the rank, or the last of all ranks, has got on
+};
+
+// Returns a rank that does not wait and has not got on for the time of its limit, while another
+// rank waits that long; of several, the one that has not got on for the longest time. If all ranks
+// wait that long, none can be named.
+std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const StallLimits &limits);
+
+} // namespace lmc
