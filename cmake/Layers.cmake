@@ -17,12 +17,14 @@ lmc_layer(tools/support runtime/support)
 lmc_layer(runtime/comm runtime/plan runtime/support)
 lmc_layer(runtime/device runtime/comm runtime/plan runtime/support)
 lmc_layer(runtime/data runtime/support)
+lmc_layer(runtime/tokenizer runtime/support)
 lmc_layer(runtime/checkpoint runtime/comm runtime/data runtime/plan runtime/support)
 lmc_layer(runtime/monitor runtime/support)
 lmc_layer(runtime/train runtime/checkpoint runtime/comm runtime/data runtime/device
           runtime/monitor runtime/plan runtime/support)
 lmc_program(tools/lmc-run runtime/comm runtime/train tools/support)
-lmc_program(tools/lmc-data runtime/checkpoint runtime/data runtime/support tools/support)
+lmc_program(tools/lmc-data runtime/checkpoint runtime/data runtime/support runtime/tokenizer
+            tools/support)
 
 # The compiler's ground: planning problems, the TOML, costs. No MLIR.
 lmc_layer(compiler/algorithms runtime/support)

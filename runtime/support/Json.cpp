@@ -8,9 +8,7 @@ namespace lmc {
 
 static constexpr int kMaximumDepth = 64;
 
-// Returns true if brackets are nested at most kMaximumDepth deep; brackets inside strings do not
-// count. The result for text that is not JSON has no meaning.
-static bool isShallow(std::string_view text) {
+bool isShallowJson(std::string_view text) {
   int depth = 0;
   bool inString = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -33,7 +31,7 @@ static bool isShallow(std::string_view text) {
 }
 
 Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path) {
-  if (!isShallow(text))
+  if (!isShallowJson(text))
     return Error{fmt::format("{}: JSON nested more than {} deep", path, kMaximumDepth)};
   nlohmann::json value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!value.is_object())

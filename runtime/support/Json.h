@@ -10,6 +10,10 @@
 
 namespace lmc {
 
+// Returns true if brackets are nested at most 64 deep; brackets inside strings do not count. The
+// result for text that is not JSON has no meaning.
+bool isShallowJson(std::string_view text);
+
 // Parses `text`, the contents of the file `path`, which must be one JSON object. Returns an Error
 // if values are nested more than 64 deep, before it builds any value.
 Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path);

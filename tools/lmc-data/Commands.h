@@ -17,6 +17,7 @@ struct DataCommand {
 DataCommand addPackCommand(CommandLine &line);
 DataCommand addInspectCommand(CommandLine &line);
 DataCommand addVerifyCommand(CommandLine &line);
+DataCommand addDumpCommand(CommandLine &line);
 DataCommand addExportCommand(CommandLine &line);
 
 // Prints the report of `lmc-data inspect` on a checkpoint. With `verify`, reads all of its files;

@@ -7,6 +7,7 @@
 #include "runtime/support/Size.h"
 #include "tools/lmc-data/CheckpointFolder.h"
 #include "tools/lmc-data/Commands.h"
+#include "tools/lmc-data/TokenizerFiles.h"
 
 #include <fmt/format.h>
 
@@ -46,13 +47,17 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
   if (arguments.output.empty())
     return Error{"no --output given; see: lmc-data export --help"};
   ExportOptions &options = arguments.options;
+  if (!arguments.tokenizer.empty())
+    LMC_TRY(tokenizerFiles(arguments.tokenizer));
+  auto checkpoint = openCheckpoint(arguments.checkpoint);
+  LMC_TRY(checkpoint);
+  if (arguments.tokenizer.empty() && !checkpoint->run.trainData.empty())
+    arguments.tokenizer = tokenizerOf(checkpoint->run.trainData.front().path).value_or("");
   if (!arguments.tokenizer.empty()) {
     auto files = tokenizerFiles(arguments.tokenizer);
     LMC_TRY(files);
     options.files = std::move(*files);
   }
-  auto checkpoint = openCheckpoint(arguments.checkpoint);
-  LMC_TRY(checkpoint);
   for (const DamagedCheckpoint &newer : checkpoint->skipped)
     fmt::print(stderr, "warning: skipping the checkpoint {}: {}\n", newer.path, newer.fault);
   if (checkpoint->run.huggingfaceConfig.empty())
@@ -126,7 +131,8 @@ DataCommand addExportCommand(CommandLine &line) {
       },
       "the most bytes of tensors in one file. Default: 5GB");
   command.option("--tokenizer", "PATH", arguments->tokenizer,
-                 "a tokenizer's folder or file, which is copied to the folder");
+                 "a tokenizer's folder or file, which is copied to the folder. Default: the one that the "
+                 "training data was packed with");
   auto addId = [&](const char *name, std::optional<uint32_t> &id, const char *description) {
     command.option(
         name, "ID",

@@ -1,15 +1,19 @@
-// lmc-data pack: converts documents to tokens, one per byte.
+// lmc-data pack: converts documents to tokens: one per byte, or those of a tokenizer.
 //
-// Exactly one end-of-document token separates two documents. End-of-document bytes that the text
+// Exactly one end-of-document token separates two documents. End-of-document tokens that the text
 // has at the edges of a document are removed first, because two in a row would teach a model to
 // produce one after the other. With a validation file the input is read twice: the first reading
 // finds the lengths of the documents, on which the split into training and validation depends.
 
 #include "runtime/data/TokenFileWriter.h"
 #include "tools/lmc-data/Commands.h"
+#include "tools/lmc-data/DocumentTokens.h"
 #include "tools/lmc-data/Documents.h"
+#include "tools/lmc-data/EncodedDocuments.h"
+#include "tools/lmc-data/TokenizerFiles.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -30,9 +34,18 @@ struct PackOptions {
   std::string output, validation;
   std::optional<double> validationFraction; // default: 0.05
   DocumentOptions documents;
-  int32_t eod = 0;
+  std::optional<std::string> bos, eod; // as given
+  std::string tokenizer;               // "": bytes are tokens
+  SpecialTokens special = SpecialTokens::Text;
+  uint32_t threads = 0; // 0: as many as there are processors
+};
 
-  uint32_t vocabulary() const { return std::max(256, eod + 1); }
+// What PackOptions come to.
+struct Packing {
+  std::shared_ptr<const Tokenizer> tokenizer; // null: bytes are tokens
+  std::string tokenizerPath;
+  DocumentTokens borders;
+  uint32_t vocabulary = 256;
 };
 
 // Receives the text of documents without end-of-document bytes at their edges. Pieces are never
@@ -100,8 +113,22 @@ private:
 // Writes one token file, with one end-of-document token between two documents.
 class TokenOutput : public CleanReceiver {
 public:
-  TokenOutput(std::unique_ptr<TokenFileWriter> writer, int32_t eod)
-      : writer(std::move(writer)), eod(eod) {}
+  explicit TokenOutput(std::unique_ptr<TokenFileWriter> writer) : writer(std::move(writer)) {}
+  // Must be called when all documents were received.
+  virtual Result<void> complete() { return {}; }
+  TokenFileWriter &file() { return *writer; }
+  // The tokens of the text and of the documents that were left out because they had none.
+  virtual EncodedDocuments::Counts counts() const { return {}; }
+
+protected:
+  std::unique_ptr<TokenFileWriter> writer;
+};
+
+// Writes a token for each byte.
+class ByteOutput : public TokenOutput {
+public:
+  ByteOutput(std::unique_ptr<TokenFileWriter> writer, int32_t eod)
+      : TokenOutput(std::move(writer)), eod(eod) {}
 
   Result<void> text(std::string_view piece) override {
     if (between && eod != kNoEod) {
@@ -119,13 +146,36 @@ public:
     between = true;
     return {};
   }
-  TokenFileWriter &file() { return *writer; }
 
 private:
-  std::unique_ptr<TokenFileWriter> writer;
   int32_t eod;
   bool between = false; // true between two documents
   std::vector<uint32_t> ids;
+};
+
+// Writes the tokens of a tokenizer.
+class EncodedOutput : public TokenOutput {
+public:
+  EncodedOutput(std::unique_ptr<TokenFileWriter> file, const Packing &packing,
+                const PackOptions &options)
+      : TokenOutput(std::move(file)),
+        documents(*packing.tokenizer, packing.borders, options.special, options.threads, *writer) {}
+
+  Result<void> text(std::string_view piece) override {
+    document += piece;
+    return {};
+  }
+  Result<void> endDocument() override {
+    std::string whole;
+    whole.swap(document);
+    return documents.add(std::move(whole));
+  }
+  Result<void> complete() override { return documents.finish(); }
+  EncodedDocuments::Counts counts() const override { return documents.counts(); }
+
+private:
+  EncodedDocuments documents;
+  std::string document; // what has come of the current one
 };
 
 // Computes the lengths of the documents in bytes, when the input is read for the first time.
@@ -180,13 +230,18 @@ Split chooseSplit(const std::vector<uint64_t> &lengths, uint64_t total, double f
 // second time.
 class Router : public CleanReceiver {
 public:
-  Router(const Split &split, TokenOutput &training, TokenOutput &validation)
-      : split(split), training(training), validation(validation) {}
+  // `wholeCharacters`: text is not cut inside of a character.
+  Router(const Split &split, bool wholeCharacters, TokenOutput &training, TokenOutput &validation)
+      : split(split), cut(split.cut), wholeCharacters(wholeCharacters), training(training),
+        validation(validation) {}
 
   Result<void> text(std::string_view piece) override {
     if (!split.documents.empty())
       return current().text(piece);
-    size_t first = std::min<uint64_t>(split.cut - std::min(split.cut, bytes), piece.size());
+    size_t first = std::min<uint64_t>(cut - std::min(cut, bytes), piece.size());
+    if (wholeCharacters && bytes + first == cut)
+      for (; first < piece.size() && (static_cast<uint8_t>(piece[first]) & 0xc0) == 0x80; ++cut)
+        ++first;
     bytes += piece.size();
     if (first > 0)
       LMC_TRY(training.text(piece.substr(0, first)));
@@ -199,11 +254,13 @@ public:
       return {};
     }
     LMC_TRY(training.endDocument());
-    return bytes > split.cut ? validation.endDocument() : Result<void>();
+    return bytes > cut ? validation.endDocument() : Result<void>();
   }
 
 private:
   const Split &split;
+  uint64_t cut; // bytes of text that go to the training file, if documents do not decide
+  bool wholeCharacters;
   TokenOutput &training, &validation;
   uint64_t document = 0, bytes = 0;
 
@@ -274,51 +331,122 @@ Result<void> readInputs(const PackOptions &options, const char *task, EdgeCleane
   return {};
 }
 
+// Loads the tokenizer, and finds what stands between documents.
+Result<Packing> prepare(const PackOptions &options) {
+  Packing packing;
+  if (options.tokenizer.empty()) {
+    if (options.bos)
+      return Error{"--bos needs --tokenizer: without it a token is a byte"};
+    packing.borders.between = 0;
+    if (options.eod && *options.eod != "none") {
+      auto id = parseNumber("--eod", *options.eod, 0, 65535);
+      if (!id)
+        return Error{id.error().message + ", or none"};
+      packing.borders.between = static_cast<uint32_t>(*id);
+    } else if (options.eod) {
+      packing.borders.between.reset();
+    }
+    packing.borders.endOfDocument = packing.borders.between;
+    packing.vocabulary = std::max(256u, packing.borders.between.value_or(0) + 1);
+    return packing;
+  }
+  auto path = tokenizerFile(options.tokenizer);
+  LMC_TRY(path);
+  packing.tokenizerPath = *path;
+  auto tokenizer = Tokenizer::open(*path);
+  LMC_TRY(tokenizer);
+  packing.tokenizer = *tokenizer;
+  packing.vocabulary = packing.tokenizer->vocabulary();
+  auto borders = documentTokens(*packing.tokenizer, *path, options.bos, options.eod);
+  LMC_TRY(borders);
+  packing.borders = std::move(*borders);
+  return packing;
+}
+
+int32_t endOfDocument(const Packing &packing) {
+  auto end = packing.borders.endOfDocument;
+  return end ? static_cast<int32_t>(*end) : kNoEod;
+}
+
 Result<std::unique_ptr<TokenOutput>> createOutput(const PackOptions &options,
+                                                  const Packing &packing,
                                                   const std::string &path) {
-  auto writer = TokenFileWriter::create(path, {options.vocabulary(), options.eod});
+  auto writer = TokenFileWriter::create(path, {packing.vocabulary, endOfDocument(packing)});
   if (!writer)
     return writer.error();
-  return std::make_unique<TokenOutput>(std::move(*writer), options.eod);
+  std::unique_ptr<TokenOutput> output;
+  if (packing.tokenizer)
+    output = std::make_unique<EncodedOutput>(std::move(*writer), packing, options);
+  else
+    output = std::make_unique<ByteOutput>(std::move(*writer), endOfDocument(packing));
+  return output;
 }
 
 void reportFile(const std::string &path, const TokenFileWriter &file, const char *note) {
   fmt::print("{}: {} tokens, {} documents{}\n", path, file.tokens(), file.documents(), note);
 }
 
-void reportEdges(const PackOptions &options, const EdgeCleaner &cleaner) {
-  if (options.eod == kNoEod)
+void reportEdges(const Packing &packing, EncodedDocuments::Counts counts) {
+  const int32_t eod = endOfDocument(packing);
+  if (eod == kNoEod)
     fmt::print("end of document: none\n");
   else
     fmt::print("end of document: id {}, one between documents; {} that the text had at documents' "
                "edges merged\n",
-               options.eod, cleaner.merged);
-  if (cleaner.inside > 0)
-    fmt::print("note: the text has id {} inside documents too, {} times\n", options.eod,
-               cleaner.inside);
-  if (cleaner.empty > 0)
-    fmt::print("note: {} empty documents left out\n", cleaner.empty);
+               eod, counts.merged);
+  if (!packing.borders.before.empty())
+    fmt::print("begin of document: id {}\n", fmt::join(packing.borders.before, ", "));
+  if (counts.inside > 0)
+    fmt::print("note: the text has id {} inside documents too, {} times\n", eod, counts.inside);
+  if (counts.empty > 0)
+    fmt::print("note: {} empty documents left out\n", counts.empty);
+  if (counts.spelled > 0)
+    fmt::print("note: the text spells special tokens in {} places, which became text\n",
+               counts.spelled);
+}
+
+// Writes the tokenizer's files beside a token file.
+Result<void> keepTokenizer(const Packing &packing, const std::string &output) {
+  return packing.tokenizer ? copyTokenizer(packing.tokenizerPath, output) : dropTokenizer(output);
+}
+
+EncodedDocuments::Counts sum(const EdgeCleaner &cleaner, const TokenOutput &a,
+                             const TokenOutput *b) {
+  EncodedDocuments::Counts total = a.counts();
+  if (b)
+    total.add(b->counts());
+  total.merged += cleaner.merged;
+  total.inside += cleaner.inside;
+  total.empty += cleaner.empty;
+  return total;
 }
 
 Result<void> pack(const PackOptions &options) {
   LMC_TRY(checkPaths(options));
-  auto output = createOutput(options, options.output);
+  auto packing = prepare(options);
+  LMC_TRY(packing);
+  // Bytes that are end-of-document tokens; a tokenizer's are found in its ids.
+  const int32_t cleaned = packing->tokenizer ? kNoEod : endOfDocument(*packing);
+  auto output = createOutput(options, *packing, options.output);
   if (!output)
     return output.error();
   if (options.validation.empty()) {
-    EdgeCleaner cleaner(options.eod, **output);
+    EdgeCleaner cleaner(cleaned, **output);
     LMC_TRY(readInputs(options, "packing", cleaner));
+    LMC_TRY((*output)->complete());
+    LMC_TRY((*output)->file().finish());
+    LMC_TRY(keepTokenizer(*packing, options.output));
     LMC_TRY((*output)->file().commit());
     reportFile(options.output, (*output)->file(), "");
-    reportEdges(options, cleaner);
+    reportEdges(*packing, sum(cleaner, **output, nullptr));
     return {};
   }
 
-  auto validation = createOutput(options, options.validation);
+  auto validation = createOutput(options, *packing, options.validation);
   if (!validation)
     return validation.error();
   DocumentLengths measured;
-  EdgeCleaner measuring(options.eod, measured);
+  EdgeCleaner measuring(cleaned, measured);
   LMC_TRY(readInputs(options, "measuring documents", measuring));
   uint64_t total = std::accumulate(measured.lengths.begin(), measured.lengths.end(), uint64_t(0));
   if (total < 2)
@@ -326,19 +454,23 @@ Result<void> pack(const PackOptions &options) {
                              options.inputs[0], total)};
   const Split split =
       chooseSplit(measured.lengths, total, options.validationFraction.value_or(0.05));
-  Router router(split, **output, **validation);
-  EdgeCleaner cleaner(options.eod, router);
+  Router router(split, packing->tokenizer != nullptr, **output, **validation);
+  EdgeCleaner cleaner(cleaned, router);
   LMC_TRY(readInputs(options, "packing", cleaner));
+  LMC_TRY((*output)->complete());
+  LMC_TRY((*validation)->complete());
   // Both files are completed before either gets its name: otherwise an interrupted run could leave
   // files of two runs, which might have text in common.
   LMC_TRY((*output)->file().finish());
   LMC_TRY((*validation)->file().finish());
+  LMC_TRY(keepTokenizer(*packing, options.output));
+  LMC_TRY(keepTokenizer(*packing, options.validation));
   LMC_TRY((*output)->file().commit());
   LMC_TRY((*validation)->file().commit());
   reportFile(options.output, (*output)->file(), "");
   reportFile(options.validation, (*validation)->file(),
              split.documents.empty() ? " (the end of the text)" : " (whole documents)");
-  reportEdges(options, cleaner);
+  reportEdges(*packing, sum(cleaner, **output, validation->get()));
   return {};
 }
 
@@ -372,21 +504,43 @@ DataCommand addPackCommand(CommandLine &line) {
       "one document. Default: \\f (form feed)");
   command.option("--field", "NAME", options->documents.field,
                  "the field of each line of JSON that holds a document's text. Default: text");
-  command.option(
-      "--eod", "ID|none",
-      [=](const std::string &value) -> Result<void> {
-        if (value == "none") {
-          options->eod = kNoEod;
+  command.option("--tokenizer", "FILE", options->tokenizer,
+                 "a tokenizer.json of Hugging Face, or a folder with it. Default: a token is a byte");
+  const auto keep = [&command](const char *name, const char *placeholder,
+                               std::optional<std::string> &value, const char *description) {
+    command.option(
+        name, placeholder,
+        [&value](const std::string &text) -> Result<void> {
+          value = text;
           return {};
-        }
-        auto id = parseNumber("--eod", value, 0, 65535);
-        if (!id)
-          return Error{id.error().message + ", or none"};
-        options->eod = static_cast<int32_t>(*id);
+        },
+        description);
+  };
+  keep("--bos", "TOKEN|ID|none", options->bos,
+       "the token that begins each document. Default: what the files beside the tokenizer say");
+  keep("--eod", "TOKEN|ID|none", options->eod,
+       "the token written once between documents. The same token at a document's edges is merged "
+       "into it. Default: what the files beside the tokenizer say; for bytes 0 (the NUL byte)");
+  command.option(
+      "--special-tokens", "text|parse|error",
+      [=](const std::string &value) -> Result<void> {
+        auto mode = parseSpecialTokens(value);
+        if (!mode)
+          return Error{fmt::format("--special-tokens={}", mode.error().message)};
+        options->special = *mode;
         return {};
       },
-      "the token written once between documents. The same id at a document's edges is merged into "
-      "it. An id above 255 widens the vocabulary. Default: 0 (the NUL byte)");
+      "what a text becomes that spells a special token. Default: text, so that no text can forge "
+      "the end of a document");
+  command.option(
+      "--threads", "N",
+      [=](const std::string &value) -> Result<void> {
+        auto number = parseNumber("--threads", value, 1, 1024);
+        LMC_TRY(number);
+        options->threads = static_cast<uint32_t>(*number);
+        return {};
+      },
+      "threads of the tokenizer; they do not change the result. Default: one per processor");
   command.option("--validation", "OUT2.bin", options->validation,
                  "a second file, for validation; its text is left out of OUT.bin");
   command.option(
@@ -403,7 +557,8 @@ DataCommand addPackCommand(CommandLine &line) {
       "the share of the tokens that OUT2.bin gets, between 0 and 1. It gets whole documents, "
       "chosen by a fixed hash, if their share is between F/2 and 3F/2, else the end of the text. "
       "Default: 0.05");
-  command.footer("A token is a byte, so the vocabulary is 256.");
+  command.footer("Without --tokenizer a token is a byte, so the vocabulary is 256. The tokenizer's files are\n"
+                 "kept beside the token file, in the folder OUT.bin.tokenizer.");
   return {&command, [=]() -> Result<void> {
             if (options->output.empty())
               return Error{"no --output given; see: lmc-data pack --help"};

@@ -1,0 +1,48 @@
+// What pre-tokenizers and normalizers search for in a text: a regular expression, a set of
+// characters or a string.
+#pragma once
+
+#include "runtime/support/Result.h"
+#include "runtime/tokenizer/Unicode.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+// A range of bytes of a text, which a matcher found or which lies between two such ranges.
+struct Span {
+  size_t begin, end;
+  bool match;
+};
+
+class Matcher {
+public:
+  virtual ~Matcher() = default;
+  // Puts spans that cover the valid UTF-8 `text`, in its order, into `spans`. No span is empty.
+  // Error: the search needs too much memory or time.
+  virtual Result<void> search(std::string_view text, std::vector<Span> &spans) const = 0;
+
+  // Compiles a regular expression with the meaning that Oniguruma gives it (Ruby's syntax). Error:
+  // one clause ("'\\b' is not supported") if the expression has a feature that this class does not
+  // have, or can match the empty string.
+  //
+  // Oniguruma's classes belong to another version of Unicode than a library's that Debian has. All
+  // characters are therefore divided into at most 256 kinds, such that each class, set or literal
+  // of the expression is a set of kinds; PCRE2 then matches one byte per character, its kind.
+  static Result<std::unique_ptr<Matcher>> regex(std::string_view pattern);
+  // Matches `text`, which must not be empty.
+  static std::unique_ptr<Matcher> literal(std::string text);
+  // Matches one character of the set.
+  static std::unique_ptr<Matcher> oneOf(const CodePoints &set);
+};
+
+// What becomes of the matches when a text is split at them (tokenizers' SplitDelimiterBehavior).
+enum class SplitBehavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
+
+// Turns spans that cover a text into the pieces it is split into. Removed spans are left out.
+void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior);
+
+} // namespace lmc

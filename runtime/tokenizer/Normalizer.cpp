@@ -1,0 +1,131 @@
+#include "runtime/tokenizer/Normalizer.h"
+
+#include "runtime/tokenizer/Utf8.h"
+
+#include <functional>
+
+namespace lmc {
+
+namespace {
+
+// A normalizer that is a function of the text.
+class Function : public Normalizer {
+public:
+  using Body = std::function<Result<void>(std::string &text, bool &cutBegin)>;
+  explicit Function(Body body) : body(std::move(body)) {}
+  Result<void> apply(std::string &text, bool &cutBegin) const override {
+    return body(text, cutBegin);
+  }
+
+private:
+  Body body;
+};
+
+std::unique_ptr<Normalizer> function(Function::Body body) {
+  return std::make_unique<Function>(std::move(body));
+}
+
+// A normalizer that treats each character alone: append(text, c) appends what it becomes.
+template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append append) {
+  return function([append](std::string &text, bool &cutBegin) -> Result<void> {
+    std::string result;
+    result.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+      const bool first = at == 0;
+      append(result, readUtf8(text, at));
+      cutBegin |= first && result.empty();
+    }
+    text = std::move(result);
+    return {};
+  });
+}
+
+bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
+
+} // namespace
+
+std::unique_ptr<Normalizer> makeNormalForm(NormalForm form) {
+  return function([form](std::string &text, bool &) -> Result<void> {
+    text = normalForm(text, form);
+    return {};
+  });
+}
+
+std::unique_ptr<Normalizer> makeLowercase() { return perCharacter(appendLowercase); }
+
+std::unique_ptr<Normalizer> makeStripAccents() {
+  return perCharacter([](std::string &text, char32_t c) {
+    if (!markCharacters().contains(c))
+      appendUtf8(text, c);
+  });
+}
+
+std::unique_ptr<Normalizer> makeStrip(bool left, bool right) {
+  return function([=](std::string &text, bool &cutBegin) -> Result<void> {
+    size_t begin = 0, end = text.size();
+    for (size_t at = 0; left && at < end && isSpace(readUtf8(text, at));)
+      begin = at;
+    while (right && end > begin) {
+      size_t last = end;
+      stepBack(text, last);
+      size_t at = last;
+      if (!isSpace(readUtf8(text, at)))
+        break;
+      end = last;
+    }
+    cutBegin |= begin > 0;
+    text = text.substr(begin, end - begin);
+    return {};
+  });
+}
+
+std::unique_ptr<Normalizer> makePrepend(std::string prefix) {
+  return function([prefix = std::move(prefix)](std::string &text, bool &) -> Result<void> {
+    if (!text.empty())
+      text.insert(0, prefix);
+    return {};
+  });
+}
+
+std::unique_ptr<Normalizer> makeReplace(std::unique_ptr<Matcher> matcher, std::string content) {
+  std::shared_ptr<Matcher> shared = std::move(matcher);
+  return function([=](std::string &text, bool &cutBegin) -> Result<void> {
+    std::vector<Span> spans;
+    LMC_TRY(shared->search(text, spans));
+    std::string result;
+    result.reserve(text.size());
+    for (const Span &span : spans) {
+      const std::string_view piece(text.data() + span.begin, span.end - span.begin);
+      if (span.match && span.begin == 0)
+        cutBegin |= content.empty() || utf8Length(piece[0]) < piece.size();
+      result += span.match ? std::string_view(content) : piece;
+    }
+    text = std::move(result);
+    return {};
+  });
+}
+
+// The characters are those of nmt_nfkc in SentencePiece, as tokenizers' Nmt lists them.
+std::unique_ptr<Normalizer> makeNmt() {
+  return perCharacter([](std::string &text, char32_t c) {
+    const bool removed = (c >= 0x01 && c <= 0x08) || c == 0x0b || (c >= 0x0e && c <= 0x1f) ||
+                         c == 0x7f || c == 0x8f || c == 0x9f;
+    const bool space = c == 0x09 || c == 0x0a || c == 0x0c || c == 0x0d || c == 0x1680 ||
+                       (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 ||
+                       c == 0x2581 || c == 0xfeff || c == 0xfffd;
+    if (!removed)
+      appendUtf8(text, space ? U' ' : c);
+  });
+}
+
+std::unique_ptr<Normalizer> makeSequence(std::vector<std::unique_ptr<Normalizer>> normalizers) {
+  auto shared = std::make_shared<std::vector<std::unique_ptr<Normalizer>>>(std::move(normalizers));
+  return function([=](std::string &text, bool &cutBegin) -> Result<void> {
+    for (const auto &normalizer : *shared)
+      if (!text.empty())
+        LMC_TRY(normalizer->apply(text, cutBegin));
+    return {};
+  });
+}
+
+} // namespace lmc

@@ -1,0 +1,220 @@
+#include "runtime/tokenizer/Pipeline.h"
+
+#include "runtime/tokenizer/WordCache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lmc {
+
+namespace {
+
+class Pipeline : public Tokenizer {
+public:
+  explicit Pipeline(PipelineParts given) : parts(std::move(given)) {}
+
+  Result<void> initialize();
+  std::unique_ptr<Encoder> encoder(SpecialTokens mode,
+                                   std::span<const uint32_t> special) const override;
+  Result<std::string> decode(std::span<const uint32_t> ids) const override;
+  std::optional<uint32_t> idOf(std::string_view token) const override;
+
+private:
+  friend class PipelineEncoder;
+  PipelineParts parts;
+  TokenFinder plain{{}, {}};      // tokens that are found in the text as it is
+  TokenFinder normalized{{}, {}}; // tokens that are found in the normalized text
+  std::unordered_map<uint32_t, std::string> addedText; // of added tokens, for decode()
+  StringMap<uint32_t> addedIds;
+  IdSet special;
+};
+
+Result<void> Pipeline::initialize() {
+  std::vector<AddedToken> plainTokens, normalizedTokens;
+  std::vector<std::string> plainPatterns, normalizedPatterns;
+  std::set<std::string> plainSeen, normalizedSeen;
+  uint32_t highest = 0;
+  for (const std::string &piece : parts.model->vocabulary().pieces)
+    highest = std::max<uint32_t>(highest, &piece - parts.model->vocabulary().pieces.data());
+  for (const AddedToken &token : parts.added) {
+    std::string pattern = token.content;
+    if (token.normalized && parts.normalizer) {
+      bool ignored;
+      LMC_TRY(parts.normalizer->apply(pattern, ignored));
+    }
+    addedText[token.id] = pattern;
+    addedIds[token.content] = token.id;
+    highest = std::max(highest, token.id);
+    if (token.special) {
+      special.resize(std::max<size_t>(special.size(), token.id + 1));
+      special[token.id] = true;
+    }
+    auto &seen = token.normalized ? normalizedSeen : plainSeen;
+    if (pattern.empty() || !seen.insert(pattern).second)
+      return Error{fmt::format("'{}' is {} after it is normalized", token.content,
+                               pattern.empty() ? "empty" : "equal to another token")};
+    (token.normalized ? normalizedTokens : plainTokens).push_back(token);
+    (token.normalized ? normalizedPatterns : plainPatterns).push_back(pattern);
+  }
+  plain = TokenFinder(std::move(plainTokens), plainPatterns);
+  normalized = TokenFinder(std::move(normalizedTokens), normalizedPatterns);
+  first = parts.before;
+  last = parts.after;
+  for (const auto *ids : {&first, &last})
+    for (uint32_t id : *ids)
+      highest = std::max(highest, id);
+  limit = highest + 1;
+  return {};
+}
+
+class PipelineEncoder : public Encoder {
+public:
+  PipelineEncoder(const Pipeline &pipeline, SpecialTokens mode, std::span<const uint32_t> more)
+      : pipeline(pipeline), mode(mode), special(pipeline.special) {
+    for (uint32_t id : more) {
+      special.resize(std::max<size_t>(special.size(), id + 1));
+      special[id] = true;
+    }
+    if (mode != SpecialTokens::Parse)
+      asText = special;
+  }
+
+  Result<void> encode(std::string_view text, std::vector<uint32_t> &ids) override {
+    pipeline.plain.find(text, asText, plainParts, spelledAt);
+    LMC_TRY(countSpelled(text));
+    for (const Part &part : plainParts) {
+      if (part.id != kNoId)
+        ids.push_back(part.id);
+      else
+        LMC_TRY(encodePlain(text.substr(part.begin, part.end - part.begin), part.begin == 0, ids));
+    }
+    return {};
+  }
+
+private:
+  const Pipeline &pipeline;
+  const SpecialTokens mode;
+  IdSet special; // ids that no text may become, unless mode is Parse
+  IdSet asText;  // ids of added tokens that stay text
+  WordCache cache;
+  std::vector<Part> plainParts, normalizedParts;
+  std::vector<size_t> spelledAt;
+  std::vector<std::string_view> cuts;
+  Words words;
+  std::string changed;
+
+  Result<void> countSpelled(std::string_view text) {
+    if (mode == SpecialTokens::Error && !spelledAt.empty())
+      return Error{fmt::format("the text spells a special token at byte {}: '{}'; "
+                               "--special-tokens=text makes text of it",
+                               spelledAt[0], text.substr(spelledAt[0], 20))};
+    places += spelledAt.size();
+    spelledAt.clear();
+    return {};
+  }
+
+  // Encodes text between the added tokens that are found in the text as it is.
+  Result<void> encodePlain(std::string_view text, bool atBegin, std::vector<uint32_t> &ids) {
+    if (pipeline.parts.normalizer) {
+      changed = text;
+      bool cutBegin = false;
+      LMC_TRY(pipeline.parts.normalizer->apply(changed, cutBegin));
+      atBegin &= !cutBegin;
+      text = changed;
+    }
+    if (pipeline.normalized.empty())
+      return text.empty() ? Result<void>() : encodeNormalized(text, atBegin, ids);
+    pipeline.normalized.find(text, asText, normalizedParts, spelledAt);
+    LMC_TRY(countSpelled(text));
+    for (const Part &part : normalizedParts) {
+      if (part.id != kNoId)
+        ids.push_back(part.id);
+      else
+        LMC_TRY(encodeNormalized(text.substr(part.begin, part.end - part.begin),
+                                 atBegin && part.begin == 0, ids));
+    }
+    return {};
+  }
+
+  // Encodes text without added tokens.
+  Result<void> encodeNormalized(std::string_view text, bool atBegin, std::vector<uint32_t> &ids) {
+    if (!pipeline.parts.preTokenizer)
+      return encodeWord(text, ids);
+    words.storage.clear();
+    words.views.assign(1, text);
+    LMC_TRY(pipeline.parts.preTokenizer->apply(words, atBegin));
+    for (std::string_view word : words.views)
+      LMC_TRY(encodeWord(word, ids));
+    return {};
+  }
+
+  Result<void> encodeWord(std::string_view word, std::vector<uint32_t> &ids) {
+    if (word.size() <= WordCache::kLongestWord)
+      return encodeCached(word, ids);
+    cuts.clear();
+    pipeline.parts.model->cut(word, cuts);
+    for (std::string_view part : cuts)
+      LMC_TRY(encodeCached(part, ids));
+    return {};
+  }
+
+  Result<void> encodeCached(std::string_view word, std::vector<uint32_t> &ids) {
+    if (cache.find(word, ids))
+      return {};
+    const size_t begin = ids.size();
+    const Model &model = *pipeline.parts.model;
+    LMC_TRY(model.encode(word, nullptr, ids));
+    const auto isSpecial = [&](uint32_t id) { return contains(special, id); };
+    if (mode != SpecialTokens::Parse && std::any_of(ids.begin() + begin, ids.end(), isSpecial)) {
+      // A piece of the vocabulary can be a special token too: without those that are.
+      ids.resize(begin);
+      LMC_TRY(model.encode(word, &special, ids));
+    }
+    cache.add(word, ids.data() + begin, ids.size() - begin);
+    return {};
+  }
+};
+
+std::unique_ptr<Encoder> Pipeline::encoder(SpecialTokens mode,
+                                           std::span<const uint32_t> more) const {
+  return std::make_unique<PipelineEncoder>(*this, mode, more);
+}
+
+Result<std::string> Pipeline::decode(std::span<const uint32_t> ids) const {
+  std::vector<std::string> pieces;
+  const std::vector<std::string> &known = parts.model->vocabulary().pieces;
+  for (uint32_t id : ids) {
+    if (auto added = addedText.find(id); added != addedText.end())
+      pieces.push_back(added->second);
+    else if (id < known.size())
+      pieces.push_back(known[id]);
+  }
+  std::string text;
+  if (parts.decoder)
+    LMC_TRY(parts.decoder->apply(pieces));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (!parts.decoder && i > 0)
+      text += ' ';
+    text += pieces[i];
+  }
+  return text;
+}
+
+std::optional<uint32_t> Pipeline::idOf(std::string_view token) const {
+  uint32_t id = idIn(addedIds, token);
+  if (id == kNoId)
+    id = idIn(parts.model->vocabulary().ids, token);
+  return id == kNoId ? std::nullopt : std::optional(id);
+}
+
+} // namespace
+
+Result<std::shared_ptr<const Tokenizer>> makePipeline(PipelineParts parts) {
+  auto pipeline = std::make_shared<Pipeline>(std::move(parts));
+  LMC_TRY(pipeline->initialize());
+  return std::shared_ptr<const Tokenizer>(std::move(pipeline));
+}
+
+} // namespace lmc

@@ -1,0 +1,73 @@
+// Tokenizers: text to ids, and back. The ids are those of the library that a file belongs to:
+// PyPI's `tokenizers` 0.23.3 for tokenizer.json, `sentencepiece` 0.2.3 for .model files.
+#pragma once
+
+#include "runtime/support/Result.h"
+#include "runtime/tokenizer/Model.h"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+// What a text becomes that spells a special token, such as "<|endoftext|>".
+//   Text   ids of its characters: no text can forge a special token
+//   Parse  the special token
+//   Error  encode() returns an Error
+enum class SpecialTokens { Text, Parse, Error };
+// Returns the meaning of "text", "parse" or "error". Error: another name.
+Result<SpecialTokens> parseSpecialTokens(std::string_view name);
+
+class Tokenizer;
+
+// Encodes texts, one after the other. A thread needs an encoder of its own; it keeps the ids of
+// words that it has seen.
+class Encoder {
+public:
+  virtual ~Encoder() = default;
+  // Appends the ids of `text`, valid UTF-8, without the ids that stand around a document (before()
+  // and after()). Errors: a character is unknown and has no token; a special token is spelled and
+  // shall be an error; a regular expression needs too much memory.
+  virtual Result<void> encode(std::string_view text, std::vector<uint32_t> &ids) = 0;
+  // The places of special tokens in texts that became text, since the encoder was made.
+  uint64_t spelled() const { return places; }
+
+protected:
+  uint64_t places = 0;
+};
+
+class Tokenizer {
+public:
+  // Reads a tokenizer.json, or a .model of SentencePiece. Errors name the file and what in it is
+  // not supported: "a/tokenizer.json: pre_tokenizer.type: 'BertPreTokenizer' is not supported".
+  static Result<std::shared_ptr<const Tokenizer>> open(const std::string &path);
+  virtual ~Tokenizer() = default;
+
+  // Makes an encoder, which the tokenizer must outlive. `special` are ids that are special besides
+  // those that the file says are.
+  virtual std::unique_ptr<Encoder> encoder(SpecialTokens mode,
+                                           std::span<const uint32_t> special = {}) const = 0;
+  // Returns the text of ids. An id that no token has is left out.
+  virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
+  // Returns the id of a token, by what it looks like in the file; nothing if there is none.
+  virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;
+  // A number that every id is below.
+  uint32_t vocabulary() const { return limit; }
+  // Ids that the tokenizer itself puts before and behind a document.
+  const std::vector<uint32_t> &before() const { return first; }
+  const std::vector<uint32_t> &after() const { return last; }
+  // The ids that begin and end a document, if the file names them.
+  std::optional<uint32_t> beginOfDocument() const { return bos; }
+  std::optional<uint32_t> endOfDocument() const { return eos; }
+
+protected:
+  uint32_t limit = 0;
+  std::vector<uint32_t> first, last;
+  std::optional<uint32_t> bos, eos;
+};
+
+} // namespace lmc

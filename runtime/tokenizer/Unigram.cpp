@@ -1,0 +1,187 @@
+#include "runtime/tokenizer/Model.h"
+#include "runtime/tokenizer/Utf8.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace lmc {
+
+namespace {
+
+constexpr double kUnknownPenalty = 10; // below the lowest score of a piece
+
+// A trie of bytes. Node 0 is the root. A node's children are found in a hash table of all edges.
+class Trie {
+public:
+  void add(std::string_view key, uint32_t value) {
+    uint32_t node = 0;
+    for (char byte : key) {
+      const uint32_t edge = node << 8 | static_cast<uint8_t>(byte);
+      auto [place, isNew] = building.emplace(edge, static_cast<uint32_t>(values.size()));
+      if (isNew)
+        values.push_back(kNoId);
+      node = place->second;
+    }
+    values[node] = value;
+  }
+  void finish() {
+    size_t size = 16;
+    while (size < 2 * building.size())
+      size *= 2;
+    mask = size - 1;
+    edges.assign(size, {});
+    for (const auto &[edge, child] : building)
+      edges[find(edge)] = {edge, child};
+    building.clear();
+  }
+  // Returns the child of `node` for a byte, or 0.
+  uint32_t child(uint32_t node, char byte) const {
+    return edges[find(node << 8 | static_cast<uint8_t>(byte))].child;
+  }
+  uint32_t value(uint32_t node) const { return values[node]; }
+
+private:
+  struct Edge {
+    uint32_t key = UINT32_MAX;
+    uint32_t child = 0;
+  };
+  std::unordered_map<uint32_t, uint32_t> building;
+  std::vector<Edge> edges;
+  std::vector<uint32_t> values{kNoId};
+  size_t mask = 0;
+
+  size_t find(uint32_t key) const {
+    size_t at = (key * 0x9e3779b1u) >> 7 & mask;
+    while (edges[at].key != key && edges[at].key != UINT32_MAX)
+      at = (at + 1) & mask;
+    return at;
+  }
+};
+
+class Unigram : public Model {
+public:
+  explicit Unigram(UnigramOptions given) : options(std::move(given)) {
+    for (uint32_t id = 0; id < options.pieces.size(); ++id) {
+      const auto &[piece, score] = options.pieces[id];
+      pieces.ids[piece] = id; // of equal pieces the last
+      pieces.pieces.push_back(piece);
+      lowest = std::min(lowest, score);
+    }
+    for (const auto &[piece, id] : pieces.ids)
+      if (!piece.empty())
+        trie.add(piece, id);
+    trie.finish();
+    for (int byte = 0; byte < 256; ++byte)
+      byteIds[byte] = idIn(pieces.ids, fmt::format("<0x{:02X}>", byte));
+  }
+
+  Result<void> encode(std::string_view word, const IdSet *forbidden,
+                      std::vector<uint32_t> &ids) const override;
+  const Vocabulary &vocabulary() const override { return pieces; }
+  size_t size() const override { return options.pieces.size(); }
+
+private:
+  UnigramOptions options;
+  Vocabulary pieces;
+  Trie trie;
+  double lowest = std::numeric_limits<double>::infinity();
+  std::array<uint32_t, 256> byteIds;
+
+  Result<void> appendPiece(std::string_view text, const IdSet *forbidden,
+                           std::vector<uint32_t> &ids) const;
+};
+
+// Appends the id of a piece of text that the best segmentation has.
+Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
+                                  std::vector<uint32_t> &ids) const {
+  if (uint32_t id = idIn(pieces.ids, text);
+      id != kNoId && !(forbidden && contains(*forbidden, id))) {
+    ids.push_back(id);
+    return {};
+  }
+  const auto idOf = [&](char byte) { return byteIds[static_cast<uint8_t>(byte)]; };
+  if (options.byteFallback &&
+      std::all_of(text.begin(), text.end(), [&](char byte) { return idOf(byte) != kNoId; })) {
+    for (char byte : text)
+      ids.push_back(idOf(byte));
+    return {};
+  }
+  if (!options.unknown)
+    return Error{fmt::format("'{}' is unknown, and the model has no unk_id", text)};
+  ids.push_back(*options.unknown);
+  return {};
+}
+
+Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
+                             std::vector<uint32_t> &ids) const {
+  // The best segmentation that ends at each byte. Of segmentations with equal scores the one is
+  // taken whose last piece begins first.
+  struct Best {
+    double score = 0;
+    size_t begin = SIZE_MAX;
+    uint32_t id = 0;
+  };
+  thread_local std::vector<Best> best;
+  best.assign(word.size() + 1, {});
+  const double unknownScore = lowest - kUnknownPenalty;
+  for (size_t begin = 0; begin < word.size();) {
+    const double before = best[begin].score;
+    const size_t character = utf8Length(word[begin]);
+    bool single = false; // a piece is the character at `begin`
+    const auto offer = [&](size_t end, double score, uint32_t id) {
+      Best &target = best[end];
+      if (target.begin == SIZE_MAX || score > target.score)
+        target = {score, begin, id};
+    };
+    uint32_t node = 0;
+    for (size_t end = begin; end < word.size();) {
+      node = trie.child(node, word[end++]);
+      if (node == 0)
+        break;
+      const uint32_t id = trie.value(node);
+      if (id == kNoId || (forbidden && contains(*forbidden, id)))
+        continue;
+      offer(end, options.pieces[id].second + before, id);
+      single |= end - begin == character;
+    }
+    if (!single) {
+      if (!options.unknown)
+        return Error{fmt::format("'{}' is unknown, and the model has no unk_id",
+                                 word.substr(begin, character))};
+      offer(begin + character, unknownScore + before, *options.unknown);
+    }
+    begin += character;
+  }
+  // Neighbouring unknown characters are one piece.
+  std::vector<std::string_view> found;
+  size_t unknownEnd = 0; // of the run of unknown characters, or 0
+  for (size_t end = word.size(); end > 0; end = best[end].begin) {
+    const size_t begin = best[end].begin;
+    if (options.unknown && best[end].id == *options.unknown) {
+      unknownEnd = std::max(unknownEnd, end);
+      if (begin == 0)
+        found.push_back(word.substr(0, unknownEnd));
+      continue;
+    }
+    if (unknownEnd > 0)
+      found.push_back(word.substr(end, unknownEnd - end));
+    unknownEnd = 0;
+    found.push_back(word.substr(begin, end - begin));
+  }
+  for (auto piece = found.rbegin(); piece != found.rend(); ++piece)
+    LMC_TRY(appendPiece(*piece, forbidden, ids));
+  return {};
+}
+
+} // namespace
+
+Result<std::unique_ptr<Model>> makeUnigram(UnigramOptions options) {
+  if (options.unknown && *options.unknown >= options.pieces.size())
+    return Error{fmt::format("unk_id {} is not in the vocabulary", *options.unknown)};
+  return std::unique_ptr<Model>(std::make_unique<Unigram>(std::move(options)));
+}
+
+} // namespace lmc

@@ -1,0 +1,51 @@
+// UTF-8, for text that is known to be valid, and the way to make it so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lmc {
+
+// Returns the bytes of the character that begins with `lead`: 1 to 4.
+constexpr size_t utf8Length(char lead) {
+  const auto byte = static_cast<uint8_t>(lead);
+  return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+}
+
+// Returns the code point at byte `at` of valid UTF-8, and moves `at` behind it.
+constexpr char32_t readUtf8(std::string_view text, size_t &at) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
+  const uint8_t lead = byte(0);
+  char32_t c = lead;
+  if (lead < 0x80) {
+    at += 1;
+  } else if (lead < 0xe0) {
+    c = (lead & 0x1fu) << 6 | (byte(1) & 0x3fu);
+    at += 2;
+  } else if (lead < 0xf0) {
+    c = (lead & 0x0fu) << 12 | (byte(1) & 0x3fu) << 6 | (byte(2) & 0x3fu);
+    at += 3;
+  } else {
+    c = (lead & 0x07u) << 18 | (byte(1) & 0x3fu) << 12 | (byte(2) & 0x3fu) << 6 | (byte(3) & 0x3fu);
+    at += 4;
+  }
+  return c;
+}
+
+// Moves `at` > 0 back to the start of the character before it.
+constexpr void stepBack(std::string_view text, size_t &at) {
+  do
+    --at;
+  while ((static_cast<uint8_t>(text[at]) & 0xc0) == 0x80);
+}
+
+void appendUtf8(std::string &text, char32_t c);
+std::u32string toCodePoints(std::string_view text);
+
+// Returns `bytes` with U+FFFD in the place of what is not UTF-8: one for each longest part that
+// begins a character ("maximal subpart", Unicode 15, chapter 3.9), as Python's errors="replace"
+// and Rust's from_utf8_lossy do.
+std::string replaceInvalidUtf8(std::string_view bytes);
+
+} // namespace lmc

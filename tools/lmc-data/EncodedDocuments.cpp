@@ -1,0 +1,98 @@
+#include "tools/lmc-data/EncodedDocuments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace lmc {
+
+// Text that is encoded at a time, in bytes for each thread.
+static constexpr size_t kBatchBytes = 4 << 20;
+
+void EncodedDocuments::Counts::add(const Counts &other) {
+  merged += other.merged;
+  inside += other.inside;
+  empty += other.empty;
+  spelled += other.spelled;
+}
+
+EncodedDocuments::EncodedDocuments(const Tokenizer &tokenizer, const DocumentTokens &borders,
+                                   SpecialTokens mode, uint32_t threads, TokenFileWriter &writer)
+    : tokenizer(tokenizer), borders(borders), writer(writer) {
+  if (threads == 0)
+    threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<uint32_t> special = borders.before;
+  special.insert(special.end(), borders.after.begin(), borders.after.end());
+  if (borders.between)
+    special.push_back(*borders.between);
+  for (uint32_t i = 0; i < threads; ++i)
+    encoders.push_back(tokenizer.encoder(mode, special));
+}
+
+EncodedDocuments::Counts EncodedDocuments::counts() const {
+  Counts result = total;
+  for (const auto &encoder : encoders)
+    result.spelled += encoder->spelled();
+  return result;
+}
+
+Result<void> EncodedDocuments::add(std::string document) {
+  waitingBytes += document.size();
+  waiting.push_back(std::move(document));
+  return waitingBytes >= kBatchBytes * encoders.size() ? finish() : Result<void>();
+}
+
+Result<void> EncodedDocuments::finish() {
+  std::vector<std::vector<uint32_t>> ids(waiting.size());
+  std::vector<std::optional<Error>> errors(waiting.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&](Encoder &encoder) {
+    for (size_t i; (i = next++) < waiting.size();)
+      if (Result<void> done = encoder.encode(waiting[i], ids[i]); !done)
+        errors[i] = done.error();
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < std::min(encoders.size(), waiting.size()); ++i)
+      threads.emplace_back([&, i] { work(*encoders[i]); });
+    work(*encoders[0]);
+  }
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    if (errors[i])
+      return Error{fmt::format("document {}: {}", before + i + 1, errors[i]->message)};
+    LMC_TRY(write(ids[i]));
+  }
+  before += waiting.size();
+  waiting.clear();
+  waitingBytes = 0;
+  return {};
+}
+
+Result<void> EncodedDocuments::write(std::vector<uint32_t> &ids) {
+  std::span<const uint32_t> body = ids;
+  if (borders.endOfDocument) {
+    const uint32_t end = *borders.endOfDocument;
+    while (!body.empty() && body.front() == end)
+      body = body.subspan(1);
+    while (!body.empty() && body.back() == end)
+      body = body.first(body.size() - 1);
+    total.merged += ids.size() - body.size();
+    total.inside += std::count(body.begin(), body.end(), end);
+  }
+  if (body.empty()) {
+    ++total.empty;
+    return {};
+  }
+  if (between && borders.between)
+    LMC_TRY(writer.append({&*borders.between, 1}));
+  if (between)
+    writer.beginDocument();
+  between = true;
+  LMC_TRY(writer.append(borders.before));
+  LMC_TRY(writer.append(body));
+  return writer.append(borders.after);
+}
+
+} // namespace lmc

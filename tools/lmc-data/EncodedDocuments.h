@@ -1,0 +1,50 @@
+// Writes documents as the tokens of a tokenizer, encoded by several threads. The result does not
+// depend on how many there are.
+#pragma once
+
+#include "runtime/data/TokenFileWriter.h"
+#include "runtime/tokenizer/Tokenizer.h"
+#include "tools/lmc-data/DocumentTokens.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+class EncodedDocuments {
+public:
+  struct Counts {
+    uint64_t merged = 0;  // end-of-document ids that were removed at documents' edges
+    uint64_t inside = 0;  // end-of-document ids inside documents
+    uint64_t empty = 0;   // documents without ids, which were left out
+    uint64_t spelled = 0; // places that spell a special token and became text
+    void add(const Counts &other);
+  };
+
+  // All references must outlive this object. `threads`: 0 for one per processor.
+  EncodedDocuments(const Tokenizer &tokenizer, const DocumentTokens &borders, SpecialTokens mode,
+                   uint32_t threads, TokenFileWriter &writer);
+
+  // Adds a document, valid UTF-8, which is written when enough of them are there. Error: it, or one
+  // before it, cannot be encoded or written.
+  Result<void> add(std::string document);
+  // Writes all documents that are not written yet.
+  Result<void> finish();
+  Counts counts() const;
+
+private:
+  const Tokenizer &tokenizer;
+  const DocumentTokens &borders;
+  TokenFileWriter &writer;
+  std::vector<std::unique_ptr<Encoder>> encoders; // one per thread
+  std::vector<std::string> waiting;
+  size_t waitingBytes = 0;
+  uint64_t before = 0;   // documents that were encoded before those that wait
+  bool between = false;  // true if a document was written
+  Counts total;
+
+  Result<void> write(std::vector<uint32_t> &ids);
+};
+
+} // namespace lmc

@@ -1,0 +1,58 @@
+#include "tools/lmc-data/TokenizerFiles.h"
+
+#include "runtime/support/File.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace lmc {
+
+namespace fs = std::filesystem;
+
+// The names of files that a tokenizer is read from, the best first.
+static constexpr const char *kMain[] = {"tokenizer.json", "tokenizer.model"};
+// The names of files that say more about it.
+static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                          "chat_template.jinja", "generation_config.json"};
+
+static std::string folderOf(const std::string &tokens) { return tokens + ".tokenizer"; }
+
+Result<std::string> tokenizerFile(const std::string &path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored))
+    return path;
+  for (const char *name : kMain)
+    if (exists(path + "/" + name))
+      return path + "/" + name;
+  return Error{fmt::format("{}: no tokenizer.json and no tokenizer.model there", path)};
+}
+
+Result<void> copyTokenizer(const std::string &file, const std::string &tokens) {
+  const fs::path source = file;
+  const std::string target = folderOf(tokens), partial = target + ".partial";
+  LMC_TRY(removeTree(partial));
+  LMC_TRY(makeFolders(partial));
+  const auto copy = [&](const fs::path &from, const std::string &name) -> Result<void> {
+    auto text = readTextFile(from.string(), 1 << 30);
+    if (!text)
+      return text.error();
+    return writeTextFile(partial + "/" + name, *text);
+  };
+  LMC_TRY(copy(source, source.extension() == ".json" ? kMain[0] : kMain[1]));
+  for (const char *name : kBeside)
+    if (const fs::path beside = source.parent_path() / name; exists(beside.string()))
+      LMC_TRY(copy(beside, name));
+  LMC_TRY(syncFolder(partial));
+  return publishFolder(partial, target, target + ".old");
+}
+
+Result<void> dropTokenizer(const std::string &tokens) { return removeTree(folderOf(tokens)); }
+
+std::optional<std::string> tokenizerOf(const std::string &tokens) {
+  if (!exists(folderOf(tokens)))
+    return std::nullopt;
+  return folderOf(tokens);
+}
+
+} // namespace lmc
