@@ -30,6 +30,8 @@ TokenFinder::TokenFinder(std::vector<AddedToken> given, const std::vector<std::s
 
 uint32_t TokenFinder::longest(std::string_view text, size_t &end) const {
   uint32_t node = 0, found = kNoId;
+  if (!begins[static_cast<uint8_t>(text[0])])
+    return kNoId;
   for (size_t at = 0; at < text.size(); ++at) {
     const auto &children = nodes[node].children;
     auto child = std::find_if(children.begin(), children.end(),
@@ -54,9 +56,7 @@ void TokenFinder::find(std::string_view text, const IdSet &asText, std::vector<P
   size_t done = 0; // the text before it is in parts
   for (size_t at = 0; at < text.size();) {
     size_t length;
-    uint32_t index = kNoId;
-    if (begins[static_cast<uint8_t>(text[at])])
-      index = longest(text.substr(at), length);
+    const uint32_t index = longest(text.substr(at), length);
     if (index == kNoId) {
       ++at;
       continue;

@@ -39,6 +39,10 @@ public:
   // begins of such places are put into `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;
+  // Returns the index of the longest token at the front of `text`, or kNoId, and its end.
+  uint32_t longest(std::string_view text, size_t &end) const;
+  // Returns the id of the token of an index.
+  uint32_t idOf(uint32_t index) const { return tokens[index].id; }
 
 private:
   std::vector<AddedToken> tokens;
@@ -48,9 +52,6 @@ private:
   };
   std::vector<Node> nodes{1};
   std::array<bool, 256> begins{}; // first bytes of tokens
-
-  // Returns the index of the longest token at the front of `text`, or kNoId, and its end.
-  uint32_t longest(std::string_view text, size_t &end) const;
 };
 
 } // namespace lmc

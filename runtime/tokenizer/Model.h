@@ -64,9 +64,9 @@ struct BpeOptions {
   std::string prefix;                 // of the piece of a character that does not begin a word
   std::string suffix;                 // of the piece of the last character of a word
   bool fuseUnknown = false;           // neighbouring unknown characters make one id
-  bool byteFallback = false;          // an unknown character becomes the pieces "<0xHH>" of its bytes
-  bool ignoreMerges = false;          // a word that is a piece is not built by merges
-  bool byteLevel = false;             // pieces stand for bytes, as GPT-2 maps them to characters
+  bool byteFallback = false; // an unknown character becomes the pieces "<0xHH>" of its bytes
+  bool ignoreMerges = false; // a word that is a piece is not built by merges
+  bool byteLevel = false;    // pieces stand for bytes, as GPT-2 maps them to characters
 };
 // Error: one clause, about the merge that no vocabulary can have.
 Result<std::unique_ptr<Model>> makeBpe(BpeOptions options);

@@ -1,5 +1,6 @@
 #include "runtime/tokenizer/Normalizer.h"
 
+#include "runtime/tokenizer/Charsmap.h"
 #include "runtime/tokenizer/Utf8.h"
 
 #include <functional>
@@ -111,10 +112,38 @@ std::unique_ptr<Normalizer> makeNmt() {
     const bool removed = (c >= 0x01 && c <= 0x08) || c == 0x0b || (c >= 0x0e && c <= 0x1f) ||
                          c == 0x7f || c == 0x8f || c == 0x9f;
     const bool space = c == 0x09 || c == 0x0a || c == 0x0c || c == 0x0d || c == 0x1680 ||
-                       (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 ||
-                       c == 0x2581 || c == 0xfeff || c == 0xfffd;
+                       (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                       c == 0xfeff || c == 0xfffd;
     if (!removed)
       appendUtf8(text, space ? U' ' : c);
+  });
+}
+
+// tokenizers looks up each grapheme cluster of less than 6 bytes, then single characters, and takes
+// the shortest string of the table that they begin with: not what SentencePiece does.
+Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
+  auto map = Charsmap::parse(charsmap);
+  LMC_TRY(map);
+  return function([map = std::make_shared<Charsmap>(std::move(*map))](std::string &text,
+                                                                      bool &) -> Result<void> {
+    std::string result;
+    result.reserve(text.size());
+    const std::string_view view = text;
+    for (size_t at = 0, end; at < view.size(); at = end) {
+      end = clusterEnd(view, at);
+      const std::string_view cluster = view.substr(at, end - at);
+      if (auto match = cluster.size() < 6 ? map->shortest(cluster) : std::nullopt) {
+        result += match->replacement;
+        continue;
+      }
+      for (size_t i = 0; i < cluster.size(); i += utf8Length(cluster[i])) {
+        const std::string_view character = cluster.substr(i, utf8Length(cluster[i]));
+        auto match = map->shortest(character);
+        result += match ? match->replacement : character;
+      }
+    }
+    text = std::move(result);
+    return {};
   });
 }
 

@@ -39,8 +39,9 @@ public:
     const std::vector<std::string_view> whole = std::move(words.views);
     words.views.clear();
     for (std::string_view word : whole) {
-      const bool prepends = scheme == PrependScheme::Always ||
-                            (scheme == PrependScheme::First && atBegin && word.data() == whole[0].data());
+      const bool prepends =
+          scheme == PrependScheme::Always ||
+          (scheme == PrependScheme::First && atBegin && word.data() == whole[0].data());
       std::string text;
       text.reserve(word.size() + word.size() / 2);
       if (prepends && word[0] != ' ' && !word.starts_with(mark))

@@ -324,7 +324,8 @@ private:
       return one(c);
     }
     default:
-      if (static_cast<uint8_t>(letter) < 0x80 && !isLetter(letter) && !(letter >= '0' && letter <= '9'))
+      if (static_cast<uint8_t>(letter) < 0x80 && !isLetter(letter) &&
+          !(letter >= '0' && letter <= '9'))
         return one(letter);
     }
     at = begin;
@@ -407,7 +408,8 @@ public:
       for (size_t s = 0; s < sets.size(); ++s)
         in[s] = sets[s].contains(borders[i]);
       if (known.size() == 256 && !known.contains(in))
-        return Error{"a regular expression with more than 256 kinds of characters is not supported"};
+        return Error{
+            "a regular expression with more than 256 kinds of characters is not supported"};
       auto [place, isNew] = known.emplace(in, static_cast<uint8_t>(known.size()));
       for (size_t s = 0; isNew && s < sets.size(); ++s)
         if (in[s])

@@ -19,7 +19,9 @@ Result<SpecialTokens> parseSpecialTokens(std::string_view name) {
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::open(const std::string &path) {
   if (path.ends_with(".json"))
     return readTokenizerJson(path);
-  return Error{fmt::format("{}: expected a tokenizer.json", path)};
+  if (path.ends_with(".model"))
+    return readSentencePieceModel(path);
+  return Error{fmt::format("{}: expected a tokenizer.json, or a .model of SentencePiece", path)};
 }
 
 } // namespace lmc

@@ -54,6 +54,27 @@ char32_t readCharacter(const JsonNode &node) {
   return readUtf8(text, at);
 }
 
+std::string decodeBase64(const JsonNode &node) {
+  const std::string text = node.text();
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0; // of bits that are in no byte yet
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (char c : std::string_view(text).substr(0, text.find('='))) {
+    const size_t digit = kDigits.find(c);
+    if (digit == kDigits.npos) {
+      node.fail("is not base64");
+      return "";
+    }
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count >= 8)
+      bytes += static_cast<char>(bits >> (count -= 8));
+  }
+  return bytes;
+}
+
 std::unique_ptr<Normalizer> readNormalizer(const JsonNode &node) {
   const std::string type = typeOf(node);
   if (type == "Sequence") {
@@ -88,13 +109,22 @@ std::unique_ptr<Normalizer> readNormalizer(const JsonNode &node) {
     node.onlyKeys({"type"});
     return type == "Lowercase" ? makeLowercase() : type == "Nmt" ? makeNmt() : makeStripAccents();
   }
+  if (type == "Precompiled") {
+    node.onlyKeys({"type", "precompiled_charsmap"});
+    const JsonNode table = node.at("precompiled_charsmap");
+    auto normalizer = makePrecompiled(decodeBase64(table));
+    if (normalizer)
+      return std::move(*normalizer);
+    table.fail(normalizer.error().message);
+    return nullptr;
+  }
   refuseType(node);
   return nullptr;
 }
 
 SplitBehavior readBehavior(const JsonNode &node) {
-  return static_cast<SplitBehavior>(node.oneOf(
-      {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}));
+  return static_cast<SplitBehavior>(
+      node.oneOf({"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}));
 }
 
 PrependScheme readScheme(const JsonNode &node) {
@@ -168,12 +198,14 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     node.onlyKeys({"type"});
     split(Matcher::oneOf(spaceCharacters()), SplitBehavior::Removed);
   } else if (type == "Metaspace") {
-    node.onlyKeys({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+    node.onlyKeys(
+        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
     std::string mark;
     appendUtf8(mark, readCharacter(node.at("replacement")));
     const PrependScheme scheme = readScheme(node);
     if (scheme == PrependScheme::First && !out.all.empty())
-      return node.at("prepend_scheme").fail("'first' behind another pre-tokenizer is not supported");
+      return node.at("prepend_scheme")
+          .fail("'first' behind another pre-tokenizer is not supported");
     auto splits = node.find("split");
     out.all.push_back(makeMetaspace(mark, scheme, !splits || splits->boolean()));
   } else {
@@ -199,7 +231,8 @@ std::unique_ptr<Decoder> readDecoder(const JsonNode &node) {
     return type == "Fuse" ? makeFuseDecoder() : makeByteFallbackDecoder();
   }
   if (type == "Metaspace") {
-    node.onlyKeys({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+    node.onlyKeys(
+        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
     std::string mark;
     appendUtf8(mark, readCharacter(node.at("replacement")));
     return makeMetaspaceDecoder(mark, readScheme(node) != PrependScheme::Never);
@@ -357,8 +390,7 @@ void readAddedTokens(const JsonNode &node, PipelineParts &parts) {
   auto next = static_cast<uint32_t>(parts.model->size());
   StringMap<uint32_t> known;
   for (const JsonNode &entry : node.elements()) {
-    entry.onlyKeys(
-        {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    entry.onlyKeys({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     AddedToken token;
     token.content = entry.at("content").text();
     token.singleWord = entry.at("single_word").boolean();
@@ -378,8 +410,8 @@ void readAddedTokens(const JsonNode &node, PipelineParts &parts) {
       token.id = next++;
     known.emplace(token.content, token.id);
     if (const uint32_t id = entry.at("id").number(); id != token.id && !entry.failed())
-      return entry.at("id").fail(fmt::format("is {}, but tokenizers gives '{}' the id {}", id,
-                                             token.content, token.id));
+      return entry.at("id").fail(
+          fmt::format("is {}, but tokenizers gives '{}' the id {}", id, token.content, token.id));
     parts.added.push_back(std::move(token));
   }
 }

@@ -121,6 +121,29 @@ void composeAll(std::vector<Point> &points) {
   points.resize(end);
 }
 
+// Returns true if two parts of a Hangul syllable belong to one cluster.
+bool joinsHangul(char32_t before, char32_t c) {
+  const auto within = [](char32_t x, char32_t first, char32_t last) {
+    return x - first <= last - first;
+  };
+  const auto leading = [&](char32_t x) {
+    return within(x, 0x1100, 0x115f) || within(x, 0xa960, 0xa97c);
+  };
+  const auto vowel = [&](char32_t x) {
+    return within(x, 0x1160, 0x11a7) || within(x, 0xd7b0, 0xd7c6);
+  };
+  const auto trailing = [&](char32_t x) {
+    return within(x, 0x11a8, 0x11ff) || within(x, 0xd7cb, 0xd7fb);
+  };
+  const auto syllable = [&](char32_t x) { return within(x, 0xac00, 0xd7a3); };
+  if (leading(before))
+    return leading(c) || vowel(c) || syllable(c);
+  const bool open = syllable(before) && (before - 0xac00) % 28 == 0; // without a trailing consonant
+  if (vowel(before) || open)
+    return vowel(c) || trailing(c);
+  return (trailing(before) || syllable(before)) && trailing(c);
+}
+
 } // namespace
 
 bool CodePoints::contains(char32_t c) const {
@@ -220,6 +243,37 @@ void appendLowercase(std::string &text, char32_t c) {
     return appendUtf8(text, c);
   for (uint32_t part : lower)
     appendUtf8(text, part);
+}
+
+size_t clusterEnd(std::string_view text, size_t begin) {
+  static const CodePoints extends = setOf(kClusterExtend), prepends = setOf(kClusterPrepend),
+                          controls = setOf(kClusterControl),
+                          pictographs = setOf(kClusterPictograph);
+  constexpr char32_t kJoiner = 0x200d;
+  size_t at = begin;
+  char32_t before = readUtf8(text, at);
+  bool afterPictograph = pictographs.contains(before); // and what extends it
+  while (at < text.size()) {
+    // Nearly always, the next character stands for itself.
+    if (before < 0x80 && before != '\r' && static_cast<uint8_t>(text[at]) < 0x80)
+      return at;
+    size_t end = at;
+    const char32_t c = readUtf8(text, end);
+    bool joined;
+    if (before == '\r' && c == '\n')
+      joined = true;
+    else if (controls.contains(before) || controls.contains(c))
+      joined = false;
+    else
+      joined = extends.contains(c) || prepends.contains(before) || joinsHangul(before, c) ||
+               (afterPictograph && before == kJoiner && pictographs.contains(c));
+    if (!joined)
+      break;
+    afterPictograph = pictographs.contains(c) || (afterPictograph && extends.contains(c));
+    before = c;
+    at = end;
+  }
+  return at;
 }
 
 std::string normalForm(std::string_view text, NormalForm form) {

@@ -47,6 +47,10 @@ const CodePoints &numericCharacters();     // char::is_numeric
 const CodePoints &punctuationCharacters(); // what Punctuation splits at
 const CodePoints &markCharacters();        // what StripAccents removes
 
+// Returns the end of the grapheme cluster that begins at byte `begin` (Unicode Standard Annex 29),
+// where clusters of less than 6 bytes are concerned: longer ones may be divided further.
+size_t clusterEnd(std::string_view text, size_t begin);
+
 // Appends the lower case of `c`.
 void appendLowercase(std::string &text, char32_t c);
 

@@ -1,4 +1,5 @@
 #include "runtime/tokenizer/Model.h"
+#include "runtime/tokenizer/Trie.h"
 #include "runtime/tokenizer/Utf8.h"
 
 #include <fmt/format.h>
@@ -12,54 +13,6 @@ namespace lmc {
 namespace {
 
 constexpr double kUnknownPenalty = 10; // below the lowest score of a piece
-
-// A trie of bytes. Node 0 is the root. A node's children are found in a hash table of all edges.
-class Trie {
-public:
-  void add(std::string_view key, uint32_t value) {
-    uint32_t node = 0;
-    for (char byte : key) {
-      const uint32_t edge = node << 8 | static_cast<uint8_t>(byte);
-      auto [place, isNew] = building.emplace(edge, static_cast<uint32_t>(values.size()));
-      if (isNew)
-        values.push_back(kNoId);
-      node = place->second;
-    }
-    values[node] = value;
-  }
-  void finish() {
-    size_t size = 16;
-    while (size < 2 * building.size())
-      size *= 2;
-    mask = size - 1;
-    edges.assign(size, {});
-    for (const auto &[edge, child] : building)
-      edges[find(edge)] = {edge, child};
-    building.clear();
-  }
-  // Returns the child of `node` for a byte, or 0.
-  uint32_t child(uint32_t node, char byte) const {
-    return edges[find(node << 8 | static_cast<uint8_t>(byte))].child;
-  }
-  uint32_t value(uint32_t node) const { return values[node]; }
-
-private:
-  struct Edge {
-    uint32_t key = UINT32_MAX;
-    uint32_t child = 0;
-  };
-  std::unordered_map<uint32_t, uint32_t> building;
-  std::vector<Edge> edges;
-  std::vector<uint32_t> values{kNoId};
-  size_t mask = 0;
-
-  size_t find(uint32_t key) const {
-    size_t at = (key * 0x9e3779b1u) >> 7 & mask;
-    while (edges[at].key != key && edges[at].key != UINT32_MAX)
-      at = (at + 1) & mask;
-    return at;
-  }
-};
 
 class Unigram : public Model {
 public:

@@ -54,6 +54,11 @@ static size_t validLength(std::string_view bytes, size_t &part) {
   return length;
 }
 
+size_t validUtf8Length(std::string_view bytes) {
+  size_t part;
+  return validLength(bytes, part);
+}
+
 std::string replaceInvalidUtf8(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size());

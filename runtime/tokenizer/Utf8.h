@@ -43,6 +43,10 @@ constexpr void stepBack(std::string_view text, size_t &at) {
 void appendUtf8(std::string &text, char32_t c);
 std::u32string toCodePoints(std::string_view text);
 
+// Returns the bytes of the character that `bytes`, which are not empty, begin with, or 0 if they
+// begin with none.
+size_t validUtf8Length(std::string_view bytes);
+
 // Returns `bytes` with U+FFFD in the place of what is not UTF-8: one for each longest part that
 // begins a character ("maximal subpart", Unicode 15, chapter 3.9), as Python's errors="replace"
 // and Rust's from_utf8_lossy do.

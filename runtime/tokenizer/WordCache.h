@@ -44,9 +44,9 @@ public:
     size_t at = hash & (kSlots - 1);
     while (slots[at].used)
       at = (at + 1) & (kSlots - 1);
-    slots[at] = {static_cast<uint32_t>(hash >> 32), static_cast<uint32_t>(text.size()),
+    slots[at] = {static_cast<uint32_t>(hash >> 32),    static_cast<uint32_t>(text.size()),
                  static_cast<uint32_t>(tokens.size()), static_cast<uint16_t>(count),
-                 static_cast<uint8_t>(word.size()), true};
+                 static_cast<uint8_t>(word.size()),    true};
     text += word;
     tokens.insert(tokens.end(), ids, ids + count);
     ++words;

@@ -8,11 +8,14 @@ not taken from a Unicode release: each is what the library answers for each code
     make-unicode-tables.py            writes UnicodeTables.inc beside this file
     make-unicode-tables.py --check    exit code 1 if the file differs from what it would write
 """
+import base64
+import json
 import pathlib
+import struct
 import sys
 import unicodedata
 
-from tokenizers import Regex, __version__, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, __version__, normalizers, pre_tokenizers
 
 ALL = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 TEXT = "".join(map(chr, ALL))
@@ -109,6 +112,47 @@ def compositions(decompositions):
     return {pair: c for (pair, c), after in zip(pairs, composed) if after == chr(c)}
 
 
+def cluster_counter():
+    """A function that counts the grapheme clusters of strings, of at most 5 bytes each.
+
+    Precompiled looks up each cluster of less than 6 bytes, and the characters of longer ones. Its
+    table here replaces whatever begins with any byte except a newline by "Y".
+    """
+    units = [0] * 2048
+    units[0] = 256 << 10  # the children of the root: from unit 256 on
+    for byte in range(256):
+        if byte != 10:
+            units[256 ^ byte] = byte | 1 << 8 | 512 << 10  # has a value, 512 units further
+            units[256 ^ byte ^ 512] = 1 << 31
+    trie = struct.pack("<2048I", *units)
+    table = base64.b64encode(struct.pack("<I", len(trie)) + trie + b"Y\0").decode()
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    normalizer = Tokenizer.from_str(json.dumps(
+        {"version": "1.0", "added_tokens": [], "model": model,
+         "normalizer": {"type": "Precompiled", "precompiled_charsmap": table}})).normalizer
+    return lambda strings: [len(each) for each in transformed(normalizer, strings)]
+
+
+def cluster_sets():
+    """What decides the ends of grapheme clusters of less than 6 bytes."""
+    count = cluster_counter()
+    points = [c for c in ALL if c not in (10, 13)]  # CR would join the newline between strings
+
+    def joined(before, after, clusters=1):
+        counts = count(before + chr(c) + after for c in points)
+        return {c for c, n in zip(points, counts) if n == clusters}
+
+    extends = joined("x", "")
+    prepends = joined("", "x")
+    # A combining mark belongs to every character before it except controls.
+    marked = joined("", "\u0301")
+    short = {c for c in points if len(chr(c).encode()) < 4}
+    controls = (set(points) - marked) & short | {10, 13}
+    # The cluster of a pictograph, a joiner and a pictograph has 7 bytes or more.
+    pictographs = joined("\u00a9\u200d", "", 3) - extends
+    return extends, prepends, controls, pictographs
+
+
 def flips(points):
     """The code points at which membership changes, ascending. Surrogates go with U+D7FF."""
     inside, result = False, []
@@ -173,6 +217,9 @@ def tables():
              ("What StripAccents removes", "kMark", {c for c in ALL if chr(c) not in marks})]
     for comment, name, points in sets:
         write_table(out, comment.replace("\\\\", "\\") + ": where membership changes", name,
+                    flips(points))
+    for name, points in zip(("Extend", "Prepend", "Control", "Pictograph"), cluster_sets()):
+        write_table(out, f"Grapheme clusters, {name}: where membership changes", "kCluster" + name,
                     flips(points))
     write_strings(out, "Rust's char::to_lowercase", "kLowercase", maps(normalizers.Lowercase()))
     canonical = maps(normalizers.NFD())

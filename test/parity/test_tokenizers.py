@@ -2,11 +2,15 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
-from tokenizers import Tokenizer
+import sentencepiece
+from tokenizers import Tokenizer, pre_tokenizers
 
 import tokenizers_of_models as known
+from programs import USER_ERROR
 
 # The lines of each tokenizer's comparison: LMC_TOKENIZER_LINES=1000000 for the long run.
 LINES = int(os.environ.get("LMC_TOKENIZER_LINES", 1500))
@@ -18,14 +22,19 @@ def text():
 
 
 def pack(programs, folder, tokenizer, documents, *options):
-    """The ids of each document, as lmc-data gives them."""
+    """The ids of each document, as lmc-data gives them. `tokenizer`: the bytes of a .model, or a Tokenizer."""
     folder.mkdir(exist_ok=True)
-    (folder / "tokenizer.json").write_text(tokenizer if isinstance(tokenizer, str) else tokenizer.to_str())
+    if isinstance(tokenizer, bytes):
+        file = folder / "tokenizer.model"
+        file.write_bytes(tokenizer)
+    else:
+        file = folder / "tokenizer.json"
+        file.write_text(tokenizer.to_str())
     with open(folder / "text.jsonl", "w", encoding="utf-8") as out:
         for document in documents:
             out.write(json.dumps({"text": document}) + "\n")
     programs.run("lmc-data", "pack", folder / "text.jsonl", "-o", folder / "text.bin", "--tokenizer",
-                 folder / "tokenizer.json", *(options or ("--bos=none", "--eod=none"))).ok()
+                 file, *(options or ("--bos=none", "--eod=none"))).ok()
     dumped = programs.run("lmc-data", "dump", folder / "text.bin").ok().stdout
     return [list(map(int, each.split())) for each in dumped.splitlines()]
 
@@ -62,3 +71,108 @@ def test_ids_and_text_are_those_of_tokenizers(programs, tmp_path, text, make):
     special = [t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special]
     documents = [d for d in documents if not any(t in d for t in special)]
     assert_same(documents, pack(programs, folder, tokenizer, documents), encoded(tokenizer, documents)[1])
+
+
+@pytest.mark.parametrize("name", known.SENTENCEPIECE)
+def test_ids_and_text_are_those_of_sentencepiece(programs, tmp_path, text, name):
+    model = known.sentencepiece_model(text, 5000, **known.SENTENCEPIECE[name])
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    # A NUL ends the text for the library's table of replacements.
+    documents = [d.replace("\0", "") for d in known.lines(3, LINES)]
+    documents = [d for d in documents if processor.encode(d)]
+    theirs = processor.encode(documents)
+    folder = tmp_path / "text"
+    assert_same(documents, pack(programs, folder, model, documents), theirs)
+    assert_same(documents, texts(programs, folder), processor.decode(theirs))
+
+
+def test_no_text_forges_a_special_token(programs, tmp_path, text):
+    # Pieces of a Unigram's vocabulary are special tokens too, and a word can be one as a whole.
+    whole = known.llama3(text, 3000)
+    whole.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    for tokenizer, special in (known.gpt2(text, 3000), "<|endoftext|>"), (known.t5(text, 3000), "</s>"), (whole, "<|eot_id|>"):
+        end = tokenizer.token_to_id(special)
+        documents = [special, f"a{special}b", f"{special}\n\n{special}x"]
+        options = ("--bos=none", f"--eod={special}")
+        added = tokenizer.num_special_tokens_to_add(False)
+        ours = pack(programs, tmp_path / "text", tokenizer, documents, *options)
+        inner = [ids[:len(ids) - 1] for ids in ours[:-1]] + [ours[-1][:len(ours[-1]) - (added if special == "</s>" else 0)]]
+        assert len(ours) == 3 and not any(end in ids for ids in inner)
+        parsed = pack(programs, tmp_path / "text", tokenizer, documents, *options, "--special-tokens=parse")
+        assert len(parsed) == 2 and sum(ids.count(end) for ids in parsed) > 1
+
+
+def test_the_result_does_not_depend_on_threads(programs, tmp_path, text):
+    tokenizer = known.gpt2(text, 2000)
+    files = []
+    for threads in 1, 2, 7:
+        pack(programs, tmp_path / str(threads), tokenizer, known.lines(4, 500), "--eod=<|endoftext|>", "--bos=none",
+             "--threads", threads)
+        files.append((tmp_path / str(threads) / "text.bin").read_bytes())
+    assert files[0] == files[1] == files[2]
+
+
+def refusal(programs, folder, change):
+    as_json = json.loads(known.gpt2(["a b"], 300).to_str())
+    change(as_json)
+    (folder / "text.txt").write_text("a")
+    (folder / "tokenizer.json").write_text(json.dumps(as_json))
+    done = programs.run("lmc-data", "pack", folder / "text.txt", "-o", folder / "out.bin", "--tokenizer", folder / "tokenizer.json",
+                        "--eod=0", "--bos=none")
+    assert done.code == USER_ERROR and not (folder / "out.bin").exists(), done.stderr
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def split(pattern):
+    return {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}]}
+
+
+@pytest.mark.parametrize("key, value, place", [
+    ("pre_tokenizer", {"type": "BertPreTokenizer"}, "pre_tokenizer.type: 'BertPreTokenizer' is not supported"),
+    ("pre_tokenizer", {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "extra": 1}, "pre_tokenizer.extra: is not supported"),
+    ("pre_tokenizer", split(r"a\b"), r"pre_tokenizer.pretokenizers[0].pattern.Regex: '\b' is not supported"),
+    ("pre_tokenizer", split("^a"), "'^' at this place is not supported"),
+    ("pre_tokenizer", split("a*"), "match the empty string is not supported"),
+    ("pre_tokenizer", split(r"\p{Greek}"), r"'\p{Greek}' is not supported"),
+    ("pre_tokenizer", split("(?i:off)"), "'ff' without regard to case is not supported"),
+    ("normalizer", {"type": "BertNormalizer"}, "normalizer.type: 'BertNormalizer' is not supported"),
+    ("decoder", {"type": "CTC"}, "decoder.type: 'CTC' is not supported"),
+    ("post_processor", {"type": "Other"}, "post_processor.type: 'Other' is not supported"),
+    ("truncation", {"max_length": 5}, "truncation: is not supported"),
+    ("model", {"type": "WordPiece"}, "model.type: 'WordPiece' is not supported"),
+    ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}, "model.merges: [0]: the piece 'b' is not in the vocabulary"),
+    ("other", 1, "other: is not supported"),
+])
+def test_what_is_not_supported_is_refused_by_its_place(programs, tmp_path, key, value, place):
+    assert place in refusal(programs, tmp_path, lambda as_json: as_json.update({key: value}))
+
+
+def test_the_files_beside_the_tokenizer_say_what_ends_a_document(programs, tmp_path, text):
+    tokenizer = known.llama3(text, 1000)
+    begin, end = map(tokenizer.token_to_id, ("<|begin_of_text|>", "<|end_of_text|>"))
+    documents = ["a b", "c"]
+    ids = [each.ids for each in tokenizer.encode_batch(documents)]
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_str())
+    (tmp_path / "text.txt").write_text("a b\fc")
+    command = ["lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "text.bin", "--tokenizer", tmp_path]
+    done = programs.run(*command)
+    assert done.code == USER_ERROR and "nothing says which token ends a document" in done.stderr
+
+    def packed():
+        programs.run(*command).ok()
+        return [list(map(int, line.split())) for line in programs.run("lmc-data", "dump", tmp_path / "text.bin").ok().stdout.splitlines()]
+
+    config = {"bos_token": "<|begin_of_text|>", "eos_token": {"content": "<|end_of_text|>"}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    # The post-processor puts the begin already.
+    assert ids[0][0] == begin and packed() == [ids[0] + [end], ids[1]]
+    copy = tmp_path / "text.bin.tokenizer"
+    assert Tokenizer.from_file(str(copy / "tokenizer.json")).to_str() == tokenizer.to_str()
+    assert json.loads((copy / "tokenizer_config.json").read_text()) == config
+
+
+@pytest.mark.skipif("LMC_TOKENIZER_LINES" not in os.environ, reason="asks the library for every code point: a minute")
+def test_the_unicode_tables_are_those_of_the_library(root):
+    subprocess.run([sys.executable, root / "runtime/tokenizer/make-unicode-tables.py", "--check"], check=True)

@@ -1,9 +1,13 @@
 """Tokenizers with the settings of well-known models, trained here on a text drawn in many scripts."""
 
+import base64
 import collections
+import io
+import json
 import random
 import re
 
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 # First code points and sizes of blocks with letters, each of another script.
@@ -27,6 +31,19 @@ def any_character(draw):
             return chr(c)
 
 
+# Blocks of characters that join, reorder or compose with those beside them.
+JOINING = [(0x300, 112), (0x591, 45), (0x600, 6), (0x1100, 256), (0x1AB0, 30), (0x200B, 6), (0x20D0, 33), (0xA9, 6), (0xAC00, 60),
+           (0x900, 128), (0xFE00, 16), (0x1F3FB, 5), (0x1E900, 80), (0xFF00, 240), (0xF900, 100), (0x1F00, 255)]
+
+
+def joining(draw):
+    pieces = [draw.choice("aeA\u00e9\u0391\u1100\u3042")]
+    for _ in range(draw.randrange(1, 6)):
+        first, size = draw.choice(JOINING)
+        pieces.append(chr(first + draw.randrange(size)))
+    return "".join(pieces)
+
+
 def word(draw):
     first, size = draw.choice(SCRIPTS)
     # Few of a script's letters are frequent, so that there is something to merge.
@@ -45,6 +62,8 @@ def line(draw, words=12):
             pieces.append(draw.choice(ODD))
         elif kind < 0.92:
             pieces.append(draw.choice(CODE))
+        elif kind < 0.96:
+            pieces.append(joining(draw))
         else:
             pieces.append("".join(any_character(draw) for _ in range(draw.randrange(1, 5))))
         if draw.random() < 0.8:
@@ -201,6 +220,73 @@ def t5(text, size):
     return tokenizer
 
 
+def sentencepiece_model(text, size, **options):
+    """The bytes of a .model file."""
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text), model_writer=out, vocab_size=size, minloglevel=2, num_threads=1,
+        **{"character_coverage": 0.98, **options},
+        hard_vocab_limit=False, max_sentence_length=100000)
+    return out.getvalue()
+
+
+def fields(message):
+    """(number, value) of each field of a message of protocol buffers."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        size = {1: 8, 5: 4}.get(key & 7) or varint()
+        yield key >> 3, message[at:at + size]
+        at += size
+
+
+def charsmap(model):
+    return dict(fields(dict(fields(model))[3]))[2]
+
+
+def xlm(text, size):
+    """A Unigram with SentencePiece's own table of replacements."""
+    tokenizer = unigram(text, size, byte_fallback=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")])
+    tokenizer.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    tokenizer.decoder = decoders.Sequence([decoders.Metaspace(prepend_scheme="always"), decoders.ByteFallback(), decoders.Fuse()])
+    as_json = json.loads(tokenizer.to_str())
+    as_json["model"]["byte_fallback"] = True
+    table = base64.b64encode(charsmap(sentencepiece_model(["abc"], 30, model_type="bpe", normalization_rule_name="nmt_nfkc")))
+    as_json["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": table.decode()}
+    return Tokenizer.from_str(json.dumps(as_json))
+
+
+# Settings of SentencePiece's trainer, by the model that they are those of.
+SENTENCEPIECE = {
+    "llama2": dict(model_type="bpe", normalization_rule_name="identity", byte_fallback=True, split_digits=True,
+                   remove_extra_whitespaces=False, allow_whitespace_only_pieces=True),
+    "gemma": dict(model_type="bpe", normalization_rule_name="identity", byte_fallback=True, add_dummy_prefix=False,
+                  remove_extra_whitespaces=False, allow_whitespace_only_pieces=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3,
+                  user_defined_symbols=["<start_of_turn>", "\n\n", "def", "\u2581\u2581\u2581"]),
+    "t5": dict(model_type="unigram", normalization_rule_name="nmt_nfkc", pad_id=0, eos_id=1, unk_id=2, bos_id=-1),
+    "albert": dict(model_type="unigram", normalization_rule_name="nmt_nfkc_cf", byte_fallback=True,
+                   user_defined_symbols=["[MASK]", "ab"], control_symbols=["[CLS]"]),
+    "suffix": dict(model_type="bpe", normalization_rule_name="nfkc", treat_whitespace_as_suffix=True),
+}
+
+
 def lowercase_words(text, size):
     """Normalizers and pre-tokenizers that the others do not have."""
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]", end_of_word_suffix="</w>", continuing_subword_prefix="##"))
@@ -218,4 +304,4 @@ def lowercase_words(text, size):
 
 
 BYTE_LEVEL = [gpt2, llama3, qwen2, o200k, olmo, starcoder]
-ALL = BYTE_LEVEL + [llama2, mistral, gemma, t5, lowercase_words]
+ALL = BYTE_LEVEL + [llama2, mistral, gemma, t5, xlm, lowercase_words]

@@ -58,7 +58,8 @@ Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &fold
     if (token->is_null())
       return Answer{true, std::nullopt};
     if (!token->is_string())
-      return Error{fmt::format("{}: {}: expected a token, found {}", path, key, token->type_name())};
+      return Error{
+          fmt::format("{}: {}: expected a token, found {}", path, key, token->type_name())};
     return answerOf(tokenizer, path + ": " + key, token->get<std::string>());
   }
   return Answer{};

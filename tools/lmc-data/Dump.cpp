@@ -86,7 +86,8 @@ private:
       ids.pop_back();
     std::string text;
     if (tokenizer) {
-      auto decoded = tokenizer->decode({reinterpret_cast<const uint32_t *>(ids.data()), ids.size()});
+      auto decoded =
+          tokenizer->decode({reinterpret_cast<const uint32_t *>(ids.data()), ids.size()});
       LMC_TRY(decoded);
       text = std::move(*decoded);
     } else {
@@ -110,9 +111,10 @@ DataCommand addDumpCommand(CommandLine &line) {
   command.argument("FILE", options->path, "a token file");
   command.flag("--text", options->text,
                "print each document's text, as a JSON string, and not its ids");
-  command.option("--tokenizer", "FILE", options->tokenizer,
-                 "the tokenizer for --text. Default: the one that was packed with the file; without "
-                 "it, ids are bytes");
+  command.option(
+      "--tokenizer", "FILE", options->tokenizer,
+      "the tokenizer for --text. Default: the one that was packed with the file; without "
+      "it, ids are bytes");
   addFormatOption(command, options->format);
   return {&command, [=] { return Dump(*options).run(); }};
 }

@@ -369,8 +369,7 @@ int32_t endOfDocument(const Packing &packing) {
 }
 
 Result<std::unique_ptr<TokenOutput>> createOutput(const PackOptions &options,
-                                                  const Packing &packing,
-                                                  const std::string &path) {
+                                                  const Packing &packing, const std::string &path) {
   auto writer = TokenFileWriter::create(path, {packing.vocabulary, endOfDocument(packing)});
   if (!writer)
     return writer.error();
@@ -479,7 +478,8 @@ Result<void> pack(const PackOptions &options) {
 DataCommand addPackCommand(CommandLine &line) {
   auto options = std::make_shared<PackOptions>();
   Command &command = line.command("pack", "writes text or JSON lines as one token file");
-  command.arguments("IN", options->inputs, "files of documents, as they are or compressed by gzip or zstd, in this order");
+  command.arguments("IN", options->inputs,
+                    "files of documents, as they are or compressed by gzip or zstd, in this order");
   command.option("-o,--output", "OUT.bin", options->output,
                  "the token file; appears when it is complete");
   command.option(
@@ -504,8 +504,10 @@ DataCommand addPackCommand(CommandLine &line) {
       "one document. Default: \\f (form feed)");
   command.option("--field", "NAME", options->documents.field,
                  "the field of each line of JSON that holds a document's text. Default: text");
-  command.option("--tokenizer", "FILE", options->tokenizer,
-                 "a tokenizer.json of Hugging Face, or a folder with it. Default: a token is a byte");
+  command.option(
+      "--tokenizer", "FILE", options->tokenizer,
+      "a tokenizer.json of Hugging Face, a .model of SentencePiece, or a folder with one. "
+      "Default: a token is a byte");
   const auto keep = [&command](const char *name, const char *placeholder,
                                std::optional<std::string> &value, const char *description) {
     command.option(
@@ -557,8 +559,9 @@ DataCommand addPackCommand(CommandLine &line) {
       "the share of the tokens that OUT2.bin gets, between 0 and 1. It gets whole documents, "
       "chosen by a fixed hash, if their share is between F/2 and 3F/2, else the end of the text. "
       "Default: 0.05");
-  command.footer("Without --tokenizer a token is a byte, so the vocabulary is 256. The tokenizer's files are\n"
-                 "kept beside the token file, in the folder OUT.bin.tokenizer.");
+  command.footer(
+      "Without --tokenizer a token is a byte, so the vocabulary is 256. The tokenizer's files are\n"
+      "kept beside the token file, in the folder OUT.bin.tokenizer.");
   return {&command, [=]() -> Result<void> {
             if (options->output.empty())
               return Error{"no --output given; see: lmc-data pack --help"};

@@ -1,0 +1,51 @@
+#include "runtime/tokenizer/Charsmap.h"
+
+#include "runtime/tokenizer/Utf8.h"
+
+#include <cstring>
+
+namespace lmc {
+
+// The parts of a unit of the trie.
+static bool hasLeaf(uint32_t unit) { return unit >> 8 & 1; }
+static uint32_t value(uint32_t unit) { return unit & 0x7fffffff; }
+static uint32_t label(uint32_t unit) { return unit & (1u << 31 | 0xff); }
+static uint32_t offset(uint32_t unit) { return unit >> 10 << ((unit & 1u << 9) >> 6); }
+
+Result<Charsmap> Charsmap::parse(std::string_view blob) {
+  uint32_t bytes = 0;
+  if (blob.size() > sizeof(bytes))
+    std::memcpy(&bytes, blob.data(), sizeof(bytes));
+  if (bytes == 0 || bytes % sizeof(uint32_t) != 0 || bytes >= blob.size() - sizeof(bytes))
+    return Error{"the table is cut short"};
+  Charsmap map;
+  map.units.resize(bytes / sizeof(uint32_t));
+  std::memcpy(map.units.data(), blob.data() + sizeof(bytes), bytes);
+  map.replacements = blob.substr(sizeof(bytes) + bytes);
+  if (map.replacements.back() != '\0' || replaceInvalidUtf8(map.replacements) != map.replacements)
+    return Error{"the replacements are damaged"};
+  return map;
+}
+
+std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool shortest) const {
+  std::optional<Match> found;
+  size_t node = offset(units[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    node ^= static_cast<uint8_t>(text[i]);
+    if (node >= units.size() || label(units[node]) != static_cast<uint8_t>(text[i]))
+      break;
+    const uint32_t unit = units[node];
+    node ^= offset(unit);
+    if (!hasLeaf(unit))
+      continue;
+    // A value beyond the replacements, in a damaged table, replaces nothing.
+    if (node >= units.size() || value(units[node]) >= replacements.size())
+      break;
+    found = Match{i + 1, replacements.c_str() + value(units[node])};
+    if (shortest)
+      break;
+  }
+  return found;
+}
+
+} // namespace lmc

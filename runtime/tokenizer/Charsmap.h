@@ -1,0 +1,38 @@
+// SentencePiece's table of replacements ("precompiled_charsmap"): strings, and what each becomes.
+//
+// The format: uint32 bytes of a trie, the trie, the replacements with a zero byte behind each. The
+// trie is a double array of Darts-clone (github.com/s-yata/darts-clone), whose values are where a
+// replacement begins.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+class Charsmap {
+public:
+  // Error: one clause, if the table is damaged.
+  static Result<Charsmap> parse(std::string_view blob);
+
+  struct Match {
+    size_t bytes; // of the text
+    std::string_view replacement;
+  };
+  // Returns the shortest, or the longest, string of the table that `text` begins with.
+  std::optional<Match> shortest(std::string_view text) const { return find(text, true); }
+  std::optional<Match> longest(std::string_view text) const { return find(text, false); }
+
+private:
+  std::vector<uint32_t> units;
+  std::string replacements;
+
+  std::optional<Match> find(std::string_view text, bool shortest) const;
+};
+
+} // namespace lmc

@@ -1,0 +1,470 @@
+// The tokenizer of a .model file. It gives the ids of `sentencepiece` 0.2.3.
+
+#include "runtime/support/File.h"
+#include "runtime/tokenizer/AddedTokens.h"
+#include "runtime/tokenizer/Charsmap.h"
+#include "runtime/tokenizer/Merges.h"
+#include "runtime/tokenizer/Pipeline.h"
+#include "runtime/tokenizer/SentencePieceModel.h"
+#include "runtime/tokenizer/Trie.h"
+#include "runtime/tokenizer/Utf8.h"
+#include "runtime/tokenizer/WordCache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cfloat>
+#include <cmath>
+#include <set>
+
+namespace lmc {
+
+namespace {
+
+using Type = SentencePieceModel::Type;
+
+constexpr uint64_t kMaximumBytes = 1 << 30;
+constexpr float kUnknownPenalty = 10; // below the lowest score of a normal piece
+
+class SentencePiece : public Tokenizer {
+public:
+  explicit SentencePiece(SentencePieceModel given) : model(std::move(given)) {}
+
+  Result<void> initialize();
+  std::unique_ptr<Encoder> encoder(SpecialTokens mode,
+                                   std::span<const uint32_t> special) const override;
+  Result<std::string> decode(std::span<const uint32_t> ids) const override;
+  std::optional<uint32_t> idOf(std::string_view token) const override {
+    const uint32_t id = idIn(all, token);
+    return id == kNoId ? std::nullopt : std::optional(id);
+  }
+
+private:
+  friend class SentencePieceEncoder;
+  SentencePieceModel model;
+  std::optional<Charsmap> charsmap;
+  StringMap<uint32_t> all;        // all pieces
+  StringMap<uint32_t> symbols;    // pieces that text can become, and `extra`
+  std::vector<std::string> extra; // characters of pieces that are no piece, from
+                                  // pieces.size() on
+  uint32_t unknown = kNoId;
+  std::array<uint32_t, 256> bytes; // ids of byte pieces
+  TokenFinder userDefined{{}, {}}; // pieces that are kept whole
+  TokenFinder control{{}, {}};
+  MergeTable merges{0};      // of BPE
+  bool cutsAtSpaces = false; // words of BPE can be encoded alone
+  Trie trie;                 // of Unigram
+  float unknownScore = 0;
+
+  Result<void> initializeBpe();
+  void initializeUnigram();
+  std::string normalize(std::string_view text) const;
+  // The normal form of the front of `text`, and the bytes of `text` that it is made of.
+  std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
+};
+
+TokenFinder finderOf(const SentencePieceModel &model, Type type) {
+  std::vector<AddedToken> tokens;
+  std::vector<std::string> patterns;
+  for (uint32_t id = 0; id < model.pieces.size(); ++id)
+    if (model.pieces[id].type == type) {
+      tokens.push_back({.id = id, .content = model.pieces[id].text});
+      patterns.push_back(model.pieces[id].text);
+    }
+  return TokenFinder(std::move(tokens), patterns);
+}
+
+Result<void> SentencePiece::initialize() {
+  if (model.kind != SentencePieceModel::Kind::Bpe &&
+      model.kind != SentencePieceModel::Kind::Unigram)
+    return Error{"a model of the types WORD and CHAR is not supported"};
+  if (!model.charsmap.empty()) {
+    auto parsed = Charsmap::parse(model.charsmap);
+    if (!parsed)
+      return Error{fmt::format("precompiled_charsmap: {}", parsed.error().message)};
+    charsmap = std::move(*parsed);
+  }
+  bytes.fill(kNoId);
+  for (uint32_t id = 0; id < model.pieces.size(); ++id) {
+    const auto &[text, score, type] = model.pieces[id];
+    if (!std::isfinite(score))
+      return Error{fmt::format("the score of piece {} is no number", id)};
+    if (text == std::string_view("\0", 1) && type == Type::Unused)
+      continue;
+    if (text.empty() || !all.emplace(text, id).second)
+      return Error{fmt::format("piece {}, '{}', is empty or defined twice", id, text)};
+    if (type == Type::Normal || type == Type::UserDefined)
+      symbols.emplace(text, id);
+    if (type == Type::Unknown)
+      unknown = id;
+    if (type == Type::Byte)
+      for (int byte = 0; byte < 256; ++byte)
+        if (text == fmt::format("<0x{:02X}>", byte))
+          bytes[byte] = id;
+  }
+  if (unknown == kNoId && !model.byteFallback)
+    return Error{"the model has no unknown piece"};
+  if (model.byteFallback && std::count(bytes.begin(), bytes.end(), kNoId) > 0)
+    return Error{"the model has byte_fallback, but not 256 byte pieces"};
+  userDefined = finderOf(model, Type::UserDefined);
+  control = finderOf(model, Type::Control);
+  limit = static_cast<uint32_t>(model.pieces.size());
+  for (auto [text, id] : {std::pair{&model.begin, &bos}, std::pair{&model.end, &eos}})
+    if (auto found = idOf(*text); found && model.pieces[*found].type == Type::Control)
+      *id = found;
+  if (model.kind == SentencePieceModel::Kind::Bpe)
+    return initializeBpe();
+  initializeUnigram();
+  return {};
+}
+
+Result<void> SentencePiece::initializeBpe() {
+  std::set<float, std::greater<>> scores;
+  bool innerMark = false;
+  for (const auto &[text, score, type] : model.pieces) {
+    if (type == Type::Unused && text != std::string_view("\0", 1))
+      return Error{fmt::format("the unused piece '{}' of a BPE model is not supported", text)};
+    if (type != Type::Normal && type != Type::UserDefined)
+      continue;
+    scores.insert(score);
+    innerMark |= hasInnerMark(text);
+    for (size_t at = 0; at < text.size();) {
+      const size_t begin = at;
+      at += utf8Length(text[at]);
+      std::string character = text.substr(begin, at - begin);
+      const auto id = static_cast<uint32_t>(model.pieces.size() + extra.size());
+      if (symbols.emplace(character, id).second)
+        extra.push_back(std::move(character));
+    }
+  }
+  // Each division of a piece into two symbols is a merge. Pieces of equal scores are equal.
+  const std::vector<float> order(scores.begin(), scores.end());
+  struct Pair {
+    uint32_t left, right;
+    Merge merge;
+  };
+  std::vector<Pair> pairs;
+  for (const auto &[text, id] : symbols) {
+    if (id >= model.pieces.size())
+      continue;
+    const auto place =
+        std::lower_bound(order.begin(), order.end(), model.pieces[id].score, std::greater<>());
+    const Merge merge{static_cast<uint32_t>(place - order.begin()), id};
+    for (size_t at = utf8Length(text[0]); at < text.size(); at += utf8Length(text[at])) {
+      const std::string_view whole = text;
+      const uint32_t left = idIn(symbols, whole.substr(0, at));
+      const uint32_t right = idIn(symbols, whole.substr(at));
+      if (left != kNoId && right != kNoId)
+        pairs.push_back({left, right, merge});
+    }
+  }
+  merges = MergeTable(pairs.size());
+  for (const Pair &pair : pairs)
+    merges.add(pair.left, pair.right, pair.merge);
+  const uint32_t mark = idIn(symbols, kSpaceMark);
+  cutsAtSpaces = !innerMark && mark != kNoId && mark < model.pieces.size();
+  return {};
+}
+
+void SentencePiece::initializeUnigram() {
+  float lowest = FLT_MAX;
+  for (uint32_t id = 0; id < model.pieces.size(); ++id) {
+    const auto &[text, score, type] = model.pieces[id];
+    if (type == Type::Normal)
+      lowest = std::min(lowest, score);
+    if (type == Type::Normal || type == Type::UserDefined)
+      trie.add(text, id);
+  }
+  trie.finish();
+  unknownScore = lowest - kUnknownPenalty;
+}
+
+std::pair<std::string_view, size_t> SentencePiece::normalizeFront(std::string_view text) const {
+  size_t length;
+  if (userDefined.longest(text, length) != kNoId)
+    return {text.substr(0, length), length};
+  if (charsmap)
+    if (auto match = charsmap->longest(text))
+      return {match->replacement, match->bytes};
+  length = utf8Length(text[0]);
+  return {text.substr(0, length), length};
+}
+
+std::string SentencePiece::normalize(std::string_view text) const {
+  const std::string_view space = model.escapeSpaces ? kSpaceMark : " ";
+  while (model.removeExtraSpaces && !text.empty()) {
+    const auto [form, length] = normalizeFront(text);
+    if (form != " ")
+      break;
+    text.remove_prefix(length);
+  }
+  std::string result;
+  if (text.empty())
+    return result;
+  result.reserve(text.size() + text.size() / 2);
+  if (!model.spaceAsSuffix && model.dummyPrefix)
+    result += space;
+  bool afterSpace = model.removeExtraSpaces;
+  while (!text.empty()) {
+    auto [form, length] = normalizeFront(text);
+    while (afterSpace && form.starts_with(' '))
+      form.remove_prefix(1);
+    for (char byte : form)
+      if (byte == ' ')
+        result += space;
+      else
+        result += byte;
+    if (!form.empty())
+      afterSpace = model.removeExtraSpaces && form.ends_with(' ');
+    text.remove_prefix(length);
+  }
+  while (model.removeExtraSpaces && result.ends_with(space))
+    result.resize(result.size() - space.size());
+  if (model.spaceAsSuffix && model.dummyPrefix)
+    result += space;
+  return result;
+}
+
+class SentencePieceEncoder : public Encoder {
+public:
+  SentencePieceEncoder(const SentencePiece &tokenizer, SpecialTokens mode)
+      : tokenizer(tokenizer), model(tokenizer.model), mode(mode) {}
+
+  Result<void> encode(std::string_view text, std::vector<uint32_t> &ids) override {
+    LMC_TRY(checkSpecial(text));
+    const std::string normalized = tokenizer.normalize(text);
+    afterUnknown = false;
+    if (model.kind == SentencePieceModel::Kind::Unigram)
+      encodeUnigram(normalized, ids);
+    else
+      encodeBpe(normalized, ids);
+    return {};
+  }
+
+private:
+  const SentencePiece &tokenizer;
+  const SentencePieceModel &model;
+  const SpecialTokens mode;
+  WordCache cache;
+  std::vector<Part> parts;
+  std::vector<size_t> spelledAt;
+  std::vector<std::string_view> words;
+  std::vector<uint32_t> symbols;
+  bool afterUnknown = false; // the last id is that of unknown characters
+
+  Result<void> checkSpecial(std::string_view text) {
+    if (mode == SpecialTokens::Parse)
+      return Error{"a model of SentencePiece does not parse special tokens in a text; use "
+                   "--special-tokens=text"};
+    tokenizer.control.find(text, {}, parts, spelledAt);
+    for (const Part &part : parts) {
+      if (part.id == kNoId)
+        continue;
+      if (mode == SpecialTokens::Error)
+        return Error{fmt::format("the text spells the special token '{}' at byte {}; "
+                                 "--special-tokens=text makes text of it",
+                                 model.pieces[part.id].text, part.begin)};
+      ++places;
+    }
+    return {};
+  }
+
+  void appendKnown(uint32_t id, std::vector<uint32_t> &ids) {
+    ids.push_back(id);
+    afterUnknown = false;
+  }
+  void appendUnknown(std::string_view character, std::vector<uint32_t> &ids) {
+    if (model.byteFallback)
+      for (char byte : character)
+        ids.push_back(tokenizer.bytes[static_cast<uint8_t>(byte)]);
+    else if (!afterUnknown)
+      ids.push_back(tokenizer.unknown);
+    afterUnknown = true;
+  }
+
+  void encodeBpe(std::string_view text, std::vector<uint32_t> &ids) {
+    // User-defined pieces are found first, from the left, and not merged.
+    size_t begin = 0;
+    for (size_t at = 0; at < text.size() && !tokenizer.userDefined.empty();) {
+      size_t length;
+      const uint32_t piece = tokenizer.userDefined.longest(text.substr(at), length);
+      if (piece == kNoId) {
+        at += utf8Length(text[at]);
+        continue;
+      }
+      encodeSegment(text.substr(begin, at - begin), ids);
+      appendKnown(tokenizer.userDefined.idOf(piece), ids);
+      begin = at += length;
+    }
+    encodeSegment(text.substr(begin), ids);
+  }
+
+  // Encodes text without user-defined pieces.
+  void encodeSegment(std::string_view text, std::vector<uint32_t> &ids) {
+    if (!tokenizer.cutsAtSpaces)
+      return encodeWord(text, ids);
+    words.clear();
+    cutBeforeMarks(text, words);
+    for (std::string_view word : words) {
+      // A word that begins with a mark, a known piece, does not depend on what is before it.
+      const bool alone = word.starts_with(kSpaceMark);
+      if (alone && cache.find(word, ids)) {
+        afterUnknown = false;
+        continue;
+      }
+      const size_t begin = ids.size();
+      encodeWord(word, ids);
+      if (alone)
+        cache.add(word, ids.data() + begin, ids.size() - begin);
+    }
+  }
+
+  void encodeWord(std::string_view word, std::vector<uint32_t> &ids) {
+    symbols.clear();
+    const auto flush = [&] {
+      mergeSymbols(tokenizer.merges, nullptr, symbols, 0);
+      for (uint32_t symbol : symbols)
+        if (symbol < model.pieces.size())
+          appendKnown(symbol, ids);
+        else
+          appendUnknown(tokenizer.extra[symbol - model.pieces.size()], ids);
+      symbols.clear();
+    };
+    for (size_t at = 0; at < word.size();) {
+      const std::string_view character = word.substr(at, utf8Length(word[at]));
+      at += character.size();
+      const uint32_t symbol = idIn(tokenizer.symbols, character);
+      if (symbol != kNoId) {
+        symbols.push_back(symbol);
+        continue;
+      }
+      flush();
+      appendUnknown(character, ids);
+    }
+    flush();
+  }
+
+  // The segmentation of the highest score. As in the library, sums are of type float and run over
+  // the whole text, so that equal segmentations of equal words can differ.
+  void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
+    struct Best {
+      float score = 0;
+      uint32_t id = kNoId;
+      size_t begin = SIZE_MAX;
+    };
+    std::vector<Best> best(text.size() + 1);
+    constexpr float kReset = 100000; // sums beyond it would lose digits
+    size_t frontier = 0;
+    for (size_t begin = 0; begin < text.size();) {
+      float before = best[begin].score;
+      if (std::abs(before) > kReset) {
+        for (size_t i = begin; i <= frontier; ++i)
+          if (i == begin || best[i].begin != SIZE_MAX)
+            best[i].score -= before;
+        before = 0;
+      }
+      const size_t character = utf8Length(text[begin]);
+      bool single = false;
+      const auto offer = [&](size_t end, float score, uint32_t id) {
+        frontier = std::max(frontier, end);
+        const float sum = score + before;
+        if (best[end].begin == SIZE_MAX || sum > best[end].score)
+          best[end] = {sum, id, begin};
+      };
+      uint32_t node = 0;
+      for (size_t end = begin; end < text.size();) {
+        node = tokenizer.trie.child(node, text[end++]);
+        if (node == 0)
+          break;
+        const uint32_t id = tokenizer.trie.value(node);
+        if (id == kNoId)
+          continue;
+        const int length = static_cast<int>(end - begin);
+        // A user-defined piece is chosen wherever it is found.
+        const auto bonus = static_cast<float>(0.1 * (length - 1));
+        offer(end, model.pieces[id].type == Type::UserDefined ? bonus : model.pieces[id].score, id);
+        single |= end - begin == character;
+      }
+      if (!single)
+        offer(begin + character, tokenizer.unknownScore, tokenizer.unknown);
+      begin += character;
+    }
+    std::vector<size_t> ends;
+    for (size_t end = text.size(); end > 0; end = best[end].begin)
+      ends.push_back(end);
+    for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
+      const Best &piece = best[*end];
+      if (piece.id == tokenizer.unknown)
+        appendUnknown(text.substr(piece.begin, *end - piece.begin), ids);
+      else
+        appendKnown(piece.id, ids);
+    }
+  }
+};
+
+std::unique_ptr<Encoder> SentencePiece::encoder(SpecialTokens mode,
+                                                std::span<const uint32_t>) const {
+  return std::make_unique<SentencePieceEncoder>(*this, mode);
+}
+
+Result<std::string> SentencePiece::decode(std::span<const uint32_t> ids) const {
+  std::string text, pending; // `pending`: the bytes of byte pieces
+  const auto flush = [&] {
+    for (std::string_view rest = pending; !rest.empty();) {
+      const size_t length = validUtf8Length(rest);
+      text += length > 0 ? rest.substr(0, length) : "\xef\xbf\xbd"; // U+FFFD for each other byte
+      rest.remove_prefix(std::max<size_t>(length, 1));
+    }
+    pending.clear();
+  };
+  bool atBegin = true;
+  for (uint32_t id : ids) {
+    if (id >= model.pieces.size())
+      continue;
+    const auto &[piece, score, type] = model.pieces[id];
+    if (type == Type::Byte) {
+      const auto byte = std::find(bytes.begin(), bytes.end(), id) - bytes.begin();
+      pending += static_cast<char>(byte);
+      continue;
+    }
+    flush();
+    atBegin &= text.empty();
+    if (type == Type::Control)
+      continue;
+    std::string_view rest = piece;
+    bool removed = false;
+    if (atBegin && (model.dummyPrefix || model.removeExtraSpaces) && rest.starts_with(kSpaceMark)) {
+      rest.remove_prefix(kSpaceMark.size());
+      removed = !model.removeExtraSpaces;
+    }
+    if (type == Type::Unknown) {
+      text += model.unknownText;
+    } else {
+      std::string plain(rest);
+      for (size_t at; (at = plain.find(kSpaceMark)) != std::string::npos;)
+        plain.replace(at, kSpaceMark.size(), " ");
+      text += plain;
+    }
+    atBegin &= !removed && text.empty();
+  }
+  flush();
+  return text;
+}
+
+} // namespace
+
+Result<std::shared_ptr<const Tokenizer>> readSentencePieceModel(const std::string &path) {
+  auto bytes = readTextFile(path, kMaximumBytes);
+  if (!bytes)
+    return bytes.error();
+  auto model = parseSentencePieceModel(*bytes);
+  if (!model)
+    return Error{fmt::format("{}: {}", path, model.error().message)};
+  auto tokenizer = std::make_shared<SentencePiece>(std::move(*model));
+  if (Result<void> done = tokenizer->initialize(); !done)
+    return Error{fmt::format("{}: {}", path, done.error().message)};
+  return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
+}
+
+} // namespace lmc
