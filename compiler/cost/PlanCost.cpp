@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
+#include <optional>
 
 namespace lmc::cost {
 
@@ -159,36 +161,58 @@ public:
   explicit Streams(FunctionCost &cost) : cost(cost) {}
 
   // Adds a command. `estimate` is that of the command alone; it becomes the time that stream 0
-  // takes, or, for a collective of stream 1, remains.
+  // takes, or, for a collective of another stream, remains.
   void add(const plan::Command &command, uint32_t number, Estimate &estimate) {
     if (const plan::Wait *wait = command.body_as_Wait()) {
-      estimate = {waitFor(wait->command()), Bound::Links, 0, 0};
-    } else if (command.body_as_Collective()) {
-      const double before = cost.collectives.empty() ? 0 : cost.collectives.back().end;
-      const double start = std::max(cost.seconds, before);
-      cost.collectives.push_back({number, start, start + estimate.seconds, 0});
+      estimate = {waitFor(indexOf.at(wait->command())), Bound::Links, 0, 0};
+    } else if (const plan::Collective *collective = command.body_as_Collective()) {
+      const uint32_t index = start(command, *collective, number, estimate.seconds);
       if (command.stream() != 0)
         return;
-      estimate.seconds = waitFor(number);
+      estimate.seconds = waitFor(index);
     }
     cost.seconds += estimate.seconds;
     cost.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
   }
 
 private:
-  // Returns the time until the collective has ended, and adds it to those that run in this time.
-  double waitFor(uint32_t command) {
-    const auto waited = std::find_if(cost.collectives.rbegin(), cost.collectives.rend(),
-                                     [&](const CollectiveTime &each) {
-                                       return each.command == command;
-                                     });
-    const double now = cost.seconds, end = waited->end;
-    for (auto each = waited; each != cost.collectives.rend() && each->end > now; ++each)
-      each->exposed += each->end - std::max(each->start, now);
+  // Adds a collective behind those that it comes after. Returns its index.
+  uint32_t start(const plan::Command &command, const plan::Collective &collective, uint32_t number,
+                 double seconds) {
+    const auto index = uint32_t(cost.collectives.size());
+    std::optional<uint32_t> before; // the one of these that ends last
+    auto comesAfter = [&](std::optional<uint32_t> other) {
+      if (other && (!before || endOf(*other) > endOf(*before)))
+        before = other;
+    };
+    for (const auto &[stream, last] : lastOf)
+      if (command.stream() == 0 || stream == 0 || stream == command.stream())
+        comesAfter(last);
+    if (collective.after() >= 0)
+      comesAfter(indexOf.at(uint32_t(collective.after())));
+    const double begin = before ? std::max(cost.seconds, endOf(*before)) : cost.seconds;
+    cost.collectives.push_back({number, begin, begin + seconds, 0});
+    causes.push_back(before);
+    indexOf[number] = lastOf[command.stream()] = index;
+    return index;
+  }
+
+  // Returns the time until the collective has ended, and adds it to those that it waited for and
+  // that run in this time.
+  double waitFor(uint32_t index) {
+    const double now = cost.seconds, end = endOf(index);
+    for (std::optional<uint32_t> each = index; each && endOf(*each) > now; each = causes[*each])
+      cost.collectives[*each].exposed +=
+          endOf(*each) - std::max(cost.collectives[*each].start, now);
     return std::max(end - now, 0.0);
   }
 
+  double endOf(uint32_t index) const { return cost.collectives[index].end; }
+
   FunctionCost &cost;
+  std::map<uint32_t, uint32_t> indexOf;        // of collectives, by the numbers of their commands
+  std::map<uint16_t, uint32_t> lastOf;         // the last collective of each stream
+  std::vector<std::optional<uint32_t>> causes; // which collective each came after
 };
 
 } // namespace

@@ -1,10 +1,10 @@
 // Predicts the cost of a whole plan on a device, from the estimates of all commands.
 //
-// The commands of stream 0 run one after another, and so do the collectives, which may run at the
-// same time as commands of stream 0 (plan.fbs, Command.stream):
+// The commands of stream 0 run one after another, and so do the collectives of each other stream,
+// which may run at the same time as commands of stream 0 (plan.fbs, Command.stream):
 //
-//   a collective starts when the collective before it has ended, and all commands of stream 0
-//   before it have; stream 0 waits for a collective of its own, and at each Wait
+//   a collective starts when all commands of stream 0 before it have ended, and all collectives that
+//   it comes after; stream 0 waits for a collective of its own, and at each Wait
 //
 // Commands that run at the same time do not slow each other down: the part of the memory bandwidth
 // and of the processors that a collective takes is left out. The time of a function is the sum over

@@ -79,13 +79,13 @@ public:
   }
 
   plan::CollectiveT body(plan_ir::AllGatherOp op) const {
-    return collective(plan::CollectiveKind::AllGather, op.getAxis(), op.getX(), op.getD());
+    return collective(plan::CollectiveKind::AllGather, op, op.getX());
   }
   plan::CollectiveT body(plan_ir::ReduceScatterOp op) const {
-    return collective(plan::CollectiveKind::ReduceScatter, op.getAxis(), op.getX(), op.getD());
+    return collective(plan::CollectiveKind::ReduceScatter, op, op.getX());
   }
   plan::CollectiveT body(plan_ir::AllReduceOp op) const {
-    return collective(plan::CollectiveKind::AllReduce, op.getAxis(), op.getD(), op.getD());
+    return collective(plan::CollectiveKind::AllReduce, op, op.getD());
   }
 
   plan::WaitT body(plan_ir::WaitOp op) const {
@@ -94,17 +94,25 @@ public:
     return body;
   }
 
+  uint16_t streamOf(bool isAsync, plan_ir::Axis axis) const {
+    if (!isAsync)
+      return 0;
+    return numbers.hasTwoCollectiveStreams && axis == plan_ir::Axis::Replicate ? 2 : 1;
+  }
   uint32_t sliceOf(Value value) const { return numbers.slices.lookup(value); }
   int32_t optional(Value value) const { return value ? int32_t(sliceOf(value)) : -1; }
 
 private:
-  plan::CollectiveT collective(plan::CollectiveKind kind, plan_ir::Axis axis, Value x,
-                               Value d) const {
+  template <typename Op>
+  plan::CollectiveT collective(plan::CollectiveKind kind, Op op, Value x) const {
     plan::CollectiveT body;
     body.kind = kind;
-    body.axis = axis == plan_ir::Axis::Shard ? plan::Axis::Shard : plan::Axis::Replicate;
+    body.axis = op.getAxis() == plan_ir::Axis::Shard ? plan::Axis::Shard : plan::Axis::Replicate;
     body.x = sliceOf(x);
-    body.d = sliceOf(d);
+    body.d = sliceOf(op.getD());
+    if (auto source = numbers.started.find(x);
+        source != numbers.started.end() && numbers.hasTwoCollectiveStreams)
+      body.after = int32_t(source->second);
     return body;
   }
 
@@ -146,7 +154,7 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
                 plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>([&](auto op) {
             command->body.Set(emitter.body(op));
             if constexpr (requires { op.getAsync(); })
-              command->stream = op.getAsync();
+              command->stream = emitter.streamOf(op.getAsync(), op.getAxis());
             command->workspace = emitter.optional(op.getScratch());
             return success();
           })

@@ -18,7 +18,10 @@ struct PlanNumbers {
   llvm::StringMap<uint32_t> kernels;             // by symbol
   // Of the function whose commands are emitted:
   llvm::DenseMap<mlir::Value, uint32_t> slices;
-  llvm::DenseMap<mlir::Value, uint32_t> started; // async collectives, by the slices that they write
+  // Async collectives that no command has waited for, by the slices that they write.
+  llvm::DenseMap<mlir::Value, uint32_t> started;
+  // True: async collectives along the axis `replicate` have a stream of their own.
+  bool hasTwoCollectiveStreams = false;
 };
 
 // Returns the table of `command`, with the kernels that `code` launches for it. Fails, with an

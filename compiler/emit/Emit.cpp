@@ -94,6 +94,9 @@ void Emitter::addHeader() {
   plan.nodes = uint32_t(config.distributed.nodes);
   plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
   plan.shard_ranks = uint32_t(config.distributed.shardRanks());
+  numbers.hasTwoCollectiveStreams = config.distributed.replicateRanks() > 1 &&
+                                    config.distributed.shardRanks() > 1 &&
+                                    codegen::findTarget(config.target.device)->runsAxesAtOnce();
   plan.fingerprint =
       modelFingerprint(module, config.model.architecture + " " + config.optimizer.type);
   plan.config_path = config.path;
@@ -376,6 +379,8 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
       return failure();
     if ((*made)->stream != 0)
       numbers.started[op.getOperands().back()] = uint32_t(entry->commands.size());
+    else if (auto wait = dyn_cast<plan_ir::WaitOp>(op))
+      numbers.started.erase(wait.getD());
     if (!details.seconds.empty())
       (*made)->predicted_seconds = details.seconds[size_t(index)][entry->commands.size()];
     entry->commands.push_back(std::move(*made));

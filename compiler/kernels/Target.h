@@ -127,6 +127,9 @@ public:
   // Returns the alignment in bytes of all buffers of a plan's functions: a power of two. The
   // default is a cache line, which is also the widest vector.
   virtual uint64_t bufferAlignment() const { return 64; }
+  // Returns true if the runtime runs collectives along the two axes of the mesh at the same time, and
+  // false if it runs all of them one after the other.
+  virtual bool runsAxesAtOnce() const { return false; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 

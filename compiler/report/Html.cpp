@@ -397,8 +397,8 @@ void Page::graph() {
 }
 
 // Draws the commands of the micro-step with widths proportional to time and one row per stream.
-// Commands of stream 0 stand one after the other; a collective of stream 1 begins where the commands
-// and the collectives before it have ended.
+// Commands of stream 0 stand one after the other; a collective of another stream begins where the
+// commands before it have ended, and the collectives that it comes after.
 void Page::bars(const std::vector<unsigned> &commands, double y, double height) {
   int step = microStep(plan);
   const json &all = report["functions"][size_t(step)]["commands"];
@@ -413,15 +413,20 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
   if (total <= 0)
     return;
   const double bottom = y + 32 + height + (streams - 1) * (height + 3);
-  double now = 0, ended = 0; // the end of stream 0, and of the last collective
+  double now = 0; // the end of stream 0
+  std::map<unsigned, double> endOfStream;
+  std::map<int, double> endOf; // of collectives, by their numbers
   int layer = -2;
   bool backward = false;
   for (unsigned c : commands) {
     double seconds = number(all[c]["seconds"]);
     const bool isBeside = planned[c]->stream() != 0;
-    const double start = isBeside ? std::max(now, ended) : now;
-    if (isBeside)
-      ended = start + seconds;
+    double start = now;
+    if (isBeside) {
+      double &before = endOfStream[planned[c]->stream()];
+      start = std::max({now, before, endOf[planned[c]->body_as_Collective()->after()]});
+      endOf[int(c)] = before = start + seconds;
+    }
     double x = std::min(start / total, 1.0) * kWidth;
     double width = std::max(0.3, std::min(seconds / total * kWidth, kWidth - x));
     double row = y + 16 + double(planned[c]->stream()) * (height + 3);

@@ -21,9 +21,10 @@ def DistDialect : Dialect {
     the rank is a run-time scalar, so one program serves all ranks.
 
     A collective with `async` only starts: the ops after it run at the same time, until
-    `dist.wait` gives its result. Collectives run one after the other, in the order of the
-    program, on all ranks. An async collective may therefore take the unfinished result of an
-    earlier one as its input; only `dist.wait` may read an unfinished result otherwise.
+    `dist.wait` gives its result. Collectives along one axis run one after the other, in the
+    order of the program, on all ranks; those along different axes may run at the same time. An
+    async collective may take the unfinished result of an earlier one as its input, and starts
+    when that one has ended; only `dist.wait` may read an unfinished result otherwise.
 
     ```mlir
     %s = dist.reduce_scatter %g over @ranks shard : (tensor<8xf32>) -> tensor<2xf32> {async}
@@ -83,8 +84,8 @@ def WaitOp : Dist_Op<"wait", [Pure, DeclareOpInterfaceMethods<CommandOpInterface
                               AllTypesMatch<["started", "result"]>]> {
   let summary = "waits for an async collective and gives its result";
   let description = [{
-    The result has the bytes of `started`. All collectives before the one that started it have
-    ended too. `inputs` are the finished values that it, or collectives whose unfinished results
+    The result has the bytes of `started`. What the collective came after has ended too: those
+    before it along its axis, and those whose unfinished results it takes. `inputs` are the finished values that it, or collectives whose unfinished results
     it takes, still read: no op may write over them before the wait. The input of an all-reduce
     is not among them, as an all-reduce works in the bytes of its result.
   }];

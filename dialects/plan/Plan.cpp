@@ -159,6 +159,12 @@ bool lmc::plan_ir::isAsync(Operation *op) {
       .Default(false);
 }
 
+unsigned lmc::plan_ir::axisOf(Operation *collective) {
+  return llvm::TypeSwitch<Operation *, unsigned>(collective)
+      .Case<AllGatherOp, ReduceScatterOp, AllReduceOp>(
+          [](auto each) { return unsigned(each.getAxis()); });
+}
+
 CommandOperands LaunchOp::getCommandOperands() {
   CommandOperands operands;
   for (Value arg : getArgs()) {

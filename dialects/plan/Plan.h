@@ -33,5 +33,7 @@ bool isCollective(mlir::Operation *op);
 
 // Returns true for a collective that runs at the same time as the commands after it.
 bool isAsync(mlir::Operation *op);
+// Returns the number of the axis of a collective.
+unsigned axisOf(mlir::Operation *collective);
 
 } // namespace lmc::plan_ir

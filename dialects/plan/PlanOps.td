@@ -293,7 +293,7 @@ def AllReduceOp : Plan_Command<"all_reduce", [{{"d", getD(), Accumulate} }]> {
   let assemblyFormat = CommandFormat<[Line<"d">.format]>.format;
 }
 def WaitOp : Plan_Command<"wait", [{{"d", getD(), Accumulate} }]> {
-  let summary = "waits for the async collective that writes d, and for those before it";
+  let summary = "waits for the async collective that writes d, and for those that it came after";
   let fields = (ins SliceType:$d, UnitAttr:$accumulate);
   let assemblyFormat = CommandFormat<[Line<"d">.format]>.format;
 }

@@ -17,6 +17,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <array>
 #include <map>
 
 namespace lmc {
@@ -155,8 +156,14 @@ private:
   size_t next = 0;                                          // the first step not yet computed
   llvm::StringMap<ByteMemory> stored, memory;               // per arena
   SmallVector<Operation *> commands;
-  std::vector<Command> started; // async collectives
-  size_t ended = 0;             // how many of these, from the first on, the function has waited for
+
+  // For each axis, an index of commands: the collectives along the axis before it have ended.
+  using PerAxis = std::array<int64_t, 2>;
+  std::vector<Command> started; // async collectives that may still run
+  // What has ended with the last async collective along each axis, and with the last that writes a
+  // slice: a collective and one that works on its unfinished result write the same bytes.
+  std::array<PerAxis, 2> endedWithLast{};
+  llvm::DenseMap<Value, PerAxis> endedWith;
 };
 
 } // namespace
@@ -256,8 +263,8 @@ LogicalResult AliasingChecker::checkVariables() {
       return variable.op->emitError("@") << variable.name << " is not aligned";
     bool shares = endOf(last) > variable.offset;
     if (shares || (member && endOf(storage) < variable.offset + variable.bytes))
-      return variable.op->emitError("@") << variable.name << " shares bytes with @"
-                                        << (shares ? last : storage)->name;
+      return variable.op->emitError("@")
+             << variable.name << " shares bytes with @" << (shares ? last : storage)->name;
     (variable.isStorage && !member ? storage : last) = &variable;
   }
   return success();
@@ -310,8 +317,8 @@ FailureOr<Place> AliasingChecker::placeOf(Operation *view) {
     return view->emitError("a slice of ") << place.type << " takes bytes [" << offset << ", "
                                           << place.runs.end() - base << ") of " << limit;
   if (offset % widthOf(place) != 0)
-    return view->emitError("a slice of ") << place.type << " at byte " << offset
-                                          << " is not aligned to its elements";
+    return view->emitError("a slice of ")
+           << place.type << " at byte " << offset << " is not aligned to its elements";
   return place;
 }
 
@@ -335,8 +342,7 @@ template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key
   for (const auto &entry : places)
     if (entry.second.slice)
       sorted.push_back(&entry.second);
-  llvm::stable_sort(sorted,
-                    [&](const Place *x, const Place *y) { return key(*x) < key(*y); });
+  llvm::stable_sort(sorted, [&](const Place *x, const Place *y) { return key(*x) < key(*y); });
   return sorted;
 }
 
@@ -399,8 +405,8 @@ unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
 // Returns the attributes in which two ops must agree to compute the same. Attributes that only
 // affect how the op is printed or run are left out.
 static DictionaryAttr meaningOf(Operation &op) {
-  static const llvm::StringSet<> kForm = {"accumulate", "chunk", "inputs", "items", "kernel",
-                                          "operandSegmentSizes"};
+  static const llvm::StringSet<> kForm = {"accumulate", "chunk",  "inputs",
+                                          "items",      "kernel", "operandSegmentSizes"};
   SmallVector<NamedAttribute> meaning;
   if (auto all = dyn_cast_or_null<DictionaryAttr>(op.getPropertiesAsAttribute()))
     for (NamedAttribute attribute : all)
@@ -615,8 +621,7 @@ static bool isTokenMatrix(StringRef name) {
 // are counted first. The rule is independent: it does not ask the operand's `mayBeSpaced`, by which
 // places were chosen.
 static bool takesSpacedRuns(const Command &command, unsigned number) {
-  return command.kernel || isa<plan_ir::CopyOp>(command.op) ||
-         isTokenMatrix(command.names[number]);
+  return command.kernel || isa<plan_ir::CopyOp>(command.op) || isTokenMatrix(command.names[number]);
 }
 
 // Checks that slices have the layouts that the command expects.
@@ -676,8 +681,7 @@ LogicalResult AliasingChecker::checkSharing(const Command &command) {
         return fault(command) << "writes two results to the same bytes, "
                               << describe(places[result], places[result].runs);
     for (size_t read = 0; read < reads; ++read)
-      if (touch(result, command.reads[read]) &&
-          !mayShare(command, unsigned(read), unsigned(write)))
+      if (touch(result, command.reads[read]) && !mayShare(command, unsigned(read), unsigned(write)))
         return fault(command) << "writes " << command.names[reads + write] << " over "
                               << command.names[read] << ", number " << read
                               << ", which it may still have to read";
@@ -701,32 +705,50 @@ LogicalResult AliasingChecker::checkOperands(const Command &command) {
 }
 
 // Checks that a command leaves alone what collectives use that may still be running: it touches
-// nothing that they write, and writes nothing that they read. Collectives run one after the other,
-// so the rule does not hold between them.
+// nothing that they write, and writes nothing that they read. The rule does not hold between
+// collectives of which one starts when the other has ended.
 LogicalResult AliasingChecker::checkStreams(const Command &command) {
   if (isa<plan_ir::WaitOp>(command.op)) {
-    // A collective and one that works on its unfinished result write the same bytes.
-    size_t waited = started.size();
-    while (waited > 0 && started[waited - 1].writes.front() != command.writes.front())
-      --waited;
-    if (waited == 0)
+    auto waited = endedWith.find(command.writes.front());
+    if (waited == endedWith.end())
       return fault(command) << "waits for what no collective has started to write";
-    ended = std::max(ended, waited);
+    llvm::erase_if(started, [&](const Command &other) {
+      return other.index < waited->second[plan_ir::axisOf(other.op)];
+    });
     return success();
   }
-  if (!plan_ir::isCollective(command.op))
-    for (const Command &other : ArrayRef(started).drop_front(ended))
-      for (Value value : command.op->getOperands()) {
-        const bool isRead = !llvm::is_contained(command.writes, value) && value != command.scratch;
-        if (llvm::any_of(other.writes, [&](Value written) { return touch(value, written); }) ||
-            (!isRead && llvm::any_of(other.reads, [&](Value read) { return touch(value, read); })))
-          return fault(command) << (isRead ? "reads " : "writes ")
-                                << describe(places[value], places[value].runs)
-                                << ", which command " << other.index << ", " << nameOf(other.op)
-                                << ", uses until its wait";
-      }
-  if (plan_ir::isAsync(command.op))
+  // The collectives that have ended when this one starts: those before it along its axis, those
+  // whose results it takes, and what these came after. A collective that is not async waits for
+  // all.
+  PerAxis ended{};
+  const bool isAsync = plan_ir::isAsync(command.op);
+  if (plan_ir::isCollective(command.op))
+    ended = isAsync ? endedWithLast[plan_ir::axisOf(command.op)]
+                    : PerAxis{command.index, command.index};
+  if (isAsync)
+    for (const Command &other : started)
+      if (llvm::is_contained(command.reads, other.writes.front()))
+        for (auto [mine, its] : llvm::zip(ended, endedWith[other.writes.front()]))
+          mine = std::max(mine, its);
+  for (const Command &other : started) {
+    if (other.index < ended[plan_ir::axisOf(other.op)])
+      continue;
+    for (Value value : command.op->getOperands()) {
+      const bool isRead = !llvm::is_contained(command.writes, value) && value != command.scratch;
+      if (llvm::any_of(other.writes, [&](Value written) { return touch(value, written); }) ||
+          (!isRead && llvm::any_of(other.reads, [&](Value read) { return touch(value, read); })))
+        return fault(command) << (isRead ? "reads " : "writes ")
+                              << describe(places[value], places[value].runs) << ", which command "
+                              << other.index << ", " << nameOf(other.op) << ", uses until its wait";
+    }
+  }
+  if (isAsync) {
+    const unsigned axis = plan_ir::axisOf(command.op);
+    ended[axis] = command.index + 1;
+    endedWithLast[axis] = ended;
+    endedWith[command.writes.front()] = ended;
     started.push_back(command);
+  }
   return success();
 }
 
@@ -829,8 +851,8 @@ LogicalResult AliasingChecker::runCommands() {
       return explain(*command);
     execute(*command, *step);
   }
-  if (ended < started.size())
-    return fault(started[ended]) << "is never waited for";
+  if (!started.empty())
+    return fault(started.front()) << "is never waited for";
   return success();
 }
 
@@ -849,8 +871,8 @@ LogicalResult AliasingChecker::checkEnd() {
 
 LogicalResult AliasingChecker::run() {
   collectSymbols();
-  return failure(failed(checkVariables()) || failed(checkSlices()) ||
-                 failed(evaluateFunction()) || failed(runCommands()) || failed(checkEnd()));
+  return failure(failed(checkVariables()) || failed(checkSlices()) || failed(evaluateFunction()) ||
+                 failed(runCommands()) || failed(checkEnd()));
 }
 
 LogicalResult lmc::checkAliasing(func::FuncOp function, plan_ir::FunctionOp planned) {

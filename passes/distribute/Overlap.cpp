@@ -26,6 +26,7 @@ struct Chain {
   SetVector<Operation *> dependents; // of sums: the ops that need the result
 
   Operation *first() const { return ops.front(); }
+  Operation *last() const { return ops.back(); }
   Value result() const { return ops.back()->getResult(0); }
 };
 
@@ -89,7 +90,7 @@ static Operation *nextThatComputes(Operation *op, Operation *end) {
 // before `until` that need the result, in order; they move behind the wait, which comes before
 // `until`. Does nothing if no op between them computes.
 void Overlapper::overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
-  Operation *last = chain.ops.back();
+  Operation *last = chain.last();
   Operation *next = last;
   do
     next = nextThatComputes(next, until);
@@ -185,8 +186,9 @@ static bool needNothingElse(const SetVector<Operation *> &ops, Value given) {
   });
 }
 
-// Lets the sums of gradients end where the group `distance` after them starts, and with them what
-// adds them to the gradients of earlier micro-steps.
+// Lets the sums of gradients end where the group `distance` after them has started, and with them
+// what adds them to the gradients of earlier micro-steps. The links then have the next sum to go on
+// with when one has ended.
 void Overlapper::delay(int64_t distance) {
   SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
     if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||
@@ -203,7 +205,8 @@ void Overlapper::delay(int64_t distance) {
   });
   for (auto [number, group] : llvm::enumerate(all)) {
     const size_t next = number + size_t(distance);
-    Operation *until = next < all.size() ? all[next].front().first() : body.getTerminator();
+    Operation *until =
+        next < all.size() ? all[next].back().last()->getNextNode() : body.getTerminator();
     for (const Chain &chain : group) {
       SmallVector<Operation *> ordered(chain.dependents.getArrayRef());
       llvm::erase_if(ordered, [&](Operation *op) { return until->isBeforeInBlock(op); });

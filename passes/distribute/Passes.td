@@ -136,7 +136,7 @@ def OverlapPass : Pass<"dist-overlap", "::mlir::ModuleOp"> {
     * An all-gather of weights starts before the ops that use the weights gathered before it, and
       ends where its own weights are used first.
     * The sum of gradients over ranks starts where the gradients are complete, and ends where the
-      next sum starts. What adds the sum to the gradients of earlier micro-steps moves there too.
+      next sum has started. What adds the sum to the gradients of earlier micro-steps moves there too.
     * Collectives with nothing to compute between start and end stay as they are, and so do those
       of norms, losses and new weights.
 

@@ -175,7 +175,7 @@ public:
   LocalWorld(int index, std::shared_ptr<Groups> groups) : index(index), groups(std::move(groups)) {
     std::vector<int> ranks(static_cast<size_t>(this->groups->ranks));
     std::iota(ranks.begin(), ranks.end(), 0);
-    everyone = get(ranks);
+    everyone = get("all", ranks);
   }
   ~LocalWorld() override { groups->leave(index); }
 
@@ -185,28 +185,31 @@ public:
 
   Result<void> divide(int shardRanks, int ranksPerNode) override {
     ++divisions;
-    shard = along(axisGroups(Axis::Shard, index, size(), shardRanks, ranksPerNode));
-    replicate = along(axisGroups(Axis::Replicate, index, size(), shardRanks, ranksPerNode));
+    shard = makeAxis("shard", axisGroups(Axis::Shard, index, size(), shardRanks, ranksPerNode));
+    replicate = makeAxis("replicate",
+                         axisGroups(Axis::Replicate, index, size(), shardRanks, ranksPerNode));
     return {};
   }
   Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
   Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) override {
-    return get({std::min(index, other), std::max(index, other)})->exchange(x, d, bytes);
+    return get("pair", {std::min(index, other), std::max(index, other)})->exchange(x, d, bytes);
   }
 
   Progress &progress() override { return state; }
 
 private:
-  std::unique_ptr<Communicator> along(const AxisGroups &axis) {
-    if (axis.onNode.empty())
-      return get(axis.all);
-    return std::make_unique<NodeCommunicator>(get(axis.onNode), get(axis.acrossNodes));
+  std::unique_ptr<Communicator> makeAxis(const char *axis, const AxisGroups &groups) {
+    if (groups.onNode.empty())
+      return get(axis, groups.all);
+    return std::make_unique<NodeCommunicator>(get(axis, groups.onNode),
+                                              get(axis, groups.acrossNodes));
   }
 
-  // Groups of the same ranks in one division are one group, which runs one call after the other.
-  std::unique_ptr<LocalCommunicator> get(const std::vector<int> &members) {
-    return std::make_unique<LocalCommunicator>(
-        groups->get(fmt::format("{} of {}", divisions, fmt::join(members, " ")), members), index);
+  // Groups of the same ranks along one axis in one division are one group, which runs one call after
+  // the other.
+  std::unique_ptr<LocalCommunicator> get(const char *axis, const std::vector<int> &members) {
+    const std::string name = fmt::format("{} {} of {}", divisions, axis, fmt::join(members, " "));
+    return std::make_unique<LocalCommunicator>(groups->get(name, members), index);
   }
 
   const int index;

@@ -18,16 +18,15 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The group of all ranks, for what the host agrees on. It may be used at the same time as the
-  // groups of the axes, by another thread.
+  // The group of all ranks, for what the host agrees on. This group and those of the two axes may be
+  // used at the same time, each by a thread of its own.
   virtual Communicator &all() = 0;
 
   // Makes the groups of the axes, for nodes that have `ranksPerNode` ranks each. All ranks call it
   // together; `shardRanks` divides size(). Groups that were made before must not be used any more.
   virtual Result<void> divide(int shardRanks, int ranksPerNode) = 0;
 
-  // The group of the ranks along an axis that this rank is in, after divide(). The groups of the
-  // two axes may not be used at the same time.
+  // The group of the ranks along an axis that this rank is in, after divide().
   virtual Communicator &along(plan::Axis axis) = 0;
 
   // Sends `bytes` bytes of x to the rank `other`, and receives as many from it in d, which does not

@@ -17,6 +17,12 @@ public:
     const double before = times.empty() ? 0 : times.back().start + times.back().seconds;
     times.push_back({before, now - before});
   }
+  // Says when a command ran beside the others. Every command has ended.
+  void ran(size_t command, std::chrono::steady_clock::time_point begin,
+           std::chrono::steady_clock::time_point end) {
+    times[command] = {std::chrono::duration<double>(begin - start).count(),
+                      std::chrono::duration<double>(end - begin).count()};
+  }
   std::vector<CommandTime> take() { return std::move(times); }
 
 private:

@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <type_traits>
 #include <unordered_map>
@@ -26,6 +28,8 @@ using plan::sumType;
 // A limit far above every dimension, size and count of a real plan. The sum of two numbers below
 // the limit does not overflow, and neither does a cast to int64_t.
 constexpr uint64_t kLimit = uint64_t(1) << 60;
+
+constexpr size_t kStreams = 3; // one for commands, and one for the collectives of each axis
 
 template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
   return Error{fmt::format(format, std::forward<Args>(args)...)};
@@ -414,32 +418,56 @@ private:
     return {};
   }
 
-  // Checks that no command touches what a collective on stream 1 writes, or writes what it reads,
-  // before the wait for it. Collectives run one after the other.
+  // Checks that no command touches what a collective writes, or writes what it reads, while the
+  // collective may run at the same time.
   Result<void> streams(const plan::Function &function) {
-    std::vector<uint32_t> started; // numbers of collectives on stream 1
-    size_t ended = 0;              // how many of these, from the first on, have ended
+    // By the number of a collective: for each stream, how many of the function's first commands have
+    // ended, as far as they are collectives of the stream, when the collective has.
+    using Ended = std::array<uint32_t, kStreams>;
+    std::map<uint32_t, Ended> endedWith;
+    Ended latest{};                // of the last collective of each stream, its number + 1
+    std::vector<uint32_t> started; // collectives that may still run
     for (uint32_t i = 0; i < function.commands()->size(); ++i) {
       const plan::Command &command = *function.commands()->Get(i);
-      const bool isCollective = command.body_as_Collective();
-      if (command.stream() > (isCollective ? 1 : 0))
+      const plan::Collective *collective = command.body_as_Collective();
+      if (command.stream() >= (collective ? kStreams : 1))
         return fail("{}: it is on stream {}", plan::placeOf(function, i), command.stream());
+      const auto streamOf = [&](uint32_t c) { return function.commands()->Get(c)->stream(); };
       if (const plan::Wait *wait = command.body_as_Wait()) {
-        const auto waited = std::find(started.begin(), started.end(), wait->command());
-        if (waited == started.end())
-          return fail("{}: it waits for command {}, which is no collective on stream 1 before it",
+        const auto waited = endedWith.find(wait->command());
+        if (waited == endedWith.end())
+          return fail("{}: it waits for command {}, which is no collective before it on a stream of "
+                      "its own",
                       plan::placeOf(function, i), wait->command());
-        ended = std::max(ended, size_t(waited - started.begin()) + 1);
+        std::erase_if(started, [&](uint32_t c) { return c < waited->second[streamOf(c)]; });
       }
-      for (size_t other = ended; !isCollective && other < started.size(); ++other)
-        if (disturbs(command, *function.commands()->Get(started[other])))
+      Ended before{}; // what has ended when this collective starts
+      if (collective) {
+        if (command.stream() == 0)
+          before.fill(i);
+        else if (const uint32_t last = latest[command.stream()])
+          before = endedWith.at(last - 1);
+        if (collective->after() >= 0) {
+          const auto source = endedWith.find(uint32_t(collective->after()));
+          if (source == endedWith.end() || command.stream() == 0)
+            return fail("{}: it comes after command {}, which is no collective that it may wait for",
+                        plan::placeOf(function, i), collective->after());
+          for (size_t stream = 0; stream < kStreams; ++stream)
+            before[stream] = std::max(before[stream], source->second[stream]);
+        }
+      }
+      for (uint32_t other : started)
+        if (other >= before[streamOf(other)] && disturbs(command, *function.commands()->Get(other)))
           return fail("{}: it uses bytes that command {} uses until its wait",
-                      plan::placeOf(function, i), started[other]);
-      if (command.stream() != 0)
+                      plan::placeOf(function, i), other);
+      if (command.stream() != 0) {
+        before[command.stream()] = latest[command.stream()] = i + 1;
+        endedWith.emplace(i, before);
         started.push_back(i);
+      }
     }
-    if (ended < started.size())
-      return fail("{}: it is never waited for", plan::placeOf(function, started[ended]));
+    if (!started.empty())
+      return fail("{}: it is never waited for", plan::placeOf(function, started.front()));
     return {};
   }
 

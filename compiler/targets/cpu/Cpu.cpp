@@ -40,6 +40,7 @@ public:
                                               : RankedTensorType();
   }
 
+  bool runsAxesAtOnce() const override { return true; }
   void registerPasses() const override { registerCpuPasses(); }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,

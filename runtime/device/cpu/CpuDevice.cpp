@@ -24,6 +24,7 @@ struct CpuExecutable final : Executable {
   CpuDevice *owner = nullptr;
   const plan::Function *function = nullptr;
   std::vector<Step> commands; // one per command of the function
+  std::shared_ptr<std::vector<StartedCollective>> started; // see Resolver
 };
 
 struct CpuMark final : Mark {
@@ -56,6 +57,10 @@ public:
   Result<std::vector<CommandTime>> submitTimed(Executable &executable) override {
     CommandClock clock;
     LMC_TRY(run(executable, [&] { clock.ended(); }));
+    const auto &recorded = static_cast<const CpuExecutable &>(executable);
+    for (size_t i = 0; i < recorded.started->size(); ++i)
+      if (const StartedCollective &each = (*recorded.started)[i]; each.number > 0)
+        clock.ran(i, each.begin, each.end);
     return clock.take();
   }
   // submit() and the copies return only when they are complete, so nothing has to wait.
@@ -137,7 +142,9 @@ Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
   executable->owner = this;
   executable->function = *function;
   try {
-    resolver.started = std::make_shared<std::vector<uint64_t>>((*function)->commands()->size());
+    resolver.function = *function;
+    resolver.started = executable->started =
+        std::make_shared<std::vector<StartedCollective>>((*function)->commands()->size());
     for (const auto *command : *(*function)->commands()) {
       resolver.command = static_cast<uint32_t>(executable->commands.size());
       auto resolved = plan::visitBody(

@@ -9,6 +9,8 @@
 
 #include <omp.h>
 
+#include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -24,6 +26,12 @@ struct CommandFailed : std::runtime_error {
   explicit CommandFailed(const Error &error)
       : std::runtime_error(error.message), code(error.code) {}
   ExitCode code;
+};
+
+// A collective that runs beside other commands: its number in its queue, and when it ran.
+struct StartedCollective {
+  uint64_t number = 0;
+  std::chrono::steady_clock::time_point begin, end;
 };
 
 // Throws the error of a part of a command, if there is one.
@@ -63,19 +71,28 @@ public:
 
   const int threads;
   World *const world; // may be null for a plan without collectives
-  // Numbers in `collectives` of the latest runs of the commands of the function that is recorded,
-  // by the commands' indices. `command` is the index of the one that is resolved.
-  std::shared_ptr<std::vector<uint64_t>> started;
+  // The function that is recorded, the latest runs of its collectives beside other commands, by the
+  // commands' indices, and the index of the command that is resolved.
+  const plan::Function *function = nullptr;
+  std::shared_ptr<std::vector<StartedCollective>> started;
   uint32_t command = 0;
   HostMemory memory;
   std::vector<KernelEntry> entries; // the entry of each kernel of the plan
   GemmCache gemms;
 
-  CollectiveQueue collectives; // behind `memory`, so that it is destroyed before it
+  // Returns the queue of the collectives of a stream that is not 0.
+  CollectiveQueue &queueOf(uint16_t stream) { return queues.at(stream - 1u); }
+  // Waits until all collectives beside other commands have ended.
+  Result<void> waitForQueues() {
+    for (CollectiveQueue &queue : queues)
+      LMC_TRY(queue.waitForAll());
+    return {};
+  }
 
 private:
   AlignedMemory scratch;
-  int64_t scratchBytes = 0; // bytes of scratch per thread
+  int64_t scratchBytes = 0;              // bytes of scratch per thread
+  std::array<CollectiveQueue, 2> queues; // behind `memory`, so that they are destroyed before it
 };
 
 // Returns the step that runs `command`, whose body is `op`. There is one specialisation per type of

@@ -172,8 +172,8 @@ TEST(PlanCost, AKernelsShareOfACommandIsThatOfItsTraffic) {
   EXPECT_NEAR(cost.kernels[2].launch.bytes, gemm.bytes * 9 / 10, 1e-9 * gemm.bytes);
 }
 
-// Two collectives run beside commands, one after the other. A wait takes what is left of them, and a
-// collective of stream 0 waits for those before it.
+// Two collectives run beside commands, one after the other. A wait takes what is left of them, and
+// a collective of stream 0 waits for those before it.
 TEST(PlanCost, CollectivesRunBesideCommands) {
   Job job;
   job.plan.nodes = 1;
@@ -192,15 +192,15 @@ TEST(PlanCost, CollectivesRunBesideCommands) {
     job.command(wait);
   };
   const plan::GemmT product = job.product(512, 512, 64);
-  collective(1);            // 1
-  collective(1);            // 2
-  job.command(product);     // 3
-  wait(1);                  // 4
-  job.command(product);     // 5
-  wait(2);                  // 6
-  wait(2);                  // 7: nothing is left
-  collective(1);            // 8
-  collective(0);            // 9
+  collective(1);        // 1
+  collective(1);        // 2
+  job.command(product); // 3
+  wait(1);              // 4
+  job.command(product); // 5
+  wait(2);              // 6
+  wait(2);              // 7: nothing is left
+  collective(1);        // 8
+  collective(0);        // 9
   const DeviceSpec spec = *loadDeviceSpec("h100-sxm");
   const std::string bytes = job.bytes();
   const PlanCost cost = planCost(*plan::GetPlan(bytes.data()), CostModel(spec));
@@ -225,6 +225,57 @@ TEST(PlanCost, CollectivesRunBesideCommands) {
   }
   EXPECT_NEAR(function.secondsByBound[size_t(Bound::Links)], 4 * gather - 2 * gemm, 1e-12);
   EXPECT_NEAR(cost.exposedSeconds, 4 * gather - 2 * gemm, 1e-12);
+}
+
+// Collectives of two streams run at the same time, except that one waits for another.
+TEST(PlanCost, CollectivesOfTwoStreams) {
+  Job job;
+  job.plan.nodes = 2;
+  job.plan.devices_per_node = job.plan.shard_ranks = 8;
+  auto gather = [&](uint16_t stream) {
+    plan::CollectiveT gather;
+    gather.axis = plan::Axis::Shard;
+    gather.x = job.slice(plan::DType::F32, {1 << 20});
+    gather.d = job.slice(plan::DType::F32, {8 << 20});
+    job.command(gather);
+    job.plan.functions[0]->commands.back()->stream = stream;
+  };
+  auto sum = [&](int after) {
+    plan::CollectiveT sum;
+    sum.kind = plan::CollectiveKind::AllReduce;
+    sum.axis = plan::Axis::Replicate;
+    sum.x = sum.d = job.slice(plan::DType::F32, {1 << 20});
+    sum.after = after;
+    job.command(sum);
+    job.plan.functions[0]->commands.back()->stream = 2;
+  };
+  plan::WaitT wait;
+  wait.command = 3;
+  gather(1);         // 1
+  sum(1);            // 2: starts when 1 has ended
+  sum(-1);           // 3: starts when 2 has ended
+  gather(1);         // 4: starts when 1 has ended, beside 2
+  job.command(wait); // 5: for 1, 2 and 3
+  gather(0);         // 6: waits for 4 too
+  const DeviceSpec spec = *loadDeviceSpec("h100-sxm");
+  const std::string bytes = job.bytes();
+  const FunctionCost function =
+      planCost(*plan::GetPlan(bytes.data()), CostModel(spec)).functions[0];
+  const double before = function.commands[0].seconds;
+  const double gathers = function.commands[1].seconds, sums = function.commands[2].seconds;
+  ASSERT_GT(gathers, 0);
+  ASSERT_GT(2 * sums, gathers);
+  const double end = before + gathers + 2 * sums;
+  EXPECT_NEAR(function.commands[5].seconds, gathers + 2 * sums, 1e-12);
+  EXPECT_NEAR(function.seconds, end + gathers, 1e-12);
+  ASSERT_EQ(function.collectives.size(), 5u);
+  const double starts[] = {before, before + gathers, before + gathers + sums, before + gathers,
+                           end};
+  const double exposed[] = {gathers, sums, sums, 0, gathers};
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(function.collectives[i].start, starts[i], 1e-12) << i;
+    EXPECT_NEAR(function.collectives[i].exposed, exposed[i], 1e-12) << i;
+  }
 }
 
 // Rows of 16 bytes: which row of a product is no multiple of them, the pitch included.

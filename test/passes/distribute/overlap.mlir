@@ -61,8 +61,8 @@ module {
 
 // -----
 
-// The sum of the first gradients ends where the second sum starts. Its all-reduce takes the unfinished
-// result of its reduce-scatter. The last sum has nothing left to run beside.
+// The sum of the first gradients ends where the second sum has started. Its all-reduce takes the
+// unfinished result of its reduce-scatter. The last sum runs beside what the first one is added to.
 
 module {
   dist.mesh @ranks(replicate = 2, shard = 2)
@@ -102,11 +102,12 @@ module {
 // CHECK-NEXT:    %[[R0:.*]] = dist.reduce_scatter %[[D0]] over @ranks shard {{.*}} {async, backward}
 // CHECK-NEXT:    %[[S0:.*]] = dist.all_reduce %[[R0]] over @ranks replicate {{.*}} {async, backward}
 // CHECK-NEXT:    %[[D1:.*]] = kern.gemm
+// CHECK-NEXT:    %[[R1:.*]] = dist.reduce_scatter %[[D1]] over @ranks shard {{.*}} {async, backward}
+// CHECK-NEXT:    %[[S1:.*]] = dist.all_reduce %[[R1]] over @ranks replicate {{.*}} {async, backward}
 // CHECK-NEXT:    %[[SUM:.*]] = dist.wait %[[S0]] of %[[D0]] : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> {backward}
 // CHECK-NEXT:    %[[N0:.*]] = kern.launch @add(%{{.*}}, %[[SUM]])
 // CHECK-NEXT:    lm.store %[[N0]], @g0
-// CHECK-NEXT:    dist.reduce_scatter %[[D1]] over @ranks shard {{.*}} {backward}
-// CHECK-NEXT:    dist.all_reduce {{.*}} {backward}
+// CHECK-NEXT:    dist.wait %[[S1]] of %[[D1]]
 
 // -----
 

@@ -275,7 +275,8 @@ TEST(PlanFile, NamesTheOtherSchemaVersion) {
   auto plan = b.open();
   ASSERT_FALSE(plan);
   EXPECT_NE(plan.error().message.find("schema version " + std::to_string(kSchemaVersion + 1) +
-                                      ", this program reads version " + std::to_string(kSchemaVersion)),
+                                      ", this program reads version " +
+                                      std::to_string(kSchemaVersion)),
             std::string::npos)
       << plan.error().message;
 }
@@ -303,6 +304,33 @@ TEST(PlanFile, CommandsRunBesideACollective) {
   EXPECT_TRUE(plan) << plan.error().message;
 }
 
+// A sum along the other axis comes after the all-gather. The wait for it ends both.
+TEST(PlanFile, ACollectiveComesAfterOneOfAnotherStream) {
+  PlanBuilder b = completePlan();
+  auto &commands = b.plan.functions[0]->commands;
+  plan::CollectiveT gather;
+  gather.x = commands[0]->body.AsCopy()->x;
+  gather.d = commands[0]->body.AsCopy()->d;
+  commands[0]->body.Set(gather);
+  commands[0]->stream = 1;
+  plan::CollectiveT sum;
+  sum.kind = plan::CollectiveKind::AllReduce;
+  sum.axis = plan::Axis::Replicate;
+  sum.x = sum.d = gather.d;
+  sum.after = 0;
+  auto command = std::make_unique<plan::CommandT>();
+  command->body.Set(sum);
+  command->stream = 2;
+  commands.insert(commands.begin() + 1, std::move(command));
+  plan::WaitT end;
+  end.command = 1;
+  auto wait = std::make_unique<plan::CommandT>();
+  wait->body.Set(end);
+  commands.insert(commands.begin() + 4, std::move(wait));
+  auto plan = b.open();
+  EXPECT_TRUE(plan) << plan.error().message;
+}
+
 // Each change alone makes a sound plan unsound, and the message says where.
 void addLink(plan::PlanT &p, double bandwidth) {
   p.links.push_back(std::make_unique<plan::LinkT>());
@@ -317,9 +345,7 @@ TEST(PlanFile, ChecksTheMeaning) {
   auto command = [](plan::PlanT &p, int i) -> plan::CommandT & {
     return *p.functions[0]->commands[size_t(i)];
   };
-  auto body = [&](plan::PlanT &p, int i) -> plan::CommandBodyUnion & {
-    return command(p, i).body;
-  };
+  auto body = [&](plan::PlanT &p, int i) -> plan::CommandBodyUnion & { return command(p, i).body; };
   // A collective in place of the copy, command 0.
   auto collective = [&](plan::CollectiveKind kind, plan::PlanT &p) {
     plan::CollectiveT made;
@@ -337,6 +363,16 @@ TEST(PlanFile, ChecksTheMeaning) {
   auto wait = [&](plan::PlanT &p, int number, uint32_t started) {
     body(p, number).Set(plan::WaitT());
     body(p, number).AsWait()->command = started;
+  };
+  auto sumBeside = [&](plan::PlanT &p, int after) {
+    start(p);
+    plan::CollectiveT sum;
+    sum.kind = plan::CollectiveKind::AllReduce;
+    sum.axis = plan::Axis::Replicate;
+    sum.x = sum.d = body(p, 0).AsCollective()->d;
+    sum.after = after;
+    body(p, 1).Set(sum);
+    command(p, 1).stream = 2;
   };
   const Case cases[] = {
       {[](auto &p) { p.slices[0]->arena = 2; }, "slice 0 is in arena 2"},
@@ -436,6 +472,21 @@ TEST(PlanFile, ChecksTheMeaning) {
          start(p);
        },
        "command 0 of micro_first, all_gather : it is never waited for"},
+      {[&](auto &p) {
+         start(p);
+         command(p, 0).stream = 3;
+       },
+       "command 0 of micro_first, all_gather : it is on stream 3"},
+      // Command 1 sums what command 0 gathers, along the other axis and at the same time.
+      {[&](auto &p) { sumBeside(p, -1); },
+       "command 1 of micro_first, all_reduce : it uses bytes that command 0 uses until its wait"},
+      {[&](auto &p) { sumBeside(p, 1); },
+       "command 1 of micro_first, all_reduce : it comes after command 1, which is no collective"},
+      {[&](auto &p) {
+         sumBeside(p, 0);
+         command(p, 1).stream = 0;
+       },
+       "command 1 of micro_first, all_reduce : it comes after command 0, which is no collective"},
       {[&](auto &p) { body(p, 0).AsCopy()->d = 99; }, "command 0: operand d does not exist"},
       {[&](auto &p) { body(p, 1).AsCopy()->d = 2; }, "operand d is I32, not F32"},
       {[&](auto &p) { body(p, 2).AsGemm()->n = 17; }, "operand b has 512 elements, not 544"},
@@ -480,13 +531,9 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[&](auto &p) { command(p, 5).workspace = 99; }, "workspace does not exist"},
       {[&](auto &p) { command(p, 5).workspace = int(body(p, 5).AsScatterAdd()->x); },
        "result workspace shares memory"},
-      {[&](auto &p) {
-         command(p, 4).workspace = int(body(p, 4).AsAttentionGrad()->q);
-       },
+      {[&](auto &p) { command(p, 4).workspace = int(body(p, 4).AsAttentionGrad()->q); },
        "result workspace shares memory"},
-      {[&](auto &p) {
-         command(p, 2).workspace = 11;
-       },
+      {[&](auto &p) { command(p, 2).workspace = 11; },
        "command 2: a matrix product has a workspace, in a plan for 'cpu:test'"},
       // On a CUDA device both need scratch memory.
       {[](auto &p) { p.target = "cuda:sm_90a"; }, "command 4: operand workspace does not exist"},
@@ -523,7 +570,10 @@ TEST(PlanFile, ChecksTheKernelsOfAGpu) {
   auto scatter = [](plan::PlanT &p) -> plan::CommandT & { return *p.functions[0]->commands[5]; };
   const Case cases[] = {
       {[](auto &p) { p.kernels[0]->grid.clear(); }, "kernel 'norm' has code and no grid"},
-      {[](auto &p) { p.kernels[0]->grid = {1, 1}; }, "a grid of 2 dimensions"},
+      {[](auto &p) {
+         p.kernels[0]->grid = {1, 1};
+       },
+       "a grid of 2 dimensions"},
       {[](auto &p) { p.kernels[0]->grid[0] = 0; }, "a grid of 0 blocks in dimension 0"},
       {[](auto &p) { p.kernels[0]->grid[1] = 65536; }, "65536 blocks in dimension 1"},
       {[](auto &p) { p.kernels[0]->threads = 0; }, "blocks of 0 threads"},
@@ -544,8 +594,7 @@ TEST(PlanFile, ChecksTheKernelsOfAGpu) {
       {[](auto &p) { p.arenas[1]->alignment = 64; },
        "command 2: operand workspace is not aligned to 256 bytes"},
       {[&](auto &p) {
-         p.slices[size_t(gemm(p).workspace)]->offset =
-             p.slices[gemm(p).body.AsGemm()->a]->offset;
+         p.slices[size_t(gemm(p).workspace)]->offset = p.slices[gemm(p).body.AsGemm()->a]->offset;
        },
        "command 2: result workspace shares memory with operand a"},
       {[&](auto &p) { grad(p).workspace = -1; }, "operand workspace does not exist"},

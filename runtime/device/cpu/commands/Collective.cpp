@@ -30,15 +30,27 @@ Result<Step> resolve(Resolver &at, const plan::Command &command, const plan::Col
   auto work = workOf(at, op);
   LMC_TRY(work);
   if (command.stream() == 0)
-    return Step([queue = &at.collectives, work = *work, progress = &at.world->progress()] {
+    return Step([&at, work = *work, progress = &at.world->progress()] {
       {
         const Progress::Wait waiting(progress);
-        orThrow(queue->waitForAll());
+        orThrow(at.waitForQueues());
       }
       orThrow(work());
     });
-  return Step([queue = &at.collectives, work = *work, started = at.started, index = at.command] {
-    (*started)[index] = queue->add(work);
+  CollectiveQueue *source = nullptr; // of the collective that must have ended
+  if (op.after() >= 0)
+    source = &at.queueOf(at.function->commands()->Get(uint32_t(op.after()))->stream());
+  return Step([queue = &at.queueOf(command.stream()), work = *work, started = at.started,
+               index = at.command, source, after = op.after()] {
+    const uint64_t before = source ? (*started)[size_t(after)].number : 0;
+    (*started)[index].number = queue->add([=, &run = (*started)[index]]() -> Result<void> {
+      if (source)
+        LMC_TRY(source->wait(before));
+      run.begin = std::chrono::steady_clock::now();
+      LMC_TRY(work());
+      run.end = std::chrono::steady_clock::now();
+      return {};
+    });
   });
 }
 
