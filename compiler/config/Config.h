@@ -118,7 +118,7 @@ struct DistributedConfig {
   ShardingStrategy strategy = ShardingStrategy::Zero1;
   int64_t shardGroup = kAutoGroup;       // ranks that divide the state between them
   std::string reduce = "auto";           // auto | each | last: the micro-steps that sum gradients
-  DataType reduceDType = DataType::F32;  // in which gradients travel; f64 models: their own
+  std::string reduceDType = "f32"; // f32 | bf16 | f16: in which gradients travel; f64 models: f64
   std::string reshardAfterForward = "auto"; // auto | yes | no
   std::string overlap = "auto"; // auto | yes | gathers | no: what runs beside other commands
 

@@ -523,10 +523,13 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
       {.section = "distributed",
        .name = "reduce_dtype",
        .field = FIELD(distributed.reduceDType),
-       .choices = {{"f32", of(DataType::F32)}, {"bf16", of(DataType::BF16)}},
+       .choices = {{"f32"}, {"bf16"}, {"f16"}},
        .identity = true,
        .doc = "The dtype in which gradients travel between devices. Sums over micro-steps stay in "
-              "f32. Models in f64 keep f64."},
+              "f32. Models in f64 keep f64. `f16` rounds to 11 bits where `bf16` rounds to 8: the "
+              "gradients of a layer are scaled by one power of two, which the largest of them on "
+              "any device gives, so that no sum overflows. Gradients smaller than that largest one "
+              "times the number of devices, divided by 2^27, lose further bits."},
       {.section = "distributed",
        .name = "reshard_after_forward",
        .field = FIELD(distributed.reshardAfterForward),

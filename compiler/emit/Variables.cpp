@@ -13,6 +13,8 @@ FailureOr<fb::DType> lmc::dtypeOf(Operation *op, Type element) {
     return fb::DType::F32;
   if (element.isBF16())
     return fb::DType::BF16;
+  if (element.isF16())
+    return fb::DType::F16;
   if (element.isF64())
     return fb::DType::F64;
   if (element.isInteger(32))

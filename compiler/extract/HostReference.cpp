@@ -227,7 +227,9 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
       .Case([&](arith::CmpIOp op) { return compared(op.getPredicate(), x[0], x[1]); })
       .Case([&](arith::SelectOp) { return formatv("({0} ? {1} : {2})", x[0], x[1], x[2]).str(); })
       .Case([&](arith::ExtFOp) { return x[0]; })
-      .Case([&](arith::TruncFOp) { return to.isBF16() ? call("host::roundBf16") : x[0]; })
+      .Case([&](arith::TruncFOp) {
+        return to.isBF16() ? call("host::roundBf16") : to.isF16() ? call("host::roundF16") : x[0];
+      })
       .Case([&](arith::SIToFPOp op) {
         return op.getIn().getType().isInteger(1) ? "(" + x[0] + " ? -1.0 : 0.0)"
                                                  : "double(" + x[0] + ")";

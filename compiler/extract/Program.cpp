@@ -122,6 +122,8 @@ static const char *hostType(plan::DType type) {
     return "F32";
   case plan::DType::BF16:
     return "BF16";
+  case plan::DType::F16:
+    return "F16";
   case plan::DType::F64:
     return "F64";
   case plan::DType::I32:

@@ -24,8 +24,11 @@ constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
 
+// Short floats are stored only; kernels compute in f32.
+bool isShortFloat(Type type) { return type.isBF16() || type.isF16(); }
+
 bool isStorage(Type type) {
-  return type.isF32() || type.isBF16() || type.isF64() || type.isInteger(8) || type.isInteger(32) ||
+  return type.isF32() || isShortFloat(type) || type.isF64() || type.isInteger(8) || type.isInteger(32) ||
          type.isInteger(64);
 }
 
@@ -152,12 +155,12 @@ LogicalResult Analyzer::findDomain() {
   for (Type type : body.getArgumentTypes()) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || !tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
-      return fail("an input is not a static tensor of f32, bf16, f64, i8, i32 or i64");
+      return fail("an input is not a static tensor of f32, bf16, f16, f64, i8, i32 or i64");
   }
   for (Value value : yield.getValues()) {
     auto tensor = cast<RankedTensorType>(value.getType());
     if (!tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
-      return fail("a result is not a static tensor of f32, bf16, f64, i8, i32 or i64");
+      return fail("a result is not a static tensor of f32, bf16, f16, f64, i8, i32 or i64");
   }
   linalg::GenericOp reduction, blockSum;
   for (Operation &op : body)
@@ -322,8 +325,8 @@ FailureOr<Operation *> Analyzer::combinerOf(OpResult value) {
   if (!combiner || !isCombiner(combiner) || !acc.hasOneUse() || *acc.user_begin() != combiner)
     return fail("a reduction must combine its accumulator once, by addf, mulf, a float maximum or "
                 "minimum, addi, muli, maxsi or minsi");
-  if (acc.getType().isBF16())
-    return fail("a reduction accumulates in bf16");
+  if (isShortFloat(acc.getType()))
+    return fail("a reduction accumulates in a 16-bit float");
   return combiner;
 }
 
@@ -463,19 +466,20 @@ FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
     return visitExtract(extract, point);
   if (!isScalarOp(op))
     return fail("no code for '" + op->getName().getStringRef() + "' in a kernel");
-  auto isBF16 = [](Type type) { return type.isBF16(); };
   if (!isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp>(op) &&
-      (llvm::any_of(op->getOperandTypes(), isBF16) || llvm::any_of(op->getResultTypes(), isBF16)))
-    return fail("'" + op->getName().getStringRef() + "' computes in bf16; extend to f32 first");
+      (llvm::any_of(op->getOperandTypes(), isShortFloat) ||
+       llvm::any_of(op->getResultTypes(), isShortFloat)))
+    return fail("'" + op->getName().getStringRef() +
+                "' computes in a 16-bit float; extend to f32 first");
   for (Type type : llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()),
                                             SmallVector<Type>(op->getResultTypes())))
-    if (!type.isBF16() && !type.isF32() && !type.isF64() && !isa<IntegerType, IndexType>(type))
+    if (!isStorage(type) && !isa<IntegerType, IndexType>(type))
       return fail("'" + op->getName().getStringRef() +
-                  "' uses a type other than f32, bf16, f64 "
+                  "' uses a type other than f32, bf16, f16, f64 "
                   "and integers");
-  if (isa<arith::TruncFOp>(op) && op->getResult(0).getType().isBF16() &&
+  if (isa<arith::TruncFOp>(op) && isShortFloat(op->getResult(0).getType()) &&
       !op->getOperand(0).getType().isF32())
-    return fail("arith.truncf to bf16 from a type other than f32");
+    return fail("arith.truncf to a 16-bit float from a type other than f32");
   Info result;
   for (Value operand : op->getOperands()) {
     FailureOr<Info> i = visit(operand, point);

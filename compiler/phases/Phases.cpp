@@ -73,11 +73,6 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
   }
 }
 
-// Returns the dtype in which gradients travel, by its name in compiler passes.
-static StringRef payloadOf(const DistributedConfig &distributed) {
-  return distributed.reduceDType == DataType::BF16 ? "bf16" : "f32";
-}
-
 static ShardStatePassOptions shardingOf(const Config &config) {
   const DistributedConfig &distributed = config.distributed;
   ShardStatePassOptions options;
@@ -94,7 +89,7 @@ static ShardStatePassOptions shardingOf(const Config &config) {
                       config.training.gradientAccumulationSteps == 1;
   options.reduce = isEach ? "each" : "last";
   options.optimizer = config.optimizer.type;
-  options.payload = payloadOf(distributed).str();
+  options.payload = distributed.reduceDType;
   return options;
 }
 
@@ -128,7 +123,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     passes.addPass(createAccumulateGradientsPass(
         AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
     passes.addPass(createReduceGradientsPass(
-        ReduceGradientsPassOptions{payloadOf(config.distributed).str()}));
+        ReduceGradientsPassOptions{config.distributed.reduceDType}));
     passes.addPass(
         createInsertOptimizerPass(InsertOptimizerPassOptions{config.optimizer.type}));
     if (isOn(kFlatState))

@@ -289,6 +289,14 @@ static Type elementOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
+LogicalResult ScaledCastOp::verify() {
+  if (elementOf(getX()) == elementOf(getResult()))
+    return emitOpError("must cast from f32 to f16 or from f16 to f32");
+  if (int64_t(getRanks()) < 1)
+    return emitOpError("needs at least one rank");
+  return success();
+}
+
 LogicalResult ScaleOp::verify() {
   if (getX().getType() != getType())
     return emitOpError("must keep the type of its input");

@@ -475,6 +475,33 @@ def CastOp : Lm_PureOp<"cast", [SameOperandsAndResultShape]> {
   let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
 }
 
+def MaxAbsOp : Lm_PureOp<"max_abs"> {
+  let summary = "the largest absolute value of all elements; NaN if one is NaN";
+  let fields = (ins RankedTensorOf<[F32]>:$x);
+  let results = (outs 0DTensorOf<[F32]>:$result);
+  let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
+}
+
+def ScaledCastOp : Lm_PureOp<"scaled_cast", [AllShapesMatch<["x", "result"]>]> {
+  let summary = "casts between f32 and f16 with a power of two that keeps sums over ranks finite";
+  let description = [{
+    From f32 to f16: f16(x * 2^k). From f16 to f32: f32(x) * 2^-k. With `max`, the largest
+    absolute value of all ranks, in [2^e, 2^(e+1)):
+    k = 13 - ceil(log2(ranks)) - e, limited to [-126, 126].
+
+    A sum over `ranks` ranks is then below 2^14. Rounding can at most double it, in whatever
+    order it is formed: adding x to s changes s by at most 2 |x|, because s itself is an f16
+    with an error of |x|. So no sum reaches 65504, the largest f16. Each rounding has an error
+    of at most 2^-11 of the rounded value or, where that is more, of 2^-37 ranks max: below
+    2^-14, f16 has a fixed spacing of 2^-24. If `max` is infinite or NaN, so are the elements
+    that made it so.
+  }];
+  let fields = (ins RankedTensorOf<[F16, F32]>:$x, 0DTensorOf<[F32]>:$max, I64Attr:$ranks);
+  let results = (outs RankedTensorOf<[F16, F32]>:$result);
+  let assemblyFormat = "$x `,` $max `over` $ranks `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
 def ScaleOp : Lm_PureOp<"scale"> {
   let summary = "x * factor, with a scalar factor";
   let fields = (ins FloatTensor:$x, Tensor0D:$factor);

@@ -37,6 +37,7 @@ private:
   LogicalResult checkGradients(func::FuncOp optimizer);
   LogicalResult checkStores(StringRef function, StringRef variable, const Axes &missing);
   LogicalResult checkSum(Value value, Axes missing, lm::StoreOp store);
+  LogicalResult checkScale(lm::ScaledCastOp cast);
   LogicalResult checkNorm(Operation *norm);
 
   Axes allAxes() {
@@ -77,6 +78,8 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes missing, lm::StoreOp 
       return failure(failed(checkStores(names::kMicroFirst, load.getVariable(), missing)) ||
                      failed(checkStores(names::kMicro, load.getVariable(), missing)));
   }
+  if (auto cast = dyn_cast_or_null<lm::ScaledCastOp>(op))
+    return failure(failed(checkScale(cast)) || failed(checkSum(cast.getX(), missing, store)));
   if (!isa_and_nonnull<dist::AllReduceOp, dist::ReduceScatterOp, lm::AddOp, lm::CastOp>(op) &&
       !(op && isView(op)))
     return store.emitOpError("stores to @")
@@ -86,6 +89,20 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes missing, lm::StoreOp 
     if (failed(checkSum(operand, missing, store)))
       return failure();
   return success();
+}
+
+// Checks that ranks scale by the same power of two: the maximum that gives it is that of all ranks.
+LogicalResult ReductionChecker::checkScale(lm::ScaledCastOp cast) {
+  Axes missing = allAxes();
+  for (Operation *op = cast.getMax().getDefiningOp();
+       op && (isView(op) || isa<lm::MaxAbsOp, dist::AllGatherOp>(op));
+       op = op->getOperand(0).getDefiningOp())
+    if (auto gather = dyn_cast<dist::AllGatherOp>(op))
+      missing.erase(gather.getAxis());
+  if (missing.empty())
+    return success();
+  return cast.emitOpError("has a scale that ranks along the axis ")
+         << dist::stringifyAxis(*missing.begin()) << " do not share";
 }
 
 // Checks what the function stores to the variable.

@@ -176,12 +176,16 @@ static LogicalResult collectDependents(Value value, SetVector<Operation *> &all)
   return success();
 }
 
-static bool needNothingElse(const SetVector<Operation *> &ops, Value given) {
+// Returns true if `ops` need, beside `given`, only variables and scalars that are known before
+// `first`: the scale of gradients that travel in f16.
+static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Operation *first) {
   return llvm::all_of(ops, [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
       Operation *source = operand.getDefiningOp();
       return operand == given || ops.contains(source) ||
-             isa_and_nonnull<lm::LoadOp, tensor::EmptyOp>(source);
+             isa_and_nonnull<lm::LoadOp, tensor::EmptyOp>(source) ||
+             (source && cast<RankedTensorType>(operand.getType()).getRank() == 0 &&
+              source->isBeforeInBlock(first));
     });
   });
 }
@@ -199,7 +203,7 @@ void Overlapper::delay(int64_t distance) {
     if (isa_and_nonnull<dist::AllReduceOp>(user))
       chain.ops.push_back(user);
     if (failed(collectDependents(chain.result(), chain.dependents)) ||
-        !needNothingElse(chain.dependents, chain.result()))
+        !needNothingElse(chain.dependents, chain.result(), chain.first()))
       return std::nullopt;
     return chain;
   });

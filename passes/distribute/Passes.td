@@ -31,6 +31,10 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
     `replicate`. With `reduce=last`, the gradients of a step's micro-steps are added up first
     (see `dist-reduce-gradients`).
 
+    `payload` is the dtype of the summed vectors. Before a unit is rounded to f16, the ranks
+    gather the largest absolute value of each, one number a rank, and all scale by the same
+    power of two (`lm.scaled_cast`).
+
     ```mlir
     lm.variable @w parameter : tensor<4x256xf32> init ones
     func.func @micro() {
@@ -61,7 +65,7 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"",
            "the optimizer, which decides what may share a unit: an op of lm">,
     Option<"payload", "payload", "std::string", "\"f32\"",
-           "the dtype in which gradients travel: f32 (f64 for models in f64) or bf16">
+           "the dtype in which gradients travel: f32 (f64 for models in f64), bf16 or f16">
   ];
   let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
                            "::mlir::tensor::TensorDialect"];
@@ -79,7 +83,7 @@ def ReduceGradientsPass : Pass<"dist-reduce-gradients", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"payload", "payload", "std::string", "\"f32\"",
-           "the dtype in which gradients travel: f32 or bf16">
+           "the dtype in which gradients travel: f32, bf16 or f16">
   ];
   let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
                            "::mlir::tensor::TensorDialect"];
@@ -109,7 +113,8 @@ def CheckReductionsPass : Pass<"dist-check-reductions", "::mlir::ModuleOp"> {
       over every axis of the mesh: the contribution of this micro-step, or, where earlier
       contributions are added to it, one of theirs; and a gradient to which it stores nothing;
     * `run.loss` of a step and `run.eval_loss` that are not summed over every axis;
-    * a norm of a rank's piece that is read as if it were the norm of all pieces.
+    * a norm of a rank's piece that is read as if it were the norm of all pieces;
+    * a gradient that travelled in f16, if its scale does not come from the maxima of all ranks.
 
     Unfinished results of async collectives need no pass: the verifiers of the ops of `dist` find
     who reads one. Must run after `dist-sync-optimizer`.

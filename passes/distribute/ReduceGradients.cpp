@@ -40,8 +40,12 @@ struct ReduceGradientsPass : lmc::impl::ReduceGradientsPassBase<ReduceGradientsP
     llvm::StringMap<lm::StoreOp> stores;
     for (auto store : function.getBody().front().getOps<lm::StoreOp>())
       stores[store.getVariable()] = store;
-    GradientReducer reducer(module, payload == "bf16" ? Type(BFloat16Type::get(&getContext()))
-                                                      : Type());
+    const std::optional<Type> known = payloadType(payload, &getContext());
+    if (!known) {
+      module.emitError("payload must be f32, bf16 or f16, not '") << payload << "'";
+      return signalPassFailure();
+    }
+    GradientReducer reducer(module, *known);
     OpBuilder b(&getContext());
     for (Attribute attribute : units) {
       const UnitGradients unit = UnitGradients::fromAttribute(attribute);

@@ -446,8 +446,9 @@ struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
       return fail("reduce must be each or last, not '" + reduce + "'");
     if (!lm::OptimizerOpInterface::lookup(&getContext(), optimizer))
       return fail("there is no optimizer '" + optimizer + "'");
-    if (payload != "f32" && payload != "bf16")
-      return fail("payload must be f32 or bf16, not '" + payload + "'");
+    const std::optional<Type> travels = payloadType(payload, &getContext());
+    if (!travels)
+      return fail("payload must be f32, bf16 or f16, not '" + payload + "'");
     if (known == std::begin(kLevels) && shard > 1)
       return fail("level none divides nothing, so the axis shard must have one rank");
     OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
@@ -455,7 +456,7 @@ struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
     if (replicate * shard == 1)
       return;
     Sharder sharder(module, shard, Level(known - std::begin(kLevels)), reduce == "each", optimizer,
-                    payload == "bf16" ? Type(b.getBF16Type()) : Type());
+                    *travels);
     if (failed(sharder.run()))
       return signalPassFailure();
     numUnits += sharder.numUnits();

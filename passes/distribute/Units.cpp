@@ -75,6 +75,16 @@ UnitGradients UnitGradients::fromAttribute(Attribute attribute) {
 
 //===-- Sums --------------------------------------------------------------------------------===//
 
+std::optional<Type> lmc::payloadType(StringRef name, MLIRContext *context) {
+  if (name == "f32")
+    return Type();
+  if (name == "bf16")
+    return BFloat16Type::get(context);
+  if (name == "f16")
+    return Float16Type::get(context);
+  return std::nullopt;
+}
+
 GradientReducer::GradientReducer(ModuleOp module, Type payload)
     : symbols(module), mesh(symbols.lookup<dist::MeshOp>(kMesh)), payload(payload) {}
 
@@ -132,6 +142,21 @@ Value GradientReducer::join(OpBuilder &b, const UnitGradients &unit, ArrayRef<Va
   return whole;
 }
 
+// Returns the largest absolute value of `gradients` on any rank.
+Value GradientReducer::largest(OpBuilder &b, const UnitGradients &unit, Value gradients) {
+  Location loc = gradients.getLoc();
+  auto maximum = [&](Value x) -> Value {
+    return lm::MaxAbsOp::create(b, loc, RankedTensorType::get({}, b.getF32Type()), x,
+                                /*backward=*/true, unit.layer);
+  };
+  Value all = reshapeTo(b, loc, maximum(gradients), {1});
+  for (dist::Axis axis : {dist::Axis::Shard, dist::Axis::Replicate})
+    if (mesh.ranksAlong(axis) > 1)
+      all = createCollective<dist::AllGatherOp>(b, loc, mesh, axis, all, /*backward=*/true,
+                                                unit.layer);
+  return maximum(all);
+}
+
 SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &unit,
                                            ArrayRef<Value> values) {
   Location loc = NameLoc::get(
@@ -143,12 +168,20 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   constexpr int64_t kColumns = 256;
   if (unit.elements % kColumns == 0)
     sum = reshapeTo(b, loc, sum, {unit.elements / kColumns, kColumns});
+  const bool isRounded = payload && element.isF32();
+  Value scale; // the maximum that gives the scale of f16
   auto cast = [&](Type to) {
-    auto type = mlir::cast<RankedTensorType>(sum.getType());
-    if (type.getElementType() != to)
-      sum = lm::CastOp::create(b, loc, type.clone(to), sum, /*backward=*/true, unit.layer);
+    auto type = mlir::cast<RankedTensorType>(sum.getType()).clone(to);
+    const int64_t ranks =
+        mesh.ranksAlong(dist::Axis::Shard) * mesh.ranksAlong(dist::Axis::Replicate);
+    sum = scale ? lm::ScaledCastOp::create(b, loc, type, sum, scale, uint64_t(ranks),
+                                           /*backward=*/true, unit.layer)
+                      .getResult()
+                : lm::CastOp::create(b, loc, type, sum, /*backward=*/true, unit.layer).getResult();
   };
-  if (payload)
+  if (isRounded && payload.isF16())
+    scale = largest(b, unit, sum);
+  if (isRounded)
     cast(payload);
   if (piece)
     sum = createCollective<dist::ReduceScatterOp>(b, loc, mesh, dist::Axis::Shard, sum,
@@ -156,7 +189,8 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   if (mesh.ranksAlong(dist::Axis::Replicate) > 1)
     sum = createCollective<dist::AllReduceOp>(b, loc, mesh, dist::Axis::Replicate, sum,
                                               /*backward=*/true, unit.layer);
-  cast(element);
+  if (isRounded)
+    cast(element);
   if (piece)
     return {reshapeTo(b, loc, sum, mlir::cast<RankedTensorType>(piece.getType()).getShape())};
   sum = reshapeTo(b, loc, sum, {unit.elements});

@@ -10,6 +10,7 @@
 
 #include "mlir/IR/Builders.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,10 +38,15 @@ struct UnitGradients {
 // The module attribute that lists the units whose gradients dist-reduce-gradients sums.
 inline constexpr llvm::StringLiteral kUnitsToReduce = "dist.units";
 
+// Returns the dtype in which gradients travel, by its name: null for "f32", which is their own;
+// nothing for a name that is not "f32", "bf16" or "f16".
+std::optional<mlir::Type> payloadType(llvm::StringRef name, mlir::MLIRContext *context);
+
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:
-  // Gradients travel in the dtype `payload`; null: in their own.
+  // Gradients in f32 travel in the dtype `payload`; null, and gradients in f64: in their own. In f16
+  // they are scaled (lm.scaled_cast) by what the largest gradient of the unit on any rank gives.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
   // Adds the ops before the insertion point of `b`. `values` are the gradients of the unit's
@@ -53,6 +59,7 @@ private:
   mlir::Value join(mlir::OpBuilder &b, const UnitGradients &unit,
                    llvm::ArrayRef<mlir::Value> values);
   mlir::Value zeros(mlir::OpBuilder &b, int64_t elements, mlir::Type element);
+  mlir::Value largest(mlir::OpBuilder &b, const UnitGradients &unit, mlir::Value gradients);
 
   mlir::SymbolTable symbols;
   dist::MeshOp mesh;

@@ -8,6 +8,7 @@
 #include "dialects/lm/Lm.h"
 #include "passes/fusion/ConvertOptimizer.h"
 #include "passes/fusion/FusionBuilder.h"
+#include "passes/fusion/ReductionScale.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -436,9 +437,10 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// Returns `sums` or, if it is long, a shorter vector with the same total. One work item, and so a
-// single processor, adds the elements of the returned vector.
-static Value foldSums(OpBuilder &b, Location loc, Value sums) {
+// Returns `sums` or, if it is long, a shorter vector with the same total (maximum). One work item,
+// and so a single processor, adds (compares) the elements of the returned vector.
+static Value foldSums(OpBuilder &b, Location loc, Value sums,
+                      Combine combine = Combine::Add) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
   RankedTensorType type = typeOf(sums);
   int64_t count = type.getDimSize(0), width = std::min(kWidest, count & -count);
@@ -448,7 +450,7 @@ static Value foldSums(OpBuilder &b, Location loc, Value sums) {
   FusionBuilder f(b, loc, Hero::RowReduction, rows, "lm.fold_sums");
   return f
       .finish(f.reduce(typeOf(rows).getShape(), 1, type.getElementType(), {{f.arg(0), f.all(2)}},
-                       Combine::Add,
+                       combine,
                        [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
       .getResult(0);
 }
@@ -495,6 +497,42 @@ static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
   return {normOfParts(b, op.getLoc(), parts)};
 }
 
+//===-- Sums over ranks ---------------------------------------------------------------------===//
+
+static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
+  Location loc = op.getLoc();
+  Value rows = asRows(b, loc, op.getX());
+  FusionBuilder f(b, loc, Hero::RowReduction, rows, "lm.max_abs");
+  Value largest = f.finish(f.reduce(typeOf(rows).getShape(), 1, b.getF32Type(),
+                                    {{f.arg(0), f.all(2)}}, Combine::Max,
+                                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                                      return math::AbsFOp::create(b, loc, s[0]);
+                                    }))
+                      .getResult(0);
+  largest = foldSums(b, loc, largest, Combine::Max);
+  FusionBuilder last(b, loc, Hero::RowReduction, largest, "lm.max_abs");
+  return {last.finish(last.reduce(typeOf(largest).getShape(), 0, b.getF32Type(),
+                                  {{last.arg(0), last.all(1)}}, Combine::Max,
+                                  [](OpBuilder &, Location, ValueRange s) -> Value {
+                                    return s[0];
+                                  }))
+              .getResult(0)};
+}
+
+static SmallVector<Value> convertScaledCast(OpBuilder &b, lm::ScaledCastOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.scaled_cast");
+  RankedTensorType type = typeOf(op.getResult());
+  unsigned rank = unsigned(type.getRank());
+  const bool inverse = type.getElementType().isF32();
+  return f
+      .finish(f.map(type, {{f.arg(0), f.all(rank)}, {f.arg(1), f.none(rank)}},
+                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      return arith::MulFOp::create(
+                          b, loc, s[0], reductionScale(b, loc, s[1], int64_t(op.getRanks()), inverse));
+                    }))
+      .getResults();
+}
+
 //===-- Pass --------------------------------------------------------------------------------===//
 
 // Converts an op with the trait BecomesCall.
@@ -511,6 +549,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::AddOp op) { return convertAdd(b, op); })
       .Case([&](lm::CastOp op) { return convertCast(b, op); })
       .Case([&](lm::ScaleOp op) { return convertScale(b, op); })
+      .Case([&](lm::MaxAbsOp op) { return convertMaxAbs(b, op); })
+      .Case([&](lm::ScaledCastOp op) { return convertScaledCast(b, op); })
       .Case([&](lm::SwigluOp op) { return convertSwiglu(b, op); })
       .Case([&](lm::SwigluGradOp op) { return convertSwigluGrad(b, op); })
       .Case([&](lm::RopeOp op) { return convertRope(b, op); })

@@ -30,7 +30,7 @@ Value lmc::asRows(OpBuilder &b, Location loc, Value value) {
 }
 
 Type lmc::arithmeticType(Type storage) {
-  return storage.isBF16() ? Float32Type::get(storage.getContext()) : storage;
+  return storage.isBF16() || storage.isF16() ? Float32Type::get(storage.getContext()) : storage;
 }
 
 Value lmc::convertFloat(OpBuilder &b, Location loc, Value value, Type type) {

@@ -33,42 +33,11 @@ static bool isFolder(const std::string &path) {
   return std::filesystem::is_directory(path, error);
 }
 
-//===--- Element conversion -----------------------------------------------===//
-
-// Converts an IEEE half-precision number to f32. The result is exact.
-static float fromHalf(uint16_t bits) {
-  uint32_t sign = uint32_t(bits & 0x8000) << 16;
-  uint32_t exponent = (bits >> 10) & 0x1f;
-  uint32_t mantissa = bits & 0x3ff;
-  if (exponent == 0) { // zero and subnormals: mantissa * 2^-24
-    float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  uint32_t wide = exponent == 31 ? 255 : exponent - 15 + 127;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
-}
-
-// Converts `count` elements of a tensor in a file (which may be "F16") to a plan's dtype. Returns
-// false if one of the two is not a float type; with `count` 0 the function only tests this.
+// Converts `count` elements of a tensor in a file to a plan's dtype. Returns false if one of the two
+// is not a float type; with `count` 0 the function only tests this.
 static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
                     void *target) {
-  if (from.storage != "F16")
-    return from.dtype && convertFloats(*from.dtype, from.data, to, target, count);
-  constexpr uint64_t kBlock = 256;
-  float block[kBlock];
-  bool floats = convertFloats(plan::DType::F32, block, to, target, 0);
-  for (uint64_t begin = 0; floats && begin < count; begin += kBlock) {
-    const uint64_t size = std::min(kBlock, count - begin);
-    for (uint64_t i = 0; i < size; ++i) {
-      uint16_t bits; // a tensor in a file may start at any byte
-      std::memcpy(&bits, static_cast<const std::byte *>(from.data) + (begin + i) * sizeof(bits),
-                  sizeof(bits));
-      block[i] = fromHalf(bits);
-    }
-    floats = convertFloats(plan::DType::F32, block, to,
-                           static_cast<std::byte *>(target) + begin * byteWidth(to), size);
-  }
-  return floats;
+  return from.dtype && convertFloats(*from.dtype, from.data, to, target, count);
 }
 
 //===--- Export -----------------------------------------------------------===//

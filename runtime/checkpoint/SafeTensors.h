@@ -43,7 +43,7 @@ public:
   struct Entry {
     std::string name;
     std::string storage;              // name of the dtype in the file: "F32", "F16", "I64", ...
-    std::optional<plan::DType> dtype; // nullopt: plans have no such dtype (F16, I64, ...)
+    std::optional<plan::DType> dtype; // nullopt: plans have no such dtype (I64, ...)
     std::vector<uint64_t> shape;
     const void *data; // address in the mapped file, maybe unaligned
     uint64_t offset;  // of the data in the file

@@ -6,8 +6,8 @@
 //
 // Sums are formed in the order of the positions: ((x_0 + x_1) + x_2) + ... If several ranks are on
 // each of several nodes, those of a node are added up first, and then the nodes. Each addition is
-// done in f64 for F64 and in f32 for F32 and BF16; a BF16 sum of the ranks of a node, and one of
-// nodes, is rounded at its end. So an element of the result depends on the ranks' elements alone,
+// done in f64 for F64 and in f32 for F32, BF16 and F16; a BF16 or F16 sum of the ranks of a node,
+// and one of nodes, is rounded at its end. So an element of the result depends on the ranks' elements alone,
 // and not on how tensors are divided among calls.
 #pragma once
 

@@ -10,7 +10,8 @@ namespace lmc {
 using plan::DType;
 
 bool canSum(DType dtype) {
-  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16;
+  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16 ||
+         dtype == DType::F16;
 }
 
 template <typename T>
@@ -24,14 +25,15 @@ static void sum(const void *const *xs, int ranks, uint64_t elements, void *out) 
   }
 }
 
-// Widens blocks of bf16 elements to f32, adds them up, and rounds the sums.
-static void sumBf16(const void *const *xs, int ranks, uint64_t elements, void *out) {
+// Widens blocks of bf16 or f16 elements to f32, adds them up, and rounds the sums.
+static void sumShort(const void *const *xs, int ranks, uint64_t elements, DType dtype,
+                     void *out) {
   constexpr uint64_t kBlock = 4096;
   std::vector<float> total(std::min(kBlock, elements)), x(total.size());
   for (uint64_t first = 0; first < elements; first += kBlock) {
     const uint64_t count = std::min(kBlock, elements - first);
     auto read = [&](int rank, float *to) {
-      convertFloats(DType::BF16, static_cast<const uint16_t *>(xs[rank]) + first, DType::F32, to,
+      convertFloats(dtype, static_cast<const uint16_t *>(xs[rank]) + first, DType::F32, to,
                     count);
     };
     read(0, total.data());
@@ -40,8 +42,7 @@ static void sumBf16(const void *const *xs, int ranks, uint64_t elements, void *o
       for (uint64_t i = 0; i < count; ++i)
         total[i] += x[i];
     }
-    convertFloats(DType::F32, total.data(), DType::BF16, static_cast<uint16_t *>(out) + first,
-                  count);
+    convertFloats(DType::F32, total.data(), dtype, static_cast<uint16_t *>(out) + first, count);
   }
 }
 
@@ -52,7 +53,8 @@ void sumInRankOrder(const void *const *xs, int ranks, uint64_t elements, DType d
   case DType::F64:
     return sum<double>(xs, ranks, elements, d);
   case DType::BF16:
-    return sumBf16(xs, ranks, elements, d);
+  case DType::F16:
+    return sumShort(xs, ranks, elements, dtype, d);
   default:
     return;
   }

@@ -11,8 +11,8 @@ namespace lmc {
 bool canSum(plan::DType dtype);
 
 // d[i] = ((xs[0][i] + xs[1][i]) + xs[2][i]) + ... for `elements` elements of `ranks` inputs. F64 is
-// added in f64, F32 and BF16 in f32; a BF16 sum is rounded once, to the nearest, ties to even. `d`
-// may be one of the inputs.
+// added in f64, the others in f32; a sum of BF16 or F16 is rounded once, to the nearest, ties to
+// even. `d` may be one of the inputs.
 void sumInRankOrder(const void *const *xs, int ranks, uint64_t elements, plan::DType dtype,
                     void *d);
 

@@ -11,8 +11,13 @@ namespace lmc {
 uint16_t toBFloat16(float value);
 float fromBFloat16(uint16_t bits);
 
+// f16 is IEEE 754's binary16: 5 bits of exponent, 10 of mantissa; at most 65504, the smallest number
+// above 0 is 2^-24. `toFloat16` rounds to nearest even, beyond 65504 to infinity; a NaN stays a NaN.
+uint16_t toFloat16(float value);
+float fromFloat16(uint16_t bits);
+
 // Converts `count` elements and rounds to nearest even where `to` is narrower than `from`. f64 to
-// bf16 is rounded once, not through f32. Returns false if either type is not a float type.
+// bf16 or f16 is rounded once, not through f32. Returns false if either type is not a float type.
 bool convertFloats(plan::DType from, const void *source, plan::DType to, void *target,
                    uint64_t count);
 

@@ -19,6 +19,7 @@ size_t byteWidth(plan::DType dtype) {
   case plan::DType::I32:
     return 4;
   case plan::DType::BF16:
+  case plan::DType::F16:
     return 2;
   case plan::DType::F64:
     return 8;

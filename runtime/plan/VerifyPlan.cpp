@@ -732,7 +732,7 @@ private:
                                : plan.batch()->ranks() / plan.shard_ranks();
     const uint64_t count = elements(slice(op.x()));
     const DType type = dtypeOf(op.x());
-    if (!isFloat(type))
+    if (!isFloat(type) && type != DType::F16)
       return fail("it is of {}", plan::EnumNameDType(type));
     LMC_TRY(operand("x", op.x(), type, count));
     switch (op.kind()) {

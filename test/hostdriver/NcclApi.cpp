@@ -85,7 +85,7 @@ ncclResult_t call(const char *name, Kind kind, const std::function<void()> &body
 }
 
 uint64_t widthOf(ncclDataType_t type) {
-  return type == ncclBfloat16 ? 2 : type == ncclFloat64 ? 8 : 4;
+  return type == ncclBfloat16 || type == ncclFloat16 ? 2 : type == ncclFloat64 ? 8 : 4;
 }
 
 // Returns the type of a sum. Fails if it is not modelled.
@@ -95,6 +95,8 @@ DType summed(ncclDataType_t type, ncclRedOp_t op) {
   switch (type) {
   case ncclBfloat16:
     return DType::BF16;
+  case ncclFloat16:
+    return DType::F16;
   case ncclFloat32:
     return DType::F32;
   case ncclFloat64:

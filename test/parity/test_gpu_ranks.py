@@ -77,10 +77,13 @@ def free_port() -> int:
 
 
 def options(dtype: str, strategy: str, nodes: int, devices: int, gas: int) -> tuple[str, ...]:
+    """`dtype` is what the job computes in; "f16": f32, and gradients travel in f16."""
+    compute, travels = ("f32", "f16") if dtype == "f16" else (dtype, "f32")
     mbs = JOB.batch_size // (nodes * devices * gas)
     return ("--target=cuda:sm_90a", f"--nodes={nodes}", f"--devices-per-node={devices}",
             "--set", f"distributed.strategy={strategy}", "--set", f"training.micro_batch_size={mbs}",
-            "--set", f"training.compute_dtype={dtype}",
+            "--set", f"training.compute_dtype={compute}",
+            "--set", f"distributed.reduce_dtype={travels}",
             *(("--set", "distributed.overlap=yes") if nodes * devices > 1 else ()))
 
 
@@ -142,11 +145,11 @@ def gradient_difference(ours: dict, theirs: dict) -> float:
 
 
 # Of losses, and of each gradient relative to its largest entry.
-BOUNDS = {"f32": (1e-6, 5e-6), "bf16": (1e-4, 5e-6)}
+BOUNDS = {"f32": (1e-6, 5e-6), "bf16": (1e-4, 5e-6), "f16": (1e-5, 2e-3)}
 
 CASES = [("f32", "zero3", 1, 2, 3), ("f32", "no_shard", 1, 2, 1), ("bf16", "zero3", 1, 2, 1),
          ("bf16", "no_shard", 1, 2, 3), ("f32", "hybrid_shard", 2, 2, 3),
-         ("bf16", "hybrid_shard", 2, 2, 1)]
+         ("bf16", "hybrid_shard", 2, 2, 1), ("f16", "zero3", 1, 2, 3)]
 
 
 @pytest.mark.parametrize("dtype, strategy, nodes, devices, gas", CASES)

@@ -135,6 +135,9 @@ KINDS = {
                                                          intermediate_size=128)), (), 1e-12, 1e-12),
     "gradients reduced in bf16": (replace(JOB, compute_dtype="f32"),
                                   ("--set", "distributed.reduce_dtype=bf16"), 5e-5, 2e-2),
+    "gradients reduced in f16": (replace(JOB, compute_dtype="f32"),
+                                 ("--set", "distributed.reduce_dtype=f16"), 1e-5, 2e-3),
+    "gradients of f64 keep f64": (JOB, ("--set", "distributed.reduce_dtype=f16"), 1e-12, 1e-12),
 }
 
 

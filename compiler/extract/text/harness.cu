@@ -21,10 +21,10 @@ void check(cudaError_t result, const char *what) {
   std::exit(2);
 }
 
-enum class Type { F32, BF16, F64, I8, I32, I64 };
+enum class Type { F32, BF16, F64, I8, I32, I64, F16 };
 
 __host__ __device__ inline bool isReal(Type type) {
-  return type == Type::F32 || type == Type::BF16 || type == Type::F64;
+  return type == Type::F32 || type == Type::BF16 || type == Type::F64 || type == Type::F16;
 }
 
 __host__ __device__ inline int widthOf(Type type) {
@@ -36,6 +36,7 @@ __host__ __device__ inline int widthOf(Type type) {
   case Type::I32:
     return 4;
   case Type::BF16:
+  case Type::F16:
     return 2;
   case Type::I8:
     break;
@@ -52,6 +53,33 @@ __host__ __device__ inline double roundBf16(double x) {
   bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
   std::memcpy(&f, &bits, 4);
   return f;
+}
+
+// Returns x rounded to f16: to nearest even, from 65520 on to infinity.
+__host__ __device__ inline double roundF16(double x) {
+  const double size = fabs(x);
+  if (!(size < 65520))
+    return x != x ? x : copysign(double(INFINITY), x);
+  const double unit = size < 0x1p-14 ? 0x1p-24 : ldexp(1.0, ilogb(size) - 10);
+  return rint(x / unit) * unit;
+}
+
+// The bits of an f16, and its value.
+__host__ __device__ inline uint16_t bitsOfF16(double x) {
+  const double size = fabs(x);
+  const int sign = x < 0 ? 0x8000 : 0, power = size < 0x1p-14 ? -15 : ilogb(size);
+  if (!(size < 65520))
+    return uint16_t(x != x ? 0x7e00 : sign | 0x7c00);
+  const int mantissa = int(power == -15 ? ldexp(size, 24) : ldexp(size, 10 - power) - 1024);
+  return uint16_t(sign | (power + 15) << 10 | mantissa);
+}
+
+__host__ __device__ inline double fromF16(uint16_t bits) {
+  const int power = bits >> 10 & 31, mantissa = bits & 1023;
+  const double size = power == 31  ? (mantissa ? double(NAN) : double(INFINITY))
+                      : power == 0 ? ldexp(double(mantissa), -24)
+                                   : ldexp(double(1024 + mantissa), power - 25);
+  return bits & 0x8000 ? -size : size;
 }
 
 __host__ __device__ inline int64_t bitsOf(double x) {
@@ -89,6 +117,7 @@ __host__ __device__ inline void store(Type type, unsigned char *to, double x) {
   case Type::I32: return as(int32_t(x));
   case Type::I64: return as(int64_t(x));
   case Type::BF16: return as(uint16_t(uint32_t(bitsOf(roundBf16(x))) >> 16));
+  case Type::F16: return as(bitsOfF16(roundF16(x)));
   }
 }
 
@@ -166,10 +195,13 @@ struct Array {
     case Type::I8: return as(int8_t());
     case Type::I32: return as(int32_t());
     case Type::I64: return as(int64_t());
-    case Type::BF16: break;
+    case Type::BF16:
+    case Type::F16: break;
     }
     uint16_t half;
     std::memcpy(&half, p, 2);
+    if (type == Type::F16)
+      return fromF16(half);
     uint32_t bits = uint32_t(half) << 16;
     float value;
     std::memcpy(&value, &bits, 4);

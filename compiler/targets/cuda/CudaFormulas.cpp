@@ -161,6 +161,8 @@ CudaExpr FormulaPrinter::apply(Operation *op) {
       made.text.erase(function.size() - 2, 1);
   if (StringRef(made.text).starts_with("toBf16("))
     made.text.replace(0, 6, "bf16");
+  if (StringRef(made.text).starts_with("toF16("))
+    made.text.replace(0, 5, "f16");
   return made;
 }
 

@@ -148,11 +148,11 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
 CudaExpr convert(Operation *op, const CudaExpr &x) {
   Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
   if (isa<arith::ExtFOp>(op)) {
-    CudaExpr wide = from.isBF16() ? call("toFloat", x) : x;
+    CudaExpr wide = from.isBF16() || from.isF16() ? call("toFloat", x) : x;
     return to.isF64() ? call("double", wide) : wide;
   }
   if (isa<arith::TruncFOp>(op))
-    return call(to.isBF16() ? "toBf16" : "float", x);
+    return call(to.isBF16() ? "toBf16" : to.isF16() ? "toF16" : "float", x);
   if (isa<arith::UIToFPOp, arith::ExtUIOp>(op) && !from.isInteger(1))
     return call(cudaType(to), call(unsignedType(from), x));
   if (isa<arith::ExtSIOp, arith::SIToFPOp>(op) && from.isInteger(1)) // true as i1 is -1
@@ -191,6 +191,8 @@ std::string floatConstant(FloatAttr attr) {
   APFloat value = attr.getValue();
   if (attr.getType().isBF16())
     return "bf16{" + std::to_string(value.bitcastToAPInt().getZExtValue()) + "}";
+  if (attr.getType().isF16())
+    return "f16{" + std::to_string(value.bitcastToAPInt().getZExtValue()) + "}";
   if (!value.isFinite()) {
     uint64_t bits = value.bitcastToAPInt().getZExtValue();
     return single ? "__uint_as_float(0x" + llvm::utohexstr(bits) + "u)"
@@ -211,6 +213,8 @@ std::string cudaType(Type type) {
     return "double";
   if (type.isBF16())
     return "bf16";
+  if (type.isF16())
+    return "f16";
   if (type.isInteger(1))
     return "bool";
   if (type.isInteger(16))

@@ -80,6 +80,8 @@ ncclDataType_t typeOf(plan::DType dtype) {
   switch (dtype) {
   case plan::DType::BF16:
     return ncclBfloat16;
+  case plan::DType::F16:
+    return ncclFloat16;
   case plan::DType::F64:
     return ncclFloat64;
   default:

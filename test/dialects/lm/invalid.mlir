@@ -725,6 +725,22 @@ func.func @lossGradAccumulator(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: te
 
 // -----
 
+func.func @scaledCastType(%x: tensor<4xf32>, %max: tensor<f32>) {
+  // expected-error @+1 {{'lm.scaled_cast' op must cast from f32 to f16 or from f16 to f32}}
+  %0 = lm.scaled_cast %x, %max over 2 : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @scaledCastRanks(%x: tensor<4xf32>, %max: tensor<f32>) {
+  // expected-error @+1 {{'lm.scaled_cast' op needs at least one rank}}
+  %0 = lm.scaled_cast %x, %max over 0 : (tensor<4xf32>, tensor<f32>) -> tensor<4xf16>
+  return
+}
+
+// -----
+
 func.func @scaleType(%x: tensor<4xf32>, %s: tensor<f32>) {
   // expected-error @+1 {{'lm.scale' op must keep the type of its input}}
   %0 = lm.scale %x, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xbf16>

@@ -125,6 +125,12 @@ func.func @loss(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>, %s
 func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
   // CHECK: lm.scale %[[P]], %[[S]] : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
   %0 = lm.scale %p, %s : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+  // CHECK: %[[MAX:.*]] = lm.max_abs %[[P]] : (tensor<4x8xf32>) -> tensor<f32>
+  %max = lm.max_abs %p : (tensor<4x8xf32>) -> tensor<f32>
+  // CHECK: %[[H:.*]] = lm.scaled_cast %[[P]], %[[MAX]] over 8 : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf16>
+  %h = lm.scaled_cast %p, %max over 8 : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf16>
+  // CHECK: lm.scaled_cast %[[H]], %[[MAX]] over 8 : (tensor<4x8xf16>, tensor<f32>) -> tensor<4x8xf32>
+  %back = lm.scaled_cast %h, %max over 8 : (tensor<4x8xf16>, tensor<f32>) -> tensor<4x8xf32>
   // CHECK: lm.global_norm %[[P]], %[[V]] : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<f32>
   %1 = lm.global_norm %p, %v : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<f32>
   // CHECK: lm.norm_of_parts %[[V]], %[[V]] : (tensor<4xf32>, tensor<4xf32>) -> tensor<f32>

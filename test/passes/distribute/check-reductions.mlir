@@ -127,6 +127,34 @@ module {
 
 // -----
 
+// The scale of gradients in f16 is that of the ranks along both axes.
+
+module {
+  dist.mesh @ranks(replicate = 2, shard = 2)
+  lm.variable @batch input : tensor<4x256xf32> init none
+  lm.variable @w.grad gradient : tensor<2x256xf32> init zeros
+  func.func @micro_first() {
+    %g = lm.load @batch : tensor<4x256xf32>
+    %own = lm.max_abs %g : (tensor<4x256xf32>) -> tensor<f32>
+    %one = tensor.expand_shape %own [] output_shape [1] : tensor<f32> into tensor<1xf32>
+    %some = dist.all_gather %one over @ranks replicate : (tensor<1xf32>) -> tensor<2xf32>
+    %max = lm.max_abs %some : (tensor<2xf32>) -> tensor<f32>
+    %h = lm.scaled_cast %g, %max over 4 : (tensor<4x256xf32>, tensor<f32>) -> tensor<4x256xf16>
+    %r = dist.reduce_scatter %h over @ranks shard : (tensor<4x256xf16>) -> tensor<2x256xf16>
+    %s = dist.all_reduce %r over @ranks replicate : (tensor<2x256xf16>) -> tensor<2x256xf16>
+    // expected-error @+1 {{'lm.scaled_cast' op has a scale that ranks along the axis shard do not share}}
+    %w = lm.scaled_cast %s, %max over 4 : (tensor<2x256xf16>, tensor<f32>) -> tensor<2x256xf32>
+    lm.store %w, @w.grad : tensor<2x256xf32>
+    return
+  }
+  func.func @optimizer() {
+    %g = lm.load @w.grad : tensor<2x256xf32>
+    return
+  }
+}
+
+// -----
+
 module {
   dist.mesh @ranks(replicate = 2, shard = 1)
   // expected-error @+1 {{'lm.variable' op is a gradient that the optimizer reads, and @micro_first stores nothing to it}}

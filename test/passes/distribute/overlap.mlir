@@ -130,3 +130,32 @@ module {
 
 // CHECK-LABEL: func.func @needed()
 // CHECK-NOT:     async
+
+// -----
+
+// A sum in f16 ends late, too: its scale is known before it starts.
+
+module {
+  dist.mesh @ranks(replicate = 2, shard = 1)
+  lm.variable @a input : tensor<4x4xf32> init none
+  lm.variable @b input : tensor<4x4xf32> init none
+  lm.variable @g gradient : tensor<4x4xf32> init zeros
+  func.func @scaled() {
+    %a = lm.load @a : tensor<4x4xf32>
+    %d = kern.gemm %a, %a : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    %max = lm.max_abs %d : (tensor<4x4xf32>) -> tensor<f32>
+    %h = lm.scaled_cast %d, %max over 2 : (tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf16>
+    %s = dist.all_reduce %h over @ranks replicate : (tensor<4x4xf16>) -> tensor<4x4xf16> {backward}
+    %w = lm.scaled_cast %s, %max over 2 : (tensor<4x4xf16>, tensor<f32>) -> tensor<4x4xf32>
+    lm.store %w, @g : tensor<4x4xf32>
+    %e = kern.gemm %a, %a : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32> {transpose_a}
+    lm.store %e, @b : tensor<4x4xf32>
+    return
+  }
+}
+
+// CHECK-LABEL: func.func @scaled()
+// CHECK:         %[[S:.*]] = dist.all_reduce {{.*}} {async, backward}
+// CHECK-NEXT:    kern.gemm
+// CHECK:         %[[SUM:.*]] = dist.wait %[[S]]
+// CHECK-NEXT:    lm.scaled_cast %[[SUM]]

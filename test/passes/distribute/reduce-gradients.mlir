@@ -1,6 +1,8 @@
 // dist-reduce-gradients sums what the micro-steps have accumulated, in the last of them.
 // RUN: lmc-opt %s --dist-reduce-gradients | FileCheck %s
 // RUN: lmc-opt %s --dist-reduce-gradients=payload=bf16 | FileCheck %s --check-prefix=BF16
+// RUN: lmc-opt %s --dist-reduce-gradients=payload=f16 | FileCheck %s --check-prefix=F16
+// RUN: not lmc-opt %s --dist-reduce-gradients=payload=i8 2>&1 | FileCheck %s --check-prefix=PAYLOAD
 
 module attributes {dist.units = [{elements = 512 : i64, layer = 1 : i64, members = ["a.grad", "b.grad"],
                                   offsets = array<i64: 0, 256>, piece = "unit.0.grad"}]} {
@@ -39,3 +41,16 @@ module attributes {dist.units = [{elements = 512 : i64, layer = 1 : i64, members
 // CHECK-NOT:    lm.store
 
 // BF16: dist.reduce_scatter %{{.*}} over @ranks shard : (tensor<2x256xbf16>) -> tensor<1x256xbf16>
+
+// The ranks agree on one scale for the unit before they round it.
+// F16:      %[[ROWS:.*]] = tensor.expand_shape %{{.*}} into tensor<2x256xf32>
+// F16-NEXT: %[[OWN:.*]] = lm.max_abs %[[ROWS]] : (tensor<2x256xf32>) -> tensor<f32> {backward, layer = 1 : i64}
+// F16-NEXT: %[[ONE:.*]] = tensor.expand_shape %[[OWN]]
+// F16-NEXT: %[[ALL:.*]] = dist.all_gather %[[ONE]] over @ranks shard : (tensor<1xf32>) -> tensor<2xf32> {backward, layer = 1 : i64}
+// F16-NEXT: %[[MAX:.*]] = lm.max_abs %[[ALL]] : (tensor<2xf32>) -> tensor<f32> {backward, layer = 1 : i64}
+// F16-NEXT: %[[SHORT:.*]] = lm.scaled_cast %[[ROWS]], %[[MAX]] over 2 : (tensor<2x256xf32>, tensor<f32>) -> tensor<2x256xf16>
+// F16-NEXT: %[[SUM:.*]] = dist.reduce_scatter %[[SHORT]] over @ranks shard : (tensor<2x256xf16>) -> tensor<1x256xf16>
+// F16-NEXT: %[[WIDE:.*]] = lm.scaled_cast %[[SUM]], %[[MAX]] over 2 : (tensor<1x256xf16>, tensor<f32>) -> tensor<1x256xf32>
+// F16-NEXT: lm.store %[[WIDE]], @unit.0.grad
+
+// PAYLOAD: error: payload must be f32, bf16 or f16, not 'i8'

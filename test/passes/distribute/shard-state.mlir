@@ -5,6 +5,7 @@
 // RUN: lmc-opt %s --dist-shard-state="shard=2 level=optimizer" | FileCheck %s --check-prefix=WHOLE
 // RUN: lmc-opt %s --dist-shard-state="replicate=2 level=none" | FileCheck %s --check-prefix=NONE
 // RUN: lmc-opt %s --dist-shard-state="replicate=3 shard=2 level=gradients payload=bf16" | FileCheck %s --check-prefix=HYBRID
+// RUN: lmc-opt %s --dist-shard-state="replicate=3 shard=2 level=gradients payload=f16" | FileCheck %s --check-prefix=SCALED
 // RUN: lmc-opt %s --dist-shard-state="shard=2 level=optimizer reduce=last" | FileCheck %s --check-prefix=LAST
 
 lm.variable @x input : tensor<8x64xf32> init none
@@ -82,6 +83,17 @@ func.func @micro() {
 // HYBRID:        %[[SUM:.*]] = dist.all_reduce %[[OWN]] over @ranks replicate
 // HYBRID:        %[[WIDE:.*]] = lm.cast %[[SUM]] : (tensor<8x256xbf16>) -> tensor<8x256xf32>
 // HYBRID:        lm.accumulate %[[WIDE]], @unit.0.grad
+
+// The largest gradient is that of the ranks along both axes, and the sum is one of 6 ranks.
+// SCALED:      func.func @micro
+// SCALED:        lm.max_abs %{{.*}} : (tensor<16x256xf32>) -> tensor<f32>
+// SCALED:        dist.all_gather %{{.*}} over @ranks shard : (tensor<1xf32>) -> tensor<2xf32>
+// SCALED:        dist.all_gather %{{.*}} over @ranks replicate : (tensor<2xf32>) -> tensor<6xf32>
+// SCALED:        %[[MAX:.*]] = lm.max_abs %{{.*}} : (tensor<6xf32>) -> tensor<f32>
+// SCALED:        %[[ROUNDED:.*]] = lm.scaled_cast %{{.*}}, %[[MAX]] over 6 : (tensor<16x256xf32>, tensor<f32>) -> tensor<16x256xf16>
+// SCALED:        %[[OWN:.*]] = dist.reduce_scatter %[[ROUNDED]] over @ranks shard
+// SCALED:        %[[SUM:.*]] = dist.all_reduce %[[OWN]] over @ranks replicate
+// SCALED:        lm.scaled_cast %[[SUM]], %[[MAX]] over 6 : (tensor<8x256xf16>, tensor<f32>) -> tensor<8x256xf32>
 
 // LAST:      dist.units = [{elements = 4096 : i64
 // LAST:      lm.variable @w.grad.local gradient : tensor<64x64xf32>

@@ -134,7 +134,7 @@ TEST(SafeTensors, ReadsWhatPythonWrites) {
   EXPECT_EQ(s, 7.0);
   EXPECT_TRUE(file.find("s")->shape.empty());
   EXPECT_EQ(file.find("h")->storage, "F16");
-  EXPECT_EQ(file.find("h")->dtype, std::nullopt);
+  EXPECT_EQ(file.find("h")->dtype, plan::DType::F16);
 }
 
 TEST(SafeTensors, WriterRefusesWhatNoReaderWouldTake) {

@@ -2,6 +2,7 @@
 // World.h). Ranks are threads of this process.
 #include "runtime/comm/GlooWorld.h"
 #include "runtime/comm/LocalWorld.h"
+#include "runtime/plan/FloatConvert.h"
 
 #include <gtest/gtest.h>
 
@@ -80,6 +81,14 @@ template <> struct Element<uint16_t> { // bf16
   static float wide(uint16_t x) { return fromBf16(x); }
 };
 
+template <> struct Element<int16_t> { // f16
+  using Sum = float;
+  static int16_t of(double x) {
+    return static_cast<int16_t>(toFloat16(static_cast<float>(x)));
+  }
+  static float wide(int16_t x) { return fromFloat16(static_cast<uint16_t>(x)); }
+};
+
 template <typename T> std::vector<T> drawn(int rank, uint64_t elements) {
   std::vector<T> x(elements);
   for (uint64_t i = 0; i < elements; ++i)
@@ -108,6 +117,7 @@ template <typename F> void forEachDType(F body) {
   body(float(), DType::F32);
   body(double(), DType::F64);
   body(uint16_t(), DType::BF16);
+  body(int16_t(), DType::F16);
 }
 
 // Elements per rank. The last one makes tensors that need several of GlooWorld's chunks.

@@ -33,6 +33,42 @@ TEST(FloatConvert, RoundsToTheNearestBFloat16TiesToEven) {
     EXPECT_EQ(toBFloat16(value), nearestBFloat16(value)) << value;
 }
 
+// An f16 is mantissa * 2^exponent; the distance of two neighbours is a power of two.
+TEST(FloatConvert, RoundsToTheNearestFloat16TiesToEven) {
+  for (uint32_t bits = 0; bits < 0x7C00; ++bits) { // all finite, not negative
+    const float x = fromFloat16(static_cast<uint16_t>(bits));
+    const int exponent = static_cast<int>(bits >> 10), mantissa = static_cast<int>(bits & 0x3FF);
+    EXPECT_EQ(x, exponent == 0 ? std::ldexp(float(mantissa), -24)
+                               : std::ldexp(float(1024 + mantissa), exponent - 25));
+    const float next = bits == 0x7BFF ? 65536 : fromFloat16(static_cast<uint16_t>(bits + 1));
+    const float tie = (x + next) / 2;
+    const uint32_t even = bits + (bits & 1);
+    EXPECT_EQ(toFloat16(x), bits);
+    EXPECT_EQ(toFloat16(tie), even) << x;
+    EXPECT_EQ(toFloat16(std::nextafter(tie, 0.0f)), bits) << x;
+    EXPECT_EQ(toFloat16(std::nextafter(tie, 1e9f)), bits + 1) << x; // 0x7C00 is infinity
+    EXPECT_EQ(toFloat16(-tie), even | 0x8000);
+    EXPECT_EQ(fromFloat16(static_cast<uint16_t>(bits | 0x8000)), -x);
+  }
+}
+
+TEST(FloatConvert, KeepsInfinityAndNaNInFloat16) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (float large : {infinity, 65536.0f, std::numeric_limits<float>::max()}) {
+    EXPECT_EQ(toFloat16(large), 0x7C00);
+    EXPECT_EQ(toFloat16(-large), 0xFC00);
+  }
+  EXPECT_EQ(fromFloat16(0xFC00), -infinity);
+  EXPECT_TRUE(std::isnan(fromFloat16(toFloat16(std::bit_cast<float>(0x7F800001u)))));
+}
+
+TEST(FloatConvert, RoundsDoublesToFloat16Once) {
+  const double value = 1 + 0x1p-11 + 0x1p-40; // above a tie that rounding to f32 would make
+  uint16_t bits = 0;
+  ASSERT_TRUE(convertFloats(DType::F64, &value, DType::F16, &bits, 1));
+  EXPECT_EQ(bits, 0x3C01);
+}
+
 TEST(FloatConvert, KeepsInfinityAndNaN) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(toBFloat16(infinity), 0x7F80);

@@ -98,6 +98,7 @@ def matrix():
             ["training.compute_dtype=bf16", "optimizer.type=adamw8bit", "memory.recompute=block"],
             ["training.compute_dtype=f32", "distributed.reduce_dtype=bf16",
              "distributed.reshard_after_forward=no"],
+            ["training.compute_dtype=bf16", "distributed.reduce_dtype=f16"],
             ["training.compute_dtype=bf16", "memory.recompute=auto", "training.document_mask=true",
              "model.tie_word_embeddings=true", "model.attention_bias=true"])
     strategies = ("no_shard", "zero1", "zero2", "zero3", "hybrid_shard", "hybrid_shard_zero2")

@@ -39,6 +39,24 @@ __device__ inline bf16 toBf16(float x) {
   return y;
 }
 
+// An IEEE half-precision number.
+struct f16 {
+  u16 bits;
+};
+
+__device__ inline float toFloat(f16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+
+// Returns x rounded to the nearest f16, ties to even, and to infinity beyond 65504; NaN stays NaN.
+__device__ inline f16 toF16(float x) {
+  f16 y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}
+
 // Returns a word with `low` in its lower half and `high` in its upper half, both rounded to bf16.
 __device__ inline u32 packBf16(float low, float high) {
   u32 word;

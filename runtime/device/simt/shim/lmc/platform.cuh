@@ -27,6 +27,31 @@ __device__ inline bf16 toBf16(float x) {
   return {u16((word + 0x7fffu + (word >> 16 & 1u)) >> 16)};
 }
 
+struct f16 {
+  u16 bits;
+};
+
+__device__ inline float toFloat(f16 x) {
+  const u32 sign = u32(x.bits) >> 15 << 31, size = u32(x.bits & 0x7fffu) << 13;
+  if (size < 1u << 23) { // below 2^-14: mantissa * 2^-24
+    const float small = float(size >> 13) * 5.9604644775390625e-08f;
+    return __uint_as_float(sign | __float_as_uint(small));
+  }
+  return __uint_as_float(sign | (size + (size < 31u << 23 ? 112u << 23 : 224u << 23)));
+}
+
+// Rounds like the instruction cvt.rn.f16.f32: to nearest even, and every NaN becomes 0x7fff.
+__device__ inline f16 toF16(float x) {
+  const u32 word = __float_as_uint(x), sign = word >> 16 & 0x8000u, size = word & 0x7fffffffu;
+  if (x != x)
+    return {u16(0x7fff)};
+  if (size >= 143u << 23) // 65536
+    return {u16(sign | 0x7c00u)};
+  if (size < 113u << 23) // 2^-14: the last bit of 0.5 is that of f16
+    return {u16(sign | (__float_as_uint(__uint_as_float(size) + 0.5f) - 0x3f000000u))};
+  return {u16(sign | ((size - (112u << 23) + 0xfffu + (size >> 13 & 1u)) >> 13))};
+}
+
 __device__ inline u32 packBf16(float low, float high) {
   return u32(toBf16(low).bits) | u32(toBf16(high).bits) << 16;
 }

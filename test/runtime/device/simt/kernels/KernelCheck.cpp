@@ -61,6 +61,8 @@ double Buffer::at(int64_t element) const {
   Type t = elementType();
   if (t.isBF16())
     return fromBFloat16(as(uint16_t()));
+  if (t.isF16())
+    return fromFloat16(as(uint16_t()));
   if (t.isF32())
     return as(float());
   if (t.isF64())
@@ -74,6 +76,8 @@ void Buffer::set(int64_t element, double value) {
   Type t = elementType();
   if (t.isBF16())
     put(toBFloat16(float(value)));
+  else if (t.isF16())
+    put(toFloat16(float(value)));
   else if (t.isF32())
     put(float(value));
   else if (t.isF64())
@@ -148,11 +152,11 @@ int64_t indexBoundOf(kern::KernelOp kernel) {
 }
 
 // "" or where `got` is too far from `want`. Sums in another order differ by a few units of the
-// last place of their largest terms, which are of the size of the result's elements. In bf16 an
+// last place of their largest terms, which are of the size of the result's elements. In bf16 and f16 an
 // element in a thousand may differ by a unit of the last place of such a term instead of its own:
 // where a term is rounded itself, and the sum behind it takes it to the other side of a tie.
 std::string compare(const Buffer &got, const Buffer &want) {
-  const bool half = want.elementType().isBF16();
+  const bool half = want.elementType().isBF16() || want.elementType().isF16();
   double squares = 0;
   int64_t finite = 0;
   for (int64_t e = 0; e < want.size(); ++e)

@@ -31,10 +31,9 @@ std::vector<CheckedKernel> kernelsOf(const Model &model) {
     made->loadAllAvailableDialects();
     return made;
   }();
-  std::vector<std::string> settings = model.settings;
-  for (const char *always : {"distributed.nodes=1", "distributed.devices_per_node=1",
-                             "target.device=cuda:sm_90a"})
-    settings.push_back(always);
+  std::vector<std::string> settings{"distributed.nodes=1", "distributed.devices_per_node=1",
+                                    "target.device=cuda:sm_90a"};
+  settings.insert(settings.end(), model.settings.begin(), model.settings.end());
   const Config config = shippedConfig("test-tiny.toml", settings);
   CompileOptions options;
   options.compileTo = Phase::Buffers;
@@ -60,6 +59,9 @@ const Model kModels[] = {
      {"model.tie_word_embeddings=false", "model.num_key_value_heads=4",
       "training.sequence_length=1", "training.micro_batch_size=1"}},
     {"recompute", {"training.compute_dtype=bf16", "memory.recompute=block"}},
+    {"gradients_in_f16",
+     {"distributed.devices_per_node=2", "distributed.reduce_dtype=f16",
+      "model.num_hidden_layers=1"}},
     {"adamw8bit", {"training.compute_dtype=bf16", "optimizer.type=adamw8bit"}},
     {"several_blocks_of_rows",
      {"training.compute_dtype=bf16", "model.num_hidden_layers=1", "training.sequence_length=128"}},
