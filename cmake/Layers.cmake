@@ -71,7 +71,8 @@ lmc_layer(compiler/phases MLIR compiler/config compiler/cost compiler/kernels co
           dialects/interfaces dialects/kern dialects/lm dialects/plan passes/autodiff passes/buffers
           passes/distribute passes/fusion passes/memory passes/schedule)
 lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/cost compiler/emit
-          compiler/phases dialects/interfaces dialects/lm passes/memory runtime/plan)
+          compiler/phases dialects/interfaces dialects/lm passes/distribute passes/memory
+          runtime/plan)
 lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compiler/kernels
           compiler/phases compiler/search compiler/targets dialects/dist dialects/kern dialects/lm
           dialects/plan models/decoder passes/autodiff passes/buffers passes/distribute

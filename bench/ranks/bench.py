@@ -43,6 +43,8 @@ ADDRESSES = ("10.77.0.1", "10.77.0.2")
 HEADERS = 66  # bytes of a packet that are no data
 WARM_UP = 2  # steps
 
+# FSDP2 gathers weights again for the backward pass, and so does what stands beside it here.
+RESHARD = {"distributed.reshard_after_forward": "yes"}
 PROGRAMS = {
     "lmc FULL_SHARD": ("zero3", "auto"),
     "lmc FULL_SHARD, no overlap": ("zero3", "no"),
@@ -203,7 +205,7 @@ class Job:
 
     def compile(self, strategy: str, overlap: str) -> None:
         plan = self.folder / f"{strategy}-{overlap}.plan"
-        settings = {"distributed.strategy": strategy, "distributed.overlap": overlap,
+        settings = {"distributed.strategy": strategy, "distributed.overlap": overlap, **RESHARD,
                     "data.train": json.dumps([str(self.folder / "train.bin")]),
                     "data.shuffle_block": self.steps * GLOBAL_BATCH * LENGTH}
         subprocess.run([BUILD / "bin/lmc", "compile", CONFIG, f"--nodes={NODES}", "--quiet",
@@ -222,7 +224,8 @@ class Job:
         path.write_text(f'name = "link"\n{before}[link.node]{node}')
         report = call(str(BUILD / "bin/lmc"), "explain", str(CONFIG), f"--nodes={NODES}", "--json",
                       f"--devices-per-node={DEVICES}", f"--spec={path}",
-                      f"--set=distributed.strategy={strategy}")
+                      f"--set=distributed.strategy={strategy}",
+                      *[f"--set={key}={value}" for key, value in RESHARD.items()])
         return json.loads(report)["cost"]["step_seconds"]
 
     def run(self, name: str, network: Network, port: int, limit: float) -> Run:

@@ -535,7 +535,9 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(distributed.reshardAfterForward),
        .choices = {{"auto"}, {"yes"}, {"no"}},
        .doc = "Where weights are divided: `yes` gathers them again for the backward pass, `no` "
-              "keeps them from the forward pass, which takes memory. `auto` is `yes`."},
+              "keeps them from the forward pass, which takes memory. `auto` decides for each layer, "
+              "together with `memory.recompute`: the fastest plan within the budget; with "
+              "`memory.recompute_stride` above 1 it is `yes`."},
       {.section = "distributed",
        .name = "overlap",
        .field = FIELD(distributed.overlap),

@@ -79,7 +79,7 @@ private:
   bool takesFastest = false; // the plan fits, and the budget costs it no time
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // of an empty spec if the job has none
-  const codegen::Target *const target; // null if no target has the job's device
+  const codegen::Target *const target;    // null if no target has the job's device
 };
 
 } // namespace
@@ -198,6 +198,8 @@ LogicalResult Driver::planOverlap(ArrayRef<int64_t> chunkSizes) {
   for (const char *overlap : {"yes", "gathers", "no"}) {
     if (takesFastest) // no plan with less overlap is faster
       break;
+    if (overlap == StringRef("gathers") && !config.distributed.dividesWeights())
+      continue; // micro-steps gather nothing, so this is "no"
     last = overlap;
     if (failed(plan(overlap)))
       return failure();
@@ -228,7 +230,8 @@ LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
     setLossChunk(config, own.tokens);
     phases.reports["loss_chunk"] = lossChunkNotes(own, {}, tokensPerStep());
   }
-  const bool isSearch = config.memory.recompute == RecomputeMode::Auto || !chunkSizes.empty();
+  const bool isSearch = config.memory.recompute == RecomputeMode::Auto || !chunkSizes.empty() ||
+                        (choosesKeptWeights(config) && spec);
   LogicalResult planned = isSearch ? searchMemory(chunkSizes) : planNamedMode();
   if (succeeded(planned) && !result.fits && result.smallestBudget == 0)
     result.smallestBudget = peakBytes();
@@ -298,11 +301,16 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (!rung)
     return failure();
   takesFastest = result.fits && *rung == 0;
-  if (config.memory.recompute == RecomputeMode::Auto)
+  const StringRef mode = config.memory.recompute == RecomputeMode::Auto
+                             ? "auto"
+                             : recomputeModeName(config.memory.recompute);
+  if (!(*search)->rungs()[*rung].options.empty())
     phases.reports["recompute"] =
-        recomputeNotes(**search, *rung, config.training.gradientAccumulationSteps);
+        recomputeNotes(**search, *rung, mode, config.training.gradientAccumulationSteps);
   else if (failed(reportNamedMode()))
     return failure();
+  if (choosesKeptWeights(config))
+    phases.reports["reshard"] = keptWeightsNotes(**search, *rung);
   const std::vector<LossChunk> &chunks = (*search)->lossChunks();
   auto taken = llvm::find_if(chunks, [&](const LossChunk &chunk) {
     return chunk.tokens == (*search)->rungs()[*rung].lossChunk;
@@ -433,9 +441,8 @@ static nlohmann::json microBatchNotes(const MicroBatchResult &found) {
 }
 
 // Plans the job with several micro-batch sizes, one after the other, and finishes the best plan.
-static FailureOr<CompileResult> compileBestMicroBatch(const Config &config,
-                                                      const CompileOptions &options,
-                                                      MLIRContext &context) {
+static FailureOr<CompileResult>
+compileBestMicroBatch(const Config &config, const CompileOptions &options, MLIRContext &context) {
   const bool isShown = options.compileTo < Phase::Emit || !options.dumpDirectory.empty() ||
                        !options.printIrAfter.empty();
   CompileOptions unseen = options; // attempts write no dumps and print no IR

@@ -3,10 +3,12 @@
 // * The plan is measured on models with 3 and 6 layers, and a layer more adds what the difference
 //   of the two says. The bytes of the workspace are its lower bound, which grows evenly with the
 //   layers; packing adds less than 0.4% (compiler/algorithms/PackingSearch.h).
-// * memory.recompute = "auto", memory.loss_chunk = "auto" and distributed.overlap = "auto" are not
-//   searched where the plan that recomputes nothing, has the fastest known chunk and the most
-//   overlap fits: no plan is faster. Where even the plan that recomputes whole layers, has the
-//   smallest chunk and no overlap does not fit, no plan does.
+// * memory.recompute = "auto", memory.loss_chunk = "auto", distributed.overlap = "auto" and
+//   distributed.reshard_after_forward = "auto" are not searched where the plan that recomputes
+//   nothing, has the fastest known chunk, the most overlap, and keeps weights if that saves time,
+//   fits: no plan is faster. Where even the plan that recomputes whole layers, has the smallest
+//   chunk and no overlap and keeps no weights does not fit, no plan does.
+//
 //
 // All other jobs are compiled: those in between, those within 2% of the budget, and those with few
 // layers.
@@ -15,6 +17,7 @@
 #include "compiler/cost/PlanCost.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/kernels/Target.h"
+#include "compiler/search/RecomputeSearch.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -95,25 +98,37 @@ public:
         job.config.model.numHiddenLayers <= kLayers[0] + kLayers[1])
       return exact(job.config);
     const DistributedConfig &distributed = job.config.distributed;
-    const bool isSearch = memory.recompute == RecomputeMode::Auto ||
-                          (memory.lossChunk == 0 && job.chunks.fastest) ||
-                          (distributed.overlap == "auto" && distributed.ranks() > 1);
-    auto with = [&](RecomputeMode mode, int64_t chunk, const char *overlap) {
+    bool isSearch = memory.recompute == RecomputeMode::Auto ||
+                    (memory.lossChunk == 0 && job.chunks.fastest) ||
+                    (distributed.overlap == "auto" && distributed.ranks() > 1);
+    auto with = [&](RecomputeMode mode, int64_t chunk, const char *overlap, const char *reshard) {
       Config config = job.config;
       if (distributed.overlap == "auto")
         config.distributed.overlap = overlap;
+      if (choosesKeptWeights(config))
+        config.distributed.reshardAfterForward = reshard;
       if (memory.recompute == RecomputeMode::Auto)
         config.memory.recompute = mode;
       if (memory.lossChunk == 0)
         config.memory.lossChunk = chunk;
       return extrapolated(std::move(config));
     };
-    std::optional<Forecast> fastest = with(RecomputeMode::None, job.chunks.fastest, "yes");
+    auto fast = [&](const char *reshard) {
+      return with(RecomputeMode::None, job.chunks.fastest, "yes", reshard);
+    };
+    std::optional<Forecast> fastest = fast("yes");
+    if (fastest && choosesKeptWeights(job.config))
+      if (auto kept = fast("no");
+          !kept || isWorthKeeping(fastest->stepSeconds, kept->stepSeconds)) {
+        fastest = kept;
+        isSearch = true;
+      }
     if (!fastest || isClear(*fastest, /*fits=*/true) ||
         (!isSearch && isClear(*fastest, /*fits=*/false)))
       return fastest;
     if (isSearch) {
-      std::optional<Forecast> smallest = with(RecomputeMode::Block, job.chunks.smallest, "no");
+      std::optional<Forecast> smallest =
+          with(RecomputeMode::Block, job.chunks.smallest, "no", "yes");
       if (!smallest || isClear(*smallest, /*fits=*/false))
         return smallest;
     }
@@ -161,8 +176,8 @@ private:
       flopsPerToken[i] = plan.model()->flops_per_token_causal();
     }
     auto at = [&](double first, double second) {
-      return second + (second - first) / double(kLayers[1] - kLayers[0]) *
-                          (wanted - double(kLayers[1]));
+      return second +
+             (second - first) / double(kLayers[1] - kLayers[0]) * (wanted - double(kLayers[1]));
     };
     Forecast whole = of[1];
     whole.peakBytes = uint64_t(at(double(of[0].peakBytes), double(of[1].peakBytes)));

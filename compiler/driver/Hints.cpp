@@ -55,6 +55,8 @@ Changes::Changes(const Config &config, const plan::Plan &plan)
     smallest.memory.lossChunk = knownChunks(plan).smallest;
   if (smallest.distributed.overlap == "auto")
     smallest.distributed.overlap = "no";
+  if (smallest.distributed.reshardAfterForward == "auto")
+    smallest.distributed.reshardAfterForward = "yes";
   if (smallest.training.microBatchAuto) {
     smallest.training.microBatchAuto = false;
     setMicroBatchSize(smallest, int64_t(plan.batch()->micro_batch_size()));

@@ -451,6 +451,15 @@ void Text::comm() {
   line("  a rank sends {} in a step, in {}; for {} of it the device waits",
        bytes(comm["sent_bytes_per_step"]), readableSeconds(number(comm["seconds_per_step"])),
        readableSeconds(number(comm["exposed_seconds_per_step"])));
+  if (report.contains("reshard")) {
+    const json &reshard = report["reshard"];
+    if (const size_t layers = reshard["kept_layers"].size())
+      line("  {} layer(s) keep their weights for the backward pass: {}, which saves {} in a step",
+           layers, bytes(reshard["kept_bytes"]),
+           readableSeconds(number(reshard["saved_seconds_per_step"])));
+    else
+      line("  all layers gather their weights again for the backward pass");
+  }
   line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12} {:>12}  {}", "collective", "axis", "of",
        "runs", "a tensor of", "sends", "takes", "waits", "beside; why it waits");
   for (const json &each : comm["collectives"]) {

@@ -30,10 +30,11 @@ json lmc::recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t
   return notes;
 }
 
-json lmc::recomputeNotes(RecomputeSearch &search, size_t rung, int64_t microSteps) {
+json lmc::recomputeNotes(RecomputeSearch &search, size_t rung, llvm::StringRef mode,
+                         int64_t microSteps) {
   const std::vector<RecomputeRung> &rungs = search.rungs();
   json notes = recomputeNotes(search.options(), rungs[rung].options);
-  notes["mode"] = "auto";
+  notes["mode"] = mode.str();
   std::vector<size_t> first = firstOptions(search.options());
   for (auto [kind, measured] : llvm::enumerate(search.measured().kinds))
     for (auto [index, option] : llvm::enumerate(measured)) {
@@ -49,4 +50,11 @@ json lmc::recomputeNotes(RecomputeSearch &search, size_t rung, int64_t microStep
                                  {"peak_bytes", attempt.bytes},
                                  {"seconds", rungs[attempt.rung].seconds}});
   return notes;
+}
+
+json lmc::keptWeightsNotes(const RecomputeSearch &search, size_t rung) {
+  const RecomputeSearch::KeptWeights kept = search.keptWeights(search.rungs()[rung]);
+  return {{"kept_layers", kept.layers},
+          {"kept_bytes", kept.bytes},
+          {"saved_seconds_per_step", kept.seconds}};
 }

@@ -3,6 +3,7 @@
 #include "compiler/emit/Emit.h"
 #include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
+#include "passes/distribute/Units.h"
 #include "passes/memory/OpCost.h"
 #include "runtime/plan/Names.h"
 
@@ -94,11 +95,13 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
 // index beyond the list stands for the last option.
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
-  return int(llvm::find_if(options, [&](const LayerOption &other) {
-               return other.keptBytes == wanted.keptBytes &&
-                      other.transientBytes == wanted.transientBytes &&
-                      other.seconds == wanted.seconds;
-             }) - options.begin());
+  return int(llvm::find_if(options,
+                           [&](const LayerOption &other) {
+                             return other.keptBytes == wanted.keptBytes &&
+                                    other.transientBytes == wanted.transientBytes &&
+                                    other.seconds == wanted.seconds;
+                           }) -
+             options.begin());
 }
 
 static void sortByTime(std::vector<RecomputeRung> &rungs) {
@@ -107,9 +110,8 @@ static void sortByTime(std::vector<RecomputeRung> &rungs) {
   });
 }
 
-std::vector<RecomputeRung>
-lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
-                    const PositionCosts &positions) {
+std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
+                                               const PositionCosts &positions) {
   std::set<std::vector<int>> choices;
   for (RecomputeChoice &choice : recomputeLadder(scaled(problem), steps, {}))
     choices.insert(std::move(choice.options));
@@ -180,7 +182,8 @@ FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config
 // may be `option` itself.
 static size_t sameAs(const RecomputeKind &kind, size_t option) {
   size_t first = 0;
-  while (kind.options[first].recomputed != kind.options[option].recomputed)
+  while (kind.options[first].recomputed != kind.options[option].recomputed ||
+         kind.options[first].keepsWeights != kind.options[option].keepsWeights)
     ++first;
   return first;
 }
@@ -278,9 +281,8 @@ static void keepMicroSteps(ModuleOp module) {
       kept.insert(function);
   for (size_t next = 0; next < kept.size(); ++next) { // what they call is added to the end
     func::FuncOp function = kept[next];
-    function.walk([&](func::CallOp call) {
-      kept.insert(symbols.lookup<func::FuncOp>(call.getCallee()));
-    });
+    function.walk(
+        [&](func::CallOp call) { kept.insert(symbols.lookup<func::FuncOp>(call.getCallee())); });
   }
   for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
     if (!kept.contains(function))
@@ -290,7 +292,7 @@ static void keepMicroSteps(ModuleOp module) {
 // Returns the options of `shorter`, a model with fewer layers, if they equal those of the whole
 // model, so that measures of one hold for the other; otherwise nullopt.
 std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
-  FailureOr<RecomputeOptions> options = recomputeOptionsOf(shorter, config, &model);
+  FailureOr<RecomputeOptions> options = optionsOf(shorter);
   if (failed(options) || options->kinds.size() != found.kinds.size())
     return std::nullopt;
   for (auto [mine, theirs] : llvm::zip_equal(found.kinds, options->kinds)) {
@@ -312,12 +314,108 @@ static uint64_t stateBytes(ModuleOp module) {
   return bytes;
 }
 
+// Returns the layers that keep their weights.
+static std::vector<int64_t> layersWithWeights(const RecomputeOptions &options,
+                                              ArrayRef<int64_t> choice) {
+  std::vector<int64_t> layers;
+  for (auto [layer, option] : llvm::enumerate(choice))
+    if (options.kinds[size_t(options.layers[layer])].options[size_t(option)].keepsWeights)
+      layers.push_back(int64_t(layer));
+  return layers;
+}
+
+// Returns the index of the option that recomputes the same and keeps no weights. The first half of
+// a kind's options keeps none, and their twins follow in the same order (withTwins()).
+static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
+  return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
+}
+
 static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions &options,
                                         ArrayRef<int64_t> choice) {
   OwningOpRef<ModuleOp> copy = module.clone();
+  std::vector<int64_t> recomputed;
+  for (auto [kind, option] : llvm::zip_equal(options.layers, choice))
+    recomputed.push_back(int64_t(withoutWeights(options.kinds[size_t(kind)], size_t(option))));
   writeRecomputeOptions(*copy, options);
-  writeRecomputeChoice(*copy, choice);
+  writeRecomputeChoice(*copy, recomputed);
+  if (const std::vector<int64_t> kept = layersWithWeights(options, choice); !kept.empty())
+    (*copy)->setAttr(kKeptWeights, DenseI64ArrayAttr::get(module.getContext(), kept));
   return copy;
+}
+
+//===-- Kept weights ------------------------------------------------------------------------===//
+
+bool lmc::choosesKeptWeights(const Config &config) {
+  const DistributedConfig &distributed = config.distributed;
+  return distributed.reshardAfterForward == "auto" && distributed.dividesWeights() &&
+         distributed.shardRanks() > 1 && config.memory.recomputeStride == 1 &&
+         config.memory.recompute != RecomputeMode::KeepAll;
+}
+
+bool lmc::isWorthKeeping(double again, double kept) { return again - kept > 0.002 * again; }
+
+// Adds to each kind the twins of its options, which also keep weights.
+static void addTwins(RecomputeOptions &options) {
+  for (RecomputeKind &kind : options.kinds)
+    for (size_t option = 0, count = kind.options.size(); option < count; ++option) {
+      RecomputeOption twin = kind.options[option];
+      twin.name += "+weights";
+      twin.keepsWeights = true;
+      kind.options.push_back(std::move(twin));
+    }
+}
+
+// Returns the options among which the search chooses.
+FailureOr<RecomputeOptions> RecomputeSearch::optionsOf(ModuleOp module) const {
+  FailureOr<RecomputeOptions> options = recomputeOptionsOf(module, config, &model);
+  if (failed(options) || !choosesKeptWeights(config))
+    return options;
+  if (config.memory.recompute != RecomputeMode::Auto)
+    for (RecomputeKind &kind : options->kinds)
+      kind.options = {kind.options[size_t(kind.find(recomputeModeName(config.memory.recompute)))]};
+  if (keepsWeights)
+    addTwins(*options);
+  return options;
+}
+
+// Finds out whether options that keep weights are worth a look: on a short model, with the first
+// option of each layer and with its twin.
+LogicalResult RecomputeSearch::probeKeptWeights(const MakeShorter &makeShorter) {
+  FailureOr<Probed> model = probed(makeShorter, kRun);
+  if (failed(model))
+    return failure();
+  RecomputeOptions both = model->options;
+  addTwins(both);
+  double seconds[2];
+  for (size_t twin : {0, 1}) {
+    std::vector<int64_t> choice;
+    for (int64_t kind : both.layers)
+      choice.push_back(int64_t(twin * both.kinds[size_t(kind)].options.size() / 2));
+    FailureOr<PlanMeasures> measures = measure(model->module, both, choice);
+    if (failed(measures))
+      return failure();
+    seconds[twin] = measures->otherSeconds;
+    for (const LayerMeasure &layer : measures->layers)
+      seconds[twin] += layer.seconds;
+  }
+  keepsWeights = isWorthKeeping(seconds[0], seconds[1]);
+  if (keepsWeights)
+    addTwins(found);
+  return success();
+}
+
+RecomputeSearch::KeptWeights RecomputeSearch::keptWeights(const RecomputeRung &rung) const {
+  KeptWeights kept;
+  kept.layers = layersWithWeights(found, rung.options);
+  for (int64_t layer : kept.layers) {
+    const size_t kind = size_t(found.layers[size_t(layer)]);
+    const size_t option = size_t(rung.options[size_t(layer)]);
+    const LayerOption &with = problem.kinds[kind][option],
+                      &without = problem.kinds[kind][withoutWeights(found.kinds[kind], option)];
+    kept.bytes += with.keptBytes - std::min(with.keptBytes, without.keptBytes);
+    kept.seconds += without.seconds - with.seconds;
+  }
+  return kept;
 }
 
 // Compiles a plan in which each layer has its option of `choice`, and measures the layers. The loss
@@ -443,15 +541,17 @@ LogicalResult RecomputeSearch::probeLossChunks(const MakeShorter &makeShorter,
 
 //===-- The search --------------------------------------------------------------------------===//
 
-// If the job names the recompute mode, nothing is known of the layers: the candidates are then the
-// chunks of the loss, and the bytes of the state are the bound of each.
+// If nothing is chosen for layers, nothing is known of them: the candidates are then the chunks of
+// the loss, and the bytes of the state are the bound of each.
 std::vector<RecomputeRung> RecomputeSearch::candidates() const {
-  if (choosesRecompute())
+  if (choosesLayers())
     return chunks.empty() ? recomputeRungs(problem, kLadderSteps, positions)
                           : recomputeRungs(problem, kLadderSteps, positions, chunks);
   std::vector<RecomputeRung> rungs;
   for (const LossChunk &chunk : chunks)
     rungs.push_back({{}, chunk.tokens, chunk.seconds, stateBytes(start)});
+  if (rungs.empty()) // nothing to choose at all
+    rungs.push_back({{}, 0, 0, stateBytes(start)});
   sortByTime(rungs);
   return rungs;
 }
@@ -488,13 +588,13 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostMo
                         ArrayRef<int64_t> chunkSizes) {
   std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, model, phases));
   FailureOr<RecomputeOptions> options = failure();
-  (void)phases.run(Phase::Memory, [&]() -> LogicalResult {
-    return options = recomputeOptionsOf(start, config, &model);
-  });
+  (void)phases.run(Phase::Memory,
+                   [&]() -> LogicalResult { return options = made->optionsOf(start); });
   if (failed(options))
     return failure();
   made->found = std::move(*options);
-  if ((made->choosesRecompute() && failed(made->probe(makeShorter))) ||
+  if ((choosesKeptWeights(config) && failed(made->probeKeptWeights(makeShorter))) ||
+      (made->choosesLayers() && failed(made->probe(makeShorter))) ||
       failed(made->probeLossChunks(makeShorter, chunkSizes)))
     return failure();
   (void)phases.run(Phase::Memory, [&] {
@@ -522,8 +622,7 @@ std::string RecomputeSearch::nameOf(const RecomputeRung &rung) const {
     return recomputeModeName(config.memory.recompute).str();
   std::vector<std::pair<std::string, size_t>> counts; // in order of the first layer with the option
   for (auto [layer, option] : llvm::enumerate(rung.options)) {
-    const std::string &name =
-        found.kinds[size_t(found.layers[layer])].options[size_t(option)].name;
+    const std::string &name = found.kinds[size_t(found.layers[layer])].options[size_t(option)].name;
     auto known = llvm::find_if(counts, [&](const auto &entry) { return entry.first == name; });
     if (known == counts.end())
       counts.push_back({name, 1});

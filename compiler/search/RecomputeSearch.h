@@ -10,6 +10,12 @@
 // depend on the budget. Only the packed bytes decide which candidate a budget gets
 // (BudgetSearch.h).
 //
+// Where ranks divide weights (ZeRO-3), the search also chooses the layers that keep their gathered
+// weights for the backward pass: distributed.reshard_after_forward = "auto". Keeping them saves an
+// all-gather and takes their bytes. Each option of a layer then has a twin that also keeps the
+// weights, and all are measured and chosen together. If the job names the recompute mode, the
+// options are this mode and its twin.
+//
 // A chunk of the loss changes the time and the bytes of head and loss only. Both are measured on a
 // short model per chunk, and every choice for the layers is a candidate with every chunk.
 #pragma once
@@ -29,7 +35,7 @@
 namespace lmc {
 
 struct RecomputeRung {
-  // Per layer, an index into the options of its kind; empty if the job names the recompute mode.
+  // Per layer, an index into the options of its kind; empty if nothing is chosen for layers.
   std::vector<int64_t> options;
   int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
   // Predicted, in an optimizer step: of all layers, and of what lies outside of the layers if the
@@ -56,6 +62,16 @@ std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem,
                                           const PositionCosts &positions,
                                           llvm::ArrayRef<LossChunk> chunks);
 
+// Returns true if distributed.reshard_after_forward = "auto" is a choice for the job: ranks divide
+// the weights, and all layers have the same recompute mode or "auto". With memory.recompute_stride
+// above 1, "auto" is "yes".
+bool choosesKeptWeights(const Config &config);
+
+// Returns true if keeping gathered weights saves at least 0.2% of a step, and so may be worth its
+// memory. `again` and `kept` are the seconds of two plans, of which the first gathers weights
+// again.
+bool isWorthKeeping(double again, double kept);
+
 class RecomputeSearch {
 public:
   // Builds the job's model with the given number of layers, and runs the phases up to distribute on
@@ -77,8 +93,16 @@ public:
   const std::vector<RecomputeRung> &rungs() const { return choices; }
   BudgetSearch &budgets() { return *search; }
 
+  // What a candidate's kept weights take and bring; all zero if no layer keeps its weights.
+  struct KeptWeights {
+    std::vector<int64_t> layers;
+    uint64_t bytes = 0; // on each rank
+    double seconds = 0; // saved in an optimizer step
+  };
+  KeptWeights keptWeights(const RecomputeRung &rung) const;
+
   // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
-  // recompute mode if it names one.
+  // recompute mode if nothing is chosen for layers.
   std::string nameOf(const RecomputeRung &rung) const;
 
   // Returns a copy of the start module that has the candidate's chunk, and its choice for the
@@ -102,7 +126,11 @@ private:
     RecomputeOptions options;
   };
 
-  bool choosesRecompute() const { return config.memory.recompute == RecomputeMode::Auto; }
+  bool choosesLayers() const {
+    return config.memory.recompute == RecomputeMode::Auto || keepsWeights;
+  }
+  mlir::FailureOr<RecomputeOptions> optionsOf(mlir::ModuleOp module) const;
+  mlir::LogicalResult probeKeptWeights(const MakeShorter &makeShorter);
   mlir::LogicalResult probe(const MakeShorter &makeShorter);
   mlir::LogicalResult probeLossChunks(const MakeShorter &makeShorter,
                                       llvm::ArrayRef<int64_t> sizes);
@@ -117,6 +145,7 @@ private:
   const Config &config;
   const cost::CostModel &model;
   PhaseRunner &phases;
+  bool keepsWeights = false; // options that keep weights are worth a look
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
@@ -127,7 +156,8 @@ private:
   size_t lastRung = SIZE_MAX;
 };
 
-// Returns the recompute options of each layer. The costs come from `model`; if it is null, they are
+// Returns the recompute options of each layer, none of which keeps weights. The costs come from
+// `model`; if it is null, they are
 // those of cost::kDefaultRates.
 mlir::FailureOr<RecomputeOptions> recomputeOptionsOf(mlir::ModuleOp start, const Config &config,
                                                      const cost::CostModel *model);

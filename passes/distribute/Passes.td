@@ -126,8 +126,9 @@ def RegatherPass : Pass<"dist-regather", "::mlir::ModuleOp"> {
   let description = [{
     A gathered weight takes memory from its all-gather to its last use. This pass clones the
     all-gather for each later op or call that uses the weight, so that the weight need not
-    stay. With `keep`, the first N layers keep their weights from the forward to the backward
-    pass. Must run after `lm-apply-recompute`, which finds weights by their values.
+    stay. Layers in the module attribute `dist.kept_weights` (`array<i64: 2, 3>`) keep their
+    weights from the forward to the backward pass; without the attribute, the first `keep`
+    layers do. Must run after `lm-apply-recompute`, which finds weights by their values.
   }];
   let options = [
     Option<"keep", "keep", "int64_t", "0", "the number of layers that keep their weights">

@@ -85,14 +85,17 @@ struct RegatherPass : lmc::impl::RegatherPassBase<RegatherPass> {
 
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
+    auto listed = getOperation()->getAttrOfType<DenseI64ArrayAttr>(kKeptWeights);
+    auto isKept = [&](int64_t layer) {
+      return listed ? llvm::is_contained(listed.asArrayRef(), layer) : layer >= 0 && layer < keep;
+    };
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isPrivate() || function.isExternal())
         continue;
       SmallVector<dist::AllGatherOp> gathers(
           function.getBody().front().getOps<dist::AllGatherOp>());
       for (dist::AllGatherOp gather : gathers)
-        if (const int64_t layer = gather.getLayerIndex();
-            gather.getInput().getDefiningOp<lm::LoadOp>() && (layer < 0 || layer >= keep))
+        if (gather.getInput().getDefiningOp<lm::LoadOp>() && !isKept(gather.getLayerIndex()))
           regather(gather, symbols);
     }
   }

@@ -42,6 +42,10 @@ inline constexpr llvm::StringLiteral kUnitsToReduce = "dist.units";
 // nothing for a name that is not "f32", "bf16" or "f16".
 std::optional<mlir::Type> payloadType(llvm::StringRef name, mlir::MLIRContext *context);
 
+// The module attribute that lists the layers whose gathered weights stay from the forward to the
+// backward pass, as array<i64: ...>.
+inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
+
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:

@@ -109,18 +109,57 @@ uint64_t lmc::savedBytes(Operation *first, Operation *second) {
   return saved;
 }
 
-std::string lmc::fingerprint(kern::Hero hero, Block &body) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  stream << kern::stringifyHero(hero);
-  for (BlockArgument argument : body.getArguments())
-    stream << " " << argument.getType();
-  AsmState state(body.getParentOp(), OpPrintingFlags().useLocalScope().assumeVerified());
-  for (Operation &op : body) {
-    stream << "\n";
-    op.print(stream, state);
+namespace {
+
+// Writes ops as numbers: values are numbered in the order in which they are defined, and names,
+// types and attributes are unique in a context, so that their addresses stand for them.
+class Fingerprint {
+public:
+  void add(Block &block) {
+    define(block.getArguments());
+    add(uint64_t(llvm::range_size(block)));
+    for (Operation &op : block)
+      add(op);
   }
-  return text;
+  void add(uint64_t number) {
+    bytes.append(reinterpret_cast<const char *>(&number), sizeof(number));
+  }
+
+  std::string bytes;
+
+private:
+  void add(const void *unique) { add(uint64_t(reinterpret_cast<uintptr_t>(unique))); }
+  void add(Operation &op) {
+    add(op.getName().getAsOpaquePointer());
+    add(op.getAttrDictionary().getAsOpaquePointer());
+    add(uint64_t(op.getNumOperands()));
+    for (Value operand : op.getOperands())
+      add(numbers.lookup(operand));
+    define(op.getResults());
+    for (Region &region : op.getRegions()) {
+      add(uint64_t(region.getBlocks().size()));
+      for (Block &block : region)
+        add(block);
+    }
+  }
+  void define(ValueRange values) {
+    add(uint64_t(values.size()));
+    for (Value value : values) {
+      add(value.getType().getAsOpaquePointer());
+      numbers.try_emplace(value, numbers.size() + 1);
+    }
+  }
+
+  llvm::DenseMap<Value, uint64_t> numbers;
+};
+
+} // namespace
+
+std::string lmc::fingerprint(kern::Hero hero, Block &body) {
+  Fingerprint print;
+  print.add(uint64_t(hero));
+  print.add(body);
+  return std::move(print.bytes);
 }
 
 std::string lmc::describe(ArrayAttr sources) {

@@ -47,7 +47,8 @@ mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &firs
 // reads it, it is no longer written either.
 uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 
-// Returns hero and region as text. Two kernels are equal if and only if their texts are equal.
+// Returns hero and region as a string of bytes, not text. Two kernels of one MLIRContext are equal if
+// and only if their strings are equal. The string holds addresses, so it differs from run to run.
 std::string fingerprint(kern::Hero hero, mlir::Block &body);
 
 // Returns the source ops of a kernel as text, for people: "lm.add+lm.rms_norm".

@@ -29,6 +29,10 @@ struct RecomputeOption {
   uint64_t keptBytes = 0; // kept between the halves, without the layer's arguments and results
   double seconds = 0;     // to recompute the ops once
   double flops = 0;       // FLOPs of the recomputed ops
+  // Where ranks divide weights: the layer's gathered weights are kept for the backward pass, and not
+  // gathered again. Only a search knows such options (compiler/search/RecomputeSearch.h): they are
+  // not written to attributes.
+  bool keepsWeights = false;
 };
 
 // The options of one layer function. All layers of the model that call this function are of one

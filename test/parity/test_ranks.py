@@ -141,6 +141,13 @@ KINDS = {
 }
 
 
+def test_kept_weights_change_no_bit(programs, compiled, tmp_path):
+    runs = [train(programs, compiled, tmp_path / reshard, replace(JOB, compute_dtype="f32"), "zero3", 1, 4, 3,
+                  "--set", f"distributed.reshard_after_forward={reshard}") for reshard in ("yes", "no", "auto")]
+    for other in runs[1:]:
+        assert losses(other) == losses(runs[0]) and gradient_difference(other, runs[0]) == 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_job(programs, compiled, reference, tmp_path, kind):
     job, more, loss_bound, gradient_bound = KINDS[kind]

@@ -1,6 +1,9 @@
-// dist-regather gathers a weight again for each op that uses it; the layers named by keep do not.
+// dist-regather gathers a weight again for each op that uses it; the first layers, as many as keep says, do not,
+// and neither do those that the module lists.
 // RUN: lmc-opt %s --dist-regather | FileCheck %s
 // RUN: lmc-opt %s --dist-regather=keep=1 | FileCheck %s --check-prefix=KEEP
+// RUN: sed 's/^module {/module attributes {dist.kept_weights = array<i64: 0>} {/' %s | lmc-opt --dist-regather | FileCheck %s --check-prefix=KEEP
+// RUN: sed 's/^module {/module attributes {dist.kept_weights = array<i64: 1>} {/' %s | lmc-opt --dist-regather=keep=1 | FileCheck %s
 
 module {
   dist.mesh @ranks(replicate = 1, shard = 2)

@@ -173,5 +173,33 @@ def budget():
     print("less than that of no: the smallest budget is that of no")
 
 
+def kept():
+    """Which layers keep their gathered weights: the fastest plan within the budget."""
+    def job(reshard, recompute, *options):
+        return explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH, "--set=distributed.strategy=zero3",
+                       "--set=distributed.overlap=yes", "--set=model.num_hidden_layers=6",
+                       "--set=model.hidden_size=1024", "--set=model.intermediate_size=4096",
+                       f"--set=memory.recompute={recompute}",
+                       f"--set=distributed.reshard_after_forward={reshard}", *options)
+    for recompute in ("none", "block", "auto"):
+        again, stay = (job(reshard, recompute) for reshard in ("yes", "no"))
+        peaks = [report["memory"]["peak_bytes"] for report in (again, stay)]
+        assert peaks[0] < peaks[1] and "reshard" not in again
+        assert again["cost"]["step_seconds"] > stay["cost"]["step_seconds"]
+        steps = []
+        for name, budget in (("all", peaks[1]), ("some", sum(peaks) // 2), ("none", peaks[0])):
+            report = job("auto", recompute, f"--memory-budget={budget}")
+            assert report["memory"]["peak_bytes"] <= budget, name
+            assert report["recompute"]["mode"] == recompute
+            layers = report["reshard"]["kept_layers"]
+            assert (report["reshard"]["kept_bytes"] > 0) == (len(layers) > 0)
+            assert (report["reshard"]["saved_seconds_per_step"] > 0) == (len(layers) > 0)
+            steps.append(report["cost"]["step_seconds"])
+            print(f"{recompute}, room for {name}: layers {layers}")
+        assert steps == sorted(steps), steps
+        assert abs(steps[0] / stay["cost"]["step_seconds"] - 1) < 1e-9
+        assert recompute == "auto" or abs(steps[2] / again["cost"]["step_seconds"] - 1) < 1e-9
+
+
 {"shipped": shipped, "state": state, "copies": copies, "traffic": traffic, "matrix": matrix, "overlap": overlap,
- "budget": budget}[check]()
+ "budget": budget, "kept": kept}[check]()
