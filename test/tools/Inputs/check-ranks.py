@@ -76,7 +76,7 @@ def traffic():
                             ("zero3", "auto"), ("hybrid_shard", "node")):
         report = explain(
             "test-tiny.toml", "--nodes=2", "--devices-per-node=2", "--target=cpu",
-            f"--set=distributed.strategy={strategy}", f"--set=distributed.shard_group={group}",
+            f"--set=distributed.strategy={strategy}", f"--set=distributed.shard_group={group}", RESHARD,
             "--set=training.batch_size=8", "--set=training.micro_batch_size=2",
             "--set=model.hidden_size=256", "--set=model.intermediate_size=1024",
             "--set=model.vocab_size=1024")
@@ -123,6 +123,7 @@ def matrix():
     print(f"{plans} plans")
 
 
+RESHARD = "--set=distributed.reshard_after_forward=yes"
 OVERLAPS = ("yes", "gathers", "no")
 MESH = ["--nodes=2", "--devices-per-node=2", "--set=training.batch_size=24",
         "--set=training.micro_batch_size=2"]
@@ -132,7 +133,7 @@ def overlap():
     """More overlap moves the same bytes, and the device waits for less of it."""
     for strategy in ("no_shard", "zero1", "zero2", "zero3", "hybrid_shard", "hybrid_shard_zero2"):
         for reduce in ("each", "last"):
-            found = [explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH,
+            found = [explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH, RESHARD,
                              f"--set=distributed.strategy={strategy}",
                              f"--set=distributed.reduce_gradients={reduce}",
                              f"--set=distributed.overlap={choice}") for choice in OVERLAPS]
@@ -151,7 +152,7 @@ def budget():
     """The choice of the overlap: the fastest plan within the budget."""
     # Each overlap takes memory of its own.
     model = ["--set=model.hidden_size=256", "--set=model.intermediate_size=1024",
-             "--set=memory.recompute=none"]
+             "--set=memory.recompute=none", RESHARD]
 
     def job(choice, *options):
         return explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH, "--set=distributed.strategy=zero3",
