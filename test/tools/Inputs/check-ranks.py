@@ -177,29 +177,30 @@ def budget():
 def kept():
     """Which layers keep their gathered weights: the fastest plan within the budget."""
     def job(reshard, recompute, *options):
-        return explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH, "--set=distributed.strategy=zero3",
+        return explain("test-tiny.toml", "--target=cpu", *MESH, "--set=distributed.strategy=zero3",
                        "--set=distributed.overlap=yes", "--set=model.num_hidden_layers=6",
                        "--set=model.hidden_size=1024", "--set=model.intermediate_size=4096",
                        f"--set=memory.recompute={recompute}",
                        f"--set=distributed.reshard_after_forward={reshard}", *options)
-    for recompute in ("none", "block", "auto"):
+    for recompute in ("none", "auto"):
         again, stay = (job(reshard, recompute) for reshard in ("yes", "no"))
         peaks = [report["memory"]["peak_bytes"] for report in (again, stay)]
         assert peaks[0] < peaks[1] and "reshard" not in again
-        assert again["cost"]["step_seconds"] > stay["cost"]["step_seconds"]
-        steps = []
-        for name, budget in (("all", peaks[1]), ("some", sum(peaks) // 2), ("none", peaks[0])):
-            report = job("auto", recompute, f"--memory-budget={budget}")
-            assert report["memory"]["peak_bytes"] <= budget, name
+        bounds = [report["cost"]["step_seconds"] for report in (stay, again)]
+        budgets = {"all": peaks[1], "some": sum(peaks) // 2, "few": peaks[0]}
+        steps, counts = [], []
+        for name in ("some",) if recompute == "auto" else budgets:
+            report = job("auto", recompute, f"--memory-budget={budgets[name]}")
+            assert report["memory"]["peak_bytes"] <= budgets[name], name
             assert report["recompute"]["mode"] == recompute
             layers = report["reshard"]["kept_layers"]
             assert (report["reshard"]["kept_bytes"] > 0) == (len(layers) > 0)
             assert (report["reshard"]["saved_seconds_per_step"] > 0) == (len(layers) > 0)
             steps.append(report["cost"]["step_seconds"])
+            counts.append(len(layers))
             print(f"{recompute}, room for {name}: layers {layers}")
-        assert steps == sorted(steps), steps
-        assert abs(steps[0] / stay["cost"]["step_seconds"] - 1) < 1e-9
-        assert recompute == "auto" or abs(steps[2] / again["cost"]["step_seconds"] - 1) < 1e-9
+        assert counts == sorted(set(counts), reverse=True), counts
+        assert steps == sorted(set(steps)) and bounds[0] * 0.999 < steps[0] and steps[-1] < bounds[1], (steps, bounds)
 
 
 {"shipped": shipped, "state": state, "copies": copies, "traffic": traffic, "matrix": matrix, "overlap": overlap,
