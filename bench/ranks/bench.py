@@ -37,7 +37,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "bench/ranks/model.toml"
 BUILD = Path(os.environ.get("LMC_BUILD", ROOT / "build"))
-NODES, DEVICES, GLOBAL_BATCH, LENGTH = 2, 2, 16, 256
+NODES, DEVICES, LENGTH = 2, 2, 256
 RANKS = NODES * DEVICES
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 HEADERS = 66  # bytes of a packet that are no data
@@ -181,6 +181,7 @@ class Run:
 class Job:
     folder: Path
     steps: int
+    batch: int  # GBS; each rank takes its part in one micro-batch
     tuned: dict[str, str]  # the peer's environment
     plans: dict[tuple[str, str], dict] = field(default_factory=dict)
 
@@ -188,13 +189,13 @@ class Job:
         # Tokens in which something can be learnt: each is near the one before.
         random.seed(1)
         tokens, at = bytearray(), 0
-        for _ in range(self.steps * GLOBAL_BATCH * LENGTH + 1):
+        for _ in range(self.steps * self.batch * LENGTH + 1):
             at = (at + random.randrange(64)) % 8192
             tokens += at.to_bytes(2, "little")
         (self.folder / "train.bin").write_bytes(tokens)
         python("import sys, numpy, torch\n"
                "t = torch.from_numpy(numpy.fromfile(sys.argv[1], '<u2').astype(numpy.int64))\n"
-               f"torch.save(t.unfold(0, {LENGTH + 1}, {LENGTH}).reshape(-1, {GLOBAL_BATCH}, "
+               f"torch.save(t.unfold(0, {LENGTH + 1}, {LENGTH}).reshape(-1, {self.batch}, "
                f"{LENGTH + 1}).clone(), sys.argv[2])",
                self.folder / "train.bin", self.folder / "batches.pt")
         subprocess.run([sys.executable, ROOT / "bench/ranks/peer.py", CONFIG, "--make-weights",
@@ -203,11 +204,15 @@ class Job:
             if isinstance(program, tuple):
                 self.compile(*program)
 
+    def settings(self) -> dict[str, object]:
+        return {"training.batch_size": self.batch, "training.micro_batch_size": self.batch // RANKS,
+                **RESHARD}
+
     def compile(self, strategy: str, overlap: str) -> None:
         plan = self.folder / f"{strategy}-{overlap}.plan"
-        settings = {"distributed.strategy": strategy, "distributed.overlap": overlap, **RESHARD,
+        settings = {"distributed.strategy": strategy, "distributed.overlap": overlap, **self.settings(),
                     "data.train": json.dumps([str(self.folder / "train.bin")]),
-                    "data.shuffle_block": self.steps * GLOBAL_BATCH * LENGTH}
+                    "data.shuffle_block": self.steps * self.batch * LENGTH}
         subprocess.run([BUILD / "bin/lmc", "compile", CONFIG, f"--nodes={NODES}", "--quiet",
                         f"--devices-per-node={DEVICES}", "-o", plan,
                         *[f"--set={key}={value}" for key, value in settings.items()]], check=True)
@@ -225,7 +230,7 @@ class Job:
         report = call(str(BUILD / "bin/lmc"), "explain", str(CONFIG), f"--nodes={NODES}", "--json",
                       f"--devices-per-node={DEVICES}", f"--spec={path}",
                       f"--set=distributed.strategy={strategy}",
-                      *[f"--set={key}={value}" for key, value in RESHARD.items()])
+                      *[f"--set={key}={value}" for key, value in self.settings().items()])
         return json.loads(report)["cost"]["step_seconds"]
 
     def run(self, name: str, network: Network, port: int, limit: float) -> Run:
@@ -280,6 +285,7 @@ def table(rows: list[list[str]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mbit", type=int, default=100, help="of the slow link")
+    parser.add_argument("--batch", type=int, default=16, help="GBS, a multiple of the ranks")
     parser.add_argument("--steps", type=int, default=6, help="of each run, warm-up included")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--links", nargs="+", choices=["fast", "slow"], default=["fast", "slow"])
@@ -288,11 +294,13 @@ def main() -> None:
     args = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("bench ranks: needs root, for network namespaces")
+    if args.batch < RANKS or args.batch % RANKS != 0:
+        raise SystemExit(f"bench ranks: --batch={args.batch} is no multiple of {RANKS} ranks")
 
     figures: dict[str, dict] = {}
     bandwidth: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, Network() as network:
-        job = Job(Path(folder), args.steps, tuning())
+        job = Job(Path(folder), args.steps, args.batch, tuning())
         job.prepare()
         port = 21000
         for link in args.links:
@@ -316,7 +324,7 @@ def main() -> None:
     version = importlib.metadata.version("torch")
     print(f"lmc beside PyTorch {version} FSDP2, both over Gloo. {platform.processor() or platform.machine()}, "
           f"{os.cpu_count()} CPUs for {RANKS} ranks of one thread. Model: bench/ranks/model.toml, f32, "
-          f"GBS {GLOBAL_BATCH}, sequences of {LENGTH} tokens. Medians of {args.repeats} repeats of "
+          f"GBS {args.batch}, sequences of {LENGTH} tokens. Medians of {args.repeats} repeats of "
           f"{args.steps - WARM_UP} timed steps.\n")
     for link, programs in figures.items():
         rows = [["", "tokens/s", "s a step", "of the best FSDP2", "MB a step", "planned MB", "last loss"]]
@@ -332,14 +340,14 @@ def main() -> None:
             program = PROGRAMS[name]
             planned = (f"{planned_bytes(job.plans[program]) / 1e6:.1f}" if isinstance(program, tuple)
                        else "")
-            rows.append([name, f"{GLOBAL_BATCH * LENGTH / seconds:.0f}", f"{seconds:.3f}", ratio,
+            rows.append([name, f"{args.batch * LENGTH / seconds:.0f}", f"{seconds:.3f}", ratio,
                          f"{statistics.median(run['sent'] for run in runs) / 1e6:.1f}", planned,
                          f"{runs[-1]['losses'][-1]:.6f}"])
         what = f"shaped to {args.mbit} Mbit/s" if link == "slow" else "as fast as the kernel"
         print(f"## The link between the nodes: {what}\n\n{bandwidth[link] / 1e6:.2f} MB of data a second "
               f"each way, measured with one TCP connection.\n\n{table(rows)}\n")
         if link == "slow" and "fast" in figures:
-            for name in ("lmc FULL_SHARD", "lmc HYBRID_SHARD"):
+            for name in sorted(programs.keys() & {"lmc FULL_SHARD", "lmc HYBRID_SHARD"}):
                 sent = statistics.median(run["sent"] for run in programs[name])
                 compute = statistics.median(statistics.median(run["seconds"])
                                             for run in figures["fast"][name])
