@@ -433,9 +433,10 @@ static Result<void> saveTogether(const std::string &run, uint64_t step, int rank
   for (const Result<void> &result : saved)
     EXPECT_EQ(bool(result), bool(saved.front()));
   for (size_t rank = 0; rank < saved.size(); ++rank)
-    if (!saved[rank] && static_cast<int>(rank) != failing)
+    if (!saved[rank] && static_cast<int>(rank) != failing) {
       EXPECT_THAT(saved[rank].error().message,
                   testing::HasSubstr("rank " + std::to_string(failing)));
+    }
   return saved.front();
 }
 

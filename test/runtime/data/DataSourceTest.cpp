@@ -233,8 +233,9 @@ TEST_F(DataSourceTest, NamesAFileThatIsCutShortWhileItIsRead) {
     ASSERT_FALSE(filled);
     EXPECT_THAT(filled.error().message,
                 HasSubstr("data.train: " + path("a.bin") + ": has 5000 bytes, but had "));
-    if (table) // the table of documents is behind the tokens
+    if (table) { // the table of documents is behind the tokens
       EXPECT_FALSE(source->fill(0, 1, out.data(), targets.data(), starts.data()));
+    }
   }
 }
 

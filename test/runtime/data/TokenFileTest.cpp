@@ -19,7 +19,7 @@ class TokenFileTest : public DataTest {
 protected:
   static std::vector<int32_t> all(const TokenFile &file) {
     std::vector<int32_t> tokens(file.size());
-    file.read(0, file.size(), tokens.data());
+    EXPECT_TRUE(file.read(0, file.size(), tokens.data()));
     return tokens;
   }
 
@@ -68,7 +68,7 @@ TEST_F(TokenFileTest, ReadsLmcOfEveryWidth) {
     EXPECT_THAT(*(*file)->documentStarts(0, (*file)->documents()), ElementsAre(0, 2));
     EXPECT_THAT(all(**file), ElementsAre(5, 0, 7, 255, 9));
     std::vector<int32_t> part(2);
-    (*file)->read(2, 2, part.data());
+    EXPECT_TRUE((*file)->read(2, 2, part.data()));
     EXPECT_THAT(part, ElementsAre(7, 255));
   }
 }

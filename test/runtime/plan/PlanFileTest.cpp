@@ -208,8 +208,9 @@ TEST(PlanFile, RefusesDrawnFlips) {
     std::string damaged = data;
     for (uint64_t flips = 1 + random() % 4; flips > 0; --flips)
       damaged[random() % damaged.size()] ^= char(1 + random() % 255);
-    if (damaged != data)
+    if (damaged != data) {
       EXPECT_FALSE(PlanFile::fromBytes(damaged.data(), damaged.size(), "flipped"));
+    }
   }
 }
 
