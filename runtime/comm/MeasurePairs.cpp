@@ -1,11 +1,13 @@
 #include "runtime/comm/MeasurePairs.h"
 
 #include "runtime/comm/Agree.h"
+#include "runtime/comm/SlowLinks.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 
 namespace lmc {
@@ -22,7 +24,8 @@ double secondsSince(Clock::time_point start) {
 constexpr uint64_t kLeast = 16 << 10, kMost = 16 << 20, kGrowth = 4;
 // The latency is the minimum of so many: on a busy machine, the others are those of its scheduler.
 constexpr int kLatencies = 9;
-constexpr int kTimes = 2; // how often each pair is measured
+constexpr int kTimes = 2;    // how often each pair is measured
+constexpr size_t kLooks = 8; // meetings at most that are repeated because something looks slow
 
 // What a rank measures with the others.
 class Measurement {
@@ -54,13 +57,12 @@ public:
     return {};
   }
 
-  // Returns the pairs of all ranks. This rank's are forgotten.
+  // Returns the pairs of all ranks.
   Result<std::vector<PairSpeed>> gather() {
     std::string own;
     for (const auto &[other, speed] : best)
       if (other > world.rank()) // both have measured the same times
         own.append(reinterpret_cast<const char *>(&speed), sizeof speed);
-    best.clear();
     auto texts = gatherTexts(world.all(), own);
     LMC_TRY(texts);
     std::vector<PairSpeed> all;
@@ -69,6 +71,8 @@ public:
         std::memcpy(&all.emplace_back(), text.data() + at, sizeof(PairSpeed));
     return all;
   }
+
+  void forget() { best.clear(); }
 
   uint64_t sent = 0;
 
@@ -91,6 +95,26 @@ private:
   std::vector<char> x, d;
 };
 
+// Returns a pair whose repeated meeting shows whether what looks slow is slow: of the slowest
+// links, a slow pair or the fastest pair of a slow rank. Leaves out those in `seen`.
+std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int ranksPerNode,
+                                   const std::set<std::pair<int, int>> &seen) {
+  std::optional<PairSpeed> suspect;
+  for (const SlowLink &link : slowLinks(pairs, ranksPerNode)) {
+    const PairSpeed *chosen = nullptr;
+    for (const PairSpeed &pair : pairs) {
+      const bool isPair = !link.to.empty() && pair.a == link.from[0] && pair.b == link.to[0];
+      const bool isOfRank = link.to.empty() && (pair.a == link.from[0] || pair.b == link.from[0]);
+      if (isPair || (isOfRank && (!chosen || pair.seconds() < chosen->seconds())))
+        chosen = &pair;
+    }
+    if (chosen && !seen.contains({chosen->a, chosen->b}) &&
+        (!suspect || chosen->seconds() > suspect->seconds()))
+      suspect = *chosen;
+  }
+  return suspect;
+}
+
 } // namespace
 
 int roundsOf(int players) { return players < 2 ? 0 : players - 1 + players % 2; }
@@ -109,24 +133,45 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
   const int rounds = roundsOf(ranksPerNode) + roundsOf(nodes);
   const double share = seconds / (kTimes * std::max(1, rounds));
   Measurement measurement(world);
-  // `rankOf` returns the rank that is a player of this rank's tournament.
-  auto play = [&](int player, int players, auto rankOf) -> Result<std::vector<PairSpeed>> {
+
+  // `playerOf` returns the player that is a rank in this rank's tournament, and `rankOf` the
+  // reverse.
+  auto play = [&](int players, auto playerOf, auto rankOf) -> Result<std::vector<PairSpeed>> {
     const auto start = Clock::now();
+    const int player = playerOf(world.rank());
+    measurement.forget();
+    auto meet = [&](int round, bool takesPart) -> Result<void> {
+      LMC_TRY(world.all().barrier());
+      const std::optional<int> other = opponentOf(player, round, players);
+      return takesPart && other ? measurement.meet(rankOf(*other), share) : Result<void>();
+    };
     for (int time = 0; time < kTimes; ++time) {
       auto late = anyOf(world.all(), time > 0 && secondsSince(start) > share * roundsOf(players));
       LMC_TRY(late);
-      for (int round = 0; round < roundsOf(players) && !*late; ++round) {
-        LMC_TRY(world.all().barrier());
-        if (const std::optional<int> other = opponentOf(player, round, players))
-          LMC_TRY(measurement.meet(rankOf(*other), share));
-      }
+      for (int round = 0; round < roundsOf(players) && !*late; ++round)
+        LMC_TRY(meet(round, true));
     }
-    return measurement.gather();
+    for (std::set<std::pair<int, int>> seen;;) {
+      auto pairs = measurement.gather();
+      LMC_TRY(pairs);
+      const auto suspect = suspectOf(*pairs, ranksPerNode, seen);
+      if (!suspect || seen.size() == kLooks)
+        return pairs;
+      seen.emplace(suspect->a, suspect->b);
+      for (int round = 0; round < roundsOf(players); ++round)
+        if (opponentOf(playerOf(suspect->a), round, players) == playerOf(suspect->b))
+          LMC_TRY(
+              meet(round, node == suspect->a / ranksPerNode || node == suspect->b / ranksPerNode));
+    }
   };
-  PairSpeeds speeds;
-  auto onNode = play(place, ranksPerNode, [&](int other) { return node * ranksPerNode + other; });
+
+  auto onNode = play(
+      ranksPerNode, [&](int rank) { return rank % ranksPerNode; },
+      [&](int player) { return node * ranksPerNode + player; });
   LMC_TRY(onNode);
-  auto acrossNodes = play(node, nodes, [&](int other) { return other * ranksPerNode + place; });
+  auto acrossNodes = play(
+      nodes, [&](int rank) { return rank / ranksPerNode; },
+      [&](int player) { return player * ranksPerNode + place; });
   LMC_TRY(acrossNodes);
   std::vector<uint64_t> sent(static_cast<size_t>(world.size()));
   LMC_TRY(world.all().allGather(&measurement.sent, sent.data(), sizeof measurement.sent));

@@ -39,7 +39,9 @@ struct PairSpeeds {
 
 // All ranks call it, and get the same result. Each `ranksPerNode` consecutive ranks are on one
 // node. It takes about `seconds`; only links of less than some 1 Mbit/s make it longer. Every pair
-// is measured twice if there is time, and the faster measurement counts.
+// is measured twice if there is time, and those that look slow once more, while only their nodes
+// exchange data; the fastest measurement counts. So one delay by a busy machine is not enough to
+// make a link look slow.
 Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds);
 
 } // namespace lmc

@@ -67,4 +67,46 @@ TEST(MeasurePairs, AllRanksKnowAllPairsOfANodeAndOfNodes) {
   }
 }
 
+// A world in which each long exchange takes 25 ms, and the first ones of ranks 0 and 2 225 ms.
+class LateWorld final : public World {
+public:
+  LateWorld(World &world, int times) : world(world), times(times) {}
+  int rank() const override { return world.rank(); }
+  int size() const override { return world.size(); }
+  Communicator &all() override { return world.all(); }
+  Result<void> divide(int, int) override { return {}; }
+  Communicator &along(plan::Axis axis) override { return world.along(axis); }
+  Progress &progress() override { return world.progress(); }
+  Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) override {
+    const bool isLong = bytes > 1000, isLate = isLong && rank() == 0 && other == 2 && times-- > 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(isLate ? 225 : isLong ? 25 : 0));
+    return world.exchange(other, x, d, bytes);
+  }
+
+private:
+  World &world;
+  int times;
+};
+
+// A meeting has one long exchange if that takes so long.
+TEST(MeasurePairs, APairThatLooksSlowIsMeasuredOnceMore) {
+  for (int times : {2, 100}) {
+    double seconds = 0;
+    {
+      std::vector<std::jthread> threads;
+      for (std::unique_ptr<World> &local : makeLocalWorlds(3))
+        threads.emplace_back([&seconds, times, local = std::move(local)] {
+          LateWorld world(*local, times);
+          auto measured = measurePairs(world, 1, 1);
+          ASSERT_TRUE(measured) << measured.error().message;
+          for (const PairSpeed &pair : measured->acrossNodes)
+            if (world.rank() == 0 && pair.a == 0 && pair.b == 2)
+              seconds = pair.seconds();
+        });
+    }
+    // 25 ms for 16 KiB are 1.6 s for 1 MiB, and 225 ms are 14 s.
+    EXPECT_EQ(seconds > 5, times == 100) << seconds;
+  }
+}
+
 } // namespace
