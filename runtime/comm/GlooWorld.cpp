@@ -351,6 +351,10 @@ public:
     return everyone->exchange(other, x, d, bytes);
   }
   Progress &progress() override { return rendezvous->progress(); }
+  std::vector<Progress::State> progressOfRanks() const override {
+    return rendezvous->progressOfRanks();
+  }
+  std::string nameOf(int rank) const override { return rendezvous->nameOf(rank); }
   std::optional<Error> loss() const override { return rendezvous->anyLoss(); }
 
 private:

@@ -22,9 +22,27 @@ const char *textOf(Activity activity) {
   return "?";
 }
 
+// Adds the time since the last call to that of the window, if the main thread was busy.
+void Progress::count() {
+  const auto now = std::chrono::steady_clock::now();
+  const bool isInStep =
+      current.activity == Activity::Reading || current.activity == Activity::Computing;
+  if (isInStep && !current.waits)
+    busy += std::chrono::duration<double>(now - counted).count();
+  counted = now;
+}
+
 void Progress::enter(Activity activity, uint64_t step) {
   std::lock_guard lock(mutex);
   mainThread = std::this_thread::get_id();
+  count();
+  if (activity == Activity::Reading && step > current.step && current.step > 0 &&
+      ++steps == kWindow) {
+    current.busySeconds = busy / kWindow;
+    ++current.windows;
+    busy = 0;
+    steps = 0;
+  }
   current.activity = activity;
   current.step = step;
   ++current.moves;
@@ -47,6 +65,7 @@ Progress::Wait::Wait(Progress *of) : progress(nullptr) {
   if (of->current.waits || std::this_thread::get_id() != of->mainThread)
     return;
   progress = of;
+  of->count();
   of->current.waits = true;
   ++of->current.moves;
 }
@@ -55,6 +74,7 @@ Progress::Wait::~Wait() {
   if (!progress)
     return;
   std::lock_guard lock(progress->mutex);
+  progress->count();
   progress->current.waits = false;
   ++progress->current.moves;
 }

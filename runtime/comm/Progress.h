@@ -24,7 +24,12 @@ public:
     uint64_t moves = 0;     // another number as soon as the main thread has got on
     bool waits = false;     // the main thread waits for other ranks, or for its device
     double stepSeconds = 0; // of the longest step so far; 0: no step has ended
+    // The mean time of a step in which the main thread read data or computed, and did not wait,
+    // over the latest window of kWindow steps; and how many windows have ended.
+    double busySeconds = 0;
+    uint64_t windows = 0;
   };
+  static constexpr uint64_t kWindow = 20;
 
   // The main thread, which is the one that calls this, begins with something else or gets on with
   // it.
@@ -50,9 +55,14 @@ public:
   };
 
 private:
+  void count();
+
   mutable std::mutex mutex;
   State current;
   std::thread::id mainThread;
+  std::chrono::steady_clock::time_point counted; // until when `busy` has been counted
+  double busy = 0;                               // seconds in this window
+  uint64_t steps = 0;                            // in this window
 };
 
 } // namespace lmc

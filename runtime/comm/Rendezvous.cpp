@@ -150,6 +150,10 @@ Result<void> Rendezvous::awaitStart() {
   return {};
 }
 
+std::vector<Progress::State> Rendezvous::progressOfRanks() const {
+  return hub ? hub->states() : std::vector<Progress::State>();
+}
+
 std::string Rendezvous::nameOf(int rank) const {
   if (names.empty()) // only rank 0 is known before the start
     return fmt::format("rank {} at {} port {}", rank, options.address, options.port);

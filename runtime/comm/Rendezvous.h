@@ -61,6 +61,13 @@ public:
   // What is sent with this rank's signs of life.
   Progress &progress() { return state; }
 
+  // On rank 0, returns the progress of all ranks as of their latest signs of life; on others
+  // nothing.
+  std::vector<Progress::State> progressOfRanks() const;
+
+  // Returns "rank 3 (host b)".
+  std::string nameOf(int rank) const;
+
   // A store of bytes that all ranks share. A key is set once. get() waits until it is set.
   Result<void> set(const std::string &key, const std::vector<char> &value);
   Result<std::vector<char>> get(const std::string &key);
@@ -87,7 +94,6 @@ private:
   void read();
   void beat();
   void fail(const std::string &text);
-  std::string nameOf(int rank) const;
   Error endOf(int rank) const;
 
   const RendezvousOptions options;

@@ -68,6 +68,14 @@ Result<Socket> RendezvousHub::connectOwnRank() {
   return std::move(ends->second);
 }
 
+std::vector<Progress::State> RendezvousHub::states() {
+  std::lock_guard lock(mutex);
+  std::vector<Progress::State> all;
+  for (const Member &member : members)
+    all.push_back(member.state);
+  return all;
+}
+
 std::string RendezvousHub::newNonce() {
   unsigned char bytes[32];
   (void)::getrandom(bytes, sizeof(bytes), 0);
@@ -150,7 +158,7 @@ std::optional<int> RendezvousHub::admit(const Connection &connection) {
   Member &member = members[static_cast<size_t>(rank)];
   member.connection = connection;
   member.host = host.empty() ? "?" : host;
-  member.moved = std::chrono::steady_clock::now();
+  member.heard = member.moved = std::chrono::steady_clock::now();
   if (std::ranges::none_of(members, [](const Member &m) { return m.host.empty(); })) {
     started = true;
     json hosts = json::array();
@@ -182,8 +190,9 @@ void RendezvousHub::follow(int rank, Socket &socket) {
     std::lock_guard lock(mutex);
     if (is == "beat") {
       const Progress::State state = progressOf(message);
+      member.heard = std::chrono::steady_clock::now();
       if (state.moves != member.state.moves)
-        member.moved = std::chrono::steady_clock::now();
+        member.moved = member.heard;
       member.state = state;
     } else if (is == "leave") {
       member.left = true;
@@ -223,10 +232,11 @@ void RendezvousHub::beat() {
 
 // Returns which rank makes no progress; "": none is known.
 std::string RendezvousHub::stalled() const {
-  const auto now = std::chrono::steady_clock::now();
+  // A sign of life that is late on a busy link is no sign of a hang.
   std::vector<RankProgress> ranks;
   for (const Member &member : members)
-    ranks.push_back({member.state, std::chrono::duration<double>(now - member.moved).count(),
+    ranks.push_back({member.state,
+                     std::chrono::duration<double>(member.heard - member.moved).count(),
                      member.connection && !member.left});
   const std::optional<Stall> stall = findStall(ranks, options.stall);
   if (!stall)

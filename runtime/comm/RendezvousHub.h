@@ -18,6 +18,9 @@ public:
   // The numerical address at which it waits.
   std::string address() const { return listener.ownAddress(); }
 
+  // Returns what the latest sign of life of each rank said.
+  std::vector<Progress::State> states();
+
   // Returns 32 random bytes in hexadecimal notation.
   static std::string newNonce();
 
@@ -28,7 +31,8 @@ private:
     std::string host;      // "" before the rank has joined
     bool left = false;     // it has left in order
     Progress::State state; // as of its latest sign of life
-    std::chrono::steady_clock::time_point moved; // when state.moves became what it is
+    // When that came, and when state.moves became what it is.
+    std::chrono::steady_clock::time_point heard, moved;
   };
 
   RendezvousHub(const RendezvousOptions &options, Socket listener);

@@ -50,15 +50,21 @@ inline std::string rendezvousProof(const std::string &secret, Side side,
 }
 
 inline nlohmann::json beatOf(const Progress::State &state) {
-  return {{"is", "beat"},         {"activity", state.activity},
-          {"step", state.step},   {"moves", state.moves},
-          {"waits", state.waits}, {"step_seconds", state.stepSeconds}};
+  return {{"is", "beat"},
+          {"activity", state.activity},
+          {"step", state.step},
+          {"moves", state.moves},
+          {"waits", state.waits},
+          {"step_seconds", state.stepSeconds},
+          {"busy_seconds", state.busySeconds},
+          {"windows", state.windows}};
 }
 
 inline Progress::State progressOf(const nlohmann::json &beat) {
   const int activity = beat.at("activity");
-  return {static_cast<Activity>(activity), beat.at("step"), beat.at("moves"), beat.at("waits"),
-          beat.at("step_seconds")};
+  return {
+      static_cast<Activity>(activity), beat.at("step"),         beat.at("moves"),  beat.at("waits"),
+      beat.at("step_seconds"),         beat.at("busy_seconds"), beat.at("windows")};
 }
 
 } // namespace lmc

@@ -8,6 +8,8 @@
 #include "runtime/comm/Progress.h"
 
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace lmc {
 
@@ -35,6 +37,13 @@ public:
 
   // What the main thread of this rank says of its progress.
   virtual Progress &progress() = 0;
+
+  // On rank 0, returns what all ranks have said lately; empty on other ranks, or if it is not
+  // known.
+  virtual std::vector<Progress::State> progressOfRanks() const { return {}; }
+
+  // Returns "rank 3 (host b)"; "rank 3" if its host is not known.
+  virtual std::string nameOf(int rank) const { return "rank " + std::to_string(rank); }
 
   // Returns why not all ranks are there, if that is known: one has failed, or has left at its end.
   virtual std::optional<Error> loss() const { return std::nullopt; }

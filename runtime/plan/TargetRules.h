@@ -44,6 +44,11 @@ struct TargetRules {
 // Returns the rules for plans whose target is `target`, such as "cuda:sm_90a".
 const TargetRules &rulesOf(std::string_view target);
 
+// Returns true if the plan's kernels run on the processors of the host.
+inline bool computesOnHost(const Plan &plan) {
+  return rulesOf(plan.target()->string_view()).grid == nullptr;
+}
+
 // Returns the dtype in which elements of `dtype` are summed: F64 for F64, else F32.
 inline DType sumType(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
 

@@ -48,8 +48,7 @@ class Preflight {
 public:
   Preflight(const PlanFile &file, World &world, const RunOptions &options)
       : file(file), plan(*file), world(world), options(options),
-        perNode(static_cast<int>(plan.devices_per_node())),
-        overHost(plan::rulesOf(plan.target()->str()).grid == nullptr),
+        perNode(static_cast<int>(plan.devices_per_node())), overHost(plan::computesOnHost(plan)),
         console(options.output, options.errors) {}
 
   Result<ExitCode> run() {

@@ -2,6 +2,7 @@
 
 #include "runtime/comm/Agree.h"
 #include "runtime/plan/Names.h"
+#include "runtime/plan/TargetRules.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/LrSchedule.h"
@@ -358,12 +359,29 @@ void Trainer::sayExpectedTime(const StepRecord &record) {
                            seconds / 3600, left, kMeasuredSteps - 1));
 }
 
+// What a GPU does is not known from the time of its host's thread.
+void Trainer::watchForSlowRank(int64_t step) {
+  if (step % int64_t(Progress::kWindow) != 0 || !plan::computesOnHost(**session.plan))
+    return;
+  const std::optional<SlowRank> slow = slowRanks.observe(session.world.progressOfRanks());
+  if (!slow)
+    return;
+  console.warning(fmt::format("{} computes for {:.3g} s a step, and the others for {:.3g} s: they "
+                              "wait for it",
+                              session.world.nameOf(slow->rank), slow->seconds, slow->others));
+  log.event("slow_rank", {{"step", step},
+                          {"rank", slow->rank},
+                          {"busy_seconds", slow->seconds},
+                          {"others_busy_seconds", slow->others}});
+}
+
 void Trainer::report(StepRecord &record) {
   record.saveSeconds = std::exchange(saveSeconds, 0);
   record.pendingSeconds = pendingSeconds();
   // The file comes first: a step that a person has seen is in it, whatever happens next.
   auto written = metrics ? metrics->write(record) : Result<void>();
   console.step(record);
+  watchForSlowRank(record.step);
   sayExpectedTime(record);
   if (!written && !metricsHeldBack)
     console.warning(fmt::format("{}; the run goes on, and metrics are kept in memory until they "

@@ -1,6 +1,7 @@
 // The training loop.
 #pragma once
 
+#include "runtime/comm/SlowRank.h"
 #include "runtime/monitor/Console.h"
 #include "runtime/monitor/Guard.h"
 #include "runtime/monitor/Metrics.h"
@@ -87,6 +88,8 @@ private:
   double pendingSeconds() const;
   void sayExpectedTime(const StepRecord &record);
   void report(StepRecord &record);
+  // Warns if a rank computes longer than the others.
+  void watchForSlowRank(int64_t step);
   // Saves a checkpoint. Sets `saveError` if the save fails, and clears it if the save succeeds.
   void save();
   void exportTo(const std::string &folder);
@@ -113,6 +116,7 @@ private:
   std::optional<Guard::Divergence> verdict; // the first divergence that a settled step showed
   std::optional<MetricsWriter> metrics;
   Guard guard;
+  SlowRankWatch slowRanks;
   bool metricsHeldBack = false;
   // Seconds that were spent on each kind of work beside the steps, and how often it was done.
   struct Spent {

@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+import json
 import os
 import re
 import signal
@@ -184,6 +185,33 @@ def test_a_main_thread_that_hangs_is_named(programs, compiled, tmp_path):
                      r"\((reading data|computing), step \d+\), and the others wait for it", errors), errors
     assert errors.count("has made no progress") == 2, "rank 0 and rank 1 say so"
     assert time.monotonic() - began < 12
+
+
+def test_a_slow_rank_is_named(programs, compiled, tmp_path):
+    """It is stopped for three quarters of the time, in pauses shorter than a sign of life."""
+    out = tmp_path / "run"
+    run = Running(programs, compiled(LONG, *options("zero3", 1, 2, 1)), out, 2)
+    run.wait_for_checkpoint()
+    victim = run.ranks()[1]
+
+    def slow() -> list[dict]:
+        events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+        return [event for event in events if event["event"] == "slow_rank"]
+
+    deadline = time.monotonic() + 60
+    while not slow():
+        assert time.monotonic() < deadline, "no warning"
+        for _ in range(5):
+            os.kill(victim, signal.SIGSTOP)
+            time.sleep(0.15)
+            os.kill(victim, signal.SIGCONT)
+            time.sleep(0.05)
+    os.kill(run.process.pid, signal.SIGTERM)
+    code, errors, _ = run.end()
+    assert code == INTERRUPTED, errors
+    event = slow()[0]
+    assert event["rank"] == 1 and event["busy_seconds"] > 1.3 * event["others_busy_seconds"]
+    assert re.search(r"warning: rank 1 \(host .*\) computes for \S+ s a step, and the others for", errors)
 
 
 def test_a_signal_to_one_rank_stops_all_at_one_step(programs, compiled, tmp_path):

@@ -1,0 +1,85 @@
+#include "runtime/comm/SlowRank.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+using namespace lmc;
+
+namespace {
+
+using Busy = std::vector<double>;
+
+std::vector<Progress::State> states(const Busy &busy, uint64_t windows = 1) {
+  std::vector<Progress::State> all;
+  for (double seconds : busy) {
+    all.emplace_back().busySeconds = seconds;
+    all.back().windows = windows;
+  }
+  return all;
+}
+
+TEST(SlowRank, OneThatTakesLongerThanTheOthersMedian) {
+  const auto slow = findSlowRank(states({1.0, 1.05, 0.95, 1.8}));
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->rank, 3);
+  EXPECT_EQ(slow->seconds, 1.8);
+  EXPECT_EQ(slow->others, 1.0);
+  EXPECT_TRUE(findSlowRank(states({1.4, 1.0})));
+}
+
+TEST(SlowRank, NoneAmongEqualsOrInTooShortATime) {
+  EXPECT_FALSE(findSlowRank(states({1.0, 1.2, 1.1, 1.25})));
+  EXPECT_FALSE(findSlowRank(states({0.001, 0.005})));
+  EXPECT_FALSE(findSlowRank(states({1, 9}, /*windows=*/0)));
+  EXPECT_FALSE(findSlowRank(states({9})));
+  EXPECT_FALSE(findSlowRank({}));
+}
+
+TEST(SlowRankWatch, WarnsOfWhatLastsAndSeldom) {
+  SlowRankWatch watch;
+  const Busy slow = {1, 1, 2}, usual = {1, 1, 1};
+  EXPECT_FALSE(watch.observe(states(slow, 1)));
+  EXPECT_FALSE(watch.observe(states(slow, 1))); // the same window
+  EXPECT_FALSE(watch.observe(states(usual, 2)));
+  EXPECT_FALSE(watch.observe(states(slow, 3)));
+  const auto warned = watch.observe(states(slow, 4));
+  ASSERT_TRUE(warned);
+  EXPECT_EQ(warned->rank, 2);
+  uint64_t window = 5;
+  while (!watch.observe(states(slow, window)))
+    ASSERT_LT(++window, 50u);
+  EXPECT_EQ(window, 14u);
+}
+
+TEST(SlowRankWatch, AnotherRankEachTimeIsNoSlowRank) {
+  SlowRankWatch watch;
+  for (uint64_t window = 1; window < 20; ++window)
+    EXPECT_FALSE(watch.observe(states(window % 2 ? Busy{2, 1, 1} : Busy{1, 1, 2}, window)));
+}
+
+TEST(Progress, CountsWhatIsNeitherWaitNorOtherWork) {
+  using namespace std::chrono_literals;
+  Progress progress;
+  const auto start = std::chrono::steady_clock::now();
+  for (uint64_t step = 1; step <= Progress::kWindow; ++step) {
+    progress.enter(Activity::Reading, step);
+    std::this_thread::sleep_for(1ms);
+    progress.enter(Activity::Computing, step);
+    std::this_thread::sleep_for(1ms);
+    {
+      Progress::Wait wait(&progress);
+      std::this_thread::sleep_for(4ms);
+    }
+    progress.enter(Activity::Saving, step);
+    std::this_thread::sleep_for(4ms);
+    EXPECT_EQ(progress.state().windows, 0u);
+  }
+  progress.enter(Activity::Reading, Progress::kWindow + 1);
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(progress.state().windows, 1u);
+  EXPECT_GE(progress.state().busySeconds, 0.002);
+  EXPECT_LE(progress.state().busySeconds, all.count() / Progress::kWindow - 0.008);
+}
+
+} // namespace
