@@ -48,4 +48,16 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool shorte
   return found;
 }
 
+bool Charsmap::keeps(char a, char b) const {
+  // Returns the node of the child of `node`, or nothing.
+  const auto child = [&](size_t node, char byte) -> std::optional<size_t> {
+    node ^= static_cast<uint8_t>(byte);
+    if (node >= units.size() || label(units[node]) != static_cast<uint8_t>(byte))
+      return std::nullopt;
+    return node;
+  };
+  const auto first = child(offset(units[0]), a);
+  return !first || (!hasLeaf(units[*first]) && !child(*first ^ offset(units[*first]), b));
+}
+
 } // namespace lmc

@@ -28,6 +28,9 @@ public:
   std::optional<Match> shortest(std::string_view text) const { return find(text, true); }
   std::optional<Match> longest(std::string_view text) const { return find(text, false); }
 
+  // Returns true if the table has neither `a` nor a string that begins with `a` and `b`.
+  bool keeps(char a, char b) const;
+
 private:
   std::vector<uint32_t> units;
   std::string replacements;

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cfloat>
 #include <cmath>
 #include <set>
@@ -53,9 +54,12 @@ private:
   TokenFinder userDefined{{}, {}}; // pieces that are kept whole
   TokenFinder control{{}, {}};
   MergeTable merges{0};      // of BPE
-  bool cutsAtSpaces = false; // words of BPE can be encoded alone
+  bool cutsAtSpaces = false; // no piece crosses the begin of a space mark behind another character
   Trie trie;                 // of Unigram
+  std::vector<float> scores; // of Unigram's pieces
   float unknownScore = 0;
+  // plain[a][b]: the ASCII character a, which is no space, stays as it is before b.
+  std::array<std::bitset<128>, 128> plain;
 
   Result<void> initializeBpe();
   void initializeUnigram();
@@ -109,6 +113,9 @@ Result<void> SentencePiece::initialize() {
     return Error{"the model has byte_fallback, but not 256 byte pieces"};
   userDefined = finderOf(model, Type::UserDefined);
   control = finderOf(model, Type::Control);
+  for (char a = 0; a >= 0 && a < 127; ++a)
+    for (char b = 0; b >= 0 && b < 127; ++b)
+      plain[a][b] = a != ' ' && !userDefined.mayBegin(a) && (!charsmap || charsmap->keeps(a, b));
   limit = static_cast<uint32_t>(model.pieces.size());
   for (auto [text, id] : {std::pair{&model.begin, &bos}, std::pair{&model.end, &eos}})
     if (auto found = idOf(*text); found && model.pieces[*found].type == Type::Control)
@@ -169,13 +176,20 @@ Result<void> SentencePiece::initializeBpe() {
 
 void SentencePiece::initializeUnigram() {
   float lowest = FLT_MAX;
+  bool innerMark = false;
   for (uint32_t id = 0; id < model.pieces.size(); ++id) {
     const auto &[text, score, type] = model.pieces[id];
     if (type == Type::Normal)
       lowest = std::min(lowest, score);
-    if (type == Type::Normal || type == Type::UserDefined)
+    // A user-defined piece is chosen wherever it is found.
+    const auto bonus = static_cast<float>(0.1 * (static_cast<int>(text.size()) - 1));
+    scores.push_back(type == Type::UserDefined ? bonus : score);
+    if (type == Type::Normal || type == Type::UserDefined) {
       trie.add(text, id);
+      innerMark |= hasInnerMark(text);
+    }
   }
+  cutsAtSpaces = !innerMark;
   trie.finish();
   unknownScore = lowest - kUnknownPenalty;
 }
@@ -207,6 +221,15 @@ std::string SentencePiece::normalize(std::string_view text) const {
     result += space;
   bool afterSpace = model.removeExtraSpaces;
   while (!text.empty()) {
+    size_t run = 0; // of characters that stay as they are
+    while (run + 1 < text.size() && static_cast<uint8_t>(text[run]) < 0x80 &&
+           static_cast<uint8_t>(text[run + 1]) < 0x80 && plain[text[run]][text[run + 1]])
+      ++run;
+    if (run > 0) {
+      result += text.substr(0, run);
+      text.remove_prefix(run);
+      afterSpace = false;
+    }
     auto [form, length] = normalizeFront(text);
     while (afterSpace && form.starts_with(' '))
       form.remove_prefix(1);
@@ -345,17 +368,64 @@ private:
     flush();
   }
 
-  // The segmentation of the highest score. As in the library, sums are of type float and run over
-  // the whole text, so that equal segmentations of equal words can differ.
+  // The segmentation of the highest score. As in the library, scores are sums of type float that
+  // run over the whole text: where two segmentations of a word are close, rounding decides, and so
+  // it depends on the place. Words are remembered whose segmentations are further apart than that.
   void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
-    struct Best {
-      float score = 0;
-      uint32_t id = kNoId;
-      size_t begin = SIZE_MAX;
-    };
-    std::vector<Best> best(text.size() + 1);
-    constexpr float kReset = 100000; // sums beyond it would lose digits
+    words.clear();
+    if (tokenizer.cutsAtSpaces)
+      cutBeforeMarks(text, words);
+    else
+      words.push_back(text);
+    float score = 0; // of the best segmentation up to the word
+    for (std::string_view word : words) {
+      const auto found = segmented.find(word);
+      if (found == segmented.end() || !found->second.certain(score, word.size())) {
+        score = encodeUnigramWord(word, score, ids);
+        continue;
+      }
+      for (uint32_t i = 0; i < found->second.count; ++i) {
+        const uint32_t id = remembered[found->second.first + i];
+        score += tokenizer.scores[id];
+        appendKnown(id, ids);
+      }
+    }
+  }
+
+  static constexpr float kReset = 100000; // sums beyond it would lose digits, and begin again
+
+  // The best segmentation of a word, in ids of `remembered`.
+  struct Segmented {
+    uint32_t first = 0, count = 0;
+    float margin = 0; // the least difference of scores that decided, without rounding
+    float reach = 0;  // the largest score of a part of the word, without its sign
+
+    // Returns true if rounding cannot change the segmentation behind a text of this score. A sum of
+    // n numbers has an error of at most n / 2 units in the last place.
+    bool certain(float score, size_t bytes) const {
+      const float largest = std::abs(score) + reach;
+      return largest < kReset && margin > 2 * static_cast<float>(bytes) * FLT_EPSILON * largest;
+    }
+  };
+  StringMap<Segmented> segmented;
+  std::vector<uint32_t> remembered;
+
+  struct Best {
+    float score = 0;
+    uint32_t id = kNoId;
+    size_t begin = SIZE_MAX;
+    double exact = 0;         // the score of the word's part alone, without rounding
+    double second = -DBL_MAX; // the same of the second best segmentation
+  };
+  std::vector<Best> best; // segmentations that end at each byte of a word
+
+  // Appends the ids of a word behind a text of a score. Returns the score with the word.
+  float encodeUnigramWord(std::string_view text, float score, std::vector<uint32_t> &ids) {
+    best.assign(text.size() + 1, {});
+    best[0].score = score;
     size_t frontier = 0;
+    double reach = 0;
+    bool known = true; // no character is unknown
     for (size_t begin = 0; begin < text.size();) {
       float before = best[begin].score;
       if (std::abs(before) > kReset) {
@@ -364,13 +434,27 @@ private:
             best[i].score -= before;
         before = 0;
       }
+      const double exactBefore = best[begin].exact;
       const size_t character = utf8Length(text[begin]);
       bool single = false;
-      const auto offer = [&](size_t end, float score, uint32_t id) {
+      const auto offer = [&](size_t end, float ofPiece, uint32_t id) {
         frontier = std::max(frontier, end);
-        const float sum = score + before;
-        if (best[end].begin == SIZE_MAX || sum > best[end].score)
-          best[end] = {sum, id, begin};
+        Best &target = best[end];
+        const bool first = target.begin == SIZE_MAX;
+        const float sum = ofPiece + before;
+        const double exact = ofPiece + exactBefore;
+        reach = std::max(reach, std::abs(exact));
+        if (first || exact > target.exact) {
+          target.second = first ? -DBL_MAX : target.exact;
+          target.exact = exact;
+        } else {
+          target.second = std::max(target.second, exact);
+        }
+        if (first || sum > target.score) {
+          target.score = sum;
+          target.id = id;
+          target.begin = begin;
+        }
       };
       uint32_t node = 0;
       for (size_t end = begin; end < text.size();) {
@@ -380,19 +464,23 @@ private:
         const uint32_t id = tokenizer.trie.value(node);
         if (id == kNoId)
           continue;
-        const int length = static_cast<int>(end - begin);
-        // A user-defined piece is chosen wherever it is found.
-        const auto bonus = static_cast<float>(0.1 * (length - 1));
-        offer(end, model.pieces[id].type == Type::UserDefined ? bonus : model.pieces[id].score, id);
+        offer(end, tokenizer.scores[id], id);
         single |= end - begin == character;
       }
-      if (!single)
+      if (!single) {
         offer(begin + character, tokenizer.unknownScore, tokenizer.unknown);
+        known = false;
+      }
       begin += character;
     }
     std::vector<size_t> ends;
+    double margin = DBL_MAX;
+    for (const Best &each : best)
+      if (each.begin != SIZE_MAX && each.second != -DBL_MAX)
+        margin = std::min(margin, each.exact - each.second);
     for (size_t end = text.size(); end > 0; end = best[end].begin)
       ends.push_back(end);
+    const size_t idsBefore = ids.size();
     for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
       const Best &piece = best[*end];
       if (piece.id == tokenizer.unknown)
@@ -400,6 +488,24 @@ private:
       else
         appendKnown(piece.id, ids);
     }
+    if (known && text.size() <= WordCache::kLongestWord)
+      remember(text, score, ids, idsBefore, margin, reach);
+    return best[text.size()].score;
+  }
+
+  void remember(std::string_view word, float score, const std::vector<uint32_t> &ids, size_t first,
+                double margin, double reach) {
+    constexpr size_t kWords = 1 << 17;
+    if (segmented.size() >= kWords) {
+      segmented.clear();
+      remembered.clear();
+    }
+    const Segmented entry{
+        static_cast<uint32_t>(remembered.size()), static_cast<uint32_t>(ids.size() - first),
+        static_cast<float>(std::min<double>(margin, FLT_MAX)), static_cast<float>(reach)};
+    // Otherwise rounding may have decided now.
+    if (entry.certain(score, word.size()) && segmented.emplace(word, entry).second)
+      remembered.insert(remembered.end(), ids.begin() + first, ids.end());
   }
 };
 
