@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import sentencepiece
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import tokenizers_of_models as known
 from programs import USER_ERROR
@@ -171,6 +171,21 @@ def test_the_files_beside_the_tokenizer_say_what_ends_a_document(programs, tmp_p
     copy = tmp_path / "text.bin.tokenizer"
     assert Tokenizer.from_file(str(copy / "tokenizer.json")).to_str() == tokenizer.to_str()
     assert json.loads((copy / "tokenizer_config.json").read_text()) == config
+
+
+def test_a_trained_tokenizer_is_one_of_tokenizers(programs, tmp_path, text):
+    (tmp_path / "text.txt").write_text("\f".join(text), newline="")
+    programs.run("lmc-data", "tokenizer", "train", tmp_path / "text.txt", "-o", tmp_path / "own", "--vocab-size=2000").ok()
+    ours = Tokenizer.from_file(str(tmp_path / "own" / "tokenizer.json"))
+    theirs = Tokenizer(models.BPE())
+    theirs.pre_tokenizer = known.split_byte_level(known.LLAMA3)
+    known.byte_level(theirs, text, 2000, ["<|endoftext|>"])
+    assert ours.get_vocab_size() == theirs.get_vocab_size() == 2000
+    tokens = [sum(len(each.ids) for each in tokenizer.encode_batch(text)) for tokenizer in (ours, theirs)]
+    assert tokens[0] <= 1.01 * tokens[1], tokens
+    documents = known.lines(5, 300)
+    ours.encode_special_tokens = True
+    assert_same(documents, pack(programs, tmp_path / "text", ours, documents), [each.ids for each in ours.encode_batch(documents)])
 
 
 @pytest.mark.skipif("LMC_TOKENIZER_LINES" not in os.environ, reason="asks the library for every code point: a minute")

@@ -18,6 +18,7 @@ DataCommand addPackCommand(CommandLine &line);
 DataCommand addInspectCommand(CommandLine &line);
 DataCommand addVerifyCommand(CommandLine &line);
 DataCommand addDumpCommand(CommandLine &line);
+DataCommand addTokenizerCommand(CommandLine &line);
 DataCommand addExportCommand(CommandLine &line);
 
 // Prints the report of `lmc-data inspect` on a checkpoint. With `verify`, reads all of its files;

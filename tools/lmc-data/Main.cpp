@@ -46,9 +46,9 @@ int main(int argc, char **argv) {
       "lmc-data", LMC_VERSION,
       "Makes token files out of text, looks into them and into checkpoints, and exports "
       "weights.");
-  const DataCommand commands[] = {addPackCommand(line), addInspectCommand(line),
-                                  addDumpCommand(line), addVerifyCommand(line),
-                                  addExportCommand(line)};
+  const DataCommand commands[] = {addPackCommand(line),      addInspectCommand(line),
+                                  addDumpCommand(line),      addVerifyCommand(line),
+                                  addTokenizerCommand(line), addExportCommand(line)};
   line.footer("lmc-data COMMAND --help tells more. Token files of llm.c, nanoGPT and Megatron\n"
               "are read too.\n"
               "Exit codes: 0 done, 1 the machine failed (disk, memory), 2 the input is wrong.");

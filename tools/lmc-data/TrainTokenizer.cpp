@@ -1,0 +1,106 @@
+// lmc-data tokenizer train: makes a byte-level BPE tokenizer of a text.
+
+#include "runtime/support/File.h"
+#include "runtime/tokenizer/BpeTrainer.h"
+#include "tools/lmc-data/Commands.h"
+#include "tools/lmc-data/Documents.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace lmc {
+
+namespace {
+
+struct TrainOptions {
+  std::string action, output, endOfText = "<|endoftext|>";
+  std::vector<std::string> inputs;
+  DocumentOptions documents;
+  uint32_t size = 32768;
+};
+
+// Gives each document to a trainer.
+class Feeder : public DocumentReceiver {
+public:
+  explicit Feeder(BpeTrainer &trainer) : trainer(trainer) {}
+  Result<void> text(std::string_view piece) override {
+    document += piece;
+    return {};
+  }
+  Result<void> endDocument() override {
+    Result<void> done = trainer.add(document);
+    document.clear();
+    return done;
+  }
+
+private:
+  BpeTrainer &trainer;
+  std::string document;
+};
+
+Result<void> train(const TrainOptions &options) {
+  if (options.action != "train")
+    return Error{fmt::format("unknown action '{}'; lmc-data tokenizer train is what there is",
+                             options.action)};
+  if (options.output.empty())
+    return Error{"no --output given; see: lmc-data tokenizer --help"};
+  const std::string file = options.output + "/tokenizer.json";
+  if (exists(file))
+    return Error{fmt::format("{}: exists already; give --output another folder", file)};
+  BpeTrainer trainer;
+  Feeder feeder(trainer);
+  uint64_t total = 0;
+  std::error_code notRegular;
+  for (const std::string &input : options.inputs)
+    if (uint64_t size = std::filesystem::file_size(input, notRegular); !notRegular)
+      total += size;
+  {
+    Progress progress("counting words", total);
+    for (const std::string &input : options.inputs)
+      LMC_TRY(readDocuments(input, options.documents, feeder, progress));
+  }
+  auto text = trainer.train(options.size, options.endOfText);
+  if (!text)
+    return Error{fmt::format("{}: {}", options.inputs[0], text.error().message)};
+  const nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                         {"bos_token", nullptr},
+                                         {"eos_token", options.endOfText}};
+  LMC_TRY(makeFolders(options.output));
+  LMC_TRY(publishFile(options.output + "/tokenizer_config.json", config.dump(2) + "\n"));
+  LMC_TRY(publishFile(file, *text));
+  const size_t tokens = nlohmann::json::parse(*text)["model"]["vocab"].size();
+  fmt::print("{}: a byte-level BPE of {} tokens{}; documents end with {}\n", file, tokens,
+             tokens < options.size ? ", because the text has nothing more to merge" : "",
+             options.endOfText);
+  return {};
+}
+
+} // namespace
+
+DataCommand addTokenizerCommand(CommandLine &line) {
+  auto options = std::make_shared<TrainOptions>();
+  Command &command =
+      line.command("tokenizer", "`tokenizer train` makes a byte-level BPE of a text");
+  command.argument("train", options->action, "what to do");
+  command.arguments("IN", options->inputs, "files of documents, as for pack");
+  command.option("-o,--output", "DIR", options->output,
+                 "the folder for tokenizer.json and tokenizer_config.json");
+  command.option(
+      "--vocab-size", "N",
+      [=](const std::string &value) -> Result<void> {
+        auto number = parseNumber("--vocab-size", value, 257, 1 << 24);
+        LMC_TRY(number);
+        options->size = static_cast<uint32_t>(*number);
+        return {};
+      },
+      "tokens, with the 256 bytes and the end of a document. Default: 32768");
+  command.option("--field", "NAME", options->documents.field,
+                 "the field of each line of JSON that holds a document's text. Default: text");
+  command.option("--eod", "TOKEN", options->endOfText,
+                 "the special token that ends a document. Default: <|endoftext|>");
+  return {&command, [=] { return train(*options); }};
+}
+
+} // namespace lmc
