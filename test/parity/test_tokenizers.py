@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 
@@ -186,6 +187,27 @@ def test_a_trained_tokenizer_is_one_of_tokenizers(programs, tmp_path, text):
     documents = known.lines(5, 300)
     ours.encode_special_tokens = True
     assert_same(documents, pack(programs, tmp_path / "text", ours, documents), [each.ids for each in ours.encode_batch(documents)])
+
+
+def test_bytes_that_are_not_utf8_are_replaced_as_python_does(programs, tmp_path):
+    draw = random.Random(6)
+    lead = [0xC3, 0xE2, 0x82, 0xAC, 0xF0, 0x9F, 0x98, 0x80, 0xED, 0xA0, 0xF4, 0x90, 0xC0, 0xFF, 0x41, 0x20]
+    whole = bytes(draw.choice(lead) for _ in range(100000)) + b"\xe2\x82"
+    (tmp_path / "text.txt").write_bytes(whole)
+    lines = [json.dumps({"text": text}).replace("/u", "\\u")
+             for text in ("a/ud800b", "/ude00/ud83d", "/ud83d/ude00", "//ud83d/ud83d/ude00x", "c\\/ud800")]
+    (tmp_path / "text.jsonl").write_text("\n".join(lines))
+
+    def packed(name):
+        programs.run("lmc-data", "pack", tmp_path / name, "-o", tmp_path / "out.bin", "--invalid-utf8=replace", "--eod=none",
+                     "--document-separator=").ok()
+        dumped = programs.run("lmc-data", "dump", tmp_path / "out.bin").ok().stdout
+        return [bytes(map(int, line.split())) for line in dumped.splitlines()]
+
+    assert packed("text.txt") == [whole.decode(errors="replace").encode()]
+    assert packed("text.jsonl") == [json.loads(line)["text"].encode(errors="replace") for line in lines]
+    done = programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "out.bin")
+    assert done.code == USER_ERROR and "is not UTF-8" in done.stderr
 
 
 @pytest.mark.skipif("LMC_TOKENIZER_LINES" not in os.environ, reason="asks the library for every code point: a minute")

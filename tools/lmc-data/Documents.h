@@ -18,6 +18,9 @@ struct DocumentOptions {
                                      // with .gz or .zst), else text
   std::string separator = "\f";      // ends each document of a text; "": one document per file
   std::string field = "text";        // name of the field with the text, in a line of JSON
+  // Text that is not UTF-8 is no Error: U+FFFD stands for it, as Python's errors="replace" reads
+  // bytes, and '?' for a lone surrogate of JSON, as it writes one.
+  bool replaceInvalid = false;
 };
 
 struct DocumentReceiver {

@@ -535,6 +535,15 @@ DataCommand addPackCommand(CommandLine &line) {
       "what a text becomes that spells a special token. Default: text, so that no text can forge "
       "the end of a document");
   command.option(
+      "--invalid-utf8", "error|replace",
+      [=](const std::string &value) -> Result<void> {
+        if (value != "error" && value != "replace")
+          return Error{fmt::format("--invalid-utf8={}: expected error or replace", value)};
+        options->documents.replaceInvalid = value == "replace";
+        return {};
+      },
+      "what becomes of bytes that are not UTF-8: an error, or U+FFFD. Default: error");
+  command.option(
       "--threads", "N",
       [=](const std::string &value) -> Result<void> {
         auto number = parseNumber("--threads", value, 1, 1024);
