@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 
 import pytest
 import sentencepiece
@@ -208,6 +209,31 @@ def test_bytes_that_are_not_utf8_are_replaced_as_python_does(programs, tmp_path)
     assert packed("text.jsonl") == [json.loads(line)["text"].encode(errors="replace") for line in lines]
     done = programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "out.bin")
     assert done.code == USER_ERROR and "is not UTF-8" in done.stderr
+
+
+# Of one thread, in CPU time, with the time to read JSON lines and to write the tokens. Real text: this project's sources.
+@pytest.mark.skipif("LMC_TOKENIZER_LINES" not in os.environ, reason="measures times")
+@pytest.mark.parametrize("make", [known.gpt2, known.llama3, known.qwen2, known.llama2, known.mistral, known.gemma, known.t5],
+                         ids=lambda make: make.__name__)
+def test_speed_beside_tokenizers(programs, root, tmp_path, make, monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    sources = sorted(file for folder in ("runtime", "compiler", "passes", "test", "docs") for file in (root / folder).rglob("*.*")
+                     if file.suffix in (".cpp", ".h", ".md", ".py", ".mlir"))
+    documents = [file.read_text(encoding="utf-8") for file in sources] + ["\n".join(known.lines(seed, 40)) for seed in range(50)]
+    tokenizer = make([line for document in documents for line in document.split("\n")], 16000)
+    megabytes = sum(len(document.encode()) for document in documents) / 1e6
+    began = time.process_time()
+    tokenizer.encode_batch_fast(documents)
+    theirs = time.process_time() - began
+    pack(programs, tmp_path / "text", tokenizer, documents)
+    command = ["pack", tmp_path / "text" / "text.jsonl", "-o", tmp_path / "out.bin", "--tokenizer", tmp_path / "text" / "tokenizer.json",
+               "--bos=none", "--eod=none", "--threads=1"]
+    began = os.times()
+    programs.run("lmc-data", *command).ok()
+    ended = os.times()
+    ours = ended.children_user + ended.children_system - began.children_user - began.children_system
+    print(f"{make.__name__}: {megabytes:.1f} MB; tokenizers {megabytes / theirs:.1f} MB/s, lmc-data {megabytes / ours:.1f} MB/s")
+    assert theirs / ours >= (4 if make in known.BYTE_LEVEL else 2)
 
 
 @pytest.mark.skipif("LMC_TOKENIZER_LINES" not in os.environ, reason="asks the library for every code point: a minute")
