@@ -174,7 +174,7 @@ void Rendezvous::read() {
       const std::string zero = nameOf(0);
       lock.unlock();
       if (received == Socket::Received::Silent)
-        fail(fmt::format("{} does not answer since {:.3g} s", zero, options.silence.count() / 1e3));
+        fail(fmt::format("{} has not answered for {:.3g} s", zero, options.silence.count() / 1e3));
       else if (!expected)
         fail(zero + " has ended");
       break;

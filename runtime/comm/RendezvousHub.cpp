@@ -178,7 +178,7 @@ void RendezvousHub::follow(int rank, Socket &socket) {
     const Socket::Received received = socket.receive(message, kMessageBytes);
     if (received == Socket::Received::Silent)
       return fail(
-          fmt::format("{} does not answer since {:.3g} s", who, options.silence.count() / 1e3));
+          fmt::format("{} has not answered for {:.3g} s", who, options.silence.count() / 1e3));
     if (received == Socket::Received::Closed) {
       if (!member.left)
         fail(who + " has ended");

@@ -25,18 +25,16 @@ std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const Sta
                                        : limits.otherSeconds;
   };
   std::optional<Stall> stall;
-  double longestLimit = 0;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RankProgress &rank = ranks[i];
     if (!rank.isHere)
       continue;
     const double limit = limitOf(rank.state);
-    longestLimit = std::max(longestLimit, limit);
     if (!rank.state.waits && rank.seconds >= limit && longestWait >= limit &&
         (!stall || rank.seconds > stall->seconds))
       stall = Stall{static_cast<int>(i), rank.seconds};
   }
-  if (allWait && shortestWait >= longestLimit)
+  if (allWait && shortestWait >= limits.otherSeconds)
     stall = Stall{-1, shortestWait};
   return stall;
 }

@@ -12,7 +12,8 @@ namespace lmc {
 struct StallLimits {
   // While it reads data or computes: the longer of `seconds` and of `steps` times the longest step.
   double seconds = 10, steps = 3;
-  // While it does anything else, which may take long, such as a save; and until a step has ended.
+  // While it does anything else, which may take long, such as a save; until a step has ended; and
+  // while all ranks wait: a slow network then delays them, because a lost rank would be silent.
   double otherSeconds = 1800;
 };
 
@@ -25,12 +26,12 @@ struct RankProgress {
 
 struct Stall {
   int rank = 0;       // -1: all ranks wait for each other
-  double seconds = 0; // since the rank, or the last of all ranks, has got on
+  double seconds = 0; // since the last progress of the rank, or of any rank
 };
 
 // Returns a rank that does not wait and has not got on for the time of its limit, while another
 // rank waits that long; of several, the one that has not got on for the longest time. If all ranks
-// wait that long, none can be named.
+// wait for `otherSeconds`, none can be named.
 std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const StallLimits &limits);
 
 } // namespace lmc

@@ -135,7 +135,7 @@ def test_a_stopped_rank_is_named_within_ten_seconds(programs, compiled, tmp_path
     os.kill(victim, signal.SIGCONT)
     code, errors, _ = run.end()
     assert code == RANK_FAILED
-    assert ": rank 1 (host " in errors and "does not answer since 8 s" in errors
+    assert ": rank 1 (host " in errors and "has not answered for 8 s" in errors
 
 
 class StoppedThread:

@@ -198,7 +198,7 @@ TEST(Faults, AStoppedRankIsNamedOnAllOthers) {
       EXPECT_EQ(end.code, 5);
       EXPECT_LT(end.seconds, kSilence + 2);
       EXPECT_THAT(end.text, AllOf(HasSubstr(fmt::format("error: rank {} (host ", victim)),
-                                  HasSubstr(") does not answer since 1.5 s")));
+                                  HasSubstr(") has not answered for 1.5 s")));
     }
     ranks.signal(victim, SIGCONT);
     const Ranks::End end = ranks.end(victim);
@@ -463,8 +463,8 @@ TEST(Faults, ACutLinkIsNoticedOnBothSides) {
       EXPECT_LT(end.seconds, kSilence + 3);
       // Each side names one of the other.
       EXPECT_THAT(end.text,
-                  testing::ContainsRegex(rank < 2 ? "rank [23] \\(host .*\\) does not answer"
-                                                  : "rank 0 \\(host .*\\) does not answer"));
+                  testing::ContainsRegex(rank < 2 ? "rank [23] \\(host .*\\) has not answered"
+                                                  : "rank 0 \\(host .*\\) has not answered"));
     }
   }
   run(fmt::format("ip netns del {}; ip netns del {}", a, b));

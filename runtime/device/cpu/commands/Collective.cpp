@@ -43,7 +43,8 @@ Result<Step> resolve(Resolver &at, const plan::Command &command, const plan::Col
   return Step([queue = &at.queueOf(command.stream()), work = *work, started = at.started,
                index = at.command, source, after = op.after()] {
     const uint64_t before = source ? (*started)[size_t(after)].number : 0;
-    (*started)[index].number = queue->add([=, &run = (*started)[index]]() -> Result<void> {
+    (*started)[index].number = queue->add([=]() -> Result<void> {
+      StartedCollective &run = (*started)[index];
       if (source)
         LMC_TRY(source->wait(before));
       run.begin = std::chrono::steady_clock::now();
