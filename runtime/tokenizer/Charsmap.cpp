@@ -12,6 +12,9 @@ static uint32_t value(uint32_t unit) { return unit & 0x7fffffff; }
 static uint32_t label(uint32_t unit) { return unit & (1u << 31 | 0xff); }
 static uint32_t offset(uint32_t unit) { return unit >> 10 << ((unit & 1u << 9) >> 6); }
 
+// Returns true for the second and later bytes of a character in UTF-8.
+static bool continuesCharacter(char byte) { return (static_cast<uint8_t>(byte) & 0xc0) == 0x80; }
+
 Result<Charsmap> Charsmap::parse(std::string_view blob) {
   uint32_t bytes = 0;
   if (blob.size() > sizeof(bytes))
@@ -38,9 +41,13 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool shorte
     node ^= offset(unit);
     if (!hasLeaf(unit))
       continue;
-    // A value beyond the replacements, in a damaged table, replaces nothing.
+    // In a damaged table, a value beyond the replacements replaces nothing, and neither does one in
+    // the middle of a character, or a part of a character.
     if (node >= units.size() || value(units[node]) >= replacements.size())
       break;
+    if (continuesCharacter(replacements[value(units[node])]) ||
+        (i + 1 < text.size() && continuesCharacter(text[i + 1])))
+      continue;
     found = Match{i + 1, replacements.c_str() + value(units[node])};
     if (shortest)
       break;

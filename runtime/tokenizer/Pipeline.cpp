@@ -41,7 +41,7 @@ Result<void> Pipeline::initialize() {
   for (const AddedToken &token : parts.added) {
     std::string pattern = token.content;
     if (token.normalized && parts.normalizer) {
-      bool ignored;
+      bool ignored = false;
       LMC_TRY(parts.normalizer->apply(pattern, ignored));
     }
     addedText[token.id] = pattern;

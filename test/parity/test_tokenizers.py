@@ -1,5 +1,6 @@
 """lmc-data's tokens against those of the libraries that the tokenizer files belong to."""
 
+import base64
 import json
 import os
 import random
@@ -12,7 +13,7 @@ import sentencepiece
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import tokenizers_of_models as known
-from programs import USER_ERROR
+from programs import SUCCESS, USER_ERROR
 
 # The lines of each tokenizer's comparison: LMC_TOKENIZER_LINES=1000000 for the long run.
 LINES = int(os.environ.get("LMC_TOKENIZER_LINES", 1500))
@@ -102,6 +103,23 @@ def test_no_text_forges_a_special_token(programs, tmp_path, text):
         assert len(ours) == 3 and not any(end in ids for ids in inner)
         parsed = pack(programs, tmp_path / "text", tokenizer, documents, *options, "--special-tokens=parse")
         assert len(parsed) == 2 and sum(ids.count(end) for ids in parsed) > 1
+
+
+def test_a_damaged_table_of_replacements_breaks_nothing(programs, tmp_path, text):
+    as_json = json.loads(known.xlm(text, 1000).to_str())
+    (tmp_path / "text.txt").write_text("".join(known.lines(5, 200)) + "é")
+    draw = random.Random(5)
+    for _ in range(40):
+        table = bytearray(base64.b64decode(as_json["normalizer"]["precompiled_charsmap"]))
+        size = int.from_bytes(table[:4], "little")  # of the trie, which the replacements follow
+        for _ in range(draw.randrange(1, 2000)):
+            table[draw.randrange(4, 4 + size)] ^= draw.randrange(1, 256)
+        damaged = {**as_json, "normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(table).decode()}}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(damaged))
+        done = programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "out.bin",
+                            "--tokenizer", tmp_path / "tokenizer.json", "--eod=0", "--bos=none")
+        assert done.code in (SUCCESS, USER_ERROR), (done.code, done.stderr)
+        (tmp_path / "out.bin").unlink(missing_ok=True)
 
 
 def test_the_result_does_not_depend_on_threads(programs, tmp_path, text):
