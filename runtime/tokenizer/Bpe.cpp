@@ -88,8 +88,8 @@ Result<void> Bpe::initialize() {
     merges.add(idIn(ids, left), idIn(ids, right), {static_cast<uint32_t>(rank), id});
     marksLead &= !hasInnerMark(whole);
   }
-  cutsAtSpaces = marksLead && ids.contains(kSpaceMark) && !options.ignoreMerges &&
-                 options.prefix.empty() && options.suffix.empty();
+  cutsAtSpaces = marksLead && !options.byteLevel && ids.contains(kSpaceMark) &&
+                 !options.ignoreMerges && options.prefix.empty() && options.suffix.empty();
   if (options.unknown)
     unknownId = idIn(ids, *options.unknown);
   for (int byte = 0; byte < 256; ++byte) {

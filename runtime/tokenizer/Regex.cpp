@@ -37,6 +37,9 @@ public:
   Template out;
 
   Result<void> parse() {
+    if (pattern.size() > kMostBytes)
+      return refuse(
+          fmt::format("a pattern of {} bytes, more than {},", pattern.size(), kMostBytes));
     auto shortest = alternatives(false);
     LMC_TRY(shortest);
     if (at < pattern.size())
@@ -47,9 +50,19 @@ public:
   }
 
 private:
+  // Far beyond the patterns of known tokenizers, and little enough for the stack and the memory.
+  static constexpr size_t kMostBytes = 64 << 10, kMostLevels = 200;
+
   std::string_view pattern;
   size_t at = 0;
+  size_t levels = 0; // of brackets that are open
 
+  // A bracket opens. The caller closes it with --levels.
+  Result<void> open() {
+    if (++levels > kMostLevels)
+      return refuse(fmt::format("brackets in more than {} levels", kMostLevels));
+    return {};
+  }
   Error refuse(const std::string &what) const {
     return Error{fmt::format("{} is not supported in a regular expression (at byte {})", what, at)};
   }
@@ -251,10 +264,12 @@ private:
       ++at; // A group that captures: only the whole match is used.
       out.add("(?:");
     }
+    LMC_TRY(open());
     auto shortest = alternatives(anyCase);
     LMC_TRY(shortest);
     if (!accept(")"))
       return refuse("an unmatched '('");
+    --levels;
     out.add(")");
     return shortest;
   }
@@ -337,6 +352,7 @@ private:
 
   Result<CodePoints> bracket(bool anyCase) {
     ++at;
+    LMC_TRY(open());
     const bool negated = accept("^");
     if (anyCase && negated)
       return refuse("'[^' without regard to case");
@@ -372,6 +388,7 @@ private:
     }
     if (empty)
       return refuse("'[]'");
+    --levels;
     return negated ? set.complement() : set;
   }
 

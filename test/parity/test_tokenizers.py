@@ -152,6 +152,9 @@ def split(pattern):
 @pytest.mark.parametrize("key, value, place", [
     ("pre_tokenizer", {"type": "BertPreTokenizer"}, "pre_tokenizer.type: 'BertPreTokenizer' is not supported"),
     ("pre_tokenizer", {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "extra": 1}, "pre_tokenizer.extra: is not supported"),
+    ("pre_tokenizer", split("(" * 30000 + "a" + ")" * 30000), "brackets in more than 200 levels"),
+    ("pre_tokenizer", split("[" * 30000 + "a" + "]" * 30000), "brackets in more than 200 levels"),
+    ("pre_tokenizer", split(r"\p{L}" * 20000), "a pattern of 100000 bytes"),
     ("pre_tokenizer", split(r"a\b"), r"pre_tokenizer.pretokenizers[0].pattern.Regex: '\b' is not supported"),
     ("pre_tokenizer", split("^a"), "'^' at this place is not supported"),
     ("pre_tokenizer", split("a*"), "match the empty string is not supported"),

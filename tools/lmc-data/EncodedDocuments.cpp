@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <thread>
 
 namespace lmc {
@@ -50,8 +51,14 @@ Result<void> EncodedDocuments::finish() {
   std::atomic<size_t> next = 0;
   const auto work = [&](Encoder &encoder) {
     for (size_t i; (i = next++) < waiting.size();)
-      if (Result<void> done = encoder.encode(waiting[i], ids[i]); !done)
-        errors[i] = done.error();
+      try {
+        if (Result<void> done = encoder.encode(waiting[i], ids[i]); !done)
+          errors[i] = done.error();
+      } catch (const std::exception &thrown) { // such as std::bad_alloc
+        errors[i] =
+            Error{fmt::format("cannot encode its {} bytes: {}", waiting[i].size(), thrown.what()),
+                  ExitCode::Failure};
+      }
   };
   {
     std::vector<std::jthread> threads;
@@ -61,7 +68,8 @@ Result<void> EncodedDocuments::finish() {
   }
   for (size_t i = 0; i < waiting.size(); ++i) {
     if (errors[i])
-      return Error{fmt::format("document {}: {}", before + i + 1, errors[i]->message)};
+      return Error{fmt::format("document {}: {}", before + i + 1, errors[i]->message),
+                   errors[i]->code};
     LMC_TRY(write(ids[i]));
   }
   before += waiting.size();
