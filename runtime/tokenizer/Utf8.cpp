@@ -21,13 +21,6 @@ void appendUtf8(std::string &text, char32_t c) {
   text += static_cast<char>(0x80 | (c & 0x3f));
 }
 
-std::u32string toCodePoints(std::string_view text) {
-  std::u32string points;
-  for (size_t at = 0; at < text.size();)
-    points += readUtf8(text, at);
-  return points;
-}
-
 // Returns the bytes of the character at the front of `bytes`, or 0 and the length of the longest
 // part of a character there, at least 1, in `part`.
 static size_t validLength(std::string_view bytes, size_t &part) {

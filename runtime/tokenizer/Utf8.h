@@ -41,7 +41,6 @@ constexpr void stepBack(std::string_view text, size_t &at) {
 }
 
 void appendUtf8(std::string &text, char32_t c);
-std::u32string toCodePoints(std::string_view text);
 
 // Returns the bytes of the character that `bytes`, which are not empty, begin with, or 0 if they
 // begin with none.

@@ -42,6 +42,16 @@ public:
       plan.functions.push_back(std::move(function));
     }
   }
+
+  // Adds an all-gather of 32 MiB over 8 ranks to the first function.
+  void gather(uint16_t stream) {
+    plan::CollectiveT body;
+    body.axis = plan::Axis::Shard;
+    body.x = slice(plan::DType::F32, {1 << 20});
+    body.d = slice(plan::DType::F32, {8 << 20});
+    command(body);
+    plan.functions[0]->commands.back()->stream = stream;
+  }
 };
 
 } // namespace
@@ -178,29 +188,21 @@ TEST(PlanCost, CollectivesRunBesideCommands) {
   Job job;
   job.plan.nodes = 1;
   job.plan.devices_per_node = job.plan.shard_ranks = 8;
-  auto collective = [&](uint16_t stream) {
-    plan::CollectiveT gather;
-    gather.axis = plan::Axis::Shard;
-    gather.x = job.slice(plan::DType::F32, {1 << 20});
-    gather.d = job.slice(plan::DType::F32, {8 << 20});
-    job.command(gather);
-    job.plan.functions[0]->commands.back()->stream = stream;
-  };
   auto wait = [&](uint32_t command) {
     plan::WaitT wait;
     wait.command = command;
     job.command(wait);
   };
   const plan::GemmT product = job.product(512, 512, 64);
-  collective(1);        // 1
-  collective(1);        // 2
+  job.gather(1);        // 1
+  job.gather(1);        // 2
   job.command(product); // 3
   wait(1);              // 4
   job.command(product); // 5
   wait(2);              // 6
   wait(2);              // 7: nothing is left
-  collective(1);        // 8
-  collective(0);        // 9
+  job.gather(1);        // 8
+  job.gather(0);        // 9
   const DeviceSpec spec = *loadDeviceSpec("h100-sxm");
   const std::string bytes = job.bytes();
   const PlanCost cost = planCost(*plan::GetPlan(bytes.data()), CostModel(spec));
@@ -232,14 +234,6 @@ TEST(PlanCost, CollectivesOfTwoStreams) {
   Job job;
   job.plan.nodes = 2;
   job.plan.devices_per_node = job.plan.shard_ranks = 8;
-  auto gather = [&](uint16_t stream) {
-    plan::CollectiveT gather;
-    gather.axis = plan::Axis::Shard;
-    gather.x = job.slice(plan::DType::F32, {1 << 20});
-    gather.d = job.slice(plan::DType::F32, {8 << 20});
-    job.command(gather);
-    job.plan.functions[0]->commands.back()->stream = stream;
-  };
   auto sum = [&](int after) {
     plan::CollectiveT sum;
     sum.kind = plan::CollectiveKind::AllReduce;
@@ -251,12 +245,12 @@ TEST(PlanCost, CollectivesOfTwoStreams) {
   };
   plan::WaitT wait;
   wait.command = 3;
-  gather(1);         // 1
+  job.gather(1);     // 1
   sum(1);            // 2: starts when 1 has ended
   sum(-1);           // 3: starts when 2 has ended
-  gather(1);         // 4: starts when 1 has ended, beside 2
+  job.gather(1);     // 4: starts when 1 has ended, beside 2
   job.command(wait); // 5: for 1, 2 and 3
-  gather(0);         // 6: waits for 4 too
+  job.gather(0);     // 6: waits for 4 too
   const DeviceSpec spec = *loadDeviceSpec("h100-sxm");
   const std::string bytes = job.bytes();
   const FunctionCost function =

@@ -289,14 +289,19 @@ TEST(PlanFile, RefusesOtherFiles) {
   EXPECT_NE(plan.error().message.find("notes.txt: not a plan"), std::string::npos);
 }
 
+// Makes of a copy an all-gather of one rank, on stream 1.
+static void gatherBeside(plan::CommandT &copy) {
+  plan::CollectiveT gather;
+  gather.x = copy.body.AsCopy()->x;
+  gather.d = copy.body.AsCopy()->d;
+  copy.body.Set(gather);
+  copy.stream = 1;
+}
+
 TEST(PlanFile, CommandsRunBesideACollective) {
   PlanBuilder b = completePlan();
   auto &commands = b.plan.functions[0]->commands;
-  plan::CollectiveT gather;
-  gather.x = commands[0]->body.AsCopy()->x;
-  gather.d = commands[0]->body.AsCopy()->d;
-  commands[0]->body.Set(gather);
-  commands[0]->stream = 1;
+  gatherBeside(*commands[0]);
   // Command 2 reads what command 0 reads; command 3 is the first to use its result.
   auto wait = std::make_unique<plan::CommandT>();
   wait->body.Set(plan::WaitT());
@@ -309,15 +314,11 @@ TEST(PlanFile, CommandsRunBesideACollective) {
 TEST(PlanFile, ACollectiveComesAfterOneOfAnotherStream) {
   PlanBuilder b = completePlan();
   auto &commands = b.plan.functions[0]->commands;
-  plan::CollectiveT gather;
-  gather.x = commands[0]->body.AsCopy()->x;
-  gather.d = commands[0]->body.AsCopy()->d;
-  commands[0]->body.Set(gather);
-  commands[0]->stream = 1;
+  gatherBeside(*commands[0]);
   plan::CollectiveT sum;
   sum.kind = plan::CollectiveKind::AllReduce;
   sum.axis = plan::Axis::Replicate;
-  sum.x = sum.d = gather.d;
+  sum.x = sum.d = commands[0]->body.AsCollective()->d;
   sum.after = 0;
   auto command = std::make_unique<plan::CommandT>();
   command->body.Set(sum);
