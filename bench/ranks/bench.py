@@ -9,6 +9,8 @@ Every repeat runs all of them once, in an order that turns; ratios are formed wi
 their median is reported. Bytes are those that the link's interface counts in timed and other steps,
 less 66 for each packet (Ethernet, IP and TCP headers).
 
+The goals stand at the end, each with what was measured; the exit code is 1 if one is missed.
+
 FSDP2 runs with the libraries that make PyTorch fastest (Tuning in bench/cpu/bench.py), eager and
 with each layer compiled.
 
@@ -42,6 +44,12 @@ RANKS = NODES * DEVICES
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 HEADERS = 66  # bytes of a packet that are no data
 WARM_UP = 2  # steps
+
+# The goals.
+FASTER = 1.3  # times the tokens/s of the best FSDP2; HYBRID_SHARD on a slow link: at least as many
+FLOOR = 1.10  # HYBRID_SHARD on a slow link: times the larger of its computation and of its bytes
+PREDICTED = 0.15  # relative error of the predicted ratio of HYBRID_SHARD to FULL_SHARD
+BYTES, LOSSES = 0.05, 1e-5  # relative errors
 
 # FSDP2 gathers weights again for the backward pass, and so does what stands beside it here.
 RESHARD = {"distributed.reshard_after_forward": "yes"}
@@ -190,7 +198,7 @@ class Job:
         random.seed(1)
         tokens, at = bytearray(), 0
         for _ in range(self.steps * self.batch * LENGTH + 1):
-            at = (at + random.randrange(64)) % 8192
+            at = (at + random.randrange(64)) % 2048
             tokens += at.to_bytes(2, "little")
         (self.folder / "train.bin").write_bytes(tokens)
         python("import sys, numpy, torch\n"
@@ -275,6 +283,16 @@ def planned_bytes(report: dict) -> float:
     return total
 
 
+@dataclass
+class Goals:
+    rows: list[list[str]] = field(default_factory=lambda: [["", "measured", "goal", "met"]])
+    missed: bool = False
+
+    def add(self, what: str, value: str, goal: str, met: bool) -> None:
+        self.rows.append([what, value, goal, "yes" if met else "NO"])
+        self.missed |= not met
+
+
 def table(rows: list[list[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |"
@@ -326,6 +344,7 @@ def main() -> None:
           f"{os.cpu_count()} CPUs for {RANKS} ranks of one thread. Model: bench/ranks/model.toml, f32, "
           f"GBS {args.batch}, sequences of {LENGTH} tokens. Medians of {args.repeats} repeats of "
           f"{args.steps - WARM_UP} timed steps.\n")
+    goals = Goals()
     for link, programs in figures.items():
         rows = [["", "tokens/s", "s a step", "of the best FSDP2", "MB a step", "planned MB", "last loss"]]
         medians = {name: [statistics.median(run["seconds"]) for run in runs]
@@ -336,12 +355,22 @@ def main() -> None:
             # Beside the peer that is faster in the same repeat.
             ratios = [min(b) / a for a, *b in zip(medians[name], *peers)]
             ratio = f"{statistics.median(ratios):.2f}x" if peers else ""
+            sent = statistics.median(run["sent"] for run in runs)
             seconds = statistics.median(medians[name])
             program = PROGRAMS[name]
-            planned = (f"{planned_bytes(job.plans[program]) / 1e6:.1f}" if isinstance(program, tuple)
-                       else "")
+            planned = ""
+            if isinstance(program, tuple):
+                expected = planned_bytes(job.plans[program])
+                planned = f"{expected / 1e6:.1f}"
+                error = abs(sent / expected - 1)
+                goals.add(f"{name}, {link} link: bytes beside the plan", f"{error:.1%}",
+                          f"<= {BYTES:.0%}", error <= BYTES)
+            if name in ("lmc FULL_SHARD", "lmc HYBRID_SHARD") and peers:
+                least = 1.0 if (name, link) == ("lmc HYBRID_SHARD", "slow") else FASTER
+                goals.add(f"{name}, {link} link: tokens/s beside the best FSDP2", ratio,
+                          f">= {least:.1f}x", statistics.median(ratios) >= least)
             rows.append([name, f"{args.batch * LENGTH / seconds:.0f}", f"{seconds:.3f}", ratio,
-                         f"{statistics.median(run['sent'] for run in runs) / 1e6:.1f}", planned,
+                         f"{sent / 1e6:.1f}", planned,
                          f"{runs[-1]['losses'][-1]:.6f}"])
         what = f"shaped to {args.mbit} Mbit/s" if link == "slow" else "as fast as the kernel"
         print(f"## The link between the nodes: {what}\n\n{bandwidth[link] / 1e6:.2f} MB of data a second "
@@ -352,11 +381,17 @@ def main() -> None:
                 compute = statistics.median(statistics.median(run["seconds"])
                                             for run in figures["fast"][name])
                 floor = max(compute, sent / bandwidth[link])
-                print(f"{name}: {statistics.median(medians[name]) / floor:.2f} times the larger of "
+                times = statistics.median(medians[name]) / floor
+                if "HYBRID" in name:
+                    goals.add(f"{name}, slow link: time beside computation and bytes", f"{times:.2f}x",
+                              f"<= {FLOOR:.2f}x", times <= FLOOR)
+                print(f"{name}: {times:.2f} times the larger of "
                       f"its time on the fast link ({compute:.3f} s) and of its bytes on this one "
                       f"({sent / bandwidth[link]:.3f} s).\n")
         losses = [run["losses"] for runs in programs.values() for run in runs]
         spread = max(abs(a - b) / abs(b) for each in losses for a, b in zip(each, losses[0]))
+        goals.add(f"{link} link: losses beside {next(iter(programs))}", f"{spread:.1e}",
+                  f"<= {LOSSES:.0e}", spread <= LOSSES)
         print(f"Largest relative difference of a loss from that of {next(iter(programs))}: "
               f"{spread:.1e}.\n")
         if link == "slow" and {"lmc FULL_SHARD", "lmc HYBRID_SHARD"} <= programs.keys():
@@ -365,8 +400,14 @@ def main() -> None:
             expected = predictions["zero3"] / predictions["hybrid_shard"]
             print(f"HYBRID_SHARD is {ratio:.2f} times as fast as FULL_SHARD; predicted from the link's "
                   f"bandwidth: {expected:.2f} times.\n")
+            error = abs(ratio / expected - 1)
+            goals.add("HYBRID_SHARD to FULL_SHARD, slow link: beside the prediction", f"{error:.0%}",
+                      f"<= {PREDICTED:.0%}", error <= PREDICTED)
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1))
+    print(f"## Goals\n\n{table(goals.rows)}")
+    if goals.missed:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
