@@ -164,6 +164,8 @@ struct TargetConfig {
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
   std::string spec;                   // device spec, a name or path; "": by device
   double peakTflops = 0;              // peak that MFU is relative to; 0: from the device spec
+  // The head's weights get zeros as rows, up to a multiple of this; 0: what pays on the device.
+  int64_t vocabMultiple = 0;
 };
 
 // A key with its final value as canonical text. The plan lists all keys.

@@ -722,6 +722,18 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc = "What the device can do (docs/devices.md): `h100-sxm`, `h200`, `a100-80gb`, "
               "`a100-40gb`, `cpu`, or a TOML file, relative to this one."},
       {.section = "target",
+       .name = "make_vocab_size_divisible_by",
+       .field = FIELD(target.vocabMultiple),
+       .unit = "rows",
+       .minimum = 1,
+       .maximum = 65536,
+       .choices = {{"auto", 0}},
+       .defaultText = "\"auto\"",
+       .doc = "The head's weights (with tied embeddings, these too) are padded with rows of zeros to "
+              "a multiple of this. Padded rows are no tokens: the training, checkpoints and exports "
+              "stay the same. `auto` is 64 on a GPU in bf16, whose tensor cores are faster then, "
+              "else 1. The name is Megatron's."},
+      {.section = "target",
        .name = "peak_tflops",
        .field = FIELD(target.peakTflops),
        .unit = "TFLOP/s",

@@ -156,6 +156,11 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
     });
     if (failed(built))
       return failure();
+    if (int64_t multiple = vocabularyMultipleOf(config); config.model.vocabSize % multiple != 0)
+      phases.reports["vocabulary"] = {
+          {"vocab_size", config.model.vocabSize},
+          {"rows", llvm::alignTo(uint64_t(config.model.vocabSize), uint64_t(multiple))},
+          {"multiple", multiple}};
     from = Phase::Autodiff;
     // Without a spec there are no times to choose by.
     choosesLossChunk = config.memory.lossChunk == 0 && spec;

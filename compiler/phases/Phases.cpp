@@ -98,6 +98,13 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
   return {.gathers = isOn, .reductions = isOn && distributed.overlap != "gathers"};
 }
 
+int64_t lmc::vocabularyMultipleOf(const Config &config) {
+  if (config.target.vocabMultiple > 0)
+    return config.target.vocabMultiple;
+  return codegen::findTarget(config.target.device)
+      ->vocabularyMultiple(config.training.computeDType);
+}
+
 // Adds the compiler passes of a phase; without `checks`, those that only check are left out. The
 // comments here explain the order of the passes; each Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
@@ -111,6 +118,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
       without.push_back(kind);
   switch (phase) {
   case Phase::Autodiff:
+    if (int64_t multiple = vocabularyMultipleOf(config); multiple > 1)
+      passes.addPass(createPadVocabularyPass(PadVocabularyPassOptions{multiple}));
     // Linear layers are merged before differentiation, so that their gradients and optimizer state
     // are merged too.
     if (isOn(kMergedLinears))

@@ -90,4 +90,7 @@ uint64_t plannedBytes(mlir::ModuleOp module);
 // mode of Auto gives "none".
 llvm::StringRef recomputeModeName(RecomputeMode mode);
 
+// Returns the number to whose multiple the head's rows are padded; 1: they are not.
+int64_t vocabularyMultipleOf(const Config &config);
+
 } // namespace lmc

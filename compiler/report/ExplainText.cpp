@@ -218,6 +218,13 @@ void Text::memory() {
   line("  held for the backward pass at most: {}", bytes(memory["activation_bytes"]));
   if (report.contains("loss_chunk"))
     lossChunk(report["loss_chunk"]);
+  if (report.contains("vocabulary")) {
+    const json &vocabulary = report["vocabulary"];
+    const double tokens = number(vocabulary["vocab_size"]), rows = number(vocabulary["rows"]);
+    line("  the head's weights have {} rows for {} tokens, a multiple of {}: {} more to compute in "
+         "the head, for tensor cores that are faster (target.make_vocab_size_divisible_by)",
+         rows, tokens, number(vocabulary["multiple"]), percent(rows / tokens - 1));
+  }
   line("  workspace by phase       peak   activations  at");
   for (const json &phase : memory["phases"]) {
     std::string name = word(phase, "function");

@@ -146,7 +146,7 @@ LogicalResult VariableOp::verify() {
   int64_t rows = 0;
   for (auto part : getPartsAttr().getAsRange<PartAttr>())
     rows += part.getRows();
-  if (type.getRank() == 0 || rows != type.getDimSize(0))
+  if (type.getRank() == 0 || rows > type.getDimSize(0))
     return emitOpError("has parts of ") << rows << " rows in all, but is a " << type;
   return success();
 }
@@ -263,6 +263,9 @@ template <typename Op> static LogicalResult verifyLoss(Op op) {
     return op.emitOpError("needs a positive chunk");
   if (failed(expectEqual(op, dim(op.getWeight(), 1), dim(op.getX(), 1), "weight columns")))
     return failure();
+  if (int64_t classes = int64_t(op.getClasses()); classes < 0 || classes > dim(op.getWeight(), 0))
+    return op.emitOpError("has ") << classes << " classes, but a weight of "
+                                  << dim(op.getWeight(), 0) << " rows";
   return expectEqual(op, dim(op.getTargets(), 0), dim(op.getX(), 0), "targets");
 }
 

@@ -182,8 +182,9 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
 
     `parts` of a parameter, `[#lm.part<"q_proj.weight", rows = 8, init = zeros>, ...]`, are
     the names of its rows outside of the graph (in checkpoints, dumps and initialisation),
-    in order and all of them; its gradient, moments and copy have parts of the same rows,
-    each with the name of that state. Scales of its moments have rows in proportion.
+    in order; its gradient, moments and copy have parts of the same rows, each with the
+    name of that state. Scales of its moments have rows in proportion. Rows of no part, which
+    come last, are padding: they start as zeros.
 
     A variable with a `storage` is elements [`storage_offset`, ...) of that variable,
     which is `anonymous`: only its members have names outside of the graph. A function
@@ -438,9 +439,12 @@ def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableLoss
   let summary = "sum over tokens of -log softmax(x weight^T)[target]";
   let description = [{
     `x` `[tokens, hidden]`, `weight` `[vocab, hidden]`, `targets` `[tokens]`; a
-    negative target has no loss. Logits exist for `chunk` tokens at a time.
+    negative target has no loss. Logits exist for `chunk` tokens at a time. With
+    `classes` > 0, only the first `classes` rows of `weight` are classes: the others have
+    the probability 0, and their gradient is 0.
   }];
-  let fields = (ins Matrix:$x, Matrix:$weight, Ids:$targets, I64Attr:$chunk);
+  let fields = (ins Matrix:$x, Matrix:$weight, Ids:$targets, I64Attr:$chunk,
+                    DefaultValuedAttr<I64Attr, "0">:$classes);
   let results = (outs Tensor0D:$loss);
   let assemblyFormat = [{
     $x `,` $weight `,` $targets `chunk` $chunk `:` functional-type(operands, results) attr-dict
@@ -457,7 +461,8 @@ def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [Accumulat
     forward op.
   }];
   let fields = (ins Matrix:$x, Matrix:$weight, Ids:$targets, Tensor0D:$scale,
-                    Optional<Matrix>:$acc, I64Attr:$chunk);
+                    Optional<Matrix>:$acc, I64Attr:$chunk,
+                    DefaultValuedAttr<I64Attr, "0">:$classes);
   let results = (outs Tensor0D:$loss, Matrix:$dx, Matrix:$dweight);
   let assemblyFormat = [{
     $x `,` $weight `,` $targets `,` $scale (`acc` $acc^)? `chunk` $chunk `:`

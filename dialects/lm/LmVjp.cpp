@@ -119,7 +119,7 @@ LogicalResult LinearCrossEntropyOp::buildVjp(OpBuilder &b, ValueRange cotangents
                                              SmallVectorImpl<Value> &gradients) {
   auto grad = LinearCrossEntropyGradOp::create(
       b, getLoc(), getLoss().getType(), getX().getType(), gradientType(getWeight()), getX(),
-      getWeight(), getTargets(), cotangents[0], Value(), getChunkAttr());
+      getWeight(), getTargets(), cotangents[0], Value(), getChunkAttr(), getClassesAttr());
   gradients.append({grad.getDx(), grad.getDweight(), Value()});
   return success();
 }

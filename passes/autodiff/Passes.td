@@ -6,6 +6,39 @@
 
 include "mlir/Pass/PassBase.td"
 
+def PadVocabularyPass : Pass<"lm-pad-vocabulary", "::mlir::ModuleOp"> {
+  let summary = "adds rows to the head's weights, so that tensor cores can take them";
+  let description = [{
+    Tensor cores are fastest where each row of a matrix begins at a multiple of 128 bytes,
+    which is 64 elements of bf16
+    (https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication).
+    A row of logits has as many elements as there are tokens in the vocabulary. The pass gives
+    the head's weights (with tied embeddings, these too) as many rows as the next multiple of
+    `multiple`. The new rows are zeros, are no classes of the loss, and stay zeros. They have no
+    name outside of the graph, so that a checkpoint has none of them.
+
+    ```mlir
+    lm.variable @head parameter : tensor<50257x64xf32> init zeros
+    ...
+    %w = lm.load @head : tensor<50257x64xf32>
+    %loss = lm.linear_cross_entropy %x, %w, %targets chunk 64 : ...
+    ```
+    becomes
+    ```mlir
+    lm.variable @head parameter : tensor<50304x64xf32> init zeros
+        {parts = [#lm.part<"head", rows = 50257, init = zeros>]}
+    ...
+    %w = lm.load @head : tensor<50304x64xf32>
+    %loss = lm.linear_cross_entropy %x, %w, %targets chunk 64 : ... {classes = 50257}
+    ```
+    Must run before `lm-autodiff`.
+  }];
+  let options = [Option<"multiple", "multiple", "int64_t", "64",
+                        "the number of rows becomes a multiple of this">];
+  let statistics = [Statistic<"numRows", "rows", "rows added">];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+}
+
 def AutodiffPass : Pass<"lm-autodiff", "::mlir::ModuleOp"> {
   let summary = "builds the micro-step: forward, backward and gradient contributions";
   let description = [{

@@ -340,11 +340,23 @@ static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef sourc
 }
 
 // Computes the cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row
-// and, if `scale` is given, the gradient of the logits.
+// and, if `scale` is given, the gradient of the logits. With `classes` > 0, the columns from
+// `classes` on have the probability 0.
 static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Value targets,
-                                   Value scale) {
+                                   Value scale, int64_t classes) {
   RankedTensorType type = typeOf(logits);
   Type element = arithmeticType(type.getElementType());
+  // Returns `value` in the columns of classes, and `other` in those of padding.
+  auto ofClasses = [&](OpBuilder &b, Location loc, Value value, double other) -> Value {
+    if (classes == 0 || classes == type.getDimSize(1))
+      return value;
+    Value column = arith::IndexCastOp::create(b, loc, b.getI32Type(),
+                                              linalg::IndexOp::create(b, loc, 1));
+    Value end = arith::ConstantIntOp::create(b, loc, classes, 32);
+    Value isClass =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, column, end);
+    return arith::SelectOp::create(b, loc, isClass, value, constant(b, loc, element, other));
+  };
   auto rows = RankedTensorType::get({type.getDimSize(0)}, element);
   SmallVector<Value> inputs{logits, targets};
   if (scale)
@@ -353,11 +365,13 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
                   scale ? "lm.linear_cross_entropy_grad" : "lm.linear_cross_entropy");
   Value l = f.arg(0), t = f.arg(1);
   Value top = f.reduce(type.getShape(), 1, element, {{l, f.all(2)}}, Combine::Max,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+                       [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         return ofClasses(b, loc, s[0], -std::numeric_limits<double>::infinity());
+                       });
   Value sum = f.reduce(type.getShape(), 1, element, {{l, f.all(2)}, {top, f.outer(2)}},
-                       Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         return math::ExpOp::create(b, loc,
-                                                    arith::SubFOp::create(b, loc, s[0], s[1]));
+                       Combine::Add, [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         Value difference = arith::SubFOp::create(b, loc, s[0], s[1]);
+                         return ofClasses(b, loc, math::ExpOp::create(b, loc, difference), 0.0);
                        });
   Value lse = f.map(rows, {{top, f.all(1)}, {sum, f.all(1)}},
                     [](OpBuilder &b, Location loc, ValueRange s) -> Value {
@@ -393,6 +407,7 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
         Value onehot =
             arith::SelectOp::create(b, loc, hit, constant(b, loc, element, 1.0), zero);
         Value d = arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, p, onehot), s[3]);
+        d = ofClasses(b, loc, d, 0.0);
         return arith::SelectOp::create(b, loc, isValid(b, loc, s[2]), d, zero);
       });
   return f.finish({loss, dlogits});
@@ -402,8 +417,8 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
 // `scale` this kernel also computes the gradient of the logits, from which the chunk's rows of dx
 // and its contribution to dweight follow.
 static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value weight,
-                                      Value targets, int64_t chunk, Value scale, Value acc,
-                                      Type dweightType) {
+                                      Value targets, int64_t chunk, int64_t classes, Value scale,
+                                      Value acc, Type dweightType) {
   RankedTensorType xType = typeOf(x);
   int64_t tokens = xType.getDimSize(0), vocab = typeOf(weight).getDimSize(0);
   Type element = arithmeticType(xType.getElementType());
@@ -418,8 +433,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
     Type logitsType = RankedTensorType::get({count, vocab}, xType.getElementType());
     Value logits = kern::GemmOp::create(b, loc, logitsType, part, weight, Value(), Value(), false,
                                         true);
-    kern::FusionOp kernel =
-        crossEntropy(b, loc, logits, sliceRows(b, loc, targets, offset, count), scale);
+    kern::FusionOp kernel = crossEntropy(b, loc, logits, sliceRows(b, loc, targets, offset, count),
+                                         scale, classes);
     losses = insertRows(b, loc, kernel.getResult(0), losses, offset);
     if (!scale)
       continue;
@@ -567,11 +582,11 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::OptimizerOpInterface op) { return convertOptimizer(b, op); })
       .Case([&](lm::LinearCrossEntropyOp op) {
         return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
-                           Value(), Value(), Type());
+                           op.getClasses(), Value(), Value(), Type());
       })
       .Case([&](lm::LinearCrossEntropyGradOp op) {
         return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
-                           op.getScale(), op.getAcc(), op.getDweight().getType());
+                           op.getClasses(), op.getScale(), op.getAcc(), op.getDweight().getType());
       })
       .Case([&](lm::EmbeddingGradOp op) {
         return SmallVector<Value>{

@@ -24,6 +24,7 @@ static constexpr const char *kGenerationFile = "generation_config.json";
 static constexpr const char *kModelFile = "model.safetensors";
 static constexpr const char *kIndexFile = "model.safetensors.index.json";
 static constexpr const char *kHead = "lm_head.weight";
+static constexpr const char *kEmbedding = "model.embed_tokens.weight";
 static constexpr const char *kTieKey = "tie_word_embeddings";
 static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
 static constexpr uint64_t kMaximumCopiedBytes = 1 << 30; // a tokenizer has some 30 MB
@@ -165,6 +166,33 @@ static std::string indexJson(const std::vector<Shard> &shards) {
          "\n";
 }
 
+// Pads the rows of the embedding and of the head to a multiple of `multiple`, and sets vocab_size to
+// their number. Error: config.json has no vocab_size, or no tensor has so many rows.
+static Result<void> padVocabulary(const std::string &to, uint64_t multiple,
+                                  nlohmann::ordered_json &config,
+                                  std::vector<ExportTensor> &tensors) {
+  auto size = config.find("vocab_size");
+  if (size == config.end() || !size->is_number_unsigned())
+    return Error{fmt::format("cannot export to {}: config.json has no vocab_size to pad", to)};
+  const uint64_t tokens = size->get<uint64_t>();
+  const uint64_t rows = (tokens + multiple - 1) / multiple * multiple;
+  bool found = false;
+  for (ExportTensor &tensor : tensors) {
+    TensorView &view = tensor.target;
+    if ((view.name != kEmbedding && view.name != kHead) || view.shape.front() != tokens)
+      continue;
+    view.bytes = view.bytes / tokens * rows;
+    view.shape.front() = rows;
+    found = true;
+  }
+  if (!found)
+    return Error{fmt::format("cannot export to {}: the vocabulary cannot be padded, because neither "
+                             "{} nor {} has {} rows",
+                             to, kEmbedding, kHead, tokens)};
+  *size = rows;
+  return {};
+}
+
 // Decides what an export into the folder `to` writes.
 static Result<Export> planExport(const std::string &to, const std::string &configJson,
                                  const std::vector<TensorView> &tensors,
@@ -191,6 +219,8 @@ static Result<Export> planExport(const std::string &to, const std::string &confi
     }
     written.push_back({i, std::move(view)});
   }
+  if (options.vocabMultiple > 1)
+    LMC_TRY(padVocabulary(to, options.vocabMultiple, config, written));
   // transformers 4 reads torch_dtype, and transformers 5 reads dtype.
   if (const char *name = written.empty() ? nullptr : torchName(written.front().target.dtype))
     for (const char *key : {"torch_dtype", "dtype"})
@@ -250,11 +280,15 @@ static Result<void> writeShard(const std::string &partial, const Shard &shard,
   FetchTensor fetchConverted = [&](size_t index, void *data) -> Result<void> {
     const ExportTensor &tensor = shard.tensors[index];
     const TensorView &from = tensors[tensor.source];
-    if (from.dtype == tensor.target.dtype)
-      return fetch(tensor.source, data);
-    LMC_TRY(fetch(tensor.source, unconverted->get()));
-    convertFloats(from.dtype, unconverted->get(), tensor.target.dtype, data,
-                  from.bytes / byteWidth(from.dtype));
+    const uint64_t elements = from.bytes / byteWidth(from.dtype);
+    if (from.dtype == tensor.target.dtype) {
+      LMC_TRY(fetch(tensor.source, data));
+    } else {
+      LMC_TRY(fetch(tensor.source, unconverted->get()));
+      convertFloats(from.dtype, unconverted->get(), tensor.target.dtype, data, elements);
+    }
+    const uint64_t end = elements * byteWidth(tensor.target.dtype); // zeros come after it
+    std::memset(static_cast<char *>(data) + end, 0, tensor.target.bytes - end);
     return {};
   };
   return writeSafeTensors(partial + "/" + shard.name, shard.views(), fetchConverted, kMetadata);

@@ -13,6 +13,9 @@ struct ExportOptions {
   uint64_t maximumShardBytes = 5'000'000'000;
   // The ids that begin and end a document. nullopt: as config.json says.
   std::optional<uint32_t> bosTokenId, eosTokenId;
+  // The embedding and the head get rows of zeros up to a multiple of this, and vocab_size becomes
+  // their number. 1: none.
+  uint64_t vocabMultiple = 1;
   std::vector<std::string> files; // files that are copied to the folder, such as a tokenizer's
 };
 

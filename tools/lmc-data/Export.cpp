@@ -130,6 +130,15 @@ DataCommand addExportCommand(CommandLine &line) {
         return {};
       },
       "the most bytes of tensors in one file. Default: 5GB");
+  command.option(
+      "--pad-vocab", "N",
+      [&options](const std::string &value) -> Result<void> {
+        auto multiple = parseNumber("--pad-vocab", value, 1, 65536);
+        LMC_TRY(multiple);
+        options.vocabMultiple = *multiple;
+        return {};
+      },
+      "pad the embedding and the head with rows of zeros to a multiple of N. Default: no padding");
   command.option("--tokenizer", "PATH", arguments->tokenizer,
                  "a tokenizer's folder or file, which is copied to the folder. Default: the one that the "
                  "training data was packed with");

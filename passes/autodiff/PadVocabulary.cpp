@@ -1,0 +1,119 @@
+// lm-pad-vocabulary: adds rows to the head's weights, so that tensor cores can take them. Passes.td
+// shows an example.
+#include "passes/autodiff/Passes.h"
+
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_PADVOCABULARYPASS
+#include "passes/autodiff/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+static RankedTensorType typeOf(lm::VariableOp variable) {
+  return cast<RankedTensorType>(variable.getType());
+}
+
+static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[0] = rows;
+  return type.clone(shape);
+}
+
+// Makes `op`, which reads padded weights, ignore the rows from `classes` on.
+static LogicalResult ignorePadding(Operation *op, int64_t classes, int64_t rows) {
+  if (auto loss = dyn_cast<lm::LinearCrossEntropyOp>(op)) {
+    loss.setClasses(classes);
+    return success();
+  }
+  if (isa<lm::EmbeddingOp>(op)) // token ids are below `classes`
+    return success();
+  auto linear = dyn_cast<lm::LinearOp>(op);
+  if (!linear || linear.getBias())
+    return op->emitOpError("reads the head's weights, and lm-pad-vocabulary does not know how to "
+                           "ignore the rows that it adds to them");
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(op);
+  auto logits = cast<RankedTensorType>(linear.getType());
+  const int64_t tokens = logits.getDimSize(0);
+  linear.getResult().setType(logits.clone({tokens, rows}));
+  auto split = lm::SplitOp::create(
+      b, op->getLoc(), {logits, logits.clone({tokens, rows - classes})}, linear.getResult());
+  linear.getResult().replaceAllUsesExcept(split.getResult(0), split);
+  return success();
+}
+
+namespace {
+struct PadVocabularyPass : lmc::impl::PadVocabularyPassBase<PadVocabularyPass> {
+  using PadVocabularyPassBase::PadVocabularyPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (multiple < 1) {
+      module.emitError("needs a multiple of at least 1, not ") << multiple.getValue();
+      return signalPassFailure();
+    }
+    SymbolTable symbols(module);
+    SetVector<lm::VariableOp> heads; // parameters
+    WalkResult found = module.walk([&](lm::LinearCrossEntropyOp loss) {
+      auto load = loss.getWeight().getDefiningOp<lm::LoadOp>();
+      if (!load) {
+        loss.emitOpError("has weights that no lm.load reads");
+        return WalkResult::interrupt();
+      }
+      auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
+      if (std::optional<StringRef> parameter = variable.getParameter())
+        variable = symbols.lookup<lm::VariableOp>(*parameter);
+      heads.insert(variable);
+      return WalkResult::advance();
+    });
+    if (found.wasInterrupted())
+      return signalPassFailure();
+    for (lm::VariableOp head : heads)
+      if (failed(pad(module, head)))
+        return signalPassFailure();
+  }
+
+private:
+  LogicalResult pad(ModuleOp module, lm::VariableOp head) {
+    const int64_t classes = typeOf(head).getDimSize(0);
+    const int64_t rows = int64_t(llvm::alignTo(uint64_t(classes), uint64_t(multiple.getValue())));
+    if (rows == classes)
+      return success();
+    if (head.getParts())
+      return head.emitOpError("has parts already");
+    MLIRContext *context = &getContext();
+    head.setPartsAttr(ArrayAttr::get(
+        context,
+        lm::PartAttr::get(context, head.getSymNameAttr(), classes, head.getInit())));
+    llvm::StringSet<> padded;
+    for (auto variable : module.getOps<lm::VariableOp>())
+      if (variable == head || variable.getParameter() == head.getSymName()) {
+        variable.setType(withRows(typeOf(variable), rows));
+        padded.insert(variable.getSymName());
+      }
+    SmallVector<lm::LoadOp> loads;
+    module.walk([&](lm::LoadOp load) {
+      if (padded.contains(load.getVariable()))
+        loads.push_back(load);
+    });
+    for (lm::LoadOp load : loads) {
+      load.getResult().setType(withRows(load.getType(), rows));
+      for (Operation *user : llvm::make_early_inc_range(load->getUsers()))
+        if (failed(ignorePadding(user, classes, rows)))
+          return failure();
+    }
+    numRows += unsigned(rows - classes);
+    return success();
+  }
+};
+} // namespace
