@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace lmc {
@@ -17,6 +18,7 @@ constexpr uint64_t kMaximumBytes = 256 << 20;
 struct Answer {
   bool given = false;
   std::optional<uint32_t> id;
+  bool stops = false; // the tokenizer shall not put its own tokens there either
 };
 
 Result<Answer> answerOf(const Tokenizer &tokenizer, const std::string &place,
@@ -29,7 +31,7 @@ Result<Answer> answerOf(const Tokenizer &tokenizer, const std::string &place,
 Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
                             const std::string &text) {
   if (text == "none")
-    return Answer{true, std::nullopt};
+    return Answer{true, std::nullopt, true};
   if (text.find_first_not_of("0123456789") != text.npos || text.empty())
     return answerOf(tokenizer, option, text);
   if (text.size() > 9 || std::stoul(text) >= tokenizer.vocabulary())
@@ -49,7 +51,7 @@ Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &fold
     auto file = readJsonObject(path, kMaximumBytes);
     LMC_TRY(file);
     if (!adds.empty() && file->contains(adds) && (*file)[adds] == false)
-      return Answer{true, std::nullopt};
+      return Answer{true, std::nullopt, true};
     auto token = file->find(key);
     if (token == file->end())
       continue;
@@ -97,14 +99,18 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
                              path)};
 
   DocumentTokens tokens;
-  tokens.before = tokenizer.before();
-  tokens.after = tokenizer.after();
+  if (!begin->stops)
+    tokens.before = tokenizer.before();
+  if (!end->stops)
+    tokens.after = tokenizer.after();
   tokens.endOfDocument = end->id;
-  const bool hasBegin = !tokens.before.empty() && tokens.before.front() == begin->id;
-  if (begin->id && begin->id != end->id && !hasBegin)
+  const auto has = [](const std::vector<uint32_t> &ids, std::optional<uint32_t> id) {
+    return id && std::find(ids.begin(), ids.end(), *id) != ids.end();
+  };
+  if (begin->id && begin->id != end->id && !has(tokens.before, begin->id))
     tokens.before.insert(tokens.before.begin(), *begin->id);
-  const bool hasEnd = !tokens.after.empty() && tokens.after.back() == end->id;
-  if (!hasEnd)
+  // A token that is put before or after each document already stands between two of them.
+  if (!has(tokens.before, end->id) && !has(tokens.after, end->id))
     tokens.between = end->id;
   return tokens;
 }
