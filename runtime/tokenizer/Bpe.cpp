@@ -9,6 +9,8 @@
 
 namespace lmc {
 
+std::string bytePiece(int byte) { return fmt::format("<0x{:02X}>", byte); }
+
 const std::vector<std::string> &byteCharacters() {
   static const auto map = [] {
     std::vector<std::string> characters(256);
@@ -66,7 +68,8 @@ private:
   // before each U+2581 that follows another character.
   bool cutsAtSpaces = false;
 
-  Result<void> appendCharacters(std::string_view word, std::vector<uint32_t> &symbols) const;
+  Result<void> appendCharacters(std::string_view word, const IdSet *forbidden,
+                                std::vector<uint32_t> &symbols) const;
 };
 
 Result<void> Bpe::initialize() {
@@ -76,15 +79,16 @@ Result<void> Bpe::initialize() {
     const auto &[left, right] = options.merges[rank];
     for (const std::string &piece : {left, right})
       if (!ids.contains(piece))
-        return Error{fmt::format("[{}]: the piece '{}' is not in the vocabulary", rank, piece)};
+        return Error{
+            fmt::format("[{}]: the piece {} is not in the vocabulary", rank, quoted(piece))};
     if (right.size() < options.prefix.size())
       return Error{
-          fmt::format("[{}]: '{}' is shorter than continuing_subword_prefix", rank, right)};
+          fmt::format("[{}]: {} is shorter than continuing_subword_prefix", rank, quoted(right))};
     const std::string whole = left + right.substr(options.prefix.size());
     const uint32_t id = idIn(ids, whole);
     if (id == kNoId)
       return Error{
-          fmt::format("[{}]: the merged piece '{}' is not in the vocabulary", rank, whole)};
+          fmt::format("[{}]: the merged piece {} is not in the vocabulary", rank, quoted(whole))};
     merges.add(idIn(ids, left), idIn(ids, right), {static_cast<uint32_t>(rank), id});
     marksLead &= !hasInnerMark(whole);
   }
@@ -94,7 +98,7 @@ Result<void> Bpe::initialize() {
     unknownId = idIn(ids, *options.unknown);
   for (int byte = 0; byte < 256; ++byte) {
     byteIds[byte] = idIn(ids, byteCharacters()[byte]);
-    fallbackIds[byte] = idIn(ids, fmt::format("<0x{:02X}>", byte));
+    fallbackIds[byte] = idIn(ids, bytePiece(byte));
   }
   for (const auto &[piece, id] : ids) {
     if (!options.ignoreMerges)
@@ -108,7 +112,8 @@ Result<void> Bpe::initialize() {
 }
 
 // Appends the ids of the single characters of a word, or of its bytes in byte-level pieces.
-Result<void> Bpe::appendCharacters(std::string_view word, std::vector<uint32_t> &symbols) const {
+Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden,
+                                   std::vector<uint32_t> &symbols) const {
   size_t pending = 0; // unknown characters whose id is not appended yet
   const auto flush = [&] {
     symbols.insert(symbols.end(), options.fuseUnknown ? pending > 0 : pending, unknownId);
@@ -133,7 +138,8 @@ Result<void> Bpe::appendCharacters(std::string_view word, std::vector<uint32_t> 
       }
       id = idIn(options.vocabulary.ids, character);
     }
-    if (id != kNoId) {
+    const bool isForbidden = forbidden && contains(*forbidden, id);
+    if (id != kNoId && !isForbidden) {
       flush();
       symbols.push_back(id);
       continue;
@@ -147,19 +153,22 @@ Result<void> Bpe::appendCharacters(std::string_view word, std::vector<uint32_t> 
         return fallbackIds[static_cast<uint8_t>(byte)] != kNoId;
       });
       if (all) {
-        // Unknown characters before these bytes come behind them: the library has it so.
+        // As in the library, unknown characters before these bytes come after them.
         for (char byte : bytes)
           symbols.push_back(fallbackIds[static_cast<uint8_t>(byte)]);
         continue;
       }
     }
+    if (!options.unknown && isForbidden)
+      return Error{fmt::format("the text has {}, whose only token is the special token of id {}; "
+                               "--special-tokens=parse makes that of it",
+                               quoted(character), id)};
     if (!options.unknown)
       continue;
     if (unknownId == kNoId)
-      return Error{
-          fmt::format("the character '{}' is unknown, and the vocabulary does not have its "
-                      "unk_token '{}'",
-                      character, *options.unknown)};
+      return Error{fmt::format("the character {} is unknown, and the vocabulary does not have its "
+                               "unk_token {}",
+                               quoted(character), quoted(*options.unknown))};
     if (!options.fuseUnknown)
       flush();
     ++pending;
@@ -176,7 +185,7 @@ Result<void> Bpe::encode(std::string_view word, const IdSet *forbidden,
       return {};
     }
   const size_t begin = ids.size();
-  LMC_TRY(appendCharacters(word, ids));
+  LMC_TRY(appendCharacters(word, forbidden, ids));
   mergeSymbols(merges, forbidden, ids, begin);
   return {};
 }

@@ -2,6 +2,8 @@
 
 #include "runtime/tokenizer/Utf8.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 namespace lmc {
@@ -27,6 +29,18 @@ Result<Charsmap> Charsmap::parse(std::string_view blob) {
   map.replacements = blob.substr(sizeof(bytes) + bytes);
   if (map.replacements.back() != '\0' || replaceInvalidUtf8(map.replacements) != map.replacements)
     return Error{"the replacements are damaged"};
+  const auto isValue = [&](size_t node) { return label(map.units[node]) > 0xff; };
+  if (label(map.units[0]) != 0 || hasLeaf(map.units[0]) || offset(map.units[0]) == 0)
+    return Error{"the trie has no root"};
+  for (size_t node = 0; node < map.units.size(); ++node) {
+    const uint32_t unit = map.units[node];
+    const size_t child = node ^ offset(unit);
+    const bool good = isValue(node)
+                          ? value(unit) < map.replacements.size()
+                          : (child | 0xff) < map.units.size() && (!hasLeaf(unit) || isValue(child));
+    if (!good)
+      return Error{fmt::format("node {} of the trie is damaged", node)};
+  }
   return map;
 }
 
@@ -35,16 +49,14 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool shorte
   size_t node = offset(units[0]);
   for (size_t i = 0; i < text.size(); ++i) {
     node ^= static_cast<uint8_t>(text[i]);
-    if (node >= units.size() || label(units[node]) != static_cast<uint8_t>(text[i]))
+    if (label(units[node]) != static_cast<uint8_t>(text[i]))
       break;
     const uint32_t unit = units[node];
     node ^= offset(unit);
     if (!hasLeaf(unit))
       continue;
-    // In a damaged table, a value beyond the replacements replaces nothing, and neither does one in
-    // the middle of a character, or a part of a character.
-    if (node >= units.size() || value(units[node]) >= replacements.size())
-      break;
+    // In a damaged table, a value in the middle of a character replaces nothing, and neither is a
+    // part of a character replaced.
     if (continuesCharacter(replacements[value(units[node])]) ||
         (i + 1 < text.size() && continuesCharacter(text[i + 1])))
       continue;
@@ -59,7 +71,7 @@ bool Charsmap::keeps(char a, char b) const {
   // Returns the node of the child of `node`, or nothing.
   const auto child = [&](size_t node, char byte) -> std::optional<size_t> {
     node ^= static_cast<uint8_t>(byte);
-    if (node >= units.size() || label(units[node]) != static_cast<uint8_t>(byte))
+    if (label(units[node]) != static_cast<uint8_t>(byte))
       return std::nullopt;
     return node;
   };

@@ -17,7 +17,7 @@ namespace lmc {
 
 class Charsmap {
 public:
-  // Error: one clause, if the table is damaged.
+  // Error: one clause, if the table is damaged. SentencePiece refuses the same tries.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {
@@ -32,6 +32,7 @@ public:
   bool keeps(char a, char b) const;
 
 private:
+  // Each unit is a value, or has its 256 possible children within `units`.
   std::vector<uint32_t> units;
   std::string replacements;
 

@@ -3,6 +3,7 @@
 
 #include "runtime/support/Result.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +19,10 @@ inline constexpr uint32_t kNoId = UINT32_MAX;
 // A set of ids: true at the index of each that is in it. Ids beyond the end are not in it.
 using IdSet = std::vector<bool>;
 inline bool contains(const IdSet &set, uint32_t id) { return id < set.size() && set[id]; }
+inline void add(IdSet &set, uint32_t id) {
+  set.resize(std::max<size_t>(set.size(), size_t(id) + 1));
+  set[id] = true;
+}
 
 // A map from strings that can be searched with a string_view.
 struct StringHash {
@@ -40,9 +45,10 @@ struct Vocabulary {
 class Model {
 public:
   virtual ~Model() = default;
-  // Appends the ids of a word, which is not empty. Only where characters are unknown may the word
-  // have an id of `forbidden`, unless that is null. Error: the word has an unknown character, and
-  // the vocabulary no token for it. Several threads may call it.
+  // Appends the ids of a word, which is not empty. A character whose token is in `forbidden`,
+  // unless that is null, is encoded as an unknown character; so is each byte of a byte-level
+  // vocabulary. Error: the vocabulary has no token for unknown characters, and needs one. Several
+  // threads may call it.
   virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
                               std::vector<uint32_t> &ids) const = 0;
   virtual const Vocabulary &vocabulary() const = 0;
@@ -78,6 +84,9 @@ struct UnigramOptions {
   bool byteFallback = false;
 };
 Result<std::unique_ptr<Model>> makeUnigram(UnigramOptions options);
+
+// Returns the piece "<0xHH>", which stands for a byte of an unknown character.
+std::string bytePiece(int byte);
 
 // GPT-2's map from bytes to characters, which makes text of any bytes: byteCharacters()[byte].
 const std::vector<std::string> &byteCharacters();

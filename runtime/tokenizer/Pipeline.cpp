@@ -16,8 +16,8 @@ public:
   explicit Pipeline(PipelineParts given) : parts(std::move(given)) {}
 
   Result<void> initialize();
-  std::unique_ptr<Encoder> encoder(SpecialTokens mode,
-                                   std::span<const uint32_t> special) const override;
+  Result<std::vector<std::unique_ptr<Encoder>>>
+  encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders) const override;
   Result<std::string> decode(std::span<const uint32_t> ids) const override;
   std::optional<uint32_t> idOf(std::string_view token) const override;
 
@@ -47,10 +47,8 @@ Result<void> Pipeline::initialize() {
     addedText[token.id] = pattern;
     addedIds[token.content] = token.id;
     highest = std::max(highest, token.id);
-    if (token.special) {
-      special.resize(std::max<size_t>(special.size(), token.id + 1));
-      special[token.id] = true;
-    }
+    if (token.special)
+      add(special, token.id);
     auto &seen = token.normalized ? normalizedSeen : plainSeen;
     if (pattern.empty() || !seen.insert(pattern).second)
       return Error{fmt::format("'{}' is {} after it is normalized", token.content,
@@ -71,19 +69,22 @@ Result<void> Pipeline::initialize() {
 
 class PipelineEncoder : public Encoder {
 public:
-  PipelineEncoder(const Pipeline &pipeline, SpecialTokens mode, std::span<const uint32_t> more)
-      : pipeline(pipeline), mode(mode), special(pipeline.special) {
-    for (uint32_t id : more) {
-      special.resize(std::max<size_t>(special.size(), id + 1));
-      special[id] = true;
+  PipelineEncoder(const Pipeline &pipeline, SpecialTokens mode, std::span<const uint32_t> given)
+      : Encoder(mode, given), pipeline(pipeline) {
+    if (mode == SpecialTokens::Parse)
+      return;
+    special = pipeline.special;
+    for (uint32_t id : given) {
+      add(special, id);
+      if (!pipeline.addedText.contains(id))
+        add(unadded, id);
     }
-    if (mode != SpecialTokens::Parse)
-      asText = special;
   }
 
-  Result<void> encode(std::string_view text, std::vector<uint32_t> &ids) override {
-    pipeline.plain.find(text, asText, plainParts, spelledAt);
-    LMC_TRY(countSpelled(text));
+protected:
+  Result<void> encodeText(std::string_view text, std::vector<uint32_t> &ids) override {
+    pipeline.plain.find(text, special, plainParts, spelledAt);
+    LMC_TRY(countAll(text));
     for (const Part &part : plainParts) {
       if (part.id != kNoId)
         ids.push_back(part.id);
@@ -95,9 +96,8 @@ public:
 
 private:
   const Pipeline &pipeline;
-  const SpecialTokens mode;
-  IdSet special; // ids that no text may become, unless mode is Parse
-  IdSet asText;  // ids of added tokens that stay text
+  IdSet special; // ids that no text may become
+  IdSet unadded; // those of them that no added token has
   WordCache cache;
   std::vector<Part> plainParts, normalizedParts;
   std::vector<size_t> spelledAt;
@@ -105,12 +105,10 @@ private:
   Words words;
   std::string changed;
 
-  Result<void> countSpelled(std::string_view text) {
-    if (mode == SpecialTokens::Error && !spelledAt.empty())
-      return Error{fmt::format("the text spells a special token at byte {}: '{}'; "
-                               "--special-tokens=text makes text of it",
-                               spelledAt[0], text.substr(spelledAt[0], 20))};
-    places += spelledAt.size();
+  // Counts the added tokens that were found in `text` and stay text.
+  Result<void> countAll(std::string_view text) {
+    for (size_t at : spelledAt)
+      LMC_TRY(countSpelled(text, at));
     spelledAt.clear();
     return {};
   }
@@ -126,8 +124,8 @@ private:
     }
     if (pipeline.normalized.empty())
       return text.empty() ? Result<void>() : encodeNormalized(text, atBegin, ids);
-    pipeline.normalized.find(text, asText, normalizedParts, spelledAt);
-    LMC_TRY(countSpelled(text));
+    pipeline.normalized.find(text, special, normalizedParts, spelledAt);
+    LMC_TRY(countAll(text));
     for (const Part &part : normalizedParts) {
       if (part.id != kNoId)
         ids.push_back(part.id);
@@ -166,20 +164,29 @@ private:
     const size_t begin = ids.size();
     const Model &model = *pipeline.parts.model;
     LMC_TRY(model.encode(word, nullptr, ids));
-    const auto isSpecial = [&](uint32_t id) { return contains(special, id); };
-    if (mode != SpecialTokens::Parse && std::any_of(ids.begin() + begin, ids.end(), isSpecial)) {
-      // A piece of the vocabulary can be a special token too: without those that are.
+    const auto within = [&](const IdSet &set) {
+      return std::count_if(ids.begin() + begin, ids.end(),
+                           [&](uint32_t id) { return contains(set, id); });
+    };
+    bool spells = false; // a special token that is no added token, which was counted before
+    if (within(special) > 0) {
+      for (auto left = within(unadded); left > 0; --left, spells = true)
+        LMC_TRY(countSpelled(word, 0));
       ids.resize(begin);
       LMC_TRY(model.encode(word, &special, ids));
     }
-    cache.add(word, ids.data() + begin, ids.size() - begin);
+    if (!spells) // Otherwise it has to be counted when it comes again.
+      cache.add(word, ids.data() + begin, ids.size() - begin);
     return {};
   }
 };
 
-std::unique_ptr<Encoder> Pipeline::encoder(SpecialTokens mode,
-                                           std::span<const uint32_t> more) const {
-  return std::make_unique<PipelineEncoder>(*this, mode, more);
+Result<std::vector<std::unique_ptr<Encoder>>>
+Pipeline::encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders) const {
+  std::vector<std::unique_ptr<Encoder>> result;
+  for (size_t i = 0; i < count; ++i)
+    result.push_back(std::make_unique<PipelineEncoder>(*this, mode, borders));
+  return result;
 }
 
 Result<std::string> Pipeline::decode(std::span<const uint32_t> ids) const {

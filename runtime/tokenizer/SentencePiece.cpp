@@ -18,6 +18,7 @@
 #include <cfloat>
 #include <cmath>
 #include <set>
+#include <utility>
 
 namespace lmc {
 
@@ -26,15 +27,16 @@ namespace {
 using Type = SentencePieceModel::Type;
 
 constexpr uint64_t kMaximumBytes = 1 << 30;
-constexpr float kUnknownPenalty = 10; // below the lowest score of a normal piece
+constexpr float kUnknownPenalty = 10;  // below the lowest score of a normal piece
+constexpr size_t kLongestPiece = 8000; // bytes
 
 class SentencePiece : public Tokenizer {
 public:
   explicit SentencePiece(SentencePieceModel given) : model(std::move(given)) {}
 
   Result<void> initialize();
-  std::unique_ptr<Encoder> encoder(SpecialTokens mode,
-                                   std::span<const uint32_t> special) const override;
+  Result<std::vector<std::unique_ptr<Encoder>>>
+  encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders) const override;
   Result<std::string> decode(std::span<const uint32_t> ids) const override;
   std::optional<uint32_t> idOf(std::string_view token) const override {
     const uint32_t id = idIn(all, token);
@@ -68,6 +70,13 @@ private:
   std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
 };
 
+// The order of scores in BPE, in which +0 is higher than -0.
+struct Higher {
+  bool operator()(float a, float b) const {
+    return a > b || (a == b && !std::signbit(a) && std::signbit(b));
+  }
+};
+
 TokenFinder finderOf(const SentencePieceModel &model, Type type) {
   std::vector<AddedToken> tokens;
   std::vector<std::string> patterns;
@@ -90,27 +99,44 @@ Result<void> SentencePiece::initialize() {
     charsmap = std::move(*parsed);
   }
   bytes.fill(kNoId);
+  size_t bytePieces = 0;
   for (uint32_t id = 0; id < model.pieces.size(); ++id) {
     const auto &[text, score, type] = model.pieces[id];
     if (!std::isfinite(score))
       return Error{fmt::format("the score of piece {} is no number", id)};
     if (text == std::string_view("\0", 1) && type == Type::Unused)
       continue;
-    if (text.empty() || !all.emplace(text, id).second)
-      return Error{fmt::format("piece {}, '{}', is empty or defined twice", id, text)};
+    // As in the library. The bound also bounds the work for a piece, whose every part is looked up.
+    const auto fail = [&](const char *what) {
+      return Error{fmt::format("piece {}, {}, {}", id, quoted(text), what)};
+    };
+    if (text.size() >= kLongestPiece)
+      return fail("has 8000 bytes or more");
+    if (text.empty() || text.find('\0') != text.npos)
+      return fail("is empty or has a NUL");
+    if (!all.emplace(text, id).second)
+      return fail("is defined twice");
     if (type == Type::Normal || type == Type::UserDefined)
       symbols.emplace(text, id);
-    if (type == Type::Unknown)
-      unknown = id;
-    if (type == Type::Byte)
-      for (int byte = 0; byte < 256; ++byte)
-        if (text == fmt::format("<0x{:02X}>", byte))
-          bytes[byte] = id;
+    if (type == Type::Unknown && std::exchange(unknown, id) != kNoId)
+      return fail("is a second unknown piece");
+    bytePieces += type == Type::Byte;
   }
+  if (symbols.empty())
+    return Error{"the model has no piece that a text can become"};
   if (unknown == kNoId && !model.byteFallback)
     return Error{"the model has no unknown piece"};
-  if (model.byteFallback && std::count(bytes.begin(), bytes.end(), kNoId) > 0)
-    return Error{"the model has byte_fallback, but not 256 byte pieces"};
+  size_t found = 0;
+  for (int byte = 0; byte < 256; ++byte)
+    if (uint32_t id = idIn(all, bytePiece(byte));
+        id != kNoId && model.pieces[id].type == Type::Byte) {
+      bytes[byte] = id;
+      ++found;
+    }
+  if (bytePieces != found || found != (model.byteFallback ? 256 : 0))
+    return Error{
+        "a model with byte_fallback must have the byte pieces <0x00> to <0xFF>, and another "
+        "model none"};
   userDefined = finderOf(model, Type::UserDefined);
   control = finderOf(model, Type::Control);
   for (char a = 0; a >= 0 && a < 127; ++a)
@@ -127,11 +153,12 @@ Result<void> SentencePiece::initialize() {
 }
 
 Result<void> SentencePiece::initializeBpe() {
-  std::set<float, std::greater<>> scores;
+  std::set<float, Higher> scores;
   bool innerMark = false;
   for (const auto &[text, score, type] : model.pieces) {
     if (type == Type::Unused && text != std::string_view("\0", 1))
-      return Error{fmt::format("the unused piece '{}' of a BPE model is not supported", text)};
+      return Error{
+          fmt::format("the unused piece {} of a BPE model is not supported", quoted(text))};
     if (type != Type::Normal && type != Type::UserDefined)
       continue;
     scores.insert(score);
@@ -156,7 +183,7 @@ Result<void> SentencePiece::initializeBpe() {
     if (id >= model.pieces.size())
       continue;
     const auto place =
-        std::lower_bound(order.begin(), order.end(), model.pieces[id].score, std::greater<>());
+        std::lower_bound(order.begin(), order.end(), model.pieces[id].score, Higher());
     const Merge merge{static_cast<uint32_t>(place - order.begin()), id};
     for (size_t at = utf8Length(text[0]); at < text.size(); at += utf8Length(text[at])) {
       const std::string_view whole = text;
@@ -251,11 +278,18 @@ std::string SentencePiece::normalize(std::string_view text) const {
 
 class SentencePieceEncoder : public Encoder {
 public:
-  SentencePieceEncoder(const SentencePiece &tokenizer, SpecialTokens mode)
-      : tokenizer(tokenizer), model(tokenizer.model), mode(mode) {}
+  // `owned`: null, or a tokenizer that the encoder keeps alive.
+  SentencePieceEncoder(const SentencePiece &tokenizer, std::shared_ptr<const SentencePiece> owned,
+                       SpecialTokens mode, std::span<const uint32_t> borders)
+      : Encoder(mode, borders), owned(std::move(owned)), tokenizer(tokenizer),
+        model(tokenizer.model) {}
 
-  Result<void> encode(std::string_view text, std::vector<uint32_t> &ids) override {
-    LMC_TRY(checkSpecial(text));
+protected:
+  Result<void> encodeText(std::string_view text, std::vector<uint32_t> &ids) override {
+    tokenizer.control.find(text, {}, parts, spelledAt);
+    for (const Part &part : parts)
+      if (part.id != kNoId)
+        LMC_TRY(countSpelled(text, part.begin));
     const std::string normalized = tokenizer.normalize(text);
     afterUnknown = false;
     if (model.kind == SentencePieceModel::Kind::Unigram)
@@ -266,32 +300,15 @@ public:
   }
 
 private:
+  const std::shared_ptr<const SentencePiece> owned;
   const SentencePiece &tokenizer;
   const SentencePieceModel &model;
-  const SpecialTokens mode;
   WordCache cache;
   std::vector<Part> parts;
   std::vector<size_t> spelledAt;
   std::vector<std::string_view> words;
   std::vector<uint32_t> symbols;
   bool afterUnknown = false; // the last id is that of unknown characters
-
-  Result<void> checkSpecial(std::string_view text) {
-    if (mode == SpecialTokens::Parse)
-      return Error{"a model of SentencePiece does not parse special tokens in a text; use "
-                   "--special-tokens=text"};
-    tokenizer.control.find(text, {}, parts, spelledAt);
-    for (const Part &part : parts) {
-      if (part.id == kNoId)
-        continue;
-      if (mode == SpecialTokens::Error)
-        return Error{fmt::format("the text spells the special token '{}' at byte {}; "
-                                 "--special-tokens=text makes text of it",
-                                 model.pieces[part.id].text, part.begin)};
-      ++places;
-    }
-    return {};
-  }
 
   void appendKnown(uint32_t id, std::vector<uint32_t> &ids) {
     ids.push_back(id);
@@ -509,9 +526,31 @@ private:
   }
 };
 
-std::unique_ptr<Encoder> SentencePiece::encoder(SpecialTokens mode,
-                                                std::span<const uint32_t>) const {
-  return std::make_unique<SentencePieceEncoder>(*this, mode);
+Result<std::vector<std::unique_ptr<Encoder>>>
+SentencePiece::encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders) const {
+  if (mode == SpecialTokens::Parse)
+    return Error{"a model of SentencePiece does not parse special tokens in a text; use "
+                 "--special-tokens=text"};
+  // No text becomes a control piece, and so the pieces that stand around documents are made some.
+  SentencePieceModel changed;
+  for (uint32_t id : borders) {
+    if (id >= model.pieces.size() ||
+        (model.pieces[id].type != Type::Normal && model.pieces[id].type != Type::UserDefined))
+      continue;
+    if (changed.pieces.empty())
+      changed = model;
+    changed.pieces[id].type = Type::Control;
+  }
+  std::shared_ptr<SentencePiece> owned;
+  if (!changed.pieces.empty()) {
+    owned = std::make_shared<SentencePiece>(std::move(changed));
+    LMC_TRY(owned->initialize());
+  }
+  std::vector<std::unique_ptr<Encoder>> result;
+  for (size_t i = 0; i < count; ++i)
+    result.push_back(
+        std::make_unique<SentencePieceEncoder>(owned ? *owned : *this, owned, mode, borders));
+  return result;
 }
 
 Result<std::string> SentencePiece::decode(std::span<const uint32_t> ids) const {

@@ -14,7 +14,8 @@
 
 namespace lmc {
 
-// What a text becomes that spells a special token, such as "<|endoftext|>".
+// What a text becomes that spells a special token, such as "<|endoftext|>", or a token that stands
+// around documents.
 //   Text   ids of its characters: no text can forge a special token
 //   Parse  the special token
 //   Error  encode() returns an Error
@@ -22,22 +23,31 @@ enum class SpecialTokens { Text, Parse, Error };
 // Returns the meaning of "text", "parse" or "error". Error: another name.
 Result<SpecialTokens> parseSpecialTokens(std::string_view name);
 
-class Tokenizer;
-
 // Encodes texts, one after the other. A thread needs an encoder of its own; it keeps the ids of
 // words that it has seen.
 class Encoder {
 public:
   virtual ~Encoder() = default;
   // Appends the ids of `text`, valid UTF-8, without the ids that stand around a document (before()
-  // and after()). Errors: a character is unknown and has no token; a special token is spelled and
-  // shall be an error; a regular expression needs too much memory.
-  virtual Result<void> encode(std::string_view text, std::vector<uint32_t> &ids) = 0;
+  // and after()). Errors: a character has no token; a special token is spelled and shall be an
+  // error; the text has a character for which the vocabulary has no token but one that stands
+  // around documents; a regular expression needs too much memory.
+  Result<void> encode(std::string_view text, std::vector<uint32_t> &ids);
   // The places of special tokens in texts that became text, since the encoder was made.
   uint64_t spelled() const { return places; }
 
 protected:
+  // `borders` are the ids that stand around documents.
+  Encoder(SpecialTokens mode, std::span<const uint32_t> borders);
+
+  const SpecialTokens mode;
+  IdSet borders;
   uint64_t places = 0;
+
+  // The same as encode(), but the text may become a border where a character is unknown.
+  virtual Result<void> encodeText(std::string_view text, std::vector<uint32_t> &ids) = 0;
+  // Counts a special token that `text` spells at byte `at`, or returns the Error about it.
+  Result<void> countSpelled(std::string_view text, size_t at);
 };
 
 class Tokenizer {
@@ -47,10 +57,11 @@ public:
   static Result<std::shared_ptr<const Tokenizer>> open(const std::string &path);
   virtual ~Tokenizer() = default;
 
-  // Makes an encoder, which the tokenizer must outlive. `special` are ids that are special besides
-  // those that the file says are.
-  virtual std::unique_ptr<Encoder> encoder(SpecialTokens mode,
-                                           std::span<const uint32_t> special = {}) const = 0;
+  // Makes encoders for `count` threads. The tokenizer must outlive them. `borders` are ids that
+  // stand around documents: unless `mode` is Parse, no text becomes one of them. Error: a model of
+  // SentencePiece and Parse.
+  virtual Result<std::vector<std::unique_ptr<Encoder>>>
+  encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders = {}) const = 0;
   // Returns the text of ids. An id that no token has is left out.
   virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
   // Returns the id of a token, by what it looks like in the file; nothing if there is none.

@@ -9,11 +9,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lmc {
 
 namespace {
 
 constexpr uint64_t kMaximumBytes = 1 << 30;
+constexpr uint64_t kMostGaps = 1 << 20; // ids of a vocabulary that no token has; each costs memory
 
 // Refuses a component of a type that is not supported.
 void refuseType(const JsonNode &node) {
@@ -321,9 +324,11 @@ std::unique_ptr<Model> readBpe(const JsonNode &node, bool byteLevel) {
     vocabulary.fail("expected an object");
     return nullptr;
   }
+  const uint64_t limit = vocabulary.size() + kMostGaps;
   for (const auto &[piece, id] : vocabulary.json().items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= (1u << 28)) {
-      vocabulary.at(piece).fail("expected an id below 268435456");
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= limit) {
+      vocabulary.at(piece).fail(fmt::format("expected an id below {}: the vocabulary has {} tokens",
+                                            limit, vocabulary.size()));
       return nullptr;
     }
     const auto number = id.get<uint32_t>();
@@ -416,6 +421,14 @@ void readAddedTokens(const JsonNode &node, PipelineParts &parts) {
   }
 }
 
+// Returns true if the vocabulary or an added token has this id.
+bool hasToken(const PipelineParts &parts, uint32_t id) {
+  const std::vector<std::string> &pieces = parts.model->vocabulary().pieces;
+  return (id < pieces.size() && !pieces[id].empty()) ||
+         std::any_of(parts.added.begin(), parts.added.end(),
+                     [&](const AddedToken &token) { return token.id == id; });
+}
+
 Result<std::shared_ptr<const Tokenizer>> readTokenizer(const JsonNode &root) {
   PipelineParts parts;
   root.onlyKeys({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
@@ -451,6 +464,10 @@ Result<std::shared_ptr<const Tokenizer>> readTokenizer(const JsonNode &root) {
     refuseType(model);
   if (auto added = root.find("added_tokens"); added && !root.failed())
     readAddedTokens(*added, parts);
+  for (const auto *ids : {&parts.before, &parts.after})
+    for (uint32_t id : *ids)
+      if (!root.failed() && !hasToken(parts, id))
+        root.at("post_processor").fail(fmt::format("adds the id {}, which no token has", id));
   if (root.failed())
     return Error{""};
   auto pipeline = makePipeline(std::move(parts));

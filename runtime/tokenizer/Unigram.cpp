@@ -28,7 +28,7 @@ public:
         trie.add(piece, id);
     trie.finish();
     for (int byte = 0; byte < 256; ++byte)
-      byteIds[byte] = idIn(pieces.ids, fmt::format("<0x{:02X}>", byte));
+      byteIds[byte] = idIn(pieces.ids, bytePiece(byte));
   }
 
   Result<void> encode(std::string_view word, const IdSet *forbidden,
@@ -43,6 +43,9 @@ private:
   double lowest = std::numeric_limits<double>::infinity();
   std::array<uint32_t, 256> byteIds;
 
+  static Error unknownText(std::string_view text) {
+    return Error{fmt::format("{} is unknown, and the model has no unk_id", quoted(text))};
+  }
   Result<void> appendPiece(std::string_view text, const IdSet *forbidden,
                            std::vector<uint32_t> &ids) const;
 };
@@ -63,7 +66,7 @@ Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
     return {};
   }
   if (!options.unknown)
-    return Error{fmt::format("'{}' is unknown, and the model has no unk_id", text)};
+    return unknownText(text);
   ids.push_back(*options.unknown);
   return {};
 }
@@ -102,8 +105,7 @@ Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
     }
     if (!single) {
       if (!options.unknown)
-        return Error{fmt::format("'{}' is unknown, and the model has no unk_id",
-                                 word.substr(begin, character))};
+        return unknownText(word.substr(begin, character));
       offer(begin + character, unknownScore + before, *options.unknown);
     }
     begin += character;

@@ -1,5 +1,7 @@
 #include "runtime/tokenizer/Utf8.h"
 
+#include <fmt/format.h>
+
 namespace lmc {
 
 void appendUtf8(std::string &text, char32_t c) {
@@ -50,6 +52,20 @@ static size_t validLength(std::string_view bytes, size_t &part) {
 size_t validUtf8Length(std::string_view bytes) {
   size_t part;
   return validLength(bytes, part);
+}
+
+std::string quoted(std::string_view text) {
+  constexpr size_t kMost = 40; // bytes
+  std::string result = "'";
+  size_t at = 0;
+  for (size_t end; at < text.size() && (end = at + utf8Length(text[at])) <= kMost; at = end)
+    if (text[at] == '\n')
+      result += "\\n";
+    else if (static_cast<uint8_t>(text[at]) < 0x20 || text[at] == 0x7f)
+      result += fmt::format("\\x{:02x}", text[at]);
+    else
+      result += text.substr(at, end - at);
+  return result + (at < text.size() ? "...'" : "'");
 }
 
 std::string replaceInvalidUtf8(std::string_view bytes) {

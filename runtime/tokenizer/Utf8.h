@@ -46,6 +46,10 @@ void appendUtf8(std::string &text, char32_t c);
 // begin with none.
 size_t validUtf8Length(std::string_view bytes);
 
+// Returns the first characters of valid UTF-8 in quotes, for an error of one line: control
+// characters are written as "\n" or "\x1b".
+std::string quoted(std::string_view text);
+
 // Returns `bytes` with U+FFFD in the place of what is not UTF-8: one for each longest part that
 // begins a character ("maximal subpart", Unicode 15, chapter 3.9), as Python's errors="replace"
 // and Rust's from_utf8_lossy do.

@@ -10,7 +10,7 @@ import time
 
 import pytest
 import sentencepiece
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import tokenizers_of_models as known
 from programs import SUCCESS, USER_ERROR
@@ -54,10 +54,9 @@ def texts(programs, folder):
 
 
 def encoded(tokenizer, documents):
-    """The documents that have ids, and these."""
-    added = tokenizer.num_special_tokens_to_add(False)
-    ids = [each.ids for each in tokenizer.encode_batch(documents)]
-    kept = [(document, each) for document, each in zip(documents, ids) if len(each) > added]
+    """The documents that have ids, and these, without what the post-processor adds."""
+    ids = [each.ids for each in tokenizer.encode_batch(documents, add_special_tokens=False)]
+    kept = [(document, each) for document, each in zip(documents, ids) if each]
     return [document for document, _ in kept], [each for _, each in kept]
 
 
@@ -103,6 +102,78 @@ def test_no_text_forges_a_special_token(programs, tmp_path, text):
         assert len(ours) == 3 and not any(end in ids for ids in inner)
         parsed = pack(programs, tmp_path / "text", tokenizer, documents, *options, "--special-tokens=parse")
         assert len(parsed) == 2 and sum(ids.count(end) for ids in parsed) > 1
+
+
+@pytest.mark.parametrize("name", ["gemma", "albert"])
+def test_no_text_forges_a_piece_of_sentencepiece(programs, tmp_path, text, name):
+    special = {"gemma": "<start_of_turn>", "albert": "[MASK]"}[name]
+    model = known.sentencepiece_model(text, 3000, **known.SENTENCEPIECE[name])
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    end = processor.piece_to_id(special)
+    documents = [special, f"a{special}b", f"{special}\n\n{special}x"]
+    assert all(end in ids for ids in processor.encode(documents))
+    folder = tmp_path / "text"
+    options = ("--bos=none", f"--eod={special}")
+    ours = pack(programs, folder, model, documents, *options)
+    assert [ids.count(end) for ids in ours] == [1, 1, 0] and ours[0][-1] == ours[1][-1] == end
+    theirs = processor.decode(processor.encode(documents))
+    assert [each.strip().casefold() for each in texts(programs, folder)] == [each.strip().casefold() for each in theirs]
+    command = ["lmc-data", "pack", folder / "text.jsonl", "-o", folder / "text.bin", "--tokenizer", folder / "tokenizer.model", *options]
+    assert "special tokens in 4 places" in programs.run(*command).ok().stdout
+    refused = programs.run(*command, "--special-tokens=error")
+    assert refused.code == USER_ERROR and "spells a special token" in refused.stderr
+    other = [*command[:-1], "--eod=</s>"]  # the piece stays one
+    programs.run(*other).ok()
+    assert sum(line.split().count(str(end)) for line in programs.run("lmc-data", "dump", folder / "text.bin").ok().stdout.splitlines()) == 4
+
+
+# (text, score, type) of pieces; the types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+LETTERS = [("<unk>", 0, 2), ("a", -9, 1), ("b", -9, 1), ("c", -9, 1)]
+BYTE_PIECES = [(f"<0x{byte:02X}>", 0, 6) for byte in range(256)]
+
+
+def test_equal_scores_with_different_signs_are_ordered_as_in_sentencepiece(programs, tmp_path):
+    scores = (0.0, -0.0, 1e-30, -1e-30, 1.0)
+    for first, second in ((a, b) for a in scores for b in scores):
+        model = known.model_of_pieces(2, [*LETTERS, ("ab", first, 1), ("bc", second, 1)])
+        theirs = sentencepiece.SentencePieceProcessor(model_proto=model).encode("abc")
+        assert_same([(first, second)], pack(programs, tmp_path / "text", model, ["abc"]), [theirs])
+
+
+@pytest.mark.parametrize("pieces, byte_fallback, good", [
+    (LETTERS, False, True),
+    (LETTERS + [("a" * 7999, -1, 1)], False, True),
+    (LETTERS + [("a" * 8000, -1, 1)], False, False),
+    (LETTERS + [("a" * 8000, -1, 4)], False, False),
+    (LETTERS + [("a\0b", -1, 3)], False, False),
+    (LETTERS + [("\0", -1, 5)], False, True),
+    (LETTERS + [("", -1, 1)], False, False),
+    (LETTERS + [("a", -1, 1)], False, False),
+    (LETTERS + [("x", float("nan"), 3)], False, False),
+    (LETTERS + [("<other>", 0, 2)], False, False),
+    (LETTERS[1:], False, False),
+    (LETTERS[:1], False, False),
+    (LETTERS + BYTE_PIECES, True, True),
+    (LETTERS[1:] + BYTE_PIECES, True, True),
+    (LETTERS + BYTE_PIECES[1:], True, False),
+    (LETTERS + BYTE_PIECES + [("<0xab>", 0, 6)], True, False),
+    (LETTERS + BYTE_PIECES[:1], False, False),
+])
+def test_models_that_sentencepiece_refuses_are_refused(programs, tmp_path, pieces, byte_fallback, good):
+    for kind in 1, 2:
+        model = known.model_of_pieces(kind, pieces, byte_fallback)
+        (tmp_path / "tokenizer.model").write_bytes(model)
+        (tmp_path / "text.txt").write_text("abaac")
+        done = programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "text.bin", "--tokenizer",
+                            tmp_path / "tokenizer.model", "--bos=none", "--eod=1")
+        assert (done.code == SUCCESS) == good, (kind, done.stderr)
+        if not good:
+            assert done.code == USER_ERROR and "tokenizer.model: " in done.stderr and done.stderr.count("\n") == 1
+        if good:
+            sentencepiece.SentencePieceProcessor(model_proto=model)
+        elif kind == 1:
+            with pytest.raises(RuntimeError):
+                sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
 def test_a_damaged_table_of_replacements_breaks_nothing(programs, tmp_path, text):
@@ -166,6 +237,8 @@ def split(pattern):
     ("truncation", {"max_length": 5}, "truncation: is not supported"),
     ("model", {"type": "WordPiece"}, "model.type: 'WordPiece' is not supported"),
     ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}, "model.merges: [0]: the piece 'b' is not in the vocabulary"),
+    ("model", {"type": "BPE", "vocab": {"a": 1048577}, "merges": []}, "model.vocab.a: expected an id below 1048577"),
+    ("post_processor", {"type": "BertProcessing", "sep": ["a", 5000], "cls": ["b", 0]}, "post_processor: adds the id 5000, which no token has"),
     ("other", 1, "other: is not supported"),
 ])
 def test_what_is_not_supported_is_refused_by_its_place(programs, tmp_path, key, value, place):
@@ -194,6 +267,32 @@ def test_the_files_beside_the_tokenizer_say_what_ends_a_document(programs, tmp_p
     copy = tmp_path / "text.bin.tokenizer"
     assert Tokenizer.from_file(str(copy / "tokenizer.json")).to_str() == tokenizer.to_str()
     assert json.loads((copy / "tokenizer_config.json").read_text()) == config
+
+
+@pytest.mark.parametrize("template, options, config, parts", [
+    ("[lang] <s> $A </s>", ["--bos=<s>", "--eod=</s>"], {}, "[lang] <s> A </s> [lang] <s> B </s>"),
+    ("[lang] <s> $A </s> [lang]", ["--bos=<s>", "--eod=</s>"], {}, "[lang] <s> A </s> [lang] [lang] <s> B </s> [lang]"),
+    ("[lang] $A", ["--bos=<s>", "--eod=</s>"], {}, "<s> [lang] A </s> <s> [lang] B"),
+    ("[lang] <s> $A", ["--bos=none", "--eod=</s>"], {}, "A </s> B"),
+    ("<s> $A </s>", ["--bos=<s>", "--eod=none"], {}, "<s> A <s> B"),
+    ("<s> $A", [], {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": False}, "A </s> B"),
+    ("<s> $A", [], {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True}, "<s> A </s> <s> B"),
+    ("$A", [], {"eos_token": {"content": "</s>"}}, "A </s> B"),
+    ("</s> $A", ["--bos=</s>", "--eod=</s>"], {}, "</s> A </s> B"),
+    ("$A", ["--bos=<s>"], {"bos_token": None, "eos_token": "</s>"}, "<s> A </s> <s> B"),
+    ("$A", ["--eod=5", "--bos=none"], {}, "A 5 B"),
+])
+def test_each_token_around_documents_is_written_once(programs, tmp_path, template, options, config, parts):
+    tokenizer = known.gpt2(["a b"], 300)
+    tokenizer.add_special_tokens(["<s>", "</s>", "[lang]"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=template, pair=template + " $B:1", special_tokens=[(t, tokenizer.token_to_id(t)) for t in ("<s>", "</s>", "[lang]")])
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_str())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "text.txt").write_text("A\fB")
+    programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "text.bin", "--tokenizer", tmp_path, *options).ok()
+    dumped = programs.run("lmc-data", "dump", tmp_path / "text.bin").ok().stdout.split()
+    assert list(map(int, dumped)) == [int(part) if part.isdigit() else tokenizer.token_to_id(part) for part in parts.split()]
 
 
 def test_a_trained_tokenizer_is_one_of_tokenizers(programs, tmp_path, text):

@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+import struct
 
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -253,6 +254,23 @@ def fields(message):
         size = {1: 8, 5: 4}.get(key & 7) or varint()
         yield key >> 3, message[at:at + size]
         at += size
+
+
+def field(number, value):
+    """One field of a message of protocol buffers: an integer, or bytes."""
+    def varint(value):
+        return bytes([value & 0x7F | 0x80]) + varint(value >> 7) if value >= 0x80 else bytes([value])
+
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def model_of_pieces(kind, pieces, byte_fallback=False, table=b""):
+    """The bytes of a .model. `kind`: 1 for Unigram, 2 for BPE; `pieces`: (text, score, type)."""
+    listed = b"".join(field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + field(3, type))
+                      for text, score, type in pieces)
+    return listed + field(2, field(3, kind) + field(35, int(byte_fallback))) + field(3, field(2, table) + field(3, 0) + field(4, 0))
 
 
 def charsmap(model):

@@ -19,17 +19,20 @@ void EncodedDocuments::Counts::add(const Counts &other) {
   spelled += other.spelled;
 }
 
-EncodedDocuments::EncodedDocuments(const Tokenizer &tokenizer, const DocumentTokens &borders,
-                                   SpecialTokens mode, uint32_t threads, TokenFileWriter &writer)
-    : tokenizer(tokenizer), borders(borders), writer(writer) {
+Result<std::unique_ptr<EncodedDocuments>>
+EncodedDocuments::create(const Tokenizer &tokenizer, const DocumentTokens &borders,
+                         SpecialTokens mode, uint32_t threads, TokenFileWriter &writer) {
   if (threads == 0)
     threads = std::max(1u, std::thread::hardware_concurrency());
   std::vector<uint32_t> special = borders.before;
   special.insert(special.end(), borders.after.begin(), borders.after.end());
   if (borders.between)
     special.push_back(*borders.between);
-  for (uint32_t i = 0; i < threads; ++i)
-    encoders.push_back(tokenizer.encoder(mode, special));
+  auto encoders = tokenizer.encoders(threads, mode, special);
+  if (!encoders)
+    return encoders.error();
+  return std::unique_ptr<EncodedDocuments>(
+      new EncodedDocuments(std::move(*encoders), borders, writer));
 }
 
 EncodedDocuments::Counts EncodedDocuments::counts() const {

@@ -22,9 +22,12 @@ public:
     void add(const Counts &other);
   };
 
-  // All references must outlive this object. `threads`: 0 for one per processor.
-  EncodedDocuments(const Tokenizer &tokenizer, const DocumentTokens &borders, SpecialTokens mode,
-                   uint32_t threads, TokenFileWriter &writer);
+  // Makes one with encoders for `threads` threads, 0 for one per processor. All references must
+  // outlive it. Error: that of Tokenizer::encoders.
+  static Result<std::unique_ptr<EncodedDocuments>> create(const Tokenizer &tokenizer,
+                                                          const DocumentTokens &borders,
+                                                          SpecialTokens mode, uint32_t threads,
+                                                          TokenFileWriter &writer);
 
   // Adds a document, valid UTF-8, which is written when enough of them are there. Error: it, or one
   // before it, cannot be encoded or written.
@@ -34,7 +37,10 @@ public:
   Counts counts() const;
 
 private:
-  const Tokenizer &tokenizer;
+  EncodedDocuments(std::vector<std::unique_ptr<Encoder>> encoders, const DocumentTokens &borders,
+                   TokenFileWriter &writer)
+      : borders(borders), writer(writer), encoders(std::move(encoders)) {}
+
   const DocumentTokens &borders;
   TokenFileWriter &writer;
   std::vector<std::unique_ptr<Encoder>> encoders; // one per thread

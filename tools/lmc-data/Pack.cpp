@@ -156,10 +156,8 @@ private:
 // Writes the tokens of a tokenizer.
 class EncodedOutput : public TokenOutput {
 public:
-  EncodedOutput(std::unique_ptr<TokenFileWriter> file, const Packing &packing,
-                const PackOptions &options)
-      : TokenOutput(std::move(file)),
-        documents(*packing.tokenizer, packing.borders, options.special, options.threads, *writer) {}
+  EncodedOutput(std::unique_ptr<TokenFileWriter> file, std::unique_ptr<EncodedDocuments> documents)
+      : TokenOutput(std::move(file)), documents(std::move(documents)) {}
 
   Result<void> text(std::string_view piece) override {
     document += piece;
@@ -168,13 +166,13 @@ public:
   Result<void> endDocument() override {
     std::string whole;
     whole.swap(document);
-    return documents.add(std::move(whole));
+    return documents->add(std::move(whole));
   }
-  Result<void> complete() override { return documents.finish(); }
-  EncodedDocuments::Counts counts() const override { return documents.counts(); }
+  Result<void> complete() override { return documents->finish(); }
+  EncodedDocuments::Counts counts() const override { return documents->counts(); }
 
 private:
-  EncodedDocuments documents;
+  std::unique_ptr<EncodedDocuments> documents;
   std::string document; // what has come of the current one
 };
 
@@ -373,12 +371,15 @@ Result<std::unique_ptr<TokenOutput>> createOutput(const PackOptions &options,
   auto writer = TokenFileWriter::create(path, {packing.vocabulary, endOfDocument(packing)});
   if (!writer)
     return writer.error();
-  std::unique_ptr<TokenOutput> output;
-  if (packing.tokenizer)
-    output = std::make_unique<EncodedOutput>(std::move(*writer), packing, options);
-  else
-    output = std::make_unique<ByteOutput>(std::move(*writer), endOfDocument(packing));
-  return output;
+  if (!packing.tokenizer)
+    return std::unique_ptr<TokenOutput>(
+        std::make_unique<ByteOutput>(std::move(*writer), endOfDocument(packing)));
+  auto documents = EncodedDocuments::create(*packing.tokenizer, packing.borders, options.special,
+                                            options.threads, **writer);
+  if (!documents)
+    return documents.error();
+  return std::unique_ptr<TokenOutput>(
+      std::make_unique<EncodedOutput>(std::move(*writer), std::move(*documents)));
 }
 
 void reportFile(const std::string &path, const TokenFileWriter &file, const char *note) {
@@ -519,10 +520,12 @@ DataCommand addPackCommand(CommandLine &line) {
         description);
   };
   keep("--bos", "TOKEN|ID|none", options->bos,
-       "the token that begins each document. Default: what the files beside the tokenizer say");
+       "the token that begins each document; none: also without those that the tokenizer itself "
+       "puts there. Default: what the files beside the tokenizer say");
   keep("--eod", "TOKEN|ID|none", options->eod,
        "the token written once between documents. The same token at a document's edges is merged "
-       "into it. Default: what the files beside the tokenizer say; for bytes 0 (the NUL byte)");
+       "into it; none: also without those that the tokenizer itself puts after a document. "
+       "Default: what the files beside the tokenizer say; for bytes 0 (the NUL byte)");
   command.option(
       "--special-tokens", "text|parse|error",
       [=](const std::string &value) -> Result<void> {
