@@ -55,6 +55,10 @@ void TokenFinder::find(std::string_view text, const IdSet &asText, std::vector<P
   parts.clear();
   size_t done = 0; // the text before it is in parts
   for (size_t at = 0; at < text.size();) {
+    if (!mayBegin(text[at])) {
+      ++at;
+      continue;
+    }
     size_t length;
     const uint32_t index = longest(text.substr(at), length);
     if (index == kNoId) {

@@ -159,8 +159,10 @@ private:
   }
 
   Result<void> encodeCached(std::string_view word, std::vector<uint32_t> &ids) {
-    if (cache.find(word, ids))
+    if (const auto known = cache.find(word)) {
+      ids.insert(ids.end(), known->ids.begin(), known->ids.end());
       return {};
+    }
     const size_t begin = ids.size();
     const Model &model = *pipeline.parts.model;
     LMC_TRY(model.encode(word, nullptr, ids));
@@ -176,7 +178,7 @@ private:
       LMC_TRY(model.encode(word, &special, ids));
     }
     if (!spells) // Otherwise it has to be counted when it comes again.
-      cache.add(word, ids.data() + begin, ids.size() - begin);
+      cache.add(word, std::span(ids).subspan(begin));
     return {};
   }
 };

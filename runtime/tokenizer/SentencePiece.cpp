@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <cfloat>
 #include <cmath>
 #include <set>
@@ -56,16 +55,17 @@ private:
   TokenFinder userDefined{{}, {}}; // pieces that are kept whole
   TokenFinder control{{}, {}};
   MergeTable merges{0};      // of BPE
-  bool cutsAtSpaces = false; // no piece crosses the begin of a space mark behind another character
+  bool cutsAtSpaces = false; // no piece has a space mark after another character
   Trie trie;                 // of Unigram
-  std::vector<float> scores; // of Unigram's pieces
-  float unknownScore = 0;
-  // plain[a][b]: the ASCII character a, which is no space, stays as it is before b.
-  std::array<std::bitset<128>, 128> plain;
+  std::vector<float> scores; // of Unigram's pieces, at `unknown` that of an unknown character
+  float largestScore = 0;    // of Unigram, without its sign
+  // True for ASCII characters but the space that stay as they are before any ASCII character.
+  std::array<bool, 256> simple{};
+  bool spaceIsSimple = false; // the same of the space
 
   Result<void> initializeBpe();
   void initializeUnigram();
-  std::string normalize(std::string_view text) const;
+  void normalize(std::string_view text, std::string &result) const;
   // The normal form of the front of `text`, and the bytes of `text` that it is made of.
   std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
 };
@@ -139,9 +139,12 @@ Result<void> SentencePiece::initialize() {
         "model none"};
   userDefined = finderOf(model, Type::UserDefined);
   control = finderOf(model, Type::Control);
-  for (char a = 0; a >= 0 && a < 127; ++a)
-    for (char b = 0; b >= 0 && b < 127; ++b)
-      plain[a][b] = a != ' ' && !userDefined.mayBegin(a) && (!charsmap || charsmap->keeps(a, b));
+  for (int a = 0; a < 128; ++a) {
+    simple[a] = !userDefined.mayBegin(static_cast<char>(a));
+    for (int b = 0; b < 128 && charsmap; ++b)
+      simple[a] &= charsmap->keeps(static_cast<char>(a), static_cast<char>(b));
+  }
+  spaceIsSimple = std::exchange(simple[' '], false);
   limit = static_cast<uint32_t>(model.pieces.size());
   for (auto [text, id] : {std::pair{&model.begin, &bos}, std::pair{&model.end, &eos}})
     if (auto found = idOf(*text); found && model.pieces[*found].type == Type::Control)
@@ -218,12 +221,18 @@ void SentencePiece::initializeUnigram() {
   }
   cutsAtSpaces = !innerMark;
   trie.finish();
-  unknownScore = lowest - kUnknownPenalty;
+  if (unknown == kNoId) { // Unknown characters become bytes.
+    unknown = static_cast<uint32_t>(scores.size());
+    scores.push_back(0);
+  }
+  scores[unknown] = lowest - kUnknownPenalty;
+  for (float score : scores)
+    largestScore = std::max(largestScore, std::abs(score));
 }
 
 std::pair<std::string_view, size_t> SentencePiece::normalizeFront(std::string_view text) const {
   size_t length;
-  if (userDefined.longest(text, length) != kNoId)
+  if (userDefined.mayBegin(text[0]) && userDefined.longest(text, length) != kNoId)
     return {text.substr(0, length), length};
   if (charsmap)
     if (auto match = charsmap->longest(text))
@@ -232,7 +241,7 @@ std::pair<std::string_view, size_t> SentencePiece::normalizeFront(std::string_vi
   return {text.substr(0, length), length};
 }
 
-std::string SentencePiece::normalize(std::string_view text) const {
+void SentencePiece::normalize(std::string_view text, std::string &result) const {
   const std::string_view space = model.escapeSpaces ? kSpaceMark : " ";
   while (model.removeExtraSpaces && !text.empty()) {
     const auto [form, length] = normalizeFront(text);
@@ -240,22 +249,32 @@ std::string SentencePiece::normalize(std::string_view text) const {
       break;
     text.remove_prefix(length);
   }
-  std::string result;
+  result.clear();
   if (text.empty())
-    return result;
+    return;
   result.reserve(text.size() + text.size() / 2);
   if (!model.spaceAsSuffix && model.dummyPrefix)
     result += space;
   bool afterSpace = model.removeExtraSpaces;
   while (!text.empty()) {
-    size_t run = 0; // of characters that stay as they are
-    while (run + 1 < text.size() && static_cast<uint8_t>(text[run]) < 0x80 &&
-           static_cast<uint8_t>(text[run + 1]) < 0x80 && plain[text[run]][text[run + 1]])
+    // Bytes that stay as they are. What comes after the last of them may belong to it.
+    size_t run = 0;
+    while (run < text.size() && simple[static_cast<uint8_t>(text[run])])
       ++run;
+    if (run > 0 && (run == text.size() || static_cast<uint8_t>(text[run]) >= 0x80))
+      --run;
     if (run > 0) {
       result += text.substr(0, run);
       text.remove_prefix(run);
       afterSpace = false;
+    }
+    if (spaceIsSimple && text.size() > 1 && text[0] == ' ' &&
+        static_cast<uint8_t>(text[1]) < 0x80) {
+      if (!afterSpace)
+        result += space;
+      afterSpace = model.removeExtraSpaces;
+      text.remove_prefix(1);
+      continue;
     }
     auto [form, length] = normalizeFront(text);
     while (afterSpace && form.starts_with(' '))
@@ -273,7 +292,6 @@ std::string SentencePiece::normalize(std::string_view text) const {
     result.resize(result.size() - space.size());
   if (model.spaceAsSuffix && model.dummyPrefix)
     result += space;
-  return result;
 }
 
 class SentencePieceEncoder : public Encoder {
@@ -290,7 +308,9 @@ protected:
     for (const Part &part : parts)
       if (part.id != kNoId)
         LMC_TRY(countSpelled(text, part.begin));
-    const std::string normalized = tokenizer.normalize(text);
+    tokenizer.normalize(text, normalized);
+    if (normalized.size() >= kNoPlace)
+      return Error{"a document of 4 GiB or more cannot be encoded by a model of SentencePiece"};
     afterUnknown = false;
     if (model.kind == SentencePieceModel::Kind::Unigram)
       encodeUnigram(normalized, ids);
@@ -303,10 +323,13 @@ private:
   const std::shared_ptr<const SentencePiece> owned;
   const SentencePiece &tokenizer;
   const SentencePieceModel &model;
-  WordCache cache;
+  WordCache cache; // of BPE's words, and of Unigram's with the note of encodeUnigram()
+  std::string normalized;
   std::vector<Part> parts;
   std::vector<size_t> spelledAt;
+  static constexpr size_t kAhead = 8; // words between the loads of a word's slot, entry and ids
   std::vector<std::string_view> words;
+  std::vector<uint64_t> hashes; // of words
   std::vector<uint32_t> symbols;
   bool afterUnknown = false; // the last id is that of unknown characters
 
@@ -349,14 +372,15 @@ private:
     for (std::string_view word : words) {
       // A word that begins with a mark, a known piece, does not depend on what is before it.
       const bool alone = word.starts_with(kSpaceMark);
-      if (alone && cache.find(word, ids)) {
+      if (const auto known = alone ? cache.find(word) : std::nullopt) {
+        ids.insert(ids.end(), known->ids.begin(), known->ids.end());
         afterUnknown = false;
         continue;
       }
       const size_t begin = ids.size();
       encodeWord(word, ids);
       if (alone)
-        cache.add(word, ids.data() + begin, ids.size() - begin);
+        cache.add(word, std::span(ids).subspan(begin));
     }
   }
 
@@ -385,144 +409,132 @@ private:
     flush();
   }
 
-  // The segmentation of the highest score. As in the library, scores are sums of type float that
-  // run over the whole text: where two segmentations of a word are close, rounding decides, and so
-  // it depends on the place. Words are remembered whose segmentations are further apart than that.
+  // Appends the ids of the segmentation of the highest score. As in the library, scores are sums of
+  // type float that run over the whole text: where two segmentations of a word are close, rounding
+  // decides, and so the result depends on the text before the word. The cache has segmentations
+  // with the score before a word (without its sign) below which rounding cannot change them.
   void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
     words.clear();
     if (tokenizer.cutsAtSpaces)
       cutBeforeMarks(text, words);
     else
       words.push_back(text);
+    hashes.resize(words.size());
+    for (size_t i = 0; i < words.size(); ++i)
+      hashes[i] = WordCache::hashOf(words[i]);
     float score = 0; // of the best segmentation up to the word
-    for (std::string_view word : words) {
-      const auto found = segmented.find(word);
-      if (found == segmented.end() || !found->second.certain(score, word.size())) {
-        score = encodeUnigramWord(word, score, ids);
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (i + 2 * kAhead < words.size()) {
+        cache.loadSlot(hashes[i + 2 * kAhead]);
+        cache.loadEntry(hashes[i + kAhead]);
+      }
+      const std::string_view word = words[i];
+      const auto known = cache.find(word, hashes[i]);
+      if (known && std::abs(score) < known->note) {
+        for (uint32_t piece : known->ids)
+          score += tokenizer.scores[piece];
+        appendSegmentation(word, known->ids, ids);
         continue;
       }
-      for (uint32_t i = 0; i < found->second.count; ++i) {
-        const uint32_t id = remembered[found->second.first + i];
-        score += tokenizer.scores[id];
-        appendKnown(id, ids);
-      }
+      score = segment(word, score);
+      if (!known && certainBelow > 0)
+        cache.add(word, segmentation, certainBelow);
+      appendSegmentation(word, segmentation, ids);
+    }
+  }
+
+  // Appends the ids of a word's pieces. The unknown piece stands for one character.
+  void appendSegmentation(std::string_view word, std::span<const uint32_t> pieces,
+                          std::vector<uint32_t> &ids) {
+    if (std::find(pieces.begin(), pieces.end(), tokenizer.unknown) == pieces.end()) {
+      ids.insert(ids.end(), pieces.begin(), pieces.end());
+      afterUnknown = false;
+      return;
+    }
+    size_t at = 0;
+    for (uint32_t piece : pieces) {
+      const bool unknown = piece == tokenizer.unknown;
+      const size_t length = unknown ? utf8Length(word[at]) : model.pieces[piece].text.size();
+      if (unknown)
+        appendUnknown(word.substr(at, length), ids);
+      else
+        appendKnown(piece, ids);
+      at += length;
     }
   }
 
   static constexpr float kReset = 100000; // sums beyond it would lose digits, and begin again
 
-  // The best segmentation of a word, in ids of `remembered`.
-  struct Segmented {
-    uint32_t first = 0, count = 0;
-    float margin = 0; // the least difference of scores that decided, without rounding
-    float reach = 0;  // the largest score of a part of the word, without its sign
-
-    // Returns true if rounding cannot change the segmentation behind a text of this score. A sum of
-    // n numbers has an error of at most n / 2 units in the last place.
-    bool certain(float score, size_t bytes) const {
-      const float largest = std::abs(score) + reach;
-      return largest < kReset && margin > 2 * static_cast<float>(bytes) * FLT_EPSILON * largest;
-    }
-  };
-  StringMap<Segmented> segmented;
-  std::vector<uint32_t> remembered;
-
+  // The best segmentation of the text up to a byte of a word.
   struct Best {
     float score = 0;
-    uint32_t id = kNoId;
-    size_t begin = SIZE_MAX;
-    double exact = 0;         // the score of the word's part alone, without rounding
-    double second = -DBL_MAX; // the same of the second best segmentation
+    float second = -FLT_MAX;   // the score of the second best
+    uint32_t piece = kNoId;    // the last one
+    uint32_t begin = kNoPlace; // of the last piece; kNoPlace: no piece ends here
   };
-  std::vector<Best> best; // segmentations that end at each byte of a word
+  static constexpr uint32_t kNoPlace = UINT32_MAX;
+  std::vector<Best> best;
+  // The results of segment(): pieces, and the score before the word, without its sign, below which
+  // they are certain.
+  std::vector<uint32_t> segmentation;
+  float certainBelow = 0;
 
-  // Appends the ids of a word behind a text of a score. Returns the score with the word.
-  float encodeUnigramWord(std::string_view text, float score, std::vector<uint32_t> &ids) {
-    best.assign(text.size() + 1, {});
+  // Finds the best segmentation of a word after a text of a score. Returns the score with the word.
+  float segment(std::string_view word, const float score) {
+    best.assign(word.size() + 1, {});
     best[0].score = score;
-    size_t frontier = 0;
-    double reach = 0;
-    bool known = true; // no character is unknown
-    for (size_t begin = 0; begin < text.size();) {
+    size_t characters = 0;
+    for (size_t begin = 0; begin < word.size(); ++characters) {
       float before = best[begin].score;
       if (std::abs(before) > kReset) {
-        for (size_t i = begin; i <= frontier; ++i)
-          if (i == begin || best[i].begin != SIZE_MAX)
+        for (size_t i = begin; i < best.size(); ++i)
+          if (i == begin || best[i].begin != kNoPlace)
             best[i].score -= before;
         before = 0;
       }
-      const double exactBefore = best[begin].exact;
-      const size_t character = utf8Length(text[begin]);
-      bool single = false;
-      const auto offer = [&](size_t end, float ofPiece, uint32_t id) {
-        frontier = std::max(frontier, end);
+      const auto offer = [&](size_t end, float ofPiece, uint32_t piece) {
         Best &target = best[end];
-        const bool first = target.begin == SIZE_MAX;
         const float sum = ofPiece + before;
-        const double exact = ofPiece + exactBefore;
-        reach = std::max(reach, std::abs(exact));
-        if (first || exact > target.exact) {
-          target.second = first ? -DBL_MAX : target.exact;
-          target.exact = exact;
-        } else {
-          target.second = std::max(target.second, exact);
-        }
-        if (first || sum > target.score) {
-          target.score = sum;
-          target.id = id;
-          target.begin = begin;
-        }
+        if (target.begin == kNoPlace)
+          target = {sum, -FLT_MAX, piece, static_cast<uint32_t>(begin)};
+        else if (sum > target.score)
+          target = {sum, target.score, piece, static_cast<uint32_t>(begin)};
+        else
+          target.second = std::max(target.second, sum);
       };
+      const size_t character = utf8Length(word[begin]);
+      bool single = false; // a piece is the character at `begin`
       uint32_t node = 0;
-      for (size_t end = begin; end < text.size();) {
-        node = tokenizer.trie.child(node, text[end++]);
+      for (size_t end = begin; end < word.size();) {
+        node = tokenizer.trie.child(node, word[end++]);
         if (node == 0)
           break;
-        const uint32_t id = tokenizer.trie.value(node);
-        if (id == kNoId)
+        const uint32_t piece = tokenizer.trie.value(node);
+        if (piece == kNoId)
           continue;
-        offer(end, tokenizer.scores[id], id);
+        offer(end, tokenizer.scores[piece], piece);
         single |= end - begin == character;
       }
-      if (!single) {
-        offer(begin + character, tokenizer.unknownScore, tokenizer.unknown);
-        known = false;
-      }
+      if (!single)
+        offer(begin + character, tokenizer.scores[tokenizer.unknown], tokenizer.unknown);
       begin += character;
     }
-    std::vector<size_t> ends;
-    double margin = DBL_MAX;
-    for (const Best &each : best)
-      if (each.begin != SIZE_MAX && each.second != -DBL_MAX)
-        margin = std::min(margin, each.exact - each.second);
-    for (size_t end = text.size(); end > 0; end = best[end].begin)
-      ends.push_back(end);
-    const size_t idsBefore = ids.size();
-    for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
-      const Best &piece = best[*end];
-      if (piece.id == tokenizer.unknown)
-        appendUnknown(text.substr(piece.begin, *end - piece.begin), ids);
-      else
-        appendKnown(piece.id, ids);
+    segmentation.clear();
+    float margin = FLT_MAX; // by which the segmentation is better than others
+    for (size_t end = word.size(); end > 0; end = best[end].begin) {
+      segmentation.push_back(best[end].piece);
+      margin = std::min(margin, best[end].score - best[end].second);
     }
-    if (known && text.size() <= WordCache::kLongestWord)
-      remember(text, score, ids, idsBefore, margin, reach);
-    return best[text.size()].score;
-  }
-
-  void remember(std::string_view word, float score, const std::vector<uint32_t> &ids, size_t first,
-                double margin, double reach) {
-    constexpr size_t kWords = 1 << 17;
-    if (segmented.size() >= kWords) {
-      segmented.clear();
-      remembered.clear();
-    }
-    const Segmented entry{
-        static_cast<uint32_t>(remembered.size()), static_cast<uint32_t>(ids.size() - first),
-        static_cast<float>(std::min<double>(margin, FLT_MAX)), static_cast<float>(reach)};
-    // Otherwise rounding may have decided now.
-    if (entry.certain(score, word.size()) && segmented.emplace(word, entry).second)
-      remembered.insert(remembered.end(), ids.begin() + first, ids.end());
+    std::reverse(segmentation.begin(), segmentation.end());
+    // A sum of n numbers has an error of at most n / 2 units in the last place, and the difference
+    // of two sums one of n units. The margin has such an error, and so has the word after another
+    // text.
+    const float units = static_cast<float>(characters + 2) * FLT_EPSILON;
+    const float reach = static_cast<float>(characters) * tokenizer.largestScore;
+    certainBelow = std::min(kReset, margin / units - std::abs(score) - reach) - reach;
+    if (std::abs(score) + reach > kReset) // The sums may have begun again.
+      certainBelow = 0;
+    return best[word.size()].score;
   }
 };
 

@@ -5,61 +5,36 @@
 
 #include <cstdint>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace lmc {
 
-// Node 0 is the root. All edges are in one hash table.
+// A double array (Aoe, "An Efficient Digital Search Algorithm by Using a Double-Array Structure",
+// 1989): the child of a node for byte b is the node of index base ^ b, if that node names it as its
+// parent. Node 0 is the root.
 class Trie {
 public:
-  void add(std::string_view key, uint32_t value) {
-    uint32_t node = 0;
-    for (char byte : key) {
-      const uint64_t edge = keyOf(node, byte);
-      auto [place, isNew] = building.emplace(edge, static_cast<uint32_t>(values.size()));
-      if (isNew)
-        values.push_back(kNoId);
-      node = place->second;
-    }
-    values[node] = value;
-  }
-  // Must be called behind the last add() and before the first child().
-  void finish() {
-    size_t size = 16;
-    while (size < 2 * building.size())
-      size *= 2;
-    mask = size - 1;
-    edges.assign(size, {});
-    for (const auto &[edge, child] : building)
-      edges[find(edge)] = {edge, child};
-    building.clear();
-  }
+  // Adds a string, which must stay where it is until finish() and must not be empty or added twice.
+  void add(std::string_view key, uint32_t value) { keys.emplace_back(key, value); }
+  // Must be called after the last add() and before the first child().
+  void finish();
   // Returns the child of `node` for a byte, or 0.
-  uint32_t child(uint32_t node, char byte) const { return edges[find(keyOf(node, byte))].child; }
+  uint32_t child(uint32_t node, char byte) const {
+    const uint32_t next = nodes[node].base ^ static_cast<uint8_t>(byte);
+    return nodes[next].parent == node ? next : 0;
+  }
   // Returns the value of the string that ends at `node`, or kNoId.
-  uint32_t value(uint32_t node) const { return values[node]; }
+  uint32_t value(uint32_t node) const { return nodes[node].value; }
 
 private:
-  struct Edge {
-    uint64_t key = UINT64_MAX;
-    uint32_t child = 0;
+  struct Node {
+    uint32_t base = 0;
+    uint32_t parent = kNoId; // kNoId: the place is free
+    uint32_t value = kNoId;
   };
-  std::unordered_map<uint64_t, uint32_t> building;
-  std::vector<Edge> edges;
-  std::vector<uint32_t> values{kNoId};
-  size_t mask = 0;
-
-  static uint64_t keyOf(uint32_t node, char byte) {
-    return uint64_t(node) << 8 | static_cast<uint8_t>(byte);
-  }
-  size_t find(uint64_t key) const {
-    // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
-    size_t at = (key * 0x9e3779b97f4a7c15u) >> 32 & mask;
-    while (edges[at].key != key && edges[at].key != UINT64_MAX)
-      at = (at + 1) & mask;
-    return at;
-  }
+  std::vector<std::pair<std::string_view, uint32_t>> keys;
+  std::vector<Node> nodes; // a multiple of 256
 };
 
 } // namespace lmc

@@ -5,67 +5,86 @@
 
 #include <cstdint>
 #include <cstring>
-#include <string>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 namespace lmc {
 
+// A hash table with open addressing, whose slots point into an array of entries. An entry is: the
+// bytes of the word, the number of ids, the note, the word, filled up with zeros, the ids.
 class WordCache {
 public:
+  struct Known {
+    std::span<const uint32_t> ids; // until the next add()
+    float note;                    // as given to add()
+  };
   static constexpr size_t kLongestWord = 255; // bytes; longer words are not kept
 
   WordCache() : slots(kSlots) {}
 
-  // Appends the ids of `word` and returns true if it is known.
-  bool find(std::string_view word, std::vector<uint32_t> &ids) {
-    const uint64_t hash = XXH3_64bits(word.data(), word.size());
-    for (size_t at = hash & (kSlots - 1); slots[at].used; at = (at + 1) & (kSlots - 1)) {
-      const Slot &slot = slots[at];
-      if (slot.hash != static_cast<uint32_t>(hash >> 32) || slot.bytes != word.size() ||
-          std::memcmp(text.data() + slot.text, word.data(), word.size()) != 0)
+  static uint64_t hashOf(std::string_view word) { return XXH3_64bits(word.data(), word.size()); }
+
+  // Returns what is known of `word`.
+  std::optional<Known> find(std::string_view word) const { return find(word, hashOf(word)); }
+  std::optional<Known> find(std::string_view word, uint64_t hash) const {
+    for (size_t at = hash & (kSlots - 1); slots[at].entry != 0; at = (at + 1) & (kSlots - 1)) {
+      const uint32_t *entry = entries.data() + slots[at].entry;
+      if (slots[at].hash != static_cast<uint32_t>(hash >> 32) || entry[0] != word.size() ||
+          std::memcmp(entry + kHead, word.data(), word.size()) != 0)
         continue;
-      ids.insert(ids.end(), tokens.begin() + slot.ids, tokens.begin() + slot.ids + slot.count);
-      return true;
+      Known known{{entry + kHead + numbers(word), entry[1]}, 0};
+      std::memcpy(&known.note, entry + 2, sizeof(known.note));
+      return known;
     }
-    return false;
+    return std::nullopt;
   }
-  // Adds a word that find() does not know. Forgets all words when there are too many.
-  void add(std::string_view word, const uint32_t *ids, size_t count) {
-    if (word.size() > kLongestWord || count > UINT16_MAX)
+
+  // Adds a word that find() does not know, if it is not too long. Forgets all words when there are
+  // too many.
+  void add(std::string_view word, std::span<const uint32_t> ids, float note = 0) {
+    if (word.size() > kLongestWord || ids.size() > UINT16_MAX)
       return;
     if (words == kSlots / 2) {
       slots.assign(kSlots, {});
-      text.clear();
-      tokens.clear();
+      entries.resize(1);
       words = 0;
     }
-    const uint64_t hash = XXH3_64bits(word.data(), word.size());
+    const uint64_t hash = hashOf(word);
     size_t at = hash & (kSlots - 1);
-    while (slots[at].used)
+    while (slots[at].entry != 0)
       at = (at + 1) & (kSlots - 1);
-    slots[at] = {static_cast<uint32_t>(hash >> 32),    static_cast<uint32_t>(text.size()),
-                 static_cast<uint32_t>(tokens.size()), static_cast<uint16_t>(count),
-                 static_cast<uint8_t>(word.size()),    true};
-    text += word;
-    tokens.insert(tokens.end(), ids, ids + count);
+    const size_t begin = entries.size();
+    slots[at] = {static_cast<uint32_t>(hash >> 32), static_cast<uint32_t>(begin)};
+    entries.resize(begin + kHead + numbers(word));
+    entries[begin] = static_cast<uint32_t>(word.size());
+    entries[begin + 1] = static_cast<uint32_t>(ids.size());
+    std::memcpy(&entries[begin + 2], &note, sizeof(note));
+    std::memcpy(entries.data() + begin + kHead, word.data(), word.size());
+    entries.insert(entries.end(), ids.begin(), ids.end());
     ++words;
   }
 
+  // Begin to load what find() will need of a word: first its slot, later its entry.
+  void loadSlot(uint64_t hash) const { __builtin_prefetch(&slots[hash & (kSlots - 1)]); }
+  void loadEntry(uint64_t hash) const {
+    __builtin_prefetch(entries.data() + slots[hash & (kSlots - 1)].entry);
+  }
+
 private:
-  static constexpr size_t kSlots = 1 << 18;
+  static constexpr size_t kSlots = 1 << 17;
+  static constexpr size_t kHead = 3; // numbers before the word
   struct Slot {
-    uint32_t hash = 0;
-    uint32_t text = 0; // where the word begins in `text`
-    uint32_t ids = 0;  // where its ids begin in `tokens`
-    uint16_t count = 0;
-    uint8_t bytes = 0;
-    bool used = false;
+    uint32_t hash = 0;  // the upper half
+    uint32_t entry = 0; // index in `entries`; 0: the slot is free
   };
   std::vector<Slot> slots;
-  std::string text;
-  std::vector<uint32_t> tokens;
+  std::vector<uint32_t> entries{0};
   size_t words = 0;
+
+  // The numbers of 32 bits that hold a word.
+  static size_t numbers(std::string_view word) { return (word.size() + 3) / 4; }
 };
 
 } // namespace lmc
