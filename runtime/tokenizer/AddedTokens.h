@@ -17,7 +17,7 @@ struct AddedToken {
   std::string content;
   bool singleWord = false; // only where no word character is beside it
   bool leftStrip = false;  // takes the white space before it, too
-  bool rightStrip = false; // and behind it
+  bool rightStrip = false; // takes the white space after it, too
   bool normalized = false; // is found in the normalized text, in its own normalized form
   bool special = false;
 };

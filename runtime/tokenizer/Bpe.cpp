@@ -64,7 +64,7 @@ private:
   std::array<uint32_t, 256> byteIds;     // of byte-level pieces of one byte
   std::array<uint32_t, 256> fallbackIds; // of "<0xHH>"
   StringMap<uint32_t> words;             // pieces as bytes, if they are looked up (ignoreMerges)
-  // True if no piece has U+2581 behind another character than U+2581, so that a text can be cut
+  // True if no piece has U+2581 after another character than U+2581, so that a text can be cut
   // before each U+2581 that follows another character.
   bool cutsAtSpaces = false;
 
@@ -74,21 +74,22 @@ private:
 
 Result<void> Bpe::initialize() {
   const StringMap<uint32_t> &ids = options.vocabulary.ids;
-  bool marksLead = true; // no merge puts a space mark behind another character
+  bool marksLead = true; // no merge puts a space mark after another character
   for (size_t rank = 0; rank < options.merges.size(); ++rank) {
     const auto &[left, right] = options.merges[rank];
+    const auto fail = [&](const std::string &what) {
+      return Error{
+          fmt::format("the merge of {} and {}: {}", inQuotes(left), inQuotes(right), what)};
+    };
     for (const std::string &piece : {left, right})
       if (!ids.contains(piece))
-        return Error{
-            fmt::format("[{}]: the piece {} is not in the vocabulary", rank, quoted(piece))};
+        return fail(inQuotes(piece) + " is not in the vocabulary");
     if (right.size() < options.prefix.size())
-      return Error{
-          fmt::format("[{}]: {} is shorter than continuing_subword_prefix", rank, quoted(right))};
+      return fail(inQuotes(right) + " is shorter than continuing_subword_prefix");
     const std::string whole = left + right.substr(options.prefix.size());
     const uint32_t id = idIn(ids, whole);
     if (id == kNoId)
-      return Error{
-          fmt::format("[{}]: the merged piece {} is not in the vocabulary", rank, quoted(whole))};
+      return fail(inQuotes(whole) + " is not in the vocabulary");
     merges.add(idIn(ids, left), idIn(ids, right), {static_cast<uint32_t>(rank), id});
     marksLead &= !hasInnerMark(whole);
   }
@@ -162,13 +163,13 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
     if (!options.unknown && isForbidden)
       return Error{fmt::format("the text has {}, whose only token is the special token of id {}; "
                                "--special-tokens=parse makes that of it",
-                               quoted(character), id)};
+                               inQuotes(character), id)};
     if (!options.unknown)
       continue;
     if (unknownId == kNoId)
       return Error{fmt::format("the character {} is unknown, and the vocabulary does not have its "
                                "unk_token {}",
-                               quoted(character), quoted(*options.unknown))};
+                               inQuotes(character), inQuotes(*options.unknown))};
     if (!options.fuseUnknown)
       flush();
     ++pending;

@@ -1,6 +1,7 @@
 #include "runtime/tokenizer/BpeTrainer.h"
 
 #include "runtime/tokenizer/Model.h"
+#include "runtime/tokenizer/Utf8.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -84,24 +85,29 @@ public:
     std::set<Pair> changed;
     for (size_t i : places) {
       std::vector<uint32_t> &symbols = words[i].symbols;
-      for (size_t j = 0; j + 1 < symbols.size(); ++j) {
-        if (symbols[j] != pair.first || symbols[j + 1] != pair.second)
-          continue;
-        if (j > 0) {
-          change({symbols[j - 1], pair.first}, i, -1, changed);
-          change({symbols[j - 1], merged}, i, 1, changed);
+      size_t kept = 0; // symbols of the new word so far
+      for (size_t j = 0; j < symbols.size(); ++j) {
+        const bool found =
+            j + 1 < symbols.size() && symbols[j] == pair.first && symbols[j + 1] == pair.second;
+        if (found && kept > 0) {
+          change({symbols[kept - 1], pair.first}, i, -1, changed);
+          change({symbols[kept - 1], merged}, i, 1, changed);
         }
-        if (j + 2 < symbols.size()) {
+        if (found && j + 2 < symbols.size()) {
           change({pair.second, symbols[j + 2]}, i, -1, changed);
           change({merged, symbols[j + 2]}, i, 1, changed);
         }
-        symbols[j] = merged;
-        symbols.erase(symbols.begin() + static_cast<ptrdiff_t>(j) + 1);
+        symbols[kept++] = found ? merged : symbols[j];
+        j += found;
       }
+      symbols.resize(kept);
     }
     counts[pair] = 0;
     push(changed);
   }
+
+  // Lets best() not return the pair.
+  void forget(Pair pair) { counts[pair] = 0; }
 
 private:
   struct Entry {
@@ -137,7 +143,23 @@ private:
 
 } // namespace
 
-Result<std::string> BpeTrainer::train(uint32_t size, const std::string &endOfText) const {
+Result<void> BpeTrainer::checkEndOfText(const std::string &endOfText) {
+  const std::vector<std::string> &characters = byteCharacters();
+  const char *why = nullptr;
+  if (endOfText.empty())
+    why = "it is empty";
+  else if (replaceInvalidUtf8(endOfText) != endOfText)
+    why = "it is not UTF-8";
+  else if (std::find(characters.begin(), characters.end(), endOfText) != characters.end())
+    why = "it is the character of a byte";
+  if (why)
+    return Error{
+        fmt::format("{} cannot end documents: {}", inQuotes(replaceInvalidUtf8(endOfText)), why)};
+  return {};
+}
+
+Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &endOfText) const {
+  LMC_TRY(checkEndOfText(endOfText));
   if (size < 257)
     return Error{fmt::format("a vocabulary of {} tokens is too small: one is special, and 256 are "
                              "the bytes",
@@ -169,6 +191,11 @@ Result<std::string> BpeTrainer::train(uint32_t size, const std::string &endOfTex
     const auto pair = training.best();
     if (!pair)
       break;
+    // A text must not become the special token.
+    if (pieces[pair->first] + pieces[pair->second] == endOfText) {
+      training.forget(*pair);
+      continue;
+    }
     merges.push_back(Json::array({pieces[pair->first], pieces[pair->second]}));
     // Two pairs can make the same piece: "a" and "bc", "ab" and "c".
     const auto [place, isNew] = known.emplace(pieces[pair->first] + pieces[pair->second],
@@ -214,7 +241,7 @@ Result<std::string> BpeTrainer::train(uint32_t size, const std::string &endOfTex
                    {"ignore_merges", false}};
   file["model"]["vocab"] = std::move(vocabulary);
   file["model"]["merges"] = std::move(merges);
-  return file.dump(1) + "\n";
+  return Trained{file.dump(1) + "\n", static_cast<uint32_t>(pieces.size())};
 }
 
 } // namespace lmc

@@ -17,14 +17,21 @@ public:
   BpeTrainer();
   // Counts the words of a document, valid UTF-8. Words are cut as Llama 3 cuts them.
   Result<void> add(std::string_view document);
-  // Returns the text of a tokenizer.json with `size` tokens: first `endOfText`, a special token,
-  // then the 256 bytes, then merges, the most frequent pair first. The text may be too short for as
-  // many merges; there are fewer tokens then. Error: `size` is below 257, or there was no word.
-  Result<std::string> train(uint32_t size, const std::string &endOfText) const;
+  // Error: the token is empty, not UTF-8 or the character of a byte.
+  static Result<void> checkEndOfText(const std::string &endOfText);
+
+  struct Trained {
+    std::string json;    // the text of a tokenizer.json
+    uint32_t tokens = 0; // in its vocabulary
+  };
+  // Makes a tokenizer of `size` tokens: first `endOfText`, a special token, then the 256 bytes,
+  // then merges, the most frequent pair first. If the text is too short for as many merges, there
+  // are fewer tokens. Error: `size` is below 257, there was no word, or checkEndOfText() has one.
+  Result<Trained> train(uint32_t size, const std::string &endOfText) const;
 
 private:
   std::unique_ptr<PreTokenizer> preTokenizer;
-  std::unordered_map<std::string, uint64_t> words; // bytes, and how often they came
+  std::unordered_map<std::string, uint64_t> words; // the words, and how often each was counted
 };
 
 } // namespace lmc

@@ -1,6 +1,6 @@
 // SentencePiece's table of replacements ("precompiled_charsmap"): strings, and what each becomes.
 //
-// The format: uint32 bytes of a trie, the trie, the replacements with a zero byte behind each. The
+// The format: uint32 bytes of a trie, the trie, the replacements with a zero byte after each. The
 // trie is a double array of Darts-clone (github.com/s-yata/darts-clone), whose values are where a
 // replacement begins.
 #pragma once

@@ -1,10 +1,10 @@
 #include "runtime/tokenizer/Decoder.h"
 
+#include "runtime/tokenizer/Function.h"
 #include "runtime/tokenizer/Model.h"
 #include "runtime/tokenizer/Utf8.h"
 
 #include <charconv>
-#include <functional>
 
 namespace lmc {
 
@@ -12,19 +12,7 @@ namespace {
 
 constexpr const char *kReplacement = "\xef\xbf\xbd"; // U+FFFD
 
-class Function : public Decoder {
-public:
-  using Body = std::function<Result<void>(std::vector<std::string> &pieces)>;
-  explicit Function(Body body) : body(std::move(body)) {}
-  Result<void> apply(std::vector<std::string> &pieces) const override { return body(pieces); }
-
-private:
-  Body body;
-};
-
-std::unique_ptr<Decoder> function(Function::Body body) {
-  return std::make_unique<Function>(std::move(body));
-}
+const auto function = Function<Decoder, std::vector<std::string> &>::make;
 
 std::string joined(const std::vector<std::string> &pieces) {
   std::string text;

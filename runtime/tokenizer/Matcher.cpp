@@ -9,11 +9,6 @@ namespace lmc {
 
 namespace {
 
-void addGap(std::vector<Span> &spans, size_t begin, size_t end) {
-  if (begin < end)
-    spans.push_back({begin, end, false});
-}
-
 class LiteralMatcher : public Matcher {
 public:
   explicit LiteralMatcher(std::string wanted) : wanted(std::move(wanted)) {}

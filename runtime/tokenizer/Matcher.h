@@ -17,21 +17,27 @@ struct Span {
   size_t begin, end;
   bool match;
 };
+// Adds the span between two matches, unless it is empty.
+inline void addGap(std::vector<Span> &spans, size_t begin, size_t end) {
+  if (begin < end)
+    spans.push_back({begin, end, false});
+}
 
 class Matcher {
 public:
   virtual ~Matcher() = default;
-  // Puts spans that cover the valid UTF-8 `text`, in its order, into `spans`. No span is empty.
-  // Error: the search needs too much memory or time.
+  // Replaces `spans` with those of `text`, valid UTF-8: matches and the gaps between them, from its
+  // begin to its end. No span is empty. Error: the search needs too much memory or time.
   virtual Result<void> search(std::string_view text, std::vector<Span> &spans) const = 0;
 
   // Compiles a regular expression with the meaning that Oniguruma gives it (Ruby's syntax). Error:
   // one clause ("'\\b' is not supported") if the expression has a feature that this class does not
   // have, or can match the empty string.
   //
-  // Oniguruma's classes belong to another version of Unicode than a library's that Debian has. All
-  // characters are therefore divided into at most 256 kinds, such that each class, set or literal
-  // of the expression is a set of kinds; PCRE2 then matches one byte per character, its kind.
+  // PCRE2 does the search, but its classes (\p{L}, \s) belong to another version of Unicode than
+  // Oniguruma's. Therefore PCRE2 sees no characters, only their kinds, one byte for each character:
+  // two characters have the same kind if each class, set and literal of the expression has both or
+  // neither of them. Error: an expression with more than 256 kinds.
   static Result<std::unique_ptr<Matcher>> regex(std::string_view pattern);
   // Matches `text`, which must not be empty.
   static std::unique_ptr<Matcher> literal(std::string text);

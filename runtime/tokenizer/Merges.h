@@ -63,7 +63,7 @@ void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<
 // What SentencePiece writes for a space.
 inline constexpr std::string_view kSpaceMark = "\u2581";
 // Returns true if a space mark follows another character than a space mark. If no piece of a
-// vocabulary has such a mark, no merge crosses the begin of a mark behind another character, and so
+// vocabulary has such a mark, no merge crosses the begin of a mark after another character, and so
 // a text can be cut there.
 bool hasInnerMark(std::string_view piece);
 // Cuts `text` before each space mark that follows another character.

@@ -1,30 +1,14 @@
 #include "runtime/tokenizer/Normalizer.h"
 
 #include "runtime/tokenizer/Charsmap.h"
+#include "runtime/tokenizer/Function.h"
 #include "runtime/tokenizer/Utf8.h"
-
-#include <functional>
 
 namespace lmc {
 
 namespace {
 
-// A normalizer that is a function of the text.
-class Function : public Normalizer {
-public:
-  using Body = std::function<Result<void>(std::string &text, bool &cutBegin)>;
-  explicit Function(Body body) : body(std::move(body)) {}
-  Result<void> apply(std::string &text, bool &cutBegin) const override {
-    return body(text, cutBegin);
-  }
-
-private:
-  Body body;
-};
-
-std::unique_ptr<Normalizer> function(Function::Body body) {
-  return std::make_unique<Function>(std::move(body));
-}
+const auto function = Function<Normalizer, std::string &, bool &>::make;
 
 // A normalizer that treats each character alone: append(text, c) appends what it becomes.
 template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append append) {

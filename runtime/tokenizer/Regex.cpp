@@ -126,7 +126,7 @@ private:
       return assertion ? 0 : *shortest;
     const Quantifier &times = **count;
     if (assertion || (*shortest == 0 && times.most > 1))
-      return refuse("a quantifier behind what can match the empty string");
+      return refuse("a quantifier after what can match the empty string");
     if (times.repeatedAgain) {
       out.text[textBefore].insert(lengthBefore, "(?:");
       out.add(times.text + ")+");
@@ -170,7 +170,7 @@ private:
         result->text += '+';
     }
     if (!done() && std::string_view("*+?{").find(pattern[at]) != std::string_view::npos)
-      return refuse("a quantifier behind a quantifier");
+      return refuse("a quantifier after a quantifier");
     return result;
   }
 
@@ -480,15 +480,17 @@ private:
 
 // What a thread needs to match; all expressions share it.
 struct Workspace {
+  static constexpr uint32_t kMostSteps = 1'000'000'000; // of one match: seconds
+  static constexpr size_t kMostBytes = 64 << 20;        // of its stack
   pcre2_match_data *data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context *context = pcre2_match_context_create(nullptr);
-  pcre2_jit_stack *stack = pcre2_jit_stack_create(32 << 10, 64 << 20, nullptr);
+  pcre2_jit_stack *stack = pcre2_jit_stack_create(32 << 10, kMostBytes, nullptr);
   std::vector<uint8_t> kinds;
   std::vector<uint32_t> offsets;
 
   Workspace() {
-    pcre2_set_match_limit(context, UINT32_MAX);
-    pcre2_set_depth_limit(context, UINT32_MAX);
+    pcre2_set_match_limit(context, kMostSteps);
+    pcre2_set_depth_limit(context, kMostSteps);
     pcre2_jit_stack_assign(context, nullptr, stack);
   }
   ~Workspace() {
@@ -522,9 +524,10 @@ public:
       if (code == PCRE2_ERROR_NOMATCH)
         break;
       if (code < 0)
-        return Error{fmt::format("the regular expression that splits the text cannot be matched at "
-                                 "byte {} (PCRE2's error {})",
-                                 byteOf(done), code)};
+        return Error{
+            fmt::format("the regular expression that splits the text needs more than 64 MiB "
+                        "of memory or 10^9 steps from byte {} on: {}",
+                        byteOf(done), inQuotes(text.substr(byteOf(done))))};
       addGap(spans, byteOf(done), byteOf(found[0]));
       spans.push_back({byteOf(found[0]), byteOf(found[1]), true});
       done = found[1];
@@ -537,11 +540,6 @@ private:
   pcre2_code *code;
   Kinds kinds;
   bool compiled = false; // to machine code
-
-  static void addGap(std::vector<Span> &spans, size_t begin, size_t end) {
-    if (begin < end)
-      spans.push_back({begin, end, false});
-  }
 };
 
 // Writes the set of these kinds in PCRE2's syntax.

@@ -108,7 +108,7 @@ Result<void> SentencePiece::initialize() {
       continue;
     // As in the library. The bound also bounds the work for a piece, whose every part is looked up.
     const auto fail = [&](const char *what) {
-      return Error{fmt::format("piece {}, {}, {}", id, quoted(text), what)};
+      return Error{fmt::format("piece {}, {}, {}", id, inQuotes(text), what)};
     };
     if (text.size() >= kLongestPiece)
       return fail("has 8000 bytes or more");
@@ -161,7 +161,7 @@ Result<void> SentencePiece::initializeBpe() {
   for (const auto &[text, score, type] : model.pieces) {
     if (type == Type::Unused && text != std::string_view("\0", 1))
       return Error{
-          fmt::format("the unused piece {} of a BPE model is not supported", quoted(text))};
+          fmt::format("the unused piece {} of a BPE model is not supported", inQuotes(text))};
     if (type != Type::Normal && type != Type::UserDefined)
       continue;
     scores.insert(score);

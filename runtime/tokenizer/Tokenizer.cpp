@@ -39,7 +39,7 @@ Result<void> Encoder::encode(std::string_view text, std::vector<uint32_t> &ids) 
 Result<void> Encoder::countSpelled(std::string_view text, size_t at) {
   if (mode == SpecialTokens::Error)
     return Error{fmt::format("{} spells a special token; --special-tokens=text makes text of it",
-                             quoted(text.substr(at)))};
+                             inQuotes(text.substr(at)))};
   ++places;
   return {};
 }

@@ -68,7 +68,7 @@ public:
   virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;
   // A number that every id is below.
   uint32_t vocabulary() const { return limit; }
-  // Ids that the tokenizer itself puts before and behind a document.
+  // Ids that the tokenizer itself puts before and after a document.
   const std::vector<uint32_t> &before() const { return first; }
   const std::vector<uint32_t> &after() const { return last; }
   // The ids that begin and end a document, if the file names them.

@@ -34,6 +34,8 @@ std::string typeOf(const JsonNode &node) {
 // Reads {"String": ...} or {"Regex": ...}.
 std::unique_ptr<Matcher> readPattern(const JsonNode &node) {
   node.onlyKeys({"String", "Regex"});
+  if (node.size() != 1)
+    node.fail("expected either String or Regex");
   if (auto text = node.find("String")) {
     if (text->text().empty())
       text->fail("is empty");
@@ -64,7 +66,10 @@ std::string decodeBase64(const JsonNode &node) {
   int count = 0; // of bits that are in no byte yet
   static constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  for (char c : std::string_view(text).substr(0, text.find('='))) {
+  const size_t end = std::min(text.find_last_not_of('=') + 1, text.size());
+  if (text.size() % 4 != 0 || text.size() - end > 2)
+    node.fail("is not base64");
+  for (char c : std::string_view(text).substr(0, end)) {
     const size_t digit = kDigits.find(c);
     if (digit == kDigits.npos) {
       node.fail("is not base64");
@@ -163,7 +168,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     return;
   }
   if (out.byteLevel)
-    return node.fail("a pre-tokenizer behind ByteLevel is not supported");
+    return node.fail("a pre-tokenizer after ByteLevel is not supported");
   if (type == "ByteLevel") {
     node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     if (node.at("add_prefix_space").boolean())
@@ -207,8 +212,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     appendUtf8(mark, readCharacter(node.at("replacement")));
     const PrependScheme scheme = readScheme(node);
     if (scheme == PrependScheme::First && !out.all.empty())
-      return node.at("prepend_scheme")
-          .fail("'first' behind another pre-tokenizer is not supported");
+      return node.at("prepend_scheme").fail("'first' after another pre-tokenizer is not supported");
     auto splits = node.find("split");
     out.all.push_back(makeMetaspace(mark, scheme, !splits || splits->boolean()));
   } else {
@@ -282,14 +286,19 @@ void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed)
   bool text = false;
   for (const JsonNode &piece : node.at("single").elements()) {
     piece.onlyKeys({"Sequence", "SpecialToken"});
+    if (piece.json().is_object() && piece.size() != 1)
+      piece.fail("expected either Sequence or SpecialToken");
     if (auto sequence = piece.find("Sequence")) {
+      sequence->onlyKeys({"id", "type_id"});
       if (sequence->at("id").text() != "A" || text)
         sequence->fail("a template whose text is not A, once, is not supported");
       text = true;
       continue;
     }
-    const std::string name = piece.at("SpecialToken").at("id").text();
-    for (const JsonNode &id : tokens.at(name).at("ids").elements())
+    piece.at("SpecialToken").onlyKeys({"id", "type_id"});
+    const JsonNode token = tokens.at(piece.at("SpecialToken").at("id").text());
+    token.onlyKeys({"id", "ids", "tokens"});
+    for (const JsonNode &id : token.at("ids").elements())
       (text ? parts.after : parts.before).push_back(id.number());
   }
   if (!text)
@@ -341,8 +350,8 @@ std::unique_ptr<Model> readBpe(const JsonNode &node, bool byteLevel) {
     pieces[number] = piece;
   }
   const JsonNode merges = node.at("merges");
-  for (const nlohmann::json &merge : merges.json()) {
-    const size_t index = options.merges.size();
+  for (const JsonNode &entry : merges.elements()) {
+    const nlohmann::json &merge = entry.json();
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
       options.merges.emplace_back(merge[0], merge[1]);
       continue;
@@ -353,7 +362,7 @@ std::unique_ptr<Model> readBpe(const JsonNode &node, bool byteLevel) {
     if (text.starts_with("#version"))
       continue;
     if (space == text.npos || text.find(' ', space + 1) != text.npos) {
-      merges.at(index).fail("expected two pieces");
+      entry.fail("expected two pieces");
       return nullptr;
     }
     options.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
@@ -363,7 +372,6 @@ std::unique_ptr<Model> readBpe(const JsonNode &node, bool byteLevel) {
   auto model = makeBpe(std::move(options));
   if (model)
     return std::move(*model);
-  // The clause begins with the index of the merge.
   merges.fail(model.error().message);
   return nullptr;
 }

@@ -1,5 +1,5 @@
-// What tokenizers believes about code points. The tables are generated (make-unicode-tables.py),
-// and differ between the parts of that library, which use several versions of Unicode.
+// Properties of code points as PyPI's `tokenizers` has them. Its parts use several versions of
+// Unicode, so that a property can have two tables. make-unicode-tables.py generates the tables.
 #pragma once
 
 #include <cstdint>

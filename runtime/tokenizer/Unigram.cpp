@@ -44,7 +44,7 @@ private:
   std::array<uint32_t, 256> byteIds;
 
   static Error unknownText(std::string_view text) {
-    return Error{fmt::format("{} is unknown, and the model has no unk_id", quoted(text))};
+    return Error{fmt::format("{} is unknown, and the model has no unk_id", inQuotes(text))};
   }
   Result<void> appendPiece(std::string_view text, const IdSet *forbidden,
                            std::vector<uint32_t> &ids) const;

@@ -54,7 +54,7 @@ size_t validUtf8Length(std::string_view bytes) {
   return validLength(bytes, part);
 }
 
-std::string quoted(std::string_view text) {
+std::string inQuotes(std::string_view text) {
   constexpr size_t kMost = 40; // bytes
   std::string result = "'";
   size_t at = 0;

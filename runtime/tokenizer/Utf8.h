@@ -13,7 +13,7 @@ constexpr size_t utf8Length(char lead) {
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
-// Returns the code point at byte `at` of valid UTF-8, and moves `at` behind it.
+// Returns the code point at byte `at` of valid UTF-8, and moves `at` to the next one.
 constexpr char32_t readUtf8(std::string_view text, size_t &at) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
   const uint8_t lead = byte(0);
@@ -48,7 +48,7 @@ size_t validUtf8Length(std::string_view bytes);
 
 // Returns the first characters of valid UTF-8 in quotes, for an error of one line: control
 // characters are written as "\n" or "\x1b".
-std::string quoted(std::string_view text);
+std::string inQuotes(std::string_view text);
 
 // Returns `bytes` with U+FFFD in the place of what is not UTF-8: one for each longest part that
 // begins a character ("maximal subpart", Unicode 15, chapter 3.9), as Python's errors="replace"

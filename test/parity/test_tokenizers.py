@@ -223,6 +223,11 @@ def split(pattern):
         {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}]}
 
 
+def template(single, **more):
+    return {"type": "TemplateProcessing", "single": single, "pair": [],
+            "special_tokens": {"t": {"id": "t", "ids": [0], "tokens": ["t"], **more}}}
+
+
 @pytest.mark.parametrize("key, value, place", [
     ("pre_tokenizer", {"type": "BertPreTokenizer"}, "pre_tokenizer.type: 'BertPreTokenizer' is not supported"),
     ("pre_tokenizer", {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "extra": 1}, "pre_tokenizer.extra: is not supported"),
@@ -239,7 +244,17 @@ def split(pattern):
     ("post_processor", {"type": "Other"}, "post_processor.type: 'Other' is not supported"),
     ("truncation", {"max_length": 5}, "truncation: is not supported"),
     ("model", {"type": "WordPiece"}, "model.type: 'WordPiece' is not supported"),
-    ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}, "model.merges: [0]: the piece 'b' is not in the vocabulary"),
+    ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}, "model.merges: the merge of 'a' and 'b': 'b' is not in the vocabulary"),
+    ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": None}, "model.merges: expected an array, found null"),
+    ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": {"0": ["a", "a"]}}, "model.merges: expected an array, found object"),
+    ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": ["#version: 0.2", "a"]}, "model.merges[1]: expected two pieces"),
+    ("normalizer", {"type": "Replace", "pattern": {"String": "a", "Regex": "b"}, "content": ""}, "normalizer.pattern: expected either String or Regex"),
+    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA=AAAA"}, "normalizer.precompiled_charsmap: is not base64"),
+    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAAA"}, "normalizer.precompiled_charsmap: is not base64"),
+    ("post_processor", template([{"Sequence": {"id": "A", "type_id": 0, "x": 1}}]), "post_processor.single[0].Sequence.x: is not supported"),
+    ("post_processor", template([{"SpecialToken": {"id": "t", "x": 1}}]), "post_processor.single[0].SpecialToken.x: is not supported"),
+    ("post_processor", template([{"SpecialToken": {"id": "t"}, "Sequence": {"id": "A"}}]), "post_processor.single[0]: expected either Sequence or SpecialToken"),
+    ("post_processor", template([{"SpecialToken": {"id": "t"}}, {"Sequence": {"id": "A"}}], x=1), "post_processor.special_tokens.t.x: is not supported"),
     ("model", {"type": "BPE", "vocab": {"a": 1048577}, "merges": []}, "model.vocab.a: expected an id below 1048577"),
     ("post_processor", {"type": "BertProcessing", "sep": ["a", 5000], "cls": ["b", 0]}, "post_processor: adds the id 5000, which no token has"),
     ("other", 1, "other: is not supported"),
@@ -311,6 +326,31 @@ def test_a_trained_tokenizer_is_one_of_tokenizers(programs, tmp_path, text):
     documents = known.lines(5, 300)
     ours.encode_special_tokens = True
     assert_same(documents, pack(programs, tmp_path / "text", ours, documents), [each.ids for each in ours.encode_batch(documents)])
+
+
+@pytest.mark.parametrize("end, why", [("", "--eod needs a value"), ("a", "it is the character of a byte"), ("\u0120", "it is the character of a byte"),
+                                      (b"\xff<eod>", "it is not UTF-8")])
+def test_a_token_that_cannot_end_documents_is_refused_before_training(programs, tmp_path, end, why):
+    (tmp_path / "text.txt").write_text("a b")
+    option = b"--eod=" + (end if isinstance(end, bytes) else end.encode())
+    done = subprocess.run([*programs.command("lmc-data", "tokenizer", "train", tmp_path / "text.txt", "-o", tmp_path / "own"), option],
+                          capture_output=True)
+    assert done.returncode == USER_ERROR and why in done.stderr.decode() and done.stderr.count(b"\n") == 1
+    assert not (tmp_path / "own").exists()
+
+
+def test_no_merge_makes_the_token_that_ends_documents(programs, tmp_path):
+    (tmp_path / "text.txt").write_text("END ENDS END THEEND " * 20)
+    own = tmp_path / "own"
+    train = ["lmc-data", "tokenizer", "train", tmp_path / "text.txt", "-o", own, "--vocab-size=300", "--eod=END"]
+    programs.run(*train).ok()
+    tokenizer = json.loads((own / "tokenizer.json").read_text())
+    assert tokenizer["model"]["vocab"]["END"] == 0 and not any("".join(merge) == "END" for merge in tokenizer["model"]["merges"])
+    programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "text.bin", "--tokenizer", own).ok()
+    assert "0" not in programs.run("lmc-data", "dump", tmp_path / "text.bin").ok().stdout.split()
+    (own / "tokenizer.json").unlink()
+    again = programs.run(*train)
+    assert again.code == USER_ERROR and "tokenizer_config.json: exists already" in again.stderr
 
 
 def test_bytes_that_are_not_utf8_are_replaced_as_python_does(programs, tmp_path):

@@ -26,6 +26,8 @@ public:
   explicit Dump(const DumpOptions &options) : options(options) {}
 
   Result<void> run() {
+    if (!options.tokenizer.empty() && !options.text)
+      return Error{"--tokenizer needs --text: without it ids are printed"};
     auto opened = TokenFile::open(options.path, options.format);
     if (!opened)
       return opened.error();

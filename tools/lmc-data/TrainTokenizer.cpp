@@ -42,13 +42,17 @@ private:
 
 Result<void> train(const TrainOptions &options) {
   if (options.action != "train")
-    return Error{fmt::format("unknown action '{}'; lmc-data tokenizer train is what there is",
+    return Error{fmt::format("unknown action '{}'; the only one is: lmc-data tokenizer train",
                              options.action)};
   if (options.output.empty())
     return Error{"no --output given; see: lmc-data tokenizer --help"};
-  const std::string file = options.output + "/tokenizer.json";
-  if (exists(file))
-    return Error{fmt::format("{}: exists already; give --output another folder", file)};
+  const std::string file = options.output + "/tokenizer.json",
+                    beside = options.output + "/tokenizer_config.json";
+  for (const std::string &path : {file, beside})
+    if (exists(path))
+      return Error{fmt::format("{}: exists already; give --output another folder", path)};
+  if (Result<void> good = BpeTrainer::checkEndOfText(options.endOfText); !good)
+    return Error{fmt::format("--eod: {}", good.error().message)};
   BpeTrainer trainer;
   Feeder feeder(trainer);
   uint64_t total = 0;
@@ -61,18 +65,17 @@ Result<void> train(const TrainOptions &options) {
     for (const std::string &input : options.inputs)
       LMC_TRY(readDocuments(input, options.documents, feeder, progress));
   }
-  auto text = trainer.train(options.size, options.endOfText);
-  if (!text)
-    return Error{fmt::format("{}: {}", options.inputs[0], text.error().message)};
+  auto trained = trainer.train(options.size, options.endOfText);
+  if (!trained)
+    return Error{fmt::format("{}: {}", options.inputs[0], trained.error().message)};
   const nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                                          {"bos_token", nullptr},
                                          {"eos_token", options.endOfText}};
   LMC_TRY(makeFolders(options.output));
-  LMC_TRY(publishFile(options.output + "/tokenizer_config.json", config.dump(2) + "\n"));
-  LMC_TRY(publishFile(file, *text));
-  const size_t tokens = nlohmann::json::parse(*text)["model"]["vocab"].size();
-  fmt::print("{}: a byte-level BPE of {} tokens{}; documents end with {}\n", file, tokens,
-             tokens < options.size ? ", because the text has nothing more to merge" : "",
+  LMC_TRY(publishFile(beside, config.dump(2) + "\n"));
+  LMC_TRY(publishFile(file, trained->json));
+  fmt::print("{}: a byte-level BPE of {} tokens{}; documents end with {}\n", file, trained->tokens,
+             trained->tokens < options.size ? ", because the text has nothing more to merge" : "",
              options.endOfText);
   return {};
 }
