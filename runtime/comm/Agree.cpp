@@ -23,11 +23,11 @@ Result<std::vector<std::string>> gatherTexts(Communicator &group, const std::str
   return texts;
 }
 
-Result<std::string> broadcastText(Communicator &group, const std::string &text) {
+Result<std::string> broadcastText(Communicator &group, const std::string &text, int root) {
   uint64_t size = text.size();
-  LMC_TRY(group.broadcast(&size, sizeof size, 0));
-  std::string received = group.position() == 0 ? text : std::string(size, '\0');
-  LMC_TRY(group.broadcast(received.data(), size, 0));
+  LMC_TRY(group.broadcast(&size, sizeof size, root));
+  std::string received = group.position() == root ? text : std::string(size, '\0');
+  LMC_TRY(group.broadcast(received.data(), size, root));
   return received;
 }
 

@@ -11,8 +11,8 @@ namespace lmc {
 // Returns the texts of all ranks, by position.
 Result<std::vector<std::string>> gatherTexts(Communicator &group, const std::string &mine);
 
-// Returns the text of the rank at position 0.
-Result<std::string> broadcastText(Communicator &group, const std::string &text);
+// Returns the text of the rank at position `root`.
+Result<std::string> broadcastText(Communicator &group, const std::string &text, int root = 0);
 
 // Returns the sum of all ranks' numbers.
 Result<double> sumOf(Communicator &group, double mine);

@@ -1,5 +1,6 @@
 #include "runtime/device/GemmChoices.h"
 
+#include "runtime/comm/Agree.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
 
@@ -7,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
@@ -22,25 +24,15 @@ static constexpr int kVersion = 1;
 
 using Choices = std::map<GemmKey, GemmChoice>;
 
-static Result<Choices> readFile(const std::string &path) {
+static Choices fromJson(const nlohmann::json &list) {
   Choices choices;
-  if (!exists(path))
-    return choices;
-  auto json = readJsonObject(path, kMaximumBytes);
-  LMC_TRY(json);
-  try {
-    if (json->at("version") != kVersion)
-      return Error{fmt::format("{}: of another release", path)};
-    for (const auto &choice : json->at("choices"))
-      choices[{choice.at("device"), choice.at("product")}] = {
-          choice.at("implementation"), choice.at("payload"), choice.at("seconds")};
-  } catch (const nlohmann::json::exception &) {
-    return Error{fmt::format("{}: damaged", path)};
-  }
+  for (const auto &choice : list)
+    choices[{choice.at("device"), choice.at("product")}] = {
+        choice.at("implementation"), choice.at("payload"), choice.at("seconds")};
   return choices;
 }
 
-static Result<void> writeFile(const std::string &path, const Choices &choices) {
+static nlohmann::ordered_json toJson(const Choices &choices) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto &[key, choice] : choices)
     list.push_back({{"device", key.device},
@@ -48,7 +40,25 @@ static Result<void> writeFile(const std::string &path, const Choices &choices) {
                     {"implementation", choice.implementation},
                     {"payload", choice.payload},
                     {"seconds", choice.seconds}});
-  nlohmann::ordered_json json = {{"version", kVersion}, {"choices", std::move(list)}};
+  return list;
+}
+
+static Result<Choices> readFile(const std::string &path) {
+  if (!exists(path))
+    return Choices();
+  auto json = readJsonObject(path, kMaximumBytes);
+  LMC_TRY(json);
+  try {
+    if (json->at("version") != kVersion)
+      return Error{fmt::format("{}: of another release", path)};
+    return fromJson(json->at("choices"));
+  } catch (const nlohmann::json::exception &) {
+    return Error{fmt::format("{}: damaged", path)};
+  }
+}
+
+static Result<void> writeFile(const std::string &path, const Choices &choices) {
+  nlohmann::ordered_json json = {{"version", kVersion}, {"choices", toJson(choices)}};
   return publishFile(path, json.dump(1) + "\n");
 }
 
@@ -86,10 +96,40 @@ std::optional<GemmChoice> GemmChoices::find(const GemmKey &key) {
 
 void GemmChoices::add(const GemmKey &key, GemmChoice choice, double spent) {
   if (auto found = entries.find(key);
-      found != entries.end() && found->second.used && found->second.origin == Origin::Run)
+      found != entries.end() && found->second.used &&
+      (found->second.origin == Origin::Run || found->second.origin == Origin::Rank))
     rejectedProducts.push_back(key.product);
   entries[key] = {std::move(choice), measuring ? Origin::Measured : Origin::Fixed, true};
   seconds += spent;
+}
+
+Result<bool> GemmChoices::agree(World &world) {
+  Choices own;
+  for (const Use &use : inUse())
+    own[use.key] = use.choice;
+  const std::string device = own.empty() ? "" : own.begin()->first.device;
+  auto devices = gatherTexts(world.all(), device);
+  LMC_TRY(devices);
+  bool changed = false;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::string &theirs = (*devices)[static_cast<size_t>(rank)];
+    if (theirs.empty() || std::ranges::find(*devices, theirs) - devices->begin() != rank)
+      continue;
+    auto text = broadcastText(world.all(), rank == world.rank() ? toJson(own).dump() : "", rank);
+    LMC_TRY(text);
+    if (rank == world.rank())
+      continue;
+    for (auto &[key, choice] : fromJson(nlohmann::json::parse(*text))) {
+      Entry &entry = entries[key];
+      // Measured times differ in any case.
+      if (entry.choice.implementation == choice.implementation &&
+          entry.choice.payload == choice.payload)
+        continue;
+      changed |= entry.used;
+      entry = {std::move(choice), Origin::Rank};
+    }
+  }
+  return changed;
 }
 
 void GemmChoices::writeCache(const std::string &path) {
@@ -124,7 +164,7 @@ void GemmChoices::writeCache(const std::string &path) {
 Result<void> GemmChoices::writeRun(const std::string &path) const {
   Choices kept;
   for (const auto &[key, entry] : entries)
-    if (entry.used || entry.origin == Origin::Run)
+    if (entry.used || entry.origin == Origin::Run || entry.origin == Origin::Rank)
       kept[key] = entry.choice;
   return writeFile(path, kept);
 }
@@ -157,6 +197,7 @@ std::string GemmChoices::summary() const {
       parts.push_back(fmt::format("{} {}", number, what));
   };
   count(Origin::Run, "as in the run");
+  count(Origin::Rank, "as on another rank");
   count(Origin::Cache, "from the cache");
   count(Origin::Measured, fmt::format("measured in {:.1f} s", seconds));
   count(Origin::Fixed, "by default");
@@ -178,6 +219,16 @@ std::string GemmChoices::formerDevice() const {
 }
 
 std::vector<std::string> GemmChoices::takeWarnings() { return std::exchange(warnings, {}); }
+
+Result<void> chooseTogether(GemmChoices *choices, World *world,
+                            const std::function<Result<void>()> &choose) {
+  if (!choices || !world || world->size() == 1)
+    return choose();
+  LMC_TRY(allSucceed(world->all(), choose()));
+  auto changed = choices->agree(*world);
+  LMC_TRY(changed);
+  return *changed ? choose() : Result<void>();
+}
 
 std::string gemmCachePath() {
   const char *cache = std::getenv("XDG_CACHE_HOME");

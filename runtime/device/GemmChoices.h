@@ -9,11 +9,17 @@
 //   OUT/gemm.json         of a run: what it uses. It precedes the cache
 //
 // CACHE is $XDG_CACHE_HOME or ~/.cache.
+//
+// The ranks of a run time products at the same time, and may find other ones the fastest. Then all
+// ranks with equal devices take the choices of the lowest such rank (agree()). So the choices for
+// each device are one, and OUT/gemm.json, which rank 0 writes, has those for all devices.
 #pragma once
 
+#include "runtime/comm/World.h"
 #include "runtime/support/Result.h"
 
 #include <compare>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,10 +66,17 @@ public:
   // Records the choice that a device has made, after timing that took `spent` seconds.
   void add(const GemmKey &key, GemmChoice choice, double spent);
 
+  // Replaces the choices in use by those of the lowest rank with an equal device, and adds those of
+  // other devices, which are only written. All ranks call it together; the keys of a rank's choices
+  // in use have one device. Returns true if a choice in use is another one now: then the device
+  // must call find() again.
+  Result<bool> agree(World &world);
+
   // Adds what was measured to the file. Other processes may do so at the same time. A file that
   // cannot be written becomes a warning.
   void writeCache(const std::string &path);
-  // Writes the choices in use, and those that were read from the run for other devices.
+  // Writes the choices in use, those of other ranks, and those that were read from the run for
+  // other devices.
   Result<void> writeRun(const std::string &path) const;
 
   // The choices in use: those that find() returned or add() recorded.
@@ -83,7 +96,7 @@ public:
   std::vector<std::string> takeWarnings();
 
 private:
-  enum class Origin { Run, Cache, Measured, Fixed };
+  enum class Origin { Run, Rank, Cache, Measured, Fixed }; // Rank: of another rank
   struct Entry {
     GemmChoice choice;
     Origin origin;
@@ -96,6 +109,12 @@ private:
   std::map<GemmKey, Entry> entries;
   std::vector<std::string> warnings, rejectedProducts;
 };
+
+// Calls `choose`, with which a device makes or looks up its choices. If there are several ranks,
+// has them agree, and calls it again where choices have changed. All ranks of `world` call it
+// together. `choices` and `world` may be null.
+Result<void> chooseTogether(GemmChoices *choices, World *world,
+                            const std::function<Result<void>()> &choose);
 
 // Returns the path of the user's cache; "" if neither XDG_CACHE_HOME nor HOME is set.
 std::string gemmCachePath();

@@ -1,6 +1,11 @@
 """The implementations of matrix products: timed once, then kept, so that bits repeat."""
 
 import json
+import os
+import socket
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +93,40 @@ def test_another_machine_times_again_and_says_so(train, cache, tmp_path):
     first, second = gemm_events(tmp_path / "a")
     assert "former_device" not in first and second["former_device"] == "a 6502, 1 thread"
     assert second["step"] == 2
+
+
+def test_ranks_choose_together_and_go_on_so(programs, compiled, cache, tmp_path):
+    """What rank 1 has timed is not what rank 0 has timed: rank 0 decides, also after a restart."""
+    job = replace(JOB, batch_size=4)
+    plan = compiled(job, "--devices-per-node=2", "--set", "distributed.strategy=zero2")
+
+    def train(out: str, *more: str) -> Path:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        ranks = [subprocess.Popen(
+            programs.command("lmc-run", plan, f"--out={tmp_path / out}", "--gemm=measure", "--threads=1",
+                             *more),
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                 "MASTER_ADDR": "127.0.0.1", "LMC_PORT": port,
+                 "XDG_CACHE_HOME": str(tmp_path / f"cache{rank}")},
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for rank in (0, 1)]
+        errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0, 0], errors
+        return tmp_path / out
+
+    measured = json.loads((train("first", "--steps=1") / "gemm.json").read_text())
+    for rank, implementation in ((0, "packed"), (1, "oneDNN")):
+        for choice in measured["choices"]:
+            choice["implementation"] = implementation
+        (tmp_path / f"cache{rank}/lmc/gemm.json").parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"cache{rank}/lmc/gemm.json").write_text(json.dumps(measured))
+    whole = train("whole")
+    assert {choice["implementation"] for choice in choices(whole / "gemm.json").values()} == {"packed"}
+    train("parts", "--steps=2")
+    parts = train("parts")
+    assert losses(parts) == losses(whole)
+    assert digest(parts) == digest(whole)
 
 
 def test_damaged_choices_are_made_again(train, cache, tmp_path):

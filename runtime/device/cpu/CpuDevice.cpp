@@ -1,6 +1,7 @@
 #include "runtime/device/cpu/CpuDevice.h"
 
 #include "runtime/device/CommandClock.h"
+#include "runtime/device/GemmChoices.h"
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/HostCommands.h"
 #include "runtime/device/cpu/Resolver.h"
@@ -34,7 +35,7 @@ struct CpuMark final : Mark {
 class CpuDevice final : public Device {
 public:
   CpuDevice(int threads, const DeviceOptions &options)
-      : resolver(threads, options.gemms, options.world) {}
+      : choices(options.gemms), resolver(threads, options.gemms, options.world) {}
 
   DeviceInfo info(plan::DType computeDType) const override {
     const int threads = resolver.threads;
@@ -103,9 +104,16 @@ public:
   }
 
 private:
+  Result<void> chooseProducts(const plan::Plan &plan);
   // Runs a recorded function, and calls `ended` after each command.
   template <typename Ended> Result<void> run(Executable &executable, Ended ended);
+  // oneDNN prepares and runs matrix products for the number of threads that OpenMP would use.
+  void useThreads() const {
+    omp_set_dynamic(0);
+    omp_set_num_threads(resolver.threads);
+  }
 
+  GemmChoices *const choices; // may be null
   std::vector<std::unique_ptr<CpuModule>> modules;
   Resolver resolver;
   std::optional<Error> failure; // the first failure of a run
@@ -129,15 +137,25 @@ Result<void> CpuDevice::load(const PlanFile &file) {
       return Error{fmt::format("{}: {}", file.path(), entry.error().message)};
     resolver.entries.push_back(*entry);
   }
-  return resolver.memory.allocate(file);
+  LMC_TRY(resolver.memory.allocate(file));
+  return chooseTogether(choices, resolver.world, [&] { return chooseProducts(*file); });
+}
+
+Result<void> CpuDevice::chooseProducts(const plan::Plan &plan) {
+  useThreads();
+  resolver.gemms.clear();
+  for (const auto *function : *plan.functions())
+    for (const auto *command : *function->commands())
+      if (const plan::Gemm *op = command->body_as_Gemm())
+        if (auto bound = bindGemm(*op, resolver.memory, resolver.gemms); !bound)
+          return bound.error();
+  return {};
 }
 
 Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
   auto function = resolver.memory.function(index);
   LMC_TRY(function);
-  // oneDNN prepares and runs matrix products for the number of threads that OpenMP would use.
-  omp_set_dynamic(0);
-  omp_set_num_threads(resolver.threads);
+  useThreads();
   auto executable = std::make_unique<CpuExecutable>();
   executable->owner = this;
   executable->function = *function;
@@ -163,8 +181,7 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
   auto *recorded = dynamic_cast<CpuExecutable *>(&executable);
   if (!recorded || recorded->owner != this)
     return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
-  omp_set_dynamic(0);
-  omp_set_num_threads(resolver.threads);
+  useThreads();
   LMC_TRY(synchronize());
   const plan::Function &function = *recorded->function;
   flatbuffers::uoffset_t at = 0;

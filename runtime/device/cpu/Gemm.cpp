@@ -242,6 +242,11 @@ Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
   return gemm.get();
 }
 
+void GemmCache::clear() {
+  state->chosen.clear();
+  state->gemms.clear();
+}
+
 Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmShape &shape) {
   return state->libraries(shape);
 }

@@ -72,6 +72,8 @@ public:
   Result<Gemm *> find(const GemmShape &shape);
   // Returns the product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
+  // Forgets all products, which must not be used any more.
+  void clear();
   // Returns the libraries that can compute the product.
   Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape);
 

@@ -255,7 +255,8 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
     if (!opened)
       return opened.error();
     products = std::move(*opened);
-    LMC_TRY(products->choose(shapes, options.gemms, stream.get()));
+    LMC_TRY(chooseTogether(options.gemms, options.world,
+                           [&] { return products->choose(shapes, options.gemms, stream.get()); }));
   }
   file = &loaded;
   plan = &*loaded;

@@ -1,6 +1,9 @@
 #include "runtime/device/GemmChoices.h"
 
+#include "runtime/comm/LocalWorld.h"
 #include "test/runtime/checkpoint/TestFolder.h"
+
+#include <thread>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,6 +158,44 @@ TEST(GemmChoices, ACacheThatCannotBeWrittenIsAWarning) {
   const std::vector<std::string> warnings = choices.takeWarnings();
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("the next start times matrix products again"), std::string::npos);
+}
+
+// Ranks 0 and 2 have equal devices, and have measured other choices.
+TEST(GemmChoices, RanksWithEqualDevicesTakeThoseOfTheLowest) {
+  TestFolder folder;
+  const std::string path = folder / "gemm.json";
+  const GemmKey big{"a", "big"}, small{"a", "small"}, other{"b", "big"};
+  std::vector<std::unique_ptr<World>> worlds = makeLocalWorlds(3, 1);
+  std::vector<int> calls(3);
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.emplace_back([&, rank] {
+      GemmChoices choices(true);
+      auto choose = [&]() -> Result<void> {
+        ++calls[static_cast<size_t>(rank)];
+        for (const GemmKey &key : rank == 1 ? std::vector{other} : std::vector{big, small})
+          if (!choices.find(key))
+            choices.add(key, {rank == 2 && key == big ? "MKL" : "packed", "", 1.0 + rank}, 0.1);
+        return {};
+      };
+      ASSERT_TRUE(chooseTogether(&choices, worlds[static_cast<size_t>(rank)].get(), choose));
+      if (rank == 0) {
+        ASSERT_TRUE(choices.writeRun(path));
+      }
+      const auto inUse = choices.inUse();
+      ASSERT_EQ(inUse.size(), rank == 1 ? 1u : 2u);
+      for (const GemmChoices::Use &use : inUse)
+        EXPECT_EQ(use.choice.implementation, "packed") << rank;
+      if (rank == 2) {
+        EXPECT_EQ(choices.summary().substr(0, 31), "2 shapes, 1 as on another rank,");
+      }
+    });
+  ranks.clear();
+  EXPECT_EQ(calls, (std::vector<int>{1, 1, 2}));
+  GemmChoices next(false);
+  next.readRun(path);
+  for (const GemmKey &key : {big, small, other})
+    EXPECT_TRUE(next.find(key)) << key.device << " " << key.product;
 }
 
 TEST(GemmChoices, ProcessesThatWriteAtOnceKeepAllChoices) {
