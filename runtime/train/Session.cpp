@@ -2,8 +2,10 @@
 
 #include "runtime/checkpoint/HuggingFace.h"
 #include "runtime/comm/Agree.h"
+#include "runtime/comm/FairThreads.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/PlannedBytes.h"
+#include "runtime/plan/TargetRules.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/DeviceTensors.h"
 #include "runtime/train/Initializer.h"
@@ -13,6 +15,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 namespace lmc {
@@ -124,13 +127,18 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
 Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &options,
                                                         const std::string &init) {
   initialWeights = init;
-  LMC_TRY(allSucceed(world.all(), startDevice(options)));
+  auto share = world.size() > 1 ? fairThreads(world) : Result<int>(0);
+  LMC_TRY(share);
+  LMC_TRY(allSucceed(world.all(), startDevice(options, *share)));
   return setState(init);
 }
 
-Result<void> Session::startDevice(const RunOptions &options) {
-  if (options.threads > 0)
-    omp_set_num_threads(options.threads);
+Result<void> Session::startDevice(const RunOptions &options, int share) {
+  const char *variable = std::getenv("OMP_NUM_THREADS");
+  const bool isGiven = variable && *variable;
+  const int threads = options.threads > 0 ? options.threads : isGiven ? 0 : share;
+  if (threads > 0)
+    omp_set_num_threads(threads);
   gemms = std::make_unique<GemmChoices>(options.measureGemms);
   const std::string cache = gemmCachePath();
   gemms->readCache(cache);
@@ -139,12 +147,12 @@ Result<void> Session::startDevice(const RunOptions &options) {
     gemms->readRun(gemmPath(std::filesystem::path(*checkpoint).parent_path().parent_path()));
   if (!options.out.empty())
     gemms->readRun(gemmPath(options.out));
-  auto opened = openDevice(*plan, {.threads = options.threads,
+  auto opened = openDevice(*plan, {.threads = threads,
                                    .world = &world,
                                    .index = options.device,
                                    .localRank = world.rank() % int((*plan)->devices_per_node()),
-                                  .gemms = gemms.get(),
-                                  .hostCollectives = options.collectives == "host",
+                                   .gemms = gemms.get(),
+                                   .hostCollectives = options.collectives == "host",
                                    .graphs = !options.noGraphs,
                                    .checkEveryCommand = options.checkCommands});
   if (!opened)
@@ -157,6 +165,13 @@ Result<void> Session::startDevice(const RunOptions &options) {
                              allocated, planned),
                  ExitCode::Failure};
   deviceInfo = device->info((*plan)->compute_dtype());
+  // torchrun sets the variable to 1 where the user has not set it.
+  if (const int given = omp_get_max_threads();
+      isGiven && threads == 0 && share > 0 && given != share && plan::computesOnHost(**plan))
+    deviceInfo.remarks.push_back(fmt::format(
+        "OMP_NUM_THREADS={} gives rank {} {} thread{}, and its part of the CPUs of its host is {}: "
+        "unset the variable, or give --threads",
+        variable, world.rank(), given, given == 1 ? "" : "s", share));
   if (deviceInfo.peakFlops == 0 && (*plan)->peak_flops() > 0) {
     deviceInfo.peakFlops = (*plan)->peak_flops();
     deviceInfo.peakSource =

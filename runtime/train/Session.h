@@ -66,7 +66,8 @@ public:
 
 private:
   Session(World &world) : world(world) {}
-  Result<void> startDevice(const RunOptions &options);
+  // `share`: the part of the host's CPUs that this rank may use; 0: it is the only rank.
+  Result<void> startDevice(const RunOptions &options, int share);
   Result<std::unique_ptr<DataSource>>
   openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const;
   Result<std::optional<DamagedCheckpoint>> setState(const std::string &init);

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import socket
 import sys
 import time
 from dataclasses import replace

@@ -51,7 +51,7 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
   line.option("--export", "DIR", options.exportDirectory,
               "at the end, write the model as a Hugging Face folder");
   number("--threads", 1, 4096, options.threads,
-         "CPU threads (default: OMP_NUM_THREADS, else every CPU)");
+         "CPU threads (default: OMP_NUM_THREADS, else this rank's part of the CPUs of its host)");
   number("--device", 0, 4095, options.device,
          "which GPU, of those that CUDA_VISIBLE_DEVICES leaves (default: 0)");
   line.flag("--no-cuda-graphs", options.noGraphs,
