@@ -3,6 +3,7 @@
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/NodeCommunicator.h"
 #include "runtime/comm/RankOrderSum.h"
+#include "runtime/comm/Socket.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/File.h"
 
@@ -466,6 +467,13 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
   rendezvous.interface = options.interface;
   if (options.joinSeconds)
     rendezvous.join = std::chrono::seconds(*options.joinSeconds);
+  if (!options.interface.empty()) {
+    const auto interface = findInterface(options.interface);
+    LMC_TRY(interface);
+    // NCCL does not see the option. "=": the whole name, and not the beginning of several.
+    // https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_SOCKET_IFNAME)
+    ::setenv("NCCL_SOCKET_IFNAME", ("=" + interface->name).c_str(), /*overwrite=*/0);
+  }
   if (options.hangSeconds)
     rendezvous.stall.seconds = static_cast<double>(*options.hangSeconds);
   if (!options.secretFile.empty()) {

@@ -73,9 +73,9 @@ Rendezvous::~Rendezvous() {
 Result<void> Rendezvous::connect() {
   std::string from;
   if (!options.interface.empty()) {
-    auto own = addressOfInterface(options.interface);
+    auto own = findInterface(options.interface);
     LMC_TRY(own);
-    from = *own;
+    from = own->address;
   }
   if (options.rank == 0) {
     auto started = RendezvousHub::start(options, from.empty() ? options.address : from);

@@ -272,7 +272,7 @@ Result<int> freePort() {
   return socket->ownPort();
 }
 
-Result<std::string> addressOfInterface(const std::string &nameOrAddress) {
+Result<Interface> findInterface(const std::string &nameOrAddress) {
   ifaddrs *all = nullptr;
   if (::getifaddrs(&all) != 0)
     return Error{fmt::format("cannot list the network interfaces: {}", reason(errno)),
@@ -287,7 +287,7 @@ Result<std::string> addressOfInterface(const std::string &nameOrAddress) {
           copyOf(each->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6))
               .text();
       if (nameOrAddress == each->ifa_name || nameOrAddress == address)
-        return address;
+        return Interface{each->ifa_name, address};
       known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", each->ifa_name, address);
     }
   return Error{fmt::format("--interface={}: this machine has {}", nameOrAddress, known)};

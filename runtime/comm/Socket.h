@@ -76,8 +76,12 @@ private:
 // Returns a port of the loopback device at which no process waits now.
 Result<int> freePort();
 
-// Returns the numerical address of a network interface, which is given by its name or by that
-// address. For an unknown one, the Error lists those of this machine.
-Result<std::string> addressOfInterface(const std::string &nameOrAddress);
+struct Interface {
+  std::string name, address; // "eth0", and its numerical address
+};
+
+// Returns the network interface of this machine that is given by its name or by its address. For an
+// unknown one, the Error lists those of this machine.
+Result<Interface> findInterface(const std::string &nameOrAddress);
 
 } // namespace lmc

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -367,11 +368,58 @@ TEST(Faults, AnUnknownInterfaceIsReported) {
                               HasSubstr("lo (127.0.0.1)")));
 }
 
-TEST(Faults, TrafficIsBoundToTheInterfaceAskedFor) {
+// Rank 0 is told that it is at 127.0.0.2, and its interface has 127.0.0.1, where rank 1 looks for
+// it.
+TEST(Faults, RankZeroIsBoundToTheInterfaceAskedFor) {
   Ranks ranks(2);
-  ranks.startAll({{"--interface=lo", "--steps=2"}, {}, {}});
-  for (size_t rank : {0, 1})
-    EXPECT_EQ(ranks.end(rank).code, 0);
+  ranks.start(0, {{"--interface=lo", "--steps=2"}, {{"MASTER_ADDR", "127.0.0.2"}}, {}});
+  ranks.start(1, {{"--interface=lo", "--steps=2"}, {}, {}});
+  for (size_t rank : {0, 1}) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 0) << end.text;
+  }
+}
+
+// Returns the addresses of this side's ends of the TCP connections that a process can see.
+std::set<std::string> addressesOfConnections(pid_t process) {
+  std::set<std::string> addresses;
+  std::ifstream table(fmt::format("/proc/{}/net/tcp", process));
+  std::string line, number, own, other, state;
+  std::getline(table, line); // the header
+  while (std::getline(table, line)) {
+    std::istringstream(line) >> number >> own >> other >> state;
+    const auto address = static_cast<uint32_t>(std::stoul(own.substr(0, 8), nullptr, 16));
+    if (state == "01") // established
+      addresses.insert(fmt::format("{}.{}.{}.{}", address & 255, address >> 8 & 255,
+                                   address >> 16 & 255, address >> 24));
+  }
+  return addresses;
+}
+
+// Without the option, the system takes the address of rank 0 for both ends of a connection on one
+// machine.
+TEST(Faults, AllTrafficIsBoundToTheInterfaceAskedFor) {
+  const std::string space = fmt::format("lmc{}i", getpid());
+  auto run = [](const std::string &command) {
+    return std::system((command + " 2>/dev/null").c_str()) == 0;
+  };
+  if (!run("ip netns add " + space))
+    GTEST_SKIP() << "no network namespaces (ip netns add, as root)";
+  EXPECT_TRUE(
+      run(fmt::format("ip -n {0} link set lo up && ip -n {0} addr add 10.79.0.1/32 dev lo && "
+                      "ip -n {0} addr add 10.79.0.2/32 dev lo",
+                      space)));
+  {
+    Ranks ranks(2);
+    for (size_t rank : {0, 1})
+      ranks.start(rank, {{fmt::format("--interface=10.79.0.{}", rank + 1), "--pause=10"},
+                         {{"MASTER_ADDR", "10.79.0.1"}},
+                         {"ip", "netns", "exec", space}});
+    ranks.awaitReady();
+    EXPECT_THAT(addressesOfConnections(ranks.process(0)),
+                testing::ElementsAre("10.79.0.1", "10.79.0.2"));
+  }
+  run("ip netns del " + space);
 }
 
 TEST(Faults, ARankNumberThatIsUsedTwiceIsReported) {
