@@ -355,7 +355,9 @@ public:
   std::vector<Progress::State> progressOfRanks() const override {
     return rendezvous->progressOfRanks();
   }
-  std::string nameOf(int rank) const override { return rendezvous->nameOf(rank); }
+  std::string hostOf(int rank) const override {
+    return rendezvous->hosts()[static_cast<size_t>(rank)];
+  }
   std::optional<Error> loss() const override { return rendezvous->anyLoss(); }
 
 private:

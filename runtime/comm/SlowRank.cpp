@@ -3,47 +3,62 @@
 #include "runtime/support/Median.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lmc {
 
 static constexpr double kRatio = 1.3, kExcess = 0.01; // seconds
 static constexpr uint64_t kPause = 10;                // judgments
 
-std::optional<SlowRank> findSlowRank(const std::vector<Progress::State> &ranks) {
-  std::vector<double> busy;
-  for (const Progress::State &state : ranks) {
+std::optional<SlowRanks> findSlowRanks(const std::vector<Progress::State> &states) {
+  std::vector<double> sorted;
+  for (const Progress::State &state : states) {
     if (state.windows == 0)
       return std::nullopt;
-    busy.push_back(state.busySeconds);
+    sorted.push_back(state.busySeconds);
   }
-  if (busy.size() < 2)
+  if (sorted.size() < 2)
     return std::nullopt;
-  const auto slowest = std::ranges::max_element(busy);
-  SlowRank found{static_cast<int>(slowest - busy.begin()), *slowest};
-  busy.erase(slowest);
-  found.others = median(std::move(busy));
-  if (found.seconds < kRatio * found.others || found.seconds < found.others + kExcess)
+  std::ranges::sort(sorted);
+  const double usual = sorted[(sorted.size() - 1) / 2];
+  SlowRanks slow;
+  std::vector<double> ofSlow, ofOthers;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const double seconds = states[i].busySeconds;
+    const bool isSlow = seconds >= kRatio * usual && seconds >= usual + kExcess;
+    (isSlow ? ofSlow : ofOthers).push_back(seconds);
+    if (isSlow)
+      slow.ranks.push_back(static_cast<int>(i));
+  }
+  if (slow.ranks.empty())
     return std::nullopt;
-  return found;
+  slow.seconds = median(std::move(ofSlow));
+  slow.others = median(std::move(ofOthers));
+  return slow;
 }
 
-std::optional<SlowRank> SlowRankWatch::observe(const std::vector<Progress::State> &ranks) {
-  judged.resize(ranks.size());
-  quiet.resize(ranks.size());
-  for (size_t i = 0; i < ranks.size(); ++i)
-    if (ranks[i].windows == judged[i]) // it has ended no window since
+std::optional<SlowRanks> SlowRankWatch::observe(const std::vector<Progress::State> &states) {
+  judged.resize(states.size());
+  quiet.resize(states.size());
+  for (size_t i = 0; i < states.size(); ++i)
+    if (states[i].windows == judged[i]) // it has ended no window since
       return std::nullopt;
-  for (size_t i = 0; i < ranks.size(); ++i)
-    judged[i] = ranks[i].windows;
+  for (size_t i = 0; i < states.size(); ++i)
+    judged[i] = states[i].windows;
   for (uint64_t &left : quiet)
     left -= left > 0;
-  const std::optional<SlowRank> found = findSlowRank(ranks);
-  const std::optional<int> before = suspect;
-  suspect = found ? std::optional(found->rank) : std::nullopt;
-  if (!found || before != suspect || quiet[static_cast<size_t>(found->rank)] > 0)
+  std::optional<SlowRanks> slow = findSlowRanks(states);
+  const std::vector<int> before = std::exchange(suspects, slow ? slow->ranks : std::vector<int>());
+  if (!slow)
     return std::nullopt;
-  quiet[static_cast<size_t>(found->rank)] = kPause;
-  return found;
+  std::erase_if(slow->ranks, [&](int rank) {
+    return !std::ranges::binary_search(before, rank) || quiet[static_cast<size_t>(rank)] > 0;
+  });
+  if (slow->ranks.empty())
+    return std::nullopt;
+  for (int rank : slow->ranks)
+    quiet[static_cast<size_t>(rank)] = kPause;
+  return slow;
 }
 
 } // namespace lmc

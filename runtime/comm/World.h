@@ -42,8 +42,12 @@ public:
   // known.
   virtual std::vector<Progress::State> progressOfRanks() const { return {}; }
 
-  // Returns "rank 3 (host b)"; "rank 3" if its host is not known.
-  virtual std::string nameOf(int rank) const { return "rank " + std::to_string(rank); }
+  // Returns the name of the machine of a rank; "" if all ranks are threads of one process.
+  virtual std::string hostOf(int) const { return ""; }
+
+  // Returns "rank 3 (host b)", "ranks 2, 3 (host b)" or "ranks 1 (host a), 3 (host b)" for ranks in
+  // ascending order; without the parentheses if hosts have no names.
+  std::string namesOf(const std::vector<int> &ranks) const;
 
   // Returns why not all ranks are there, if that is known: one has failed, or has left at its end.
   virtual std::optional<Error> loss() const { return std::nullopt; }

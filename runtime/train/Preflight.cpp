@@ -1,6 +1,5 @@
 #include "runtime/train/Preflight.h"
 
-#include "runtime/comm/Agree.h"
 #include "runtime/comm/MeasureGroup.h"
 #include "runtime/comm/SlowLinks.h"
 #include "runtime/monitor/Console.h"
@@ -15,8 +14,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-
-#include <unistd.h>
 
 namespace lmc {
 
@@ -53,11 +50,7 @@ public:
 
   Result<ExitCode> run() {
     const auto start = std::chrono::steady_clock::now();
-    char name[256] = "";
-    (void)::gethostname(name, sizeof(name) - 1);
-    auto names = gatherTexts(world.all(), name);
-    LMC_TRY(names);
-    hosts = std::move(*names);
+    world.progress().enter(Activity::Measuring, 0);
     // Half of the time is for the axes, and half for the pairs.
     for (Axis axis : {Axis::Shard, Axis::Replicate})
       LMC_TRY(measureAxis(axis));
@@ -118,7 +111,7 @@ private:
       slow.push_back(
           {fmt::format("the group of {} along the axis {} is slow: {:.1f} times the time "
                        "of the median group",
-                       named(link.from), row.name, link.seconds / usual),
+                       world.namesOf(link.from), row.name, link.seconds / usual),
            link});
     }
     return {};
@@ -143,12 +136,13 @@ private:
     const std::vector<SlowLink> links = slowLinks(pairs, perNode);
     for (const SlowLink &link : links)
       slow.push_back(
-          {fmt::format(
-               "{}: exchanging 1 MiB takes {:.3g} ms, {:.1f} times the usual {:.3g} ms",
-               link.to.empty()
-                   ? fmt::format("slow links of {} with ranks of {}", named(link.from), where)
-                   : fmt::format("slow link between {} and {}", named(link.from), named(link.to)),
-               link.seconds * 1e3, link.seconds / link.usual, link.usual * 1e3),
+          {fmt::format("{}: exchanging 1 MiB takes {:.3g} ms, {:.1f} times the usual {:.3g} ms",
+                       link.to.empty()
+                           ? fmt::format("slow links of {} with ranks of {}",
+                                         world.namesOf(link.from), where)
+                           : fmt::format("slow link between {} and {}", world.namesOf(link.from),
+                                         world.namesOf(link.to)),
+                       link.seconds * 1e3, link.seconds / link.usual, link.usual * 1e3),
            link});
     if (isNode && links.empty() && world.size() == 2 * perNode && overHost && row.assumed &&
         row.measured.seconds() >= kSlow * row.assumed->seconds()) {
@@ -157,11 +151,11 @@ private:
         link.from.push_back(i);
         link.to.push_back(perNode + i);
       }
-      slow.push_back(
-          {fmt::format("slow link between {} and {}: exchanging 1 MiB takes {:.3g} ms, "
-                       "and the plan assumed {:.3g} ms",
-                       named(link.from), named(link.to), link.seconds * 1e3, link.usual * 1e3),
-           link});
+      slow.push_back({fmt::format("slow link between {} and {}: exchanging 1 MiB takes {:.3g} ms, "
+                                  "and the plan assumed {:.3g} ms",
+                                  world.namesOf(link.from), world.namesOf(link.to),
+                                  link.seconds * 1e3, link.usual * 1e3),
+                      link});
     }
   }
 
@@ -172,18 +166,6 @@ private:
         if (link->kind() == kind)
           return link;
     return nullptr;
-  }
-
-  // Returns "ranks 2, 3 (host b)"; ranks of several hosts: "ranks 1 (host a), 3 (host b)".
-  std::string named(const std::vector<int> &ranks) const {
-    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      const auto hostOf = [&](size_t at) { return hosts[static_cast<size_t>(ranks[at])]; };
-      text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
-      if (i + 1 == ranks.size() || hostOf(i + 1) != hostOf(i))
-        text += fmt::format(" (host {})", hostOf(i));
-    }
-    return text;
   }
 
   // Returns the lines of a device spec with the links as measured, for each link that is far from
@@ -296,7 +278,6 @@ private:
   const int perNode;
   const bool overHost; // the plan's collectives are between the memories of hosts
   Console console;
-  std::vector<std::string> hosts; // by rank
   std::vector<Row> rows;
   std::vector<Slow> slow;
   uint64_t sent = 0; // bytes of the rank that sent the most

@@ -360,17 +360,19 @@ void Trainer::sayExpectedTime(const StepRecord &record) {
 }
 
 // What a GPU does is not known from the time of its host's thread.
-void Trainer::watchForSlowRank(int64_t step) {
+void Trainer::watchForSlowRanks(int64_t step) {
   if (step % int64_t(Progress::kWindow) != 0 || !plan::computesOnHost(**session.plan))
     return;
-  const std::optional<SlowRank> slow = slowRanks.observe(session.world.progressOfRanks());
+  const std::optional<SlowRanks> slow = slowRanks.observe(session.world.progressOfRanks());
   if (!slow)
     return;
-  console.warning(fmt::format("{} computes for {:.3g} s a step, and the others for {:.3g} s: they "
-                              "wait for it",
-                              session.world.nameOf(slow->rank), slow->seconds, slow->others));
+  console.warning(fmt::format(
+      "{} {} busy for {:.3g} s of a step (reading data or computing), and the others for {:.3g} s: "
+      "they wait for {}",
+      session.world.namesOf(slow->ranks), slow->ranks.size() == 1 ? "is" : "are", slow->seconds,
+      slow->others, slow->ranks.size() == 1 ? "it" : "them"));
   log.event("slow_rank", {{"step", step},
-                          {"rank", slow->rank},
+                          {"ranks", slow->ranks},
                           {"busy_seconds", slow->seconds},
                           {"others_busy_seconds", slow->others}});
 }
@@ -381,7 +383,7 @@ void Trainer::report(StepRecord &record) {
   // The file comes first: a step that a person has seen is in it, whatever happens next.
   auto written = metrics ? metrics->write(record) : Result<void>();
   console.step(record);
-  watchForSlowRank(record.step);
+  watchForSlowRanks(record.step);
   sayExpectedTime(record);
   if (!written && !metricsHeldBack)
     console.warning(fmt::format("{}; the run goes on, and metrics are kept in memory until they "

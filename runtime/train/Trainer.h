@@ -88,8 +88,8 @@ private:
   double pendingSeconds() const;
   void sayExpectedTime(const StepRecord &record);
   void report(StepRecord &record);
-  // Warns if a rank computes longer than the others.
-  void watchForSlowRank(int64_t step);
+  // Warns of ranks that are busy longer than the others.
+  void watchForSlowRanks(int64_t step);
   // Saves a checkpoint. Sets `saveError` if the save fails, and clears it if the save succeeds.
   void save();
   void exportTo(const std::string &folder);

@@ -211,8 +211,41 @@ def test_a_slow_rank_is_named(programs, compiled, tmp_path):
     code, errors, _ = run.end()
     assert code == INTERRUPTED, errors
     event = slow()[0]
-    assert event["rank"] == 1 and event["busy_seconds"] > 1.3 * event["others_busy_seconds"]
-    assert re.search(r"warning: rank 1 \(host .*\) computes for \S+ s a step, and the others for", errors)
+    assert event["ranks"] == [1] and event["busy_seconds"] > 1.3 * event["others_busy_seconds"]
+    assert re.search(r"warning: rank 1 \(host .*\) is busy for \S+ s of a step \(reading data or "
+                     r"computing\), and the others for \S+ s: they wait for it", errors)
+
+
+def test_a_launcher_that_gives_a_rank_too_few_threads_is_named(programs, compiled, tmp_path):
+    """torchrun sets OMP_NUM_THREADS=1. A rank that is bound to CPUs of its own may use all of them."""
+    plan, processors = compiled(JOB, *options("zero2", 1, 2, 1)), sorted(os.sched_getaffinity(0))
+    if len(processors) < 2:
+        pytest.skip("with one CPU, one thread is what each rank should have")
+
+    def train(name: str, **environment: str) -> str:
+        """Starts two ranks, each with all CPUs but rank 1 with one of them. Returns their warnings."""
+        ranks = []
+        for rank in (0, 1):
+            place = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LMC_PORT": port,
+                     "MASTER_ADDR": "127.0.0.1"}
+            own = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+            ranks.append(subprocess.Popen(
+                ["taskset", "-c", str(processors[0]) if rank else f"{processors[0]},{processors[1]}",
+                 *programs.command("lmc-run", plan, f"--out={tmp_path / name}")],
+                env={**own, **place, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True))
+        errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0, 0], errors
+        return errors[0]
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    # CPU 0 is for both, and CPU 1 for rank 0 alone: 1.5 threads.
+    assert train("fair") == ""
+    assert train("too_many", OMP_NUM_THREADS="2") == (
+        "warning: OMP_NUM_THREADS=2 gives rank 0 2 threads, and its part of the CPUs of its host is 1: "
+        "unset the variable, or give --threads\n")
 
 
 def test_a_signal_to_one_rank_stops_all_at_one_step(programs, compiled, tmp_path):

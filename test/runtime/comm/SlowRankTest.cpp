@@ -19,21 +19,31 @@ std::vector<Progress::State> states(const Busy &busy, uint64_t windows = 1) {
   return all;
 }
 
-TEST(SlowRank, OneThatTakesLongerThanTheOthersMedian) {
-  const auto slow = findSlowRank(states({1.0, 1.05, 0.95, 1.8}));
+using Ranks = std::vector<int>;
+
+TEST(SlowRanks, ThoseThatTakeLongerThanIsUsual) {
+  const auto slow = findSlowRanks(states({1.0, 1.05, 0.95, 1.8}));
   ASSERT_TRUE(slow);
-  EXPECT_EQ(slow->rank, 3);
+  EXPECT_EQ(slow->ranks, Ranks{3});
   EXPECT_EQ(slow->seconds, 1.8);
   EXPECT_EQ(slow->others, 1.0);
-  EXPECT_TRUE(findSlowRank(states({1.4, 1.0})));
+  EXPECT_TRUE(findSlowRanks(states({1.4, 1.0})));
 }
 
-TEST(SlowRank, NoneAmongEqualsOrInTooShortATime) {
-  EXPECT_FALSE(findSlowRank(states({1.0, 1.2, 1.1, 1.25})));
-  EXPECT_FALSE(findSlowRank(states({0.001, 0.005})));
-  EXPECT_FALSE(findSlowRank(states({1, 9}, /*windows=*/0)));
-  EXPECT_FALSE(findSlowRank(states({9})));
-  EXPECT_FALSE(findSlowRank({}));
+TEST(SlowRanks, AllRanksOfASlowNode) {
+  const auto slow = findSlowRanks(states({2.0, 2.2, 2.1, 1.9, 1.0, 1.1, 1.2, 1.0}));
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->ranks, (Ranks{0, 1, 2, 3}));
+  EXPECT_DOUBLE_EQ(slow->seconds, 2.05);
+  EXPECT_DOUBLE_EQ(slow->others, 1.05);
+}
+
+TEST(SlowRanks, NoneAmongEqualsOrInTooShortATime) {
+  EXPECT_FALSE(findSlowRanks(states({1.0, 1.2, 1.1, 1.25})));
+  EXPECT_FALSE(findSlowRanks(states({0.001, 0.005})));
+  EXPECT_FALSE(findSlowRanks(states({1, 9}, /*windows=*/0)));
+  EXPECT_FALSE(findSlowRanks(states({9})));
+  EXPECT_FALSE(findSlowRanks({}));
 }
 
 TEST(SlowRankWatch, WarnsOfWhatLastsAndSeldom) {
@@ -45,11 +55,20 @@ TEST(SlowRankWatch, WarnsOfWhatLastsAndSeldom) {
   EXPECT_FALSE(watch.observe(states(slow, 3)));
   const auto warned = watch.observe(states(slow, 4));
   ASSERT_TRUE(warned);
-  EXPECT_EQ(warned->rank, 2);
+  EXPECT_EQ(warned->ranks, Ranks{2});
   uint64_t window = 5;
   while (!watch.observe(states(slow, window)))
     ASSERT_LT(++window, 50u);
   EXPECT_EQ(window, 14u);
+}
+
+// Which of its ranks is the slowest changes from window to window.
+TEST(SlowRankWatch, WarnsOfASlowNodeAtOnce) {
+  SlowRankWatch watch;
+  EXPECT_FALSE(watch.observe(states({1, 1, 2.1, 2.0}, 1)));
+  const auto warned = watch.observe(states({1, 1, 2.0, 2.1}, 2));
+  ASSERT_TRUE(warned);
+  EXPECT_EQ(warned->ranks, (Ranks{2, 3}));
 }
 
 TEST(SlowRankWatch, AnotherRankEachTimeIsNoSlowRank) {
