@@ -5,7 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <future>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -27,9 +28,20 @@ static Error failure(const std::string &text) {
                ExitCode::RankFailed};
 }
 
+// The main thread may hold the lock of stderr for ever, so this does not use stdio. The write
+// itself can block for ever, too: at a terminal that Ctrl-S has stopped, or in a file system that
+// does not answer. It is left to a thread, for which the end of the process does not wait long.
 static void endProcess(const Error &failure) {
-  fmt::print(stderr, "lmc-run: error: {}\n", failure.message);
-  std::fflush(nullptr);
+  const std::string line = fmt::format("lmc-run: error: {}\n", failure.message);
+  std::promise<void> written;
+  try {
+    std::thread([&] {
+      (void)!::write(STDERR_FILENO, line.data(), line.size());
+      written.set_value();
+    }).detach();
+    (void)written.get_future().wait_for(std::chrono::seconds(1));
+  } catch (const std::system_error &) { // there is no memory for a thread
+  }
   ::_exit(static_cast<int>(failure.code));
 }
 

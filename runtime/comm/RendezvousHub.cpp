@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include <sys/random.h>
 
@@ -15,6 +16,9 @@ using nlohmann::json;
 
 // How long the end waits for ranks that do not close their connections.
 static constexpr Milliseconds kFarewell{2000};
+
+// The most connections that have not been admitted, in addition to one per rank.
+static constexpr size_t kStrangers = 32;
 
 Result<std::unique_ptr<RendezvousHub>> RendezvousHub::start(const RendezvousOptions &options,
                                                             const std::string &host) {
@@ -56,15 +60,16 @@ RendezvousHub::~RendezvousHub() {
     for (const Connection &connection : connections)
       connection->shutdown();
   }
-  for (std::thread &server : servers)
-    server.join();
+  for (Server &server : servers)
+    server.thread.join();
 }
 
 Result<Socket> RendezvousHub::connectOwnRank() {
   auto ends = Socket::connectedPair();
   if (!ends)
     return ends.error();
-  serve(std::move(ends->first));
+  if (!serve(std::move(ends->first)))
+    return Error{"rank 0 cannot start a thread", ExitCode::Failure};
   return std::move(ends->second);
 }
 
@@ -82,33 +87,58 @@ std::string RendezvousHub::newNonce() {
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
-void RendezvousHub::serve(Socket socket) {
+bool RendezvousHub::serve(Socket socket) {
   const Connection connection = std::make_shared<Socket>(std::move(socket));
   std::lock_guard lock(mutex);
   if (stopping)
-    return;
-  connections.insert(connection);
-  servers.emplace_back([this, connection] {
-    connection->setTimeout(std::min(options.join, Milliseconds(5000)));
-    std::optional<int> rank;
-    try {
-      rank = admit(connection);
-    } catch (const json::exception &) { // a stranger that sends something else
-    }
-    if (rank) {
-      connection->setTimeout(options.silence);
-      try {
-        follow(*rank, *connection);
-      } catch (const json::exception &) {
-        fail(fmt::format("rank {} sends what rank 0 does not understand", *rank));
-      }
-    }
-    std::lock_guard lock(mutex);
-    if (rank)
-      members[static_cast<size_t>(*rank)].connection = nullptr;
-    connections.erase(connection);
-    changed.notify_all();
+    return false;
+  std::erase_if(servers, [](Server &server) {
+    if (server.ended)
+      server.thread.join();
+    return server.ended;
   });
+  // A rank is admitted at once. So the oldest of too many strangers is none.
+  if (strangers.size() >= members.size() + kStrangers) {
+    strangers.front()->shutdown();
+    strangers.pop_front();
+  }
+  Server &server = servers.emplace_back();
+  try {
+    server.thread = std::thread([this, connection, &server] { serve(connection, server); });
+  } catch (const std::system_error &) {
+    servers.pop_back();
+    return false;
+  }
+  connections.insert(connection);
+  strangers.push_back(connection);
+  return true;
+}
+
+void RendezvousHub::serve(const Connection &connection, Server &server) {
+  connection->setTimeout(std::min(options.join, Milliseconds(5000)));
+  std::optional<int> rank;
+  try {
+    rank = admit(connection);
+  } catch (const json::exception &) { // a stranger that sends something else
+  }
+  {
+    std::lock_guard lock(mutex);
+    strangers.remove(connection);
+  }
+  if (rank) {
+    connection->setTimeout(options.silence);
+    try {
+      follow(*rank, *connection);
+    } catch (const json::exception &) {
+      fail(fmt::format("rank {} sends what rank 0 does not understand", *rank));
+    }
+  }
+  std::lock_guard lock(mutex);
+  if (rank)
+    members[static_cast<size_t>(*rank)].connection = nullptr;
+  connections.erase(connection);
+  server.ended = true;
+  changed.notify_all();
 }
 
 // Returns the rank of a process that has connected, if it belongs to the run.
@@ -216,7 +246,16 @@ void RendezvousHub::follow(int rank, Socket &socket) {
 
 void RendezvousHub::beat() {
   std::unique_lock lock(mutex);
-  while (!changed.wait_for(lock, options.beat, [&] { return stopping; })) {
+  for (;;) {
+    const auto due = std::chrono::steady_clock::now() + options.beat;
+    if (changed.wait_until(lock, due, [&] { return stopping; }))
+      return;
+    // Where this thread did not run for a time, as in a job that the scheduler has suspended, the
+    // other ranks probably did not run either: the time does not count against them.
+    const auto now = std::chrono::steady_clock::now();
+    if (now - due > options.beat)
+      for (Member &member : members)
+        member.moved = std::min(member.moved + (now - due), now);
     tellAll({{"is", "beat"}});
     const std::string text = !failure.empty()                               ? ""
                              : started                                      ? stalled()
@@ -230,7 +269,7 @@ void RendezvousHub::beat() {
   }
 }
 
-// Returns which rank makes no progress; "": none is known.
+// Returns a text that names the rank that makes no progress, or "" if there is no such rank.
 std::string RendezvousHub::stalled() const {
   // A sign of life that is late on a busy link is no sign of a hang.
   std::vector<RankProgress> ranks;
@@ -269,7 +308,7 @@ void RendezvousHub::tellAll(const json &message) {
       member.connection->send(message);
 }
 
-// Which ranks have not come in time. The first few are named.
+// Returns a text that names the first ranks that have not joined, and says how many they are.
 std::string RendezvousHub::missing() const {
   std::vector<int> ranks;
   size_t count = 0;

@@ -3,6 +3,8 @@
 
 #include "runtime/comm/Rendezvous.h"
 
+#include <list>
+
 namespace lmc {
 
 class RendezvousHub {
@@ -35,8 +37,16 @@ private:
     std::chrono::steady_clock::time_point heard, moved;
   };
 
+  // A thread that serves a connection.
+  struct Server {
+    std::thread thread;
+    bool ended = false; // the thread only has to be joined
+  };
+
   RendezvousHub(const RendezvousOptions &options, Socket listener);
-  void serve(Socket socket);
+  // Returns false if it cannot serve the connection, which is closed then.
+  bool serve(Socket socket);
+  void serve(const Connection &connection, Server &server);
   std::optional<int> admit(const Connection &connection);
   void follow(int rank, Socket &socket);
   void beat();
@@ -53,12 +63,13 @@ private:
   std::condition_variable changed;
   std::vector<Member> members; // by rank
   std::set<Connection> connections;
+  std::list<Connection> strangers; // those that have not been admitted, the oldest first
   std::map<std::string, nlohmann::json> store;
   std::map<std::string, std::vector<int>> waiting; // ranks that have asked for a key
   std::string refused;                             // who was refused last, and why
   std::string failure;                             // why the run cannot go on; "": it can
   bool started = false, stopping = false;
-  std::vector<std::thread> servers;
+  std::list<Server> servers;
   std::thread acceptor, beater;
 };
 
