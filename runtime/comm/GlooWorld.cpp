@@ -467,8 +467,6 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
   rendezvous.address = launch->address;
   rendezvous.port = launch->port;
   rendezvous.interface = options.interface;
-  if (options.joinSeconds)
-    rendezvous.join = std::chrono::seconds(*options.joinSeconds);
   if (!options.interface.empty()) {
     const auto interface = findInterface(options.interface);
     LMC_TRY(interface);
@@ -476,8 +474,17 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
     // https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_SOCKET_IFNAME)
     ::setenv("NCCL_SOCKET_IFNAME", ("=" + interface->name).c_str(), /*overwrite=*/0);
   }
-  if (options.hangSeconds)
-    rendezvous.stall.seconds = static_cast<double>(*options.hangSeconds);
+  if (options.joinSeconds)
+    rendezvous.join = std::chrono::seconds(*options.joinSeconds);
+  StallLimits &stall = rendezvous.stall;
+  if (options.hangSeconds) {
+    stall.seconds = static_cast<double>(*options.hangSeconds);
+    stall.otherSeconds = std::max(stall.otherSeconds, stall.seconds);
+    rendezvous.silence =
+        std::max<Milliseconds>(rendezvous.silence, std::chrono::seconds(*options.hangSeconds));
+  }
+  if (options.slowSeconds)
+    stall.otherSeconds = static_cast<double>(*options.slowSeconds);
   if (!options.secretFile.empty()) {
     auto secret = readTextFile(options.secretFile, 4096);
     LMC_TRY(secret);

@@ -37,7 +37,10 @@ struct LaunchOptions {
   std::string interface;
   std::string secretFile; // its text is the secret that all ranks of a run know; "": no secret
   std::optional<int64_t> joinSeconds; // how long the ranks wait for each other at the start
-  std::optional<int64_t> hangSeconds; // StallLimits::seconds
+  // StallLimits::seconds. It also raises RendezvousOptions::silence, so that a debugger may stop a
+  // rank for so long.
+  std::optional<int64_t> hangSeconds;
+  std::optional<int64_t> slowSeconds; // StallLimits::otherSeconds
 };
 
 struct Launch {

@@ -1,6 +1,7 @@
 #include "runtime/comm/Progress.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lmc {
 
@@ -8,6 +9,8 @@ const char *textOf(Activity activity) {
   switch (activity) {
   case Activity::Starting:
     return "starting";
+  case Activity::Measuring:
+    return "measuring links";
   case Activity::Reading:
     return "reading data";
   case Activity::Computing:
@@ -16,41 +19,60 @@ const char *textOf(Activity activity) {
     return "validating";
   case Activity::Saving:
     return "saving";
+  case Activity::Logging:
+    return "writing logs";
   case Activity::Ending:
     return "ending";
   }
   return "?";
 }
 
-// Adds the time since the last call to that of the window, if the main thread was busy.
+// Adds the time since the last call to that of the step and, if the main thread was busy, to that
+// of the window.
 void Progress::count() {
   const auto now = std::chrono::steady_clock::now();
-  const bool isInStep =
-      current.activity == Activity::Reading || current.activity == Activity::Computing;
-  if (isInStep && !current.waits)
-    busy += std::chrono::duration<double>(now - counted).count();
+  const double seconds = std::chrono::duration<double>(now - counted).count();
+  if (current.activity == Activity::Reading || current.activity == Activity::Computing) {
+    inStep += seconds;
+    if (!current.waits)
+      busy += seconds;
+  }
   counted = now;
+}
+
+void Progress::endStep() {
+  if (++steps > 2)
+    latest[steps % kWindow] = inStep;
+  current.stepSeconds = *std::ranges::max_element(latest);
+  inStep = 0;
+  if (steps % kWindow != 0)
+    return;
+  current.busySeconds = busy / kWindow;
+  ++current.windows;
+  busy = 0;
 }
 
 void Progress::enter(Activity activity, uint64_t step) {
   std::lock_guard lock(mutex);
   mainThread = std::this_thread::get_id();
   count();
-  if (activity == Activity::Reading && step > current.step && current.step > 0 &&
-      ++steps == kWindow) {
-    current.busySeconds = busy / kWindow;
-    ++current.windows;
-    busy = 0;
-    steps = 0;
-  }
+  if (activity == Activity::Reading && step > current.step && current.step > 0)
+    endStep();
   current.activity = activity;
   current.step = step;
   ++current.moves;
 }
 
-void Progress::endStep(double seconds) {
+void Progress::move() {
   std::lock_guard lock(mutex);
-  current.stepSeconds = std::max(current.stepSeconds, seconds);
+  ++current.moves;
+}
+
+Activity Progress::change(Activity activity) {
+  std::lock_guard lock(mutex);
+  count();
+  ++current.moves;
+  return std::exchange(current.activity, activity);
 }
 
 Progress::State Progress::state() const {

@@ -196,7 +196,7 @@ void Rendezvous::read() {
       if (is == "start") {
         names = message.at("hosts").get<std::vector<std::string>>();
       } else if (is == "left") {
-        left.emplace(message.at("rank"), std::chrono::steady_clock::now() + options.silence);
+        left.emplace(message.at("rank"), std::chrono::steady_clock::now() + options.arrival);
       } else if (is == "value") {
         const json::binary_t &bytes = message.at("value").get_binary();
         values[message.at("key")].assign(bytes.begin(), bytes.end());
@@ -267,6 +267,7 @@ Result<void> Rendezvous::set(const std::string &key, const std::vector<char> &va
 }
 
 Result<std::vector<char>> Rendezvous::get(const std::string &key) {
+  const Progress::Wait waiting(&state);
   std::unique_lock lock(mutex);
   if (!values.contains(key)) {
     lock.unlock();

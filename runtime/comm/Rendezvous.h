@@ -30,6 +30,7 @@ struct RendezvousOptions {
   Milliseconds join{30000};   // for all ranks to come
   Milliseconds beat{1000};    // between signs of life
   Milliseconds silence{8000}; // without a sign of life, after which a rank counts as hung
+  Milliseconds arrival{8000}; // after a rank has left in order, for what it had sent to arrive
   StallLimits stall;          // after which a rank that gives signs of life counts as hung, too
   // Within this time after a failure is known, the rank must leave. Otherwise `onStuck` is called:
   // by default it prints the failure and ends the process with ExitCode::RankFailed.
@@ -74,7 +75,7 @@ public:
 
   // Calls `wake` on a thread of this object when waiting has no sense any more: with nothing as
   // soon as it is known that the run cannot go on, and with a rank when that rank has left in order
-  // and the time has passed in which what it sent before must have arrived (options.silence).
+  // and the time has passed in which what it sent before must have arrived (options.arrival).
   using Wake = std::function<void(std::optional<int> rank)>;
   void onLoss(Wake wake);
 

@@ -29,7 +29,7 @@
 
 namespace lmc {
 
-constexpr int kRendezvousProtocol = 2;
+constexpr int kRendezvousProtocol = 3;
 
 // Most bytes of a message: of one from a stranger, and of one from a rank.
 constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;

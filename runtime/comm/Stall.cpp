@@ -19,10 +19,17 @@ std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const Sta
     }
   }
   auto limitOf = [&](const Progress::State &state) {
-    const bool isInStep =
-        state.activity == Activity::Reading || state.activity == Activity::Computing;
-    return isInStep && stepSeconds > 0 ? std::max(limits.seconds, limits.steps * stepSeconds)
-                                       : limits.otherSeconds;
+    switch (state.activity) {
+    case Activity::Measuring:
+      return limits.seconds;
+    case Activity::Reading:
+    case Activity::Computing:
+      if (stepSeconds > 0)
+        return std::max(limits.seconds, limits.steps * stepSeconds);
+      [[fallthrough]];
+    default:
+      return limits.otherSeconds;
+    }
   };
   std::optional<Stall> stall;
   for (size_t i = 0; i < ranks.size(); ++i) {

@@ -10,10 +10,11 @@ namespace lmc {
 
 // How long a rank may make no progress.
 struct StallLimits {
-  // While it reads data or computes: the longer of `seconds` and of `steps` times the longest step.
+  // While it reads data or computes: the longer of `seconds` and of `steps` times the longest of
+  // the latest steps (Progress::State::stepSeconds). While it measures links: `seconds`.
   double seconds = 10, steps = 3;
-  // While it does anything else, which may take long, such as a save; until a step has ended; and
-  // while all ranks wait: a slow network then delays them, because a lost rank would be silent.
+  // While it does anything else, which may take long, such as a save; until stepSeconds is known;
+  // and while all ranks wait: a slow network then delays them, because a lost rank would be silent.
   double otherSeconds = 1800;
 };
 

@@ -97,7 +97,9 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
     loss = *value;
     return {};
   };
+  Progress &progress = session.world.progress();
   for (uint64_t step = 1; step <= total; ++step) {
+    progress.enter(Activity::Reading, step);
     auto stopped = anyOf(session.world.all(), stop.requested());
     LMC_TRY(stopped);
     if (*stopped)
@@ -105,6 +107,7 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
     auto batch = (*batches)->next();
     LMC_TRY(batch);
     const auto number = static_cast<int64_t>(step);
+    progress.enter(Activity::Computing, step);
     if (session.trace)
       session.trace->begin(step);
     LMC_TRY(enqueueGradients(session, number, learningRate(session.settings.lr, number), **batch,

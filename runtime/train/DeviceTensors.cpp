@@ -7,7 +7,7 @@
 
 namespace lmc {
 
-DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, const World &world,
+DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, World &world,
                             plan::VariableKind kind) {
   DeviceTensors result;
   // A slice, and where in it the parts begin, in bytes.
@@ -42,12 +42,14 @@ DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, const World &w
     result.held.push_back(places->back().held);
     result.written.push_back(places->back().written);
   }
-  result.fetch = [places, &device](size_t index, void *data) {
+  result.fetch = [places, &device, &world](size_t index, void *data) {
+    world.progress().move();
     const Place &place = (*places)[index];
     return device.copyOut(place.slice, data, place.written.bytes, place.writtenAt);
   };
-  result.store = [places, &device](size_t index, const void *data, uint64_t bytes,
-                                   uint64_t offset) -> Result<void> {
+  result.store = [places, &device, &world](size_t index, const void *data, uint64_t bytes,
+                                           uint64_t offset) -> Result<void> {
+    world.progress().move();
     const Place &place = (*places)[index];
     const uint64_t begin = std::max(offset, place.held.offset);
     const uint64_t end = std::min(offset + bytes, place.held.offset + place.held.bytes);

@@ -19,9 +19,9 @@ struct DeviceTensors {
   StoreTensor store;
 };
 
-// Returns the variables of `kind`; a gradient of a rank's own tokens is none. `plan` and `device`
-// must outlive the result.
-DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, const World &world,
+// Returns the variables of `kind`; a gradient of a rank's own tokens is none. Each call of `fetch`
+// or `store` counts as progress of this rank. `plan`, `device` and `world` must outlive the result.
+DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, World &world,
                             plan::VariableKind kind);
 
 } // namespace lmc

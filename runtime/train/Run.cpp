@@ -31,6 +31,7 @@ static Result<ExitCode> evaluate(Session &session, const RunOptions &options) {
   auto evaluator = session.makeEvaluator();
   if (!evaluator)
     return evaluator.error();
+  session.world.progress().enter(Activity::Validating, session.progress.step);
   auto evaluation = (*evaluator)->evaluate([] { return false; });
   LMC_TRY(evaluation);
   nlohmann::ordered_json json;
@@ -677,6 +678,7 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   // Signals are handled from here on, so that a signal during the set-up leaves no half-written
   // file.
   StopSignals stop;
+  world.progress().enter(Activity::Starting, 0);
   const auto begin = std::chrono::steady_clock::now();
   auto plan = allSucceed(world.all(), openPlan(options));
   if (!plan)

@@ -342,12 +342,13 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
 
 // Makes the checkpoint from the weights in the file `weights`.
 static Result<void> exportFile(const std::string &weights, const std::string &directory,
-                               const std::string &config,
-                               const std::vector<TensorView> &tensors) {
+                               const std::string &config, const std::vector<TensorView> &tensors,
+                               Progress &progress) {
   auto file = SafeTensorsFile::open(weights);
   if (!file)
     return file.error();
   auto fetch = [&](size_t index, void *data) -> Result<void> {
+    progress.move();
     std::memcpy(data, (*file)->find(tensors[index].name)->data, tensors[index].bytes);
     return {};
   };
@@ -375,7 +376,7 @@ Result<void> exportRun(const std::string &directory, const PlanFile &plan, Devic
                                    tensors.fetch, {}));
   Result<void> exported;
   if (first) {
-    exported = exportFile(weights, directory, config->str(), tensors.tensors);
+    exported = exportFile(weights, directory, config->str(), tensors.tensors, world.progress());
     ::unlink(weights.c_str());
   }
   return allSucceed(world.all(), exported);

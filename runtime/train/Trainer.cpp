@@ -95,7 +95,11 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
 Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
   progress.enter(Activity::Reading, enqueuedStep + 1);
   const bool stopHere = stop.requested();
-  Result<void> owned = directory.checkOwner();
+  Result<void> owned;
+  {
+    const Progress::Aside looking(progress, Activity::Logging);
+    owned = directory.checkOwner();
+  }
   const auto asked = std::chrono::steady_clock::now();
   auto batch = batches->next();
   const double waited = secondsSince(asked);
@@ -127,8 +131,10 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
     step.began = enqueued.back().ended;
   }
 
-  if (next.batch.validTargets == 0)
+  if (next.batch.validTargets == 0) {
+    const Progress::Aside logging(progress, Activity::Logging);
     console.warning(fmt::format("step {}: no position of this batch has a loss", number));
+  }
   if (session.trace)
     session.trace->begin(static_cast<uint64_t>(number));
   progress.enter(Activity::Computing, enqueuedStep + 1);
@@ -153,6 +159,7 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
 }
 
 void Trainer::writeTrace() {
+  const Progress::Aside logging(progress, Activity::Logging);
   auto written = session.trace->write();
   if (written)
     console.note(fmt::format("wrote the trace {}", session.trace->path()));
@@ -188,7 +195,6 @@ Result<StepRecord> Trainer::settle() {
   auto record = readStep(enqueued.front());
   LMC_TRY(record);
   enqueued.pop_front();
-  progress.endStep(record->stepSeconds);
   const plan::Plan &plan = **session.plan;
   uint64_t stepTokens = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
   session.progress.step = static_cast<uint64_t>(record->step);
@@ -206,6 +212,7 @@ Result<StepRecord> Trainer::settle() {
   record->mfuCausal = record->tokensPerSecond * plan.model()->flops_per_token_causal() / peak;
   record->mfuFull = record->tokensPerSecond * plan.model()->flops_per_token_full() / peak;
 
+  const Progress::Aside logging(progress, Activity::Logging); // both may warn
   auto divergence = watchForNonFinite(*record);
   if (!divergence)
     divergence = watchForDivergence(*record);
@@ -378,6 +385,7 @@ void Trainer::watchForSlowRanks(int64_t step) {
 }
 
 void Trainer::report(StepRecord &record) {
+  const Progress::Aside logging(progress, Activity::Logging);
   record.saveSeconds = std::exchange(saveSeconds, 0);
   record.pendingSeconds = pendingSeconds();
   // The file comes first: a step that a person has seen is in it, whatever happens next.

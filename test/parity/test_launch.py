@@ -1,21 +1,23 @@
 """Ranks that are processes: how launchers start them, and what happens when one of them fails."""
 
 import ctypes
+import fcntl
 import itertools
 import json
 import os
 import re
 import signal
-import subprocess
 import socket
+import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from programs import INTERRUPTED, checkpoint_digest, checkpoints, last_losses, losses
+from programs import INTERRUPTED, checkpoint_digest, checkpoints, last_losses, losses, metrics
 from test_ranks import JOB, STEPS, options, train
 
 RANK_FAILED = 5
@@ -70,10 +72,11 @@ LONG = replace(JOB, compute_dtype="f32", train_iters=100000, epoch_steps=10,
 class Running:
     """lmc-run --nproc in the background."""
 
-    def __init__(self, programs, plan: Path, out: Path, ranks: int, *more: str):
+    def __init__(self, programs, plan: Path, out: Path | None, ranks: int, *more: str, **how):
         self.out = out
-        self.process = programs.start("lmc-run", plan, f"--out={out}", f"--nproc={ranks}", "--threads=1",
-                                      *more, stderr=subprocess.PIPE, text=True)
+        folder = () if out is None else (f"--out={out}",)
+        self.process = programs.start("lmc-run", plan, *folder, f"--nproc={ranks}", "--threads=1",
+                                      *more, stderr=subprocess.PIPE, text=True, **how)
 
     def ranks(self) -> list[int]:
         """The processes that live, by rank."""
@@ -168,24 +171,70 @@ class StoppedThread:
             self.call(self.CONT)
 
 
+def stop_main_thread(run: Running, rank: int) -> StoppedThread:
+    try:
+        return StoppedThread(run.ranks()[rank])
+    except PermissionError:
+        run.process.kill()
+        pytest.skip("this system does not let a process trace another (ptrace)")
+
+
 def test_a_main_thread_that_hangs_is_named(programs, compiled, tmp_path):
     """Its process gives signs of life all the time."""
     run = Running(programs, compiled(LONG, *options("zero3", 1, 2, 1)), tmp_path / "run", 2,
                   "--hang-timeout=2")
     run.wait_for_checkpoint()
-    try:
-        victim = StoppedThread(run.ranks()[1])
-    except PermissionError:
-        run.process.kill()
-        pytest.skip("this system does not let a process trace another (ptrace)")
+    victim = stop_main_thread(run, 1)
     began = time.monotonic()
     victim.wait_for_its_end()  # its other threads end the process
     code, errors, _ = run.end()
     assert code == RANK_FAILED
     assert re.search(r"error: rank 1 \(host .*\) has made no progress for [234] s "
-                     r"\((reading data|computing), step \d+\), and the others wait for it", errors), errors
+                     r"\((reading data|writing logs|computing), step \d+\), and the others wait for it",
+                     errors), errors
     assert errors.count("has made no progress") == 2, "rank 0 and rank 1 say so"
     assert time.monotonic() - began < 12
+
+
+def test_a_main_thread_that_hangs_in_a_bench_is_named(programs, compiled):
+    run = Running(programs, compiled(LONG, *options("zero3", 1, 2, 1)), None, 2, "--hang-timeout=2",
+                  "--slow-timeout=2", "--bench=10000")
+    time.sleep(2)  # a bench says nothing before its end
+    victim, deadline = stop_main_thread(run, 1), time.monotonic() + 15
+    while len(run.ranks()) == 2:  # rank 0 notices, and leaves
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(victim.thread, signal.SIGKILL)
+    victim.wait_for_its_end()
+    code, errors, _ = run.end()
+    assert code == RANK_FAILED
+    assert re.search(r"error: rank 1 \(host .*\) has made no progress for \d+ s \(.*\), and the others "
+                     r"wait for it", errors), errors
+
+
+def test_a_console_that_takes_no_more_output_is_no_hang(programs, compiled, tmp_path):
+    """As a terminal after Ctrl-S: rank 0 cannot write for longer than a rank may compute."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    run = Running(programs, compiled(LONG, *options("zero3", 1, 2, 1)), tmp_path / "run", 2,
+                  "--hang-timeout=1", stdout=writer)
+    os.close(writer)
+    run.wait_for_checkpoint()
+    deadline, steps = time.monotonic() + 60, 0
+    while (done := len(metrics(tmp_path / "run"))) > steps:
+        assert time.monotonic() < deadline
+        steps = done
+        time.sleep(0.7)
+    time.sleep(2.5)
+    assert run.process.poll() is None, run.process.stderr.read()
+    with open(reader, "rb") as console:
+        printer = threading.Thread(target=console.read)
+        printer.start()
+        os.kill(run.process.pid, signal.SIGTERM)
+        code, errors, _ = run.end()
+        printer.join()
+    assert (code, errors) == (INTERRUPTED, "")
+    assert max(last_losses(tmp_path / "run")) > steps
 
 
 def test_a_slow_rank_is_named(programs, compiled, tmp_path):

@@ -99,7 +99,11 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
          "seconds that ranks wait for each other at the start (default: 30)");
   number("--hang-timeout", 1, 1 << 20, options.launch.hangSeconds,
          "seconds that a rank may read data or compute without progress while others wait for it, "
-         "or three steps if they take longer (default: 10)");
+         "or three steps if they take longer (default: 10); more than 8 also lets a process be "
+         "stopped for so long, as by a debugger");
+  number("--slow-timeout", 1, 1 << 20, options.launch.slowSeconds,
+         "the same for a rank that starts, validates, saves, exports or writes logs, and for all "
+         "ranks that wait for each other (default: 1800)");
   line.footer(
       "Exit codes: 0 done, 1 the machine failed (disk, memory, device), 2 a mistake in what\n"
       "was given, 4 the guard stopped a run that diverged, 5 another rank ended, hangs or\n"

@@ -123,14 +123,22 @@ public:
   }
   void startClock() { began = Clock::now(); }
 
+  // Waits until a rank has ended. One that goes on for 30 s is killed.
   End end(size_t rank) {
     int status = 0;
-    EXPECT_EQ(waitpid(processes[rank], &status, 0), processes[rank]);
+    const auto limit = Clock::now() + std::chrono::seconds(30);
+    while (waitpid(processes[rank], &status, WNOHANG) == 0) {
+      if (Clock::now() > limit)
+        ::kill(processes[rank], SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
     processes[rank] = -1;
     const std::chrono::duration<double> time = Clock::now() - began;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), time.count(),
             contents(file(rank, "err"))};
   }
+
+  pid_t process(size_t rank) const { return processes[rank]; }
 
   // A file with a secret that is `text`.
   std::string secret(const std::string &text) const {
@@ -257,15 +265,68 @@ TEST(Faults, ARankWhoseMainThreadHangsIsNamedOnAllOthers) {
   }
 }
 
-TEST(Faults, ALongSaveIsNoHang) {
+// The others wait in their first collective.
+TEST(Faults, ARankThatHangsBeforeItsFirstStepIsNamedOnAllOthers) {
   Ranks ranks(3);
+  ranks.startClock();
   for (size_t rank = 0; rank < 3; ++rank)
     ranks.start(rank,
-                {{"--stall=500", "--steps=6", rank == 1 ? "--save=2500" : "--save=0"}, {}, {}});
+                {{"--other-stall=1500", rank == 1 ? "--hang-at-start" : "--steps=0"}, {}, {}});
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 5);
+    EXPECT_LT(end.seconds, 8);
+    EXPECT_THAT(end.text, testing::ContainsRegex(
+                              "error: rank 1 \\(host .*\\) has made no progress for [123] s "
+                              "\\(starting\\), and the others wait for it; start the run again"));
+  }
+}
+
+TEST(Faults, ALongSaveAndASlowTerminalAreNoHang) {
+  Ranks ranks(3);
+  for (size_t rank = 0; rank < 3; ++rank)
+    ranks.start(rank, {{"--stall=400", "--steps=6", rank == 1 ? "--save=1500" : "--save=0",
+                        rank == 0 ? "--log=1500" : "--log=0"},
+                       {},
+                       {}});
   for (size_t rank = 0; rank < 3; ++rank) {
     const Ranks::End end = ranks.end(rank);
     EXPECT_EQ(end.code, 0) << end.text;
     EXPECT_EQ(end.text, "");
+  }
+}
+
+// As a scheduler suspends a job. In each step, the others wait for rank 1.
+TEST(Faults, ATimeInWhichAllRanksAreStoppedIsNoHang) {
+  Ranks ranks(3);
+  for (size_t rank = 0; rank < 3; ++rank)
+    ranks.start(rank,
+                {{"--stall=1000", "--steps=7", rank == 1 ? "--pause=400" : "--pause=0"}, {}, {}});
+  ranks.awaitReady();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1400)); // a step has been timed
+  for (int number : {SIGSTOP, SIGCONT}) {
+    for (size_t rank = 0; rank < 3; ++rank)
+      ranks.signal(rank, number);
+    if (number == SIGSTOP)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+  }
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 0) << end.text;
+    EXPECT_EQ(end.text, "");
+  }
+}
+
+TEST(Faults, ADebuggerMayStopARankForTheTimeOfAHang) {
+  Ranks ranks(2);
+  ranks.startAll({{"--hang-timeout=6", "--steps=4", "--pause=200"}, {}, {}});
+  ranks.awaitReady();
+  ranks.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2200)); // longer than kSilence
+  ranks.signal(1, SIGCONT);
+  for (size_t rank : {0, 1}) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 0) << end.text;
   }
 }
 
@@ -472,6 +533,42 @@ TEST(Faults, AStrangerDoesNotDisturb) {
       socket->finishSending();
     strangers.push_back(std::move(*socket));
   }
+  ranks.start(1, {{"--steps=3"}, {}, {}});
+  for (size_t rank : {0, 1}) {
+    const Ranks::End end = ranks.end(rank);
+    EXPECT_EQ(end.code, 0) << end.text;
+  }
+}
+
+TEST(Faults, ManyStrangersTakeNeitherThreadsNorMemory) {
+  auto statusOf = [](pid_t process, const std::string &key) {
+    std::istringstream status(contents(fmt::format("/proc/{}/status", process)));
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with(key + ":"))
+        return std::stol(line.substr(key.size() + 1));
+    return 0L;
+  };
+  Ranks ranks(2);
+  ranks.start(0, {{"--steps=3"}, {{"MALLOC_ARENA_MAX", "1"}}, {}}); // else 64 MiB for each thread
+  auto connect = [&] {
+    return Socket::connectTo("127.0.0.1", ranks.port, "", Clock::now() + std::chrono::seconds(10));
+  };
+  // Those that leave at once. A thread that is not joined keeps the 8 MiB of its stack.
+  ASSERT_TRUE(connect());
+  const long before = statusOf(ranks.process(0), "VmSize");
+  for (int i = 0; i < 200; ++i)
+    ASSERT_TRUE(connect());
+  EXPECT_LT(statusOf(ranks.process(0), "VmSize") - before, 800 << 10); // KiB
+  // Those that stay, and say nothing.
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 200; ++i) {
+    auto socket = connect();
+    ASSERT_TRUE(socket);
+    strangers.push_back(std::move(*socket));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(statusOf(ranks.process(0), "Threads"), 100);
+  strangers.clear();
   ranks.start(1, {{"--steps=3"}, {}, {}});
   for (size_t rank : {0, 1}) {
     const Ranks::End end = ranks.end(rank);

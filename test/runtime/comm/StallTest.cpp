@@ -54,11 +54,19 @@ TEST(Stall, LongStepsHaveALongerLimit) {
 }
 
 TEST(Stall, WorkBesideStepsMayTakeLong) {
-  for (Activity activity :
-       {Activity::Starting, Activity::Validating, Activity::Saving, Activity::Ending}) {
+  for (Activity activity : {Activity::Starting, Activity::Validating, Activity::Saving,
+                            Activity::Logging, Activity::Ending}) {
     EXPECT_EQ(stalled({waiting(1000), rank(activity, false, 1000)}), kNone);
     EXPECT_EQ(stalled({waiting(1801), rank(activity, false, 1801)}), 1);
   }
+}
+
+TEST(Stall, LinksAreMeasuredInAShortTime) {
+  auto measuring = [](bool waits, double seconds) {
+    return rank(Activity::Measuring, waits, seconds, 0);
+  };
+  EXPECT_EQ(stalled({measuring(true, 9), measuring(false, 9)}), kNone);
+  EXPECT_EQ(stalled({measuring(true, 11), measuring(false, 11)}), 1);
 }
 
 TEST(Stall, TheFirstStepMayTakeLong) {
@@ -107,10 +115,47 @@ TEST(Progress, SaysWhatTheMainThreadDoes) {
     EXPECT_FALSE(progress.state().waits);
   }).join();
   Progress::Wait none(nullptr);
-  progress.endStep(2);
-  progress.endStep(1);
-  EXPECT_EQ(progress.state().stepSeconds, 2);
   EXPECT_EQ(progress.state().activity, Activity::Reading);
+  {
+    const uint64_t before = progress.state().moves;
+    const Progress::Aside aside(progress, Activity::Logging);
+    EXPECT_EQ(progress.state().activity, Activity::Logging);
+    EXPECT_EQ(progress.state().step, 4u);
+    EXPECT_NE(progress.state().moves, before);
+  }
+  EXPECT_EQ(progress.state().activity, Activity::Reading);
+}
+
+// A main thread that hangs before it enters anything.
+TEST(Progress, TheThreadThatMakesItIsTheMainThread) {
+  Progress progress;
+  const Progress::Wait wait(&progress);
+  EXPECT_TRUE(progress.state().waits);
+}
+
+TEST(Progress, TheLongestStepIsForgottenAfterAWindow) {
+  using namespace std::chrono_literals;
+  Progress progress;
+  uint64_t number = 0;
+  auto step = [&](std::chrono::milliseconds read, std::chrono::milliseconds saved) {
+    progress.enter(Activity::Reading, ++number);
+    std::this_thread::sleep_for(read);
+    progress.enter(Activity::Saving, number);
+    std::this_thread::sleep_for(saved);
+  };
+  step(1ms, 0ms);
+  step(1ms, 0ms);
+  step(1ms, 300ms);
+  EXPECT_EQ(progress.state().stepSeconds, 0) << "of the first two steps";
+  step(300ms, 0ms);
+  EXPECT_GE(progress.state().stepSeconds, 0.001);
+  EXPECT_LT(progress.state().stepSeconds, 0.3) << "the save is no part of step 3";
+  for (uint64_t i = 0; i < Progress::kWindow; ++i) {
+    step(1ms, 0ms);
+    EXPECT_GE(progress.state().stepSeconds, 0.3) << i;
+  }
+  step(1ms, 0ms);
+  EXPECT_LT(progress.state().stepSeconds, 0.3);
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 #include "runtime/checkpoint/SafeTensors.h"
+#include "runtime/comm/LocalWorld.h"
 #include "runtime/train/Run.h"
 #include "runtime/train/RunDirectory.h"
 #include "test/runtime/train/TinyPlan.h"
@@ -614,6 +615,18 @@ TEST_F(Trainer, ExportsAndStartsFromExportsBitForBit) {
   expectRuns(back);
   EXPECT_EQ(test::read(folder / "hf2/model.safetensors"),
             test::read(folder / "hf/model.safetensors"));
+}
+
+TEST_F(Trainer, EachTensorOfAnExportIsProgress) {
+  auto movesOf = [](const RunOptions &o) {
+    const auto worlds = makeLocalWorlds(1, 1);
+    EXPECT_TRUE(run(o, *worlds.front()));
+    return worlds.front()->progress().state().moves;
+  };
+  RunOptions exporting = options("a", 2);
+  exporting.exportDirectory = folder / "hf";
+  // One because it begins to export, and one for its only tensor.
+  EXPECT_EQ(movesOf(exporting), movesOf(options("b", 2)) + 2);
 }
 
 TEST_F(Trainer, AProfileCountsTheRunsOfEachFunction) {
