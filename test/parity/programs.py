@@ -40,6 +40,23 @@ def peak_resident_bytes(pid: int) -> int:
     return 0
 
 
+def run_together(commands: list[list[str]], environments: list[dict[str, str]],
+                 seconds: float = 60) -> list[tuple[int, str]]:
+    """Runs processes at the same time. Returns their exit codes and what they wrote to stderr. None
+    goes on after the call."""
+    processes = []
+    try:
+        for command, environment in zip(commands, environments, strict=True):
+            processes.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
+                                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        errors = [process.communicate(timeout=seconds)[1] for process in processes]
+        return [(process.returncode, text) for process, text in zip(processes, errors)]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 class Programs:
     """The built programs of one build folder."""
 

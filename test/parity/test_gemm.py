@@ -3,14 +3,13 @@
 import json
 import os
 import socket
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobs import Job
-from programs import USER_ERROR, checkpoint_digest, checkpoints, losses
+from programs import USER_ERROR, checkpoint_digest, checkpoints, losses, run_together
 from reference import Model, Optimizer
 
 JOB = Job(
@@ -104,15 +103,13 @@ def test_ranks_choose_together_and_go_on_so(programs, compiled, cache, tmp_path)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])
-        ranks = [subprocess.Popen(
-            programs.command("lmc-run", plan, f"--out={tmp_path / out}", "--gemm=measure", "--threads=1",
-                             *more),
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                 "MASTER_ADDR": "127.0.0.1", "LMC_PORT": port,
-                 "XDG_CACHE_HOME": str(tmp_path / f"cache{rank}")},
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for rank in (0, 1)]
-        errors = [rank.communicate(timeout=60)[1] for rank in ranks]
-        assert [rank.returncode for rank in ranks] == [0, 0], errors
+        command = programs.command("lmc-run", plan, f"--out={tmp_path / out}", "--gemm=measure",
+                                   "--threads=1", *more)
+        ends = run_together([command] * 2, [
+            {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+             "MASTER_ADDR": "127.0.0.1", "LMC_PORT": port,
+             "XDG_CACHE_HOME": str(tmp_path / f"cache{rank}")} for rank in (0, 1)])
+        assert [code for code, _ in ends] == [0, 0], ends
         return tmp_path / out
 
     measured = json.loads((train("first", "--steps=1") / "gemm.json").read_text())
