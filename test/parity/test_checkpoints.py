@@ -155,6 +155,17 @@ def test_exported_weights_come_back_bit_for_bit(programs, compiled, trained, tmp
     assert_same_bits(reference.load_weights(tmp_path / "again"), ours)
 
 
+def test_the_tokenizer_that_the_data_was_packed_with_is_exported(programs, compiled, trained, tmp_path):
+    kept = Path(compiled(JOB)).parent / "train.bin.tokenizer"
+    kept.mkdir()
+    try:
+        (kept / "tokenizer.json").write_text("{}")
+        export(programs, trained, tmp_path / "hf")
+    finally:
+        shutil.rmtree(kept)
+    assert (tmp_path / "hf" / "tokenizer.json").read_text() == "{}"
+
+
 def test_options_of_export(programs, trained, tmp_path):
     tokenizer = tmp_path / "tokenizer"
     tokenizer.mkdir()

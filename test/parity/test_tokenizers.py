@@ -70,6 +70,8 @@ def test_ids_and_text_are_those_of_tokenizers(programs, tmp_path, text, make):
     ours = pack(programs, folder, tokenizer, documents, "--bos=none", "--eod=none", "--special-tokens=parse")
     assert_same(documents, ours, theirs)
     assert_same(documents, texts(programs, folder), tokenizer.decode_batch(theirs, skip_special_tokens=False))
+    if make in known.BYTE_LEVEL and tokenizer.normalizer is None:
+        assert_same(documents, texts(programs, folder), documents)
     # By default, special tokens in the text are text.
     special = [t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special]
     documents = [d for d in documents if not any(t in d for t in special)]
@@ -103,6 +105,11 @@ def test_no_text_forges_a_special_token(programs, tmp_path, text):
         ours = pack(programs, tmp_path / "text", tokenizer, documents, *options)
         inner = [ids[:len(ids) - 1] for ids in ours[:-1]] + [ours[-1][:len(ours[-1]) - (added if special == "</s>" else 0)]]
         assert len(ours) == 3 and not any(end in ids for ids in inner)
+        command = ["lmc-data", "pack", tmp_path / "text" / "text.jsonl", "-o", tmp_path / "text" / "text.bin", "--tokenizer",
+                   tmp_path / "text" / "tokenizer.json", *options]
+        assert "special tokens in 4 places" in programs.run(*command).ok().stdout
+        refused = programs.run(*command, "--special-tokens=error")
+        assert refused.code == USER_ERROR and "spells a special token" in refused.stderr and refused.stderr.count("\n") == 1
         parsed = pack(programs, tmp_path / "text", tokenizer, documents, *options, "--special-tokens=parse")
         assert len(parsed) == 2 and sum(ids.count(end) for ids in parsed) > 1
 
@@ -183,10 +190,10 @@ def test_a_damaged_table_of_replacements_breaks_nothing(programs, tmp_path, text
     as_json = json.loads(known.xlm(text, 1000).to_str())
     (tmp_path / "text.txt").write_text("".join(known.lines(5, 200)) + "é")
     draw = random.Random(5)
-    for _ in range(40):
+    for _ in range(12):
         table = bytearray(base64.b64decode(as_json["normalizer"]["precompiled_charsmap"]))
         size = int.from_bytes(table[:4], "little")  # of the trie, which the replacements follow
-        for _ in range(draw.randrange(1, 2000)):
+        for _ in range(draw.choice((1, 10, 1000))):
             table[draw.randrange(4, 4 + size)] ^= draw.randrange(1, 256)
         damaged = {**as_json, "normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(table).decode()}}
         (tmp_path / "tokenizer.json").write_text(json.dumps(damaged))
@@ -196,14 +203,49 @@ def test_a_damaged_table_of_replacements_breaks_nothing(programs, tmp_path, text
         (tmp_path / "out.bin").unlink(missing_ok=True)
 
 
+# With several batches of 4 MiB for each thread.
 def test_the_result_does_not_depend_on_threads(programs, tmp_path, text):
-    tokenizer = known.gpt2(text, 2000)
-    files = []
-    for threads in 1, 2, 7:
-        pack(programs, tmp_path / str(threads), tokenizer, known.lines(4, 500), "--eod=<|endoftext|>", "--bos=none",
-             "--threads", threads)
-        files.append((tmp_path / str(threads) / "text.bin").read_bytes())
-    assert files[0] == files[1] == files[2]
+    (tmp_path / "bpe.json").write_text(known.gpt2(text, 2000).to_str())
+    (tmp_path / "unigram.model").write_bytes(known.sentencepiece_model(text, 3000, **known.SENTENCEPIECE["t5"]))
+    lines = known.lines(4, 1000)
+    draw = random.Random(4)
+    documents = ["\n".join(draw.sample(lines, 100)) for _ in range(1500)]
+    (tmp_path / "text.txt").write_text("\f".join(documents * 3), encoding="utf-8", newline="")
+    assert (tmp_path / "text.txt").stat().st_size > 8 * 4 << 20
+    for file, end in ("bpe.json", "<|endoftext|>"), ("unigram.model", "</s>"):
+        results = []
+        for threads in 1, 2, 7:
+            out, validation = tmp_path / f"{threads}.bin", tmp_path / f"{threads}.validation.bin"
+            programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", out, "--validation", validation, "--tokenizer",
+                         tmp_path / file, "--bos=none", "--eod", end, "--threads", threads).ok()
+            results.append((out.read_bytes(), validation.read_bytes()))
+        assert results[0] == results[1] == results[2], file
+
+
+def test_a_nul_is_a_character(programs, tmp_path, text):
+    documents = ["a\0b", "\0", "x \0 y", "a\0\0"]
+    tokenizer = known.llama3(text, 1000)
+    assert_same(documents, pack(programs, tmp_path / "json", tokenizer, documents), encoded(tokenizer, documents)[1])
+    # Without a table of replacements, the library does not end a text at a NUL.
+    model = known.sentencepiece_model(text, 3000, **known.SENTENCEPIECE["llama2"])
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    assert_same(documents, pack(programs, tmp_path / "model", model, documents), processor.encode(documents))
+    assert texts(programs, tmp_path / "model") == documents
+
+
+def test_text_is_dumped_with_a_tokenizer_that_is_given(programs, tmp_path, text):
+    documents = ["Hello world", "x<|endoftext|>"]
+    pack(programs, tmp_path, known.gpt2(text, 1000), documents, "--bos=none", "--eod=<|endoftext|>")
+    out = tmp_path / "text.bin"
+    assert texts(programs, tmp_path) == documents
+    (tmp_path / "text.bin.tokenizer" / "tokenizer.json").unlink()
+    (tmp_path / "text.bin.tokenizer").rmdir()
+    refused = programs.run("lmc-data", "dump", "--text", out)
+    assert refused.code == USER_ERROR and "is no byte; give the tokenizer with --tokenizer" in refused.stderr
+    dumped = programs.run("lmc-data", "dump", "--text", "--tokenizer", tmp_path / "tokenizer.json", out).ok().stdout
+    assert [json.loads(line) for line in dumped.splitlines()] == documents
+    refused = programs.run("lmc-data", "dump", "--tokenizer", tmp_path / "tokenizer.json", out)
+    assert refused.code == USER_ERROR and "--tokenizer needs --text" in refused.stderr
 
 
 def refusal(programs, folder, change):
@@ -299,6 +341,8 @@ def test_the_files_beside_the_tokenizer_say_what_ends_a_document(programs, tmp_p
     ("</s> $A", ["--bos=</s>", "--eod=</s>"], {}, "</s> A </s> B"),
     ("$A", ["--bos=<s>"], {"bos_token": None, "eos_token": "</s>"}, "<s> A </s> <s> B"),
     ("$A", ["--eod=5", "--bos=none"], {}, "A 5 B"),
+    ("$A", ["--bos=none"], "special_tokens_map.json", "A </s> B"),
+    ("$A", [], "special_tokens_map.json", "<s> A </s> <s> B"),
 ])
 def test_each_token_around_documents_is_written_once(programs, tmp_path, template, options, config, parts):
     tokenizer = known.gpt2(["a b"], 300)
@@ -306,11 +350,17 @@ def test_each_token_around_documents_is_written_once(programs, tmp_path, templat
     tokenizer.post_processor = processors.TemplateProcessing(
         single=template, pair=template + " $B:1", special_tokens=[(t, tokenizer.token_to_id(t)) for t in ("<s>", "</s>", "[lang]")])
     (tmp_path / "tokenizer.json").write_text(tokenizer.to_str())
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    name = config if isinstance(config, str) else "tokenizer_config.json"
+    (tmp_path / name).write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"} if name == config else config))
     (tmp_path / "text.txt").write_text("A\fB")
     programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "text.bin", "--tokenizer", tmp_path, *options).ok()
     dumped = programs.run("lmc-data", "dump", tmp_path / "text.bin").ok().stdout.split()
     assert list(map(int, dumped)) == [int(part) if part.isdigit() else tokenizer.token_to_id(part) for part in parts.split()]
+
+
+def test_a_model_names_the_tokens_around_documents(programs, tmp_path):
+    model = known.model_of_pieces(1, [*LETTERS, ("<s>", 0, 3), ("</s>", 0, 3)])
+    assert pack(programs, tmp_path, model, ["a", "bc"], "--threads=1") == [[4, 1, 5], [4, 2, 3]]
 
 
 def test_a_trained_tokenizer_is_one_of_tokenizers(programs, tmp_path, text):
