@@ -2,13 +2,12 @@
 
 #include "runtime/data/CheckFiles.h"
 #include "runtime/data/Permutation.h"
+#include "runtime/support/File.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
-#include <glob.h>
-#include <unistd.h>
 
 namespace lmc {
 
@@ -46,18 +45,7 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   std::string pattern = entry;
   if (!entry.starts_with('/') && !baseDirectory.empty())
     pattern = baseDirectory + (baseDirectory.ends_with('/') ? "" : "/") + entry;
-  bool isPattern = entry.find_first_of("*?[") != std::string::npos;
-  if (!isPattern || access(pattern.c_str(), F_OK) == 0)
-    return std::vector<std::string>{pattern};
-  glob_t found{};
-  int status = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
-  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-  if (status != 0 || paths.empty())
-    return Error{fmt::format("no file matches '{}'", pattern)};
-  // Paths are sorted by bytes. glob(3) would sort by locale, and samples would then depend on it.
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  return expandPattern(pattern);
 }
 
 // The two functions below fill `starts` for the tokens of a piece. Its first token is at position

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <glob.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -105,9 +106,8 @@ static Result<void> writeAll(const std::string &name, const void *data, size_t b
 }
 
 Result<void> File::write(const void *data, size_t bytes) {
-  return writeAll(name, data, bytes, [&](const char *from, size_t count, size_t) {
-    return ::write(fd, from, count);
-  });
+  return writeAll(name, data, bytes,
+                  [&](const char *from, size_t count, size_t) { return ::write(fd, from, count); });
 }
 
 Result<void> File::writeAt(const void *data, size_t bytes, uint64_t offset) {
@@ -293,6 +293,20 @@ Result<void> removeTree(const std::string &path) {
 bool exists(const std::string &path) {
   struct stat status;
   return ::stat(path.c_str(), &status) == 0;
+}
+
+Result<std::vector<std::string>> expandPattern(const std::string &pattern) {
+  if (pattern.find_first_of("*?[") == std::string::npos || exists(pattern))
+    return std::vector<std::string>{pattern};
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (status != 0 || paths.empty())
+    return Error{fmt::format("no file matches '{}'", pattern)};
+  // glob(3) would sort by locale, and what is read would then depend on it.
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 Result<std::vector<std::string>> listFolder(const std::string &path) {

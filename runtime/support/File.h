@@ -103,6 +103,11 @@ Result<void> removeTree(const std::string &path);
 
 bool exists(const std::string &path);
 
+// Returns the paths that a pattern with the wildcards '*', '?' and '[' matches, sorted by their
+// bytes. A text without wildcards, or the name of something that exists, means itself. Error:
+// nothing matches.
+Result<std::vector<std::string>> expandPattern(const std::string &pattern);
+
 // Returns the names of a folder's entries, sorted, without "." and "..".
 Result<std::vector<std::string>> listFolder(const std::string &path);
 

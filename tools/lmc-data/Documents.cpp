@@ -8,13 +8,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <vector>
 
 namespace lmc {
 
 namespace {
-
-constexpr size_t kChunk = 1 << 20; // bytes of text per read
 
 Error notUtf8(const std::string &path, uint64_t position, const std::string &what) {
   return Error{
@@ -61,45 +58,86 @@ std::string replaceLoneSurrogates(std::string line) {
   return line;
 }
 
-Result<void> readText(std::istream &in, const std::string &path, const std::string &separator,
-                      bool replaceInvalid, DocumentReceiver &receiver) {
-  Utf8Checker utf8;
-  uint64_t before = 0; // bytes of text before the chunk
-  std::string held;    // bytes that may be the start of a separator, until more are read
-  std::string cut;     // bytes that may begin a character, if text is replaced
-  std::vector<char> chunk(kChunk);
-  while (in.read(chunk.data(), kChunk), in.gcount() > 0) {
-    const std::string_view bytes(chunk.data(), size_t(in.gcount()));
-    if (replaceInvalid) {
-      cut += bytes;
-      const size_t whole = cut.size() - incompleteBytes(cut);
-      held += replaceInvalidUtf8(std::string_view(cut).substr(0, whole));
-      cut.erase(0, whole);
-    } else {
-      if (int64_t wrong = utf8.check(bytes); wrong >= 0)
-        return notUtf8(path, wrong,
-                       fmt::format("0x{:02x}", uint8_t(chunk[uint64_t(wrong) - before])));
-      before += bytes.size();
-      held += bytes;
-    }
-    size_t begin = 0;
-    if (!separator.empty())
-      for (size_t end; (end = held.find(separator, begin)) != std::string::npos;) {
-        LMC_TRY(receiver.text(std::string_view(held).substr(begin, end - begin)));
-        LMC_TRY(receiver.endDocument());
-        begin = end + separator.size();
-      }
-    size_t keep = separator.empty() ? 0 : std::min(separator.size() - 1, held.size() - begin);
-    size_t end = held.size() - keep;
-    LMC_TRY(receiver.text(std::string_view(held).substr(begin, end - begin)));
-    held.erase(0, end);
-  }
-  if (!utf8.complete())
-    return notUtf8(path, before, "the end of the file");
-  held += replaceInvalidUtf8(cut);
-  LMC_TRY(receiver.text(held));
-  return receiver.endDocument();
+Error tooLong(const std::string &place, const DocumentOptions &options, const char *advice) {
+  return Error{fmt::format("{}: the document here is longer than {} MiB, the most that a tokenizer "
+                           "encodes at once; {}",
+                           place, options.maximumBytes >> 20, advice)};
 }
+
+// Splits text into documents.
+class TextReader {
+public:
+  TextReader(std::string name, const DocumentOptions &options, DocumentReceiver &receiver)
+      : name(std::move(name)), options(options), receiver(receiver) {}
+
+  Result<void> read(TextInput &in) {
+    const std::string &separator = options.separator;
+    while (true) {
+      auto piece = in.read();
+      LMC_TRY(piece);
+      if (piece->empty())
+        break;
+      if (!options.replaceInvalid)
+        if (int64_t wrong = utf8.check(*piece); wrong >= 0)
+          return notUtf8(name, wrong,
+                         fmt::format("0x{:02x}", uint8_t((*piece)[uint64_t(wrong) - bytes])));
+      bytes += piece->size();
+      held += *piece;
+      size_t first = 0;
+      if (!separator.empty())
+        for (size_t end; (end = held.find(separator, first)) != std::string::npos;) {
+          LMC_TRY(pass(std::string_view(held).substr(first, end - first)));
+          first = end + separator.size();
+          LMC_TRY(endDocument(bytes - held.size() + first));
+        }
+      const size_t keep =
+          separator.empty() ? 0 : std::min(separator.size() - 1, held.size() - first);
+      const size_t end = held.size() - keep;
+      LMC_TRY(pass(std::string_view(held).substr(first, end - first)));
+      held.erase(0, end);
+    }
+    if (!utf8.complete())
+      return notUtf8(name, bytes, "the end of the file");
+    LMC_TRY(pass(held));
+    return endDocument(bytes);
+  }
+
+private:
+  std::string name;
+  const DocumentOptions &options;
+  DocumentReceiver &receiver;
+  Utf8Checker utf8;
+  uint64_t bytes = 0; // of text that were read
+  std::string held;   // the last bytes of them, which may be the start of a separator
+  std::string cut;    // bytes of the document that may begin a character, if text is replaced
+  uint64_t begin = 0, length = 0; // of the document: its first byte, and the bytes so far
+
+  Result<void> pass(std::string_view piece) {
+    length += piece.size();
+    if (length > options.maximumBytes)
+      return tooLong(placeOf(name, InputFormat::Text, begin), options,
+                     options.separator.empty()
+                         ? "give a --document-separator"
+                         : "give the --document-separator that this text has, such as '\\n\\n'");
+    if (!options.replaceInvalid)
+      return receiver.text(piece);
+    cut += piece;
+    const size_t whole = cut.size() - incompleteBytes(cut);
+    const std::string text = replaceInvalidUtf8(std::string_view(cut).substr(0, whole));
+    cut.erase(0, whole);
+    return receiver.text(text);
+  }
+
+  Result<void> endDocument(uint64_t end) {
+    if (!cut.empty())
+      LMC_TRY(receiver.text(replaceInvalidUtf8(cut)));
+    cut.clear();
+    LMC_TRY(receiver.endDocument({begin}, {end}));
+    begin = end;
+    length = 0;
+    return {};
+  }
+};
 
 // Returns the reason from an error message of nlohmann's JSON library. The message begins with an
 // identifier and with a line number, which is always 1 because each line is parsed alone.
@@ -109,62 +147,117 @@ std::string_view reasonOf(std::string_view message) {
   return reason == message.npos ? message : message.substr(reason + 2);
 }
 
-Result<void> readJsonLines(std::istream &in, const std::string &path, const std::string &field,
-                           bool replaceInvalid, DocumentReceiver &receiver) {
-  std::string line;
-  for (uint64_t number = 1; std::getline(in, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos)
-      continue;
-    if (replaceInvalid)
+class JsonLinesReader {
+public:
+  JsonLinesReader(std::string name, const DocumentOptions &options, DocumentReceiver &receiver)
+      : name(std::move(name)), options(options), receiver(receiver) {}
+
+  Result<void> read(TextInput &in) {
+    std::string line; // the pieces of it so far
+    while (true) {
+      auto piece = in.read();
+      LMC_TRY(piece);
+      if (piece->empty())
+        break;
+      for (size_t end; (end = piece->find('\n')) != piece->npos;) {
+        line += piece->substr(0, end);
+        piece->remove_prefix(end + 1);
+        LMC_TRY(readLine(line, line.size() + 1));
+        line.clear();
+      }
+      line += *piece;
+      // What a line has besides the text does not count as text, but is bounded too.
+      if (line.size() / 2 > options.maximumBytes)
+        return tooLong(placeOf(name, InputFormat::JsonLines, begin.line), options, kShorter);
+    }
+    return readLine(line, line.size());
+  }
+
+private:
+  static constexpr const char *kShorter = "cut it into several, each on a line";
+  std::string name;
+  const DocumentOptions &options;
+  DocumentReceiver &receiver;
+  DocumentPlace begin; // of the current line
+
+  // Reads a line, which takes `bytes` bytes of the text.
+  Result<void> readLine(std::string &line, uint64_t bytes) {
+    const DocumentPlace end{begin.offset + bytes, begin.line + 1};
+    if (line.find_first_not_of(" \t\r") != std::string::npos) {
+      LMC_TRY(readDocument(line, placeOf(name, InputFormat::JsonLines, begin.line)));
+      LMC_TRY(receiver.endDocument(begin, end));
+    }
+    begin = end;
+    return {};
+  }
+
+  Result<void> readDocument(std::string &line, const std::string &place) {
+    if (options.replaceInvalid)
       line = replaceLoneSurrogates(replaceInvalidUtf8(line));
     nlohmann::json value;
     try {
       value = nlohmann::json::parse(line);
     } catch (const nlohmann::json::parse_error &failure) {
-      return Error{fmt::format("{}:{}:{}: not JSON: {}", path, number, failure.byte,
-                               reasonOf(failure.what()))};
+      return Error{
+          fmt::format("{}:{}: not JSON: {}", place, failure.byte, reasonOf(failure.what()))};
     }
     if (!value.is_object())
-      return Error{fmt::format("{}:{}: expected an object with the field \"{}\", found {}", path,
-                               number, field, value.type_name())};
-    auto found = value.find(field);
+      return Error{fmt::format("{}: expected an object with the field \"{}\", found {}", place,
+                               options.field, value.type_name())};
+    auto found = value.find(options.field);
     if (found == value.end())
-      return Error{fmt::format("{}:{}: no field \"{}\"; name the one that holds the text with "
+      return Error{fmt::format("{}: no field \"{}\"; name the one that holds the text with "
                                "--field",
-                               path, number, field)};
+                               place, options.field)};
     if (!found->is_string())
-      return Error{fmt::format("{}:{}: the field \"{}\" is {}, expected a string", path, number,
-                               field, found->type_name())};
-    LMC_TRY(receiver.text(found->get_ref<const std::string &>()));
-    LMC_TRY(receiver.endDocument());
+      return Error{fmt::format("{}: the field \"{}\" is {}, expected a string", place,
+                               options.field, found->type_name())};
+    const std::string &text = found->get_ref<const std::string &>();
+    if (text.size() > options.maximumBytes)
+      return tooLong(place, options, kShorter);
+    return receiver.text(text);
   }
-  return {};
+};
+
+} // namespace
+
+Result<InputFormat> parseInputFormat(std::string_view name) {
+  if (name == "text")
+    return InputFormat::Text;
+  if (name == "jsonl")
+    return InputFormat::JsonLines;
+  return Error{fmt::format("'{}' is none of text, jsonl", name)};
 }
 
-InputFormat formatOf(const std::string &path) {
+std::optional<InputFormat> formatOfName(const std::string &path) {
   std::filesystem::path name = path;
   if (name.extension() == ".gz" || name.extension() == ".zst")
     name.replace_extension();
   const std::string extension = name.extension();
-  return extension == ".jsonl" || extension == ".ndjson" ? InputFormat::JsonLines
-                                                         : InputFormat::Text;
+  if (extension == ".jsonl" || extension == ".ndjson")
+    return InputFormat::JsonLines;
+  if (extension == ".txt")
+    return InputFormat::Text;
+  return std::nullopt;
 }
 
-} // namespace
+std::string placeOf(const std::string &path, InputFormat format, uint64_t number) {
+  const std::string name = nameOfInput(path);
+  return format == InputFormat::Text ? fmt::format("{}: byte {} of the text", name, number)
+                                     : fmt::format("{}:{}", name, number);
+}
 
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress) {
   auto input = TextInput::open(path, progress);
   if (!input)
     return input.error();
-  std::istream &in = (*input)->stream();
-  Result<void> read =
-      options.format.value_or(formatOf(path)) == InputFormat::Text
-          ? readText(in, path, options.separator, options.replaceInvalid, receiver)
-          : readJsonLines(in, path, options.field, options.replaceInvalid, receiver);
-  // A file that is cut short also ends in the middle of a line, which is not the mistake to report.
-  LMC_TRY((*input)->fault());
-  return read;
+  const InputFormat format =
+      options.format.value_or(formatOfName(path).value_or(InputFormat::Text));
+  receiver.beginFile(path, format);
+  if (format == InputFormat::Text)
+    return TextReader(nameOfInput(path), options, receiver).read(**input);
+  return JsonLinesReader(nameOfInput(path), options, receiver).read(**input);
 }
 
 } // namespace lmc

@@ -13,25 +13,44 @@ namespace lmc {
 
 enum class InputFormat { Text, JsonLines };
 
+// Returns the format of "text" or "jsonl". Error: another name.
+Result<InputFormat> parseInputFormat(std::string_view name);
+// Returns the format that a file's name says: JSON lines for .jsonl and .ndjson, text for .txt, and
+// for these names with .gz or .zst; nullopt for another name.
+std::optional<InputFormat> formatOfName(const std::string &path);
+
 struct DocumentOptions {
-  std::optional<InputFormat> format; // nullopt: JSON lines for .jsonl and .ndjson (and these names
-                                     // with .gz or .zst), else text
+  std::optional<InputFormat> format; // nullopt: what the name says, else text
   std::string separator = "\f";      // ends each document of a text; "": one document per file
   std::string field = "text";        // name of the field with the text, in a line of JSON
   // Text that is not UTF-8 is no Error: U+FFFD stands for it, as Python's errors="replace" reads
   // bytes, and '?' for a lone surrogate of JSON, as it writes one.
   bool replaceInvalid = false;
+  uint64_t maximumBytes = UINT64_MAX; // of one document; a longer one is an Error
 };
+
+// A place in a file at which a document may begin.
+struct DocumentPlace {
+  uint64_t offset = 0; // bytes of text before it
+  uint64_t line = 1;   // in JSON lines
+
+  // Returns the number that names a document that begins here: the offset or the line.
+  uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : line; }
+};
+// Names a document by DocumentPlace::in(): "a.txt: byte 17 of the text" or "a.jsonl:17".
+std::string placeOf(const std::string &path, InputFormat format, uint64_t number);
 
 struct DocumentReceiver {
   virtual ~DocumentReceiver() = default;
+  virtual void beginFile(const std::string &path, InputFormat format) {}
   virtual Result<void> text(std::string_view piece) = 0; // the next piece of the current document
-  virtual Result<void> endDocument() = 0;
+  // The current document is complete; it was read from [begin, end) of its file.
+  virtual Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) = 0;
 };
 
-// Reads the documents of one file, which may be compressed (TextInput.h). The end of the file also
-// ends a document. Errors name the file, for JSON lines also the line and column, and for text that
-// is not UTF-8 the byte.
+// Reads the documents of one file, which may be compressed, or of standard input (TextInput.h). The
+// end of the file also ends a document. Errors name the file, for JSON lines also the line and
+// column, and for text that is not UTF-8 or a document that is too long the byte.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress);
 

@@ -8,8 +8,9 @@
 #include "runtime/data/TokenFileWriter.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/DocumentTokens.h"
-#include "tools/lmc-data/Documents.h"
 #include "tools/lmc-data/EncodedDocuments.h"
+#include "tools/lmc-data/InputFiles.h"
+#include "tools/lmc-data/TextInput.h"
 #include "tools/lmc-data/TokenizerFiles.h"
 
 #include <fmt/format.h>
@@ -28,6 +29,8 @@ namespace lmc {
 namespace {
 
 constexpr int32_t kNoEod = -1;
+// The longest document that a tokenizer is given: it stands in memory as text and as ids.
+constexpr uint64_t kMaximumDocument = 1 << 30;
 
 struct PackOptions {
   std::vector<std::string> inputs;
@@ -86,7 +89,7 @@ public:
     return {};
   }
 
-  Result<void> endDocument() override {
+  Result<void> endDocument(const DocumentPlace &, const DocumentPlace &) override {
     merged += held;
     held = 0;
     empty += !started;
@@ -291,6 +294,9 @@ Result<std::string> parseSeparator(const std::string &text) {
                                text, i + 1)};
     }
   }
+  Utf8Checker utf8; // a part of a character could end a document inside another character
+  if (utf8.check(separator) >= 0 || !utf8.complete())
+    return Error{fmt::format("--document-separator={}: is not UTF-8", text)};
   return separator;
 }
 
@@ -308,24 +314,10 @@ Result<void> checkPaths(const PackOptions &options) {
       fs::equivalent(options.validation, options.output, ignored))
     return Error{fmt::format("{}: --output and --validation are the same file", options.output)};
   for (const std::string &input : options.inputs)
-    if (fs::exists(input, ignored) && !fs::is_regular_file(input, ignored) &&
-        !fs::is_directory(input, ignored))
-      return Error{fmt::format("{}: cannot be read twice, as --validation needs; save it to a file "
-                               "first",
-                               input)};
-  return {};
-}
-
-Result<void> readInputs(const PackOptions &options, const char *task, EdgeCleaner &cleaner) {
-  uint64_t total = 0;
-  for (const std::string &input : options.inputs) {
-    std::error_code notRegular;
-    if (uint64_t size = std::filesystem::file_size(input, notRegular); !notRegular)
-      total += size;
-  }
-  Progress progress(task, total);
-  for (const std::string &input : options.inputs)
-    LMC_TRY(readDocuments(input, options.documents, cleaner, progress));
+    if (!canReadAgain(input))
+      return Error{fmt::format("{}: cannot be read twice, as --validation needs to split it; save "
+                               "it to a file first",
+                               nameOfInput(input))};
   return {};
 }
 
@@ -421,7 +413,20 @@ EncodedDocuments::Counts sum(const EdgeCleaner &cleaner, const TokenOutput &a,
   return total;
 }
 
-Result<void> pack(const PackOptions &options) {
+// Returns the options with the files that the inputs name.
+Result<PackOptions> withInputs(PackOptions options) {
+  auto inputs = findInputs(options.inputs, options.documents);
+  LMC_TRY(inputs);
+  options.inputs = std::move(*inputs);
+  if (!options.tokenizer.empty())
+    options.documents.maximumBytes = kMaximumDocument;
+  return options;
+}
+
+Result<void> pack(const PackOptions &given) {
+  auto found = withInputs(given);
+  LMC_TRY(found);
+  const PackOptions &options = *found;
   LMC_TRY(checkPaths(options));
   auto packing = prepare(options);
   LMC_TRY(packing);
@@ -432,7 +437,7 @@ Result<void> pack(const PackOptions &options) {
     return output.error();
   if (options.validation.empty()) {
     EdgeCleaner cleaner(cleaned, **output);
-    LMC_TRY(readInputs(options, "packing", cleaner));
+    LMC_TRY(readInputs(options.inputs, options.documents, "packing", cleaner));
     LMC_TRY((*output)->complete());
     LMC_TRY((*output)->file().finish());
     LMC_TRY(keepTokenizer(*packing, options.output));
@@ -447,7 +452,7 @@ Result<void> pack(const PackOptions &options) {
     return validation.error();
   DocumentLengths measured;
   EdgeCleaner measuring(cleaned, measured);
-  LMC_TRY(readInputs(options, "measuring documents", measuring));
+  LMC_TRY(readInputs(options.inputs, options.documents, "measuring documents", measuring));
   uint64_t total = std::accumulate(measured.lengths.begin(), measured.lengths.end(), uint64_t(0));
   if (total < 2)
     return Error{fmt::format("{}: {} bytes of text, nothing to share with a validation file",
@@ -456,7 +461,7 @@ Result<void> pack(const PackOptions &options) {
       chooseSplit(measured.lengths, total, options.validationFraction.value_or(0.05));
   Router router(split, packing->tokenizer != nullptr, **output, **validation);
   EdgeCleaner cleaner(cleaned, router);
-  LMC_TRY(readInputs(options, "packing", cleaner));
+  LMC_TRY(readInputs(options.inputs, options.documents, "packing", cleaner));
   LMC_TRY((*output)->complete());
   LMC_TRY((*validation)->complete());
   // Both files are completed before either gets its name: otherwise an interrupted run could leave
@@ -479,19 +484,23 @@ Result<void> pack(const PackOptions &options) {
 DataCommand addPackCommand(CommandLine &line) {
   auto options = std::make_shared<PackOptions>();
   Command &command = line.command("pack", "writes text or JSON lines as one token file");
-  command.arguments("IN", options->inputs,
-                    "files of documents, as they are or compressed by gzip or zstd, in this order");
+  command.arguments(
+      "IN", options->inputs,
+      "files of documents, as they are or compressed by gzip or zstd, in this order; "
+      "folders, read as all files below them with a name that says a format, sorted by "
+      "path; patterns in quotes ('data/*.jsonl'), also sorted; - is standard input");
   command.option("-o,--output", "OUT.bin", options->output,
                  "the token file; appears when it is complete");
   command.option(
       "--format", "text|jsonl",
       [=](const std::string &value) -> Result<void> {
-        if (value != "text" && value != "jsonl")
-          return Error{fmt::format("--format={}: expected text or jsonl", value)};
-        options->documents.format = value == "text" ? InputFormat::Text : InputFormat::JsonLines;
+        auto format = parseInputFormat(value);
+        if (!format)
+          return Error{fmt::format("--format={}: {}", value, format.error().message)};
+        options->documents.format = *format;
         return {};
       },
-      "default: jsonl for .jsonl and .ndjson, else text");
+      "what the files are. Default: jsonl for .jsonl and .ndjson, else text");
   command.option(
       "--document-separator", "TEXT",
       [=](const std::string &value) -> Result<void> {
@@ -501,8 +510,8 @@ DataCommand addPackCommand(CommandLine &line) {
         return {};
       },
       "what ends a document of a text; \\f \\n \\r \\t \\0 \\\\ \\xHH are understood; '' makes "
-      "each file "
-      "one document. Default: \\f (form feed)");
+      "each file one document. With --tokenizer a document has at most 1 GiB. Default: \\f (form "
+      "feed)");
   command.option("--field", "NAME", options->documents.field,
                  "the field of each line of JSON that holds a document's text. Default: text");
   command.option(

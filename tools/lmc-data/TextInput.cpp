@@ -5,9 +5,11 @@
 #include <zstd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <string_view>
 #include <vector>
 
@@ -29,14 +31,16 @@ constexpr Magic kNotText[] = {
     {0, "PAR1"sv, "Parquet"},
     {0, "PK\x03\x04"sv, "a ZIP archive"},
     {0, "BZh"sv, "compressed by bzip2"},
-    {0, "\xfd"
-        "7zXZ\x00"sv,
+    {0,
+     "\xfd"
+     "7zXZ\x00"sv,
      "compressed by xz"},
     {0, "\x04\x22\x4d\x18"sv, "compressed by lz4"},
     {0, "7z\xbc\xaf\x27\x1c"sv, "a 7-Zip archive"},
     {0, "%PDF"sv, "PDF"},
-    {0, "\x7f"
-        "ELF"sv,
+    {0,
+     "\x7f"
+     "ELF"sv,
      "a program"},
     {0, "SQLite format 3\x00"sv, "an SQLite database"},
     {0, "\x93NUMPY"sv, "a NumPy array"},
@@ -134,88 +138,86 @@ private:
 
 } // namespace
 
-// A stream buffer that holds one piece of text.
-class TextInput::Buffer : public std::streambuf {
-public:
-  Buffer(const std::string &path, Progress &progress)
-      : path(path), progress(progress), file(path, std::ios::binary), raw(kChunk) {}
+std::string nameOfInput(const std::string &path) {
+  return path == kStandardInput ? "standard input" : path;
+}
+
+struct TextInput::State {
+  std::string name;
+  Progress &progress;
+  std::ifstream opened;
+  std::istream &file;
+  std::vector<char> raw;
+  std::string_view rest = {}; // bytes of the file that are not decoded yet
+  uint64_t bytes = 0;         // of the file that were read, those of `rest` too
+  std::unique_ptr<Decoder> decoder;
+  std::string text;
+  bool fresh = false; // true if `text` was not returned yet
+
+  State(const std::string &path, Progress &progress)
+      : name(nameOfInput(path)), progress(progress),
+        file(path == kStandardInput ? std::cin : opened), raw(kChunk) {
+    if (path != kStandardInput)
+      opened.open(path, std::ios::binary);
+  }
 
   Result<void> begin() {
-    if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
-      return Error{fmt::format("{}: is a directory, expected a file", path)};
+    if (std::error_code ignored; std::filesystem::is_directory(name, ignored))
+      return Error{fmt::format("{}: is a directory, expected a file", name)};
     if (!file)
-      return Error{fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
-    readMore();
+      return Error{fmt::format("{}: cannot open: {}", name, std::strerror(errno))};
+    LMC_TRY(readMore());
     if (rest.starts_with("\x1f\x8b"))
       decoder = std::make_unique<Gzip>();
     else if (rest.starts_with("\x28\xb5\x2f\xfd"))
       decoder = std::make_unique<Zstd>();
     else
       decoder = std::make_unique<Copy>();
-    fill();
-    LMC_TRY(fault());
+    LMC_TRY(fill());
+    fresh = true;
     if (const char *format = formatThatIsNoText(text))
-      return Error{fmt::format("{}: is {}, expected text or JSON lines, as they are or compressed by "
-                               "gzip or zstd",
-                               path, format)};
+      return Error{fmt::format("{}: is {}, expected text or JSON lines, as they are or compressed "
+                               "by gzip or zstd",
+                               name, format)};
     return {};
   }
 
-  Result<void> fault() const {
-    if (problem.empty())
-      return {};
-    return Error{fmt::format("{}: {}", path, problem), code};
-  }
-
-protected:
-  int_type underflow() override {
-    if (gptr() == egptr() && started)
-      fill();
-    started = true;
-    setg(text.data(), text.data(), text.data() + text.size());
-    return text.empty() ? traits_type::eof() : traits_type::to_int_type(text[0]);
-  }
-
-private:
-  void readMore() {
+  Result<void> readMore() {
+    errno = 0;
     file.read(raw.data(), static_cast<std::streamsize>(raw.size()));
     rest = {raw.data(), static_cast<size_t>(file.gcount())};
+    bytes += rest.size();
     progress.advance(rest.size());
-    if (file.bad()) {
-      problem = fmt::format("cannot read: {}", std::strerror(errno));
-      code = ExitCode::Failure;
-    }
+    // A stream buffer over stdio reports a failed read as the end.
+    if (file.bad() || (&file == &std::cin && std::ferror(stdin)))
+      return Error{
+          fmt::format("{}: cannot read after byte {}: {}", name, bytes, std::strerror(errno)),
+          ExitCode::Failure};
+    return {};
   }
 
-  // Puts the next piece of text into `text`; leaves it empty at the end or at a fault.
-  void fill() {
+  // Puts the next piece of text into `text`; leaves it empty at the end.
+  Result<void> fill() {
     text.clear();
-    while (text.empty() && problem.empty()) {
+    while (text.empty()) {
       if (rest.empty())
-        readMore();
+        LMC_TRY(readMore());
       const bool atEnd = rest.empty();
       if (atEnd && decoder->complete())
-        return;
+        return {};
       const size_t before = rest.size();
       if (std::string why = decoder->decode(rest, text); !why.empty())
-        problem = fmt::format("cannot be decompressed: {}", why);
-      else if (text.empty() && rest.size() == before)
-        problem = atEnd ? "is cut short: its compressed data has no end" : "cannot be decompressed";
+        return Error{fmt::format("{}: cannot be decompressed after byte {}: {}; copy it again",
+                                 name, bytes - rest.size(), why)};
+      if (text.empty() && rest.size() == before)
+        return Error{atEnd ? fmt::format("{}: is cut short: its compressed data has no end up to "
+                                         "byte {}, the last; copy it again",
+                                         name, bytes)
+                           : fmt::format("{}: cannot be decompressed after byte {}; copy it again",
+                                         name, bytes - rest.size())};
     }
-    if (!problem.empty())
-      text.clear();
+    return {};
   }
-
-  std::string path;
-  Progress &progress;
-  std::ifstream file;
-  std::vector<char> raw;
-  std::string_view rest; // bytes of the file that are not decoded yet
-  std::unique_ptr<Decoder> decoder;
-  std::string text;
-  bool started = false; // true once the first piece was given to the stream
-  std::string problem;
-  ExitCode code = ExitCode::UserError;
 };
 
 TextInput::TextInput() = default;
@@ -223,14 +225,17 @@ TextInput::~TextInput() = default;
 
 Result<std::unique_ptr<TextInput>> TextInput::open(const std::string &path, Progress &progress) {
   std::unique_ptr<TextInput> input(new TextInput());
-  input->buffer = std::make_unique<Buffer>(path, progress);
-  LMC_TRY(input->buffer->begin());
-  input->in = std::make_unique<std::istream>(input->buffer.get());
+  input->state = std::make_unique<State>(path, progress);
+  LMC_TRY(input->state->begin());
   return input;
 }
 
-std::istream &TextInput::stream() { return *in; }
-Result<void> TextInput::fault() const { return buffer->fault(); }
+Result<std::string_view> TextInput::read() {
+  if (!state->fresh)
+    LMC_TRY(state->fill());
+  state->fresh = false;
+  return std::string_view(state->text);
+}
 
 int64_t Utf8Checker::check(std::string_view piece) {
   for (char each : piece) {

@@ -1,14 +1,19 @@
-// A file of text as a stream, decompressed while it is read if it is gzip or zstd.
+// A file of text, decompressed while it is read if it is gzip or zstd.
 #pragma once
 
 #include "runtime/support/Result.h"
 #include "tools/lmc-data/Progress.h"
 
-#include <istream>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace lmc {
+
+// The path that means standard input.
+inline constexpr std::string_view kStandardInput = "-";
+// Returns what errors call a path: "standard input", or the path itself.
+std::string nameOfInput(const std::string &path);
 
 class TextInput {
 public:
@@ -18,16 +23,14 @@ public:
   static Result<std::unique_ptr<TextInput>> open(const std::string &path, Progress &progress);
   ~TextInput();
 
-  // The text. The stream also ends where the file cannot be read on: see fault().
-  std::istream &stream();
-  // Error: the file could not be read or decompressed to its end.
-  Result<void> fault() const;
+  // Returns the next piece of the text, which is valid until the next call; "" at the end. Error:
+  // the file cannot be read on or decompressed; the error names the byte of the file.
+  Result<std::string_view> read();
 
 private:
   TextInput();
-  class Buffer;
-  std::unique_ptr<Buffer> buffer;
-  std::unique_ptr<std::istream> in;
+  struct State;
+  std::unique_ptr<State> state;
 };
 
 // Checks that text is UTF-8, piece by piece. A character may begin in one piece and end in the

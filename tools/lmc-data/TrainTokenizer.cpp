@@ -3,12 +3,10 @@
 #include "runtime/support/File.h"
 #include "runtime/tokenizer/BpeTrainer.h"
 #include "tools/lmc-data/Commands.h"
-#include "tools/lmc-data/Documents.h"
+#include "tools/lmc-data/InputFiles.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <filesystem>
 
 namespace lmc {
 
@@ -29,7 +27,7 @@ public:
     document += piece;
     return {};
   }
-  Result<void> endDocument() override {
+  Result<void> endDocument(const DocumentPlace &, const DocumentPlace &) override {
     Result<void> done = trainer.add(document);
     document.clear();
     return done;
@@ -55,16 +53,9 @@ Result<void> train(const TrainOptions &options) {
     return Error{fmt::format("--eod: {}", good.error().message)};
   BpeTrainer trainer;
   Feeder feeder(trainer);
-  uint64_t total = 0;
-  std::error_code notRegular;
-  for (const std::string &input : options.inputs)
-    if (uint64_t size = std::filesystem::file_size(input, notRegular); !notRegular)
-      total += size;
-  {
-    Progress progress("counting words", total);
-    for (const std::string &input : options.inputs)
-      LMC_TRY(readDocuments(input, options.documents, feeder, progress));
-  }
+  auto inputs = findInputs(options.inputs, options.documents);
+  LMC_TRY(inputs);
+  LMC_TRY(readInputs(*inputs, options.documents, "counting words", feeder));
   auto trained = trainer.train(options.size, options.endOfText);
   if (!trained)
     return Error{fmt::format("{}: {}", options.inputs[0], trained.error().message)};
@@ -87,7 +78,7 @@ DataCommand addTokenizerCommand(CommandLine &line) {
   Command &command =
       line.command("tokenizer", "`tokenizer train` makes a byte-level BPE of a text");
   command.argument("train", options->action, "what to do");
-  command.arguments("IN", options->inputs, "files of documents, as for pack");
+  command.arguments("IN", options->inputs, "files, folders or patterns of documents, as for pack");
   command.option("-o,--output", "DIR", options->output,
                  "the folder for tokenizer.json and tokenizer_config.json");
   command.option(

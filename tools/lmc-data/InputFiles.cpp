@@ -1,0 +1,116 @@
+#include "tools/lmc-data/InputFiles.h"
+
+#include "runtime/support/File.h"
+#include "tools/lmc-data/TextInput.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+namespace lmc {
+
+namespace fs = std::filesystem;
+
+// The number of files that a note names.
+static constexpr size_t kNamed = 5;
+
+// Appends the files below a folder, and a note about those that are left out.
+static Result<void> addFolder(const std::string &folder, std::vector<std::string> &paths,
+                              std::vector<std::string> &notes) {
+  std::vector<std::string> found, others;
+  std::error_code error;
+  fs::recursive_directory_iterator next(folder, fs::directory_options::follow_directory_symlink,
+                                        error);
+  for (; !error && next != fs::recursive_directory_iterator(); next.increment(error)) {
+    const std::string name = next->path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with('.') || name.starts_with('_'))
+      next.disable_recursion_pending();
+    else if (!next->is_directory(ignored))
+      (formatOfName(name) ? found : others).push_back(next->path().string());
+  }
+  if (error)
+    return Error{fmt::format("{}: cannot list the folder: {}", folder, error.message()),
+                 ExitCode::Failure};
+  if (found.empty())
+    return Error{fmt::format("{}: no file there has a name that ends in .txt, .jsonl or .ndjson, "
+                             "or in one of these with .gz or .zst",
+                             folder)};
+  std::sort(found.begin(), found.end());
+  std::sort(others.begin(), others.end());
+  paths.insert(paths.end(), found.begin(), found.end());
+  if (!others.empty()) {
+    const std::vector<std::string> named(others.begin(),
+                                         others.begin() + std::min(others.size(), kNamed));
+    notes.push_back(
+        fmt::format("{}: {} files are left out because their names say no format: {}{}; "
+                    "give their own paths to read them",
+                    folder, others.size(), fmt::join(named, ", "),
+                    others.size() > named.size() ? ", ..." : ""));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> findInputs(const std::vector<std::string> &arguments,
+                                            const DocumentOptions &options) {
+  std::vector<std::string> paths, notes;
+  for (const std::string &argument : arguments) {
+    if (argument == kStandardInput) {
+      if (!options.format)
+        return Error{"-: standard input has no name that says its format; give --format=text or "
+                     "--format=jsonl"};
+      paths.push_back(argument);
+      continue;
+    }
+    auto expanded = expandPattern(argument);
+    LMC_TRY(expanded);
+    for (const std::string &path : *expanded) {
+      std::error_code error;
+      const fs::file_status status = fs::status(path, error);
+      if (!fs::exists(status))
+        return Error{fmt::format("{}: cannot open: {}", path,
+                                 error ? error.message() : std::strerror(ENOENT))};
+      if (fs::is_directory(status))
+        LMC_TRY(addFolder(path, paths, notes));
+      else
+        paths.push_back(path);
+    }
+  }
+  std::set<std::string> seen;
+  for (const std::string &path : paths) {
+    std::error_code ignored;
+    const std::string real = path == kStandardInput ? path : fs::canonical(path, ignored).string();
+    if (!seen.insert(real).second)
+      return Error{fmt::format("{}: is given twice, so that its documents would be repeated",
+                               nameOfInput(path))};
+  }
+  for (const std::string &note : notes)
+    fmt::print(stderr, "note: {}\n", note);
+  return paths;
+}
+
+bool canReadAgain(const std::string &path) {
+  std::error_code ignored;
+  return path != kStandardInput && fs::is_regular_file(path, ignored);
+}
+
+Result<void> readInputs(const std::vector<std::string> &paths, const DocumentOptions &options,
+                        const char *task, DocumentReceiver &receiver) {
+  uint64_t total = 0;
+  for (const std::string &path : paths) {
+    std::error_code notRegular;
+    if (uint64_t size = fs::file_size(path, notRegular); !notRegular)
+      total += size;
+  }
+  Progress progress(task, total);
+  for (const std::string &path : paths)
+    LMC_TRY(readDocuments(path, options, receiver, progress));
+  return {};
+}
+
+} // namespace lmc

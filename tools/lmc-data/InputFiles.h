@@ -1,0 +1,29 @@
+// The files that a command reads documents from.
+#pragma once
+
+#include "tools/lmc-data/Documents.h"
+
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// Finds the files of `arguments`, in the order in which they are read: that of the arguments. A
+// folder stands for all files below it whose name says a format (formatOfName()), sorted by the
+// bytes of their paths, without names that begin with '.' or '_'; a note on stderr names the files
+// that are left out. A pattern with '*', '?' or '[' that no shell has expanded stands for what it
+// matches, sorted in the same way. "-" is standard input.
+// Errors: a path does not exist, a folder has no such file, a file is given twice, nothing says the
+// format of standard input.
+Result<std::vector<std::string>> findInputs(const std::vector<std::string> &arguments,
+                                            const DocumentOptions &options);
+
+// Returns true if the file can be read a second time and from its middle on, as standard input and
+// a pipe cannot.
+bool canReadAgain(const std::string &path);
+
+// Reads the documents of all files. `task` is what a line of progress says: "packing".
+Result<void> readInputs(const std::vector<std::string> &paths, const DocumentOptions &options,
+                        const char *task, DocumentReceiver &receiver);
+
+} // namespace lmc
