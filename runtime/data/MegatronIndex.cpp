@@ -30,11 +30,11 @@ std::optional<TokenType> typeOfCode(uint8_t code) {
     return TokenType::Int8;
   case 3:
     return TokenType::Int16;
-  case 4:
+  case kMegatronInt32:
     return TokenType::Int32;
   case 5:
     return TokenType::Int64;
-  case 8:
+  case kMegatronUInt16:
     return TokenType::UInt16;
   default:
     return std::nullopt;
@@ -42,6 +42,11 @@ std::optional<TokenType> typeOfCode(uint8_t code) {
 }
 
 } // namespace
+
+std::string megatronIndexPath(const std::string &path) {
+  constexpr std::string_view kSuffix = ".bin";
+  return path.ends_with(kSuffix) ? path.substr(0, path.size() - kSuffix.size()) + ".idx" : "";
+}
 
 Result<MegatronIndex> MegatronIndex::open(const std::string &path, uint64_t dataBytes) {
   auto file = ByteFile::open(path);

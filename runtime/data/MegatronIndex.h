@@ -14,6 +14,9 @@
 
 namespace lmc {
 
+// Returns the path of the index of a data set, or "" if `path` does not end in ".bin".
+std::string megatronIndexPath(const std::string &path);
+
 class MegatronIndex {
 public:
   // Reads the whole index once and holds none of its arrays. Errors: the index is truncated or of

@@ -244,11 +244,10 @@ Result<void> TokenFile::State::readHeader(DataFormat wanted) {
       return bad(fmt::format("this is {}", what));
   if (std::string_view(begin, sizeof(begin)) == kMegatronMagic)
     return bad("this is the index of a Megatron data set; give the .bin beside it");
-  constexpr std::string_view kSuffix = ".bin";
-  if (!path.ends_with(kSuffix))
+  const std::string indexPath = megatronIndexPath(path);
+  if (indexPath.empty())
     return bad("bad magic at byte 0: neither an lmc nor an llm.c token file, and only a .bin is "
                "read without a header; make one with: lmc-data pack");
-  const std::string indexPath = path.substr(0, path.size() - kSuffix.size()) + ".idx";
   const bool hasIndex = access(indexPath.c_str(), F_OK) == 0;
   if (wanted == DataFormat::Megatron && !hasIndex)
     return bad(fmt::format("{} is missing, which data.format (lmc-data: --format) = megatron needs",

@@ -1,14 +1,21 @@
 #include "runtime/data/TokenFileWriter.h"
 
+#include "runtime/data/MegatronIndex.h"
 #include "runtime/data/TokenFormats.h"
+#include "runtime/support/File.h"
 
+#define XXH_STATIC_LINKING_ONLY // for the size of the hash's state, which is saved
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
+#include <limits>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
@@ -18,43 +25,56 @@ namespace lmc {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
+// Megatron's rule: ids of a vocabulary below this number are uint16, others int32.
+constexpr uint32_t kMegatronWide = 65500;
 
-std::string directoryOf(const std::string &path) {
-  size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
-}
+// A file that is appended to through a buffer.
+struct Appended {
+  int descriptor = -1;
+  uint64_t written = 0; // bytes in the file, without those in `buffer`
+  std::vector<char> buffer;
+
+  ~Appended() {
+    if (descriptor >= 0)
+      close(descriptor);
+  }
+};
 
 } // namespace
 
+std::string partialFolder(const std::string &path) { return path + ".partial"; }
+
 struct TokenFileWriter::State {
-  std::string path, partial;
-  int descriptor = -1;
+  std::string path, folder;
+  int lock = -1; // the folder, locked while this process writes there
   Options options;
   uint32_t tokenBytes = 1;
-  uint64_t tokens = 0;
-  uint64_t written = 0;        // bytes in the file, without those in `buffer`
+  uint64_t headerBytes = 0;
+  uint64_t tokenCount = 0, documentCount = 0;
   bool documentPending = true; // the next token starts a document
   bool finished = false;
-  std::vector<uint64_t> starts;
-  std::vector<char> buffer;
-  XXH64_state_t *hash = XXH64_createState();
+  Appended tokens;                           // the future file
+  Appended starts;                           // uint64 per document: its first token
+  XXH64_state_t *hash = XXH64_createState(); // of what `tokens` has after the header
 
   ~State() {
     discard();
     XXH64_freeState(hash);
   }
 
+  std::string nameOf(const char *file) const { return folder + "/" + file; }
+
   void discard() {
-    if (descriptor < 0)
+    if (lock < 0)
       return;
-    close(descriptor);
-    descriptor = -1;
-    unlink(partial.c_str());
+    (void)removeTree(folder);
+    close(lock);
+    lock = -1;
   }
 
   Error failed(const char *what) {
     Error error{fmt::format("{}: {}: {}; {} bytes were written and have been removed", path, what,
-                            std::strerror(errno), written),
+                            std::strerror(errno), tokens.written),
                 ExitCode::Failure};
     if (errno == ENOSPC || errno == EDQUOT)
       error.message += ", make room or write elsewhere";
@@ -62,36 +82,189 @@ struct TokenFileWriter::State {
     return error;
   }
 
-  Result<void> writeAll(const char *data, size_t bytes) {
+  Result<void> open(const std::string &given, const Options &chosen) {
+    struct stat status;
+    if (stat(given.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+      return Error{fmt::format("{}: not a regular file, will not be replaced", given)};
+    path = given;
+    folder = partialFolder(given);
+    options = chosen;
+    if (options.megatron && megatronIndexPath(path).empty())
+      return Error{fmt::format("{}: the name of a Megatron data set must end in .bin", path)};
+    if (options.megatron)
+      tokenBytes = options.vocabulary < kMegatronWide ? 2 : 4;
+    else
+      tokenBytes = options.vocabulary <= 1u << 8 ? 1 : options.vocabulary <= 1u << 16 ? 2 : 4;
+    headerBytes = options.megatron ? 0 : sizeof(LmcTokenHeader);
+    XXH64_reset(hash, 0);
+    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+      return cannotCreate();
+    const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (opened < 0)
+      return cannotCreate();
+    if (flock(opened, LOCK_EX | LOCK_NB) != 0) {
+      close(opened);
+      return Error{fmt::format("{}: another lmc-data writes it", path)};
+    }
+    lock = opened;
+    return {};
+  }
+
+  Error cannotCreate() {
+    const bool full = errno == ENOSPC || errno == EDQUOT;
+    Error error{fmt::format("{}: cannot create: {}", path, std::strerror(errno)),
+                full ? ExitCode::Failure : ExitCode::UserError};
+    discard();
+    return error;
+  }
+
+  Result<void> create() {
+    std::error_code ignored;
+    for (const auto &entry : std::filesystem::directory_iterator(folder, ignored))
+      LMC_TRY(removeTree(entry.path().string()));
+    for (auto [file, name] : {std::pair{&tokens, "tokens"}, {&starts, "starts"}})
+      if ((file->descriptor =
+               ::open(nameOf(name).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+        return cannotCreate();
+    // Reserves space for the header. Its contents are known, and added to the hash, only at the
+    // end.
+    const LmcTokenHeader header{};
+    return writeAll(tokens, reinterpret_cast<const char *>(&header), headerBytes);
+  }
+
+  Result<void> resume(const Saved &saved) {
+    tokenCount = saved.tokens;
+    documentCount = saved.documents;
+    tokens.written = headerBytes + saved.tokens * tokenBytes;
+    starts.written = saved.documents * sizeof(uint64_t);
+    const auto lacks = [&] {
+      return Error{
+          fmt::format("{}: has less than was saved, so that it cannot be gone on with", folder)};
+    };
+    if (saved.hash.size() != sizeof(*hash))
+      return lacks();
+    std::memcpy(hash, saved.hash.data(), sizeof(*hash));
+    for (auto [file, name] : {std::pair{&tokens, "tokens"}, {&starts, "starts"}}) {
+      struct stat status;
+      file->descriptor = ::open(nameOf(name).c_str(), O_RDWR | O_CLOEXEC);
+      if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0 ||
+          uint64_t(status.st_size) < file->written)
+        return lacks();
+      if (ftruncate(file->descriptor, off_t(file->written)) != 0 ||
+          lseek(file->descriptor, 0, SEEK_END) < 0)
+        return failed("cannot go on");
+    }
+    return {};
+  }
+
+  Result<void> writeAll(Appended &file, const char *data, size_t bytes) {
     while (bytes > 0) {
-      ssize_t count = write(descriptor, data, bytes);
+      ssize_t count = write(file.descriptor, data, bytes);
       if (count < 0 && errno == EINTR)
         continue;
       if (count < 0)
         return failed("cannot write");
       data += count;
       bytes -= static_cast<size_t>(count);
-      written += static_cast<uint64_t>(count);
+      file.written += static_cast<uint64_t>(count);
     }
     return {};
   }
 
-  Result<void> flush() {
-    XXH64_update(hash, buffer.data(), buffer.size());
-    LMC_TRY(writeAll(buffer.data(), buffer.size()));
-    buffer.clear();
+  Result<void> flush(Appended &file) {
+    if (&file == &tokens && !options.megatron)
+      XXH64_update(hash, file.buffer.data(), file.buffer.size());
+    LMC_TRY(writeAll(file, file.buffer.data(), file.buffer.size()));
+    file.buffer.clear();
     return {};
   }
 
-  Result<void> put(const void *data, size_t bytes) {
+  Result<void> put(Appended &file, const void *data, size_t bytes) {
     const char *first = static_cast<const char *>(data);
-    buffer.insert(buffer.end(), first, first + bytes);
-    return buffer.size() >= kBufferBytes ? flush() : Result<void>();
+    file.buffer.insert(file.buffer.end(), first, first + bytes);
+    return file.buffer.size() >= kBufferBytes ? flush(file) : Result<void>();
   }
 
   template <typename Token> Result<void> putTokens(std::span<const uint32_t> ids) {
     std::vector<Token> narrow(ids.begin(), ids.end());
-    return put(narrow.data(), narrow.size() * sizeof(Token));
+    return put(tokens, narrow.data(), narrow.size() * sizeof(Token));
+  }
+
+  Result<void> sync(Appended &file) {
+    LMC_TRY(flush(file));
+    return fsync(file.descriptor) == 0 ? Result<void>() : failed("cannot sync");
+  }
+
+  // Calls `visit` with the first token of each document and the one after its last.
+  template <typename Visit> Result<void> eachDocument(Visit visit) {
+    std::vector<uint64_t> chunk(kBufferBytes / sizeof(uint64_t));
+    uint64_t before = 0;
+    for (uint64_t first = 0; first < documentCount; first += chunk.size()) {
+      const size_t bytes =
+          std::min<uint64_t>(chunk.size(), documentCount - first) * sizeof(uint64_t);
+      if (pread(starts.descriptor, chunk.data(), bytes, off_t(first * sizeof(uint64_t))) !=
+          ssize_t(bytes))
+        return failed("cannot read the starts of documents");
+      for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) {
+        if (first + i > 0)
+          LMC_TRY(visit(before, chunk[i]));
+        before = chunk[i];
+      }
+    }
+    return visit(before, tokenCount);
+  }
+
+  // Writes the table of documents and the header.
+  Result<void> finishLmc() {
+    const uint64_t zero = 0;
+    const uint64_t end = headerBytes + tokenCount * tokenBytes;
+    LMC_TRY(put(tokens, &zero, lmcTableOffset(tokenCount, tokenBytes) - end));
+    LMC_TRY(
+        eachDocument([&](uint64_t first, uint64_t) { return put(tokens, &first, sizeof(first)); }));
+    LMC_TRY(flush(tokens));
+    LmcTokenHeader header{};
+    std::memcpy(header.magic, kLmcTokenMagic, sizeof(header.magic));
+    header.version = kLmcTokenVersion;
+    header.tokenBytes = tokenBytes;
+    header.vocabulary = options.vocabulary;
+    header.endOfDocument = options.endOfDocument;
+    header.tokens = tokenCount;
+    header.documents = documentCount;
+    XXH64_update(hash, &header, offsetof(LmcTokenHeader, checksum));
+    header.checksum = XXH64_digest(hash);
+    if (pwrite(tokens.descriptor, &header, sizeof(header), 0) != sizeof(header))
+      return failed("cannot write");
+    return sync(tokens);
+  }
+
+  // Writes the index of Megatron's format (TokenFormats.h).
+  Result<void> finishMegatron() {
+    LMC_TRY(sync(tokens));
+    Appended index;
+    index.descriptor =
+        ::open(nameOf("index").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (index.descriptor < 0)
+      return failed("cannot create the index");
+    const auto putInteger = [&](auto value) { return put(index, &value, sizeof(value)); };
+    LMC_TRY(put(index, kMegatronMagic.data(), kMegatronMagic.size()));
+    LMC_TRY(putInteger(kMegatronVersion));
+    LMC_TRY(putInteger(tokenBytes == 2 ? kMegatronUInt16 : kMegatronInt32));
+    LMC_TRY(putInteger(documentCount)); // sequences
+    LMC_TRY(putInteger(documentCount + 1));
+    LMC_TRY(eachDocument([&](uint64_t first, uint64_t end) -> Result<void> {
+      if (end - first > std::numeric_limits<int32_t>::max())
+        return Error{
+            fmt::format("{}: a document has {} tokens, more than the 2^31 - 1 of Megatron's "
+                        "index; give a --document-separator",
+                        path, end - first)};
+      return putInteger(static_cast<int32_t>(end - first));
+    }));
+    LMC_TRY(eachDocument([&](uint64_t first, uint64_t) {
+      return putInteger(static_cast<int64_t>(first * tokenBytes));
+    }));
+    for (uint64_t document = 0; document <= documentCount; ++document)
+      LMC_TRY(putInteger(static_cast<int64_t>(document)));
+    return sync(index);
   }
 };
 
@@ -100,31 +273,23 @@ TokenFileWriter::~TokenFileWriter() = default;
 
 Result<std::unique_ptr<TokenFileWriter>> TokenFileWriter::create(const std::string &path,
                                                                  const Options &options) {
-  struct stat status;
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    return Error{fmt::format("{}: not a regular file, will not be replaced", path)};
   std::unique_ptr<TokenFileWriter> writer(new TokenFileWriter());
-  State &state = *writer->state;
-  state.path = path;
-  state.partial = fmt::format("{}.partial-{}", path, getpid());
-  state.options = options;
-  state.tokenBytes = options.vocabulary <= 1u << 8 ? 1 : options.vocabulary <= 1u << 16 ? 2 : 4;
-  state.descriptor = open(state.partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (state.descriptor < 0) {
-    bool full = errno == ENOSPC || errno == EDQUOT;
-    return Error{fmt::format("{}: cannot create: {}", path, std::strerror(errno)),
-                 full ? ExitCode::Failure : ExitCode::UserError};
-  }
-  XXH64_reset(state.hash, 0);
-  // Reserves space for the header. Its contents are known, and added to the hash, only at the end.
-  LmcTokenHeader header{};
-  LMC_TRY(state.writeAll(reinterpret_cast<const char *>(&header), sizeof(header)));
+  LMC_TRY(writer->state->open(path, options));
+  LMC_TRY(writer->state->create());
+  return writer;
+}
+
+Result<std::unique_ptr<TokenFileWriter>>
+TokenFileWriter::resume(const std::string &path, const Options &options, const Saved &saved) {
+  std::unique_ptr<TokenFileWriter> writer(new TokenFileWriter());
+  LMC_TRY(writer->state->open(path, options));
+  LMC_TRY(writer->state->resume(saved));
   return writer;
 }
 
 void TokenFileWriter::beginDocument() { state->documentPending = true; }
-uint64_t TokenFileWriter::tokens() const { return state->tokens; }
-uint64_t TokenFileWriter::documents() const { return state->starts.size(); }
+uint64_t TokenFileWriter::tokens() const { return state->tokenCount; }
+uint64_t TokenFileWriter::documents() const { return state->documentCount; }
 
 Result<void> TokenFileWriter::append(std::span<const uint32_t> ids) {
   if (ids.empty())
@@ -132,11 +297,13 @@ Result<void> TokenFileWriter::append(std::span<const uint32_t> ids) {
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] >= state->options.vocabulary)
       return Error{fmt::format("{}: token {} is id {}, beyond the vocabulary of {}", state->path,
-                               state->tokens + i, ids[i], state->options.vocabulary)};
-  if (state->documentPending)
-    state->starts.push_back(state->tokens);
+                               state->tokenCount + i, ids[i], state->options.vocabulary)};
+  if (state->documentPending) {
+    LMC_TRY(state->put(state->starts, &state->tokenCount, sizeof(uint64_t)));
+    ++state->documentCount;
+  }
   state->documentPending = false;
-  state->tokens += ids.size();
+  state->tokenCount += ids.size();
   switch (state->tokenBytes) {
   case 1:
     return state->putTokens<uint8_t>(ids);
@@ -147,31 +314,23 @@ Result<void> TokenFileWriter::append(std::span<const uint32_t> ids) {
   }
 }
 
+Result<TokenFileWriter::Saved> TokenFileWriter::save() {
+  State &s = *state;
+  LMC_TRY(s.sync(s.tokens));
+  LMC_TRY(s.sync(s.starts));
+  s.documentPending = true;
+  return Saved{s.tokenCount, s.documentCount,
+               std::string(reinterpret_cast<const char *>(s.hash), sizeof(*s.hash))};
+}
+
 Result<void> TokenFileWriter::finish() {
   State &s = *state;
-  if (s.tokens == 0) {
+  if (s.tokenCount == 0) {
     s.discard();
     return Error{fmt::format("{}: not written, there are no tokens to put into it", s.path)};
   }
-  const uint64_t zero = 0;
-  uint64_t end = sizeof(LmcTokenHeader) + s.tokens * s.tokenBytes;
-  LMC_TRY(s.put(&zero, lmcTableOffset(s.tokens, s.tokenBytes) - end));
-  LMC_TRY(s.put(s.starts.data(), s.starts.size() * sizeof(uint64_t)));
-  LMC_TRY(s.flush());
-  LmcTokenHeader header{};
-  std::memcpy(header.magic, kLmcTokenMagic, sizeof(header.magic));
-  header.version = kLmcTokenVersion;
-  header.tokenBytes = s.tokenBytes;
-  header.vocabulary = s.options.vocabulary;
-  header.endOfDocument = s.options.endOfDocument;
-  header.tokens = s.tokens;
-  header.documents = s.starts.size();
-  XXH64_update(s.hash, &header, offsetof(LmcTokenHeader, checksum));
-  header.checksum = XXH64_digest(s.hash);
-  if (pwrite(s.descriptor, &header, sizeof(header), 0) != sizeof(header))
-    return s.failed("cannot write");
-  if (fsync(s.descriptor) != 0)
-    return s.failed("cannot sync");
+  LMC_TRY(s.flush(s.starts));
+  LMC_TRY(s.options.megatron ? s.finishMegatron() : s.finishLmc());
   s.finished = true;
   return {};
 }
@@ -180,17 +339,20 @@ Result<void> TokenFileWriter::commit() {
   State &s = *state;
   if (!s.finished)
     LMC_TRY(finish());
-  if (rename(s.partial.c_str(), s.path.c_str()) != 0)
+  if (s.options.megatron) {
+    // Without its .bin an index names nothing; with the .bin of another data set it would lie.
+    const std::string index = megatronIndexPath(s.path);
+    if ((unlink(s.path.c_str()) != 0 && errno != ENOENT) ||
+        rename(s.nameOf("index").c_str(), index.c_str()) != 0)
+      return s.failed("cannot rename");
+  }
+  if (rename(s.nameOf("tokens").c_str(), s.path.c_str()) != 0)
     return s.failed("cannot rename");
-  close(s.descriptor);
-  s.descriptor = -1;
+  s.discard();
   // The file's name is on the disk once its folder is synced. Some network file systems cannot sync
   // a folder; the file is complete there too, so a failure is ignored.
-  int directory = open(directoryOf(s.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    (void)fsync(directory);
-    close(directory);
-  }
+  const std::filesystem::path parent = std::filesystem::path(s.path).parent_path();
+  (void)syncFolder(parent.empty() ? "." : parent.string());
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Writes a token file of the lmc format as a stream. A file with the final name appears only when
-// commit() succeeds.
+// Writes a token file as a stream. A file with the final name appears only when commit() succeeds;
+// until then all is in the folder PATH.partial.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -14,14 +14,31 @@ namespace lmc {
 class TokenFileWriter {
 public:
   struct Options {
-    uint32_t vocabulary = 0;    // larger than every id; selects uint8, uint16 or uint32 tokens
+    uint32_t vocabulary = 0;    // larger than every id; selects the type of tokens
     int32_t endOfDocument = -1; // written into the header only, not between documents
+    // Instead of an lmc file a data set of Megatron's: PATH, which ends in ".bin", with uint16
+    // tokens if the vocabulary is below 65500, else int32, and beside it the ".idx" with one
+    // sequence per document (DType.optimal_dtype and IndexedDatasetBuilder in Megatron-LM's
+    // megatron/core/datasets/indexed_dataset.py).
+    bool megatron = false;
   };
-  // Creates the file PATH.partial-PID. An existing file PATH is unchanged until commit(). Error:
-  // PATH is not a regular file.
+  // Creates the folder PATH.partial, or empties the one that an interrupted process has left. An
+  // existing file PATH is unchanged until commit(). Errors: PATH is not a regular file; another
+  // process writes it; with `megatron`, PATH does not end in ".bin".
   static Result<std::unique_ptr<TokenFileWriter>> create(const std::string &path,
                                                          const Options &options);
-  // Removes the partial file if there was no commit().
+
+  // What of the file is on the disk for certain.
+  struct Saved {
+    uint64_t tokens = 0, documents = 0;
+    std::string hash; // the state of the checksum, as bytes
+  };
+  // Goes on with what an interrupted process has left, after the tokens that `saved` counts.
+  // `options` must be those of that process. Error: the folder does not have as much.
+  static Result<std::unique_ptr<TokenFileWriter>>
+  resume(const std::string &path, const Options &options, const Saved &saved);
+
+  // Removes the folder if there was no commit().
   ~TokenFileWriter();
 
   // Makes the next appended token the start of a document. Documents without tokens are left out.
@@ -30,8 +47,10 @@ public:
   Result<void> append(std::span<const uint32_t> ids);
   uint64_t tokens() const;
   uint64_t documents() const;
-  // Writes the table of documents and the header, and syncs the file, so that commit() cannot fail
-  // for lack of space. After an Error (a full disk, no tokens) the partial file is gone.
+  // Returns when all that was appended is on the disk. The next token starts a document.
+  Result<Saved> save();
+  // Writes the table of documents and the header or the index, and syncs them, so that commit()
+  // cannot fail for lack of space. After an Error (a full disk, no tokens) the folder is gone.
   Result<void> finish();
   // Finishes the file if necessary and gives it its name.
   Result<void> commit();
@@ -41,5 +60,8 @@ private:
   struct State;
   std::unique_ptr<State> state;
 };
+
+// Returns the folder of an unfinished token file: PATH.partial.
+std::string partialFolder(const std::string &path);
 
 } // namespace lmc

@@ -58,6 +58,9 @@ inline constexpr int32_t kLlmCVersion32 = 7;
 inline constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
 inline constexpr uint64_t kMegatronVersion = 1;
 inline constexpr uint64_t kMegatronHeaderBytes = 34;
+// Codes of types of tokens.
+inline constexpr uint8_t kMegatronInt32 = 4;
+inline constexpr uint8_t kMegatronUInt16 = 8;
 
 // Returns the offset, in bytes, of the table of documents in an lmc file.
 constexpr uint64_t lmcTableOffset(uint64_t tokens, uint32_t tokenBytes) {

@@ -242,7 +242,7 @@ Result<void> publishFile(const std::string &path, const std::string &text) {
   LMC_TRY(writeTextFile(partial, text));
   if (::rename(partial.c_str(), path.c_str()) != 0)
     return systemError("rename", partial, errno);
-  return syncFolder(std::filesystem::path(path).parent_path());
+  return syncFolder(parentOf(path));
 }
 
 //===--- Folders ----------------------------------------------------------===//

@@ -112,6 +112,88 @@ TEST_F(TokenFileWriterTest, RefusesWhatCannotBeWritten) {
   EXPECT_THAT(beyond.error().message, HasSubstr("token 3 is id 256, beyond the vocabulary of 256"));
 }
 
+TEST_F(TokenFileWriterTest, WritesMegatronsFormat) {
+  for (auto [vocabulary, width, code] :
+       {std::tuple{65499u, 2, kUInt16}, {65500u, 4, kInt32}, {200000u, 4, kInt32}}) {
+    auto created = TokenFileWriter::create(path("m.bin"), {vocabulary, 0, true});
+    ASSERT_TRUE(created) << created.error().message;
+    TokenFileWriter &writer = **created;
+    add(writer, {5, 6, 0});
+    writer.beginDocument();
+    add(writer, {7});
+    writer.beginDocument();
+    add(writer, {vocabulary - 1, 0});
+    ASSERT_TRUE(writer.commit());
+    EXPECT_EQ(read(path("m.bin")), integers({5, 6, 0, 7, vocabulary - 1, 0}, width));
+    EXPECT_EQ(read(path("m.idx")), megatronIndexBytes(code, width, {3, 1, 2}, {0, 1, 2, 3}));
+    auto file = TokenFile::open(path("m.bin"));
+    ASSERT_TRUE(file) << file.error().message;
+    EXPECT_EQ((*file)->format(), TokenFormat::Megatron);
+    EXPECT_TRUE((*file)->verify(vocabulary));
+    EXPECT_EQ(filesInFolder(), 2u);
+  }
+  auto unnamed = TokenFileWriter::create(path("m.tokens"), {256, 0, true});
+  ASSERT_FALSE(unnamed);
+  EXPECT_THAT(unnamed.error().message, HasSubstr("m.tokens: the name of a Megatron data set must"));
+  EXPECT_EQ(filesInFolder(), 2u);
+}
+
+// What an interrupted process leaves: the folder as it was after save() and some more tokens.
+TEST_F(TokenFileWriterTest, GoesOnAfterWhatWasSaved) {
+  const auto write = [&](bool megatron, bool interrupted) {
+    const TokenFileWriter::Options options{256, 0, megatron};
+    auto writer = TokenFileWriter::create(path("a.bin"), options);
+    EXPECT_TRUE(writer);
+    for (uint32_t document = 0; document < 50; ++document) {
+      (*writer)->beginDocument();
+      add(**writer, std::vector<uint32_t>(1 + 7 * document, document));
+      if (!interrupted || document != 30)
+        continue;
+      auto saved = (*writer)->save();
+      EXPECT_TRUE(saved);
+      (*writer)->beginDocument();
+      add(**writer, {1, 2, 3});
+      EXPECT_TRUE((*writer)->save());
+      std::filesystem::copy(path("a.bin.partial"), path("left"));
+      writer->reset();
+      EXPECT_FALSE(std::filesystem::exists(path("a.bin.partial")));
+      std::filesystem::rename(path("left"), path("a.bin.partial"));
+      writer = TokenFileWriter::resume(path("a.bin"), options, *saved);
+      EXPECT_TRUE(writer) << writer.error().message;
+      EXPECT_EQ((*writer)->documents(), 31u);
+    }
+    EXPECT_TRUE((*writer)->commit());
+    writer->reset();
+    EXPECT_EQ(filesInFolder(), megatron ? 2u : 1u);
+    return read(path("a.bin")) + (megatron ? read(path("a.idx")) : "");
+  };
+  for (bool megatron : {false, true})
+    EXPECT_EQ(write(megatron, true), write(megatron, false));
+}
+
+TEST_F(TokenFileWriterTest, RefusesToGoOnWithLessThanWasSaved) {
+  auto writer = create("a.bin", 256);
+  add(*writer, {1, 2, 3});
+  auto saved = writer->save();
+  ASSERT_TRUE(saved);
+  std::filesystem::copy(path("a.bin.partial"), path("left"));
+  writer.reset();
+  std::filesystem::rename(path("left"), path("a.bin.partial"));
+  std::filesystem::resize_file(path("a.bin.partial/tokens"), 66);
+  auto resumed = TokenFileWriter::resume(path("a.bin"), {256}, *saved);
+  ASSERT_FALSE(resumed);
+  EXPECT_THAT(resumed.error().message, HasSubstr("a.bin.partial: has less than was saved"));
+}
+
+TEST_F(TokenFileWriterTest, LetsNoTwoWriteOneFile) {
+  auto writer = create("a.bin", 256);
+  auto second = TokenFileWriter::create(path("a.bin"), {256});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().message, path("a.bin") + ": another lmc-data writes it");
+  add(*writer, {1});
+  ASSERT_TRUE(writer->commit());
+}
+
 // A file size limit fails a write in the middle, as a full disk does.
 TEST_F(TokenFileWriterTest, AFailedWriteLeavesNothingBehind) {
   write("a.bin", "old");
