@@ -54,6 +54,9 @@ public:
   Result<void> encode(std::string_view word, const IdSet *forbidden,
                       std::vector<uint32_t> &ids) const override;
   const Vocabulary &vocabulary() const override { return options.vocabulary; }
+  std::optional<uint32_t> unknown() const override {
+    return unknownId == kNoId ? std::nullopt : std::optional(unknownId);
+  }
   size_t size() const override { return options.vocabulary.ids.size(); }
   void cut(std::string_view text, std::vector<std::string_view> &parts) const override;
 

@@ -52,6 +52,8 @@ public:
   virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
                               std::vector<uint32_t> &ids) const = 0;
   virtual const Vocabulary &vocabulary() const = 0;
+  // Returns the id of unknown characters, if there is one.
+  virtual std::optional<uint32_t> unknown() const = 0;
   // The number of tokens, as the library that made the file counts them.
   virtual size_t size() const = 0;
   // Returns the parts of a text that can be encoded one after the other with the same ids; without

@@ -64,6 +64,7 @@ Result<void> Pipeline::initialize() {
     for (uint32_t id : *ids)
       highest = std::max(highest, id);
   limit = highest + 1;
+  unk = parts.model->unknown();
   return {};
 }
 

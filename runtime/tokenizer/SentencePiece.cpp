@@ -146,6 +146,8 @@ Result<void> SentencePiece::initialize() {
   }
   spaceIsSimple = std::exchange(simple[' '], false);
   limit = static_cast<uint32_t>(model.pieces.size());
+  if (unknown != kNoId)
+    unk = unknown;
   for (auto [text, id] : {std::pair{&model.begin, &bos}, std::pair{&model.end, &eos}})
     if (auto found = idOf(*text); found && model.pieces[*found].type == Type::Control)
       *id = found;

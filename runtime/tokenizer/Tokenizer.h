@@ -74,11 +74,13 @@ public:
   // The ids that begin and end a document, if the file names them.
   std::optional<uint32_t> beginOfDocument() const { return bos; }
   std::optional<uint32_t> endOfDocument() const { return eos; }
+  // The id of characters that the vocabulary does not have, if there is one.
+  std::optional<uint32_t> unknown() const { return unk; }
 
 protected:
   uint32_t limit = 0;
   std::vector<uint32_t> first, last;
-  std::optional<uint32_t> bos, eos;
+  std::optional<uint32_t> bos, eos, unk;
 };
 
 } // namespace lmc

@@ -34,6 +34,7 @@ public:
   Result<void> encode(std::string_view word, const IdSet *forbidden,
                       std::vector<uint32_t> &ids) const override;
   const Vocabulary &vocabulary() const override { return pieces; }
+  std::optional<uint32_t> unknown() const override { return options.unknown; }
   size_t size() const override { return options.pieces.size(); }
 
 private:

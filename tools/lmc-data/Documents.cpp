@@ -49,7 +49,7 @@ std::string replaceLoneSurrogates(std::string line) {
     if (unit >= 0xd800 && unit < 0xdc00 && next >= 0xdc00 && next < 0xe000) {
       at += 12;
     } else if (unit >= 0xd800 && unit < 0xe000) {
-      line.replace(at, 6, "?");
+      line.replace(at, 6, 1, '?');
       ++at;
     } else {
       at += 2;
@@ -99,7 +99,8 @@ public:
     if (!utf8.complete())
       return notUtf8(name, bytes, "the end of the file");
     LMC_TRY(pass(held));
-    return endDocument(bytes);
+    // A separator at the end of the file is that of the document before it.
+    return begin == bytes && bytes > 0 ? Result<void>() : endDocument(bytes);
   }
 
 private:

@@ -49,8 +49,9 @@ struct DocumentReceiver {
 };
 
 // Reads the documents of one file, which may be compressed, or of standard input (TextInput.h). The
-// end of the file also ends a document. Errors name the file, for JSON lines also the line and
-// column, and for text that is not UTF-8 or a document that is too long the byte.
+// end of the file also ends a document, unless a separator stands right before it. Errors name the
+// file, for JSON lines also the line and column, and for text that is not UTF-8 or a document that
+// is too long the byte.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress);
 

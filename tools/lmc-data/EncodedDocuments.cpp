@@ -17,6 +17,19 @@ void EncodedDocuments::Counts::add(const Counts &other) {
   inside += other.inside;
   empty += other.empty;
   spelled += other.spelled;
+  unknown += other.unknown;
+  fallback += other.fallback;
+}
+
+static IdSet fallbackIds(const Tokenizer &tokenizer) {
+  IdSet ids;
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto id = tokenizer.idOf(fmt::format("<0x{:02X}>", byte));
+    if (!id)
+      return {};
+    lmc::add(ids, *id);
+  }
+  return ids;
 }
 
 Result<std::unique_ptr<EncodedDocuments>>
@@ -32,8 +45,14 @@ EncodedDocuments::create(const Tokenizer &tokenizer, const DocumentTokens &borde
   if (!encoders)
     return encoders.error();
   return std::unique_ptr<EncodedDocuments>(
-      new EncodedDocuments(std::move(*encoders), borders, writer));
+      new EncodedDocuments(tokenizer, std::move(*encoders), borders, writer));
 }
+
+EncodedDocuments::EncodedDocuments(const Tokenizer &tokenizer,
+                                   std::vector<std::unique_ptr<Encoder>> encoders,
+                                   const DocumentTokens &borders, TokenFileWriter &writer)
+    : borders(borders), writer(writer), unknown(tokenizer.unknown()),
+      fallback(fallbackIds(tokenizer)), encoders(std::move(encoders)) {}
 
 EncodedDocuments::Counts EncodedDocuments::counts() const {
   Counts result = total;
@@ -92,6 +111,11 @@ Result<void> EncodedDocuments::write(std::vector<uint32_t> &ids) {
     total.merged += ids.size() - body.size();
     total.inside += std::count(body.begin(), body.end(), end);
   }
+  if (unknown)
+    total.unknown += std::count(body.begin(), body.end(), *unknown);
+  if (!fallback.empty())
+    total.fallback += std::count_if(body.begin(), body.end(),
+                                    [&](uint32_t id) { return contains(fallback, id); });
   if (body.empty()) {
     ++total.empty;
     return {};

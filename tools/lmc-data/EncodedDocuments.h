@@ -15,10 +15,12 @@ namespace lmc {
 class EncodedDocuments {
 public:
   struct Counts {
-    uint64_t merged = 0;  // end-of-document ids that were removed at documents' edges
-    uint64_t inside = 0;  // end-of-document ids inside documents
-    uint64_t empty = 0;   // documents without ids, which were left out
-    uint64_t spelled = 0; // places that spell a special token and became text
+    uint64_t merged = 0;   // end-of-document ids that were removed at documents' edges
+    uint64_t inside = 0;   // end-of-document ids inside documents
+    uint64_t empty = 0;    // documents without ids, which were left out
+    uint64_t spelled = 0;  // places that spell a special token and became text
+    uint64_t unknown = 0;  // ids of unknown characters
+    uint64_t fallback = 0; // ids of bytes of characters that the vocabulary does not have
     void add(const Counts &other);
   };
 
@@ -37,12 +39,13 @@ public:
   Counts counts() const;
 
 private:
-  EncodedDocuments(std::vector<std::unique_ptr<Encoder>> encoders, const DocumentTokens &borders,
-                   TokenFileWriter &writer)
-      : borders(borders), writer(writer), encoders(std::move(encoders)) {}
+  EncodedDocuments(const Tokenizer &tokenizer, std::vector<std::unique_ptr<Encoder>> encoders,
+                   const DocumentTokens &borders, TokenFileWriter &writer);
 
   const DocumentTokens &borders;
   TokenFileWriter &writer;
+  std::optional<uint32_t> unknown; // the id of unknown characters
+  IdSet fallback;                  // the ids of the tokens "<0x00>" to "<0xFF>", if all exist
   std::vector<std::unique_ptr<Encoder>> encoders; // one per thread
   std::vector<std::string> waiting;
   size_t waitingBytes = 0;

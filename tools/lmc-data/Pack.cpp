@@ -6,15 +6,16 @@
 // finds the lengths of the documents, on which the split into training and validation depends.
 
 #include "runtime/data/TokenFileWriter.h"
+#include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/DocumentTokens.h"
 #include "tools/lmc-data/EncodedDocuments.h"
 #include "tools/lmc-data/InputFiles.h"
+#include "tools/lmc-data/PackReport.h"
 #include "tools/lmc-data/TextInput.h"
 #include "tools/lmc-data/TokenizerFiles.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -41,6 +42,8 @@ struct PackOptions {
   std::string tokenizer;               // "": bytes are tokens
   SpecialTokens special = SpecialTokens::Text;
   uint32_t threads = 0; // 0: as many as there are processors
+  bool strict = false;
+  bool megatron = false; // the format that is written
 };
 
 // What PackOptions come to.
@@ -360,7 +363,8 @@ int32_t endOfDocument(const Packing &packing) {
 
 Result<std::unique_ptr<TokenOutput>> createOutput(const PackOptions &options,
                                                   const Packing &packing, const std::string &path) {
-  auto writer = TokenFileWriter::create(path, {packing.vocabulary, endOfDocument(packing)});
+  auto writer =
+      TokenFileWriter::create(path, {packing.vocabulary, endOfDocument(packing), options.megatron});
   if (!writer)
     return writer.error();
   if (!packing.tokenizer)
@@ -374,43 +378,56 @@ Result<std::unique_ptr<TokenOutput>> createOutput(const PackOptions &options,
       std::make_unique<EncodedOutput>(std::move(*writer), std::move(*documents)));
 }
 
-void reportFile(const std::string &path, const TokenFileWriter &file, const char *note) {
-  fmt::print("{}: {} tokens, {} documents{}\n", path, file.tokens(), file.documents(), note);
-}
-
-void reportEdges(const Packing &packing, EncodedDocuments::Counts counts) {
-  const int32_t eod = endOfDocument(packing);
-  if (eod == kNoEod)
-    fmt::print("end of document: none\n");
-  else
-    fmt::print("end of document: id {}, one between documents; {} that the text had at documents' "
-               "edges merged\n",
-               eod, counts.merged);
-  if (!packing.borders.before.empty())
-    fmt::print("begin of document: id {}\n", fmt::join(packing.borders.before, ", "));
-  if (counts.inside > 0)
-    fmt::print("note: the text has id {} inside documents too, {} times\n", eod, counts.inside);
-  if (counts.empty > 0)
-    fmt::print("note: {} empty documents left out\n", counts.empty);
-  if (counts.spelled > 0)
-    fmt::print("note: the text spells special tokens in {} places, which became text\n",
-               counts.spelled);
-}
-
 // Writes the tokenizer's files beside a token file.
 Result<void> keepTokenizer(const Packing &packing, const std::string &output) {
   return packing.tokenizer ? copyTokenizer(packing.tokenizerPath, output) : dropTokenizer(output);
 }
 
-EncodedDocuments::Counts sum(const EdgeCleaner &cleaner, const TokenOutput &a,
-                             const TokenOutput *b) {
-  EncodedDocuments::Counts total = a.counts();
-  if (b)
-    total.add(b->counts());
-  total.merged += cleaner.merged;
-  total.inside += cleaner.inside;
-  total.empty += cleaner.empty;
-  return total;
+PackReport reportOf(const PackOptions &options, const Packing &packing, const Audit &audit,
+                    const EdgeCleaner &cleaner) {
+  PackReport report;
+  report.inputs = options.inputs;
+  report.tokenizer = packing.tokenizerPath;
+  report.endOfDocument = packing.borders.endOfDocument;
+  report.beginOfDocument = packing.borders.before;
+  report.findings = audit.findings();
+  report.counts.merged = cleaner.merged;
+  report.counts.inside = cleaner.inside;
+  report.counts.empty = cleaner.empty;
+  return report;
+}
+
+// Writes what is still missing when all documents were received.
+Result<void> complete(const PackOptions &options, const Packing &packing, TokenOutput &output) {
+  LMC_TRY(output.complete());
+  // As Megatron's preprocess_data.py --append-eod has it, the last document ends like the others.
+  if (options.megatron && packing.borders.between && output.file().documents() > 0)
+    return output.file().append({&*packing.borders.between, 1});
+  return {};
+}
+
+void addTo(PackReport &report, const std::string &path, TokenOutput &output,
+           const std::string &part) {
+  report.files.push_back({path, output.file().tokens(), output.file().documents(), part});
+  report.counts.add(output.counts());
+}
+
+// Gives the files their names, when all are complete.
+Result<void> finish(const PackOptions &options, const Packing &packing, const PackReport &report,
+                    const std::vector<TokenOutput *> &outputs) {
+  if (options.strict)
+    LMC_TRY(report.checkStrict());
+  // All files are completed before any gets its name: otherwise an interrupted run could leave
+  // files of two runs, which might have text in common.
+  for (TokenOutput *output : outputs)
+    LMC_TRY(output->file().finish());
+  for (const PackReport::File &file : report.files)
+    LMC_TRY(keepTokenizer(packing, file.path));
+  LMC_TRY(report.write());
+  for (TokenOutput *output : outputs)
+    LMC_TRY(output->file().commit());
+  report.print();
+  return {};
 }
 
 // Returns the options with the files that the inputs name.
@@ -437,14 +454,12 @@ Result<void> pack(const PackOptions &given) {
     return output.error();
   if (options.validation.empty()) {
     EdgeCleaner cleaner(cleaned, **output);
-    LMC_TRY(readInputs(options.inputs, options.documents, "packing", cleaner));
-    LMC_TRY((*output)->complete());
-    LMC_TRY((*output)->file().finish());
-    LMC_TRY(keepTokenizer(*packing, options.output));
-    LMC_TRY((*output)->file().commit());
-    reportFile(options.output, (*output)->file(), "");
-    reportEdges(*packing, sum(cleaner, **output, nullptr));
-    return {};
+    Audit audit(cleaner);
+    LMC_TRY(readInputs(options.inputs, options.documents, "packing", audit));
+    LMC_TRY(complete(options, *packing, **output));
+    PackReport report = reportOf(options, *packing, audit, cleaner);
+    addTo(report, options.output, **output, "");
+    return finish(options, *packing, report, {output->get()});
   }
 
   auto validation = createOutput(options, *packing, options.validation);
@@ -461,22 +476,15 @@ Result<void> pack(const PackOptions &given) {
       chooseSplit(measured.lengths, total, options.validationFraction.value_or(0.05));
   Router router(split, packing->tokenizer != nullptr, **output, **validation);
   EdgeCleaner cleaner(cleaned, router);
-  LMC_TRY(readInputs(options.inputs, options.documents, "packing", cleaner));
-  LMC_TRY((*output)->complete());
-  LMC_TRY((*validation)->complete());
-  // Both files are completed before either gets its name: otherwise an interrupted run could leave
-  // files of two runs, which might have text in common.
-  LMC_TRY((*output)->file().finish());
-  LMC_TRY((*validation)->file().finish());
-  LMC_TRY(keepTokenizer(*packing, options.output));
-  LMC_TRY(keepTokenizer(*packing, options.validation));
-  LMC_TRY((*output)->file().commit());
-  LMC_TRY((*validation)->file().commit());
-  reportFile(options.output, (*output)->file(), "");
-  reportFile(options.validation, (*validation)->file(),
-             split.documents.empty() ? " (the end of the text)" : " (whole documents)");
-  reportEdges(*packing, sum(cleaner, **output, validation->get()));
-  return {};
+  Audit audit(cleaner);
+  LMC_TRY(readInputs(options.inputs, options.documents, "packing", audit));
+  LMC_TRY(complete(options, *packing, **output));
+  LMC_TRY(complete(options, *packing, **validation));
+  PackReport report = reportOf(options, *packing, audit, cleaner);
+  addTo(report, options.output, **output, "");
+  addTo(report, options.validation, **validation,
+        split.documents.empty() ? "the end of the text" : "whole documents");
+  return finish(options, *packing, report, {output->get(), validation->get()});
 }
 
 } // namespace
@@ -564,6 +572,17 @@ DataCommand addPackCommand(CommandLine &line) {
         return {};
       },
       "threads of the tokenizer; they do not change the result. Default: one per processor");
+  command.option(
+      "--write", "lmc|megatron",
+      [=](const std::string &value) -> Result<void> {
+        if (value != "lmc" && value != "megatron")
+          return Error{fmt::format("--write={}: expected lmc or megatron", value)};
+        options->megatron = value == "megatron";
+        return {};
+      },
+      "the format of OUT.bin: lmc's, or Megatron's OUT.bin with OUT.idx, in which the last "
+      "document "
+      "ends with the --eod too. Default: lmc");
   command.option("--validation", "OUT2.bin", options->validation,
                  "a second file, for validation; its text is left out of OUT.bin");
   command.option(
@@ -580,9 +599,14 @@ DataCommand addPackCommand(CommandLine &line) {
       "the share of the tokens that OUT2.bin gets, between 0 and 1. It gets whole documents, "
       "chosen by a fixed hash, if their share is between F/2 and 3F/2, else the end of the text. "
       "Default: 0.05");
+  command.flag("--strict", options->strict,
+               "nothing is written if the audit finds something: an end of document that the text "
+               "has itself, empty or repeated documents, control characters or U+FFFD, special "
+               "tokens in the text, unknown tokens");
   command.footer(
       "Without --tokenizer a token is a byte, so the vocabulary is 256. The tokenizer's files are\n"
-      "kept beside the token file, in the folder OUT.bin.tokenizer.");
+      "kept beside the token file, in the folder OUT.bin.tokenizer, and what the audit found in\n"
+      "OUT.bin.audit.json.");
   return {&command, [=]() -> Result<void> {
             if (options->output.empty())
               return Error{"no --output given; see: lmc-data pack --help"};

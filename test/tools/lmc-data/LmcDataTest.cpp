@@ -103,9 +103,14 @@ TEST_F(LmcDataTest, PacksTextAsItIs) {
 
 TEST_F(LmcDataTest, RefusesTextThatIsNotUtf8) {
   // What Unicode 15, table 3-7, leaves out; the position is that of the byte that cannot follow.
-  const std::pair<std::string, int> wrong[] = {
-      {"\x80", 0},         {"\xc1\x80", 0},     {"\xe0\x9f\x80", 1},     {"\xed\xa0\x80", 1},
-      {"\xf0\x8f\x80\x80", 1}, {"\xf4\x90\x80\x80", 1}, {"\xf5\x80\x80\x80", 0}, {"\xe4\xb8 ", 2}};
+  const std::pair<std::string, int> wrong[] = {{"\x80", 0},
+                                               {"\xc1\x80", 0},
+                                               {"\xe0\x9f\x80", 1},
+                                               {"\xed\xa0\x80", 1},
+                                               {"\xf0\x8f\x80\x80", 1},
+                                               {"\xf4\x90\x80\x80", 1},
+                                               {"\xf5\x80\x80\x80", 0},
+                                               {"\xe4\xb8 ", 2}};
   for (const auto &[bytes, at] : wrong) {
     write("a.txt", "\xc3\xa9" + bytes);
     EXPECT_THAT(fail({"pack", "a.txt", "-o", "a.bin"}),
@@ -128,12 +133,17 @@ TEST_F(LmcDataTest, RefusesWhatIsNoText) {
     write("a.txt", bytes);
     return fail({"pack", "a.txt", "-o", "a.bin"});
   };
-  EXPECT_THAT(message("PAR1\x15\x04"), HasSubstr("a.txt: is Parquet, expected text or JSON lines, as "
-                                                 "they are or compressed by gzip or zstd"));
+  EXPECT_THAT(message("PAR1\x15\x04"),
+              HasSubstr("a.txt: is Parquet, expected text or JSON lines, as "
+                        "they are or compressed by gzip or zstd"));
   EXPECT_THAT(message("PK\x03\x04"), HasSubstr("is a ZIP archive"));
   EXPECT_THAT(message("BZh9"), HasSubstr("is compressed by bzip2"));
-  EXPECT_THAT(message("\xfd" "7zXZ\0"_s), HasSubstr("is compressed by xz"));
-  EXPECT_THAT(message("\xff\xfe" "a\0"_s), HasSubstr("is UTF-16 text"));
+  EXPECT_THAT(message("\xfd"
+                      "7zXZ\0"_s),
+              HasSubstr("is compressed by xz"));
+  EXPECT_THAT(message("\xff\xfe"
+                      "a\0"_s),
+              HasSubstr("is UTF-16 text"));
   EXPECT_THAT(message(std::string(257, '\0') + "ustar"), HasSubstr("is a tar archive"));
   write("b.txt", "text");
   succeed({"pack", "b.txt", "-o", "b.bin"});
@@ -184,13 +194,15 @@ TEST_F(LmcDataTest, ReadsCompressedText) {
       write("cut", bytes.substr(0, cut));
       EXPECT_THAT(fail({"pack", "cut", "-o", "c.bin"}),
                   HasSubstr(fmt::format("cut: is cut short: its compressed data has no end up to "
-                                        "byte {}, the last", cut)))
+                                        "byte {}, the last",
+                                        cut)))
           << name << " " << cut;
     }
     std::string damaged = bytes;
     damaged[bytes.size() / 4] ^= 8;
     write("damaged", damaged);
-    EXPECT_THAT(fail({"pack", "damaged", "-o", "c.bin"}), HasSubstr("damaged: cannot be decompressed after byte "));
+    EXPECT_THAT(fail({"pack", "damaged", "-o", "c.bin"}),
+                HasSubstr("damaged: cannot be decompressed after byte "));
   }
   write("a.jsonl.gz", gzip("{\"text\": \"one\"}\n{\"text\": \"two\"}\n"));
   succeed({"pack", "a.jsonl.gz", "-o", "j.bin"});
@@ -242,8 +254,9 @@ TEST_F(LmcDataTest, ReadsStandardInput) {
     EXPECT_EQ(outcome.exit, 0) << outcome.err;
     EXPECT_THAT(documents("a.bin"), ElementsAre("one\0"_s, "two"));
   }
-  EXPECT_THAT(pipe("a", "- -o b.bin").err,
-              HasSubstr("error: -: standard input has no name that says its format; give --format"));
+  EXPECT_THAT(
+      pipe("a", "- -o b.bin").err,
+      HasSubstr("error: -: standard input has no name that says its format; give --format"));
   EXPECT_THAT(pipe("a", "- -o b.bin --format=jsonl").err,
               HasSubstr("error: standard input:1: no field \"text\""));
   EXPECT_THAT(pipe("a", "- -o b.bin --format=text --validation=v.bin").err,
@@ -251,14 +264,14 @@ TEST_F(LmcDataTest, ReadsStandardInput) {
                         "split it"));
   EXPECT_THAT(pipe("a", "- - -o b.bin --format=text").err,
               HasSubstr("standard input: is given twice"));
-  EXPECT_EQ(filesInFolder(), 3u);
+  EXPECT_EQ(filesInFolder(), 4u); // a.bin.audit.json too
 }
 
 TEST_F(LmcDataTest, PutsOneEndBetweenDocuments) {
   write("a.txt", "one\ftwo\n\fthree");
   write("b.txt", "four");
   EXPECT_THAT(succeed({"pack", "a.txt", "b.txt", "-o", "a.bin"}),
-              HasSubstr("end of document: id 0, one between documents; 0 that"));
+              HasSubstr("end of document: id 0, one between documents\n"));
   EXPECT_THAT(documents("a.bin"), ElementsAre("one\0"_s, "two\n\0"_s, "three\0"_s, "four"));
 }
 
@@ -266,9 +279,11 @@ TEST_F(LmcDataTest, MergesEndsThatTheTextHas) {
   write("a.txt", "\0one\0\ftwo\0\0\f\0three\0four\f\0\0\f\fend\0"_s);
   std::string report = succeed({"pack", "a.txt", "-o", "a.bin"});
   EXPECT_THAT(report, StartsWith("a.bin: 22 tokens, 4 documents\n"));
-  EXPECT_THAT(report, HasSubstr("; 8 that the text had at documents' edges merged\n"));
+  EXPECT_THAT(report, HasSubstr("has id 0 at the edges of documents, 8 times; merged into the one "
+                                "between documents\n"));
   EXPECT_THAT(report, HasSubstr("inside documents too, 1 times\n"));
-  EXPECT_THAT(report, HasSubstr("2 empty documents left out\n"));
+  EXPECT_THAT(report,
+              HasSubstr("2 empty documents left out, such as a.txt: byte 27 of the text\n"));
   EXPECT_THAT(documents("a.bin"), ElementsAre("one\0"_s, "two\0"_s, "three\0four\0"_s, "end"));
   EXPECT_THAT(succeed({"inspect", "a.bin"}), HasSubstr("id 0, 4 times, none doubled"));
 }
@@ -313,6 +328,68 @@ TEST_F(LmcDataTest, DoesNotSeeTheBordersOfItsBuffers) {
   }
 }
 
+TEST_F(LmcDataTest, ASeparatorAtTheEndOfAFileBeginsNoDocument) {
+  write("a.txt", "one\ftwo\f");
+  EXPECT_THAT(succeed({"pack", "a.txt", "-o", "a.bin", "--strict"}), HasSubstr(" 2 documents\n"));
+}
+
+TEST_F(LmcDataTest, AuditsWhatItPacks) {
+  write("a.jsonl", R"({"text": "same"}
+{"text": "a\u0001\u0085 \u00e9\t\r\n"}
+
+{"text": ""}
+{"text": "lost \ufffd"}
+{"text": "\u0000in\u0000side"}
+)");
+  write("b.txt", "new\fsame\fsame\f\x7f");
+  std::string report = succeed({"pack", "a.jsonl", "b.txt", "-o", "a.bin"});
+  EXPECT_THAT(report,
+              HasSubstr("note: 1 empty documents left out, such as a.jsonl:4\n"
+                        "note: 2 documents have the text of an earlier one, 19 % of all text, such "
+                        "as b.txt: byte 4 of the text repeats a.jsonl:1\n"
+                        "note: 5 control characters in 3 documents, such as a.jsonl:2\n"
+                        "note: 1 replacement characters (U+FFFD) in 1 documents, such as "
+                        "a.jsonl:5\n"));
+  auto json = nlohmann::json::parse(read(path("a.bin.audit.json")));
+  EXPECT_EQ(json["documents_read"], 9);
+  EXPECT_EQ(json["bytes_of_text"], 4 + 10 + 8 + 8 + 3 + 4 + 4 + 1);
+  EXPECT_THAT(json["inputs"], ElementsAre("a.jsonl", "b.txt"));
+  EXPECT_EQ(json["files"][0]["documents"], 8);
+  EXPECT_EQ(json["audit"]["end_of_document_at_edges"]["count"], 1);
+  EXPECT_EQ(json["audit"]["end_of_document_inside"]["count"], 1);
+  EXPECT_THAT(json["audit"]["repeated_documents"]["first"],
+              ElementsAre("b.txt: byte 4 of the text repeats a.jsonl:1",
+                          "b.txt: byte 9 of the text repeats a.jsonl:1"));
+  EXPECT_EQ(json["audit"]["repeated_documents"]["bytes_of_text"], 8);
+  EXPECT_EQ(json["audit"]["control_characters"]["documents"], 3);
+  EXPECT_EQ(json["audit"]["unknown_tokens"]["count"], 0);
+}
+
+// A character of several bytes may lie in two pieces of the text.
+TEST_F(LmcDataTest, AuditsCharactersThatLieInTwoReads) {
+  for (const char *character : {"\xc2\x85", "\xef\xbf\xbd"})
+    for (size_t before = 1; before <= 3; ++before) {
+      write("a.txt", std::string((1 << 18) - before, 'a') + character + std::string(3, 'b'));
+      EXPECT_THAT(succeed({"pack", "a.txt", "-o", "a.bin"}), HasSubstr("note: 1 "));
+    }
+}
+
+TEST_F(LmcDataTest, StrictWritesNothingWhereTheAuditFindsSomething) {
+  write("a.txt", "one\ftwo");
+  succeed({"pack", "a.txt", "-o", "a.bin", "--strict"});
+  const auto message = [&](const std::string &text) {
+    write("a.txt", text);
+    return fail({"pack", "a.txt", "-o", "b.bin", "--strict"});
+  };
+  EXPECT_THAT(message("one\f\f"), HasSubstr("b.bin: not written, because of --strict: 1 empty "
+                                            "documents left out, such as a.txt: byte 4"));
+  EXPECT_THAT(message("one\fone"), HasSubstr("1 documents have the text of an earlier one, 50 %"));
+  EXPECT_THAT(message("\0one\ftwo"_s), HasSubstr("has id 0 at the edges of documents, 1 times"));
+  EXPECT_THAT(message("o\0ne\ftwo"_s), HasSubstr("has id 0 inside documents too, 1 times"));
+  EXPECT_THAT(message("\x1b[0m\ftwo\ftwo"), AllOf(HasSubstr("; 1 control characters in 1"),
+                                                  HasSubstr("strict: 1 documents have")));
+}
+
 TEST_F(LmcDataTest, PacksJsonLines) {
   write("a.jsonl", R"({"text": "one \"\\\/\b\f\n\r\t", "url": "x"})"
                    "\n\r\n"
@@ -323,7 +400,7 @@ TEST_F(LmcDataTest, PacksJsonLines) {
                    R"({"text": "last\u0000"})");
   std::string report = succeed({"pack", "a.jsonl", "-o", "a.bin"});
   EXPECT_THAT(report, HasSubstr(" 3 documents\n"));
-  EXPECT_THAT(report, HasSubstr("1 empty documents left out\n"));
+  EXPECT_THAT(report, HasSubstr("1 empty documents left out, such as a.jsonl:4\n"));
   EXPECT_THAT(documents("a.bin"), ElementsAre("one \"\\/\b\f\n\r\t\0"_s,
                                               "\xc3\xa9 \xf0\x9f\x98\x80 \xc3\xa9\0"_s, "last"));
   write("b.data", R"({"body": {"text": 1}, "content": "hello"})");
@@ -390,6 +467,24 @@ TEST_F(LmcDataTest, ValidationTakesTheEndOfOneLongText) {
   succeed({"pack", "b.txt", "-o", "b.bin", "--validation", "v.bin"});
   EXPECT_THAT(documents("b.bin"), ElementsAre(text.substr(0, 10) + '\0', text.substr(10, 940)));
   EXPECT_THAT(documents("v.bin"), ElementsAre(text.substr(950, 40) + '\0', text.substr(990)));
+}
+
+TEST_F(LmcDataTest, WritesMegatronsFormat) {
+  write("a.txt", "one\f\ftwo");
+  EXPECT_THAT(succeed({"pack", "a.txt", "-o", "m.bin", "--write=megatron"}),
+              StartsWith("m.bin: 8 tokens, 2 documents\n"));
+  EXPECT_EQ(read(path("m.bin")), integers({'o', 'n', 'e', 0, 't', 'w', 'o', 0}, 2));
+  EXPECT_EQ(read(path("m.idx")), megatronIndexBytes(kUInt16, 2, {4, 4}, {0, 1, 2}));
+  succeed({"verify", "m.bin", "--vocab-size=256"});
+  // Without an end of document, and with ids that need more than 16 bits.
+  succeed({"pack", "a.txt", "-o", "m.bin", "--write=megatron", "--eod=none"});
+  EXPECT_EQ(read(path("m.idx")), megatronIndexBytes(kUInt16, 2, {3, 3}, {0, 1, 2}));
+  succeed({"pack", "a.txt", "-o", "m.bin", "--write=megatron", "--eod=65535"});
+  EXPECT_EQ(read(path("m.bin")), integers({'o', 'n', 'e', 65535, 't', 'w', 'o', 65535}, 4));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "m.tok", "--write=megatron"}),
+              HasSubstr("must end in .bin"));
+  EXPECT_THAT(fail({"pack", "a.txt", "-o", "m.bin", "--write=nanogpt"}),
+              HasSubstr("--write=nanogpt: expected lmc or megatron"));
 }
 
 TEST_F(LmcDataTest, InspectCountsWhatThereIs) {

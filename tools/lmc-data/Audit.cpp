@@ -1,0 +1,154 @@
+#include "tools/lmc-data/Audit.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace lmc {
+
+void Finding::add(std::string place) {
+  if (++count; places.size() < kPlaces)
+    places.push_back(std::move(place));
+}
+
+std::string Finding::example() const { return places.empty() ? "" : ", such as " + places[0]; }
+
+namespace {
+
+struct Counts {
+  uint64_t control = 0, replacements = 0;
+};
+
+// Counts characters in text that comes in pieces.
+class CharacterCounter {
+public:
+  Counts counts;
+
+  void add(std::string_view piece) {
+    // A character of several bytes may begin in the piece before.
+    for (size_t i = 0; i < std::min<size_t>(piece.size(), 2); ++i)
+      addBytes(piece[i]);
+    if (piece.size() <= 2)
+      return;
+    uint64_t control = 0, replacements = 0;
+    const auto *bytes = reinterpret_cast<const uint8_t *>(piece.data());
+    for (size_t i = 2; i < piece.size(); ++i) {
+      const uint8_t byte = bytes[i], before = bytes[i - 1];
+      control += isAsciiControl(byte) | isSecondOfControl(before, byte);
+      replacements += (byte == 0xbd) & (before == 0xbf) & (bytes[i - 2] == 0xef);
+    }
+    counts.control += control;
+    counts.replacements += replacements;
+    last[0] = bytes[piece.size() - 2];
+    last[1] = bytes[piece.size() - 1];
+  }
+
+private:
+  uint8_t last[2] = {0, 0}; // the bytes before the next piece
+
+  static bool isAsciiControl(uint8_t byte) {
+    return ((byte < 0x20) & (byte != '\t') & (byte != '\n') & (byte != '\r')) | (byte == 0x7f);
+  }
+  // U+0080 to U+009F
+  static bool isSecondOfControl(uint8_t before, uint8_t byte) {
+    return (before == 0xc2) & (byte >= 0x80) & (byte < 0xa0);
+  }
+  void addBytes(char next) {
+    const auto byte = static_cast<uint8_t>(next);
+    counts.control += isAsciiControl(byte) || isSecondOfControl(last[1], byte);
+    counts.replacements += byte == 0xbd && last[1] == 0xbf && last[0] == 0xef;
+    last[0] = last[1];
+    last[1] = byte;
+  }
+};
+
+// A document, in 8 bytes: the number of its file, and its place in the file.
+struct DocumentKey {
+  uint64_t file : 24;
+  uint64_t at : 40;
+};
+static_assert(sizeof(DocumentKey) == 8);
+
+} // namespace
+
+struct Audit::State {
+  DocumentReceiver &next;
+  Findings findings;
+  struct File {
+    std::string path;
+    InputFormat format;
+  };
+  std::vector<File> files;
+  std::unordered_map<uint64_t, DocumentKey> texts; // by the hash of the text
+  XXH3_state_t *hash = XXH3_createState();
+  // Of the current document.
+  uint64_t bytes = 0;
+  CharacterCounter characters;
+
+  explicit State(DocumentReceiver &next) : next(next) { XXH3_64bits_reset(hash); }
+  ~State() { XXH3_freeState(hash); }
+
+  // Returns "" if the text of the current document is new, else where both of its documents are.
+  std::string repeats(uint64_t at) {
+    const uint64_t key = XXH3_64bits_digest(hash);
+    const DocumentKey document{files.size() - 1, at};
+    if (auto found = texts.find(key); found != texts.end()) {
+      const File &first = files[found->second.file], &second = files.back();
+      return fmt::format("{} repeats {}", placeOf(second.path, second.format, at),
+                         placeOf(first.path, first.format, found->second.at));
+    }
+    if (texts.size() < kRemembered)
+      texts.emplace(key, document);
+    else
+      findings.complete = false;
+    return "";
+  }
+};
+
+Audit::Audit(DocumentReceiver &next) : state(std::make_unique<State>(next)) {}
+Audit::~Audit() = default;
+const Audit::Findings &Audit::findings() const { return state->findings; }
+
+void Audit::beginFile(const std::string &path, InputFormat format) {
+  state->files.push_back({path, format});
+  state->next.beginFile(path, format);
+}
+
+Result<void> Audit::text(std::string_view piece) {
+  State &s = *state;
+  s.bytes += piece.size();
+  XXH3_64bits_update(s.hash, piece.data(), piece.size());
+  s.characters.add(piece);
+  return s.next.text(piece);
+}
+
+Result<void> Audit::endDocument(const DocumentPlace &begin, const DocumentPlace &end) {
+  State &s = *state;
+  Findings &findings = s.findings;
+  const uint64_t at = begin.in(s.files.back().format);
+  const auto place = [&] { return placeOf(s.files.back().path, s.files.back().format, at); };
+  ++findings.documents;
+  findings.bytes += s.bytes;
+  if (s.bytes == 0) {
+    findings.empty.add(place());
+  } else if (std::string repeats = s.repeats(at); !repeats.empty()) {
+    findings.repeated.add(std::move(repeats));
+    findings.repeatedBytes += s.bytes;
+  }
+  if (const Counts &counts = s.characters.counts; counts.control > 0) {
+    findings.control.add(place());
+    findings.controlCharacters += counts.control;
+  }
+  if (const Counts &counts = s.characters.counts; counts.replacements > 0) {
+    findings.replaced.add(place());
+    findings.replacementCharacters += counts.replacements;
+  }
+  s.bytes = 0;
+  s.characters = {};
+  XXH3_64bits_reset(s.hash);
+  return s.next.endDocument(begin, end);
+}
+
+} // namespace lmc

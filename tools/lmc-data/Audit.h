@@ -1,0 +1,60 @@
+// Looks at the documents that `lmc-data pack` reads for what harms a data set: empty and repeated
+// documents, and control characters.
+#pragma once
+
+#include "tools/lmc-data/Documents.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+// How often something was found, and where first.
+struct Finding {
+  static constexpr size_t kPlaces = 5;
+  uint64_t count = 0;
+  std::vector<std::string> places; // of the first kPlaces
+
+  void add(std::string place);
+  // Returns "", or ", such as PLACE" if there is one.
+  std::string example() const;
+};
+
+class Audit : public DocumentReceiver {
+public:
+  // The most different texts that are remembered to find repeated ones: at about 56 bytes each,
+  // 0.9 GiB of memory. Later documents are compared with these only.
+  static constexpr uint64_t kRemembered = 1 << 24;
+
+  // Passes all it receives to `next`.
+  explicit Audit(DocumentReceiver &next);
+  ~Audit() override;
+
+  void beginFile(const std::string &path, InputFormat format) override;
+  Result<void> text(std::string_view piece) override;
+  Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) override;
+
+  struct Findings {
+    uint64_t documents = 0, bytes = 0; // all that was read
+    Finding empty;                     // documents without text
+    Finding repeated;                  // documents whose text another one has, with its place
+    uint64_t repeatedBytes = 0;        // of their texts
+    Finding control;                   // documents with control characters
+    // Control characters (Unicode's category Cc), without \t, \n and \r.
+    uint64_t controlCharacters = 0;
+    Finding replaced; // documents with U+FFFD, which stands for lost characters
+    uint64_t replacementCharacters = 0;
+    bool complete = true; // false if there were more different texts than are remembered
+  };
+  const Findings &findings() const;
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+} // namespace lmc

@@ -1,0 +1,35 @@
+// What `lmc-data pack` reports: on the console, and as JSON beside the token file.
+#pragma once
+
+#include "runtime/support/Result.h"
+#include "tools/lmc-data/Audit.h"
+#include "tools/lmc-data/EncodedDocuments.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+struct PackReport {
+  struct File {
+    std::string path;
+    uint64_t tokens = 0, documents = 0;
+    std::string part; // what of the text went there; "": all of it
+  };
+  std::vector<std::string> inputs;
+  std::string tokenizer; // "": bytes are tokens
+  std::vector<File> files;
+  std::optional<uint32_t> endOfDocument;
+  std::vector<uint32_t> beginOfDocument;
+  EncodedDocuments::Counts counts;
+  Audit::Findings findings;
+
+  void print() const;
+  // Writes OUT.bin.audit.json of the first file.
+  Result<void> write() const;
+  // Returns an Error that lists all that --strict does not allow.
+  Result<void> checkStrict() const;
+};
+
+} // namespace lmc
