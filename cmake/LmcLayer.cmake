@@ -1,4 +1,4 @@
-# lmc_layer and lmc_program, which cmake/Layers.cmake calls.
+# lmc_layer, lmc_program and lmc_plugin, which cmake/Layers.cmake calls.
 include(EmbedText)
 
 # runtime/plan -> lmc_runtime_plan
@@ -79,6 +79,30 @@ function(lmc_program folder)
     target_link_libraries(${name} PRIVATE MLIR LLVM)
   endif()
   add_dependencies(programs ${name})
+endfunction()
+
+# A shared library that a program opens on demand, and never links. Others include the folder's
+# headers only. The folder's layer.cmake sets ${needs} to the libraries that it is built with and
+# ${needs_include} to their headers, or leaves the plug-in out.
+function(lmc_plugin folder)
+  lmc_layer_arguments(${ARGN})
+  lmc_layer_target(${folder} layer)
+  add_library(${layer} INTERFACE)
+  target_link_libraries(${layer} INTERFACE ${links})
+  set(here ${CMAKE_SOURCE_DIR}/${folder})
+  include(${here}/layer.cmake)
+  if(NOT needs)
+    return()
+  endif()
+  get_filename_component(name ${folder} NAME)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${here}/*.cpp)
+  add_library(lmc-${name} MODULE ${sources})
+  target_link_libraries(lmc-${name} PRIVATE ${links} ${needs})
+  target_include_directories(lmc-${name} SYSTEM PRIVATE ${needs_include})
+  # Nothing but the entry is visible.
+  set_target_properties(lmc-${name} PROPERTIES CXX_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+  add_dependencies(programs lmc-${name})
 endfunction()
 
 # All layers of a half, for tests and benches; all programs, without tests and benches.

@@ -27,7 +27,7 @@ def declared():
     layers = {}
     text = LIST.read_text(encoding="utf-8")
     code = re.sub(r"#.*", lambda comment: " " * len(comment.group()), text)
-    for call in re.finditer(r"lmc_(?:layer|program)\(([^)]*)\)", code):
+    for call in re.finditer(r"lmc_(?:layer|program|plugin)\(([^)]*)\)", code):
         words = [(m.group(), code.count("\n", 0, call.start(1) + m.start()) + 1)
                  for m in re.finditer(r"\S+", call.group(1))]
         (folder, line), arrows = words[0], dict(words[1:])

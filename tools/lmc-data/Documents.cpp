@@ -1,6 +1,7 @@
 #include "tools/lmc-data/Documents.h"
 
 #include "runtime/tokenizer/Utf8.h"
+#include "tools/lmc-data/ParquetFile.h"
 #include "tools/lmc-data/TextInput.h"
 
 #include <fmt/format.h>
@@ -63,6 +64,8 @@ Error tooLong(const std::string &place, const DocumentOptions &options, const ch
                            "encodes at once; {}",
                            place, options.maximumBytes >> 20, advice)};
 }
+
+constexpr const char *kNulls = "; --nulls=empty reads it as an empty text";
 
 // Splits text into documents.
 class TextReader {
@@ -169,7 +172,7 @@ public:
       line += *piece;
       // What a line has besides the text does not count as text, but is bounded too.
       if (line.size() / 2 > options.maximumBytes)
-        return tooLong(placeOf(name, InputFormat::JsonLines, begin.line), options, kShorter);
+        return tooLong(placeOf(name, InputFormat::JsonLines, begin.number), options, kShorter);
     }
     return readLine(line, line.size());
   }
@@ -183,9 +186,9 @@ private:
 
   // Reads a line, which takes `bytes` bytes of the text.
   Result<void> readLine(std::string &line, uint64_t bytes) {
-    const DocumentPlace end{begin.offset + bytes, begin.line + 1};
+    const DocumentPlace end{begin.offset + bytes, begin.number + 1};
     if (line.find_first_not_of(" \t\r") != std::string::npos) {
-      LMC_TRY(readDocument(line, placeOf(name, InputFormat::JsonLines, begin.line)));
+      LMC_TRY(readDocument(line, placeOf(name, InputFormat::JsonLines, begin.number)));
       LMC_TRY(receiver.endDocument(begin, end));
     }
     begin = end;
@@ -210,15 +213,50 @@ private:
       return Error{fmt::format("{}: no field \"{}\"; name the one that holds the text with "
                                "--field",
                                place, options.field)};
+    if (found->is_null() && options.nullIsEmpty)
+      return {};
     if (!found->is_string())
-      return Error{fmt::format("{}: the field \"{}\" is {}, expected a string", place,
-                               options.field, found->type_name())};
+      return Error{fmt::format("{}: the field \"{}\" is {}, expected a string{}", place,
+                               options.field, found->type_name(), found->is_null() ? kNulls : "")};
     const std::string &text = found->get_ref<const std::string &>();
     if (text.size() > options.maximumBytes)
       return tooLong(place, options, kShorter);
     return receiver.text(text);
   }
 };
+
+Result<void> readParquet(const std::string &path, const DocumentOptions &options,
+                         DocumentReceiver &receiver, Progress &progress) {
+  auto file = ParquetFile::open(path, options.field, 0);
+  if (!file)
+    return file.error();
+  uint64_t bytesRead = 0;
+  for (uint64_t number = 1;; ++number) {
+    auto row = (*file)->next();
+    LMC_TRY(row);
+    if (!*row)
+      return {};
+    progress.advance((*row)->bytesRead - bytesRead);
+    bytesRead = (*row)->bytesRead;
+    const std::string place = placeOf(path, InputFormat::Parquet, number);
+    if (!(*row)->text && !options.nullIsEmpty)
+      return Error{fmt::format("{}: the column \"{}\" is null, expected a string{}", place,
+                               options.field, kNulls)};
+    const std::string_view text = (*row)->text.value_or("");
+    if (text.size() > options.maximumBytes)
+      return tooLong(place, options, "cut it into several, each in a row");
+    Utf8Checker utf8;
+    if (options.replaceInvalid)
+      LMC_TRY(receiver.text(replaceInvalidUtf8(text)));
+    else if (int64_t wrong = utf8.check(text); wrong >= 0)
+      return notUtf8(place, wrong, fmt::format("0x{:02x}", uint8_t(text[uint64_t(wrong)])));
+    else if (!utf8.complete())
+      return notUtf8(place, text.size(), "the end of the text");
+    else
+      LMC_TRY(receiver.text(text));
+    LMC_TRY(receiver.endDocument({0, number}, {0, number + 1}));
+  }
+}
 
 } // namespace
 
@@ -227,11 +265,15 @@ Result<InputFormat> parseInputFormat(std::string_view name) {
     return InputFormat::Text;
   if (name == "jsonl")
     return InputFormat::JsonLines;
-  return Error{fmt::format("'{}' is none of text, jsonl", name)};
+  if (name == "parquet")
+    return InputFormat::Parquet;
+  return Error{fmt::format("'{}' is none of text, jsonl, parquet", name)};
 }
 
 std::optional<InputFormat> formatOfName(const std::string &path) {
   std::filesystem::path name = path;
+  if (name.extension() == ".parquet")
+    return InputFormat::Parquet;
   if (name.extension() == ".gz" || name.extension() == ".zst")
     name.replace_extension();
   const std::string extension = name.extension();
@@ -244,18 +286,27 @@ std::optional<InputFormat> formatOfName(const std::string &path) {
 
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number) {
   const std::string name = nameOfInput(path);
-  return format == InputFormat::Text ? fmt::format("{}: byte {} of the text", name, number)
-                                     : fmt::format("{}:{}", name, number);
+  switch (format) {
+  case InputFormat::Text:
+    return fmt::format("{}: byte {} of the text", name, number);
+  case InputFormat::JsonLines:
+    return fmt::format("{}:{}", name, number);
+  case InputFormat::Parquet:
+    break;
+  }
+  return fmt::format("{}: row {}", name, number);
 }
 
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress) {
-  auto input = TextInput::open(path, progress);
-  if (!input)
-    return input.error();
   const InputFormat format =
       options.format.value_or(formatOfName(path).value_or(InputFormat::Text));
   receiver.beginFile(path, format);
+  if (format == InputFormat::Parquet)
+    return readParquet(path, options, receiver, progress);
+  auto input = TextInput::open(path, progress);
+  if (!input)
+    return input.error();
   if (format == InputFormat::Text)
     return TextReader(nameOfInput(path), options, receiver).read(**input);
   return JsonLinesReader(nameOfInput(path), options, receiver).read(**input);

@@ -1,5 +1,5 @@
-// Reads documents from text and from JSON lines piece by piece: only one line of JSON, or one
-// buffer of text, is in memory at a time.
+// Reads documents from text, JSON lines and Parquet piece by piece: only one line of JSON, one
+// buffer of text, or one batch of rows is in memory at a time.
 #pragma once
 
 #include "runtime/support/Result.h"
@@ -11,18 +11,20 @@
 
 namespace lmc {
 
-enum class InputFormat { Text, JsonLines };
+enum class InputFormat { Text, JsonLines, Parquet };
 
-// Returns the format of "text" or "jsonl". Error: another name.
+// Returns the format of "text", "jsonl" or "parquet". Error: another name.
 Result<InputFormat> parseInputFormat(std::string_view name);
 // Returns the format that a file's name says: JSON lines for .jsonl and .ndjson, text for .txt, and
-// for these names with .gz or .zst; nullopt for another name.
+// for these names with .gz or .zst; Parquet for .parquet; nullopt for another name.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
 struct DocumentOptions {
-  std::optional<InputFormat> format; // nullopt: what the name says, else text
-  std::string separator = "\f";      // ends each document of a text; "": one document per file
-  std::string field = "text";        // name of the field with the text, in a line of JSON
+  // nullopt: what the name says, else text
+  std::optional<InputFormat> format = std::nullopt;
+  std::string separator = "\f"; // ends each document of a text; "": one document per file
+  std::string field = "text";   // name of the field or column with the text, of JSON and Parquet
+  bool nullIsEmpty = false;     // a null in its place is an empty text, not an Error
   // Text that is not UTF-8 is no Error: U+FFFD stands for it, as Python's errors="replace" reads
   // bytes, and '?' for a lone surrogate of JSON, as it writes one.
   bool replaceInvalid = false;
@@ -32,12 +34,13 @@ struct DocumentOptions {
 // A place in a file at which a document may begin.
 struct DocumentPlace {
   uint64_t offset = 0; // bytes of text before it
-  uint64_t line = 1;   // in JSON lines
+  uint64_t number = 1; // of the line of JSON, or the row of Parquet
 
-  // Returns the number that names a document that begins here: the offset or the line.
-  uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : line; }
+  // Returns what names a document that begins here: the offset or the number.
+  uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : number; }
 };
-// Names a document by DocumentPlace::in(): "a.txt: byte 17 of the text" or "a.jsonl:17".
+// Names a document by DocumentPlace::in(): "a.txt: byte 17 of the text", "a.jsonl:17" or
+// "a.parquet: row 17".
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number);
 
 struct DocumentReceiver {

@@ -38,8 +38,8 @@ static Result<void> addFolder(const std::string &folder, std::vector<std::string
     return Error{fmt::format("{}: cannot list the folder: {}", folder, error.message()),
                  ExitCode::Failure};
   if (found.empty())
-    return Error{fmt::format("{}: no file there has a name that ends in .txt, .jsonl or .ndjson, "
-                             "or in one of these with .gz or .zst",
+    return Error{fmt::format("{}: no file there has a name that ends in .parquet, .txt, .jsonl or "
+                             ".ndjson, or in one of the last three with .gz or .zst",
                              folder)};
   std::sort(found.begin(), found.end());
   std::sort(others.begin(), others.end());
@@ -64,6 +64,10 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
       if (!options.format)
         return Error{"-: standard input has no name that says its format; give --format=text or "
                      "--format=jsonl"};
+      if (*options.format == InputFormat::Parquet)
+        return Error{
+            "-: Parquet is read from its end on, which standard input cannot be; save it to "
+            "a file first"};
       paths.push_back(argument);
       continue;
     }

@@ -491,7 +491,7 @@ Result<void> pack(const PackOptions &given) {
 
 DataCommand addPackCommand(CommandLine &line) {
   auto options = std::make_shared<PackOptions>();
-  Command &command = line.command("pack", "writes text or JSON lines as one token file");
+  Command &command = line.command("pack", "writes text, JSON lines or Parquet as one token file");
   command.arguments(
       "IN", options->inputs,
       "files of documents, as they are or compressed by gzip or zstd, in this order; "
@@ -500,7 +500,7 @@ DataCommand addPackCommand(CommandLine &line) {
   command.option("-o,--output", "OUT.bin", options->output,
                  "the token file; appears when it is complete");
   command.option(
-      "--format", "text|jsonl",
+      "--format", "text|jsonl|parquet",
       [=](const std::string &value) -> Result<void> {
         auto format = parseInputFormat(value);
         if (!format)
@@ -508,7 +508,7 @@ DataCommand addPackCommand(CommandLine &line) {
         options->documents.format = *format;
         return {};
       },
-      "what the files are. Default: jsonl for .jsonl and .ndjson, else text");
+      "what the files are. Default: jsonl for .jsonl and .ndjson, parquet for .parquet, else text");
   command.option(
       "--document-separator", "TEXT",
       [=](const std::string &value) -> Result<void> {
@@ -520,8 +520,19 @@ DataCommand addPackCommand(CommandLine &line) {
       "what ends a document of a text; \\f \\n \\r \\t \\0 \\\\ \\xHH are understood; '' makes "
       "each file one document. With --tokenizer a document has at most 1 GiB. Default: \\f (form "
       "feed)");
-  command.option("--field", "NAME", options->documents.field,
-                 "the field of each line of JSON that holds a document's text. Default: text");
+  command.option(
+      "--field", "NAME", options->documents.field,
+      "the field of each line of JSON, or the column of Parquet, that holds a document's "
+      "text. Default: text");
+  command.option(
+      "--nulls", "error|empty",
+      [=](const std::string &value) -> Result<void> {
+        if (value != "error" && value != "empty")
+          return Error{fmt::format("--nulls={}: expected error or empty", value)};
+        options->documents.nullIsEmpty = value == "empty";
+        return {};
+      },
+      "what a null is in the place of a text. Default: error");
   command.option(
       "--tokenizer", "FILE", options->tokenizer,
       "a tokenizer.json of Hugging Face, a .model of SentencePiece, or a folder with one. "

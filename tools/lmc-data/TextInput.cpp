@@ -28,7 +28,7 @@ struct Magic {
   const char *format;
 };
 constexpr Magic kNotText[] = {
-    {0, "PAR1"sv, "Parquet"},
+    {0, "PAR1"sv, "Parquet (which --format=parquet reads)"},
     {0, "PK\x03\x04"sv, "a ZIP archive"},
     {0, "BZh"sv, "compressed by bzip2"},
     {0,

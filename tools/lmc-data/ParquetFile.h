@@ -1,0 +1,40 @@
+// Reads a column of texts of a Parquet file, through the plug-in (ParquetPlugin.h).
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lmc {
+
+struct ParquetPlugin;
+
+class ParquetFile {
+public:
+  // Opens a file and its column before row `firstRow`, from 0. Errors name the file: there is no
+  // plug-in, it cannot be opened, the file is damaged, it has no such column of strings.
+  static Result<std::unique_ptr<ParquetFile>> open(const std::string &path,
+                                                   const std::string &column, uint64_t firstRow);
+  ~ParquetFile();
+
+  struct Row {
+    std::optional<std::string_view> text; // nullopt: null. Valid until the next call.
+    uint64_t bytesRead = 0;               // of the file, about
+  };
+  // Returns the next row, or nullopt at the end. Error: the file is damaged; it names the row group
+  // and its place.
+  Result<std::optional<Row>> next();
+
+private:
+  ParquetFile(std::string path, const ParquetPlugin &plugin, void *reader)
+      : path(std::move(path)), plugin(plugin), reader(reader) {}
+  std::string path;
+  const ParquetPlugin &plugin;
+  void *reader;
+};
+
+} // namespace lmc

@@ -1,0 +1,34 @@
+// How lmc-data reads Parquet: through a plug-in, a shared library that it opens when an input needs
+// it. Only the plug-in is built against Arrow. The two sides share this table of C functions, and
+// no C++ type, exception or allocator crosses it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lmc {
+
+struct ParquetText {
+  const char *data;   // null if the value is null; valid until the next call
+  uint64_t bytes;     // of `data`
+  uint64_t bytesRead; // of the file, about, up to this row
+};
+
+struct ParquetPlugin {
+  uint32_t version; // kParquetPluginVersion
+  // Opens a file, and its column of strings, before row `firstRow` (from 0). Returns a reader, or
+  // null after writing a clause without the file's name to `error`.
+  void *(*open)(const char *path, const char *column, uint64_t firstRow, char *error,
+                size_t errorBytes);
+  // Reads the next row. Returns 1, or 0 at the end, or -1 after writing to `error`. One batch of
+  // rows is in memory at a time.
+  int (*next)(void *reader, ParquetText *text, char *error, size_t errorBytes);
+  void (*close)(void *reader);
+};
+
+inline constexpr uint32_t kParquetPluginVersion = 1;
+// The function that returns the table: const ParquetPlugin *lmcParquetPlugin().
+inline constexpr char kParquetPluginEntry[] = "lmcParquetPlugin";
+inline constexpr char kParquetPluginFile[] = "liblmc-parquet.so";
+
+} // namespace lmc
