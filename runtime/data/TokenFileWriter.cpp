@@ -6,10 +6,12 @@
 
 #define XXH_STATIC_LINKING_ONLY // for the size of the hash's state, which is saved
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <fcntl.h>
@@ -102,7 +104,8 @@ struct TokenFileWriter::State {
     const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (opened < 0)
       return cannotCreate();
-    if (flock(opened, LOCK_EX | LOCK_NB) != 0) {
+    // A file system without locks cannot say whether another process writes there.
+    if (flock(opened, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       close(opened);
       return Error{fmt::format("{}: another lmc-data writes it", path)};
     }
@@ -119,9 +122,10 @@ struct TokenFileWriter::State {
   }
 
   Result<void> create() {
-    std::error_code ignored;
-    for (const auto &entry : std::filesystem::directory_iterator(folder, ignored))
-      LMC_TRY(removeTree(entry.path().string()));
+    auto left = listFolder(folder); // by an interrupted process
+    LMC_TRY(left);
+    for (const std::string &name : *left)
+      LMC_TRY(removeTree(folder + "/" + name));
     for (auto [file, name] : {std::pair{&tokens, "tokens"}, {&starts, "starts"}})
       if ((file->descriptor =
                ::open(nameOf(name).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
@@ -135,15 +139,21 @@ struct TokenFileWriter::State {
   Result<void> resume(const Saved &saved) {
     tokenCount = saved.tokens;
     documentCount = saved.documents;
+    documentPending = documentCount == 0;
     tokens.written = headerBytes + saved.tokens * tokenBytes;
     starts.written = saved.documents * sizeof(uint64_t);
     const auto lacks = [&] {
       return Error{
           fmt::format("{}: has less than was saved, so that it cannot be gone on with", folder)};
     };
-    if (saved.hash.size() != sizeof(*hash))
+    if (saved.hash.size() != 2 * sizeof(*hash))
       return lacks();
-    std::memcpy(hash, saved.hash.data(), sizeof(*hash));
+    for (size_t i = 0; i < sizeof(*hash); ++i) {
+      auto *byte = reinterpret_cast<unsigned char *>(hash) + i;
+      const char *digits = saved.hash.data() + 2 * i;
+      if (std::from_chars(digits, digits + 2, *byte, 16).ptr != digits + 2)
+        return lacks();
+    }
     for (auto [file, name] : {std::pair{&tokens, "tokens"}, {&starts, "starts"}}) {
       struct stat status;
       file->descriptor = ::open(nameOf(name).c_str(), O_RDWR | O_CLOEXEC);
@@ -318,9 +328,9 @@ Result<TokenFileWriter::Saved> TokenFileWriter::save() {
   State &s = *state;
   LMC_TRY(s.sync(s.tokens));
   LMC_TRY(s.sync(s.starts));
-  s.documentPending = true;
+  const auto *bytes = reinterpret_cast<const unsigned char *>(s.hash);
   return Saved{s.tokenCount, s.documentCount,
-               std::string(reinterpret_cast<const char *>(s.hash), sizeof(*s.hash))};
+               fmt::format("{:02x}", fmt::join(bytes, bytes + sizeof(*s.hash), ""))};
 }
 
 Result<void> TokenFileWriter::finish() {

@@ -31,7 +31,7 @@ public:
   // What of the file is on the disk for certain.
   struct Saved {
     uint64_t tokens = 0, documents = 0;
-    std::string hash; // the state of the checksum, as bytes
+    std::string hash; // the state of the checksum, in hexadecimal
   };
   // Goes on with what an interrupted process has left, after the tokens that `saved` counts.
   // `options` must be those of that process. Error: the folder does not have as much.
@@ -47,7 +47,7 @@ public:
   Result<void> append(std::span<const uint32_t> ids);
   uint64_t tokens() const;
   uint64_t documents() const;
-  // Returns when all that was appended is on the disk. The next token starts a document.
+  // Returns when all that was appended is on the disk.
   Result<Saved> save();
   // Writes the table of documents and the header or the index, and syncs them, so that commit()
   // cannot fail for lack of space. After an Error (a full disk, no tokens) the folder is gone.

@@ -77,6 +77,16 @@ Result<File> File::openForWriting(const std::string &path) {
   return File(fd, path);
 }
 
+Result<File> File::openForAppending(const std::string &path, uint64_t bytes) {
+  auto file = openForWriting(path);
+  if (!file)
+    return file.error();
+  LMC_TRY(file->resize(bytes));
+  if (::lseek(file->fd, 0, SEEK_END) < 0)
+    return systemError("write", path, errno);
+  return file;
+}
+
 File::File(File &&other) noexcept : fd(std::exchange(other.fd, -1)), name(std::move(other.name)) {}
 
 File &File::operator=(File &&other) noexcept {

@@ -28,6 +28,8 @@ public:
   static Result<File> create(const std::string &path);
   // Opens an existing file, whose contents stay.
   static Result<File> openForWriting(const std::string &path);
+  // Does the same, cuts the file to its first `bytes` bytes, and lets write() go on after them.
+  static Result<File> openForAppending(const std::string &path, uint64_t bytes);
 
   File(File &&other) noexcept;
   File &operator=(File &&other) noexcept;

@@ -1,9 +1,12 @@
 #include "tools/lmc-data/Audit.h"
 
+#include "runtime/support/File.h"
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 namespace lmc {
@@ -71,17 +74,26 @@ struct DocumentKey {
 };
 static_assert(sizeof(DocumentKey) == 8);
 
+// A text in the file that save() writes.
+struct Record {
+  uint64_t hash;
+  DocumentKey document;
+};
+static_assert(sizeof(Record) == 16);
+
 } // namespace
 
 struct Audit::State {
   DocumentReceiver &next;
   Findings findings;
-  struct File {
+  struct Input {
     std::string path;
     InputFormat format;
   };
-  std::vector<File> files;
+  std::vector<Input> files;
   std::unordered_map<uint64_t, DocumentKey> texts; // by the hash of the text
+  std::optional<File> log;                         // has `texts` in the order of the documents
+  std::vector<Record> unsaved;                     // those that are not in `log` yet
   XXH3_state_t *hash = XXH3_createState();
   // Of the current document.
   uint64_t bytes = 0;
@@ -95,14 +107,17 @@ struct Audit::State {
     const uint64_t key = XXH3_64bits_digest(hash);
     const DocumentKey document{files.size() - 1, at};
     if (auto found = texts.find(key); found != texts.end()) {
-      const File &first = files[found->second.file], &second = files.back();
+      const Input &first = files[found->second.file], &second = files.back();
       return fmt::format("{} repeats {}", placeOf(second.path, second.format, at),
                          placeOf(first.path, first.format, found->second.at));
     }
-    if (texts.size() < kRemembered)
-      texts.emplace(key, document);
-    else
+    if (texts.size() == kRemembered) {
       findings.complete = false;
+      return "";
+    }
+    texts.emplace(key, document);
+    if (log)
+      unsaved.push_back({key, document});
     return "";
   }
 };
@@ -110,6 +125,48 @@ struct Audit::State {
 Audit::Audit(DocumentReceiver &next) : state(std::make_unique<State>(next)) {}
 Audit::~Audit() = default;
 const Audit::Findings &Audit::findings() const { return state->findings; }
+
+static std::string logIn(const std::string &folder) { return folder + "/texts"; }
+
+Result<void> Audit::keepIn(const std::string &folder) {
+  auto log = File::create(logIn(folder));
+  if (!log)
+    return log.error();
+  state->log.emplace(std::move(*log));
+  return {};
+}
+
+Result<Audit::Saved> Audit::save() {
+  State &s = *state;
+  LMC_TRY(s.log->write(s.unsaved.data(), s.unsaved.size() * sizeof(Record)));
+  LMC_TRY(s.log->sync());
+  s.unsaved.clear();
+  return Saved{s.findings, s.texts.size()};
+}
+
+Result<void> Audit::resume(const std::string &folder, const Saved &saved,
+                           const std::vector<std::pair<std::string, InputFormat>> &before) {
+  State &s = *state;
+  auto records = File::openForReading(logIn(folder));
+  if (!records)
+    return records.error();
+  for (uint64_t i = 0; i < saved.texts; ++i) {
+    Record record;
+    auto bytes = records->read(&record, sizeof(record));
+    LMC_TRY(bytes);
+    if (*bytes < sizeof(record))
+      return Error{fmt::format("{}: has less than was saved", logIn(folder))};
+    s.texts.emplace(record.hash, record.document);
+  }
+  auto log = File::openForAppending(logIn(folder), saved.texts * sizeof(Record));
+  if (!log)
+    return log.error();
+  s.log.emplace(std::move(*log));
+  s.findings = saved.findings;
+  for (const auto &[path, format] : before)
+    s.files.push_back({path, format});
+  return {};
+}
 
 void Audit::beginFile(const std::string &path, InputFormat format) {
   state->files.push_back({path, format});

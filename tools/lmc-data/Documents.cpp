@@ -70,8 +70,10 @@ constexpr const char *kNulls = "; --nulls=empty reads it as an empty text";
 // Splits text into documents.
 class TextReader {
 public:
-  TextReader(std::string name, const DocumentOptions &options, DocumentReceiver &receiver)
-      : name(std::move(name)), options(options), receiver(receiver) {}
+  TextReader(std::string name, const DocumentOptions &options, DocumentReceiver &receiver,
+             const DocumentPlace &from)
+      : name(std::move(name)), options(options), receiver(receiver), utf8(from.offset),
+        bytes(from.offset), begin(from.offset) {}
 
   Result<void> read(TextInput &in) {
     const std::string &separator = options.separator;
@@ -111,10 +113,11 @@ private:
   const DocumentOptions &options;
   DocumentReceiver &receiver;
   Utf8Checker utf8;
-  uint64_t bytes = 0; // of text that were read
-  std::string held;   // the last bytes of them, which may be the start of a separator
-  std::string cut;    // bytes of the document that may begin a character, if text is replaced
-  uint64_t begin = 0, length = 0; // of the document: its first byte, and the bytes so far
+  uint64_t bytes;      // of text that were read
+  std::string held;    // the last bytes of them, which may be the start of a separator
+  std::string cut;     // bytes of the document that may begin a character, if text is replaced
+  uint64_t begin;      // the first byte of the document
+  uint64_t length = 0; // its bytes so far
 
   Result<void> pass(std::string_view piece) {
     length += piece.size();
@@ -153,8 +156,9 @@ std::string_view reasonOf(std::string_view message) {
 
 class JsonLinesReader {
 public:
-  JsonLinesReader(std::string name, const DocumentOptions &options, DocumentReceiver &receiver)
-      : name(std::move(name)), options(options), receiver(receiver) {}
+  JsonLinesReader(std::string name, const DocumentOptions &options, DocumentReceiver &receiver,
+                  const DocumentPlace &from)
+      : name(std::move(name)), options(options), receiver(receiver), begin(from) {}
 
   Result<void> read(TextInput &in) {
     std::string line; // the pieces of it so far
@@ -226,12 +230,13 @@ private:
 };
 
 Result<void> readParquet(const std::string &path, const DocumentOptions &options,
-                         DocumentReceiver &receiver, Progress &progress) {
-  auto file = ParquetFile::open(path, options.field, 0);
+                         DocumentReceiver &receiver, Progress &progress,
+                         const DocumentPlace &from) {
+  auto file = ParquetFile::open(path, options.field, from.number - 1);
   if (!file)
     return file.error();
   uint64_t bytesRead = 0;
-  for (uint64_t number = 1;; ++number) {
+  for (uint64_t number = from.number;; ++number) {
     auto row = (*file)->next();
     LMC_TRY(row);
     if (!*row)
@@ -284,6 +289,10 @@ std::optional<InputFormat> formatOfName(const std::string &path) {
   return std::nullopt;
 }
 
+InputFormat formatOf(const std::string &path, const DocumentOptions &options) {
+  return options.format.value_or(formatOfName(path).value_or(InputFormat::Text));
+}
+
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number) {
   const std::string name = nameOfInput(path);
   switch (format) {
@@ -298,18 +307,20 @@ std::string placeOf(const std::string &path, InputFormat format, uint64_t number
 }
 
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
-                           DocumentReceiver &receiver, Progress &progress) {
-  const InputFormat format =
-      options.format.value_or(formatOfName(path).value_or(InputFormat::Text));
+                           DocumentReceiver &receiver, Progress &progress,
+                           const DocumentPlace &from) {
+  const InputFormat format = formatOf(path, options);
   receiver.beginFile(path, format);
   if (format == InputFormat::Parquet)
-    return readParquet(path, options, receiver, progress);
+    return readParquet(path, options, receiver, progress, from);
   auto input = TextInput::open(path, progress);
   if (!input)
     return input.error();
+  if (from.offset > 0)
+    LMC_TRY((*input)->skip(from.offset));
   if (format == InputFormat::Text)
-    return TextReader(nameOfInput(path), options, receiver).read(**input);
-  return JsonLinesReader(nameOfInput(path), options, receiver).read(**input);
+    return TextReader(nameOfInput(path), options, receiver, from).read(**input);
+  return JsonLinesReader(nameOfInput(path), options, receiver, from).read(**input);
 }
 
 } // namespace lmc

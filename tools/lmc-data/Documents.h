@@ -51,11 +51,15 @@ struct DocumentReceiver {
   virtual Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) = 0;
 };
 
-// Reads the documents of one file, which may be compressed, or of standard input (TextInput.h). The
-// end of the file also ends a document, unless a separator stands right before it. Errors name the
-// file, for JSON lines also the line and column, and for text that is not UTF-8 or a document that
-// is too long the byte.
+// Returns the format in which a file is read.
+InputFormat formatOf(const std::string &path, const DocumentOptions &options);
+
+// Reads the documents of one file from a place on, which may be compressed, or of standard input
+// (TextInput.h). The end of the file also ends a document, unless a separator stands right before
+// it. Errors name the file, for JSON lines also the line and column, and for text that is not UTF-8
+// or a document that is too long the byte.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
-                           DocumentReceiver &receiver, Progress &progress);
+                           DocumentReceiver &receiver, Progress &progress,
+                           const DocumentPlace &from = {});
 
 } // namespace lmc

@@ -120,11 +120,9 @@ Result<void> EncodedDocuments::write(std::vector<uint32_t> &ids) {
     ++total.empty;
     return {};
   }
-  if (between && borders.between)
+  if (writer.documents() > 0 && borders.between)
     LMC_TRY(writer.append({&*borders.between, 1}));
-  if (between)
-    writer.beginDocument();
-  between = true;
+  writer.beginDocument();
   LMC_TRY(writer.append(borders.before));
   LMC_TRY(writer.append(body));
   return writer.append(borders.after);

@@ -49,8 +49,7 @@ private:
   std::vector<std::unique_ptr<Encoder>> encoders; // one per thread
   std::vector<std::string> waiting;
   size_t waitingBytes = 0;
-  uint64_t before = 0;  // documents that were encoded before those that wait
-  bool between = false; // true if a document was written
+  uint64_t before = 0; // documents that were encoded before those that wait
   Counts total;
 
   Result<void> write(std::vector<uint32_t> &ids);

@@ -104,16 +104,18 @@ bool canReadAgain(const std::string &path) {
 }
 
 Result<void> readInputs(const std::vector<std::string> &paths, const DocumentOptions &options,
-                        const char *task, DocumentReceiver &receiver) {
+                        const char *task, DocumentReceiver &receiver, size_t first,
+                        const DocumentPlace &from) {
   uint64_t total = 0;
-  for (const std::string &path : paths) {
+  for (size_t i = first; i < paths.size(); ++i) {
     std::error_code notRegular;
-    if (uint64_t size = fs::file_size(path, notRegular); !notRegular)
+    if (uint64_t size = fs::file_size(paths[i], notRegular); !notRegular)
       total += size;
   }
   Progress progress(task, total);
-  for (const std::string &path : paths)
-    LMC_TRY(readDocuments(path, options, receiver, progress));
+  for (size_t i = first; i < paths.size(); ++i)
+    LMC_TRY(
+        readDocuments(paths[i], options, receiver, progress, i == first ? from : DocumentPlace()));
   return {};
 }
 

@@ -22,8 +22,10 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
 // a pipe cannot.
 bool canReadAgain(const std::string &path);
 
-// Reads the documents of all files. `task` is what a line of progress says: "packing".
+// Reads the documents of all files, from a place in the file of number `first` on. `task` is what a
+// line of progress says: "packing".
 Result<void> readInputs(const std::vector<std::string> &paths, const DocumentOptions &options,
-                        const char *task, DocumentReceiver &receiver);
+                        const char *task, DocumentReceiver &receiver, size_t first = 0,
+                        const DocumentPlace &from = {});
 
 } // namespace lmc

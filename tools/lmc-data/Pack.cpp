@@ -11,6 +11,7 @@
 #include "tools/lmc-data/DocumentTokens.h"
 #include "tools/lmc-data/EncodedDocuments.h"
 #include "tools/lmc-data/InputFiles.h"
+#include "tools/lmc-data/PackJournal.h"
 #include "tools/lmc-data/PackReport.h"
 #include "tools/lmc-data/TextInput.h"
 #include "tools/lmc-data/TokenizerFiles.h"
@@ -20,10 +21,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 namespace lmc {
 
@@ -43,7 +47,9 @@ struct PackOptions {
   SpecialTokens special = SpecialTokens::Text;
   uint32_t threads = 0; // 0: as many as there are processors
   bool strict = false;
-  bool megatron = false; // the format that is written
+  bool megatron = false;      // the format that is written
+  std::optional<bool> resume; // default: if all inputs can be read again
+  double saveInterval = 10;   // seconds
 };
 
 // What PackOptions come to.
@@ -120,8 +126,8 @@ private:
 class TokenOutput : public CleanReceiver {
 public:
   explicit TokenOutput(std::unique_ptr<TokenFileWriter> writer) : writer(std::move(writer)) {}
-  // Must be called when all documents were received.
-  virtual Result<void> complete() { return {}; }
+  // Gives all that was received to the writer; documents may follow.
+  virtual Result<void> flush() { return {}; }
   TokenFileWriter &file() { return *writer; }
   // The tokens of the text and of the documents that were left out because they had none.
   virtual EncodedDocuments::Counts counts() const { return {}; }
@@ -134,7 +140,7 @@ protected:
 class ByteOutput : public TokenOutput {
 public:
   ByteOutput(std::unique_ptr<TokenFileWriter> writer, int32_t eod)
-      : TokenOutput(std::move(writer)), eod(eod) {}
+      : TokenOutput(std::move(writer)), eod(eod), between(file().documents() > 0) {}
 
   Result<void> text(std::string_view piece) override {
     if (between && eod != kNoEod) {
@@ -155,7 +161,7 @@ public:
 
 private:
   int32_t eod;
-  bool between = false; // true between two documents
+  bool between; // true between two documents
   std::vector<uint32_t> ids;
 };
 
@@ -174,7 +180,7 @@ public:
     whole.swap(document);
     return documents->add(std::move(whole));
   }
-  Result<void> complete() override { return documents->finish(); }
+  Result<void> flush() override { return documents->finish(); }
   EncodedDocuments::Counts counts() const override { return documents->counts(); }
 
 private:
@@ -206,7 +212,7 @@ struct Split {
 
 // Chooses which text becomes validation data, about `fraction` of all. `total` is the sum of the
 // lengths, at least 2.
-Split chooseSplit(const std::vector<uint64_t> &lengths, uint64_t total, double fraction) {
+Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fraction) {
   Split split;
   const double target = fraction * total;
   split.cut = total - std::clamp<uint64_t>(std::llround(target), 1, total - 1);
@@ -236,17 +242,23 @@ class Router : public CleanReceiver {
 public:
   // `wholeCharacters`: text is not cut inside of a character.
   Router(const Split &split, bool wholeCharacters, TokenOutput &training, TokenOutput &validation)
-      : split(split), cut(split.cut), wholeCharacters(wholeCharacters), training(training),
+      : at{.cut = split.cut}, split(split), wholeCharacters(wholeCharacters), training(training),
         validation(validation) {}
+
+  // `cut`: bytes of text that go to the training file, if documents do not decide.
+  SplitPosition at;
 
   Result<void> text(std::string_view piece) override {
     if (!split.documents.empty())
       return current().text(piece);
+    auto &[document, bytes, cut] = at;
     size_t first = std::min<uint64_t>(cut - std::min(cut, bytes), piece.size());
     if (wholeCharacters && bytes + first == cut)
       for (; first < piece.size() && (static_cast<uint8_t>(piece[first]) & 0xc0) == 0x80; ++cut)
         ++first;
     bytes += piece.size();
+    toTraining |= first > 0;
+    toValidation |= first < piece.size();
     if (first > 0)
       LMC_TRY(training.text(piece.substr(0, first)));
     return first < piece.size() ? validation.text(piece.substr(first)) : Result<void>();
@@ -254,23 +266,23 @@ public:
   Result<void> endDocument() override {
     if (!split.documents.empty()) {
       LMC_TRY(current().endDocument());
-      ++document;
+      ++at.document;
       return {};
     }
-    LMC_TRY(training.endDocument());
-    return bytes > cut ? validation.endDocument() : Result<void>();
+    if (std::exchange(toTraining, false))
+      LMC_TRY(training.endDocument());
+    return std::exchange(toValidation, false) ? validation.endDocument() : Result<void>();
   }
 
 private:
   const Split &split;
-  uint64_t cut; // bytes of text that go to the training file, if documents do not decide
   bool wholeCharacters;
   TokenOutput &training, &validation;
-  uint64_t document = 0, bytes = 0;
+  bool toTraining = false, toValidation = false; // true if a part of the document went there
 
   TokenOutput &current() {
     // Documents that were added to a file between the two readings go to training.
-    bool held = document < split.documents.size() && split.documents[document];
+    bool held = at.document < split.documents.size() && split.documents[at.document];
     return held ? validation : training;
   }
 };
@@ -311,6 +323,12 @@ Result<void> checkPaths(const PackOptions &options) {
       if (!output.empty() && fs::equivalent(input, output, ignored))
         return Error{
             fmt::format("{}: is both input and output; give --output another name", output)};
+  for (const std::string &input : options.inputs)
+    if (options.resume.value_or(false) && !canReadAgain(input))
+      return Error{
+          fmt::format("{}: cannot be resumed, because what was read of it is gone; save it "
+                      "to a file first, or give --resume=none",
+                      nameOfInput(input))};
   if (options.validation.empty())
     return {};
   if (options.validation == options.output ||
@@ -361,10 +379,14 @@ int32_t endOfDocument(const Packing &packing) {
   return end ? static_cast<int32_t>(*end) : kNoEod;
 }
 
-Result<std::unique_ptr<TokenOutput>> createOutput(const PackOptions &options,
-                                                  const Packing &packing, const std::string &path) {
+// Opens a token file, after what `saved` says if it is not null.
+Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, const Packing &packing,
+                                                const std::string &path,
+                                                const TokenFileWriter::Saved *saved) {
+  const TokenFileWriter::Options format{packing.vocabulary, endOfDocument(packing),
+                                        options.megatron};
   auto writer =
-      TokenFileWriter::create(path, {packing.vocabulary, endOfDocument(packing), options.megatron});
+      saved ? TokenFileWriter::resume(path, format, *saved) : TokenFileWriter::create(path, format);
   if (!writer)
     return writer.error();
   if (!packing.tokenizer)
@@ -383,52 +405,244 @@ Result<void> keepTokenizer(const Packing &packing, const std::string &output) {
   return packing.tokenizer ? copyTokenizer(packing.tokenizerPath, output) : dropTokenizer(output);
 }
 
-PackReport reportOf(const PackOptions &options, const Packing &packing, const Audit &audit,
-                    const EdgeCleaner &cleaner) {
-  PackReport report;
-  report.inputs = options.inputs;
-  report.tokenizer = packing.tokenizerPath;
-  report.endOfDocument = packing.borders.endOfDocument;
-  report.beginOfDocument = packing.borders.before;
-  report.findings = audit.findings();
-  report.counts.merged = cleaner.merged;
-  report.counts.inside = cleaner.inside;
-  report.counts.empty = cleaner.empty;
-  return report;
+// All on which the token files depend.
+nlohmann::json identityOf(const PackOptions &options, const Packing &packing) {
+  const DocumentOptions &documents = options.documents;
+  nlohmann::json inputs, format;
+  for (const std::string &input : options.inputs)
+    inputs.push_back(identityOfInput(input));
+  if (documents.format)
+    format = static_cast<int>(*documents.format);
+  const DocumentTokens &borders = packing.borders;
+  return {
+      {"version", LMC_VERSION},
+      {"inputs", inputs},
+      {"format", format},
+      {"separator", XXH3_64bits(documents.separator.data(), documents.separator.size())},
+      {"field", documents.field},
+      {"nulls", documents.nullIsEmpty},
+      {"replace", documents.replaceInvalid},
+      {"special", static_cast<int>(options.special)},
+      {"megatron", options.megatron},
+      {"validation", options.validation},
+      {"fraction", options.validationFraction.value_or(0)},
+      {"tokenizer", packing.tokenizer ? identityOfInput(packing.tokenizerPath) : nlohmann::json()},
+      {"borders",
+       {borders.before, borders.after, int64_t(borders.between.value_or(-1)),
+        endOfDocument(packing)}}};
 }
 
-// Writes what is still missing when all documents were received.
-Result<void> complete(const PackOptions &options, const Packing &packing, TokenOutput &output) {
-  LMC_TRY(output.complete());
-  // As Megatron's preprocess_data.py --append-eod has it, the last document ends like the others.
-  if (options.megatron && packing.borders.between && output.file().documents() > 0)
-    return output.file().append({&*packing.borders.between, 1});
-  return {};
-}
+// Saves the state of a pack every few seconds, between two documents.
+class Saver : public DocumentReceiver {
+public:
+  using Save = std::function<Result<void>(uint64_t file, const DocumentPlace &place)>;
 
-void addTo(PackReport &report, const std::string &path, TokenOutput &output,
-           const std::string &part) {
-  report.files.push_back({path, output.file().tokens(), output.file().documents(), part});
-  report.counts.add(output.counts());
-}
+  // `first`: the number of the first file that is read.
+  Saver(DocumentReceiver &next, uint64_t first, double seconds, Save save)
+      : next(next), file(first), interval(seconds), save(std::move(save)) {}
 
-// Gives the files their names, when all are complete.
-Result<void> finish(const PackOptions &options, const Packing &packing, const PackReport &report,
-                    const std::vector<TokenOutput *> &outputs) {
-  if (options.strict)
-    LMC_TRY(report.checkStrict());
-  // All files are completed before any gets its name: otherwise an interrupted run could leave
-  // files of two runs, which might have text in common.
-  for (TokenOutput *output : outputs)
-    LMC_TRY(output->file().finish());
-  for (const PackReport::File &file : report.files)
-    LMC_TRY(keepTokenizer(packing, file.path));
-  LMC_TRY(report.write());
-  for (TokenOutput *output : outputs)
-    LMC_TRY(output->file().commit());
-  report.print();
-  return {};
-}
+  void beginFile(const std::string &path, InputFormat format) override {
+    file += begun;
+    begun = true;
+    next.beginFile(path, format);
+  }
+  Result<void> text(std::string_view piece) override { return next.text(piece); }
+  Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) override {
+    LMC_TRY(next.endDocument(begin, end));
+    if (Clock::now() - last < interval)
+      return {};
+    LMC_TRY(save(file, end));
+    last = Clock::now();
+    return {};
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  DocumentReceiver &next;
+  uint64_t file;
+  bool begun = false; // true if a file was begun
+  std::chrono::duration<double> interval;
+  Save save;
+  Clock::time_point last = Clock::now();
+};
+
+// One run of the command.
+class Pack {
+public:
+  Pack(const PackOptions &options, Packing packing)
+      : options(options), packing(std::move(packing)),
+        journal(options.output, identityOf(options, this->packing)) {
+    paths.push_back(options.output);
+    if (!options.validation.empty())
+      paths.push_back(options.validation);
+    // Bytes that are end-of-document tokens; a tokenizer's are found in its ids.
+    cleaned = this->packing.tokenizer ? kNoEod : endOfDocument(this->packing);
+  }
+
+  Result<void> run() {
+    const bool resumable = options.resume.value_or(
+        std::all_of(options.inputs.begin(), options.inputs.end(), canReadAgain));
+    LMC_TRY(openOutputs(resumable));
+    Split split;
+    std::unique_ptr<Router> router;
+    if (outputs.size() > 1) {
+      LMC_TRY(chooseSplit(split));
+      router =
+          std::make_unique<Router>(split, packing.tokenizer != nullptr, *outputs[0], *outputs[1]);
+      if (saved)
+        router->at = saved->split;
+    }
+    EdgeCleaner cleaner(cleaned, router ? *router : static_cast<CleanReceiver &>(*outputs[0]));
+    Audit audit(cleaner);
+    if (resumable)
+      LMC_TRY(prepareAudit(audit));
+    const uint64_t first = saved ? saved->file : 0;
+    Saver saver(audit, first, options.saveInterval,
+                [&](uint64_t file, const DocumentPlace &place) -> Result<void> {
+                  return resumable ? save(file, place, cleaner, audit, router.get())
+                                   : Result<void>();
+                });
+    LMC_TRY(readInputs(options.inputs, options.documents, "packing", saver, first,
+                       saved ? saved->place : DocumentPlace()));
+    for (auto &output : outputs)
+      LMC_TRY(complete(*output));
+    return finish(cleaner, audit, split);
+  }
+
+private:
+  const PackOptions &options;
+  const Packing packing;
+  const PackJournal journal;
+  std::vector<std::string> paths; // of the token files: training, validation
+  int32_t cleaned;
+  std::vector<std::unique_ptr<TokenOutput>> outputs;
+  std::optional<PackState> saved; // what an interrupted pack has left
+
+  // Goes on with what an interrupted pack has left, or else begins.
+  Result<void> openOutputs(bool resumable) {
+    std::string why;
+    if (resumable)
+      saved = journal.read(why);
+    if (saved)
+      if (Result<void> opened = openEach(); !opened) {
+        why = opened.error().message;
+        saved.reset();
+      }
+    if (!saved)
+      LMC_TRY(openEach());
+    if (saved)
+      fmt::print(stderr, "note: {}: goes on after {} tokens that an interrupted pack has left\n",
+                 paths[0], saved->outputs[0].tokens);
+    else if (!why.empty())
+      fmt::print(stderr, "note: {}: what an interrupted pack has left is not gone on with: {}\n",
+                 paths[0], why);
+    return {};
+  }
+
+  Result<void> openEach() {
+    outputs.clear();
+    for (const std::string &path : paths) {
+      auto output =
+          openOutput(options, packing, path, saved ? &saved->outputs.at(outputs.size()) : nullptr);
+      if (!output)
+        return output.error();
+      outputs.push_back(std::move(*output));
+    }
+    return {};
+  }
+
+  Result<void> chooseSplit(Split &split) const {
+    DocumentLengths measured;
+    EdgeCleaner measuring(cleaned, measured);
+    LMC_TRY(readInputs(options.inputs, options.documents, "measuring documents", measuring));
+    uint64_t total = std::accumulate(measured.lengths.begin(), measured.lengths.end(), uint64_t(0));
+    if (total < 2)
+      return Error{fmt::format("{}: {} bytes of text, nothing to share with a validation file",
+                               options.inputs[0], total)};
+    split = splitOf(measured.lengths, total, options.validationFraction.value_or(0.05));
+    return {};
+  }
+
+  Result<void> prepareAudit(Audit &audit) const {
+    const std::string folder = partialFolder(paths[0]);
+    if (!saved)
+      return audit.keepIn(folder);
+    std::vector<std::pair<std::string, InputFormat>> before;
+    for (size_t i = 0; i < saved->file; ++i)
+      before.emplace_back(options.inputs.at(i), formatOf(options.inputs[i], options.documents));
+    return audit.resume(folder, saved->audit, before);
+  }
+
+  // Returns the counts of this process and of those before it.
+  EncodedDocuments::Counts counts(const EdgeCleaner &cleaner) const {
+    EncodedDocuments::Counts counts;
+    if (saved)
+      counts = saved->counts;
+    counts.merged += cleaner.merged;
+    counts.inside += cleaner.inside;
+    counts.empty += cleaner.empty;
+    for (const auto &output : outputs)
+      counts.add(output->counts());
+    return counts;
+  }
+
+  Result<void> save(uint64_t file, const DocumentPlace &place, const EdgeCleaner &cleaner,
+                    Audit &audit, const Router *router) {
+    PackState state;
+    state.file = file;
+    state.place = place;
+    for (auto &output : outputs) {
+      LMC_TRY(output->flush());
+      auto written = output->file().save();
+      LMC_TRY(written);
+      state.outputs.push_back(*written);
+    }
+    auto audited = audit.save();
+    LMC_TRY(audited);
+    state.audit = *audited;
+    state.counts = counts(cleaner);
+    if (router)
+      state.split = router->at;
+    return journal.write(state);
+  }
+
+  // Writes what is still missing when all documents were received.
+  Result<void> complete(TokenOutput &output) const {
+    LMC_TRY(output.flush());
+    // As Megatron's preprocess_data.py --append-eod has it, the last document ends like the others.
+    if (options.megatron && packing.borders.between && output.file().documents() > 0)
+      return output.file().append({&*packing.borders.between, 1});
+    return {};
+  }
+
+  // Reports, and gives the files their names.
+  Result<void> finish(const EdgeCleaner &cleaner, const Audit &audit, const Split &split) {
+    PackReport report;
+    report.inputs = options.inputs;
+    report.tokenizer = packing.tokenizerPath;
+    report.endOfDocument = packing.borders.endOfDocument;
+    report.beginOfDocument = packing.borders.before;
+    report.findings = audit.findings();
+    report.counts = counts(cleaner);
+    const char *part = split.documents.empty() ? "the end of the text" : "whole documents";
+    for (size_t i = 0; i < paths.size(); ++i)
+      report.files.push_back({paths[i], outputs[i]->file().tokens(), outputs[i]->file().documents(),
+                              i == 0 ? "" : part});
+    if (options.strict)
+      LMC_TRY(report.checkStrict());
+    // All files are completed before any gets its name: otherwise an interrupted run could leave
+    // files of two runs, which might have text in common.
+    for (auto &output : outputs)
+      LMC_TRY(output->file().finish());
+    for (const std::string &path : paths)
+      LMC_TRY(keepTokenizer(packing, path));
+    LMC_TRY(report.write());
+    for (auto &output : outputs)
+      LMC_TRY(output->file().commit());
+    report.print();
+    return {};
+  }
+};
 
 // Returns the options with the files that the inputs name.
 Result<PackOptions> withInputs(PackOptions options) {
@@ -443,48 +657,10 @@ Result<PackOptions> withInputs(PackOptions options) {
 Result<void> pack(const PackOptions &given) {
   auto found = withInputs(given);
   LMC_TRY(found);
-  const PackOptions &options = *found;
-  LMC_TRY(checkPaths(options));
-  auto packing = prepare(options);
+  LMC_TRY(checkPaths(*found));
+  auto packing = prepare(*found);
   LMC_TRY(packing);
-  // Bytes that are end-of-document tokens; a tokenizer's are found in its ids.
-  const int32_t cleaned = packing->tokenizer ? kNoEod : endOfDocument(*packing);
-  auto output = createOutput(options, *packing, options.output);
-  if (!output)
-    return output.error();
-  if (options.validation.empty()) {
-    EdgeCleaner cleaner(cleaned, **output);
-    Audit audit(cleaner);
-    LMC_TRY(readInputs(options.inputs, options.documents, "packing", audit));
-    LMC_TRY(complete(options, *packing, **output));
-    PackReport report = reportOf(options, *packing, audit, cleaner);
-    addTo(report, options.output, **output, "");
-    return finish(options, *packing, report, {output->get()});
-  }
-
-  auto validation = createOutput(options, *packing, options.validation);
-  if (!validation)
-    return validation.error();
-  DocumentLengths measured;
-  EdgeCleaner measuring(cleaned, measured);
-  LMC_TRY(readInputs(options.inputs, options.documents, "measuring documents", measuring));
-  uint64_t total = std::accumulate(measured.lengths.begin(), measured.lengths.end(), uint64_t(0));
-  if (total < 2)
-    return Error{fmt::format("{}: {} bytes of text, nothing to share with a validation file",
-                             options.inputs[0], total)};
-  const Split split =
-      chooseSplit(measured.lengths, total, options.validationFraction.value_or(0.05));
-  Router router(split, packing->tokenizer != nullptr, **output, **validation);
-  EdgeCleaner cleaner(cleaned, router);
-  Audit audit(cleaner);
-  LMC_TRY(readInputs(options.inputs, options.documents, "packing", audit));
-  LMC_TRY(complete(options, *packing, **output));
-  LMC_TRY(complete(options, *packing, **validation));
-  PackReport report = reportOf(options, *packing, audit, cleaner);
-  addTo(report, options.output, **output, "");
-  addTo(report, options.validation, **validation,
-        split.documents.empty() ? "the end of the text" : "whole documents");
-  return finish(options, *packing, report, {output->get(), validation->get()});
+  return Pack(*found, std::move(*packing)).run();
 }
 
 } // namespace
@@ -610,6 +786,26 @@ DataCommand addPackCommand(CommandLine &line) {
       "the share of the tokens that OUT2.bin gets, between 0 and 1. It gets whole documents, "
       "chosen by a fixed hash, if their share is between F/2 and 3F/2, else the end of the text. "
       "Default: 0.05");
+  command.option(
+      "--resume", "auto|none",
+      [=](const std::string &value) -> Result<void> {
+        if (value != "auto" && value != "none")
+          return Error{fmt::format("--resume={}: expected auto or none", value)};
+        options->resume = value == "auto";
+        return {};
+      },
+      "auto: goes on where a pack of the same inputs and options was interrupted, with the same "
+      "result; not possible with standard input. Default: auto, where it is possible");
+  command.option(
+      "--save-interval", "SECONDS",
+      [=](const std::string &value) -> Result<void> {
+        auto number = parseNumber("--save-interval", value, 0, 86400);
+        LMC_TRY(number);
+        options->saveInterval = static_cast<double>(*number);
+        return {};
+      },
+      "the time after which an interrupted pack may have to do work again; 0 saves after each "
+      "document. Default: 10");
   command.flag("--strict", options->strict,
                "nothing is written if the audit finds something: an end of document that the text "
                "has itself, empty or repeated documents, control characters or U+FFFD, special "

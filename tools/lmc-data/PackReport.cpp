@@ -102,7 +102,9 @@ Result<void> PackReport::write() const {
   }
   audit["repeated_documents"]["bytes_of_text"] = findings.repeatedBytes;
   audit["repeated_documents"]["all_were_compared"] = findings.complete;
-  return publishFile(files[0].path + ".audit.json", json.dump(2) + "\n");
+  // A path may be no UTF-8.
+  return publishFile(files[0].path + ".audit.json",
+                     json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 Result<void> PackReport::checkStrict() const {

@@ -4,6 +4,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -161,6 +162,8 @@ struct TextInput::State {
       opened.open(path, std::ios::binary);
   }
 
+  bool isPlain() const { return dynamic_cast<Copy *>(decoder.get()) && &file == &opened; }
+
   Result<void> begin() {
     if (std::error_code ignored; std::filesystem::is_directory(name, ignored))
       return Error{fmt::format("{}: is a directory, expected a file", name)};
@@ -228,6 +231,27 @@ Result<std::unique_ptr<TextInput>> TextInput::open(const std::string &path, Prog
   input->state = std::make_unique<State>(path, progress);
   LMC_TRY(input->state->begin());
   return input;
+}
+
+Result<void> TextInput::skip(uint64_t bytes) {
+  State &s = *state;
+  if (bytes >= s.text.size() && s.isPlain()) {
+    s.file.clear(); // a short file is at its end already
+    s.file.seekg(static_cast<std::streamoff>(bytes));
+    s.progress.advance(bytes - std::min(bytes, s.bytes));
+    s.bytes = bytes;
+    s.rest = {};
+    s.fresh = false;
+    return {};
+  }
+  while (bytes > 0 && bytes >= s.text.size()) {
+    if (s.text.empty())
+      return Error{fmt::format("{}: has become shorter", s.name)};
+    bytes -= s.text.size();
+    LMC_TRY(s.fill());
+  }
+  s.text.erase(0, bytes);
+  return {};
 }
 
 Result<std::string_view> TextInput::read() {

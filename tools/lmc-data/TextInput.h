@@ -26,6 +26,8 @@ public:
   // Returns the next piece of the text, which is valid until the next call; "" at the end. Error:
   // the file cannot be read on or decompressed; the error names the byte of the file.
   Result<std::string_view> read();
+  // Passes over the first bytes of the text; call it before read(). The text must have as many.
+  Result<void> skip(uint64_t bytes);
 
 private:
   TextInput();
@@ -37,6 +39,9 @@ private:
 // next.
 class Utf8Checker {
 public:
+  // `position`: where in the text it begins to check, between two characters.
+  explicit Utf8Checker(uint64_t position = 0) : position(position) {}
+
   // Returns the position in the whole text, from 0 on, of the first byte that no UTF-8 text has
   // there; -1 if there is none up to the end of `piece`.
   int64_t check(std::string_view piece);
@@ -44,7 +49,7 @@ public:
   bool complete() const { return missing == 0; }
 
 private:
-  uint64_t position = 0;
+  uint64_t position;
   int missing = 0;                    // bytes of the current character that have not come yet
   uint8_t lowest = 0x80, most = 0xbf; // bounds of the next byte of the current character
 };

@@ -134,8 +134,8 @@ TEST_F(LmcDataTest, RefusesWhatIsNoText) {
     return fail({"pack", "a.txt", "-o", "a.bin"});
   };
   EXPECT_THAT(message("PAR1\x15\x04"),
-              HasSubstr("a.txt: is Parquet, expected text or JSON lines, as "
-                        "they are or compressed by gzip or zstd"));
+              HasSubstr("a.txt: is Parquet (which --format=parquet reads), expected text or JSON "
+                        "lines, as they are or compressed by gzip or zstd"));
   EXPECT_THAT(message("PK\x03\x04"), HasSubstr("is a ZIP archive"));
   EXPECT_THAT(message("BZh9"), HasSubstr("is compressed by bzip2"));
   EXPECT_THAT(message("\xfd"

@@ -1,0 +1,57 @@
+#include "tools/lmc-data/PackJournal.h"
+
+#include "runtime/support/File.h"
+#include "runtime/support/Json.h"
+
+#include <exception>
+#include <filesystem>
+#include <sys/stat.h>
+
+namespace lmc {
+
+static constexpr uint64_t kMaximumBytes = 64 << 20;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DocumentPlace, offset, number)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, count, places)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SplitPosition, document, bytes, cut)
+using Counts = EncodedDocuments::Counts;
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Counts, merged, inside, empty, spelled, unknown, fallback)
+using Saved = TokenFileWriter::Saved;
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, tokens, documents, hash)
+using Findings = Audit::Findings;
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Findings, documents, bytes, empty, repeated, repeatedBytes,
+                                   control, controlCharacters, replaced, replacementCharacters,
+                                   complete)
+using AuditSaved = Audit::Saved;
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AuditSaved, findings, texts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PackState, file, place, outputs, counts, audit, split)
+
+std::optional<PackState> PackJournal::read(std::string &why) const {
+  if (!exists(path()))
+    return std::nullopt;
+  auto json = readJsonObject(path(), kMaximumBytes);
+  try {
+    if (json && json->at("identity") == identity)
+      return json->at("state").get<PackState>();
+    why = json ? "it was of other inputs or options" : "its state cannot be read";
+  } catch (const std::exception &) { // of another version of this file
+    why = "its state cannot be read";
+  }
+  return std::nullopt;
+}
+
+Result<void> PackJournal::write(const PackState &state) const {
+  // A path may be no UTF-8.
+  return publishFile(path(), nlohmann::json{{"identity", identity}, {"state", state}}.dump(
+                                 -1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+nlohmann::json identityOfInput(const std::string &path) {
+  struct stat status {};
+  (void)stat(path.c_str(), &status);
+  std::error_code ignored;
+  return {std::filesystem::absolute(path, ignored).string(), status.st_size, status.st_mtim.tv_sec,
+          status.st_mtim.tv_nsec};
+}
+
+} // namespace lmc
