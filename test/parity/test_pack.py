@@ -168,7 +168,7 @@ def test_every_format_gives_the_same_tokens(programs, tmp_path, sources, tokeniz
     assert len(set(packed.values())) == 1, {name: len(data) for name, data in packed.items()}
 
 
-def test_damaged_files_end_in_one_line(programs, tmp_path, sources):
+def test_drawn_damage_ends_in_one_line(programs, tmp_path, sources):
     draw = random.Random(3)
     for source in sources:
         if source.suffix not in (".gz", ".zst", ".parquet"):
@@ -267,7 +267,7 @@ def kill_while_packing(programs, draw, partial, command):
 @pytest.mark.parametrize("threads, options", [
     (1, ()), (2, ("--write=megatron",)), (7, ("--validation", "held.bin")), (2, None),
 ], ids=["lmc", "megatron", "validation", "bytes"])
-def test_a_killed_pack_goes_on_as_if_it_was_never_killed(programs, tmp_path, documents, tokenizer, threads, options):
+def test_a_pack_killed_at_drawn_moments_goes_on_as_if_it_was_not(programs, tmp_path, documents, tokenizer, threads, options):
     draw = random.Random(threads)
     (tmp_path / "in").mkdir()
     named = {each.name: each for each in write_sources(tmp_path / "in", documents[:40])}

@@ -85,6 +85,14 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
         paths.push_back(path);
     }
   }
+  for (const std::string &path : paths)
+    if (!options.format)
+      for (const char *ending : {".json", ".csv", ".tsv"})
+        if (path.ends_with(ending) || path.ends_with(std::string(ending) + ".gz") ||
+            path.ends_with(std::string(ending) + ".zst"))
+          return Error{fmt::format("{}: a name in {} does not say how documents are read; give "
+                                   "--format=jsonl if each line is a JSON object, or --format=text",
+                                   path, ending)};
   std::set<std::string> seen;
   for (const std::string &path : paths) {
     std::error_code ignored;

@@ -14,7 +14,7 @@ namespace lmc {
 // that are left out. A pattern with '*', '?' or '[' that no shell has expanded stands for what it
 // matches, sorted in the same way. "-" is standard input.
 // Errors: a path does not exist, a folder has no such file, a file is given twice, nothing says the
-// format of standard input.
+// format of standard input, or a name in .json, .csv or .tsv would be read as plain text.
 Result<std::vector<std::string>> findInputs(const std::vector<std::string> &arguments,
                                             const DocumentOptions &options);
 

@@ -241,6 +241,17 @@ TEST_F(LmcDataTest, ReadsFoldersAndPatternsInTheOrderOfTheirNames) {
               HasSubstr("in/b/../c.txt: is given twice"));
 }
 
+TEST_F(LmcDataTest, ReadsNoJsonAsText) {
+  write("a.json", R"({"text": "a"})");
+  EXPECT_THAT(fail({"pack", "a.json", "-o", "a.bin"}),
+              HasSubstr("a.json: a name in .json does not say how documents are read; give "
+                        "--format=jsonl"));
+  write("a.csv.gz", gzip("text\na\n"));
+  EXPECT_THAT(fail({"pack", "a.csv.gz", "-o", "a.bin"}), HasSubstr("a.csv.gz: a name in .csv "));
+  succeed({"pack", "a.json", "-o", "a.bin", "--format=jsonl"});
+  EXPECT_THAT(documents("a.bin"), ElementsAre("a"));
+}
+
 TEST_F(LmcDataTest, ReadsStandardInput) {
   const auto pipe = [&](const std::string &file, const std::string &options) {
     return runProgram("/bin/sh", {"-c", "cat " + file + " | " LMC_DATA " pack " + options});
