@@ -222,6 +222,45 @@ def test_the_result_does_not_depend_on_threads(programs, tmp_path, text):
         assert results[0] == results[1] == results[2], file
 
 
+def test_errors_name_the_place_of_the_document(programs, tmp_path):
+    tokenizer = known.gpt2(["a b"], 300)
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_str())
+    (tmp_path / "text.txt").write_text("a\fb\f \n<|endoftext|>\n" + "x" * 100)
+    (tmp_path / "text.jsonl").write_text('{"text": "a"}\n\n{"text": "\\n<|endoftext|>"}\n')
+    command = ["lmc-data", "pack", "-o", tmp_path / "out.bin", "--tokenizer", tmp_path / "tokenizer.json", "--bos=none",
+               "--eod=<|endoftext|>", "--special-tokens=error"]
+    for name, place in ("text.txt", "text.txt: byte 4 of the text: "), ("text.jsonl", "text.jsonl:3: "):
+        refused = programs.run(*command, tmp_path / name)
+        assert refused.code == USER_ERROR and refused.stderr.count("\n") == 1 and place + "'<|endoftext|>" in refused.stderr, refused.stderr
+
+
+def test_options_of_a_tokenizer_need_one(programs, tmp_path):
+    (tmp_path / "text.txt").write_text("a")
+    for option in "--bos=none", "--special-tokens=error", "--threads=2":
+        refused = programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "out.bin", option)
+        assert refused.code == USER_ERROR and option.split("=")[0] + " needs --tokenizer" in refused.stderr
+
+
+def test_the_tokenizer_that_was_used_is_kept(programs, tmp_path):
+    """Even if its file changes while text is read; and no other one is left if the run ends early."""
+    file, out = tmp_path / "tokenizer.json", tmp_path / "out.bin"
+    first, second = known.gpt2(["a b"], 300).to_str(), known.gpt2(["b c"], 301).to_str()
+    command = programs.command("lmc-data", "pack", "-", "--format=text", "-o", out, "--tokenizer", file, "--bos=none", "--eod=<|endoftext|>")
+    file.write_text(first)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    while not (tmp_path / "out.bin.tokenizer.partial" / "tokenizer.json").exists() and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    file.write_text(second)
+    process.communicate(b"a b")
+    assert process.returncode == 0 and (tmp_path / "out.bin.tokenizer" / "tokenizer.json").read_text() == first
+    assert subprocess.run(command, input=b"\xff").returncode == USER_ERROR
+    assert not (tmp_path / "out.bin.tokenizer.partial").exists()
+    assert (tmp_path / "out.bin.tokenizer" / "tokenizer.json").read_text() == first
+    assert subprocess.run(command, input=b"a", stdout=subprocess.DEVNULL).returncode == 0
+    assert (tmp_path / "out.bin.tokenizer" / "tokenizer.json").read_text() == second
+
+
 def test_a_nul_is_a_character(programs, tmp_path, text):
     documents = ["a\0b", "\0", "x \0 y", "a\0\0"]
     tokenizer = known.llama3(text, 1000)
@@ -393,7 +432,7 @@ def test_no_merge_makes_the_token_that_ends_documents(programs, tmp_path):
     (tmp_path / "text.txt").write_text("END ENDS END THEEND " * 20)
     own = tmp_path / "own"
     train = ["lmc-data", "tokenizer", "train", tmp_path / "text.txt", "-o", own, "--vocab-size=300", "--eod=END"]
-    programs.run(*train).ok()
+    programs.run(*train, "--format=text", "--document-separator=\\n", "--invalid-utf8=replace").ok()
     tokenizer = json.loads((own / "tokenizer.json").read_text())
     assert tokenizer["model"]["vocab"]["END"] == 0 and not any("".join(merge) == "END" for merge in tokenizer["model"]["merges"])
     programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "text.bin", "--tokenizer", own).ok()

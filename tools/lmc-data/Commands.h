@@ -29,4 +29,9 @@ Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 // until the command line is parsed.
 void addFormatOption(Command &command, DataFormat &format);
 
+// Adds the options that say how documents are read: --format, --document-separator, --field,
+// --nulls and --invalid-utf8. `options` must live until the command line is parsed.
+struct DocumentOptions;
+void addDocumentOptions(Command &command, DocumentOptions &options);
+
 } // namespace lmc

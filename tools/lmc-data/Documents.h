@@ -19,6 +19,9 @@ Result<InputFormat> parseInputFormat(std::string_view name);
 // for these names with .gz or .zst; Parquet for .parquet; nullopt for another name.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
+// The longest document that a tokenizer is given or made of: it stands in memory as a whole.
+inline constexpr uint64_t kMaximumDocument = 1 << 30;
+
 struct DocumentOptions {
   // nullopt: what the name says, else text
   std::optional<InputFormat> format = std::nullopt;
@@ -42,6 +45,15 @@ struct DocumentPlace {
 // Names a document by DocumentPlace::in(): "a.txt: byte 17 of the text", "a.jsonl:17" or
 // "a.parquet: row 17".
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number);
+
+// The place at which a document begins, with its file.
+struct DocumentName {
+  std::string path;
+  InputFormat format = InputFormat::Text;
+  uint64_t number = 0; // DocumentPlace::in()
+
+  std::string text() const { return placeOf(path, format, number); }
+};
 
 struct DocumentReceiver {
   virtual ~DocumentReceiver() = default;

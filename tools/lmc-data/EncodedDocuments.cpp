@@ -24,7 +24,7 @@ void EncodedDocuments::Counts::add(const Counts &other) {
 static IdSet fallbackIds(const Tokenizer &tokenizer) {
   IdSet ids;
   for (int byte = 0; byte < 256; ++byte) {
-    const auto id = tokenizer.idOf(fmt::format("<0x{:02X}>", byte));
+    const auto id = tokenizer.idOf(bytePiece(byte));
     if (!id)
       return {};
     lmc::add(ids, *id);
@@ -61,9 +61,9 @@ EncodedDocuments::Counts EncodedDocuments::counts() const {
   return result;
 }
 
-Result<void> EncodedDocuments::add(std::string document) {
+Result<void> EncodedDocuments::add(std::string document, const DocumentName &name) {
   waitingBytes += document.size();
-  waiting.push_back(std::move(document));
+  waiting.push_back({std::move(document), name.text()});
   return waitingBytes >= kBatchBytes * encoders.size() ? finish() : Result<void>();
 }
 
@@ -74,12 +74,12 @@ Result<void> EncodedDocuments::finish() {
   const auto work = [&](Encoder &encoder) {
     for (size_t i; (i = next++) < waiting.size();)
       try {
-        if (Result<void> done = encoder.encode(waiting[i], ids[i]); !done)
+        if (Result<void> done = encoder.encode(waiting[i].text, ids[i]); !done)
           errors[i] = done.error();
       } catch (const std::exception &thrown) { // such as std::bad_alloc
-        errors[i] =
-            Error{fmt::format("cannot encode its {} bytes: {}", waiting[i].size(), thrown.what()),
-                  ExitCode::Failure};
+        errors[i] = Error{
+            fmt::format("cannot encode its {} bytes: {}", waiting[i].text.size(), thrown.what()),
+            ExitCode::Failure};
       }
   };
   {
@@ -90,11 +90,9 @@ Result<void> EncodedDocuments::finish() {
   }
   for (size_t i = 0; i < waiting.size(); ++i) {
     if (errors[i])
-      return Error{fmt::format("document {}: {}", before + i + 1, errors[i]->message),
-                   errors[i]->code};
+      return Error{fmt::format("{}: {}", waiting[i].name, errors[i]->message), errors[i]->code};
     LMC_TRY(write(ids[i]));
   }
-  before += waiting.size();
   waiting.clear();
   waitingBytes = 0;
   return {};

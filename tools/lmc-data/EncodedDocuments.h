@@ -5,6 +5,7 @@
 #include "runtime/data/TokenFileWriter.h"
 #include "runtime/tokenizer/Tokenizer.h"
 #include "tools/lmc-data/DocumentTokens.h"
+#include "tools/lmc-data/Documents.h"
 
 #include <memory>
 #include <string>
@@ -32,8 +33,8 @@ public:
                                                           TokenFileWriter &writer);
 
   // Adds a document, valid UTF-8, which is written when enough of them are there. Error: it, or one
-  // before it, cannot be encoded or written.
-  Result<void> add(std::string document);
+  // before it, which the message names, cannot be encoded; or tokens cannot be written.
+  Result<void> add(std::string document, const DocumentName &name);
   // Writes all documents that are not written yet.
   Result<void> finish();
   Counts counts() const;
@@ -47,9 +48,11 @@ private:
   std::optional<uint32_t> unknown; // the id of unknown characters
   IdSet fallback;                  // the ids of the tokens "<0x00>" to "<0xFF>", if all exist
   std::vector<std::unique_ptr<Encoder>> encoders; // one per thread
-  std::vector<std::string> waiting;
+  struct Waiting {
+    std::string text, name;
+  };
+  std::vector<Waiting> waiting;
   size_t waitingBytes = 0;
-  uint64_t before = 0; // documents that were encoded before those that wait
   Counts total;
 
   Result<void> write(std::vector<uint32_t> &ids);

@@ -20,7 +20,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -34,8 +33,6 @@ namespace lmc {
 namespace {
 
 constexpr int32_t kNoEod = -1;
-// The longest document that a tokenizer is given: it stands in memory as text and as ids.
-constexpr uint64_t kMaximumDocument = 1 << 30;
 
 struct PackOptions {
   std::vector<std::string> inputs;
@@ -44,6 +41,7 @@ struct PackOptions {
   DocumentOptions documents;
   std::optional<std::string> bos, eod; // as given
   std::string tokenizer;               // "": bytes are tokens
+  std::string needsTokenizer;          // an option that was given and needs --tokenizer, or ""
   SpecialTokens special = SpecialTokens::Text;
   uint32_t threads = 0; // 0: as many as there are processors
   bool strict = false;
@@ -52,7 +50,7 @@ struct PackOptions {
   double saveInterval = 10;   // seconds
 };
 
-// What PackOptions come to.
+// The tokenizer and the tokens around documents that PackOptions ask for.
 struct Packing {
   std::shared_ptr<const Tokenizer> tokenizer; // null: bytes are tokens
   std::string tokenizerPath;
@@ -65,7 +63,7 @@ struct Packing {
 struct CleanReceiver {
   virtual ~CleanReceiver() = default;
   virtual Result<void> text(std::string_view piece) = 0;
-  virtual Result<void> endDocument() = 0;
+  virtual Result<void> endDocument(const DocumentName &name) = 0;
 };
 
 // Removes end-of-document ids at the edges of documents, and documents without other tokens.
@@ -98,17 +96,20 @@ public:
     return {};
   }
 
-  Result<void> endDocument(const DocumentPlace &, const DocumentPlace &) override {
+  void beginFile(const std::string &path, InputFormat format) override { name = {path, format}; }
+  Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &) override {
     merged += held;
     held = 0;
     empty += !started;
     if (!started)
       return {};
     started = false;
-    return next.endDocument();
+    name.number = begin.in(name.format);
+    return next.endDocument(name);
   }
 
 private:
+  DocumentName name;
   int32_t eod;
   CleanReceiver &next;
   bool started = false; // true if the document has a token
@@ -154,7 +155,7 @@ public:
                reinterpret_cast<const uint8_t *>(piece.data()) + piece.size());
     return writer->append(ids);
   }
-  Result<void> endDocument() override {
+  Result<void> endDocument(const DocumentName &) override {
     between = true;
     return {};
   }
@@ -175,10 +176,10 @@ public:
     document += piece;
     return {};
   }
-  Result<void> endDocument() override {
+  Result<void> endDocument(const DocumentName &name) override {
     std::string whole;
     whole.swap(document);
-    return documents->add(std::move(whole));
+    return documents->add(std::move(whole), name);
   }
   Result<void> flush() override { return documents->finish(); }
   EncodedDocuments::Counts counts() const override { return documents->counts(); }
@@ -197,7 +198,7 @@ struct DocumentLengths : CleanReceiver {
     current += piece.size();
     return {};
   }
-  Result<void> endDocument() override {
+  Result<void> endDocument(const DocumentName &) override {
     lengths.push_back(current);
     current = 0;
     return {};
@@ -263,15 +264,15 @@ public:
       LMC_TRY(training.text(piece.substr(0, first)));
     return first < piece.size() ? validation.text(piece.substr(first)) : Result<void>();
   }
-  Result<void> endDocument() override {
+  Result<void> endDocument(const DocumentName &name) override {
     if (!split.documents.empty()) {
-      LMC_TRY(current().endDocument());
+      LMC_TRY(current().endDocument(name));
       ++at.document;
       return {};
     }
     if (std::exchange(toTraining, false))
-      LMC_TRY(training.endDocument());
-    return std::exchange(toValidation, false) ? validation.endDocument() : Result<void>();
+      LMC_TRY(training.endDocument(name));
+    return std::exchange(toValidation, false) ? validation.endDocument(name) : Result<void>();
   }
 
 private:
@@ -286,34 +287,6 @@ private:
     return held ? validation : training;
   }
 };
-
-Result<std::string> parseSeparator(const std::string &text) {
-  std::string separator;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\') {
-      separator += text[i];
-      continue;
-    }
-    const std::string_view rest = std::string_view(text).substr(i + 1);
-    const std::string_view letters = "fnrt0\\", meanings("\f\n\r\t\0\\", 6);
-    if (size_t known = rest.empty() ? letters.npos : letters.find(rest[0]); known != letters.npos) {
-      separator += meanings[known];
-      ++i;
-    } else if (rest.size() >= 3 && rest[0] == 'x' && std::isxdigit(rest[1]) &&
-               std::isxdigit(rest[2])) {
-      separator += static_cast<char>(std::stoi(std::string(rest.substr(1, 2)), nullptr, 16));
-      i += 3;
-    } else {
-      return Error{fmt::format("--document-separator={}: unknown escape at character {}; \\f \\n "
-                               "\\r \\t \\0 \\\\ and \\xHH are understood",
-                               text, i + 1)};
-    }
-  }
-  Utf8Checker utf8; // a part of a character could end a document inside another character
-  if (utf8.check(separator) >= 0 || !utf8.complete())
-    return Error{fmt::format("--document-separator={}: is not UTF-8", text)};
-  return separator;
-}
 
 Result<void> checkPaths(const PackOptions &options) {
   namespace fs = std::filesystem;
@@ -346,8 +319,9 @@ Result<void> checkPaths(const PackOptions &options) {
 Result<Packing> prepare(const PackOptions &options) {
   Packing packing;
   if (options.tokenizer.empty()) {
-    if (options.bos)
-      return Error{"--bos needs --tokenizer: without it a token is a byte"};
+    if (!options.needsTokenizer.empty())
+      return Error{fmt::format("{} needs --tokenizer: without it a token is a byte",
+                               options.needsTokenizer)};
     packing.borders.between = 0;
     if (options.eod && *options.eod != "none") {
       auto id = parseNumber("--eod", *options.eod, 0, 65535);
@@ -398,11 +372,6 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
     return documents.error();
   return std::unique_ptr<TokenOutput>(
       std::make_unique<EncodedOutput>(std::move(*writer), std::move(*documents)));
-}
-
-// Writes the tokenizer's files beside a token file.
-Result<void> keepTokenizer(const Packing &packing, const std::string &output) {
-  return packing.tokenizer ? copyTokenizer(packing.tokenizerPath, output) : dropTokenizer(output);
 }
 
 // All on which the token files depend.
@@ -483,6 +452,12 @@ public:
     const bool resumable = options.resume.value_or(
         std::all_of(options.inputs.begin(), options.inputs.end(), canReadAgain));
     LMC_TRY(openOutputs(resumable));
+    for (size_t i = 0; i < paths.size() && packing.tokenizer; ++i) {
+      auto copy = TokenizerCopy::make(packing.tokenizerPath, paths[i]);
+      if (!copy)
+        return copy.error();
+      tokenizers.push_back(std::move(*copy));
+    }
     Split split;
     std::unique_ptr<Router> router;
     if (outputs.size() > 1) {
@@ -516,7 +491,8 @@ private:
   std::vector<std::string> paths; // of the token files: training, validation
   int32_t cleaned;
   std::vector<std::unique_ptr<TokenOutput>> outputs;
-  std::optional<PackState> saved; // what an interrupted pack has left
+  std::vector<TokenizerCopy> tokenizers; // for the outputs
+  std::optional<PackState> saved;        // what an interrupted pack has left
 
   // Goes on with what an interrupted pack has left, or else begins.
   Result<void> openOutputs(bool resumable) {
@@ -634,11 +610,13 @@ private:
     // files of two runs, which might have text in common.
     for (auto &output : outputs)
       LMC_TRY(output->file().finish());
-    for (const std::string &path : paths)
-      LMC_TRY(keepTokenizer(packing, path));
     LMC_TRY(report.write());
+    for (const std::string &path : paths)
+      LMC_TRY(dropTokenizer(path));
     for (auto &output : outputs)
       LMC_TRY(output->file().commit());
+    for (TokenizerCopy &copy : tokenizers)
+      LMC_TRY(copy.publish());
     report.print();
     return {};
   }
@@ -675,61 +653,29 @@ DataCommand addPackCommand(CommandLine &line) {
       "path; patterns in quotes ('data/*.jsonl'), also sorted; - is standard input");
   command.option("-o,--output", "OUT.bin", options->output,
                  "the token file; appears when it is complete");
-  command.option(
-      "--format", "text|jsonl|parquet",
-      [=](const std::string &value) -> Result<void> {
-        auto format = parseInputFormat(value);
-        if (!format)
-          return Error{fmt::format("--format={}: {}", value, format.error().message)};
-        options->documents.format = *format;
-        return {};
-      },
-      "what the files are. Default: jsonl for .jsonl and .ndjson, parquet for .parquet, else text");
-  command.option(
-      "--document-separator", "TEXT",
-      [=](const std::string &value) -> Result<void> {
-        auto separator = parseSeparator(value);
-        LMC_TRY(separator);
-        options->documents.separator = *separator;
-        return {};
-      },
-      "what ends a document of a text; \\f \\n \\r \\t \\0 \\\\ \\xHH are understood; '' makes "
-      "each file one document. With --tokenizer a document has at most 1 GiB. Default: \\f (form "
-      "feed)");
-  command.option(
-      "--field", "NAME", options->documents.field,
-      "the field of each line of JSON, or the column of Parquet, that holds a document's "
-      "text. Default: text");
-  command.option(
-      "--nulls", "error|empty",
-      [=](const std::string &value) -> Result<void> {
-        if (value != "error" && value != "empty")
-          return Error{fmt::format("--nulls={}: expected error or empty", value)};
-        options->documents.nullIsEmpty = value == "empty";
-        return {};
-      },
-      "what a null is in the place of a text. Default: error");
+  addDocumentOptions(command, options->documents);
   command.option(
       "--tokenizer", "FILE", options->tokenizer,
       "a tokenizer.json of Hugging Face, a .model of SentencePiece, or a folder with one. "
       "Default: a token is a byte");
-  const auto keep = [&command](const char *name, const char *placeholder,
-                               std::optional<std::string> &value, const char *description) {
-    command.option(
-        name, placeholder,
-        [&value](const std::string &text) -> Result<void> {
-          value = text;
-          return {};
-        },
-        description);
-  };
-  keep("--bos", "TOKEN|ID|none", options->bos,
-       "the token that begins each document; none: also without those that the tokenizer itself "
-       "puts there. Default: what the files beside the tokenizer say");
-  keep("--eod", "TOKEN|ID|none", options->eod,
-       "the token written once between documents. The same token at a document's edges is merged "
-       "into it; none: also without those that the tokenizer itself puts after a document. "
-       "Default: what the files beside the tokenizer say; for bytes 0 (the NUL byte)");
+  command.option(
+      "--bos", "TOKEN|ID|none",
+      [=](const std::string &value) -> Result<void> {
+        options->bos = value;
+        options->needsTokenizer = "--bos";
+        return {};
+      },
+      "the token that begins each document; none: also without those that the tokenizer itself "
+      "puts there. Default: what the files beside the tokenizer say");
+  command.option(
+      "--eod", "TOKEN|ID|none",
+      [=](const std::string &value) -> Result<void> {
+        options->eod = value;
+        return {};
+      },
+      "the token written once between documents. The same token at a document's edges is merged "
+      "into it; none: also without those that the tokenizer itself puts after a document. "
+      "Default: what the files beside the tokenizer say; for bytes 0 (the NUL byte)");
   command.option(
       "--special-tokens", "text|parse|error",
       [=](const std::string &value) -> Result<void> {
@@ -737,25 +683,18 @@ DataCommand addPackCommand(CommandLine &line) {
         if (!mode)
           return Error{fmt::format("--special-tokens={}", mode.error().message)};
         options->special = *mode;
+        options->needsTokenizer = "--special-tokens";
         return {};
       },
       "what a text becomes that spells a special token. Default: text, so that no text can forge "
       "the end of a document");
-  command.option(
-      "--invalid-utf8", "error|replace",
-      [=](const std::string &value) -> Result<void> {
-        if (value != "error" && value != "replace")
-          return Error{fmt::format("--invalid-utf8={}: expected error or replace", value)};
-        options->documents.replaceInvalid = value == "replace";
-        return {};
-      },
-      "what becomes of bytes that are not UTF-8: an error, or U+FFFD. Default: error");
   command.option(
       "--threads", "N",
       [=](const std::string &value) -> Result<void> {
         auto number = parseNumber("--threads", value, 1, 1024);
         LMC_TRY(number);
         options->threads = static_cast<uint32_t>(*number);
+        options->needsTokenizer = "--threads";
         return {};
       },
       "threads of the tokenizer; they do not change the result. Default: one per processor");

@@ -17,6 +17,7 @@ static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_toke
                                           "chat_template.jinja", "generation_config.json"};
 
 static std::string folderOf(const std::string &tokens) { return tokens + ".tokenizer"; }
+static std::string partialOf(const std::string &tokens) { return folderOf(tokens) + ".partial"; }
 
 Result<std::string> tokenizerFile(const std::string &path) {
   std::error_code ignored;
@@ -28,9 +29,10 @@ Result<std::string> tokenizerFile(const std::string &path) {
   return Error{fmt::format("{}: no tokenizer.json and no tokenizer.model there", path)};
 }
 
-Result<void> copyTokenizer(const std::string &file, const std::string &tokens) {
+Result<TokenizerCopy> TokenizerCopy::make(const std::string &file, const std::string &tokens) {
+  TokenizerCopy made(tokens);
   const fs::path source = file;
-  const std::string target = folderOf(tokens), partial = target + ".partial";
+  const std::string partial = partialOf(tokens);
   LMC_TRY(removeTree(partial));
   LMC_TRY(makeFolders(partial));
   const auto copy = [&](const fs::path &from, const std::string &name) -> Result<void> {
@@ -44,10 +46,22 @@ Result<void> copyTokenizer(const std::string &file, const std::string &tokens) {
     if (const fs::path beside = source.parent_path() / name; exists(beside.string()))
       LMC_TRY(copy(beside, name));
   LMC_TRY(syncFolder(partial));
-  return publishFolder(partial, target, target + ".old");
+  return made;
+}
+
+TokenizerCopy::~TokenizerCopy() {
+  if (!tokens.empty())
+    (void)removeTree(partialOf(tokens));
 }
 
 Result<void> dropTokenizer(const std::string &tokens) { return removeTree(folderOf(tokens)); }
+
+Result<void> TokenizerCopy::publish() {
+  const std::string target = folderOf(tokens);
+  LMC_TRY(publishFolder(partialOf(tokens), target, target + ".old"));
+  tokens.clear();
+  return {};
+}
 
 std::optional<std::string> tokenizerOf(const std::string &tokens) {
   if (!exists(folderOf(tokens)))

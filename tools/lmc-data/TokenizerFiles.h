@@ -5,18 +5,34 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace lmc {
 
 // Returns the file to open for a tokenizer's file or folder. Error: there is none.
 Result<std::string> tokenizerFile(const std::string &path);
 
-// Copies the tokenizer `file`, and what lies beside it and belongs to it, to the folder
-// TOKENS.tokenizer of the token file `tokens`.
-Result<void> copyTokenizer(const std::string &file, const std::string &tokens);
-// Removes that folder, if there is one.
+// A copy of a tokenizer's files for a token file, which has them in the folder TOKENS.tokenizer. So
+// that this is never the tokenizer of another token file, the folder of an earlier one is dropped
+// before the token file gets its name, and the copy gets its name afterwards.
+class TokenizerCopy {
+public:
+  // Copies the tokenizer `file`, and what lies beside it and belongs to it, for the token file
+  // `tokens`. No other process may do so at the same time.
+  static Result<TokenizerCopy> make(const std::string &file, const std::string &tokens);
+  TokenizerCopy(TokenizerCopy &&other) noexcept : tokens(std::exchange(other.tokens, "")) {}
+  // Removes the copy, unless it has its name.
+  ~TokenizerCopy();
+  // Gives the copy its name.
+  Result<void> publish();
+
+private:
+  explicit TokenizerCopy(std::string tokens) : tokens(std::move(tokens)) {}
+  std::string tokens; // "": there is nothing to remove
+};
+// Removes the folder TOKENS.tokenizer, if there is one.
 Result<void> dropTokenizer(const std::string &tokens);
-// Returns that folder, if there is one.
+// Returns the folder TOKENS.tokenizer, if there is one.
 std::optional<std::string> tokenizerOf(const std::string &tokens);
 
 } // namespace lmc

@@ -15,7 +15,7 @@ namespace {
 struct TrainOptions {
   std::string action, output, endOfText = "<|endoftext|>";
   std::vector<std::string> inputs;
-  DocumentOptions documents;
+  DocumentOptions documents{.maximumBytes = kMaximumDocument};
   uint32_t size = 32768;
 };
 
@@ -90,8 +90,7 @@ DataCommand addTokenizerCommand(CommandLine &line) {
         return {};
       },
       "tokens, with the 256 bytes and the end of a document. Default: 32768");
-  command.option("--field", "NAME", options->documents.field,
-                 "the field of each line of JSON that holds a document's text. Default: text");
+  addDocumentOptions(command, options->documents);
   command.option("--eod", "TOKEN", options->endOfText,
                  "the special token that ends a document. Default: <|endoftext|>");
   return {&command, [=] { return train(*options); }};
