@@ -57,7 +57,7 @@ private:
   MergeTable merges{0};      // of BPE
   bool cutsAtSpaces = false; // no piece has a space mark after another character
   Trie trie;                 // of Unigram
-  std::vector<float> scores; // of Unigram's pieces, at `unknown` that of an unknown character
+  std::vector<float> scores; // of Unigram; scores[unknown] is that of an unknown character
   float largestScore = 0;    // of Unigram, without its sign
   // True for ASCII characters but the space that stay as they are before any ASCII character.
   std::array<bool, 256> simple{};
