@@ -1,8 +1,10 @@
 #include "test/hostdriver/Driver.h"
 #include "runtime/support/File.h"
 
+#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace lmc::hostdriver {
 
@@ -32,6 +34,22 @@ void Driver::violation(const std::string &text) {
 }
 
 CUresult Driver::call(const char *name, Kind kind, const std::function<void()> &body) {
+  const CUresult result = callLocked(name, kind, body);
+  while (hostility().queue > 0 && isFull())
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  return result;
+}
+
+// Executes a command if too many are queued. Returns true if there are still too many.
+bool Driver::isFull() {
+  std::lock_guard lock(mutex);
+  if (streams.sticky != CUDA_SUCCESS || streams.pendingCommands() <= hostility().queue)
+    return false;
+  streams.advance();
+  return true;
+}
+
+CUresult Driver::callLocked(const char *name, Kind kind, const std::function<void()> &body) {
   std::lock_guard lock(mutex);
   failing = hostility().failsCall(name);
   if (failing)

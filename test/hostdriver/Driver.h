@@ -49,6 +49,9 @@ public:
   uint64_t pinnedAtLaunch = 0;                   // bytes of pinned memory at the last graph launch
 
 private:
+  CUresult callLocked(const char *name, Kind kind, const std::function<void()> &body);
+  bool isFull();
+
   std::mutex mutex;
   std::vector<std::string> violations;
 };

@@ -20,8 +20,8 @@ static constexpr uint64_t kH100Memory = 85'017'624'576;
 Hostility::Hostility()
     : seed(number("LMC_HOST_SEED", 1)), memory(number("LMC_HOST_MEMORY", kH100Memory)),
       free(number("LMC_HOST_FREE", memory)), failAt(number("LMC_HOST_FAIL_AT", 0)),
-      faultAt(number("LMC_HOST_FAULT_AT", 0)), arch(int(number("LMC_HOST_ARCH", 90))),
-      devices(int(number("LMC_HOST_DEVICES", 1))),
+      faultAt(number("LMC_HOST_FAULT_AT", 0)), queue(number("LMC_HOST_QUEUE", 0)),
+      arch(int(number("LMC_HOST_ARCH", 90))), devices(int(number("LMC_HOST_DEVICES", 1))),
       driverVersion(int(number("LMC_HOST_DRIVER_VERSION", 13000))),
       extraRegisters(int(number("LMC_HOST_EXTRA_REGISTERS", 0))),
       noKernels(number("LMC_HOST_NO_KERNELS", 0)), plan(text("LMC_HOST_PLAN")),

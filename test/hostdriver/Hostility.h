@@ -11,6 +11,7 @@
 // LMC_HOST_FAIL_CALL=NAME:N   the N-th call of the function NAME returns an error
 // LMC_HOST_FAULT_AT=N         the N-th command that is executed faults
 // LMC_HOST_NO_KERNELS=1       kernels and products are not executed, and memory starts as zeros
+// LMC_HOST_QUEUE=N            calls that enqueue wait until at most N commands are queued; 0: never
 // LMC_HOST_REPORT=FILE        where the report is written at exit, as JSON
 #pragma once
 
@@ -23,7 +24,7 @@ namespace lmc::hostdriver {
 struct Hostility {
   Hostility();
 
-  uint64_t seed, memory, free, failAt, faultAt;
+  uint64_t seed, memory, free, failAt, faultAt, queue;
   int arch, devices, driverVersion, extraRegisters;
   bool noKernels;
   std::string plan, report, failCall; // failCall is "" or a name

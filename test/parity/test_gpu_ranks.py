@@ -5,6 +5,7 @@ one, and through the host's memory."""
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from safetensors.torch import load_file
 from jobs import Job
 from programs import FAILURE, SUCCESS, Programs, checkpoint_digest, checkpoints, losses, metrics
 from reference import Model, Optimizer
+from test_launch import StoppedThread
 
 LIBRARIES = Path(os.environ.get("LMC_BUILD", Path(__file__).resolve().parents[2] / "build")) / "lib"
 pytestmark = pytest.mark.skipif(
@@ -91,7 +93,7 @@ def options(dtype: str, strategy: str, nodes: int, devices: int, gas: int) -> tu
 def start(programs: Programs, tmp_path):
     """start(plan, ranks, options of lmc-run, of_rank={rank: variables}, variables...) -> the
     processes of the ranks, and a function that waits for them."""
-    numbers = itertools.count()
+    numbers, started = itertools.count(), []
 
     def begin(plan: Path, count: int, *more: str, of_rank: dict | None = None, out: Path | None = None,
               dump: bool = False, **asked: object):
@@ -114,6 +116,7 @@ def start(programs: Programs, tmp_path):
                 env={**os.environ, **{key: str(value) for key, value in environment.items()}},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 text=True))
+        started.extend(processes)
 
         def finish() -> Run:
             with ThreadPoolExecutor(count) as readers:
@@ -125,7 +128,9 @@ def start(programs: Programs, tmp_path):
 
         return processes, finish
 
-    return begin
+    yield begin
+    for process in started:
+        process.kill()
 
 
 @pytest.fixture
@@ -207,6 +212,27 @@ def test_every_call_of_nccl_may_fail(compiled, train, call, number):
         assert rank.code in (FAILURE, RANK_FAILED) and len(errors) == 1, rank.stderr
     assert "NCCL cannot " in run.ranks[0].stderr
     assert time.monotonic() - began < 30
+
+
+def test_a_rank_that_cannot_enqueue_is_seen_to_wait(compiled, start, tmp_path):
+    """The driver's queue is short, so that rank 0 waits in a call that only enqueues: its GPU waits for
+    the GPU of rank 1, whose main thread has stopped, perhaps in such a call, too."""
+    plan = compiled(replace(JOB, train_iters=100_000, epoch_steps=100_000), *options(*SMALL))
+    out = tmp_path / "run"
+    processes, finish = start(plan, 2, "--hang-timeout=2", "--slow-timeout=3", out=out,
+                              LMC_HOST_QUEUE=1)
+    deadline = time.monotonic() + 60
+    while not (out / "metrics.jsonl").exists() or len(metrics(out)) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    try:
+        StoppedThread(processes[1].pid)
+    except PermissionError:
+        pytest.skip("this system does not let a process trace another (ptrace)")
+    processes[0].wait(timeout=20)
+    processes[1].kill()
+    stderr = finish().ranks[0].stderr
+    assert re.search(r"(rank 1 \(host .*\) has made no|no rank has made) progress for \d+ s", stderr), stderr
 
 
 def test_a_rank_that_dies_ends_the_other(compiled, start):

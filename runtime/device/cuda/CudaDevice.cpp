@@ -137,6 +137,11 @@ private:
   // is gone, it asks the function `query`, and how the ranks are, until the work is complete.
   template <typename Handle>
   Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
+  // Marks a wait for the GPU. A call that only enqueues work waits, too, while the driver's queue
+  // is full, as behind a collective for which another rank does not come.
+  Progress::Wait waiting() const {
+    return Progress::Wait(options.world ? &options.world->progress() : nullptr);
+  }
   Result<void> awaitEvent(CUevent event) {
     return checkWork(await(driver.cuEventSynchronize, driver.cuEventQuery, event));
   }
@@ -205,7 +210,7 @@ void CudaDevice::drain() {
 
 template <typename Handle>
 Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle) {
-  const Progress::Wait waiting(options.world ? &options.world->progress() : nullptr);
+  const Progress::Wait marked = waiting();
   if (!collectives || collectives->byHost())
     return resultOf(wait(handle));
   for (;;) {
@@ -450,6 +455,7 @@ Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command)
   const plan::Command &planned = *executable.function->commands()->Get(command);
   ProfilerRange range(planned.source() ? planned.source()->c_str()
                                        : plan::EnumNameCommandBody(planned.body_type()));
+  const Progress::Wait marked = waiting();
   auto enqueued = executable.commands[command](stream.get());
   if (enqueued && options.checkEveryCommand)
     enqueued = awaitStream();
@@ -489,6 +495,7 @@ Result<void> CudaDevice::submit(Executable &executable) {
   (*begun)->mayCapture = true;
   for (const Part &part : recorded.parts) {
     if (part.graph.get()) {
+      const Progress::Wait marked = waiting();
       LMC_TRY(checkWork(driver.cuGraphLaunch(part.graph.get(), stream.get())));
       continue;
     }
@@ -545,6 +552,7 @@ Result<void> CudaDevice::upload(const ArenaRange &to, const HostBuffer &from, ui
   LMC_TRY(checkRange(plan, to));
   LMC_TRY(checkRange(from, offset, to.bytes));
   LMC_TRY(gpu.use());
+  const Progress::Wait marked = waiting();
   return checkWork(driver.cuMemcpyHtoDAsync(address(to), from.data() + offset, to.bytes,
                                             stream.get()));
 }
@@ -553,6 +561,7 @@ Result<void> CudaDevice::download(const ArenaRange &from, HostBuffer &to, uint64
   LMC_TRY(checkRange(plan, from));
   LMC_TRY(checkRange(to, offset, from.bytes));
   LMC_TRY(gpu.use());
+  const Progress::Wait marked = waiting();
   return checkWork(driver.cuMemcpyDtoHAsync(to.data() + offset, address(from), from.bytes,
                                             stream.get()));
 }
@@ -570,6 +579,7 @@ Result<std::unique_ptr<Mark>> CudaDevice::makeMark() {
 Result<void> CudaDevice::place(Mark &mark) {
   LMC_TRY(gpu.use());
   auto &at = static_cast<CudaMark &>(mark);
+  const Progress::Wait marked = waiting();
   LMC_TRY(checkWork(driver.cuEventRecord(at.event.get(), stream.get())));
   at.placed = true;
   at.runs = submittedRuns();
