@@ -34,7 +34,8 @@ public:
   LMC_HOST_EXPORT void advance();
 
   void violation(const std::string &text); // reports a broken rule
-  void note(const std::string &text);      // shows something that is no fault of the program
+  // Shows something that is no fault of the program.
+  LMC_HOST_EXPORT void note(const std::string &text);
 
   Memory memory;
   PlanCommands plan;

@@ -11,6 +11,7 @@
 #include "test/hostdriver/Driver.h"
 #include "test/hostdriver/RankMemory.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -216,6 +217,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *handle, int ranks, ncclUniqueId id, int rank) {
+  if (const char *interface = std::getenv("NCCL_SOCKET_IFNAME"))
+    driver().note(fmt::format("NCCL would use the interface '{}'", interface));
   auto comm = std::make_shared<ncclComm>();
   comm->memory = RankMemory::open(id.internal, rank, ranks);
   if (!comm->memory)

@@ -193,6 +193,15 @@ def test_says_how_to_connect_gpus_without_nccl(compiled, train):
         assert len(errors) == 1 and word in errors[0], run.ranks[0].stderr
 
 
+def test_nccl_uses_the_interface_asked_for(compiled, train):
+    """Unless the user has told NCCL itself which one to use."""
+    plan = compiled(JOB, *options(*SMALL))
+    for expected, environment in (("=lo", {}), ("ib", {"NCCL_SOCKET_IFNAME": "ib"})):
+        for rank in train(plan, 2, "--interface=lo", "--steps=1", LMC_HOST_NO_KERNELS=1,
+                          **environment).ok().ranks:
+            assert f"host driver: NCCL would use the interface '{expected}'" in rank.stderr
+
+
 @pytest.mark.parametrize("call, number", [
     ("ncclGetVersion", 1), ("ncclGetUniqueId", 1), ("ncclCommInitRank", 1), ("ncclAllGather", 1),
     ("ncclReduceScatter", 2), ("ncclCommGetAsyncError", 5), ("ncclCommDestroy", 1)])
