@@ -265,7 +265,7 @@ TEST(Faults, ARankWhoseMainThreadHangsIsNamedOnAllOthers) {
   }
 }
 
-// The others wait in their first collective.
+// The others wait in their first collective, before they have entered anything.
 TEST(Faults, ARankThatHangsBeforeItsFirstStepIsNamedOnAllOthers) {
   Ranks ranks(3);
   ranks.startClock();

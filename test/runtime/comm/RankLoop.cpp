@@ -8,7 +8,7 @@
 //
 // Prints "ready" after the first sum. --steps=0: goes on for ever. --stuck: the main thread then
 // sleeps for ever with the locks of stdout and stderr, so that only the threads of the control
-// connection can end the process. --hang-at-start: it sleeps for ever before the first step.
+// connection can end the process. --hang-at-start: it sleeps for ever before the first collective.
 // --hang: it sleeps for ever while it reads the data of that step. --pause: it reads the data of
 // each step for so long, a pause in which the process is stopped not included. --save, --log: it
 // takes so long to save and to write logs after step 3.
@@ -38,6 +38,7 @@ static Result<void> loop(World &world, const Behaviour &does) {
   const auto sleepForEver = [] { std::this_thread::sleep_for(std::chrono::hours(1)); };
   if (does.hangsAtStart)
     sleepForEver();
+  LMC_TRY(world.all().barrier());
   for (uint64_t step = 0; does.steps == 0 || step < does.steps; ++step) {
     world.progress().enter(Activity::Reading, step + 1);
     if (step + 1 == does.hang)
