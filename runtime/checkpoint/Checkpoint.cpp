@@ -89,6 +89,10 @@ static Result<std::string> stateText(const StateFile &file) {
                           {"tokens", file.state.tokens}, {"position", file.state.position},
                           {"run", file.state.run},       {"fingerprint", file.state.fingerprint},
                           {"extra", std::move(extra)},   {"files", std::move(files)}};
+  for (const auto &[name, source] : file.state.sources)
+    state["sources"][name] = {{"start", source.start},
+                              {"tokens", source.tokens},
+                              {"tokens_per_epoch", source.tokensPerEpoch}};
   try {
     nlohmann::json document = {{"format", kFormat},
                                {"version", kVersion},
@@ -132,6 +136,10 @@ static Result<StateFile> readStateFile(const std::string &directory) {
     result.state.samples = number(state, "samples");
     result.state.tokens = number(state, "tokens");
     result.state.position = number(state, "position");
+    if (auto sources = state.find("sources"); sources != state.end())
+      for (const auto &[name, source] : sources->get_ref<const nlohmann::json::object_t &>())
+        result.state.sources[name] = {number(source, "start"), number(source, "tokens"),
+                                      number(source, "tokens_per_epoch")};
     result.state.run = state.at("run");
     result.state.fingerprint = state.at("fingerprint").get<std::string>();
     result.state.extra = state.at("extra").get<std::map<std::string, std::string>>();

@@ -14,9 +14,10 @@
 // folder with such a suffix is a checkpoint only for those who give its path.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
-// "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "files":
-// { NAME: { "bytes", "xxh64": HEX } } } }. The first "xxh64" (seed 0) is of the compact dump of
-// "state" with sorted keys; that of a file is FileDigest::xxh64 (VerifiedRead.h).
+// "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "sources":
+// { NAME: { "start", "tokens", "tokens_per_epoch" } }, "files": { NAME: { "bytes", "xxh64": HEX } }
+// } }; "sources" is absent if the data is not mixed. The first "xxh64" (seed 0) is of the compact
+// dump of "state" with sorted keys; that of a file is FileDigest::xxh64 (VerifiedRead.h).
 #pragma once
 
 #include "runtime/checkpoint/VerifiedRead.h"
@@ -47,11 +48,19 @@ struct TensorView {
   uint64_t bytes;
 };
 
+// What a run has read of a source of its training data.
+struct SourceState {
+  uint64_t start = 0;          // tokens that were read before position 0 of the order of the data
+  uint64_t tokens = 0;         // tokens that were read, with those
+  uint64_t tokensPerEpoch = 0; // of the source
+};
+
 struct CheckpointState {
   uint64_t step = 0;                        // number of optimizer steps done
   uint64_t samples = 0;                     // number of samples trained on
   uint64_t tokens = 0;                      // number of tokens trained on
   uint64_t position = 0;                    // index of the next token in the order of the data
+  std::map<std::string, SourceState> sources; // by name; empty: the data has no named sources
   std::string fingerprint;                  // fingerprint of the plan
   nlohmann::json run;                       // the run's identity (RecordedRun.h)
   std::map<std::string, std::string> extra; // further values of the trainer, such as the best loss

@@ -17,11 +17,24 @@ std::string RecordedSetting::text() const {
   return value.empty() && !values.empty() ? fmt::format("[{}]", fmt::join(values, ", ")) : value;
 }
 
+std::vector<FileFingerprint> RunIdentity::trainData() const {
+  std::vector<FileFingerprint> all;
+  for (const auto &[key, files] : data)
+    if (key != kValidationData)
+      all.insert(all.end(), files.begin(), files.end());
+  return all;
+}
+
+bool namesTokenFiles(std::string_view key) {
+  return key == kTrainData || key == kValidationData ||
+         (key.starts_with(kSources) && key.ends_with(".paths"));
+}
+
 nlohmann::json toJson(const RunIdentity &identity) {
   nlohmann::json json = identity;
-  for (auto [key, files] : kRecordedData) {
+  for (const auto &[key, files] : identity.data) {
     json[key] = nlohmann::json::array();
-    for (const FileFingerprint &file : identity.*files)
+    for (const FileFingerprint &file : files)
       json[key].push_back(nlohmann::json(toJson(file)));
   }
   // Paths and texts that are no UTF-8 get replacement characters, because JSON cannot hold them.
@@ -31,13 +44,16 @@ nlohmann::json toJson(const RunIdentity &identity) {
 
 RunIdentity runIdentityFromJson(const nlohmann::json &json) {
   auto identity = json.get<RunIdentity>();
-  for (auto [key, files] : kRecordedData)
-    for (const nlohmann::json &entry : json.at(key)) {
+  for (const auto &[key, files] : json.items()) {
+    if (!namesTokenFiles(key))
+      continue;
+    for (const nlohmann::json &entry : files) {
       auto file = fingerprintFromJson(entry);
       if (!file)
         throw nlohmann::json::other_error::create(0, file.error().message, &entry);
-      (identity.*files).push_back(std::move(*file));
+      identity.data[key].push_back(std::move(*file));
     }
+  }
   return identity;
 }
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 namespace lmc {
@@ -47,14 +47,19 @@ struct RunIdentity {
   std::string configToml;         // contents of that file
   std::string huggingfaceConfig;  // config.json of exports
   std::map<std::string, RecordedSetting> settings; // by key
-  std::vector<FileFingerprint> trainData, validationData;
+  // The fingerprints of token files in the order in which they are read, by the setting that names
+  // the files: "data.train", "data.validation", "data.source.web.paths".
+  std::map<std::string, std::vector<FileFingerprint>> data;
   std::vector<DeclaredChange> changes;             // in the order of time
+
+  std::vector<FileFingerprint> trainData() const; // of all sources
 };
 
-// The fingerprints of the data, by the setting that names the files.
-inline constexpr std::pair<const char *, std::vector<FileFingerprint> RunIdentity::*>
-    kRecordedData[] = {{"data.train", &RunIdentity::trainData},
-                       {"data.validation", &RunIdentity::validationData}};
+inline constexpr const char *kTrainData = "data.train", *kValidationData = "data.validation",
+                            *kSources = "data.source";
+
+// Returns true for the settings that name token files.
+bool namesTokenFiles(std::string_view key);
 
 nlohmann::json toJson(const RunIdentity &identity);
 // Throws nlohmann::json::exception if `json` is not what toJson() returns.

@@ -9,13 +9,12 @@ namespace lmc {
 
 namespace {
 
-using Files = std::vector<std::unique_ptr<TokenFile>>;
 using Warnings = std::vector<std::string>;
 
-Result<void> checkGivenOnce(const Files &files) {
+Result<void> checkGivenOnce(const TokenFiles &files) {
   std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known;
-  for (const auto &file : files)
-    if (auto [first, isNew] = known.emplace(file->identity(), file.get()); !isNew)
+  for (const TokenFile *file : files)
+    if (auto [first, isNew] = known.emplace(file->identity(), file); !isNew)
       return Error{fmt::format("{} and {} are the same file, so an epoch would read its tokens "
                                "twice; give it once, or set data.allow_repeats = true",
                                first->second->path(), file->path())};
@@ -42,12 +41,12 @@ Result<void> checkVocabulary(const DataOptions &options, const TokenFile &file,
   return {};
 }
 
-Result<void> warnOfCopies(const Files &files, Warnings &warnings) {
+Result<void> warnOfCopies(const TokenFiles &files, Warnings &warnings) {
   std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known; // by tokens and their hash
-  for (const auto &file : files) {
+  for (const TokenFile *file : files) {
     auto print = file->fingerprint();
     LMC_TRY(print);
-    auto [first, isNew] = known.emplace(std::pair(print->tokens, print->sampleHash), file.get());
+    auto [first, isNew] = known.emplace(std::pair(print->tokens, print->sampleHash), file);
     if (isNew)
       continue;
     warnings.push_back(fmt::format("{} and {} have the same tokens, which an epoch reads twice",
@@ -63,10 +62,10 @@ std::string vocabularyText(const TokenFile &file) {
 }
 
 // In files of lmc-data pack the vocabulary names the tokenizer; in those of llm.c the type does.
-void warnOfTokenizers(const Files &files, Warnings &warnings) {
+void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   std::map<TokenFormat, const TokenFile *> firsts; // of each format
-  for (const auto &file : files) {
-    const TokenFile &first = *firsts.emplace(file->format(), file.get()).first->second;
+  for (const TokenFile *file : files) {
+    const TokenFile &first = *firsts.emplace(file->format(), file).first->second;
     if (file->vocabulary() == first.vocabulary() &&
         (file->format() != TokenFormat::LlmC || file->type() == first.type()))
       continue;
@@ -100,11 +99,11 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, W
   return {};
 }
 
-Result<void> checkLengths(const DataOptions &options, const Files &files, Warnings &warnings) {
+Result<void> checkLengths(const DataOptions &options, const TokenFiles &files, Warnings &warnings) {
   const uint64_t block = options.shuffleBlock;
   const bool isRow = block == options.sequenceLength;
   const char *key = isRow ? "training.sequence_length" : "data.shuffle_block";
-  auto isShort = [&](const auto &file) { return blocksOf(*file, block) == 0; };
+  auto isShort = [&](const TokenFile *file) { return blocksOf(*file, block) == 0; };
   const auto count = std::count_if(files.begin(), files.end(), isShort);
   if (count == 0)
     return {};
@@ -123,19 +122,24 @@ Result<void> checkLengths(const DataOptions &options, const Files &files, Warnin
 
 } // namespace
 
-Result<std::vector<std::string>> checkFiles(const DataOptions &options, const Files &files) {
+Result<std::vector<std::string>> checkFiles(const DataOptions &options, const TokenFiles &files) {
+  Warnings warnings;
+  for (const TokenFile *file : files) {
+    LMC_TRY(checkVocabulary(options, *file, warnings));
+    if (options.documentMask)
+      LMC_TRY(checkDocuments(options, *file, warnings));
+  }
+  LMC_TRY(checkLengths(options, files, warnings));
+  return warnings;
+}
+
+Result<std::vector<std::string>> compareFiles(const DataOptions &options, const TokenFiles &files) {
   Warnings warnings;
   if (!options.allowRepeats) {
     LMC_TRY(checkGivenOnce(files));
     LMC_TRY(warnOfCopies(files, warnings));
   }
-  for (const auto &file : files) {
-    LMC_TRY(checkVocabulary(options, *file, warnings));
-    if (options.documentMask)
-      LMC_TRY(checkDocuments(options, *file, warnings));
-  }
   warnOfTokenizers(files, warnings);
-  LMC_TRY(checkLengths(options, files, warnings));
   return warnings;
 }
 

@@ -3,7 +3,6 @@
 
 #include "runtime/data/DataSource.h"
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,9 +14,14 @@ inline uint64_t blocksOf(const TokenFile &file, uint64_t block) {
   return (file.size() - 1) / block;
 }
 
-// Checks the files of a data source against the model and each other, with `options.shuffleBlock`
-// set. Returns warnings. The errors are those of DataSource::open().
-Result<std::vector<std::string>> checkFiles(const DataOptions &options,
-                                            const std::vector<std::unique_ptr<TokenFile>> &files);
+using TokenFiles = std::vector<const TokenFile *>;
+
+// Both return warnings; their errors are those of DataSource::open(). They take the options with
+// `shuffleBlock` set.
+
+// Checks the files of one source against the model.
+Result<std::vector<std::string>> checkFiles(const DataOptions &options, const TokenFiles &files);
+// Checks the files of all sources against each other.
+Result<std::vector<std::string>> compareFiles(const DataOptions &options, const TokenFiles &files);
 
 } // namespace lmc

@@ -1,6 +1,7 @@
 #include "runtime/data/DataSource.h"
 
 #include "runtime/data/CheckFiles.h"
+#include "runtime/data/Mixture.h"
 #include "runtime/data/Permutation.h"
 #include "runtime/support/File.h"
 
@@ -8,23 +9,39 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
+#include <xxhash.h>
 
 namespace lmc {
 
-struct DataSource::State {
-  DataOptions options;
+namespace {
+
+struct Source {
+  SourceOptions options;
   std::vector<std::unique_ptr<TokenFile>> files;
   std::vector<uint64_t> firstBlock; // the first block of each file; the last element is the total
   uint64_t blocks = 0, tokens = 0;
+  uint64_t seed = 0;
+  uint64_t start = 0; // tokens of the source's stream before the stream of the run
+};
+
+} // namespace
+
+struct DataSource::State {
+  DataOptions options;
+  std::vector<Source> sources;
+  Mixture mixture;
   std::vector<std::string> warnings;
 
   // Consecutive tokens of a file.
   struct Piece {
+    const Source *source;
     const TokenFile *file;
     uint64_t begin, length;
   };
   // Returns the tokens of the stream from `position` to the end of their block, at most `most`.
   Piece pieceAt(uint64_t position, uint64_t most) const;
+  Result<void> openSource(const SourceOptions &from);
   Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
   Result<void> fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
                           int32_t *starts) const;
@@ -32,10 +49,23 @@ struct DataSource::State {
 
 namespace {
 
-Error inKey(const DataOptions &options, Error error) {
-  if (!options.key.empty())
-    error.message = options.key + ": " + error.message;
+const Error kNoFiles{"no token files are given; make one with: lmc-data pack"};
+
+Error inKey(const std::string &key, Error error) {
+  if (!key.empty())
+    error.message = key + ": " + error.message;
   return error;
+}
+
+TokenFiles viewOf(const Source &source) {
+  TokenFiles files;
+  for (const auto &file : source.files)
+    files.push_back(file.get());
+  return files;
+}
+
+void append(std::vector<std::string> &to, std::vector<std::string> more) {
+  std::ranges::move(more, std::back_inserter(to));
 }
 
 // Returns the files that one entry of the list of paths names. An entry that is the name of an
@@ -88,6 +118,36 @@ void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument,
 DataSource::DataSource() : state(std::make_unique<State>()) {}
 DataSource::~DataSource() = default;
 
+// Opens the files of a source and adds it.
+Result<void> DataSource::State::openSource(const SourceOptions &from) {
+  Source source{.options = from, .files = {}, .firstBlock = {}};
+  source.seed =
+      from.name.empty() ? options.seed : XXH64(from.name.data(), from.name.size(), options.seed);
+  if (from.paths.empty())
+    return kNoFiles;
+  for (const std::string &entry : from.paths) {
+    auto paths = expand(entry, options.baseDirectory);
+    LMC_TRY(paths);
+    for (const std::string &path : *paths) {
+      auto file = TokenFile::open(path, options.format);
+      if (!file)
+        return file.error();
+      source.files.push_back(std::move(*file));
+    }
+  }
+  auto found = checkFiles(options, viewOf(source));
+  LMC_TRY(found);
+  append(warnings, std::move(*found));
+  for (const auto &file : source.files) {
+    source.firstBlock.push_back(source.blocks);
+    source.tokens += file->size();
+    source.blocks += blocksOf(*file, options.shuffleBlock);
+  }
+  source.firstBlock.push_back(source.blocks);
+  sources.push_back(std::move(source));
+  return {};
+}
+
 Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options) {
   assert(options.sequenceLength > 0 && "checked with the configuration");
   std::unique_ptr<DataSource> source(new DataSource());
@@ -102,70 +162,97 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
                              "beginning in another order, give --set data.shuffle_block={0} "
                              "--change=data.shuffle_block",
                              options.sequenceLength, block)};
-  if (options.paths.empty())
-    return inKey(options, {"no token files are given; make one with: lmc-data pack"});
-  for (const std::string &entry : options.paths) {
-    auto paths = expand(entry, options.baseDirectory);
-    if (!paths)
-      return inKey(options, paths.error());
-    for (const std::string &path : *paths) {
-      auto file = TokenFile::open(path, options.format);
-      if (!file)
-        return inKey(options, file.error());
-      s.files.push_back(std::move(*file));
-    }
+  if (options.sources.empty())
+    return inKey(options.key, kNoFiles);
+  std::vector<double> weights;
+  TokenFiles files;
+  for (const SourceOptions &from : options.sources) {
+    if (auto opened = s.openSource(from); !opened)
+      return inKey(from.key, opened.error());
+    weights.push_back(from.weight);
+    std::ranges::copy(viewOf(s.sources.back()), std::back_inserter(files));
   }
-  auto warnings = checkFiles(s.options, s.files);
+  auto mixture = Mixture::make(weights);
+  if (!mixture)
+    return inKey(options.key, mixture.error());
+  s.mixture = std::move(*mixture);
+  auto warnings = compareFiles(s.options, files);
   if (!warnings)
-    return inKey(options, warnings.error());
-  s.warnings = std::move(*warnings);
-  for (const auto &file : s.files) {
-    s.firstBlock.push_back(s.blocks);
-    s.tokens += file->size();
-    s.blocks += blocksOf(*file, block);
-  }
-  s.firstBlock.push_back(s.blocks);
+    return inKey(options.key, warnings.error());
+  append(s.warnings, std::move(*warnings));
   return source;
 }
 
-uint64_t DataSource::tokens() const { return state->tokens; }
-uint64_t DataSource::tokensPerEpoch() const { return state->blocks * state->options.shuffleBlock; }
 uint64_t DataSource::sequenceLength() const { return state->options.sequenceLength; }
-std::vector<std::string> DataSource::paths() const {
-  std::vector<std::string> paths;
-  for (const auto &file : state->files)
-    paths.push_back(file->path());
-  return paths;
+uint64_t DataSource::blockLength() const { return state->options.shuffleBlock; }
+uint64_t DataSource::samplesPerEpoch() const {
+  uint64_t blocks = 0;
+  for (const Source &source : state->sources)
+    blocks += source.blocks;
+  return blocks * (state->options.shuffleBlock / sequenceLength());
+}
+std::vector<SourceFacts> DataSource::sources() const {
+  std::vector<SourceFacts> facts;
+  for (const Source &source : state->sources) {
+    const auto perPeriod = state->mixture.perPeriod(static_cast<uint32_t>(facts.size()));
+    facts.push_back({.name = source.options.name,
+                     .key = source.options.key,
+                     .maxEpochs = source.options.maxEpochs,
+                     .share = double(perPeriod) / double(state->mixture.period()),
+                     .paths = {},
+                     .tokens = source.tokens,
+                     .tokensPerEpoch = source.blocks * state->options.shuffleBlock});
+    for (const auto &file : source.files)
+      facts.back().paths.push_back(file->path());
+  }
+  return facts;
 }
 const std::vector<std::string> &DataSource::warnings() const { return state->warnings; }
-Result<std::vector<FileFingerprint>> DataSource::fingerprint() const {
-  std::vector<FileFingerprint> fingerprints;
-  for (const auto &file : state->files) {
-    auto fingerprint = file->fingerprint();
-    if (!fingerprint)
-      return inKey(state->options, fingerprint.error());
-    fingerprints.push_back(std::move(*fingerprint));
-  }
+Result<std::map<std::string, std::vector<FileFingerprint>>> DataSource::fingerprints() const {
+  std::map<std::string, std::vector<FileFingerprint>> fingerprints;
+  for (const Source &source : state->sources)
+    for (const auto &file : source.files) {
+      auto fingerprint = file->fingerprint();
+      if (!fingerprint)
+        return inKey(source.options.key, fingerprint.error());
+      fingerprints[source.options.key].push_back(std::move(*fingerprint));
+    }
   return fingerprints;
+}
+void DataSource::startAt(const std::vector<uint64_t> &starts) {
+  for (size_t i = 0; i < starts.size(); ++i)
+    state->sources[i].start = starts[i];
+}
+uint64_t DataSource::tokensRead(size_t source, uint64_t position) const {
+  const uint64_t block = state->options.shuffleBlock, blocks = position / block;
+  const uint64_t whole = state->mixture.count(static_cast<uint32_t>(source), blocks) * block;
+  const bool inBlock = state->mixture(blocks).source == source;
+  return state->sources[source].start + whole + (inBlock ? position % block : 0);
 }
 bool DataSource::hasDocumentMask() const { return state->options.documentMask; }
 
 DataSource::State::Piece DataSource::State::pieceAt(uint64_t position, uint64_t most) const {
-  const uint64_t block = options.shuffleBlock, index = position / block, offset = position % block;
-  uint64_t place = index % blocks;
+  const uint64_t block = options.shuffleBlock, inMixed = position % block;
+  const Mixture::Place mixed = mixture(position / block);
+  const Source &source = sources[mixed.source];
+  // A stream may begin inside a block of the source. Its blocks then end inside those of the
+  // source.
+  const uint64_t own = source.start + mixed.index * block + inMixed;
+  const uint64_t epoch = own / block / source.blocks, offset = own % block;
+  uint64_t place = own / block % source.blocks;
   if (options.shuffle)
-    place = Permutation(blocks, options.seed, index / blocks)(place);
+    place = Permutation(source.blocks, source.seed, epoch)(place);
   // The block is in the last file whose first block is at or before it. A file without blocks has
   // the same first block as the file after it and is therefore skipped.
-  size_t file =
-      std::upper_bound(firstBlock.begin(), firstBlock.end(), place) - firstBlock.begin() - 1;
-  return {files[file].get(), (place - firstBlock[file]) * block + offset,
-          std::min(block - offset, most)};
+  const std::vector<uint64_t> &first = source.firstBlock;
+  const size_t file = std::upper_bound(first.begin(), first.end(), place) - first.begin() - 1;
+  return {&source, source.files[file].get(), (place - first[file]) * block + offset,
+          std::min({block - inMixed, block - offset, most})};
 }
 
 Result<void> DataSource::State::fillPiece(const Piece &piece, int32_t *tokens,
                                           int32_t *targets) const {
-  const auto &[file, begin, length] = piece;
+  const auto &[source, file, begin, length] = piece;
   int32_t *last = targets + length - 1;
   LMC_TRY(file->read(begin, length, tokens));
   LMC_TRY(file->read(begin + length, 1, last));
@@ -197,7 +284,7 @@ Result<void> DataSource::fill(uint64_t position, uint64_t rows, int32_t *tokens,
     if (filled && starts && state->options.documentMask)
       filled = state->fillStarts(piece, tokens + at, static_cast<int32_t>(inRow), starts + at);
     if (!filled)
-      return inKey(state->options, filled.error());
+      return inKey(piece.source->options.key, filled.error());
     at += piece.length;
   }
   return {};

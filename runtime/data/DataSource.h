@@ -1,20 +1,25 @@
 // The tokens that a run is trained on, in order: a function of the seed and the position in tokens.
 //
 // Each file is cut into blocks of `shuffleBlock` tokens; tokens at its end that fill no block are
-// left out. The stream of a run is one epoch after the other, and an epoch is all blocks of all
-// files in a permuted order, with the key (seed, epoch). A row of sequence_length tokens is read
-// from any position of the stream, so that it may end one block and begin the next. With the usual
-// block, which is one row, every row is a window of a file.
+// left out. The stream of a source is one epoch after the other, and an epoch is all blocks of all
+// files of the source in a permuted order, with the key (seed of the source, epoch). The stream of
+// a run with several sources has their blocks in the order of Mixture, and those of each source in
+// the order of the source's stream. The seed of a source is the XXH64 of its name, with the seed of
+// the run; if the source has no name, it is the seed of the run. Sources therefore do not depend on
+// each other.
+//
+// A row of sequence_length tokens is read from any position of the stream, so that it may end one
+// block and begin the next. With the usual block, which is one row, every row is a window of a
+// file.
 //
 // The stream does not depend on sequence_length, batch size or ranks. A run that is resumed with
 // others goes on at the next token that it has not read.
-//
-// A data source has no state that changes: any rank can read any row.
 #pragma once
 
 #include "runtime/data/TokenFile.h"
 #include "runtime/support/Result.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,10 +28,18 @@ namespace lmc {
 
 inline constexpr int32_t kIgnoredTarget = -100; // a position without a loss, as in PyTorch
 
+struct SourceOptions {
+  std::string name;               // "": a source that is not mixed with others
+  std::string key;                // setting that errors name: "data.source.web.paths"
+  std::vector<std::string> paths; // files or globs; globs expand in sorted order
+  double weight = 1;              // share of the blocks, relative to the weights of all sources
+  double maxEpochs = 0;           // how often a run may read the source; 0: any number of times
+};
+
 struct DataOptions {
-  std::vector<std::string> paths;       // files or globs; globs expand in sorted order
+  std::vector<SourceOptions> sources;
   std::string baseDirectory;            // folder that relative paths start from
-  std::string key;                      // setting that errors name: "data.train"
+  std::string key;                      // setting that errors name: "data.train", "data.source"
   DataFormat format = DataFormat::Auto; // of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
   // Tokens that keep their order when the stream is shuffled: a multiple of sequenceLength; 0:
@@ -35,31 +48,50 @@ struct DataOptions {
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
   bool allowRepeats = false;  // a file may be given twice
-  bool shuffle = true;        // false: in file order (validation)
+  bool shuffle = true;        // false: each source in file order (validation)
   bool documentMask = false;  // fill() also returns where documents start
   int32_t endOfDocument = -1; // the id that ends a document in files without a table; -1: none
 };
 
+// What a source has, for the console and for limits.
+struct SourceFacts {
+  std::string name, key; // of SourceOptions
+  double maxEpochs = 0;
+  double share = 1;               // of the blocks of the stream
+  std::vector<std::string> paths; // of all files
+  uint64_t tokens = 0;            // in all files
+  uint64_t tokensPerEpoch = 0;    // in whole blocks
+};
+
 class DataSource {
 public:
-  // Opens every file. Returns an error if sequenceLength does not divide shuffleBlock, if there is
-  // no whole block, if a file is given twice, if a file was made for a larger vocabulary, if a file
-  // that is only taken to be uint16 could not hold the vocabulary or, with a document mask, if a
-  // file does not say where its documents end. Token ids are checked later, when fill() reads them.
+  // Opens every file. Returns an error if sequenceLength does not divide shuffleBlock, if a source
+  // has no whole block, if a file is given twice, if a file was made for a larger vocabulary, if a
+  // file that is only taken to be uint16 could not hold the vocabulary, if the weights have too
+  // many digits (Mixture.h) or, with a document mask, if a file does not say where its documents
+  // end. Token ids are checked later, when fill() reads them.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 
-  uint64_t tokens() const;         // in all files
-  uint64_t tokensPerEpoch() const; // in whole blocks
-  uint64_t samplesPerEpoch() const { return tokensPerEpoch() / sequenceLength(); }
   uint64_t sequenceLength() const;
-  std::vector<std::string> paths() const; // of all files
+  uint64_t blockLength() const; // tokens of a block
+  // In whole blocks of all sources.
+  uint64_t samplesPerEpoch() const;
+  std::vector<SourceFacts> sources() const; // in the order of DataOptions::sources
   // What the user may not want, for the console: a file that is too short for one block,
   // copies of a file, files of different tokenizers, an end-of-document token that a file does not
   // seem to have.
   const std::vector<std::string> &warnings() const;
-  // Returns the fingerprints of all files, in the order in which they are read.
-  Result<std::vector<FileFingerprint>> fingerprint() const;
+  // Returns the fingerprints of all files by SourceOptions::key, in the order in which the source
+  // has them.
+  Result<std::map<std::string, std::vector<FileFingerprint>>> fingerprints() const;
+
+  // Lets the stream begin where starts[i] tokens of the stream of source i were read; at first,
+  // none were. Must be called before fill(), if at all.
+  void startAt(const std::vector<uint64_t> &starts);
+  // Returns the tokens of the source that are read when the stream is read up to `position`, with
+  // those before its start.
+  uint64_t tokensRead(size_t source, uint64_t position) const;
 
   // Fills the rows of `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the
   // stream from token `position` on. targets[t] is the token after tokens[t] in its file, even if

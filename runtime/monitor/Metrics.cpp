@@ -46,6 +46,8 @@ static std::string jsonLine(const StepRecord &record) {
   json["memory_bytes"] = record.memoryBytes;
   if (record.skipped)
     json["skipped"] = true;
+  for (const SourceRecord &source : record.sources)
+    json["sources"][source.name] = {{"tokens", source.tokens}, {"epochs", source.epochs}};
   if (record.validationLoss)
     json["validation_loss"] = *record.validationLoss;
   return json.dump();

@@ -7,8 +7,16 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lmc {
+
+// What the run has read of a source of its data.
+struct SourceRecord {
+  std::string name;
+  uint64_t tokens = 0;
+  double epochs = 0;
+};
 
 // The measurements of one optimizer step. Numbers that are not finite are written as null.
 struct StepRecord {
@@ -32,6 +40,7 @@ struct StepRecord {
   uint64_t memoryBytes = 0;   // bytes of device memory
   bool skipped = false;       // true if the optimizer left the state unchanged
   std::optional<double> validationLoss;
+  std::vector<SourceRecord> sources; // empty: the data has no named sources
 };
 
 // Appends records to metrics.jsonl, each with the time of its writing.

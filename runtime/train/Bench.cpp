@@ -33,9 +33,11 @@ public:
     }
     auto source = session.openTrainData();
     if (!source)
-      return Error{fmt::format("{}; --set data.train=[] measures with random tokens",
-                               source.error().message),
-                   source.error().code};
+      return session.settings.isMixed()
+                 ? source.error()
+                 : Error{fmt::format("{}; --set data.train=[] measures with random tokens",
+                                     source.error().message),
+                         source.error().code};
     batches->data = std::move(*source);
     batches->loader = std::make_unique<BatchLoader>(
         *batches->data, session.rows(), 0,
@@ -155,7 +157,7 @@ static nlohmann::ordered_json reportOf(const Session &session, const std::vector
   report["plan_hash"] = session.plan->hash();
   report["target"] = plan.target()->str();
   report["device"] = session.deviceInfo.name;
-  report["tokens"] = session.settings.trainData.empty() ? "random" : "data.train";
+  report["tokens"] = session.settings.trainData.empty() ? "random" : session.settings.trainKey();
   report["batch"] = {{"gbs", plan.batch()->global_batch_size()},
                      {"mbs", plan.batch()->micro_batch_size()},
                      {"gas", plan.batch()->gradient_accumulation_steps()},

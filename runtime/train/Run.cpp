@@ -16,7 +16,9 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <unistd.h>
 
 namespace lmc {
@@ -74,70 +76,179 @@ static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
 
 // Warns of each file that a run both trains on and validates with, copies included.
 static void warnOfSharedData(const RunIdentity &identity, Console &console) {
-  for (const FileFingerprint &file : identity.validationData)
-    for (const FileFingerprint &other : identity.trainData)
-      if (!difference(other, file))
-        console.warning(fmt::format("data.validation has {}, and data.train has the same tokens in "
-                                    "{}: the validation loss does not measure unseen text",
-                                    file.path, other.path));
+  const auto validated = identity.data.find(kValidationData);
+  if (validated == identity.data.end())
+    return;
+  for (const FileFingerprint &file : validated->second)
+    for (const auto &[key, files] : identity.data)
+      for (const FileFingerprint &other : files)
+        if (key != kValidationData && !difference(other, file))
+          console.warning(
+              fmt::format("data.validation has {}, and {} has the same tokens in {}: the "
+                          "validation loss does not measure unseen text",
+                          file.path, key, other.path));
 }
 
 // Sets the fingerprints of the data.
 static Result<void> describeData(const Session &session, const DataSource &training,
                                  RunIdentity &identity, Console &console) {
-  auto trained = training.fingerprint();
+  auto trained = training.fingerprints();
   LMC_TRY(trained);
-  identity.trainData = std::move(*trained);
+  identity.data = std::move(*trained);
   if (session.settings.validationData.empty())
     return {};
   auto validation = session.openValidationData();
   if (!validation)
     return validation.error();
   warnOf(**validation, console);
-  auto validated = (*validation)->fingerprint();
+  auto validated = (*validation)->fingerprints();
   LMC_TRY(validated);
-  identity.validationData = std::move(*validated);
+  identity.data.merge(*validated);
   return {};
 }
 
-// A step that reads more sequences than the data has reads some of them more than once. That is an
+static uint64_t tokensPerStep(const Session &session) {
+  const plan::BatchInfo &batch = *(*session.plan)->batch();
+  return batch.global_batch_size() * batch.sequence_length();
+}
+
+// Returns the position in the data after step `step`, which is not before the present one.
+static uint64_t positionAfter(const Session &session, uint64_t step) {
+  const CheckpointState &now = session.progress;
+  return now.position + (std::max(step, now.step) - now.step) * tokensPerStep(session);
+}
+
+// A step that reads more sequences than a source has reads some of them more than once. That is an
 // error unless the user allows it.
 static Result<void> checkRepeats(const Session &session, const DataSource &training,
                                  Console &console) {
-  const uint64_t batchSize = (*session.plan)->batch()->global_batch_size(),
-                 samples = training.samplesPerEpoch();
-  if (batchSize <= samples)
-    return {};
-  const std::string arithmetic = fmt::format("data.train has {} sequences of {} tokens, and one "
-                                             "step reads {} (training.batch_size), so it "
-                                             "reads the data {:.2f} times",
-                                             samples, training.sequenceLength(), batchSize,
-                                             double(batchSize) / double(samples));
-  if (!session.settings.allowRepeats)
-    return Error{fmt::format("{}; give more data, compile with a batch_size of at most {}, or set "
-                             "data.allow_repeats = true",
-                             arithmetic, samples)};
-  console.warning(arithmetic);
+  const uint64_t batchSize = (*session.plan)->batch()->global_batch_size();
+  for (const SourceFacts &source : training.sources()) {
+    const uint64_t samples = source.tokensPerEpoch / training.sequenceLength();
+    const double wanted = double(batchSize) * source.share;
+    if (wanted <= double(samples))
+      continue;
+    const std::string arithmetic =
+        fmt::format("{} has {} sequences of {} tokens, and one step reads {:.4g}{} "
+                    "(training.batch_size), so it reads the data {:.2f} times",
+                    source.key, samples, training.sequenceLength(), wanted,
+                    source.name.empty() ? "" : fmt::format(" of its {} there", batchSize),
+                    wanted / double(samples));
+    if (!session.settings.allowRepeats)
+      return Error{fmt::format("{}; give more data, compile with a batch_size of at most {}, or "
+                               "set data.allow_repeats = true",
+                               arithmetic, uint64_t(double(samples) / source.share))};
+    console.warning(arithmetic);
+  }
   return {};
 }
 
+// Returns the largest weight of three digits with which a source has at most the share `share` of a
+// mixture, when its weight and share are now those of `source`. Nothing if there is none.
+static std::optional<double> weightFor(double share, const SourceOptions &source, double shareNow) {
+  if (share <= 0 || shareNow >= 1)
+    return std::nullopt;
+  const double others = source.weight / shareNow * (1 - shareNow);
+  const double weight = share / (1 - share) * others;
+  const double unit = std::pow(10, std::floor(std::log10(weight)) - 2);
+  return std::floor(weight / unit) * unit;
+}
+
+// Returns an error if the steps up to `totalSteps` read a source more often than its max_epochs.
+static Result<void> checkEpochs(const Session &session, const DataSource &data,
+                                uint64_t totalSteps) {
+  const uint64_t begin = session.progress.position, end = positionAfter(session, totalSteps);
+  const std::vector<SourceFacts> sources = data.sources();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const SourceFacts &source = sources[i];
+    const double limit = source.maxEpochs * double(source.tokensPerEpoch);
+    const uint64_t before = data.tokensRead(i, begin), after = data.tokensRead(i, end);
+    if (source.maxEpochs == 0 || double(after) <= limit)
+      continue;
+    // The largest number of steps that fits.
+    uint64_t fits = session.progress.step, tooMany = totalSteps;
+    while (tooMany - fits > 1) {
+      const uint64_t middle = fits + (tooMany - fits) / 2;
+      (double(data.tokensRead(i, positionAfter(session, middle))) <= limit ? fits : tooMany) =
+          middle;
+    }
+    // At every position a source has less than one block more than its share.
+    const double left = limit - double(before) - double(data.blockLength());
+    const auto weight =
+        weightFor(left / double(end - begin), session.settings.trainData[i], source.share);
+    const std::string key = fmt::format("{}.{}", kSources, source.name);
+    const double epochs = double(after) / double(source.tokensPerEpoch);
+    std::vector<std::string> ways = {
+        "give it more data",
+        fmt::format("set {}.max_epochs={:.2f}", key, std::ceil(epochs * 100) / 100)};
+    if (weight)
+      ways.push_back(fmt::format("{}.weight={:.3g}", key, *weight));
+    if (fits > session.progress.step)
+      ways.push_back(fmt::format("stop at --steps={}", fits));
+    return Error{fmt::format("{}.max_epochs is {}, and {} steps read the source {:.2f} times: "
+                             "{:.4g}% of {} tokens are {}{}, "
+                             "and it has {} in whole blocks; {}",
+                             key, source.maxEpochs, totalSteps, epochs, source.share * 100,
+                             end - begin, after - before,
+                             before == 0 ? "" : fmt::format(", after {} of earlier starts", before),
+                             source.tokensPerEpoch, fmt::join(ways, ", or "))};
+  }
+  return {};
+}
+
+// Lets the data go on where the checkpoint of the run `saved` was. If the order of the data has
+// changed, each source whose own order has not goes on at the next token that it has not read.
+static void continueData(Session &session, DataSource &data, const RunIdentity &saved,
+                         const RunIdentity &now, Console &console) {
+  std::vector<SettingChange> changes = compareSettings(saved, now);
+  std::ranges::move(compareData(saved, now), std::back_inserter(changes));
+  const bool reordered = reordersData(changes);
+  CheckpointState &progress = session.progress;
+  std::vector<uint64_t> starts;
+  std::vector<std::string> kept;
+  for (const SourceFacts &source : data.sources()) {
+    const auto known = progress.sources.find(source.name);
+    const bool keeps = known != progress.sources.end() && keepsSource(changes, source.key);
+    starts.push_back(!keeps ? 0 : reordered ? known->second.tokens : known->second.start);
+    if (keeps)
+      kept.push_back(source.name);
+  }
+  data.startAt(starts);
+  if (!reordered)
+    return;
+  progress.position = 0;
+  console.note(
+      kept.empty()
+          ? "the order of the training data has changed; it is read from its beginning"
+          : fmt::format("the mixture of the training data has changed; these sources go on "
+                        "where they were, and others are read from their beginning: {}",
+                        fmt::join(kept, ", ")));
+}
+
 // Returns what a run reads and trains: "data: 1000 tokens in 1 file(s), 960 in whole
-// blocks, read 2.50 times by 50 steps", and "job: 50 steps, 2500 tokens, 20.0 per parameter".
+// blocks, read 2.50 times by 50 steps" for each source, and "job: 50 steps, 2500 tokens, 20.0 per
+// parameter".
 static std::vector<std::string> jobFacts(const Session &session, const DataSource &data,
                                          int64_t totalSteps) {
   const plan::Plan &plan = **session.plan;
-  const double samples = double(totalSteps) * double(plan.batch()->global_batch_size());
-  const double tokens = samples * double(plan.batch()->sequence_length());
-  std::vector<std::string> paths = data.paths();
-  if (paths.size() > 3)
-    paths = {paths.front(), "...", paths.back()};
-  return {
-      fmt::format("data: {} tokens in {} file(s) ({}), {} in whole blocks, read {:.2f} times by "
-                  "{} steps",
-                  data.tokens(), data.paths().size(), fmt::join(paths, ", "), data.tokensPerEpoch(),
-                  samples / double(data.samplesPerEpoch()), totalSteps),
-      fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps, tokens,
-                  tokens / double(plan.model()->parameters()))};
+  const double tokens = double(totalSteps) * double(tokensPerStep(session));
+  const uint64_t end = positionAfter(session, static_cast<uint64_t>(totalSteps));
+  std::vector<std::string> facts;
+  for (const SourceFacts &source : data.sources()) {
+    std::vector<std::string> paths = source.paths;
+    if (paths.size() > 3)
+      paths = {paths.front(), "...", paths.back()};
+    facts.push_back(fmt::format(
+        "data: {}{} tokens in {} file(s) ({}), {} in whole blocks, read {:.2f} times by {} steps",
+        source.name.empty()
+            ? ""
+            : fmt::format("{}, {:.4g}% of the run: ", source.name, source.share * 100),
+        source.tokens, source.paths.size(), fmt::join(paths, ", "), source.tokensPerEpoch,
+        double(data.tokensRead(facts.size(), end)) / double(source.tokensPerEpoch), totalSteps));
+  }
+  facts.push_back(fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps,
+                              tokens, tokens / double(plan.model()->parameters())));
+  return facts;
 }
 
 namespace {
@@ -515,7 +626,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   console.setSteps(session.settings.logInterval, totalSteps);
   RunIdentity &identity = prepared.identity;
   identity = describeRun(*session.plan, session.settingTable);
-  LMC_TRY(checkDeclarations(options.changes, identity));
+  LMC_TRY(checkDeclarations(options.changes, identity, start->before ? &*start->before : nullptr));
   LMC_TRY(checkModel(*start, *session.plan, identity));
 
   if (training) {
@@ -539,12 +650,11 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   if (start->checkpoint) {
     session.checkpoint = start->checkpoint;
     session.progress = start->state;
-    if (training && (reordersData(compareSettings(*start->saved, identity)) ||
-                     reordersData(compareData(*start->saved, identity)))) {
-      session.progress.position = 0;
-      console.note("the order of the training data has changed; it is read from its beginning");
-    }
+    if (training)
+      continueData(session, *prepared.data, *start->saved, identity, console);
   }
+  if (training)
+    LMC_TRY(checkEpochs(session, *prepared.data, static_cast<uint64_t>(totalSteps)));
   if (training && !options.rewind) {
     auto damaged = checkNothingLater(options.out, session.progress.step, damage.found);
     LMC_TRY(damaged);

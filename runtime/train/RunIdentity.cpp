@@ -14,6 +14,8 @@
 
 namespace lmc {
 
+static constexpr const char *kShuffleBlock = "data.shuffle_block";
+
 // Returns "NAME, CPU, SYSTEM": "node7, AMD EPYC 9654, Linux 6.1 x86_64".
 static std::string hostText() {
   utsname system{};
@@ -92,7 +94,7 @@ std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan
     const bool changed = recorded->second.text() != planned;
     const bool wasSet = recorded->second.origin == originName(SettingOrigin::RunSet) &&
                         recorded->second.planned == planned;
-    const bool isBlock = hasPosition && setting->key()->string_view() == "data.shuffle_block" &&
+    const bool isBlock = hasPosition && setting->key()->string_view() == kShuffleBlock &&
                          setting->origin() == plan::SettingOrigin::Default;
     if (wasSet || (changed && isBlock))
       overrides.push_back(overrideOf(*setting, recorded->second));
@@ -105,8 +107,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
   for (const auto *identity : {&before, &now})
     for (const auto &[key, setting] : identity->settings)
       keys.insert(key);
-  for (auto [key, files] : kRecordedData)
-    keys.erase(key);
+  std::erase_if(keys, namesTokenFiles);
   static const RecordedSetting absent = {.value = "absent"};
   auto find = [](const RunIdentity &identity, const std::string &key) -> const RecordedSetting & {
     auto found = identity.settings.find(key);
@@ -123,6 +124,8 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
 }
 
 static std::string summary(const std::vector<FileFingerprint> &files) {
+  if (files.empty())
+    return "absent";
   uint64_t tokens = 0;
   for (const FileFingerprint &file : files)
     tokens += file.tokens;
@@ -131,23 +134,40 @@ static std::string summary(const std::vector<FileFingerprint> &files) {
 
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now) {
   std::vector<SettingChange> changes;
-  for (auto [key, files] : kRecordedData) {
-    const std::vector<FileFingerprint> &was = before.*files, &is = now.*files;
+  auto both = before.data;
+  both.insert(now.data.begin(), now.data.end());
+  auto filesIn = [](const RunIdentity &identity, const std::string &key) {
+    auto found = identity.data.find(key);
+    return found == identity.data.end() ? std::vector<FileFingerprint>() : found->second;
+  };
+  for (const auto &[key, files] : both) {
+    const std::vector<FileFingerprint> was = filesIn(before, key), is = filesIn(now, key);
     std::string detail;
     for (size_t i = 0; i < std::min(was.size(), is.size()) && detail.empty(); ++i)
       if (auto differs = difference(was[i], is[i]))
         detail = fmt::format(" ({}: {})", is[i].path, *differs);
     if (was.size() != is.size() || !detail.empty())
       changes.push_back({key, summary(was), summary(is) + detail,
-                         /*identity=*/std::string_view(key) == "data.train", ""});
+                         /*identity=*/key != kValidationData, ""});
   }
   return changes;
 }
 
+static bool changesEverySource(const SettingChange &change) {
+  return change.key == kShuffleBlock || change.key == "training.seed";
+}
+
 bool reordersData(const std::vector<SettingChange> &changes) {
-  return std::any_of(changes.begin(), changes.end(), [](const SettingChange &change) {
-    return change.key == "data.train" || change.key == "data.shuffle_block" ||
-           change.key == "training.seed";
+  return std::ranges::any_of(changes, [](const SettingChange &change) {
+    const bool isMixture = change.key.starts_with(kSources) && change.key.ends_with(".weight");
+    return changesEverySource(change) || isMixture ||
+           (namesTokenFiles(change.key) && change.key != kValidationData);
+  });
+}
+
+bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key) {
+  return std::ranges::none_of(changes, [&](const SettingChange &change) {
+    return changesEverySource(change) || change.key == key;
   });
 }
 
@@ -182,12 +202,15 @@ std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
   return left;
 }
 
-Result<void> checkDeclarations(const std::vector<std::string> &declared,
-                               const RunIdentity &identity) {
+Result<void> checkDeclarations(const std::vector<std::string> &declared, const RunIdentity &now,
+                               const RunIdentity *before) {
+  std::map<std::string, RecordedSetting> settings = now.settings;
+  if (before)
+    settings.insert(before->settings.begin(), before->settings.end());
   for (const std::string &name : declared) {
     std::vector<std::string> keys;
     bool known = false;
-    for (const auto &[key, setting] : identity.settings) {
+    for (const auto &[key, setting] : settings) {
       known |= covers(name, key);
       if (setting.identity)
         keys.push_back(key);

@@ -36,26 +36,30 @@ std::string drawRunId();
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 
-// Returns the settings that differ. data.train and data.validation are left out.
+// Returns the settings that differ. Those that name token files are left out.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
-// Returns how the data differs, as changes of data.train and data.validation. The contents of files
-// are compared in the order in which they are read, and not their paths. Only data.train is part of
-// the identity.
+// Returns how the data differs, as changes of the settings that name token files. The contents of
+// files are compared in the order in which they are read, and not their paths. data.validation is
+// no part of the identity.
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
 
 // Returns true if one of the changes gives the training data another order. The position in the
 // data then has no meaning.
 bool reordersData(const std::vector<SettingChange> &changes);
+// Returns true if, whatever the changes do to the order of all data, that of the source whose files
+// the setting `key` names is as it was.
+bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key);
 
 // Returns the changes of identity that no element of `declared` names. An element is a key, the key
 // that its default follows, or a section.
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared);
 
-// Returns an error if an element of `declared` is neither a setting of `identity` nor a section.
-Result<void> checkDeclarations(const std::vector<std::string> &declared,
-                               const RunIdentity &identity);
+// Returns an error if an element of `declared` is neither a setting nor a section of `now` or of
+// `before`, which may be null.
+Result<void> checkDeclarations(const std::vector<std::string> &declared, const RunIdentity &now,
+                               const RunIdentity *before);
 
 // Returns "lr_schedule.lr is 0.001 there and 0.002 here" for each change, joined by "; ".
 std::string describe(const std::vector<SettingChange> &changes);

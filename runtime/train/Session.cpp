@@ -48,11 +48,11 @@ Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<PlanFile> file,
 }
 
 Result<std::unique_ptr<DataSource>>
-Session::openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const {
+Session::openData(const char *key, std::vector<SourceOptions> sources, bool shuffle) const {
   auto format = parseDataFormat(settings.dataFormat);
   LMC_TRY(format);
   DataOptions data;
-  data.paths = paths;
+  data.sources = std::move(sources);
   data.format = *format;
   data.allowRepeats = settings.allowRepeats;
   if ((*plan)->config_directory())
@@ -70,11 +70,13 @@ Session::openData(const char *key, const std::vector<std::string> &paths, bool s
 }
 
 Result<std::unique_ptr<DataSource>> Session::openTrainData() const {
-  return openData("data.train", settings.trainData, /*shuffle=*/true);
+  return openData(settings.trainKey(), settings.trainData, /*shuffle=*/true);
 }
 
 Result<std::unique_ptr<DataSource>> Session::openValidationData() const {
-  return openData("data.validation", settings.validationData, /*shuffle=*/false);
+  return openData(kValidationData,
+                  {{.name = "", .key = kValidationData, .paths = settings.validationData}},
+                  /*shuffle=*/false);
 }
 
 BatchRows Session::rows() const {

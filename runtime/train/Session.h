@@ -68,8 +68,8 @@ private:
   Session(World &world) : world(world) {}
   // `share`: the part of the host's CPUs that this rank may use; 0: it is the only rank.
   Result<void> startDevice(const RunOptions &options, int share);
-  Result<std::unique_ptr<DataSource>>
-  openData(const char *key, const std::vector<std::string> &paths, bool shuffle) const;
+  Result<std::unique_ptr<DataSource>> openData(const char *key, std::vector<SourceOptions> sources,
+                                               bool shuffle) const;
   Result<std::optional<DamagedCheckpoint>> setState(const std::string &init);
 };
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 namespace lmc {
 
@@ -263,6 +264,36 @@ static Result<LrStyle> lrStyle(const std::string &name) {
       fmt::format("lr_schedule.style '{}' is none of constant, linear, cosine, wsd", name)};
 }
 
+// Returns the sources of the training data, as TrainSettings::trainData has them.
+static Result<std::vector<SourceOptions>> readTrainData(const SettingTable &table) {
+  const std::string prefix = std::string(kSources) + ".";
+  std::set<std::string> names;
+  for (const Setting &setting : table.all())
+    if (setting.key.starts_with(prefix))
+      names.insert(setting.key.substr(prefix.size(), setting.key.rfind('.') - prefix.size()));
+  auto alone = table.list(kTrainData);
+  LMC_TRY(alone);
+  std::vector<SourceOptions> sources;
+  if (names.empty() && !alone->empty())
+    sources.push_back({.name = "", .key = kTrainData, .paths = *alone});
+  if (!names.empty() && !alone->empty())
+    return Error{
+        fmt::format("data.train is set, and the plan has the sources {} (data.source); set "
+                    "their paths instead, such as data.source.{}.paths, or compile without "
+                    "them",
+                    fmt::join(names, ", "), *names.begin())};
+  for (const std::string &name : names) {
+    const std::string key = prefix + name;
+    auto paths = table.list(key + ".paths");
+    LMC_TRY(paths);
+    auto weight = table.number(key + ".weight"), maxEpochs = table.number(key + ".max_epochs");
+    LMC_TRY(weight);
+    LMC_TRY(maxEpochs);
+    sources.push_back({name, key + ".paths", *paths, *weight, *maxEpochs});
+  }
+  return sources;
+}
+
 Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   TrainSettings settings;
   // Counts and intervals are negative only in a hostile plan.
@@ -319,8 +350,10 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
     return Error{fmt::format("lr_schedule.min_lr ({}) is above lr_schedule.lr ({}); set both",
                              settings.lr.minLr, settings.lr.lr)};
 
-  LMC_TRY(list("data.train", settings.trainData));
-  LMC_TRY(list("data.validation", settings.validationData));
+  auto trainData = readTrainData(table);
+  LMC_TRY(trainData);
+  settings.trainData = std::move(*trainData);
+  LMC_TRY(list(kValidationData, settings.validationData));
   LMC_TRY(count("data.num_workers", settings.numWorkers));
   auto format = table.text("data.format");
   LMC_TRY(format);

@@ -5,6 +5,8 @@
 // TrainSettings.
 #pragma once
 
+#include "runtime/checkpoint/RecordedRun.h"
+#include "runtime/data/DataSource.h"
 #include "runtime/monitor/Guard.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
@@ -85,7 +87,10 @@ struct TrainSettings {
   int64_t trainIters = 0;
   double beta1 = 0, beta2 = 0; // AdamW's betas, for the bias corrections
   LrSettings lr;
-  std::vector<std::string> trainData, validationData;
+  // The sources of [[data.source]] in the order of their names, or one without a name, which has
+  // the files of data.train; empty: no data.
+  std::vector<SourceOptions> trainData;
+  std::vector<std::string> validationData;
   int32_t endOfDocument = -1; // id that ends a document in files without a table; -1: none
   std::string dataFormat = "auto"; // format of `.bin` files without a header
   int64_t shuffleBlock = 0;        // tokens that stay together when the data is shuffled
@@ -101,6 +106,10 @@ struct TrainSettings {
   double peakTflops = 0;          // 0: the value that the device gives
 
   static Result<TrainSettings> read(const SettingTable &table);
+
+  bool isMixed() const { return !trainData.empty() && !trainData.front().name.empty(); }
+  // Returns the setting that names the training data: "data.train", or "data.source" for a mixture.
+  const char *trainKey() const { return isMixed() ? kSources : kTrainData; }
 };
 
 } // namespace lmc

@@ -30,7 +30,7 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
     : session(session), options(options), directory(directory), console(console), log(log),
       stop(stop), ranks(session.world.all()), progress(session.world.progress()),
       totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
-      data(std::move(data)), enqueuedStep(session.progress.step),
+      data(std::move(data)), sources(this->data->sources()), enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
       savedStep(session.progress.step) {}
 
@@ -191,6 +191,20 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
   return record;
 }
 
+std::vector<SourceRecord> Trainer::recordSources() {
+  session.progress.sources.clear();
+  std::vector<SourceRecord> records;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const SourceFacts &source = sources[i];
+    if (source.name.empty())
+      continue;
+    const uint64_t tokens = data->tokensRead(i, session.progress.position);
+    session.progress.sources[source.name] = {data->tokensRead(i, 0), tokens, source.tokensPerEpoch};
+    records.push_back({source.name, tokens, double(tokens) / double(source.tokensPerEpoch)});
+  }
+  return records;
+}
+
 Result<StepRecord> Trainer::settle() {
   auto record = readStep(enqueued.front());
   LMC_TRY(record);
@@ -202,6 +216,7 @@ Result<StepRecord> Trainer::settle() {
   session.progress.tokens += stepTokens;
   session.progress.position += stepTokens;
   record->tokens = session.progress.tokens;
+  record->sources = recordSources();
   // The clock of a device may be too coarse for a tiny step.
   record->tokensPerSecond =
       record->stepSeconds > 0 ? static_cast<double>(stepTokens) / record->stepSeconds : std::nan("");
@@ -535,6 +550,9 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
     writeTrace();
   if (done > firstStep && savedStep != done)
     save();
+  for (const SourceRecord &source : recordSources())
+    console.note(fmt::format("data: {}: {} tokens read, {:.2f} epochs", source.name, source.tokens,
+                             source.epochs));
   if (!interrupted && !options.exportDirectory.empty())
     exportTo(options.exportDirectory);
   if (metricsHeldBack)

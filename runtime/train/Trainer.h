@@ -74,6 +74,9 @@ private:
   // Settles and reports the enqueued steps whose results have arrived.
   Result<void> settleReady();
   Result<StepRecord> readStep(const EnqueuedStep &step);
+  // Returns what was read of each named source up to the position in the data, and notes it for the
+  // next checkpoint.
+  std::vector<SourceRecord> recordSources();
   // Returns true if work that needs the state of `step` follows it.
   bool hasWorkAfter(uint64_t step) const;
   std::optional<Guard::Divergence> watchForNonFinite(const StepRecord &record);
@@ -107,6 +110,7 @@ private:
   const uint64_t firstStep; // steps that were done before this run
 
   const std::unique_ptr<DataSource> data;
+  const std::vector<SourceFacts> sources; // of the data
   std::unique_ptr<BatchLoader> batches;
   std::unique_ptr<Evaluator> evaluator;
   std::deque<EnqueuedStep> enqueued;

@@ -35,9 +35,10 @@ std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
   if (id >= 0)
     return static_cast<uint32_t>(id);
   auto format = parseDataFormat(text("data.format"));
-  if (run.trainData.empty() || !format)
+  const std::vector<FileFingerprint> files = run.trainData();
+  if (files.empty() || !format)
     return std::nullopt;
-  auto file = TokenFile::open(run.trainData.front().path, *format);
+  auto file = TokenFile::open(files.front().path, *format);
   if (!file || (*file)->endOfDocument() < 0)
     return std::nullopt;
   return static_cast<uint32_t>((*file)->endOfDocument());
@@ -51,8 +52,9 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
     LMC_TRY(tokenizerFiles(arguments.tokenizer));
   auto checkpoint = openCheckpoint(arguments.checkpoint);
   LMC_TRY(checkpoint);
-  if (arguments.tokenizer.empty() && !checkpoint->run.trainData.empty())
-    arguments.tokenizer = tokenizerOf(checkpoint->run.trainData.front().path).value_or("");
+  const std::vector<FileFingerprint> trained = checkpoint->run.trainData();
+  if (arguments.tokenizer.empty() && !trained.empty())
+    arguments.tokenizer = tokenizerOf(trained.front().path).value_or("");
   if (!arguments.tokenizer.empty()) {
     auto files = tokenizerFiles(arguments.tokenizer);
     LMC_TRY(files);

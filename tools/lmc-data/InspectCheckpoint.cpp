@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -47,6 +48,10 @@ struct FileReport {
   std::optional<std::string> fault;
 };
 
+double epochsOf(const SourceState &source) {
+  return double(source.tokens) / double(std::max<uint64_t>(source.tokensPerEpoch, 1));
+}
+
 void printText(const CheckpointFolder &checkpoint, const Weights &weights,
                const std::vector<FileReport> &files, bool verified) {
   const CheckpointState &state = checkpoint.state;
@@ -57,6 +62,9 @@ void printText(const CheckpointFolder &checkpoint, const Weights &weights,
   fmt::print("step             {}\n", state.step);
   fmt::print("tokens           {} in {} samples; the next is token {} of the data's order\n",
              state.tokens, state.samples, state.position);
+  for (const auto &[name, source] : state.sources)
+    fmt::print("source           {}: {} tokens, {:.2f} epochs\n", name, source.tokens,
+               epochsOf(source));
   fmt::print("parameters       {} in {} tensors, {}, {}\n", weights.parameters, weights.tensors,
              fmt::join(weights.dtypes, " and "), formatBytes(weights.bytes));
   fmt::print("run              {}\n", run.run);
@@ -90,6 +98,8 @@ void printJson(const CheckpointFolder &checkpoint, const Weights &weights,
   json["samples"] = state.samples;
   json["tokens"] = state.tokens;
   json["position"] = state.position;
+  for (const auto &[name, source] : state.sources)
+    json["sources"][name] = {{"tokens", source.tokens}, {"epochs", epochsOf(source)}};
   json["parameters"] = {{"count", weights.parameters},
                         {"tensors", weights.tensors},
                         {"dtypes", weights.dtypes},

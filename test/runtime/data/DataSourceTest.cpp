@@ -4,8 +4,12 @@
 #include "test/Draws.h"
 #include "test/runtime/data/TokenFiles.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <iterator>
+#include <map>
 #include <numeric>
 #include <random>
 #include <set>
@@ -24,7 +28,7 @@ class DataSourceTest : public DataTest {
 protected:
   DataOptions options(std::vector<std::string> paths, uint64_t sequenceLength) {
     DataOptions result;
-    result.paths = std::move(paths);
+    result.sources = {{.name = "", .key = "data.train", .paths = std::move(paths)}};
     result.baseDirectory = folder.string();
     result.key = "data.train";
     result.sequenceLength = sequenceLength;
@@ -93,7 +97,7 @@ TEST_F(DataSourceTest, ReadsInFileOrderWithoutShuffling) {
   auto source = open(wanted);
   ASSERT_TRUE(source);
   EXPECT_EQ(source->samplesPerEpoch(), 3u);
-  EXPECT_EQ(source->tokens(), 12u);
+  EXPECT_EQ(source->sources()[0].tokens, 12u);
   Rows rows = fill(*source, 0, 4);
   EXPECT_THAT(rows.tokens, ElementsAre(100, 101, 102, 103, 104, 105, 200, 201, 202, 100, 101, 102));
   EXPECT_THAT(rows.targets,
@@ -261,9 +265,9 @@ TEST_F(DataSourceTest, RefusesABareFileThatCannotHoldTheVocabulary) {
                                  "without a header it may be of another type: set data.format to "
                                  "uint16 or uint32");
   wanted.format = DataFormat::UInt16;
-  EXPECT_EQ(open(wanted)->tokens(), 20u);
+  EXPECT_EQ(open(wanted)->sources()[0].tokens, 20u);
   wanted.format = DataFormat::UInt32;
-  EXPECT_EQ(open(wanted)->tokens(), 10u);
+  EXPECT_EQ(open(wanted)->sources()[0].tokens, 10u);
   wanted.format = DataFormat::Auto;
   write("a.bin", llmCBytes(20240520, 1, {1, 2, 3, 4, 5}, 2));
   EXPECT_THAT(open(wanted)->warnings(), ElementsAre(cannot + "is this file of another tokenizer?"));
@@ -346,7 +350,7 @@ TEST_F(DataSourceTest, RefusesAFileThatIsGivenTwice) {
                                    " are the same file, so an epoch would read its tokens twice; "
                                    "give it once, or set data.allow_repeats = true");
     wanted.allowRepeats = true;
-    EXPECT_EQ(open(wanted)->tokens(), 60u);
+    EXPECT_EQ(open(wanted)->sources()[0].tokens, 60u);
   }
 }
 
@@ -558,8 +562,8 @@ TEST_F(DataSourceTest, RefusesALengthThatDoesNotDivideTheBlock) {
                         "data.shuffle_block"));
   wanted.shuffleBlock = 40;
   auto source = open(wanted);
-  EXPECT_EQ(source->tokens(), 100u);
-  EXPECT_EQ(source->tokensPerEpoch(), 80u);
+  EXPECT_EQ(source->sources()[0].tokens, 100u);
+  EXPECT_EQ(source->sources()[0].tokensPerEpoch, 80u);
   EXPECT_EQ(source->samplesPerEpoch(), 10u);
 }
 
@@ -629,7 +633,7 @@ TEST_F(StreamTest, IsReadOnceInRowsOfDrawnLengths) {
 
     DataOptions wanted = options({}, 1);
     for (size_t i = 0; i < sizes.size(); ++i)
-      wanted.paths.push_back("f" + std::to_string(i) + ".bin");
+      wanted.sources[0].paths.push_back("f" + std::to_string(i) + ".bin");
     wanted.vocabSize = kVocabulary;
     wanted.seed = round;
     wanted.shuffleBlock = block;
@@ -641,7 +645,7 @@ TEST_F(StreamTest, IsReadOnceInRowsOfDrawnLengths) {
         continue;
       wanted.sequenceLength = length;
       sources.push_back(open(wanted));
-      ASSERT_EQ(sources.back()->tokensPerEpoch() * 3, stream.size());
+      ASSERT_EQ(sources.back()->sources()[0].tokensPerEpoch * 3, stream.size());
     }
     // A run that changes its length and the number of its rows at drawn positions.
     for (uint64_t position = 0; position < stream.size();) {
@@ -689,6 +693,232 @@ TEST_F(StreamTest, LoadersGoOnAtAnyPosition) {
           }
         }
       }
+}
+
+// Several sources, each a chain of ids of its own: the token at position p of source i is
+// i * kIds + p of its files, one after the other.
+class MixedTest : public DataSourceTest {
+protected:
+  static constexpr int32_t kIds = 6000; // more than a source has tokens
+
+  // Writes the files of source `number`, of `sizes` tokens, and adds it to `wanted`.
+  void addSource(DataOptions &wanted, uint64_t number, const std::string &name, double weight,
+                 const std::vector<uint64_t> &sizes) {
+    SourceOptions source{.name = name, .key = "data.source." + name, .paths = {}, .weight = weight};
+    uint64_t next = number * kIds;
+    for (uint64_t size : sizes) {
+      source.paths.push_back(name + std::to_string(next) + ".bin");
+      counting(source.paths.back(), next, size);
+      next += size;
+    }
+    wanted.sources.push_back(std::move(source));
+  }
+
+  DataOptions mixed(uint64_t length) {
+    DataOptions wanted = options({}, length);
+    wanted.sources.clear();
+    wanted.key = "data.source";
+    return wanted;
+  }
+
+  // Returns the tokens [begin, end) of the stream; both are multiples of the row.
+  static std::vector<int32_t> read(const DataSource &source, uint64_t begin, uint64_t end) {
+    const uint64_t length = source.sequenceLength();
+    return fill(source, begin / length, (end - begin) / length).tokens;
+  }
+
+  // Returns the tokens of source `number` among `tokens`.
+  static std::vector<int32_t> of(uint64_t number, const std::vector<int32_t> &tokens) {
+    std::vector<int32_t> own;
+    for (int32_t token : tokens)
+      if (token / kIds == int32_t(number))
+        own.push_back(token);
+    return own;
+  }
+};
+
+TEST_F(MixedTest, SharesOfDrawnSourcesAreExactAndEachIsReadAsIfItWereAlone) {
+  std::mt19937 random(7);
+  const int64_t rounds = test::drawCount(30);
+  for (int64_t round = 0; round < rounds; ++round) {
+    const uint64_t length = std::vector<uint64_t>{2, 5, 8}[random() % 3];
+    DataOptions wanted = mixed(length);
+    wanted.seed = round;
+    wanted.shuffle = round % 5 != 0;
+    wanted.shuffleBlock = length * (1 + random() % 4);
+    const uint64_t block = wanted.shuffleBlock, count = 2 + random() % 4;
+    double sum = 0;
+    for (uint64_t i = 0; i < count; ++i) {
+      std::vector<uint64_t> sizes = {block + 1 + random() % 300, 1 + random() % 200};
+      const double weight = double(1 + random() % 40) / 10;
+      sum += weight;
+      addSource(wanted, i, fmt::format("s{}r{}", i, round), weight, sizes);
+    }
+    auto source = open(wanted);
+    const uint64_t blocks = 150;
+    const std::vector<int32_t> tokens = read(*source, 0, blocks * block);
+    std::vector<uint64_t> counts(count);
+    for (uint64_t b = 0; b < blocks; ++b) {
+      const uint64_t number = uint64_t(tokens[b * block] / kIds);
+      ++counts[number];
+      for (uint64_t i = 0; i < count; ++i) {
+        ASSERT_LT(std::abs(double(counts[i]) - double(b + 1) * wanted.sources[i].weight / sum), 1);
+        ASSERT_EQ(source->tokensRead(i, (b + 1) * block), counts[i] * block);
+      }
+      ASSERT_EQ(source->tokensRead(number, b * block + 1), (counts[number] - 1) * block + 1);
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      const std::vector<int32_t> own = of(i, tokens);
+      ASSERT_EQ(own.size(), counts[i] * block);
+      // A source with other weights and other neighbours has the same order.
+      DataOptions one = wanted;
+      one.sources = {wanted.sources[i]};
+      one.sources[0].weight = 3;
+      auto alone = open(one);
+      ASSERT_EQ(own, read(*alone, 0, own.size())) << "source " << i << " in round " << round;
+      // An epoch has each token of the whole blocks once.
+      const uint64_t epoch = alone->sources()[0].tokensPerEpoch;
+      for (uint64_t begin = 0; begin + epoch <= own.size(); begin += epoch)
+        ASSERT_EQ(std::set<int32_t>(own.begin() + begin, own.begin() + begin + epoch).size(),
+                  epoch);
+    }
+  }
+}
+
+// The rows of all ranks together are the stream, whatever the ranks, the micro-batch and the step.
+TEST_F(MixedTest, RanksAndBatchesDivideOneStream) {
+  DataOptions wanted = mixed(4);
+  wanted.shuffleBlock = 8;
+  addSource(wanted, 0, "web", 0.7, {400});
+  addSource(wanted, 1, "code", 0.3, {90, 200});
+  auto source = open(wanted);
+  const std::vector<int32_t> stream = read(*source, 0, 96 * 4);
+  struct Shape {
+    uint64_t perStep, perMicroStep, ranks;
+  };
+  for (auto [perStep, perMicroStep, ranks] :
+       {Shape{12, 12, 1}, {12, 3, 1}, {12, 3, 2}, {12, 1, 4}, {24, 2, 3}, {96, 8, 4}})
+    for (uint64_t position : {0, 48 * 4}) { // a start, and a resumed one
+      std::vector<int32_t> seen(stream.begin(), stream.begin() + position);
+      seen.resize(stream.size(), -1);
+      for (uint64_t rank = 0; rank < ranks; ++rank) {
+        BatchLoader loader(*source, {perStep, perMicroStep, ranks, rank}, position, rank % 3);
+        for (uint64_t at = position; at + perStep * 4 <= stream.size(); at += perStep * 4) {
+          auto batch = loader.next();
+          ASSERT_TRUE(batch) << batch.error().message;
+          const auto &tokens = batch->tokens;
+          for (uint64_t t = 0; t < tokens.size(); ++t) {
+            const uint64_t micro = t / (perMicroStep * 4), in = t % (perMicroStep * 4);
+            seen[at + (micro * ranks + rank) * perMicroStep * 4 + in] = tokens[t];
+          }
+        }
+      }
+      if (position + perStep * 4 <= stream.size()) {
+        EXPECT_EQ(seen, stream) << perStep << " " << perMicroStep << " " << ranks;
+      }
+    }
+}
+
+// With a block of 4 rows, rows of 1, 2 and 4 times the length visit each token of an epoch once,
+// also when the length changes on the way.
+TEST_F(MixedTest, EachTokenIsVisitedOnceInRowsOfAnyLength) {
+  DataOptions wanted = mixed(4);
+  wanted.shuffleBlock = 16;
+  addSource(wanted, 0, "web", 0.5, {16 * 9 + 1});
+  addSource(wanted, 1, "code", 0.5, {16 * 4 + 5, 16 * 5 + 1});
+  const uint64_t epoch = 2 * 16 * 9;
+  for (std::vector<uint64_t> lengths :
+       {std::vector<uint64_t>{4}, {8}, {16}, {4, 8, 16}, {16, 4}, {8, 4, 16, 4}}) {
+    std::map<int32_t, int> visits;
+    uint64_t position = 0;
+    for (size_t i = 0; position < epoch; ++i) {
+      wanted.sequenceLength = lengths[i % lengths.size()];
+      const uint64_t next = std::min(position + 16 * (1 + i % 3), epoch);
+      for (int32_t token : read(*open(wanted), position, next))
+        ++visits[token];
+      position = next;
+    }
+    EXPECT_EQ(visits.size(), epoch);
+    for (auto [token, count] : visits)
+      EXPECT_EQ(count, 1) << token;
+  }
+}
+
+// Other weights, and a source more, from a position inside a block on.
+TEST_F(MixedTest, ASourceGoesOnInAnotherMixture) {
+  DataOptions wanted = mixed(2);
+  wanted.shuffleBlock = 8;
+  addSource(wanted, 0, "web", 0.6, {500});
+  addSource(wanted, 1, "code", 0.4, {300});
+  for (uint64_t position : {0, 2, 80, 86, 242}) {
+    auto before = open(wanted);
+    DataOptions other = wanted;
+    other.sources[0].weight = 0.1;
+    addSource(other, 2, "books", 0.5, {200});
+    auto after = open(other);
+    std::vector<uint64_t> starts = {before->tokensRead(0, position),
+                                    before->tokensRead(1, position), 0};
+    after->startAt(starts);
+    const std::vector<int32_t> first = read(*before, 0, position), second = read(*after, 0, 240);
+    for (uint64_t i = 0; i < 3; ++i) {
+      std::vector<int32_t> own = of(i, first);
+      ASSERT_EQ(own.size(), starts[i]);
+      EXPECT_EQ(after->tokensRead(i, 0), starts[i]);
+      std::ranges::copy(of(i, second), std::back_inserter(own));
+      EXPECT_EQ(after->tokensRead(i, 240), own.size());
+      DataOptions one = other;
+      one.sources = {other.sources[i]};
+      const std::vector<int32_t> alone = read(*open(one), 0, (own.size() + 7) / 8 * 8);
+      EXPECT_TRUE(std::equal(own.begin(), own.end(), alone.begin()))
+          << "source " << i << " from position " << position;
+    }
+  }
+}
+
+TEST_F(MixedTest, DocumentsEndWithTheirBlock) {
+  DataOptions wanted = mixed(12);
+  wanted.shuffleBlock = 12;
+  wanted.documentMask = true;
+  wanted.endOfDocument = 3;
+  addSource(wanted, 0, "web", 1, {100});
+  addSource(wanted, 1, "code", 1, {100});
+  auto source = open(wanted);
+  source->startAt({6, 6}); // so that a row has two blocks of its source
+  const uint64_t rows = 10;
+  std::vector<int32_t> tokens(rows * 12), targets(tokens), starts(tokens);
+  ASSERT_TRUE(source->fill(0, rows, tokens.data(), targets.data(), starts.data()));
+  for (uint64_t t = 0; t < tokens.size(); ++t) {
+    EXPECT_EQ(targets[t], tokens[t] + 1);
+    const uint64_t at = t % 12;
+    const bool begins = at == 6 || (at > 0 && tokens[t - 1] == 3);
+    EXPECT_EQ(starts[t], begins ? int32_t(at) : at == 0 ? 0 : starts[t - 1]) << t;
+  }
+}
+
+TEST_F(MixedTest, NamesWhatIsWrongWithASource) {
+  DataOptions wanted = mixed(4);
+  addSource(wanted, 0, "web", 0.7, {100});
+  addSource(wanted, 1, "code", 0.3, {4});
+  EXPECT_EQ(refusal(wanted).find("data.source.code: " + path("code6000.bin") + " has 4 tokens"),
+            0u);
+  wanted.sources[1].paths = {"web0.bin"};
+  EXPECT_EQ(refusal(wanted).find("data.source: " + path("web0.bin") + " and "), 0u);
+  EXPECT_NE(refusal(wanted).find(" are the same file"), std::string::npos);
+  wanted.sources[1].paths = {"none.bin"};
+  EXPECT_EQ(refusal(wanted).find("data.source.code: "), 0u);
+  wanted.sources[1].paths.clear();
+  EXPECT_EQ(refusal(wanted),
+            "data.source.code: no token files are given; make one with: lmc-data pack");
+  addSource(wanted, 2, "books", 0.123456789, {100});
+  wanted.sources.erase(wanted.sources.begin() + 1);
+  EXPECT_NE(refusal(wanted).find("data.source: the order of the sources"), std::string::npos);
+  wanted.vocabSize = 50;
+  wanted.sources.pop_back();
+  int32_t row[8];
+  auto filled = open(wanted)->fill(0, 1, row, row + 4);
+  for (uint64_t position = 0; filled; position += 4)
+    filled = open(wanted)->fill(position, 1, row, row + 4);
+  EXPECT_EQ(filled.error().message.find("data.source.web: " + path("web0.bin")), 0u);
 }
 
 } // namespace

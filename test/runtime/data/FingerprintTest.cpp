@@ -119,14 +119,15 @@ TEST_F(FingerprintTest, ADataSourceHasOneOfEachFile) {
   write("a.bin", nanoGptBytes(ids(100)));
   write("b.bin", nanoGptBytes(ids(200)));
   DataOptions options;
-  options.paths = {path("b.bin"), path("a.bin")};
+  options.sources = {{.name = "", .key = "data.train", .paths = {path("b.bin"), path("a.bin")}}};
   options.sequenceLength = 10;
   options.vocabSize = 50021;
-  auto fingerprints = (*DataSource::open(options))->fingerprint();
+  auto fingerprints = (*DataSource::open(options))->fingerprints();
   ASSERT_TRUE(fingerprints);
-  ASSERT_EQ(fingerprints->size(), 2u);
-  EXPECT_TRUE((*fingerprints)[0] == of(path("b.bin")));
-  EXPECT_TRUE((*fingerprints)[1] == of(path("a.bin")));
+  const std::vector<FileFingerprint> &files = fingerprints->at("data.train");
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_TRUE(files[0] == of(path("b.bin")));
+  EXPECT_TRUE(files[1] == of(path("a.bin")));
 }
 
 } // namespace

@@ -102,7 +102,7 @@ TEST_F(MegatronIndexTest, NamesNegativeIdsAndIdsTooLarge) {
     ASSERT_TRUE(file) << file.error().message;
     EXPECT_EQ((*file)->verify(0).error().message, path("a.bin") + ": token 2 is id -2, negative");
     DataOptions options;
-    options.paths = {path("a.bin")};
+    options.sources = {{.name = "", .key = "", .paths = {path("a.bin")}}};
     options.sequenceLength = 3;
     options.vocabSize = 100;
     auto source = DataSource::open(options);
@@ -150,7 +150,7 @@ TEST_F(MegatronIndexTest, TheDocumentMaskTakesTheDocumentsOfTheIndex) {
   // The second document has no tokens, the third has two sequences.
   writeSet({1, 2, 3, 4, 5, 6, 7}, kTypes[3], {2, 1, 3, 1}, {0, 1, 1, 3, 4});
   DataOptions options;
-  options.paths = {path("a.bin")};
+  options.sources = {{.name = "", .key = "", .paths = {path("a.bin")}}};
   options.sequenceLength = 6;
   options.vocabSize = 10;
   options.documentMask = true;

@@ -34,7 +34,7 @@ TEST(Settings, AreThoseOfThePlan) {
   EXPECT_EQ(settings.lr.style, LrStyle::Cosine);
   EXPECT_EQ(settings.lr.lr, 0.05);
   EXPECT_EQ(settings.beta2, 0.95);
-  EXPECT_EQ(settings.trainData, std::vector<std::string>{"train.bin"});
+  EXPECT_EQ(settings.trainData.at(0).paths, std::vector<std::string>{"train.bin"});
 }
 
 TEST(Settings, TakeTomlValuesAndBareWords) {
@@ -45,7 +45,7 @@ TEST(Settings, TakeTomlValuesAndBareWords) {
   EXPECT_EQ(settings.lr.style, LrStyle::Wsd);
   EXPECT_EQ(settings.beta1, 0.5);
   EXPECT_EQ(settings.trainIters, 1000);
-  EXPECT_EQ(settings.trainData, (std::vector<std::string>{"a.bin", "b/*.bin"}));
+  EXPECT_EQ(settings.trainData.at(0).paths, (std::vector<std::string>{"a.bin", "b/*.bin"}));
   EXPECT_EQ(settings.validationData, std::vector<std::string>{"c.bin"});
 }
 

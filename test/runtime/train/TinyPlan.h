@@ -175,6 +175,17 @@ public:
         .write(reinterpret_cast<char *>(tokens.data()), std::streamsize(2 * count));
   }
 
+  // Adds a source of training data, which takes the place of train.bin.
+  void addSource(const std::string &name, const std::string &path, const std::string &weight,
+                 const std::string &maxEpochs = "0") {
+    using T = plan::SettingType;
+    setting("data.train").values.clear();
+    addSetting("data.source." + name + ".paths", T::StringList, path);
+    addSetting("data.source." + name + ".weight", T::Float, weight, 1e-9, 1e15);
+    addSetting("data.source." + name + ".max_epochs", T::Float, maxEpochs, 0, 1e9);
+    plan.settings.back()->identity = false;
+  }
+
   plan::SettingT &setting(const std::string &key) {
     for (auto &setting : plan.settings)
       if (setting->key == key)

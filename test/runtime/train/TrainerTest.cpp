@@ -962,6 +962,144 @@ TEST_F(Trainer, EveryIdentitySettingIsWatched) {
   EXPECT_EQ(state("a"), state("same"));
 }
 
+// Training data of two sources of 1000 and 400 tokens.
+class MixedTrainer : public Trainer {
+protected:
+  void SetUp() override {
+    Trainer::SetUp();
+    writePlan("0.75", "0.25");
+    TinyPlan::writeTokens(folder / "web.bin", 1000, 3);
+    TinyPlan::writeTokens(folder / "code.bin", 400, 4);
+  }
+
+  void writePlan(const std::string &web, const std::string &code,
+                 const std::string &maxEpochs = "0", const std::string &books = "") {
+    TinyPlan plan;
+    plan.addSource("web", "web.bin", web);
+    plan.addSource("code", "code.bin", code, maxEpochs);
+    if (!books.empty())
+      plan.addSource("books", "books.bin", books);
+    plan.write(folder);
+  }
+
+  nlohmann::json sources(const std::string &out, uint64_t step) {
+    const auto text = test::read(folder / fmt::format("{}/checkpoints/{}/state.json", out, step));
+    return nlohmann::json::parse(text)["state"]["sources"];
+  }
+
+  static constexpr uint64_t kStep = TinyPlan::kGbs * TinyPlan::kSeq; // tokens
+};
+
+TEST_F(MixedTrainer, ReportsAndKeepsWhatWasReadOfEachSource) {
+  expectRuns(options("a", 10));
+  const auto lines = metrics("a");
+  for (uint64_t step = 1; step <= 10; ++step) {
+    const auto &sources = lines.at(step - 1)["sources"];
+    EXPECT_EQ(sources["web"]["tokens"], step * kStep * 3 / 4);
+    EXPECT_EQ(sources["code"]["tokens"], step * kStep / 4);
+    // 49 whole blocks of 8 tokens.
+    EXPECT_EQ(sources["code"]["epochs"], double(step * kStep / 4) / 392);
+  }
+  const nlohmann::json saved = {{"start", 0}, {"tokens", 80}, {"tokens_per_epoch", 392}};
+  EXPECT_EQ(sources("a", 10)["code"], saved);
+  for (const char *line : {"data: code, 25% of the run: 400 tokens in 1 file(s) (",
+                           ", 392 in whole blocks, read 0.20 times by 10 steps",
+                           "data: code: 80 tokens read, 0.20 epochs"})
+    EXPECT_NE(logText().find(line), std::string::npos) << line << logText();
+}
+
+TEST_F(MixedTrainer, NPlusNStepsAre2NBitForBit) {
+  expectRuns(options("whole", 12));
+  expectRuns(options("parts", 5));
+  expectRuns(options("parts", 12));
+  EXPECT_EQ(numbers("parts"), numbers("whole"));
+  EXPECT_EQ(state("parts"), state("whole"));
+  EXPECT_EQ(sources("parts", 12), sources("whole", 12));
+}
+
+// The error proposes two ways out that are put to the test.
+TEST_F(MixedTrainer, RefusesASourceThatIsReadTooOften) {
+  writePlan("0.75", "0.25", "1.5");
+  // 100 steps of 32 tokens, of which 800 are code: 392 * 1.5 = 588 are allowed.
+  const std::string message =
+      "data.source.code.max_epochs is 1.5, and 100 steps read the source 2.04 times: 25% of 3200 "
+      "tokens are 800, and it has 392 in whole blocks; give it more data, or set "
+      "data.source.code.max_epochs=2.05, or data.source.code.weight=0.166, or stop at --steps=73";
+  expectFails(options("a", 100), ExitCode::UserError, message);
+  EXPECT_FALSE(std::filesystem::exists(folder / "a/checkpoints"));
+  RunOptions o = options("weight", 100);
+  o.overrides = {"data.source.code.weight=0.166"};
+  expectRuns(o);
+  EXPECT_LE(sources("weight", 100)["code"]["tokens"], 588u);
+  expectFails(options("b", 74), ExitCode::UserError, "or stop at --steps=73");
+  expectRuns(options("b", 73));
+  EXPECT_LE(sources("b", 73)["code"]["tokens"], 588u);
+  // What was read before counts.
+  expectFails(options("b", 74), ExitCode::UserError,
+              "25% of 32 tokens are 8, after 584 of earlier starts");
+  o = options("b", 74);
+  o.overrides = {"data.source.code.max_epochs=1.6"};
+  expectRuns(o);
+}
+
+TEST_F(MixedTrainer, AnotherMixtureIsRefusedOrDeclared) {
+  expectRuns(options("a", 3)); // 72 tokens of web, 24 of code
+  RunOptions o = options("a", 5);
+  o.overrides = {"data.source.web.weight=0.5"};
+  expectFails(o, ExitCode::UserError, "data.source.web.weight is 0.75 there and 0.5 here");
+  TinyPlan::writeTokens(folder / "code2.bin", 410, 4);
+  o.overrides = {"data.source.code.paths=code2.bin"};
+  expectFails(
+      o, ExitCode::UserError,
+      "data.source.code.paths is 400 tokens in 1 file(s) there and 410 tokens in 1 file(s) (");
+  o.changes = {"data.source.code.paths"};
+  expectRuns(o);
+  EXPECT_NE(logText().find("others are read from their beginning: web\n"), std::string::npos)
+      << logText();
+  EXPECT_EQ(sources("a", 5)["code"]["tokens"], 16u); // from its beginning
+  EXPECT_EQ(sources("a", 5)["web"]["start"], 72u);   // it goes on
+  EXPECT_EQ(sources("a", 5)["web"]["tokens"], 72u + 48);
+
+  writePlan("0.75", "0.25", "0", "1");
+  TinyPlan::writeTokens(folder / "books.bin", 300, 5);
+  o = options("a", 7);
+  expectFails(o, ExitCode::UserError, "data.source.books.weight is absent there and 1 here");
+  expectFails(o, ExitCode::UserError,
+              "data.source.books.paths is absent there and 300 tokens in 1 file(s) here");
+  o.changes = {"data.source.books"};
+  expectRuns(o);
+  EXPECT_EQ(sources("a", 7)["web"]["start"], 120u);
+  EXPECT_EQ(sources("a", 7)["books"]["tokens"], 32u);
+  // And again without the new source: the record knows it, the plan does not.
+  writePlan("0.75", "0.25");
+  o = options("a", 8);
+  o.changes.clear();
+  expectFails(o, ExitCode::UserError, "data.source.books.weight is 1 there and absent here");
+  o.changes = {"data.source.books"};
+  expectRuns(o);
+  expectRuns(options("a", 9));
+  EXPECT_FALSE(sources("a", 9).contains("books"));
+}
+
+TEST_F(MixedTrainer, DataTrainDoesNotGoWithSources) {
+  RunOptions o = options("a", 3);
+  o.overrides = {"data.train=train.bin"};
+  expectFails(o, ExitCode::UserError,
+              "data.train is set, and the plan has the sources code, web (data.source); set their "
+              "paths instead, such as data.source.code.paths");
+}
+
+TEST_F(MixedTrainer, OneStepReadsEachSequenceOfASourceOnce) {
+  TinyPlan::writeTokens(folder / "code.bin", 9, 4); // one sequence; a step reads one
+  expectRuns(options("a", 1));
+  writePlan("0.5", "0.5");
+  expectFails(
+      options("b", 1), ExitCode::UserError,
+      "data.source.code.paths has 1 sequences of 8 tokens, and one step reads 2 of its 4 "
+      "there (training.batch_size), so it reads the data 2.00 times; give more data, compile "
+      "with a batch_size of at most 2, or set data.allow_repeats = true");
+}
+
 TEST_F(Trainer, StepsEndWithTheJob) {
   expectFails(options("a", 1001), ExitCode::UserError,
               "--steps=1001 is more than training.train_iters, 1000");
