@@ -101,8 +101,8 @@ void ropeScaling(const CheckedJob &job) {
     // Reports any other key of [model.rope_scaling] without a rope_type: it would have no effect.
     for (const Key &key : job.keys)
       if (!job.provenance.given("model.rope_scaling.rope_type") &&
-          std::string_view(key.section) == "model.rope_scaling" &&
-          std::string_view(key.name) != "rope_type" && job.provenance.given(key.path()))
+          key.section == "model.rope_scaling" && std::string_view(key.name) != "rope_type" &&
+          job.provenance.given(key.path()))
         return job.error("model.rope_scaling.rope_type",
                          "[model.rope_scaling] has {} but no rope_type, so it would do nothing; "
                          "give one of linear, llama3, dynamic, yarn",
@@ -199,10 +199,37 @@ void shuffleBlock(const CheckedJob &job) {
               nearestMultiples(length, block));
 }
 
+void sources(const CheckedJob &job) {
+  const DataConfig &data = job.config.data;
+  if (data.sources.empty())
+    return;
+  if (job.sound({"data.train"}) && !data.train.empty())
+    job.error("data.train", "train and [[data.source]] both say what to train on; leave one out");
+  std::map<std::string, std::string> known; // the source of each path
+  for (const auto &[name, source] : data.sources) {
+    const std::string key = fmt::format("data.source.{}.paths", name);
+    if (job.provenance.broken.count(key))
+      continue;
+    if (source.paths.empty())
+      job.error(key,
+                "[[data.source]] {} has an empty list of paths; give it token files, or leave "
+                "it out",
+                name);
+    for (const std::string &path : source.paths)
+      if (const auto [other, isNew] = known.emplace(path, name);
+          !isNew && job.sound({"data.allow_repeats"}) && !data.allowRepeats)
+        job.error(key,
+                  "'{}' is in [[data.source]] {} already; list it once, or set "
+                  "data.allow_repeats = true",
+                  path, other->second);
+  }
+}
+
 void validation(const CheckedJob &job) {
+  const DataConfig &data = job.config.data;
   if (job.sound({"data.train", "data.validation", "monitoring.validation_interval"}) &&
-      job.config.monitoring.validationInterval > 0 && !job.config.data.train.empty() &&
-      job.config.data.validation.empty())
+      job.config.monitoring.validationInterval > 0 &&
+      !(data.train.empty() && data.sources.empty()) && data.validation.empty())
     job.error("monitoring.validation_interval",
               "validation_interval = {} needs data: give 'validation' in [data], or set it to 0",
               job.config.monitoring.validationInterval);
@@ -255,8 +282,8 @@ void checkRequired(const KeyTable &keys, Provenance &provenance, Diagnostics &di
     if (!key.required || provenance.given(key.path()) || provenance.broken.count(key.path()))
       continue;
     provenance.broken.insert(key.path());
-    diagnostics.error(provenance.of(key.path()),
-                      fmt::format("missing required key '{}' in [{}]", key.name, key.section));
+    diagnostics.error(provenance.of(key.path()), fmt::format("missing required key '{}' in {}",
+                                                             key.name, headerText(key.section)));
   }
 }
 
@@ -292,7 +319,7 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 
 void checkTogether(const CheckedJob &job) {
   for (auto *check : {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch,
-                      shardGroup, schedule, shuffleBlock, validation, device, optimizer})
+                      shardGroup, schedule, shuffleBlock, sources, validation, device, optimizer})
     check(job);
 }
 

@@ -54,7 +54,7 @@ void assignModelConfig(const Assignment *from, const KeyTable &keys, Config &con
     return;
   // After an error in config.json, missing keys of [model] are not reported.
   for (const Key &key : keys)
-    if (key.section == std::string_view("model") && !provenance.given(key.path()))
+    if (key.section == "model" && !provenance.given(key.path()))
       provenance.broken.insert(key.path());
 }
 
@@ -119,7 +119,7 @@ void setMicroBatchSize(Config &config, int64_t size) {
 
 Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
                           const ModelFamilies &families, const CheckDevice &checkDevice) {
-  const KeyTable keys(families);
+  KeyTable keys(families);
   Config config;
   for (const Key &key : keys)
     key.field(config); // sets initial values that families define

@@ -132,8 +132,16 @@ struct DistributedConfig {
   bool dividesWeights() const;
 };
 
+// A table [[data.source]].
+struct SourceConfig {
+  std::vector<std::string> paths;
+  double weight = 1;
+  double maxEpochs = 0; // 0: any number
+};
+
 struct DataConfig {
   std::vector<std::string> train, validation;
+  std::map<std::string, SourceConfig> sources; // by name; empty: `train` has the data
   int64_t endOfDocument = -1; // token id, for files without a table of documents
   std::string format = "auto"; // auto | uint16 | uint32 | megatron
   int64_t shuffleBlock = 0;    // tokens; default: sequence_length

@@ -46,8 +46,7 @@ public:
       if (merged.contains(name) && !merged[name].is_null() && merged[name] != only)
         error(fmt::format("'{}' is {}; lmc has only {}", name, merged[name].dump(), only.dump()));
     for (const Key &key : keys)
-      if (std::string_view(key.section) == "model" && merged.contains(key.name) &&
-          isRead(*family, key))
+      if (key.section == "model" && merged.contains(key.name) && isRead(*family, key))
         add("model", key.name, merged[key.name]);
     // "rope_parameters" and "rope_scaling" name the same settings. If both are present,
     // transformers uses rope_scaling, the older name.

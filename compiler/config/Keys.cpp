@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace lmc::config {
 namespace {
@@ -552,7 +553,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .defaultText = "none",
        .runTime = true,
        .identity = true,
-       .doc = "Token files or globs to train on, relative to the TOML file; `lmc-run` needs it."},
+       .doc = "Token files or globs to train on, relative to the TOML file; `lmc-run` needs it, "
+              "or `[[data.source]]` in its place."},
       {.section = "data",
        .name = "validation",
        .field = FIELD(data.validation),
@@ -745,6 +747,41 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
 #undef FIELD
 }
 
+// Returns the keys of the table [[data.source]] with this name.
+std::vector<Key> sourceKeys(const std::string &name) {
+  const std::string section = "data.source." + name;
+#define FIELD(MEMBER) [name](Config &config) -> Field { return &config.data.sources[name].MEMBER; }
+  return {
+      {.section = section,
+       .name = "paths",
+       .field = FIELD(paths),
+       .required = true,
+       .runTime = true,
+       .identity = true,
+       .doc = "Token files or globs of the source, relative to the TOML file."},
+      {.section = section,
+       .name = "weight",
+       .field = FIELD(weight),
+       .minimum = 1e-9,
+       .maximum = 1e15,
+       .required = true,
+       .runTime = true,
+       .identity = true,
+       .doc = "The source's share of the trained tokens is its weight, divided by the sum of all "
+              "weights: 70, 20 and 10 are the same as 0.7, 0.2 and 0.1."},
+      {.section = section,
+       .name = "max_epochs",
+       .field = FIELD(maxEpochs),
+       .unit = "epochs",
+       .minimum = 0,
+       .maximum = 1e9,
+       .runTime = true,
+       .doc = "A run whose steps would read the source more often than this is refused before its "
+              "first step; 1.5 allows half of the source to be read twice; 0: any number."},
+  };
+#undef FIELD
+}
+
 } // namespace
 
 const std::vector<Section> &sections() {
@@ -758,6 +795,10 @@ const std::vector<Section> &sections() {
       {"memory", "What device memory may be used, and what is recomputed to save it."},
       {"distributed", "The cluster, and what is sharded over it."},
       {"data", "Token files, as `lmc-data pack` writes them."},
+      {"data.source",
+       "Training data from several sources, in the place of `train` of `[data]`: a table for each "
+       "source ([mixtures](data.md#mixtures)).",
+       sourceKeys},
       {"checkpoint", "What is saved, and how often."},
       {"monitoring", "What is reported, and how often."},
       {"guard", "When to warn of a run that goes wrong, and when to stop it."},
@@ -766,20 +807,35 @@ const std::vector<Section> &sections() {
   return table;
 }
 
-KeyTable::KeyTable(const ModelFamilies &families) : families(families), keys(makeKeys(families)) {
+KeyTable::KeyTable(const ModelFamilies &families) : families(families) {
+  std::ranges::move(makeKeys(families), std::back_inserter(keys));
   for (const ModelFamily *family : families)
     for (const Key &own : family->keys) {
       const auto same = [&](const Key &key) { return key.path() == own.path(); };
       auto key = std::find_if(keys.begin(), keys.end(), same);
       if (key == keys.end()) {
-        const auto after = std::find_if(keys.rbegin(), keys.rend(), [&](const Key &other) {
-          return std::string_view(other.section) == own.section;
-        });
-        key = keys.insert(after.base(), own);
+        key = keys.insert(endOf(own.section), own);
         key->identity = true; // it describes the model
       }
       key->families.push_back(family);
     }
+}
+
+std::list<Key>::const_iterator KeyTable::endOf(std::string_view section) const {
+  const auto isIn = [&](const Key &key) {
+    const Section *list = listOf(key.section);
+    return key.section == section || (list && list->name == section);
+  };
+  return std::find_if(keys.rbegin(), keys.rend(), isIn).base();
+}
+
+void KeyTable::addTable(const Section &list, const std::string &name) {
+  const std::string_view around = list.name;
+  auto end = endOf(list.name);
+  if (end == keys.begin()) // it is the list's first table
+    end = endOf(around.substr(0, around.rfind('.')));
+  std::vector<Key> own = list.keysOf(name);
+  keys.insert(end, std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
 }
 
 bool Key::isOf(const ModelFamily &family) const {
@@ -801,9 +857,26 @@ std::string listed(const std::vector<std::string> &names, const char *word) {
                      names.back());
 }
 
-bool isSection(std::string_view name) {
-  return std::any_of(sections().begin(), sections().end(),
-                     [&](const Section &section) { return section.name == name; });
+const Section *findSection(std::string_view name) {
+  const auto found = std::ranges::find(sections(), name, &Section::name);
+  return found == sections().end() ? nullptr : &*found;
+}
+
+const Section *listOf(std::string_view section) {
+  const size_t dot = section.rfind('.');
+  const Section *list =
+      dot == std::string_view::npos ? nullptr : findSection(section.substr(0, dot));
+  return list && list->keysOf ? list : nullptr;
+}
+
+std::string headerText(std::string_view section) {
+  const Section *list = listOf(section);
+  return list ? fmt::format("[[{}]] {}", list->name, section.substr(section.rfind('.') + 1))
+              : fmt::format("[{}]", section);
+}
+
+bool KeyTable::hasSection(std::string_view section) const {
+  return std::ranges::any_of(keys, [&](const Key &key) { return key.section == section; });
 }
 
 const Key *KeyTable::find(std::string_view section, std::string_view name) const {

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <list>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,7 +34,7 @@ struct DerivedDefault {
 };
 
 struct Key {
-  const char *section = "";
+  std::string section;
   const char *name = "";
   const char *alias = ""; // another accepted name of the key
   std::function<Field(Config &)> field;
@@ -50,7 +51,7 @@ struct Key {
   // The families that have the key; empty: all families. KeyTable fills it in.
   ModelFamilies families = {};
 
-  std::string path() const { return std::string(section) + "." + name; }
+  std::string path() const { return section + "." + name; }
   bool isSize() const { return std::string_view(unit) == "bytes"; }
   bool isOf(const ModelFamily &family) const;
 };
@@ -58,27 +59,43 @@ struct Key {
 struct Section {
   const char *name;
   const char *doc;
+  // Set for a list of tables, [[data.source]]. Each table has a name, given by `name = "web"`, and
+  // the keys that this function returns for the name; their section is "data.source.web".
+  std::vector<Key> (*keysOf)(const std::string &name) = nullptr;
 };
 
 // Returns all sections, in the order of docs/config.md.
 const std::vector<Section> &sections();
-bool isSection(std::string_view name);
+// Returns the section with this name; nullptr if there is none.
+const Section *findSection(std::string_view name);
+// Returns the list that has the section of one of its tables, "data.source.web"; nullptr for any
+// other section.
+const Section *listOf(std::string_view section);
+// Returns the section as the user writes it: "[data]", or "[[data.source]] web".
+std::string headerText(std::string_view section);
 
-// All keys, those of every job and those of the families, in the order of docs/config.md. Keys of
-// the same section are adjacent.
+// All keys, those of every job, of the families and of the tables of lists, in the order of
+// docs/config.md. Keys of the same section are adjacent.
 class KeyTable {
 public:
   explicit KeyTable(const ModelFamilies &families);
 
-  std::vector<Key>::const_iterator begin() const { return keys.begin(); }
-  std::vector<Key>::const_iterator end() const { return keys.end(); }
+  // Adds the keys of the table `name` of a list, after those of the section around it.
+  void addTable(const Section &list, const std::string &name);
+
+  std::list<Key>::const_iterator begin() const { return keys.begin(); }
+  std::list<Key>::const_iterator end() const { return keys.end(); }
   // Returns the key with this name or alias; nullptr if there is none.
   const Key *find(std::string_view section, std::string_view name) const;
+  bool hasSection(std::string_view section) const; // that has keys
 
   const ModelFamilies families;
 
 private:
-  std::vector<Key> keys;
+  // Returns the end of the keys of a section, or of all tables of a list; begin() if it has none.
+  std::list<Key>::const_iterator endOf(std::string_view section) const;
+
+  std::list<Key> keys; // a key stays where it is when others are added
 };
 
 // Returns the function for Key::field of a family's own key. The value is stored in

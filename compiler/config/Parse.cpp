@@ -38,9 +38,9 @@ struct Unknown {
 };
 
 Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_view name) {
-  const std::string what = fmt::format("unknown key '{}' in [{}]", name, section);
+  const std::string what = fmt::format("unknown key '{}' in {}", name, headerText(section));
   if (const Key *key = findAnywhere(keys, name))
-    return {fmt::format("{}; it belongs to [{}]", what, key->section), {key->path()}};
+    return {fmt::format("{}; it belongs to {}", what, headerText(key->section)), {key->path()}};
   if (const std::string here = nearestName(name, namesIn(keys, section)); !here.empty())
     return {what + suggestion(name, namesIn(keys, section)),
             {fmt::format("{}.{}", section, here)}};
@@ -49,13 +49,27 @@ Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_v
     all.push_back(key.name);
   if (const std::string elsewhere = nearestName(name, all); !elsewhere.empty()) {
     const Key *key = findAnywhere(keys, elsewhere);
-    return {fmt::format("{}; did you mean '{}' of [{}]?", what, key->name, key->section),
+    return {fmt::format("{}; did you mean '{}' of {}?", what, key->name, headerText(key->section)),
             {key->path()}};
   }
   return {what, {}};
 }
 
+// `section` is that of a table that `list` does not have.
+Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view section) {
+  const std::string_view name = section.substr(section.rfind('.') + 1);
+  std::vector<std::string> names;
+  for (const Key &key : keys)
+    if (listOf(key.section) == &list)
+      names.push_back(key.section.substr(key.section.rfind('.') + 1));
+  return {
+      fmt::format("the file has no [[{}]] named '{}'{}", list.name, name, suggestion(name, names)),
+      {}};
+}
+
 Unknown unknownSection(const KeyTable &keys, std::string_view name) {
+  if (const Section *list = listOf(name))
+    return unknownTable(keys, *list, name);
   std::vector<std::string> names;
   for (const Section &section : sections())
     names.push_back(section.name);
@@ -70,7 +84,7 @@ Unknown unknownSection(const KeyTable &keys, std::string_view name) {
 Unknown strayKey(const KeyTable &keys, std::string_view name) {
   Unknown unknown{fmt::format("key '{}' stands outside of any section", name), {}};
   if (const Key *key = findAnywhere(keys, name)) {
-    unknown.message += fmt::format("; it belongs to [{}]", key->section);
+    unknown.message += fmt::format("; it belongs to {}", headerText(key->section));
     unknown.meant.push_back(key->path());
   }
   return unknown;
@@ -98,10 +112,14 @@ Value toValue(const toml::node &node) {
   return OtherValue{node.is_table() ? "a table" : "a date or time"};
 }
 
+// The key of a list's table that names the table, and the letters of names: those of a bare key.
+constexpr const char *kTableName = "name";
+constexpr const char *kNameLetters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+
 class TomlReader {
 public:
-  TomlReader(const std::string &path, const KeyTable &keys, ParsedFile &parsed,
-             Diagnostics &diagnostics)
+  TomlReader(const std::string &path, KeyTable &keys, ParsedFile &parsed, Diagnostics &diagnostics)
       : path(path), keys(keys), parsed(parsed), diagnostics(diagnostics) {}
 
   Location at(const toml::source_region &source) const {
@@ -115,8 +133,10 @@ public:
       const std::string_view word = name.str();
       const std::string full =
           section.empty() ? std::string(word) : fmt::format("{}.{}", section, word);
-      if (isSection(full))
-        readSection(full, name, node);
+      if (const Section *known = findSection(full))
+        known->keysOf ? readList(*known, name, node) : readSection(full, name, node);
+      else if (listOf(section) && word == kTableName)
+        continue;
       else if (const Key *key = keys.find(section, word))
         readKey(*key, name, node);
       else if (node.is_table() || node.is_array_of_tables())
@@ -136,6 +156,32 @@ private:
     read(section, *table);
   }
 
+  void readList(const Section &list, const toml::key &name, const toml::node &node) {
+    if (!node.is_array_of_tables())
+      return diagnostics.error(at(name.source()),
+                               fmt::format("'{0}' is a list of tables; write [[{0}]]", list.name));
+    for (const toml::node &table : *node.as_array())
+      readTable(list, *table.as_table());
+  }
+
+  void readTable(const Section &list, const toml::table &table) {
+    const toml::node *given = table.get(kTableName);
+    const auto name = given ? given->value_exact<std::string>() : std::nullopt;
+    const Location location = at(given ? given->source() : table.source());
+    if (!name || name->empty() || name->find_first_not_of(kNameLetters) != std::string::npos)
+      return diagnostics.error(
+          location, fmt::format("a [[{}]] {}; give it a name of letters, digits, _ and -, such as "
+                                "name = \"web\"",
+                                list.name, given ? "cannot have this name" : "has no name"));
+    const std::string section = fmt::format("{}.{}", list.name, *name);
+    if (const auto [other, isNew] = parsed.sections.emplace(section, location); !isNew)
+      return diagnostics.error(location,
+                               fmt::format("two [[{}]] have the name '{}'; the other is in line {}",
+                                           list.name, *name, other->second.line));
+    keys.addTable(list, *name);
+    read(section, table);
+  }
+
   void readKey(const Key &key, const toml::key &name, const toml::node &node) {
     for (const Assignment &earlier : parsed.assignments)
       if (earlier.key == &key) // this name is the alias: TOML itself rejects equal names
@@ -151,7 +197,7 @@ private:
   }
 
   const std::string &path;
-  const KeyTable &keys;
+  KeyTable &keys;
   ParsedFile &parsed;
   Diagnostics &diagnostics;
 };
@@ -185,7 +231,7 @@ Result<Value> overrideValue(const Key &key, const std::string &text) {
 
 } // namespace
 
-ParsedFile parseToml(const std::string &text, const std::string &path, const KeyTable &keys,
+ParsedFile parseToml(const std::string &text, const std::string &path, KeyTable &keys,
                      Diagnostics &diagnostics) {
   ParsedFile parsed;
   const toml::parse_result result = toml::parse(text);
@@ -217,11 +263,18 @@ std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides
                                               key ? key->section : "section", path));
       continue;
     }
+    if (const Section *list = findSection(path); list && list->keysOf) {
+      diagnostics.error(location,
+                        fmt::format("{0} is a list of tables; set one key of one of them, as in "
+                                    "{0}.NAME.{1}=...",
+                                    path, list->keysOf("")[0].name));
+      continue;
+    }
     const std::string section = path.substr(0, dot), name = path.substr(dot + 1);
     const Key *key = keys.find(section, name);
     if (!key) {
-      const Unknown unknown =
-          isSection(section) ? unknownKey(keys, section, name) : unknownSection(keys, section);
+      const Unknown unknown = keys.hasSection(section) ? unknownKey(keys, section, name)
+                                                       : unknownSection(keys, section);
       diagnostics.error(location, unknown.message);
       continue;
     }

@@ -21,18 +21,20 @@ struct Assignment {
 struct ParsedFile {
   bool valid = false; // true if the text is TOML
   std::vector<Assignment> assignments;
-  std::map<std::string, Location> sections; // section headers of the file
+  std::map<std::string, Location> sections; // section headers of the file, and tables of lists
   // Paths of the known keys that misspelt names probably stand for. Such a key is reported as
   // misspelt, and not a second time as missing.
   std::set<std::string> misspelt;
 };
 
 // Parses the text of the file `path`. Unknown sections and keys are errors that suggest the nearest
-// known name. Parsing stops at the first syntax error.
-ParsedFile parseToml(const std::string &text, const std::string &path, const KeyTable &keys,
+// known name. Parsing stops at the first syntax error. The keys of each table of a list are added
+// to `keys`; a table without a name, or with that of another, is an error.
+ParsedFile parseToml(const std::string &text, const std::string &path, KeyTable &keys,
                      Diagnostics &diagnostics);
 
-// Parses texts of the form "section.key=VALUE" in order; VALUE is a TOML value or a bare word.
+// Parses texts of the form "section.key=VALUE" in order; VALUE is a TOML value or a bare word. A
+// key of a table of a list is "data.source.web.weight"; the file has the table.
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
                                        const KeyTable &keys, Diagnostics &diagnostics);
 

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace lmc {
 namespace {
 
@@ -112,12 +114,25 @@ string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`).
   is refused unless the change is declared (`lmc-run --change=section.key`).
 )";
   for (const Section &section : sections()) {
-    page += fmt::format("\n## [{}]\n\n{}\n\n", section.name, section.doc);
+    const std::string header =
+        section.keysOf ? fmt::format("[[{}]]", section.name) : fmt::format("[{}]", section.name);
+    page += fmt::format("\n## {}\n\n{}\n\n", header, section.doc);
     page += "| key | type | default | range | | meaning |\n|---|---|---|---|---|---|\n";
+    auto addRow = [&](const Key &key) {
+      page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", key.name, typeCell(key),
+                          defaultCell(key), rangeCell(key), marksCell(key), docCell(key));
+    };
+    if (section.keysOf) {
+      page +=
+          fmt::format("| `name` | string | **required** | letters, digits, `_`, `-` | *identity* "
+                      "| Name of the table. `--set {}.NAME.KEY=VALUE` changes one of its "
+                      "keys. |\n",
+                      section.name);
+      std::ranges::for_each(section.keysOf(""), addRow);
+    }
     for (const Key &key : keys)
-      if (key.section == std::string_view(section.name))
-        page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", key.name, typeCell(key),
-                            defaultCell(key), rangeCell(key), marksCell(key), docCell(key));
+      if (key.section == section.name)
+        addRow(key);
   }
   page += R"(
 ## Defaults that follow another key

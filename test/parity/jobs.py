@@ -14,7 +14,9 @@ from reference import Model, Optimizer
 def toml_value(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{k} = {toml_value(v)}" for k, v in value.items()) + " }"
-    return json.dumps(value)  # strings, booleans, numbers and lists are written as in JSON
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return json.dumps(value)  # strings, booleans and numbers are written as in JSON
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 #include "test/compiler/config/ConfigFixture.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lmc {
@@ -315,6 +316,89 @@ TEST_F(ChecksTest, AShuffleBlockHoldsWholeSequences) {
                         "or 64\n"),
             std::string::npos)
       << errors;
+}
+
+class SourcesTest : public ConfigTest {
+protected:
+  static std::string source(const std::string &keys) { return "[[data.source]]\n" + keys + "\n"; }
+  const std::string web = source("name = \"web\"\npaths = [\"a.bin\", \"b.bin\"]\nweight = 0.7");
+  const std::string code =
+      source("name = \"code\"\npaths = \"c.bin\"\nweight = 3\nmax_epochs = 2.5");
+
+  // Returns the error without its place.
+  std::string errorOf(const std::string &text, const std::vector<std::string> &overrides = {}) {
+    const std::string errors = errorsOf(kModel + kTraining + text, overrides);
+    const size_t begin = errors.find(": error: ");
+    EXPECT_EQ(errors.find('\n'), errors.size() - 1) << errors;
+    return begin == std::string::npos ? errors
+                                      : errors.substr(begin + 9, errors.size() - begin - 10);
+  }
+  const ResolvedSetting *find(const std::string &key) {
+    const auto found = std::ranges::find(config.settings, key, &ResolvedSetting::key);
+    return found == config.settings.end() ? nullptr : &*found;
+  }
+};
+
+TEST_F(SourcesTest, AreReadAndSetByName) {
+  ASSERT_EQ(errorsOf(kModel + kTraining + web + code, {"data.source.code.weight=0.3"}), "");
+  ASSERT_EQ(config.data.sources.size(), 2u);
+  EXPECT_EQ(config.data.sources["web"].paths, (std::vector<std::string>{"a.bin", "b.bin"}));
+  EXPECT_EQ(config.data.sources["web"].weight, 0.7);
+  EXPECT_EQ(config.data.sources["web"].maxEpochs, 0);
+  EXPECT_EQ(config.data.sources["code"].paths, std::vector<std::string>{"c.bin"});
+  EXPECT_EQ(config.data.sources["code"].weight, 0.3);
+  EXPECT_EQ(config.data.sources["code"].maxEpochs, 2.5);
+  const ResolvedSetting *weight = find("data.source.code.weight");
+  ASSERT_TRUE(weight);
+  EXPECT_EQ(weight->value, "0.3");
+  EXPECT_EQ(weight->origin, ResolvedSetting::Origin::Override);
+  EXPECT_TRUE(weight->runTime && weight->identity);
+  ASSERT_TRUE(find("data.source.web.max_epochs"));
+  EXPECT_FALSE(find("data.source.web.max_epochs")->identity);
+  EXPECT_EQ(find("data.source.web.paths")->values.size(), 2u);
+  // Inline tables are the same.
+  ASSERT_EQ(errorsOf(kModel + kTraining +
+                     "[data]\nsource = [{ name = \"a\", paths = [\"a\"], weight = 1 }]\n"),
+            "");
+  EXPECT_EQ(config.data.sources["a"].weight, 1);
+}
+
+TEST_F(SourcesTest, MistakesAreNamed) {
+  EXPECT_EQ(
+      errorOf(source("paths = \"a\"\nweight = 1")),
+      "a [[data.source]] has no name; give it a name of letters, digits, _ and -, such as name "
+      "= \"web\"");
+  EXPECT_EQ(errorOf(source("name = \"a.b\"\npaths = \"a\"\nweight = 1")),
+            "a [[data.source]] cannot have this name; give it a name of letters, digits, _ and -, "
+            "such as name = \"web\"");
+  EXPECT_EQ(errorOf(web + source("name = \"web\"\npaths = \"d\"\nweight = 1")),
+            "two [[data.source]] have the name 'web'; the other is in line 13");
+  EXPECT_EQ(errorOf(source("name = \"a\"\nweight = 1")),
+            "missing required key 'paths' in [[data.source]] a");
+  EXPECT_EQ(errorOf(source("name = \"a\"\npaths = \"a\"")),
+            "missing required key 'weight' in [[data.source]] a");
+  EXPECT_EQ(errorOf(source("name = \"a\"\npaths = []\nweight = 1")),
+            "[[data.source]] a has an empty list of paths; give it token files, or leave it out");
+  EXPECT_EQ(errorOf(source("name = \"a\"\npaths = \"a\"\nweight = 0")),
+            "data.source.a.weight is 0; it must be from 1e-09 to 1000000000000000");
+  EXPECT_EQ(errorOf(source("name = \"a\"\npaths = \"a\"\nweight = 1\nwieght = 2")),
+            "unknown key 'wieght' in [[data.source]] a; did you mean 'weight'?");
+  EXPECT_EQ(
+      errorOf(web + source("name = \"a\"\npaths = [\"d.bin\", \"b.bin\"]\nweight = 1")),
+      "'b.bin' is in [[data.source]] a already; list it once, or set data.allow_repeats = true");
+  EXPECT_EQ(errorOf("[data]\ntrain = \"a.bin\"\n" + web),
+            "train and [[data.source]] both say what to train on; leave one out");
+  EXPECT_EQ(errorOf("[data.source]\nname = \"a\"\n"),
+            "'data.source' is a list of tables; write [[data.source]]");
+  EXPECT_EQ(errorOf(web, {"data.source.wbe.weight=1"}),
+            "the file has no [[data.source]] named 'wbe'; did you mean 'web'?");
+  EXPECT_EQ(errorOf(web, {"data.source.web.wieght=1"}),
+            "unknown key 'wieght' in [[data.source]] web; did you mean 'weight'?");
+  EXPECT_EQ(errorOf(web, {"data.source=[]"}),
+            "data.source is a list of tables; set one key of one of them, as in "
+            "data.source.NAME.paths=...");
+  EXPECT_EQ(errorOf(web + "[monitoring]\nvalidation_interval = 5\n"),
+            "validation_interval = 5 needs data: give 'validation' in [data], or set it to 0");
 }
 
 TEST_F(ChecksTest, RunTimeChangeableSettings) {
