@@ -199,6 +199,16 @@ void shuffleBlock(const CheckedJob &job) {
               nearestMultiples(length, block));
 }
 
+void packing(const CheckedJob &job) {
+  const int64_t block = job.config.data.shuffleBlock, length = job.config.training.sequenceLength;
+  if (job.sound({"data.packing", "data.shuffle_block", "training.sequence_length"}) &&
+      job.config.data.packing == "best_fit" && block != length)
+    job.error("data.shuffle_block",
+              "packing = \"best_fit\" fills sequences with whole documents, so shuffle_block = {} "
+              "must be sequence_length = {}",
+              block, length);
+}
+
 void sources(const CheckedJob &job) {
   const DataConfig &data = job.config.data;
   if (data.sources.empty())
@@ -318,8 +328,9 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 }
 
 void checkTogether(const CheckedJob &job) {
-  for (auto *check : {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch,
-                      shardGroup, schedule, shuffleBlock, sources, validation, device, optimizer})
+  for (auto *check :
+       {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch, shardGroup, schedule,
+        shuffleBlock, packing, sources, validation, device, optimizer})
     check(job);
 }
 

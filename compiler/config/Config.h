@@ -145,6 +145,7 @@ struct DataConfig {
   int64_t endOfDocument = -1; // token id, for files without a table of documents
   std::string format = "auto"; // auto | uint16 | uint32 | megatron
   int64_t shuffleBlock = 0;    // tokens; default: sequence_length
+  std::string packing = "concatenate"; // concatenate | best_fit: how documents come to rows
   bool allowRepeats = false;   // a global batch may hold a sequence more than once
   int64_t numWorkers = 2;
 };

@@ -598,6 +598,17 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
               "block: give the longest length of the whole training. The end of a file that is "
               "shorter than a block is not used."},
       {.section = "data",
+       .name = "packing",
+       .field = FIELD(data.packing),
+       .choices = {{"concatenate"}, {"best_fit"}},
+       .runTime = true,
+       .identity = true,
+       .doc = "How the documents of a training file come to sequences. `concatenate`: one after "
+              "the other, cut wherever a sequence ends. `best_fit`: a document that fits into a "
+              "sequence is not cut ([packing](data.md#packing)); `shuffle_block` is "
+              "`sequence_length` then, and files say where documents start, as those of `lmc-data "
+              "pack` do."},
+      {.section = "data",
        .name = "allow_repeats",
        .field = FIELD(data.allowRepeats),
        .runTime = true,

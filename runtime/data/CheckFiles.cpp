@@ -126,10 +126,15 @@ Result<std::vector<std::string>> checkFiles(const DataOptions &options, const To
   Warnings warnings;
   for (const TokenFile *file : files) {
     LMC_TRY(checkVocabulary(options, *file, warnings));
+    if (options.bestFit && !file->hasDocuments())
+      return Error{fmt::format("{} does not say where its documents start, which data.packing = "
+                               "\"best_fit\" needs; make the file with: lmc-data pack",
+                               file->path())};
     if (options.documentMask)
       LMC_TRY(checkDocuments(options, *file, warnings));
   }
-  LMC_TRY(checkLengths(options, files, warnings));
+  if (!options.bestFit)
+    LMC_TRY(checkLengths(options, files, warnings));
   return warnings;
 }
 

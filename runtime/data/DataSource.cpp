@@ -1,5 +1,6 @@
 #include "runtime/data/DataSource.h"
 
+#include "runtime/data/BestFit.h"
 #include "runtime/data/CheckFiles.h"
 #include "runtime/data/Mixture.h"
 #include "runtime/data/Permutation.h"
@@ -19,7 +20,8 @@ namespace {
 struct Source {
   SourceOptions options;
   std::vector<std::unique_ptr<TokenFile>> files;
-  std::vector<uint64_t> firstBlock; // the first block of each file; the last element is the total
+  std::vector<PackedWindows> packed; // of each file; with bestFit only
+  std::vector<uint64_t> firstBlock;  // the first block of each file; the last element is the total
   uint64_t blocks = 0, tokens = 0;
   uint64_t seed = 0;
   uint64_t start = 0; // tokens of the source's stream before the stream of the run
@@ -33,13 +35,16 @@ struct DataSource::State {
   Mixture mixture;
   std::vector<std::string> warnings;
 
-  // Consecutive tokens of a file.
+  // Consecutive tokens of a file, or padding.
   struct Piece {
     const Source *source;
     const TokenFile *file;
     uint64_t begin, length;
+    bool isPadding = false;
+    bool hasSuccessor = true; // of its last token, which is that token's target
   };
-  // Returns the tokens of the stream from `position` to the end of their block, at most `most`.
+  // Returns the tokens of the stream from `position` to the end of their block or, with bestFit, of
+  // their document, at most `most`.
   Piece pieceAt(uint64_t position, uint64_t most) const;
   Result<void> openSource(const SourceOptions &from);
   Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
@@ -81,6 +86,13 @@ Result<std::vector<std::string>> expand(const std::string &entry,
 // The two functions below fill `starts` for the tokens of a piece. Its first token is at position
 // `first` of the row.
 
+Error damagedTable(const TokenFile &file, uint64_t document, uint64_t start) {
+  return Error{
+      fmt::format("{}: document {} starts at token {}, before the one that it follows; the "
+                  "file is damaged, pack or copy it again",
+                  file.path(), document, start)};
+}
+
 // With the file's table of documents.
 Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length, int32_t first,
                            int32_t *starts) {
@@ -93,9 +105,7 @@ Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t lengt
   };
   for (uint64_t number = table->first; uint64_t start : table->tokens) {
     if (start < begin + from) // the search is right only in a sorted table
-      return Error{fmt::format("{}: document {} starts at token {}, before the one that it "
-                               "follows; the file is damaged, pack or copy it again",
-                               file.path(), number, start)};
+      return damagedTable(file, number, start);
     startDocument(start - begin);
     ++number;
   }
@@ -118,9 +128,23 @@ void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument,
 DataSource::DataSource() : state(std::make_unique<State>()) {}
 DataSource::~DataSource() = default;
 
+// Returns windows of whole documents of the file.
+static Result<PackedWindows> pack(const TokenFile &file, uint64_t window) {
+  auto starts = file.documentStarts(0, file.documents());
+  LMC_TRY(starts);
+  const auto wrong = std::ranges::is_sorted_until(*starts);
+  if (wrong != starts->end())
+    return damagedTable(file, wrong - starts->begin(), *wrong);
+  if (starts->empty() || starts->front() != 0 || starts->back() > file.size())
+    return Error{fmt::format("{}: its documents are not those of its tokens; the file is damaged, "
+                             "pack or copy it again",
+                             file.path())};
+  return packBestFit(*starts, file.size(), window);
+}
+
 // Opens the files of a source and adds it.
 Result<void> DataSource::State::openSource(const SourceOptions &from) {
-  Source source{.options = from, .files = {}, .firstBlock = {}};
+  Source source{.options = from, .files = {}, .packed = {}, .firstBlock = {}};
   source.seed =
       from.name.empty() ? options.seed : XXH64(from.name.data(), from.name.size(), options.seed);
   if (from.paths.empty())
@@ -141,7 +165,14 @@ Result<void> DataSource::State::openSource(const SourceOptions &from) {
   for (const auto &file : source.files) {
     source.firstBlock.push_back(source.blocks);
     source.tokens += file->size();
-    source.blocks += blocksOf(*file, options.shuffleBlock);
+    if (!options.bestFit) {
+      source.blocks += blocksOf(*file, options.shuffleBlock);
+      continue;
+    }
+    auto packed = pack(*file, options.shuffleBlock);
+    LMC_TRY(packed);
+    source.blocks += packed->size();
+    source.packed.push_back(std::move(*packed));
   }
   source.firstBlock.push_back(source.blocks);
   sources.push_back(std::move(source));
@@ -162,6 +193,10 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
                              "beginning in another order, give --set data.shuffle_block={0} "
                              "--change=data.shuffle_block",
                              options.sequenceLength, block)};
+  if (options.bestFit && block != options.sequenceLength)
+    return Error{fmt::format("data.packing = \"best_fit\" fills rows with whole documents, so "
+                             "data.shuffle_block ({}) must be training.sequence_length ({})",
+                             block, options.sequenceLength)};
   if (options.sources.empty())
     return inKey(options.key, kNoFiles);
   std::vector<double> weights;
@@ -202,6 +237,10 @@ std::vector<SourceFacts> DataSource::sources() const {
                      .paths = {},
                      .tokens = source.tokens,
                      .tokensPerEpoch = source.blocks * state->options.shuffleBlock});
+    if (state->options.bestFit)
+      facts.back().padding = facts.back().tokensPerEpoch - source.tokens;
+    for (const PackedWindows &windows : source.packed)
+      facts.back().cutDocuments += windows.cut;
     for (const auto &file : source.files)
       facts.back().paths.push_back(file->path());
   }
@@ -246,31 +285,60 @@ DataSource::State::Piece DataSource::State::pieceAt(uint64_t position, uint64_t 
   // the same first block as the file after it and is therefore skipped.
   const std::vector<uint64_t> &first = source.firstBlock;
   const size_t file = std::upper_bound(first.begin(), first.end(), place) - first.begin() - 1;
-  return {&source, source.files[file].get(), (place - first[file]) * block + offset,
-          std::min({block - inMixed, block - offset, most})};
+  const uint64_t length = std::min({block - inMixed, block - offset, most});
+  Piece piece{&source, source.files[file].get(), (place - first[file]) * block + offset, length};
+  if (!options.bestFit)
+    return piece;
+  const PackedWindows &windows = source.packed[file];
+  const uint64_t window = place - first[file];
+  uint64_t before = 0; // tokens of the window in the pieces before
+  for (uint64_t i = windows.first[window]; i < windows.first[window + 1]; ++i) {
+    const PackedWindows::Piece &own = windows.pieces[i];
+    if (const uint64_t in = offset - before; in < own.length) {
+      piece.begin = own.begin + in;
+      piece.length = std::min(length, own.length - in);
+      piece.hasSuccessor = !own.endsDocument || in + piece.length < own.length;
+      return piece;
+    }
+    before += own.length;
+  }
+  piece.isPadding = true;
+  return piece;
 }
 
 Result<void> DataSource::State::fillPiece(const Piece &piece, int32_t *tokens,
                                           int32_t *targets) const {
-  const auto &[source, file, begin, length] = piece;
+  const TokenFile *file = piece.file;
+  const uint64_t begin = piece.begin, length = piece.length;
   int32_t *last = targets + length - 1;
+  if (piece.isPadding) {
+    std::fill_n(tokens, length, 0);
+    std::fill_n(targets, length, kIgnoredTarget);
+    return {};
+  }
   LMC_TRY(file->read(begin, length, tokens));
-  LMC_TRY(file->read(begin + length, 1, last));
+  if (piece.hasSuccessor)
+    LMC_TRY(file->read(begin + length, 1, last));
   std::copy(tokens + 1, tokens + length, targets);
   auto beyond = [&](int32_t id) { return static_cast<uint32_t>(id) >= options.vocabSize; };
   uint64_t offset = std::find_if(tokens, tokens + length, beyond) - tokens;
-  if (offset < length || beyond(*last))
+  if (offset < length || (piece.hasSuccessor && beyond(*last)))
     return file->badId(begin + offset, fmt::format("{} (model.vocab_size); is this file of another "
                                                    "tokenizer?",
                                                    options.vocabSize));
+  if (!piece.hasSuccessor)
+    *last = kIgnoredTarget;
   return {};
 }
 
 Result<void> DataSource::State::fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
                                            int32_t *starts) const {
-  if (piece.file->hasDocuments())
+  if (options.bestFit) // a piece is of one document
+    std::fill_n(starts, piece.length, first);
+  else if (piece.file->hasDocuments())
     return startsByTable(*piece.file, piece.begin, piece.length, first, starts);
-  startsByEnds(tokens, piece.length, options.endOfDocument, first, starts);
+  else
+    startsByEnds(tokens, piece.length, options.endOfDocument, first, starts);
   return {};
 }
 

@@ -12,6 +12,9 @@
 // block and begin the next. With the usual block, which is one row, every row is a window of a
 // file.
 //
+// With `bestFit` a block is not a piece of a file but a window of whole documents (BestFit.h). The
+// positions behind its last document are padding: id 0, without a loss.
+//
 // The stream does not depend on sequence_length, batch size or ranks. A run that is resumed with
 // others goes on at the next token that it has not read.
 #pragma once
@@ -49,6 +52,7 @@ struct DataOptions {
   uint64_t seed = 0;
   bool allowRepeats = false;  // a file may be given twice
   bool shuffle = true;        // false: each source in file order (validation)
+  bool bestFit = false;       // blocks, which are rows, have whole documents of one file
   bool documentMask = false;  // fill() also returns where documents start
   int32_t endOfDocument = -1; // the id that ends a document in files without a table; -1: none
 };
@@ -60,7 +64,9 @@ struct SourceFacts {
   double share = 1;               // of the blocks of the stream
   std::vector<std::string> paths; // of all files
   uint64_t tokens = 0;            // in all files
-  uint64_t tokensPerEpoch = 0;    // in whole blocks
+  uint64_t tokensPerEpoch = 0;    // in whole blocks, with padding
+  uint64_t padding = 0;           // tokens of an epoch that no document fills
+  uint64_t cutDocuments = 0;      // with bestFit: documents that are longer than a block
 };
 
 class DataSource {
@@ -69,7 +75,9 @@ public:
   // has no whole block, if a file is given twice, if a file was made for a larger vocabulary, if a
   // file that is only taken to be uint16 could not hold the vocabulary, if the weights have too
   // many digits (Mixture.h) or, with a document mask, if a file does not say where its documents
-  // end. Token ids are checked later, when fill() reads them.
+  // end. With bestFit, a file without a table of documents or with a damaged one is an error, and
+  // so is a shuffleBlock other than sequenceLength. Token ids are checked later, when fill() reads
+  // them.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 
@@ -98,8 +106,9 @@ public:
   // it belongs to another block or document. With a document mask, `starts` (shaped as `tokens`, or
   // null) gets for each token the position in the row at which the token's document begins. If
   // the document begins before the row, the value is 0. If it begins in another block than the
-  // token, the value is where the token's block begins in the row. An end-of-document token belongs
-  // to the document that it ends. Errors name file and position: a token beyond the vocabulary, a
+  // token, the value is where the token's block begins in the row. With bestFit, the last token of
+  // a document has no target (kIgnoredTarget), nor has padding. An end-of-document token belongs to
+  // the document that it ends. Errors name file and position: a token beyond the vocabulary, a
   // damaged table of documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;

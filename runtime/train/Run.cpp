@@ -143,8 +143,8 @@ static Result<void> checkRepeats(const Session &session, const DataSource &train
   return {};
 }
 
-// Returns the largest weight of three digits with which a source has at most the share `share` of a
-// mixture, when its weight and share are now those of `source`. Nothing if there is none.
+// Returns the largest weight of three digits that gives a source at most the share `share` of a
+// mixture; nothing if there is none. The source's weight now gives it the share `shareNow`.
 static std::optional<double> weightFor(double share, const SourceOptions &source, double shareNow) {
   if (share <= 0 || shareNow >= 1)
     return std::nullopt;
@@ -158,6 +158,8 @@ static std::optional<double> weightFor(double share, const SourceOptions &source
 static Result<void> checkEpochs(const Session &session, const DataSource &data,
                                 uint64_t totalSteps) {
   const uint64_t begin = session.progress.position, end = positionAfter(session, totalSteps);
+  if (begin == end) // nothing is read
+    return {};
   const std::vector<SourceFacts> sources = data.sources();
   for (size_t i = 0; i < sources.size(); ++i) {
     const SourceFacts &source = sources[i];
@@ -238,12 +240,18 @@ static std::vector<std::string> jobFacts(const Session &session, const DataSourc
     std::vector<std::string> paths = source.paths;
     if (paths.size() > 3)
       paths = {paths.front(), "...", paths.back()};
+    const std::string padded =
+        session.settings.bestFit
+            ? fmt::format(" (best fit: {:.2f}% padding, {} documents longer than a block)",
+                          100 * double(source.padding) / double(source.tokensPerEpoch),
+                          source.cutDocuments)
+            : "";
     facts.push_back(fmt::format(
-        "data: {}{} tokens in {} file(s) ({}), {} in whole blocks, read {:.2f} times by {} steps",
+        "data: {}{} tokens in {} file(s) ({}), {} in whole blocks{}, read {:.2f} times by {} steps",
         source.name.empty()
             ? ""
             : fmt::format("{}, {:.4g}% of the run: ", source.name, source.share * 100),
-        source.tokens, source.paths.size(), fmt::join(paths, ", "), source.tokensPerEpoch,
+        source.tokens, source.paths.size(), fmt::join(paths, ", "), source.tokensPerEpoch, padded,
         double(data.tokensRead(facts.size(), end)) / double(source.tokensPerEpoch), totalSteps));
   }
   facts.push_back(fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps,

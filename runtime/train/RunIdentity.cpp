@@ -113,10 +113,14 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
     auto found = identity.settings.find(key);
     return found == identity.settings.end() ? absent : found->second;
   };
+  // A setting that one of the two does not know has no effect there, and none as a default here.
+  auto isNew = [](const RecordedSetting &unknown, const RecordedSetting &known) {
+    return &unknown == &absent && known.origin == originName(SettingOrigin::Default);
+  };
   std::vector<SettingChange> changes;
   for (const std::string &key : keys) {
     const RecordedSetting &from = find(before, key), &to = find(now, key);
-    if (from.text() != to.text())
+    if (from.text() != to.text() && !isNew(from, to) && !isNew(to, from))
       changes.push_back({key, from.text(), to.text(), from.identity || to.identity,
                          to.origin == originName(SettingOrigin::Default) ? to.derivedFrom : ""});
   }
@@ -154,7 +158,8 @@ std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdent
 }
 
 static bool changesEverySource(const SettingChange &change) {
-  return change.key == kShuffleBlock || change.key == "training.seed";
+  return change.key == kShuffleBlock || change.key == "data.packing" ||
+         change.key == "training.seed";
 }
 
 bool reordersData(const std::vector<SettingChange> &changes) {

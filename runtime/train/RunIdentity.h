@@ -36,7 +36,8 @@ std::string drawRunId();
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 
-// Returns the settings that differ. Those that name token files are left out.
+// Returns the settings that differ. Those that name token files are left out, and those that only
+// one of both has, with their default: a newer release knows more settings.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
 // Returns how the data differs, as changes of the settings that name token files. The contents of

@@ -62,8 +62,10 @@ Session::openData(const char *key, std::vector<SourceOptions> sources, bool shuf
   data.vocabSize = static_cast<uint32_t>((*plan)->model()->vocab_size());
   data.seed = settings.seed;
   data.shuffle = shuffle;
-  if (shuffle)
+  if (shuffle) {
     data.shuffleBlock = static_cast<uint64_t>(settings.shuffleBlock);
+    data.bestFit = settings.bestFit;
+  }
   data.documentMask = hasDocumentMask(*plan);
   data.endOfDocument = settings.endOfDocument;
   return DataSource::open(data);

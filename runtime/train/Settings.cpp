@@ -359,6 +359,9 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   LMC_TRY(format);
   settings.dataFormat = *format;
   LMC_TRY(count("data.shuffle_block", settings.shuffleBlock));
+  auto packing = table.text("data.packing");
+  LMC_TRY(packing);
+  settings.bestFit = *packing == "best_fit";
   auto allowRepeats = table.boolean("data.allow_repeats");
   LMC_TRY(allowRepeats);
   settings.allowRepeats = *allowRepeats;

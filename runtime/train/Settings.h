@@ -94,6 +94,7 @@ struct TrainSettings {
   int32_t endOfDocument = -1; // id that ends a document in files without a table; -1: none
   std::string dataFormat = "auto"; // format of `.bin` files without a header
   int64_t shuffleBlock = 0;        // tokens that stay together when the data is shuffled
+  bool bestFit = false;            // data.packing
   bool allowRepeats = false;       // a global batch may hold a sequence more than once
   int64_t numWorkers = 0;
   int64_t checkpointInterval = 0; // in steps; 0: only at the end

@@ -318,6 +318,16 @@ TEST_F(ChecksTest, AShuffleBlockHoldsWholeSequences) {
       << errors;
 }
 
+TEST_F(ChecksTest, ASequenceOfWholeDocumentsIsABlock) {
+  const std::string base = kModel + kTraining + "[data]\npacking = \"best_fit\"\n";
+  EXPECT_EQ(errorsOf(base), "");
+  const std::string errors = errorsOf(base + "shuffle_block = 64\n");
+  EXPECT_NE(errors.find("error: packing = \"best_fit\" fills sequences with whole documents, so "
+                        "shuffle_block = 64 must be sequence_length = 32\n"),
+            std::string::npos)
+      << errors;
+}
+
 class SourcesTest : public ConfigTest {
 protected:
   static std::string source(const std::string &keys) { return "[[data.source]]\n" + keys + "\n"; }
@@ -425,6 +435,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "data.end_of_document",
                                                   "data.format",
                                                   "data.shuffle_block",
+                                                  "data.packing",
                                                   "data.allow_repeats",
                                                   "data.num_workers",
                                                   "checkpoint.interval",

@@ -727,6 +727,17 @@ protected:
     return fill(source, begin / length, (end - begin) / length).tokens;
   }
 
+  // Expects rows that begin at `position`, which need be no multiple of the row, to have what the
+  // stream from 0 on has there.
+  static void expectFrom(const DataSource &source, uint64_t position,
+                         const std::vector<int32_t> &tokens, const std::vector<int32_t> &targets) {
+    const uint64_t length = source.sequenceLength(), rows = (tokens.size() - position) / length;
+    std::vector<int32_t> ids(rows * length), next(ids);
+    ASSERT_TRUE(source.fill(position, rows, ids.data(), next.data()));
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end(), tokens.begin() + position));
+    EXPECT_TRUE(std::equal(next.begin(), next.end(), targets.begin() + position));
+  }
+
   // Returns the tokens of source `number` among `tokens`.
   static std::vector<int32_t> of(uint64_t number, const std::vector<int32_t> &tokens) {
     std::vector<int32_t> own;
@@ -756,7 +767,8 @@ TEST_F(MixedTest, SharesOfDrawnSourcesAreExactAndEachIsReadAsIfItWereAlone) {
     }
     auto source = open(wanted);
     const uint64_t blocks = 150;
-    const std::vector<int32_t> tokens = read(*source, 0, blocks * block);
+    const auto [tokens, targets] = fill(*source, 0, blocks * block / length);
+    expectFrom(*source, 1, tokens, targets);
     std::vector<uint64_t> counts(count);
     for (uint64_t b = 0; b < blocks; ++b) {
       const uint64_t number = uint64_t(tokens[b * block] / kIds);
@@ -859,7 +871,9 @@ TEST_F(MixedTest, ASourceGoesOnInAnotherMixture) {
     std::vector<uint64_t> starts = {before->tokensRead(0, position),
                                     before->tokensRead(1, position), 0};
     after->startAt(starts);
-    const std::vector<int32_t> first = read(*before, 0, position), second = read(*after, 0, 240);
+    const std::vector<int32_t> first = read(*before, 0, position);
+    const auto [second, targets] = fill(*after, 0, 120);
+    expectFrom(*after, 1, second, targets);
     for (uint64_t i = 0; i < 3; ++i) {
       std::vector<int32_t> own = of(i, first);
       ASSERT_EQ(own.size(), starts[i]);
@@ -873,6 +887,26 @@ TEST_F(MixedTest, ASourceGoesOnInAnotherMixture) {
           << "source " << i << " from position " << position;
     }
   }
+}
+
+// By the XXH64 of the name with the run's seed; a source without a name has the run's seed.
+TEST_F(MixedTest, TheNameDecidesTheOrderOfASource) {
+  DataOptions wanted = mixed(4);
+  addSource(wanted, 0, "web", 0.5, {201});
+  addSource(wanted, 1, "code", 0.5, {201});
+  const std::vector<int32_t> tokens = read(*open(wanted), 0, 400);
+  // XXH64 of "web" and of "code" with the seed 5.
+  for (auto [number, seed] : {std::pair{0, 0x582e3f93a8f412a9u}, {1, 0xb23d279e64787a7au}}) {
+    const std::vector<int32_t> own = of(number, tokens);
+    ASSERT_EQ(own.size(), 200u);
+    for (uint64_t block = 0; block < 50; ++block)
+      EXPECT_EQ(own[block * 4], number * kIds + int32_t(Permutation(50, seed, 0)(block)) * 4);
+  }
+  wanted.sources.pop_back();
+  wanted.sources[0].name.clear();
+  const std::vector<int32_t> unnamed = read(*open(wanted), 0, 200);
+  for (uint64_t block = 0; block < 50; ++block)
+    EXPECT_EQ(unnamed[block * 4], int32_t(Permutation(50, 5, 0)(block)) * 4);
 }
 
 TEST_F(MixedTest, DocumentsEndWithTheirBlock) {
@@ -893,6 +927,92 @@ TEST_F(MixedTest, DocumentsEndWithTheirBlock) {
     const bool begins = at == 6 || (at > 0 && tokens[t - 1] == 3);
     EXPECT_EQ(starts[t], begins ? int32_t(at) : at == 0 ? 0 : starts[t - 1]) << t;
   }
+}
+
+// Documents of drawn lengths in rows of whole documents, from several files.
+TEST_F(MixedTest, RowsOfDrawnDocumentsHaveThemWhole) {
+  std::mt19937 random(5);
+  const int64_t rounds = test::drawCount(20);
+  for (int64_t round = 0; round < rounds; ++round) {
+    const uint64_t length = 6 + random() % 30;
+    DataOptions wanted = options({}, length);
+    wanted.bestFit = true;
+    wanted.documentMask = true;
+    wanted.vocabSize = 100000;
+    wanted.seed = round;
+    std::vector<int32_t> startOf = {-1}, endOf = {-1}; // of the document of each id, ids from 1
+    for (int file = 0; file < 2; ++file) {
+      std::vector<uint64_t> ids, table;
+      for (uint64_t document = 0; document < 40; ++document) {
+        table.push_back(ids.size());
+        const int32_t begin = int32_t(startOf.size()), own = 1 + random() % (length * 5 / 4);
+        for (int32_t t = 0; t < own; ++t) {
+          ids.push_back(startOf.size());
+          startOf.push_back(begin);
+          endOf.push_back(begin + own);
+        }
+      }
+      const std::string name = fmt::format("r{}f{}.bin", round, file);
+      write(name, lmcBytes(ids, 4, 100000, table));
+      wanted.sources[0].paths.push_back(name);
+    }
+    auto source = open(wanted);
+    const SourceFacts facts = source->sources()[0];
+    EXPECT_EQ(facts.tokens, startOf.size() - 1);
+    EXPECT_EQ(facts.tokensPerEpoch, facts.tokens + facts.padding);
+    const uint64_t rows = source->samplesPerEpoch();
+    std::vector<int32_t> tokens(rows * length), targets(tokens), starts(tokens);
+    for (uint64_t epoch : {0, 1}) {
+      ASSERT_TRUE(
+          source->fill(epoch * rows * length, rows, tokens.data(), targets.data(), starts.data()));
+      std::set<int32_t> seen;
+      uint64_t padding = 0, cut = 0;
+      for (uint64_t t = 0; t < tokens.size(); ++t) {
+        const uint64_t row = t / length * length;
+        const int32_t id = tokens[t];
+        if (id == 0) {
+          ++padding;
+          EXPECT_EQ(targets[t], kIgnoredTarget);
+          EXPECT_EQ(starts[t], starts[(row + length) - 1]);
+          continue;
+        }
+        EXPECT_TRUE(seen.insert(id).second) << id;
+        EXPECT_EQ(targets[t], id + 1 == endOf[id] ? kIgnoredTarget : id + 1);
+        const uint64_t own = uint64_t(id - tokens[row + starts[t]]); // from its start in the row
+        EXPECT_EQ(own, t - row - starts[t]);
+        if (endOf[id] - startOf[id] <= int32_t(length)) {
+          EXPECT_EQ(tokens[row + starts[t]], startOf[id]) << "a document that fits is cut";
+        } else {
+          cut += id == startOf[id];
+        }
+      }
+      if (epoch == 0)
+        expectFrom(*source, 3, tokens, targets);
+      EXPECT_EQ(seen.size(), facts.tokens);
+      EXPECT_EQ(padding, facts.padding);
+      EXPECT_EQ(cut, facts.cutDocuments);
+    }
+  }
+}
+
+TEST_F(MixedTest, RowsOfWholeDocumentsNeedATable) {
+  counting("a.bin", 0, 100);
+  DataOptions wanted = options({"a.bin"}, 10);
+  wanted.bestFit = true;
+  EXPECT_EQ(refusal(wanted), "data.train: " + path("a.bin") +
+                                 " does not say where its documents start, which data.packing = "
+                                 "\"best_fit\" needs; make the file with: lmc-data pack");
+  write("b.bin", lmcBytes({1, 2, 3, 4, 5, 6}, 4, 100, {0, 4, 2}));
+  wanted = options({"b.bin"}, 10);
+  wanted.bestFit = true;
+  EXPECT_NE(refusal(wanted).find("b.bin: document 2 starts at token 2, before the one"),
+            std::string::npos)
+      << refusal(wanted);
+  wanted.shuffleBlock = 20;
+  EXPECT_EQ(
+      refusal(wanted),
+      "data.packing = \"best_fit\" fills rows with whole documents, so data.shuffle_block (20) "
+      "must be training.sequence_length (10)");
 }
 
 TEST_F(MixedTest, NamesWhatIsWrongWithASource) {

@@ -181,7 +181,9 @@ public:
     using T = plan::SettingType;
     setting("data.train").values.clear();
     addSetting("data.source." + name + ".paths", T::StringList, path);
+    plan.settings.back()->origin = plan::SettingOrigin::File;
     addSetting("data.source." + name + ".weight", T::Float, weight, 1e-9, 1e15);
+    plan.settings.back()->origin = plan::SettingOrigin::File;
     addSetting("data.source." + name + ".max_epochs", T::Float, maxEpochs, 0, 1e9);
     plan.settings.back()->identity = false;
   }
@@ -246,6 +248,7 @@ private:
     addSetting("data.end_of_document", T::Integer, "-1", -1, 2147483647);
     addSetting("data.format", T::String, "auto");
     addSetting("data.shuffle_block", T::Integer, std::to_string(kSeq), 1, 1e9);
+    addSetting("data.packing", T::String, "concatenate");
     addSetting("data.allow_repeats", T::Boolean, "false");
     addSetting("data.num_workers", T::Integer, "2", 1, 1024);
     addSetting("checkpoint.interval", T::Integer, "0", 0, 1e12);

@@ -936,6 +936,7 @@ TEST_F(Trainer, EveryIdentitySettingIsWatched) {
       {"data.train", "validation.bin"},
       {"data.end_of_document", "3"},
       {"data.shuffle_block", "16"},
+      {"data.packing", ""}, // the files have no table of documents
   };
   for (const auto &setting : TinyPlan().plan.settings) {
     if (!setting->identity)
@@ -960,6 +961,24 @@ TEST_F(Trainer, EveryIdentitySettingIsWatched) {
   expectRuns(options("a", 5));
   EXPECT_EQ(numbers("a"), numbers("same"));
   EXPECT_EQ(state("a"), state("same"));
+}
+
+// Another release may know more settings.
+TEST_F(Trainer, AnUnknownSettingIsAChangeUnlessItIsADefault) {
+  expectRuns(options("a", 2));
+  auto add = [&](const std::string &key, plan::SettingOrigin origin) {
+    TinyPlan tiny;
+    auto added = std::make_unique<plan::SettingT>(tiny.setting("data.packing"));
+    added->key = key;
+    added->origin = origin;
+    tiny.plan.settings.push_back(std::move(added));
+    tiny.write(folder);
+  };
+  add("data.other", plan::SettingOrigin::Default);
+  expectRuns(options("a", 3));
+  add("data.more", plan::SettingOrigin::File);
+  expectFails(options("a", 4), ExitCode::UserError,
+              "this start differs from the run: data.more is absent there and concatenate here;");
 }
 
 // Training data of two sources of 1000 and 400 tokens.

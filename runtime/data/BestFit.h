@@ -1,0 +1,34 @@
+// Puts documents into windows of one length without cutting a document that fits into a window.
+//
+// Documents come in the order of falling length, and each goes into the fullest window that has
+// room for it (best-fit decreasing). A document that is longer than a window is first cut into
+// whole windows and a rest. H. Ding et al., "Fewer Truncations Improve Language Modeling", ICML
+// 2024.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lmc {
+
+// Windows of the tokens of one file. Tokens of a window behind its last piece are padding.
+struct PackedWindows {
+  // Consecutive tokens of a document.
+  struct Piece {
+    uint64_t begin; // in the file
+    uint32_t length;
+    bool endsDocument;
+  };
+  std::vector<Piece> pieces;   // window by window
+  std::vector<uint64_t> first; // the first piece of each window; the last element: all pieces
+  uint64_t cut = 0;            // documents that are longer than a window
+
+  uint64_t size() const { return first.size() - 1; } // windows
+};
+
+// `starts` are the first tokens of the documents, which ascend from 0, and `end` is the end of the
+// last one. A document may be empty. `window` is from 1 to 2^32 - 1 tokens. Equal input gives equal
+// windows. Takes O(documents * log(documents)) time, and about 40 bytes a document.
+PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uint64_t window);
+
+} // namespace lmc
