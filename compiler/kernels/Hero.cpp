@@ -28,8 +28,8 @@ constexpr uint64_t kRowChunkBytes = 48 << 10;
 bool isShortFloat(Type type) { return type.isBF16() || type.isF16(); }
 
 bool isStorage(Type type) {
-  return type.isF32() || isShortFloat(type) || type.isF64() || type.isInteger(8) || type.isInteger(32) ||
-         type.isInteger(64);
+  return type.isF32() || isShortFloat(type) || type.isF64() || type.isInteger(8) ||
+         type.isInteger(32) || type.isInteger(64);
 }
 
 bool isCombiner(Operation *op) {

@@ -49,8 +49,8 @@ inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:
-  // Gradients in f32 travel in the dtype `payload`; null, and gradients in f64: in their own. In f16
-  // they are scaled (lm.scaled_cast) by what the largest gradient of the unit on any rank gives.
+  // Gradients in f32 travel in the dtype `payload`; null, and gradients in f64: in their own. In
+  // f16 they are scaled (lm.scaled_cast) by what the largest gradient of the unit on any rank gives.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
   // Adds the ops before the insertion point of `b`. `values` are the gradients of the unit's

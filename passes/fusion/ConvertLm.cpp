@@ -542,8 +542,9 @@ static SmallVector<Value> convertScaledCast(OpBuilder &b, lm::ScaledCastOp op) {
   return f
       .finish(f.map(type, {{f.arg(0), f.all(rank)}, {f.arg(1), f.none(rank)}},
                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      return arith::MulFOp::create(
-                          b, loc, s[0], reductionScale(b, loc, s[1], int64_t(op.getRanks()), inverse));
+                      Value scale =
+                          reductionScale(b, loc, s[1], int64_t(op.getRanks()), inverse);
+                      return arith::MulFOp::create(b, loc, s[0], scale);
                     }))
       .getResults();
 }

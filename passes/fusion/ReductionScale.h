@@ -1,13 +1,14 @@
 // The scale of gradients that travel between ranks in f16: a power of two, so that scaling rounds
-// nothing. lm.scaled_cast (docs/dialects/lm.md) says which one, and why sums over ranks stay finite.
+// nothing. lm.scaled_cast (docs/dialects/lm.md) says which power, and why sums over ranks stay
+// finite.
 #pragma once
 
 #include "mlir/IR/Builders.h"
 
 namespace lmc {
 
-// Returns 2^k, or 2^-k with `inverse`, as an f32. `largest` is an f32: the largest absolute gradient
-// of all `ranks` ranks.
+// Returns 2^k, or 2^-k with `inverse`, as an f32. `largest` is an f32: the largest absolute
+// gradient of all `ranks` ranks.
 mlir::Value reductionScale(mlir::OpBuilder &b, mlir::Location loc, mlir::Value largest,
                            int64_t ranks, bool inverse);
 

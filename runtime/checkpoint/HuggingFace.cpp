@@ -34,8 +34,8 @@ static bool isFolder(const std::string &path) {
   return std::filesystem::is_directory(path, error);
 }
 
-// Converts `count` elements of a tensor in a file to a plan's dtype. Returns false if one of the two
-// is not a float type; with `count` 0 the function only tests this.
+// Converts `count` elements of a tensor in a file to a plan's dtype. Returns false if one of the
+// two is not a float type; with `count` 0 the function only tests this.
 static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
                     void *target) {
   return from.dtype && convertFloats(*from.dtype, from.data, to, target, count);

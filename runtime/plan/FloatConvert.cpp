@@ -30,9 +30,9 @@ uint16_t toBFloat16(float value) {
 
 float fromBFloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// The branches are selections, so that compilers make vector code of a loop. An f32 below 2^-14, the
-// smallest normal f16, is added to 0.5, whose last bit has the value of f16's, 2^-24: the addition
-// rounds. (Method: F. Giesen, "half to float done quick".)
+// The branches are selections, so that compilers make vector code of a loop. An f32 below 2^-14,
+// the smallest normal f16, is added to 0.5, whose last bit has the value of f16's, 2^-24: the
+// addition rounds. (Method: F. Giesen, "half to float done quick".)
 uint16_t toFloat16(float value) {
   constexpr uint32_t kSmallestNormal = (127 - 14) << 23, kOverflow = (127 + 16) << 23;
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000;
