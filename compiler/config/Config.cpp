@@ -104,6 +104,10 @@ bool DistributedConfig::dividesGradients() const {
          strategy == ShardingStrategy::HybridShardZero2;
 }
 
+bool DistributedConfig::choosesReduce() const {
+  return reduce == "auto" && dividesGradients() && shardRanks() > 1;
+}
+
 void setLossChunk(Config &config, int64_t tokens) {
   config.memory.lossChunk = tokens;
   setText(config, "memory.loss_chunk", tokens);

@@ -130,6 +130,9 @@ struct DistributedConfig {
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
   bool dividesWeights() const;
+  // Returns true if it is open which micro-steps sum gradients over ranks. Only ranks that divide
+  // gradients have the choice: for others, sums in each micro-step save no memory.
+  bool choosesReduce() const;
 };
 
 // A table [[data.source]].

@@ -520,7 +520,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .choices = {{"auto"}, {"each"}, {"last"}},
        .doc = "With gradient accumulation: whether gradients are summed over devices in `each` "
               "micro-step, which keeps only a device's piece of them, or in the `last` one, which "
-              "moves fewer bytes. `auto` is `each` where the strategy divides gradients."},
+              "moves fewer bytes. `auto` is `last` where the strategy divides no gradients, and else "
+              "the faster of the two within the budget (without a device spec: `each`)."},
       {.section = "distributed",
        .name = "reduce_dtype",
        .field = FIELD(distributed.reduceDType),

@@ -47,7 +47,9 @@ private:
   LogicalResult requireSpec(StringRef key);
   LogicalResult requireLinks();
   void describeLinks(const plan::Plan &plan);
-  LogicalResult planOverlap(ArrayRef<int64_t> chunkSizes);
+  LogicalResult planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
+                            llvm::function_ref<LogicalResult()> plan);
+  LogicalResult planFrom(Phase from);
   LogicalResult planMemory(ArrayRef<int64_t> chunkSizes);
   LogicalResult planNamedMode();
   LogicalResult searchMemory(ArrayRef<int64_t> chunkSizes);
@@ -77,6 +79,7 @@ private:
   bool choosesLossChunk = false;
   bool isAttempt = false;    // the plan may not be the final one: no dumps, no printed IR
   bool takesFastest = false; // the plan fits, and the budget costs it no time
+  bool hasSmaller = false;   // if the plan does not fit, one that takes less memory will be tried
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // of an empty spec if the job has none
   const codegen::Target *const target;    // null if no target has the job's device
@@ -167,6 +170,19 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
   }
   if (from > Phase::Memory)
     return runUpTo(from, Phase::Buffers);
+  // What is faster is known from plans, with times.
+  if (from == Phase::Autodiff && config.distributed.choosesReduce() &&
+      config.training.gradientAccumulationSteps > 1 && spec &&
+      options.compileTo >= Phase::Buffers)
+    // Sums in the last micro-step move the fewest bytes and take more memory: all gradients of a
+    // rank's own tokens.
+    return planFastest("reduce_gradients", {"last", "each"}, config.distributed.reduce,
+                       [&] { return planFrom(Phase::Autodiff); });
+  return planFrom(from);
+}
+
+// Plans the job from the phase `from` on, which is autodiff or comes later.
+LogicalResult Driver::planFrom(Phase from) {
   if (failed(runUpTo(from, Phase::Distribute)))
     return failure();
   if (options.compileTo < Phase::Memory)
@@ -177,39 +193,48 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
   if (sizes.size() < 2) // nothing to choose
     sizes.clear();
   const bool isShort = options.compileTo < Phase::Buffers;
-  return config.distributed.overlap == "auto" && config.distributed.ranks() > 1 && spec && !isShort
-             ? planOverlap(sizes)
-             : planMemory(sizes);
+  if (config.distributed.overlap != "auto" || config.distributed.ranks() == 1 || !spec || isShort)
+    return planMemory(sizes);
+  // More of what runs beside collectives takes more memory. Where micro-steps gather nothing,
+  // "gathers" is "no".
+  SmallVector<StringRef> values = {"yes", "gathers", "no"};
+  if (!config.distributed.dividesWeights())
+    values = {"yes", "no"};
+  return planFastest("overlap", values, config.distributed.overlap,
+                     [&] { return planMemory(sizes); });
 }
 
-// Chooses what runs beside collectives: the fastest plan within the budget. More overlap takes more
-// memory.
-LogicalResult Driver::planOverlap(ArrayRef<int64_t> chunkSizes) {
+// Plans the job with one value of a setting of `config` after the other, and takes the fastest plan
+// within the budget. `values` go from the one that would be the fastest without a budget to the one
+// that takes the least memory. `plan` makes a plan from the module of this moment. The report `key`
+// lists the attempts.
+LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
+                                  llvm::function_ref<LogicalResult()> plan) {
   const Config job = config;
   OwningOpRef<ModuleOp> start = result.module->clone();
-  auto plan = [&](const std::string &overlap) {
+  const bool wasAttempt = isAttempt, hadSmaller = hasSmaller;
+  auto planWith = [&](StringRef value) {
     config = job;
-    config.distributed.overlap = overlap;
+    setting = value.str();
     result.module = start->clone();
     result.fits = true;
     result.smallestBudget = 0;
-    return planMemory(chunkSizes);
+    return plan();
   };
   nlohmann::json attempts = nlohmann::json::array();
-  std::string best, last;
+  StringRef best, last;
   double fastest = 0; // tokens per second
   isAttempt = true;
   takesFastest = false;
-  for (const char *overlap : {"yes", "gathers", "no"}) {
-    if (takesFastest) // no plan with less overlap is faster
+  for (StringRef value : values) {
+    if (takesFastest) // no later value is faster
       break;
-    if (overlap == StringRef("gathers") && !config.distributed.dividesWeights())
-      continue; // micro-steps gather nothing, so this is "no"
-    last = overlap;
-    if (failed(plan(overlap)))
+    last = value;
+    hasSmaller = hadSmaller || value != values.back();
+    if (failed(planWith(value)))
       return failure();
     nlohmann::json &attempt = attempts.emplace_back();
-    attempt = {{"overlap", overlap}, {"fits", result.fits}};
+    attempt = {{key.str(), value.str()}, {"fits", result.fits}};
     if (!result.fits)
       continue;
     FailureOr<double> rate = tokensPerSecond();
@@ -218,15 +243,21 @@ LogicalResult Driver::planOverlap(ArrayRef<int64_t> chunkSizes) {
     attempt["tokens_per_second_per_device"] = *rate;
     if (*rate > fastest) {
       fastest = *rate;
-      best = overlap;
+      best = value;
     }
   }
-  isAttempt = false;
+  const bool isFastest = takesFastest && attempts.size() == 1;
+  isAttempt = wasAttempt;
+  hasSmaller = hadSmaller;
   if (best.empty()) // nothing fits, and the last plan takes the least memory
     best = last;
-  phases.reports["overlap"] = {{"chosen", best}, {"attempts", std::move(attempts)}};
-  const bool isShown = !options.dumpDirectory.empty() || !options.printIrAfter.empty();
-  return isShown || best != last ? plan(best) : success();
+  phases.reports[key.str()] = {{"chosen", best.str()}, {"attempts", std::move(attempts)}};
+  const bool isShown =
+      !isAttempt && (!options.dumpDirectory.empty() || !options.printIrAfter.empty());
+  if ((isShown || best != last) && failed(planWith(best)))
+    return failure();
+  takesFastest = isFastest;
+  return success();
 }
 
 LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
@@ -297,8 +328,8 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (!rung && !budgets.failed()) {
     result.fits = false;
     takesFastest = false;
-    if (isAttempt && config.distributed.overlap != "no")
-      return success(); // a plan with less overlap takes less memory
+    if (hasSmaller)
+      return success();
     rung = budgets.smallest(kMostSmallest);
     if (rung)
       result.smallestBudget = *budgets.bytes(*rung);

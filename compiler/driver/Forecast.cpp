@@ -3,12 +3,12 @@
 // * The plan is measured on models with 3 and 6 layers, and a layer more adds what the difference
 //   of the two says. The bytes of the workspace are its lower bound, which grows evenly with the
 //   layers; packing adds less than 0.4% (compiler/algorithms/PackingSearch.h).
-// * memory.recompute = "auto", memory.loss_chunk = "auto", distributed.overlap = "auto" and
-//   distributed.reshard_after_forward = "auto" are not searched where the plan that recomputes
-//   nothing, has the fastest known chunk, the most overlap, and keeps weights if that saves time,
-//   fits: no plan is faster. Where even the plan that recomputes whole layers, has the smallest
-//   chunk and no overlap and keeps no weights does not fit, no plan does.
-//
+// * Keys that are "auto" (memory.recompute, memory.loss_chunk, distributed.overlap,
+//   distributed.reduce_gradients and distributed.reshard_after_forward) are not searched where the
+//   plan that recomputes nothing, has the fastest known chunk and the most overlap, sums gradients
+//   in the last micro-step, and keeps weights if that saves time, fits: it is taken as the fastest.
+//   Where even the plan that recomputes whole layers, has the smallest chunk and no overlap, sums
+//   gradients in each micro-step and keeps no weights does not fit, no plan does.
 //
 // All other jobs are compiled: those in between, those within 2% of the budget, and those with few
 // layers.
@@ -100,9 +100,13 @@ public:
     const DistributedConfig &distributed = job.config.distributed;
     bool isSearch = memory.recompute == RecomputeMode::Auto ||
                     (memory.lossChunk == 0 && job.chunks.fastest) ||
-                    (distributed.overlap == "auto" && distributed.ranks() > 1);
-    auto with = [&](RecomputeMode mode, int64_t chunk, const char *overlap, const char *reshard) {
+                    (distributed.ranks() > 1 && distributed.overlap == "auto") ||
+                    distributed.choosesReduce();
+    auto with = [&](RecomputeMode mode, int64_t chunk, const char *overlap, const char *reduce,
+                    const char *reshard) {
       Config config = job.config;
+      if (distributed.choosesReduce())
+        config.distributed.reduce = reduce;
       if (distributed.overlap == "auto")
         config.distributed.overlap = overlap;
       if (choosesKeptWeights(config))
@@ -114,7 +118,7 @@ public:
       return extrapolated(std::move(config));
     };
     auto fast = [&](const char *reshard) {
-      return with(RecomputeMode::None, job.chunks.fastest, "yes", reshard);
+      return with(RecomputeMode::None, job.chunks.fastest, "yes", "last", reshard);
     };
     std::optional<Forecast> fastest = fast("yes");
     if (fastest && choosesKeptWeights(job.config))
@@ -128,7 +132,7 @@ public:
       return fastest;
     if (isSearch) {
       std::optional<Forecast> smallest =
-          with(RecomputeMode::Block, job.chunks.smallest, "no", "yes");
+          with(RecomputeMode::Block, job.chunks.smallest, "no", "each", "yes");
       if (!smallest || isClear(*smallest, /*fits=*/false))
         return smallest;
     }

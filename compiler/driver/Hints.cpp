@@ -57,6 +57,8 @@ Changes::Changes(const Config &config, const plan::Plan &plan)
     smallest.distributed.overlap = "no";
   if (smallest.distributed.reshardAfterForward == "auto")
     smallest.distributed.reshardAfterForward = "yes";
+  if (smallest.distributed.choosesReduce())
+    smallest.distributed.reduce = "each";
   if (smallest.training.microBatchAuto) {
     smallest.training.microBatchAuto = false;
     setMicroBatchSize(smallest, int64_t(plan.batch()->micro_batch_size()));

@@ -83,9 +83,7 @@ static ShardStatePassOptions shardingOf(const Config &config) {
                   : distributed.dividesGradients() ? "gradients"
                                                    : "optimizer";
   // With one micro-step, both ways move the same bytes, and the sums of each take less memory.
-  const bool isEach = distributed.reduce == "each" ||
-                      (distributed.reduce == "auto" && options.shard > 1 &&
-                       distributed.dividesGradients()) ||
+  const bool isEach = distributed.reduce == "each" || distributed.choosesReduce() ||
                       config.training.gradientAccumulationSteps == 1;
   options.reduce = isEach ? "each" : "last";
   options.optimizer = config.optimizer.type;

@@ -147,6 +147,7 @@ public:
   template <typename Name>
   void measuredList(const json &entries, const Name &nameOf, bool showsBound);
   void comm();
+  void fastest(const char *key);
   void kernels();
   void resources(const std::vector<const json *> &kernels);
   void commands();
@@ -449,6 +450,24 @@ void Text::measured() {
          number(fitted["after"]), number(fitted["commands"]));
 }
 
+// Prints the value that the compiler chose for a key of [distributed], and why.
+void Text::fastest(const char *key) {
+  if (!report.contains(key))
+    return;
+  const json &choice = report[key];
+  std::vector<std::string> attempts;
+  for (const json &attempt : choice["attempts"])
+    attempts.push_back(
+        fmt::format("{} {}", word(attempt, key),
+                    attempt["fits"].get<bool>()
+                        ? readableCount(number(attempt["tokens_per_second_per_device"])) +
+                              " tokens/s"
+                        : "does not fit"));
+  line("  distributed.{} = {} is the fastest within the budget: {}", key, word(choice, "chosen"),
+       attempts.size() > 1 ? fmt::format("{}", fmt::join(attempts, ", "))
+                           : "no other value is faster");
+}
+
 void Text::comm() {
   const json &comm = report["comm"];
   if (number(comm["ranks"]) == 1)
@@ -467,6 +486,8 @@ void Text::comm() {
     else
       line("  all layers gather their weights again for the backward pass");
   }
+  for (const char *key : {"reduce_gradients", "overlap"})
+    fastest(key);
   line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12} {:>12}  {}", "collective", "axis", "of",
        "runs", "a tensor of", "sends", "takes", "waits", "beside; why it waits");
   for (const json &each : comm["collectives"]) {

@@ -35,12 +35,13 @@ def shipped():
 def state():
     """The ZeRO table: bytes of state per parameter and rank, in bf16 with AdamW.
 
-    With one micro-step, gradients are summed in each: a rank keeps its piece of them (4 bytes a
-    parameter in f32). With several and reduce_gradients = "last", it keeps all of its own, too.
+    With one micro-step, or with reduce_gradients = "each", a rank keeps its piece of the gradients
+    (4 bytes a parameter in f32, divided by the ranks). With several and "last", it keeps all of its
+    own, too.
     Rajbhandari et al. 2020 count 2 bytes for gradients, which are kept in f32 here."""
     parts = ("parameters", "compute_copies", "gradients", "optimizer_state")
     for strategy in ("no_shard", "zero1", "zero2", "zero3"):
-        for gas, reduce in ((1, "auto"), (2, "auto"), (2, "last")):
+        for gas, reduce in ((1, "auto"), (2, "each"), (2, "last")):
             report = explain(
                 "test-tiny.toml", "--nodes=1", "--devices-per-node=4", "--target=cpu",
                 f"--set=distributed.strategy={strategy}", f"--set=training.batch_size={8 * gas}",
@@ -52,6 +53,24 @@ def state():
             count = report["model"]["parameters"]
             found = [report["memory"]["by_category"][part] / count for part in parts]
             print(f"{strategy} GAS {gas} {reduce}: " + " ".join(f"{x:.1f}" for x in found))
+
+
+def reduce():
+    """When gradients are summed over ranks: what is faster on the device, and what the budget has room for."""
+    def job(choice, *options):
+        return explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH, "--set=distributed.strategy=zero2",
+                       "--set=memory.recompute=none", f"--set=distributed.reduce_gradients={choice}", *options)
+    last, each = (job(choice) for choice in ("last", "each"))
+    peaks = [report["memory"]["peak_bytes"] for report in (last, each)]
+    speeds = [report["cost"]["tokens_per_second_per_device"] for report in (last, each)]
+    assert peaks[0] > peaks[1] and speeds[0] > speeds[1], (peaks, speeds)
+    for name, budget in (("room for both", peaks[0]), ("room for one", peaks[1])):
+        report = job("auto", f"--memory-budget={budget}")
+        fitting = [attempt["fits"] for attempt in report["reduce_gradients"]["attempts"]]
+        print(f"{name}: {report['reduce_gradients']['chosen']}, the plans of last and each fit: {fitting}")
+    for strategy in ("no_shard", "zero1"):
+        report = job("auto", f"--set=distributed.strategy={strategy}")
+        print(f"{strategy}:", "a choice" if "reduce_gradients" in report else "no choice")
 
 
 def copies():
@@ -152,7 +171,7 @@ def budget():
     """The choice of the overlap: the fastest plan within the budget."""
     # Each overlap takes memory of its own.
     model = ["--set=model.hidden_size=256", "--set=model.intermediate_size=1024",
-             "--set=memory.recompute=none", RESHARD]
+             "--set=memory.recompute=none", "--set=distributed.reduce_gradients=each", RESHARD]
 
     def job(choice, *options):
         return explain("test-tiny.toml", "--target=cuda:sm_90a", *MESH, "--set=distributed.strategy=zero3",
@@ -178,7 +197,8 @@ def kept():
     """Which layers keep their gathered weights: the fastest plan within the budget."""
     def job(reshard, recompute, *options):
         return explain("test-tiny.toml", "--target=cpu", *MESH, "--set=distributed.strategy=zero3",
-                       "--set=distributed.overlap=yes", "--set=model.num_hidden_layers=6",
+                       "--set=distributed.overlap=yes", "--set=distributed.reduce_gradients=each",
+                       "--set=model.num_hidden_layers=6",
                        "--set=model.hidden_size=1024", "--set=model.intermediate_size=4096",
                        f"--set=memory.recompute={recompute}",
                        f"--set=distributed.reshard_after_forward={reshard}", *options)
@@ -203,5 +223,5 @@ def kept():
         assert steps == sorted(set(steps)) and bounds[0] * 0.999 < steps[0] and steps[-1] < bounds[1], (steps, bounds)
 
 
-{"shipped": shipped, "state": state, "copies": copies, "traffic": traffic, "matrix": matrix, "overlap": overlap,
+{"shipped": shipped, "state": state, "reduce": reduce, "copies": copies, "traffic": traffic, "matrix": matrix, "overlap": overlap,
  "budget": budget, "kept": kept}[check]()
