@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace lmc::cost {
 
@@ -158,7 +159,7 @@ namespace {
 // The streams of one run of a function, command by command.
 class Streams {
 public:
-  explicit Streams(FunctionCost &cost) : cost(cost) {}
+  Streams(const plan::Plan &plan, FunctionCost &cost) : plan(plan), cost(cost) {}
 
   // Adds a command. `estimate` is that of the command alone; it becomes the time that stream 0
   // takes, or, for a collective of another stream, remains.
@@ -179,7 +180,6 @@ private:
   // Adds a collective behind those that it comes after. Returns its index.
   uint32_t start(const plan::Command &command, const plan::Collective &collective, uint32_t number,
                  double seconds) {
-    const auto index = uint32_t(cost.collectives.size());
     std::optional<uint32_t> before; // the one of these that ends last
     auto comesAfter = [&](std::optional<uint32_t> other) {
       if (other && (!before || endOf(*other) > endOf(*before)))
@@ -190,6 +190,12 @@ private:
         comesAfter(last);
     if (collective.after() >= 0)
       comesAfter(indexOf.at(uint32_t(collective.after())));
+    const Group group = groupOf(plan, collective.axis());
+    const auto index = uint32_t(cost.collectives.size());
+    if (group.devicesPerNode > 1)
+      comesAfter(std::exchange(lastInNodes, index));
+    if (group.nodes > 1)
+      comesAfter(std::exchange(lastBetweenNodes, index));
     const double begin = before ? std::max(cost.seconds, endOf(*before)) : cost.seconds;
     cost.collectives.push_back({number, begin, begin + seconds, 0});
     causes.push_back(before);
@@ -209,9 +215,11 @@ private:
 
   double endOf(uint32_t index) const { return cost.collectives[index].end; }
 
+  const plan::Plan &plan;
   FunctionCost &cost;
   std::map<uint32_t, uint32_t> indexOf;        // of collectives, by the numbers of their commands
   std::map<uint16_t, uint32_t> lastOf;         // the last collective of each stream
+  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // that uses links of this kind
   std::vector<std::optional<uint32_t>> causes; // which collective each came after
 };
 
@@ -225,7 +233,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
     FunctionCost entry;
     entry.runsPerStep =
         plan::runsPerStep(function->name()->string_view(), batch.gradient_accumulation_steps());
-    Streams streams(entry);
+    Streams streams(plan, entry);
     for (uint32_t number = 0; number < function->commands()->size(); ++number) {
       const plan::Command *command = function->commands()->Get(number);
       std::vector<Estimate> kernels = model.kernels(workOf(plan, *command));

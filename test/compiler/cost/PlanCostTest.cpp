@@ -272,6 +272,43 @@ TEST(PlanCost, CollectivesOfTwoStreams) {
   }
 }
 
+// Collectives along the two axes share the links that both use: together they take the sum of their
+// times. 4 nodes of 2 devices: along `replicate`, ranks are always on different nodes.
+TEST(PlanCost, CollectivesOfTwoStreamsShareLinks) {
+  DeviceSpec spec = *loadDeviceSpec("h100-sxm");
+  spec.deviceLink = {.bandwidth = 8e9};
+  spec.nodeLink = {.bandwidth = 1e9};
+  auto ends = [&](uint32_t shardRanks) {
+    Job job;
+    job.plan.nodes = 4;
+    job.plan.devices_per_node = 2;
+    job.plan.shard_ranks = shardRanks;
+    plan::CollectiveT gather;
+    gather.axis = plan::Axis::Shard;
+    gather.x = gather.d = job.slice(plan::DType::F32, {1'000'000}); // 4 MB
+    job.command(gather);
+    job.plan.functions[0]->commands.back()->stream = 1;
+    plan::CollectiveT sum;
+    sum.kind = plan::CollectiveKind::ReduceScatter;
+    sum.axis = plan::Axis::Replicate;
+    sum.x = sum.d = gather.x;
+    job.command(sum);
+    job.plan.functions[0]->commands.back()->stream = 2;
+    const std::string bytes = job.bytes();
+    const FunctionCost function =
+        planCost(*plan::GetPlan(bytes.data()), CostModel(spec)).functions[0];
+    const double start = function.commands[0].seconds;
+    return std::vector<double>{function.collectives[0].end - start,
+                               function.collectives[1].end - start};
+  };
+  // Two devices of a node: 1/2 of 4 MB at 8 GB/s. Four nodes: 3/4 of 4 MB at 1 GB/s, beside it.
+  EXPECT_NEAR(ends(2)[0], 0.25e-3, 1e-12);
+  EXPECT_NEAR(ends(2)[1], 3e-3, 1e-12);
+  // Two nodes of two devices: 3/4 of 4 MB at 2 x 1 GB/s. Then two nodes: 1/2 of 4 MB at 1 GB/s.
+  EXPECT_NEAR(ends(4)[0], 1.5e-3, 1e-12);
+  EXPECT_NEAR(ends(4)[1], 3.5e-3, 1e-12);
+}
+
 // Rows of 16 bytes: which row of a product is no multiple of them, the pitch included.
 TEST(PlanCost, RowsOfAProductThatAreNotAligned) {
   auto unalignedRow = [](std::vector<uint64_t> a, std::vector<uint64_t> d, uint64_t pitch = 0,
