@@ -164,12 +164,15 @@ public:
   // Adds a command. `estimate` is that of the command alone; it becomes the time that stream 0
   // takes, or, for a collective of another stream, remains.
   void add(const plan::Command &command, uint32_t number, Estimate &estimate) {
+    cost.starts.push_back(cost.seconds);
     if (const plan::Wait *wait = command.body_as_Wait()) {
       estimate = {waitFor(indexOf.at(wait->command())), Bound::Links, 0, 0};
     } else if (const plan::Collective *collective = command.body_as_Collective()) {
       const uint32_t index = start(command, *collective, number, estimate.seconds);
-      if (command.stream() != 0)
+      if (command.stream() != 0) {
+        cost.starts.back() = cost.collectives[index].start;
         return;
+      }
       estimate.seconds = waitFor(index);
     }
     cost.seconds += estimate.seconds;

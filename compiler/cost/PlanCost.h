@@ -42,6 +42,7 @@ struct FunctionCost {
   // Estimates in the order of the plan's commands. A Wait, and a collective of stream 0, takes the
   // time until the collective has ended.
   std::vector<Estimate> commands;
+  std::vector<double> starts; // of the commands, in seconds from the start of the function
   std::vector<CollectiveTime> collectives; // in order
   std::array<double, kNumBounds> secondsByBound{}; // of stream 0, indexed by Bound
 };

@@ -242,22 +242,19 @@ class Beside {
 public:
   Beside(const plan::Plan &plan, const plan::Function &function, const cost::FunctionCost &cost,
          const std::string &overlap)
-      : plan(plan), function(function), cost(cost), overlap(overlap) {
-    double now = 0;
-    for (unsigned c = 0; c < function.commands()->size(); ++c) {
-      starts.push_back(now);
-      if (function.commands()->Get(c)->stream() == 0)
-        now += cost.commands[c].seconds;
-    }
-  }
+      : plan(plan), function(function), cost(cost), overlap(overlap) {}
 
   // Adds the seconds in which the forward pass (the backward pass) is computed beside a collective.
   void addHidden(const cost::CollectiveTime &of, std::array<double, 2> &seconds) const {
-    for (unsigned c = of.command; c < starts.size() && starts[c] < of.end; ++c)
-      if (computes(c))
-        seconds[function.commands()->Get(c)->backward()] += std::max(
-            0.0, std::min(of.end, starts[c] + cost.commands[c].seconds) -
-                     std::max(of.start, starts[c]));
+    for (unsigned c = of.command; c < cost.commands.size(); ++c) {
+      if (!computes(c))
+        continue;
+      const double start = cost.starts[c], end = start + cost.commands[c].seconds;
+      if (start >= of.end)
+        return;
+      seconds[function.commands()->Get(c)->backward()] +=
+          std::max(0.0, std::min(of.end, end) - std::max(of.start, start));
+    }
   }
 
   std::string whyExposed(const cost::CollectiveTime &of) const {
@@ -298,7 +295,6 @@ private:
   const plan::Function &function;
   const cost::FunctionCost &cost;
   const std::string overlap;
-  std::vector<double> starts; // of commands on stream 0
 };
 
 // Returns what the plan was compiled with, whatever spec it is explained for.
@@ -441,6 +437,7 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
       json entry = {{"kind", kind},
                     {"source", text(command.source())},
                     {"backward", command.backward()},
+                    {"start_seconds", cost.functions[f].starts[c]},
                     {"seconds", estimate.seconds},
                     {"bytes", uint64_t(estimate.bytes)},
                     {"bound", cost::boundName(estimate.bound)}};

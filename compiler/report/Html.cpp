@@ -397,8 +397,8 @@ void Page::graph() {
 }
 
 // Draws the commands of the micro-step with widths proportional to time and one row per stream.
-// Commands of stream 0 stand one after the other; a collective of another stream begins where the
-// commands before it have ended, and the collectives that it comes after.
+// Those of stream 0 stand one after the other, also where commands between them are left out; a
+// collective of another stream stands below those that run at the same time.
 void Page::bars(const std::vector<unsigned> &commands, double y, double height) {
   int step = microStep(plan);
   const json &all = report["functions"][size_t(step)]["commands"];
@@ -413,22 +413,28 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
   if (total <= 0)
     return;
   const double bottom = y + 32 + height + (streams - 1) * (height + 3);
+  // Returns the seconds of `commands` on stream 0 that come before a time of the function.
+  auto shown = [&](double time) {
+    double sum = 0;
+    for (unsigned c : commands)
+      if (planned[c]->stream() == 0)
+        sum += std::clamp(time - number(all[c]["start_seconds"]), 0.0, number(all[c]["seconds"]));
+    return sum;
+  };
   double now = 0; // the end of stream 0
-  std::map<unsigned, double> endOfStream;
-  std::map<int, double> endOf; // of collectives, by their numbers
   int layer = -2;
   bool backward = false;
   for (unsigned c : commands) {
     double seconds = number(all[c]["seconds"]);
     const bool isBeside = planned[c]->stream() != 0;
-    double start = now;
+    double start = now, end = now + seconds;
     if (isBeside) {
-      double &before = endOfStream[planned[c]->stream()];
-      start = std::max({now, before, endOf[planned[c]->body_as_Collective()->after()]});
-      endOf[int(c)] = before = start + seconds;
+      const double begin = number(all[c]["start_seconds"]);
+      start = shown(begin);
+      end = shown(begin + seconds);
     }
-    double x = std::min(start / total, 1.0) * kWidth;
-    double width = std::max(0.3, std::min(seconds / total * kWidth, kWidth - x));
+    double x = start / total * kWidth;
+    double width = std::max(0.3, (end - start) / total * kWidth);
     double row = y + 16 + double(planned[c]->stream()) * (height + 3);
     if (int here = planned[c]->layer();
         !isBeside && (here != layer || (c >= turn) != backward || c == commands[0])) {

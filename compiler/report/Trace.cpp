@@ -20,7 +20,7 @@ json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
       cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
   MemoryTimeline memory = memoryTimeline(plan);
   plan::TraceEvents events(plan, kProcess, fmt::format("predicted step on {}", spec.name));
-  double now = 0; // the current time in seconds
+  double begin = 0; // of a function, in seconds
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
     const cost::FunctionCost &entry = cost.functions[f];
@@ -29,26 +29,22 @@ json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
     std::string name = function.name()->str();
     if (entry.runsPerStep > 1)
       name += fmt::format(" (one of {})", entry.runsPerStep);
-    events.addFunction(name, now, entry.seconds);
-    const double begin = now;
-    auto collective = entry.collectives.begin();
+    events.addFunction(name, begin, entry.seconds);
     for (unsigned c = 0; c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
+      const double start = begin + entry.starts[c];
       json live = json::object();
       for (size_t category = 0; category < kCategories; ++category)
         if (uint64_t bytes = memory.state[category] + memory.functions[f].live[c][category])
           live[categoryName(plan::Category(category))] = bytes;
-      events.addCounter("live bytes", now, std::move(live));
-      const bool isBeside = function.commands()->Get(c)->stream() != 0;
-      while (collective != entry.collectives.end() && collective->command < c)
-        ++collective;
-      events.addCommand(function, c, isBeside ? begin + collective->start : now, estimate.seconds,
+      if (function.commands()->Get(c)->stream() == 0)
+        events.addCounter("live bytes", start, std::move(live));
+      events.addCommand(function, c, start, estimate.seconds,
                         {{"bound", cost::boundName(estimate.bound)},
                          {"bytes", uint64_t(estimate.bytes)},
                          {"flops", estimate.flops}});
-      if (!isBeside)
-        now += estimate.seconds;
     }
+    begin += entry.seconds;
   }
   return events.trace();
 }
