@@ -35,8 +35,8 @@ private:
   using Axes = std::set<Axis>;
 
   LogicalResult checkGradients(func::FuncOp optimizer);
-  LogicalResult checkStores(StringRef function, StringRef variable, const Axes &missing);
-  LogicalResult checkSum(Value value, Axes missing, lm::StoreOp store);
+  LogicalResult checkStores(StringRef function, StringRef variable, const Axes &summed = {});
+  LogicalResult checkSum(Value value, Axes summed, lm::StoreOp store);
   LogicalResult checkScale(lm::ScaledCastOp cast);
   LogicalResult checkNorm(Operation *norm);
 
@@ -58,37 +58,44 @@ private:
 
 static bool isView(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
 
-// Checks that the value of `store` is a sum over `missing`. `value` is this value, or what it is
-// made of.
-LogicalResult ReductionChecker::checkSum(Value value, Axes missing, lm::StoreOp store) {
+// Checks that the value of `store` is summed over every axis, over each once. `value` is this value,
+// or what it is made of; what is made of `value` is already summed over the axes `summed`.
+LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp store) {
   Operation *op = value.getDefiningOp();
+  std::optional<Axis> axis;
   if (auto sum = dyn_cast_or_null<dist::AllReduceOp>(op))
-    missing.erase(sum.getAxis());
+    axis = sum.getAxis();
   else if (auto sum = dyn_cast_or_null<dist::ReduceScatterOp>(op))
-    missing.erase(sum.getAxis());
-  if (missing.empty())
-    return success();
+    axis = sum.getAxis();
+  if (axis && !summed.insert(*axis).second)
+    return store.emitOpError("stores to @")
+           << store.getVariable() << " what is summed more than once over the axis "
+           << dist::stringifyAxis(*axis);
+  const Axes all = allAxes();
+  const auto missing = llvm::find_if(all, [&](Axis each) { return !summed.contains(each); });
   if (auto load = dyn_cast_or_null<lm::LoadOp>(op)) {
     auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
     if (variable.getKind() == lm::VariableKind::Table) // zeros, on each rank
       return success();
     // The sum of earlier micro-steps.
     if (variable.getKind() == lm::VariableKind::Gradient &&
-        variable.getSymName() == store.getVariable())
-      return failure(failed(checkStores(names::kMicroFirst, load.getVariable(), missing)) ||
-                     failed(checkStores(names::kMicro, load.getVariable(), missing)));
+        (missing == all.end() || variable.getSymName() == store.getVariable()))
+      return failure(failed(checkStores(names::kMicroFirst, load.getVariable(), summed)) ||
+                     failed(checkStores(names::kMicro, load.getVariable(), summed)));
   }
   if (auto cast = dyn_cast_or_null<lm::ScaledCastOp>(op))
-    return failure(failed(checkScale(cast)) || failed(checkSum(cast.getX(), missing, store)));
-  if (!isa_and_nonnull<dist::AllReduceOp, dist::ReduceScatterOp, lm::AddOp, lm::CastOp>(op) &&
-      !(op && isView(op)))
-    return store.emitOpError("stores to @")
-           << store.getVariable() << " what is not summed over the axis "
-           << dist::stringifyAxis(*missing.begin());
-  for (Value operand : op->getOperands())
-    if (failed(checkSum(operand, missing, store)))
-      return failure();
-  return success();
+    return failure(failed(checkScale(cast)) || failed(checkSum(cast.getX(), summed, store)));
+  if (axis || (op && (isa<lm::AddOp, lm::CastOp>(op) || isView(op)))) {
+    for (Value operand : op->getOperands())
+      if (failed(checkSum(operand, summed, store)))
+        return failure();
+    return success();
+  }
+  if (missing == all.end())
+    return success();
+  return store.emitOpError("stores to @") << store.getVariable()
+                                          << " what is not summed over the axis "
+                                          << dist::stringifyAxis(*missing);
 }
 
 // Checks that ranks scale by the same power of two: the maximum that gives it is that of all ranks.
@@ -105,14 +112,14 @@ LogicalResult ReductionChecker::checkScale(lm::ScaledCastOp cast) {
          << dist::stringifyAxis(*missing.begin()) << " do not share";
 }
 
-// Checks what the function stores to the variable.
+// Checks what the function stores to the variable, and what is then summed over the axes `summed`.
 LogicalResult ReductionChecker::checkStores(StringRef function, StringRef variable,
-                                            const Axes &missing) {
-  if (!checked.insert({function, variable, missing}).second)
+                                            const Axes &summed) {
+  if (!checked.insert({function, variable, summed}).second)
     return success();
   if (auto known = symbols.lookup<func::FuncOp>(function))
     for (auto store : known.getBody().front().getOps<lm::StoreOp>())
-      if (store.getVariable() == variable && failed(checkSum(store.getValue(), missing, store)))
+      if (store.getVariable() == variable && failed(checkSum(store.getValue(), summed, store)))
         return failure();
   return success();
 }
@@ -136,7 +143,7 @@ LogicalResult ReductionChecker::checkGradients(func::FuncOp optimizer) {
     if (!stored.contains(name))
       return variable.emitOpError("is a gradient that the optimizer reads, and @")
              << last << " stores nothing to it";
-    if (failed(checkStores(last, name, allAxes())))
+    if (failed(checkStores(last, name)))
       return failure();
   }
   return success();
@@ -171,8 +178,8 @@ LogicalResult ReductionChecker::run() {
   if (!optimizer)
     return success();
   if (failed(checkGradients(optimizer)) ||
-      failed(checkStores(names::kOptimizer, names::kLoss, allAxes())) ||
-      failed(checkStores(names::kEval, names::kEvalLoss, allAxes())))
+      failed(checkStores(names::kOptimizer, names::kLoss)) ||
+      failed(checkStores(names::kEval, names::kEvalLoss)))
     return failure();
   if (mesh.ranksAlong(Axis::Shard) > 1)
     for (Operation &op : optimizer.getBody().front())

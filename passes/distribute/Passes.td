@@ -112,7 +112,10 @@ def CheckReductionsPass : Pass<"dist-check-reductions", "::mlir::ModuleOp"> {
     * a gradient that the optimizer reads, if what the last micro-step stores to it is not summed
       over every axis of the mesh: the contribution of this micro-step, or, where earlier
       contributions are added to it, one of theirs; and a gradient to which it stores nothing;
-    * `run.loss` of a step and `run.eval_loss` that are not summed over every axis;
+    * such a contribution that is summed over an axis more than once: in one micro-step, or in an
+      earlier one and then again with those of the last;
+    * `run.loss` of a step and `run.eval_loss` that are not summed over every axis, or over one
+      more than once;
     * a norm of a rank's piece that is read as if it were the norm of all pieces;
     * a gradient that travelled in f16, if its scale does not come from the maxima of all ranks.
 

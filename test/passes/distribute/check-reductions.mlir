@@ -127,6 +127,59 @@ module {
 
 // -----
 
+// A sum over the ranks of a sum over the ranks.
+
+module {
+  dist.mesh @ranks(replicate = 2, shard = 2)
+  lm.variable @batch input : tensor<4x256xf32> init none
+  lm.variable @w.grad gradient : tensor<2x256xf32> init zeros
+  func.func @micro_first() {
+    %g = lm.load @batch : tensor<4x256xf32>
+    %a = dist.all_reduce %g over @ranks replicate : (tensor<4x256xf32>) -> tensor<4x256xf32>
+    %r = dist.reduce_scatter %a over @ranks shard : (tensor<4x256xf32>) -> tensor<2x256xf32>
+    %s = dist.all_reduce %r over @ranks replicate : (tensor<2x256xf32>) -> tensor<2x256xf32>
+    // expected-error @+1 {{'lm.store' op stores to @w.grad what is summed more than once over the axis replicate}}
+    lm.store %s, @w.grad : tensor<2x256xf32>
+    return
+  }
+  func.func @optimizer() {
+    %g = lm.load @w.grad : tensor<2x256xf32>
+    return
+  }
+}
+
+// -----
+
+// The first micro-step keeps its sum over the ranks, and the last one sums this again.
+
+module {
+  dist.mesh @ranks(replicate = 2, shard = 1)
+  lm.variable @batch input : tensor<4x256xf32> init none
+  lm.variable @own.grad gradient : tensor<4x256xf32> init zeros
+  lm.variable @w.grad gradient : tensor<4x256xf32> init zeros
+  func.func @micro_first() {
+    %g = lm.load @batch : tensor<4x256xf32>
+    %s = dist.all_reduce %g over @ranks replicate : (tensor<4x256xf32>) -> tensor<4x256xf32>
+    // expected-error @+1 {{'lm.store' op stores to @own.grad what is summed more than once over the axis replicate}}
+    lm.store %s, @own.grad : tensor<4x256xf32>
+    return
+  }
+  func.func @micro_last() {
+    %old = lm.load @own.grad : tensor<4x256xf32>
+    %g = lm.load @batch : tensor<4x256xf32>
+    %new = lm.add %old, %g : tensor<4x256xf32>
+    %s = dist.all_reduce %new over @ranks replicate : (tensor<4x256xf32>) -> tensor<4x256xf32>
+    lm.store %s, @w.grad : tensor<4x256xf32>
+    return
+  }
+  func.func @optimizer() {
+    %g = lm.load @w.grad : tensor<4x256xf32>
+    return
+  }
+}
+
+// -----
+
 // The scale of gradients in f16 is that of the ranks along both axes.
 
 module {
