@@ -1,12 +1,11 @@
-// dist-check-reductions: checks that what ranks compute apart is summed over ranks before it counts.
-// Passes.td lists what that is.
+// dist-check-reductions: checks that what ranks compute apart is summed over ranks, and once, before
+// it counts. Passes.td lists what that is.
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
 #include "runtime/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -56,10 +55,8 @@ private:
 
 } // namespace
 
-static bool isView(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
-
-// Checks that the value of `store` is summed over every axis, over each once. `value` is this value,
-// or what it is made of; what is made of `value` is already summed over the axes `summed`.
+// Checks that the value of `store` is summed over every axis, and over each once. `value` is this
+// value, or what it is made of; `summed` are the axes of the sums between the two.
 LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp store) {
   Operation *op = value.getDefiningOp();
   std::optional<Axis> axis;
@@ -85,7 +82,7 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp s
   }
   if (auto cast = dyn_cast_or_null<lm::ScaledCastOp>(op))
     return failure(failed(checkScale(cast)) || failed(checkSum(cast.getX(), summed, store)));
-  if (axis || (op && (isa<lm::AddOp, lm::CastOp>(op) || isView(op)))) {
+  if (axis || (op && (isa<lm::AddOp, lm::CastOp>(op) || movesElements(op)))) {
     for (Value operand : op->getOperands())
       if (failed(checkSum(operand, summed, store)))
         return failure();
@@ -102,7 +99,7 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp s
 LogicalResult ReductionChecker::checkScale(lm::ScaledCastOp cast) {
   Axes missing = allAxes();
   for (Operation *op = cast.getMax().getDefiningOp();
-       op && (isView(op) || isa<lm::MaxAbsOp, dist::AllGatherOp>(op));
+       op && (movesElements(op) || isa<lm::MaxAbsOp, dist::AllGatherOp>(op));
        op = op->getOperand(0).getDefiningOp())
     if (auto gather = dyn_cast<dist::AllGatherOp>(op))
       missing.erase(gather.getAxis());
@@ -152,7 +149,7 @@ LogicalResult ReductionChecker::checkGradients(func::FuncOp optimizer) {
 // Checks that a norm of a rank's pieces is only read by what joins it with those of other ranks.
 LogicalResult ReductionChecker::checkNorm(Operation *norm) {
   auto isJoined = [](Value operand) {
-    while (operand.getDefiningOp() && isView(operand.getDefiningOp()))
+    while (operand.getDefiningOp() && movesElements(operand.getDefiningOp()))
       operand = operand.getDefiningOp()->getOperand(0);
     return bool(operand.getDefiningOp<dist::AllGatherOp>());
   };
@@ -161,7 +158,7 @@ LogicalResult ReductionChecker::checkNorm(Operation *norm) {
   SmallVector<Operation *> users(norm->getUsers());
   while (!users.empty()) {
     Operation *user = users.pop_back_val();
-    if (isView(user))
+    if (movesElements(user))
       llvm::append_range(users, user->getUsers());
     else if (!isa<dist::AllGatherOp>(user))
       return norm->emitOpError("is of a rank's own piece, and '")

@@ -51,8 +51,6 @@ private:
 
 } // namespace
 
-static bool isView(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
-
 // Returns true for a command that may run at the same time as a collective.
 static bool computes(Operation *op) {
   return isa<CommandOpInterface>(op) && !dist::isCollective(op) && !isa<dist::WaitOp>(op);
@@ -117,7 +115,7 @@ void Overlapper::overlap(const Chain &chain, Operation *until, ArrayRef<Operatio
 // Collects the views of `value`, in order, and the first op that reads one of them.
 static void collectReaders(Value value, SetVector<Operation *> &views, Operation *&first) {
   for (Operation *user : value.getUsers())
-    if (!isView(user)) {
+    if (!movesElements(user)) {
       if (!first || user->isBeforeInBlock(first))
         first = user;
     } else if (views.insert(user)) {

@@ -8,7 +8,6 @@
 #include "passes/distribute/Units.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -20,8 +19,6 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
-
-static bool isView(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
 
 // Returns true if `op` computes a part of the backward pass.
 static bool isBackwardUse(Operation *op, const SymbolTable &symbols) {
@@ -40,7 +37,7 @@ static bool isBackwardUse(Operation *op, const SymbolTable &symbols) {
 // Collects the views of `value` and the ops that read the value or one of its views.
 static void collect(Value value, SetVector<Operation *> &views, SetVector<Operation *> &readers) {
   for (Operation *user : value.getUsers()) {
-    if (!isView(user)) {
+    if (!movesElements(user)) {
       readers.insert(user);
       continue;
     }

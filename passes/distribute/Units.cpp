@@ -10,6 +10,8 @@ using namespace lmc;
 // The variable from which padding is filled. It has as many zeros as the longest gap in a unit.
 static constexpr StringLiteral kZeros = "dist.zeros";
 
+bool lmc::movesElements(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
+
 Value lmc::reshapeTo(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)

@@ -70,6 +70,10 @@ private:
   mlir::Type payload;
 };
 
+// Returns true for an op of the tensor dialect: it moves elements or gives them another shape, and
+// computes nothing.
+bool movesElements(mlir::Operation *op);
+
 // Returns a view of all elements of `value` in another shape.
 mlir::Value reshapeTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                       llvm::ArrayRef<int64_t> shape);
