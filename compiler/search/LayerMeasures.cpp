@@ -142,4 +142,14 @@ PlanMeasures measureLayers(const plan::Plan &plan, const cost::CostModel &model)
   return Measurer(plan, model).run();
 }
 
+double microStepSeconds(const PlanMeasures &measures, size_t layers) {
+  const std::vector<LayerMeasure> &measured = measures.layers;
+  const double between =
+      measured.size() > 2 ? double(layers - 2) / double(measured.size() - 2) : 1;
+  double seconds = measures.otherSeconds;
+  for (size_t layer = 0; layer < measured.size(); ++layer)
+    seconds += measured[layer].seconds * (layer == 0 || layer + 1 == measured.size() ? 1 : between);
+  return seconds;
+}
+
 } // namespace lmc

@@ -35,4 +35,10 @@ struct PlanMeasures {
 // buffers that are live at the same time never overlap.
 PlanMeasures measureLayers(const plan::Plan &plan, const cost::CostModel &model);
 
+// Returns the predicted seconds of the micro-steps, in an optimizer step, of a model that has `layers`
+// layers and is otherwise the measured one. The first and the last layer take what they were measured
+// to take, and those between them the mean of the measured ones: gathers of the outermost layers'
+// weights have fewer commands beside them. `measures` has at least 3 layers, or exactly `layers`.
+double microStepSeconds(const PlanMeasures &measures, size_t layers);
+
 } // namespace lmc

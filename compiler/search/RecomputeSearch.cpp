@@ -378,8 +378,8 @@ FailureOr<RecomputeOptions> RecomputeSearch::optionsOf(ModuleOp module) const {
   return options;
 }
 
-// Finds out whether options that keep weights are worth a look: on a short model, with the first
-// option of each layer and with its twin.
+// Finds out whether options that keep weights are worth a look: with the first option of each layer
+// and with its twin, measured on a short model and scaled to the number of layers.
 LogicalResult RecomputeSearch::probeKeptWeights(const MakeShorter &makeShorter) {
   FailureOr<Probed> model = probed(makeShorter, kRun);
   if (failed(model))
@@ -394,9 +394,7 @@ LogicalResult RecomputeSearch::probeKeptWeights(const MakeShorter &makeShorter) 
     FailureOr<PlanMeasures> measures = measure(model->module, both, choice);
     if (failed(measures))
       return failure();
-    seconds[twin] = measures->otherSeconds;
-    for (const LayerMeasure &layer : measures->layers)
-      seconds[twin] += layer.seconds;
+    seconds[twin] = microStepSeconds(*measures, found.layers.size());
   }
   keepsWeights = isWorthKeeping(seconds[0], seconds[1]);
   if (keepsWeights)

@@ -67,9 +67,9 @@ std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem,
 // above 1, "auto" is "yes".
 bool choosesKeptWeights(const Config &config);
 
-// Returns true if keeping gathered weights saves at least 0.2% of a step, and so may be worth its
-// memory. `again` and `kept` are the seconds of two plans, of which the first gathers weights
-// again.
+// Returns true if keeping gathered weights saves more than 0.2% of the time, and so may be worth its
+// memory. `again` and `kept` are the seconds of a step, or of its micro-steps, of two plans of the
+// whole model, of which the first gathers weights again.
 bool isWorthKeeping(double again, double kept);
 
 class RecomputeSearch {

@@ -54,6 +54,18 @@ TEST(RecomputeRungs, StepsThatTakeDaysToo) {
   EXPECT_EQ(rungs.back().seconds, 8e6);
 }
 
+//===-- Probes, of made-up numbers ----------------------------------------------------------===//
+
+TEST(LayerMeasures, ALongerModelHasMoreLayersBetweenTheOutermost) {
+  PlanMeasures measures;
+  measures.otherSeconds = 10;
+  measures.layers = {{.seconds = 1}, {.seconds = 2}, {.seconds = 4}};
+  EXPECT_EQ(microStepSeconds(measures, 3), 17);
+  EXPECT_EQ(microStepSeconds(measures, 12), 10 + 1 + 10 * 2 + 4);
+  measures.layers.resize(2);
+  EXPECT_EQ(microStepSeconds(measures, 2), 13);
+}
+
 //===-- Real plans --------------------------------------------------------------------------===//
 
 namespace {
