@@ -1,18 +1,14 @@
 // Predicts the cost of a whole plan on a device, from the estimates of all commands.
 //
-// The commands of stream 0 run one after another, and so do the collectives of each other stream,
-// which may run at the same time as commands of stream 0 (plan.fbs, Command.stream):
+// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). Two collectives
+// that both move data inside nodes, or both between nodes, share the same links. The second one then
+// starts when the first has ended, also on another stream: together they take as long as if each had
+// a part of the bandwidth all the time. Apart from that, commands that run at the same time do not
+// slow each other down: the part of the memory bandwidth and of the processors that a collective
+// takes is left out.
 //
-//   a collective starts when all commands of stream 0 before it have ended, and all collectives that
-//   it comes after; stream 0 waits for a collective of its own, and at each Wait
-//
-// Two collectives that both move data inside nodes, or both between nodes, share the same links. The
-// second one then starts when the first has ended, also on another stream: together they take as
-// long as if each had a part of the bandwidth all the time.
-//
-// Apart from that, commands that run at the same time do not slow each other down: the part of the
-// memory bandwidth and of the processors that a collective takes is left out. The time of a function is the sum over
-// the commands of stream 0, waits included, and the time of an optimizer step is
+// The time of a function is the sum over the commands of stream 0, waits included, and the time of an
+// optimizer step is
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: without the middle)
 //
