@@ -203,7 +203,7 @@ Point pointOf(const RecomputeChoiceProblem &problem, const std::vector<size_t> &
     most = std::max(most, held + option.transientBytes);
     seconds += option.seconds;
   }
-  return {seconds, problem.fixedBytes + std::max(most, problem.turnBytes + held)};
+  return {seconds, problem.fixedBytes + std::max(most, problem.headAndLossBytes + held)};
 }
 
 std::vector<size_t> fastest(const RecomputeChoiceProblem &problem) {
@@ -269,7 +269,7 @@ void compareRecompute(const std::string &name, const RecomputeChoiceProblem &pro
     }
   const std::vector<Point> methods[] = {uniform, firstLayers, greedyPoints(problem)};
   auto start = std::chrono::steady_clock::now();
-  std::vector<RecomputeChoice> candidates = recomputeLadder(problem, 32, {});
+  std::vector<RecomputeChoice> candidates = recomputeChoices(problem, 32, {});
   double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("%-18s %3zu %4zu %8.1f %8.1f", name.c_str(), most, candidates.size(),
               double(candidates.back().peakBytes) / (1 << 30),
@@ -326,7 +326,7 @@ mlir::FailureOr<RecomputeChoiceProblem> searchJob(const Config &config, mlir::ML
   });
   if (mlir::failed(search))
     return mlir::failure();
-  for (size_t i = 0; i < (*search)->rungs().size(); ++i) {
+  for (size_t i = 0; i < (*search)->candidates().size(); ++i) {
     auto module = (*search)->planned(i);
     std::string bytes;
     if (mlir::failed(module) || mlir::failed(emitPlan(**module, config, PlanDetails(), bytes)))

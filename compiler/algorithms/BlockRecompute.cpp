@@ -8,9 +8,9 @@
 using namespace lmc;
 
 // Bytes and seconds are limited so that no 128-bit sum overflows: the products of all bytes with
-// all femtoseconds sum to less than 2^119 when the bytes are below kMostBytes and the seconds below
-// kMostPlannedSeconds.
-static constexpr uint64_t kMostBytes = uint64_t(1) << 56;
+// all femtoseconds sum to less than 2^119 when the bytes are below kMaxBytes and the seconds below
+// kMaxPlannedSeconds.
+static constexpr uint64_t kMaxBytes = uint64_t(1) << 56;
 
 Result<void> BlockRecomputeProblem::check() const {
   auto isValue = [&](int value) { return value >= 0 && size_t(value) < values.size(); };
@@ -18,14 +18,14 @@ Result<void> BlockRecomputeProblem::check() const {
   for (size_t v = 0; v < values.size(); ++v) {
     if (values[v].op < -1 || values[v].op >= int(ops.size()))
       return Error{"value " + std::to_string(v) + " is made by an op that does not exist"};
-    if (values[v].bytes >= kMostBytes || (bytes += values[v].bytes) >= kMostBytes)
+    if (values[v].bytes >= kMaxBytes || (bytes += values[v].bytes) >= kMaxBytes)
       return Error{"the values have 2^56 bytes or more"};
   }
   double seconds = 0;
   for (size_t op = 0; op < ops.size(); ++op) {
     if (!(ops[op].seconds >= 0))
       return Error{"op " + std::to_string(op) + " takes no time that could be measured"};
-    if ((seconds += ops[op].seconds) > kMostPlannedSeconds)
+    if ((seconds += ops[op].seconds) > kMaxPlannedSeconds)
       return Error{"the ops take more than an hour"};
     for (int value : ops[op].reads) {
       if (!isValue(value))

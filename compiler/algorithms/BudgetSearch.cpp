@@ -5,35 +5,36 @@
 
 using namespace lmc;
 
-BudgetSearch::BudgetSearch(std::vector<BudgetRung> rungs, Measure measure)
-    : rungs(std::move(rungs)), measure(std::move(measure)), known(this->rungs.size()) {}
+BudgetSearch::BudgetSearch(std::vector<BudgetCandidate> candidates, Measure measure)
+    : candidates(std::move(candidates)), measure(std::move(measure)),
+      known(this->candidates.size()) {}
 
 Result<void> BudgetSearch::check() const {
-  if (rungs.empty())
+  if (candidates.empty())
     return Error{"there is nothing to choose from"};
-  for (size_t i = 0; i + 1 < rungs.size(); ++i)
-    if (!(rungs[i].seconds <= rungs[i + 1].seconds))
-      return Error{"rung " + std::to_string(i + 1) + " is faster than the one before it"};
+  for (size_t i = 0; i + 1 < candidates.size(); ++i)
+    if (!(candidates[i].seconds <= candidates[i + 1].seconds))
+      return Error{"candidate " + std::to_string(i + 1) + " is faster than the one before it"};
   return {};
 }
 
-std::optional<uint64_t> BudgetSearch::bytes(size_t rung) {
-  if (known[rung])
-    return known[rung];
-  std::optional<uint64_t> measured = broken ? std::nullopt : measure(rung);
+std::optional<uint64_t> BudgetSearch::bytes(size_t candidate) {
+  if (known[candidate])
+    return known[candidate];
+  std::optional<uint64_t> measured = broken ? std::nullopt : measure(candidate);
   if (!measured) {
     broken = true;
     return std::nullopt;
   }
-  made.push_back({rung, *measured});
-  return known[rung] = std::max(rungs[rung].boundBytes, *measured);
+  made.push_back({candidate, *measured});
+  return known[candidate] = std::max(candidates[candidate].boundBytes, *measured);
 }
 
 std::optional<size_t> BudgetSearch::fastest(uint64_t budget) {
-  for (size_t rung = 0; rung < rungs.size() && !broken; ++rung)
-    if (rungs[rung].boundBytes <= budget)
-      if (std::optional<uint64_t> needed = bytes(rung); needed && *needed <= budget)
-        return rung;
+  for (size_t candidate = 0; candidate < candidates.size() && !broken; ++candidate)
+    if (candidates[candidate].boundBytes <= budget)
+      if (std::optional<uint64_t> needed = bytes(candidate); needed && *needed <= budget)
+        return candidate;
   return std::nullopt;
 }
 
@@ -41,20 +42,21 @@ std::optional<size_t> BudgetSearch::smallest(size_t most) {
   // Measures the candidates in order of rising bound. The search ends when the best measured
   // candidate needs fewer bytes than the bound of the next candidate: no candidate after it can
   // need fewer.
-  std::vector<size_t> order(rungs.size());
+  std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return rungs[a].boundBytes < rungs[b].boundBytes; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return candidates[a].boundBytes < candidates[b].boundBytes;
+  });
   order.resize(std::min(order.size(), most));
   std::optional<size_t> best;
-  for (size_t rung : order) {
-    if (best && rungs[rung].boundBytes > *known[*best])
+  for (size_t candidate : order) {
+    if (best && candidates[candidate].boundBytes > *known[*best])
       break;
-    std::optional<uint64_t> needed = bytes(rung);
+    std::optional<uint64_t> needed = bytes(candidate);
     if (!needed)
       return std::nullopt;
-    if (!best || *needed < *known[*best] || (*needed == *known[*best] && rung < *best))
-      best = rung;
+    if (!best || *needed < *known[*best] || (*needed == *known[*best] && candidate < *best))
+      best = candidate;
   }
   return best;
 }

@@ -23,19 +23,19 @@
 
 namespace lmc {
 
-struct BudgetRung {
+struct BudgetCandidate {
   double seconds = 0;
   uint64_t boundBytes = 0; // no plan of this candidate needs fewer bytes
 };
 
 class BudgetSearch {
 public:
-  // Compiles the plan of candidate `rung` and returns its bytes; nothing when no plan could be
+  // Compiles the plan of a candidate and returns its bytes; nothing when no plan could be
   // made. The search then ends.
-  using Measure = std::function<std::optional<uint64_t>(size_t rung)>;
+  using Measure = std::function<std::optional<uint64_t>(size_t candidate)>;
 
-  // Candidate i+1 of `rungs` must not be faster than candidate i; see check().
-  BudgetSearch(std::vector<BudgetRung> rungs, Measure measure);
+  // Candidate i+1 of `candidates` must not be faster than candidate i; see check().
+  BudgetSearch(std::vector<BudgetCandidate> candidates, Measure measure);
 
   // Fails unless there is a candidate and the candidates are in order of time.
   Result<void> check() const;
@@ -50,9 +50,9 @@ public:
   // fewer bytes.
   std::optional<size_t> smallest(size_t most = SIZE_MAX);
 
-  // Returns the bytes that count for candidate `rung`, and measures them if they are not known yet;
+  // Returns the bytes that count for a candidate, and measures them if they are not known yet;
   // nothing when its plan could not be made.
-  std::optional<uint64_t> bytes(size_t rung);
+  std::optional<uint64_t> bytes(size_t candidate);
 
   // Returns true when a plan could not be made.
   bool failed() const { return broken; }
@@ -60,13 +60,13 @@ public:
   // A candidate that was measured, and the measured bytes. attempts() lists them in the order of
   // measuring.
   struct Attempt {
-    size_t rung;
+    size_t candidate;
     uint64_t bytes;
   };
   const std::vector<Attempt> &attempts() const { return made; }
 
 private:
-  std::vector<BudgetRung> rungs;
+  std::vector<BudgetCandidate> candidates;
   Measure measure;
   std::vector<std::optional<uint64_t>> known; // the bytes that count for each candidate
   std::vector<Attempt> made;

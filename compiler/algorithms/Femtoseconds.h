@@ -11,9 +11,9 @@ namespace lmc {
 
 // The upper limit, in seconds, of the sum of all durations of a planning problem (recompute options
 // of a layer, or of all layers).
-constexpr double kMostPlannedSeconds = 3600;
+constexpr double kMaxPlannedSeconds = 3600;
 
-// Converts `seconds`, from 0 to kMostPlannedSeconds. A positive duration becomes at least 1 fs.
+// Converts `seconds`, from 0 to kMaxPlannedSeconds. A positive duration becomes at least 1 fs.
 inline int64_t toFemtoseconds(double seconds) {
   return seconds > 0 ? std::max<int64_t>(1, std::llround(seconds * 1e15)) : 0;
 }

@@ -16,8 +16,8 @@ Result<void> MinCutProblem::check() const {
       continue;
     if (arcs[i].capacity < 0)
       return Error{"arc " + std::to_string(i) + " has a negative capacity"};
-    constexpr CutCapacity kMost = CutCapacity(1) << 124;
-    if (arcs[i].capacity >= kMost || (sum += arcs[i].capacity) >= kMost)
+    constexpr CutCapacity kMax = CutCapacity(1) << 124;
+    if (arcs[i].capacity >= kMax || (sum += arcs[i].capacity) >= kMax)
       return Error{"the capacities sum to 2^124 or more"};
   }
   return {};

@@ -166,8 +166,8 @@ bool Search::fits(int head, int tail, int64_t from) {
   // In each section, all unplaced buffers lie above the lowest offset that any of them may take,
   // which may be higher than the end of the placed buffers. The test of this bound takes more than
   // linear time and runs only for small groups.
-  constexpr int64_t kMostVisits = 4096;
-  if (visits > kMostVisits)
+  constexpr int64_t kMaxVisits = 4096;
+  if (visits > kMaxVisits)
     return true;
   std::fill(lowest.begin() + begin, lowest.begin() + end, capacity);
   for (int i = head;; i = next[size_t(i)]) {
@@ -290,8 +290,8 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   // The recursion is as deep as the number of buffers, and each depth stores its changes and its
   // candidates: the stack grows linearly with the number of buffers, the heap at most
   // quadratically.
-  constexpr size_t kMostBuffers = 8192;
-  if (problem.buffers.size() > kMostBuffers)
+  constexpr size_t kMaxBuffers = 8192;
+  if (problem.buffers.size() > kMaxBuffers)
     return;
   Search search(problem);
   int64_t unit = int64_t(problem.alignment);

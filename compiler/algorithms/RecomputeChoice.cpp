@@ -8,7 +8,7 @@
 using namespace lmc;
 
 // Sums of bytes must stay below this limit, which is below the infinite value kNever.
-static constexpr uint64_t kMostBytes = uint64_t(1) << 61;
+static constexpr uint64_t kMaxBytes = uint64_t(1) << 61;
 
 Result<void> RecomputeChoiceProblem::check() const {
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
@@ -20,8 +20,8 @@ Result<void> RecomputeChoiceProblem::check() const {
                      " takes no time that could be measured"};
   }
   uint64_t bytes = 0;
-  auto add = [&](uint64_t more) { return more < kMostBytes && (bytes += more) < kMostBytes; };
-  if (!add(fixedBytes) || !add(turnBytes))
+  auto add = [&](uint64_t more) { return more < kMaxBytes && (bytes += more) < kMaxBytes; };
+  if (!add(fixedBytes) || !add(headAndLossBytes))
     return Error{"2^61 bytes or more"};
   double seconds = 0;
   for (size_t l = 0; l < layers.size(); ++l) {
@@ -36,7 +36,7 @@ Result<void> RecomputeChoiceProblem::check() const {
     }
     if (!add(kept) || !add(transient))
       return Error{"2^61 bytes or more"};
-    if ((seconds += longest) > kMostPlannedSeconds)
+    if ((seconds += longest) > kMaxPlannedSeconds)
       return Error{"the layers may take more than an hour"};
   }
   return {};
@@ -49,7 +49,7 @@ static uint64_t peakOf(const RecomputeChoiceProblem &problem, const std::vector<
     held += option.keptBytes;
     most = std::max(most, held + option.transientBytes);
   }
-  return problem.fixedBytes + std::max(most, problem.turnBytes + held);
+  return problem.fixedBytes + std::max(most, problem.headAndLossBytes + held);
 }
 
 static int64_t femtosecondsOf(const RecomputeChoiceProblem &problem,
@@ -88,7 +88,7 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2; // stands fo
 
 // Returns need(l), the bytes that layers l..L-1 need in addition to the bytes that layers 0..l-1
 // keep, for an option of layer l and `after` = need(l+1):
-//   need(L) = turnBytes,  need(l) = kept(l) + max(transient(l), need(l+1)).
+//   need(L) = headAndLossBytes,  need(l) = kept(l) + max(transient(l), need(l+1)).
 // The peak is fixedBytes + need(0).
 int64_t needOf(const Option &option, int64_t after) {
   return option.kept + std::max(option.transient, after);
@@ -98,7 +98,7 @@ int64_t needOf(const Option &option, int64_t after) {
 // need(l+1), so its minimum follows from the minimum of need(l+1).
 std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   std::vector<int64_t> least(problem.layers.size() + 1, kNever);
-  least.back() = int64_t(problem.turnBytes);
+  least.back() = int64_t(problem.headAndLossBytes);
   for (size_t l = problem.layers.size(); l-- > 0;)
     for (const LayerOption &option : problem.kinds[size_t(problem.layers[l])])
       least[l] = std::min(
@@ -217,7 +217,7 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
 // The maximum number of partial choices per layer in the thorough search. Real and random problems
 // give some hundreds of partial choices with 80 layers of 8 options. Thousands arise only where
 // nearly all options cost the same per byte, and then the choice among them hardly matters.
-constexpr size_t kMostLabels = 4096;
+constexpr size_t kMaxLabels = 4096;
 // The maximum number of partial choices per layer in a quick first search. The thorough search uses
 // its result to discard most partial choices.
 constexpr size_t kFewLabels = 64;
@@ -278,7 +278,7 @@ Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
 // can still beat the best known choice, and at most about `mostLabels` of them.
 void Search::sweep(size_t mostLabels) {
   std::vector<std::vector<Label>> labels(layers + 1); // lists per layer, need rising, time falling
-  labels[layers].push_back({int64_t(problem.turnBytes), 0, 0, 0});
+  labels[layers].push_back({int64_t(problem.headAndLossBytes), 0, 0, 0});
   boundTime = kNever;
   cut = false;
   std::vector<size_t> next;                       // per option, an index into `from`
@@ -361,7 +361,7 @@ void Search::sweep(size_t mostLabels) {
 RecomputeChoice Search::run() {
   sweep(kFewLabels);
   if (cut)
-    sweep(kMostLabels);
+    sweep(kMaxLabels);
   RecomputeChoice choice;
   choice.options = best;
   choice.peakBytes = peakOf(problem, best);
@@ -401,14 +401,14 @@ std::optional<RecomputeChoice> lmc::chooseRecompute(const RecomputeChoiceProblem
                                                     uint64_t budget) {
   if (budget < problem.fixedBytes)
     return std::nullopt;
-  int64_t capacity = int64_t(std::min(budget - problem.fixedBytes, kMostBytes));
+  int64_t capacity = int64_t(std::min(budget - problem.fixedBytes, kMaxBytes));
   if (leastNeeds(problem)[0] > capacity)
     return std::nullopt;
   return Search(problem, capacity).run();
 }
 
-std::vector<RecomputeChoice> lmc::recomputeLadder(const RecomputeChoiceProblem &problem, int steps,
-                                                  const std::vector<uint64_t> &budgets) {
+std::vector<RecomputeChoice> lmc::recomputeChoices(const RecomputeChoiceProblem &problem, int steps,
+                                                   const std::vector<uint64_t> &budgets) {
   std::vector<RecomputeChoice> found = {*chooseRecompute(problem, UINT64_MAX)};
   uint64_t most = found[0].peakBytes;
   uint64_t least = problem.fixedBytes + uint64_t(leastNeeds(problem)[0]);
@@ -422,9 +422,9 @@ std::vector<RecomputeChoice> lmc::recomputeLadder(const RecomputeChoiceProblem &
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) {
     return std::pair(a.seconds, a.peakBytes) < std::pair(b.seconds, b.peakBytes);
   });
-  std::vector<RecomputeChoice> ladder;
+  std::vector<RecomputeChoice> choices;
   for (RecomputeChoice &choice : found)
-    if (ladder.empty() || choice.peakBytes < ladder.back().peakBytes)
-      ladder.push_back(std::move(choice));
-  return ladder;
+    if (choices.empty() || choice.peakBytes < choices.back().peakBytes)
+      choices.push_back(std::move(choice));
+  return choices;
 }

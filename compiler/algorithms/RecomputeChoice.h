@@ -3,9 +3,10 @@
 // There are L layers. Layer l keeps kept(l) bytes from its forward to its backward pass. The
 // backward pass goes from the last layer to the first: at layer l, the bytes kept by layers 0..l
 // are live, and also transient(l), the `transientBytes` of the layer's option. At the start of the
-// backward pass (head and loss), the bytes kept by all layers are live, and also `turnBytes`. So
+// backward pass, the bytes kept by all layers are live, and also `headAndLossBytes`, those of the
+// last norm, the head and the loss. So
 //
-//   peak = fixedBytes + max( turnBytes + sum of all kept,
+//   peak = fixedBytes + max( headAndLossBytes + sum of all kept,
 //                            max over l of transient(l) + sum of kept(0..l) )
 //
 // The problem is to choose the options with the minimum sum of seconds whose peak is within a
@@ -48,7 +49,7 @@ struct RecomputeChoiceProblem {
   std::vector<std::vector<LayerOption>> kinds; // options of each kind of layer
   std::vector<int> layers;                     // the kind of each layer, first to last
   uint64_t fixedBytes = 0;                     // state, and all else that is always live
-  uint64_t turnBytes = 0; // needed by head and loss, in addition to all kept bytes
+  uint64_t headAndLossBytes = 0; // needed by head and loss, in addition to all kept bytes
 
   // Fails, with what is wrong, unless the problem is well formed. All bytes together, with the
   // largest option of each layer, must be below 2^61; the slowest choice may take at most an hour.
@@ -78,7 +79,7 @@ std::optional<RecomputeChoice> chooseRecompute(const RecomputeChoiceProblem &pro
 // chooseRecompute() with each of `budgets`, and with `steps` + 1 budgets that divide the range
 // between these two peaks evenly. Budgets that are too small for any choice are skipped. Along the
 // list, seconds rise strictly and peaks fall strictly.
-std::vector<RecomputeChoice> recomputeLadder(const RecomputeChoiceProblem &problem, int steps,
-                                             const std::vector<uint64_t> &budgets);
+std::vector<RecomputeChoice> recomputeChoices(const RecomputeChoiceProblem &problem, int steps,
+                                              const std::vector<uint64_t> &budgets);
 
 } // namespace lmc

@@ -79,13 +79,13 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
   double layers = 0, head = 0;               // bytes
   GradientTraffic gradients;
   const plan::Function &function = *plan.functions()->Get(unsigned(step));
-  const unsigned turn = firstBackward(function);
+  const unsigned backwardStart = firstBackward(function);
   for (unsigned c = 0; c < function.commands()->size(); ++c) {
     const plan::Command *command = function.commands()->Get(c);
     int layer = command->layer();
     if (command->body_type() == plan::CommandBody::Launch && layer >= 0) {
-      ++(c >= turn ? backward : forward)[layer];
-      (c >= turn ? forward : backward).try_emplace(layer, 0);
+      ++(c >= backwardStart ? backward : forward)[layer];
+      (c >= backwardStart ? forward : backward).try_emplace(layer, 0);
     }
     if (const plan::Gemm *gemm = command->body_as_Gemm())
       gradients.add(plan, *gemm, layer);

@@ -273,7 +273,7 @@ static std::string placeOf(const plan::Command &command) {
 }
 
 std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model) {
-  constexpr size_t kMostPlaces = 3;
+  constexpr size_t kMaxPlaces = 3;
   struct Warning {
     std::string text;
     std::vector<std::string> places; // distinct
@@ -295,7 +295,7 @@ std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &mod
     }
   std::vector<std::string> lines;
   for (const auto &[text, places] : warnings) {
-    const size_t shown = std::min(places.size(), kMostPlaces);
+    const size_t shown = std::min(places.size(), kMaxPlaces);
     const size_t more = places.size() - shown;
     lines.push_back(fmt::format("{} ({}{})", text,
                                 fmt::join(places.begin(), places.begin() + ptrdiff_t(shown), ", "),

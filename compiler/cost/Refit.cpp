@@ -8,7 +8,7 @@
 namespace lmc::cost {
 namespace {
 
-constexpr int kMostRounds = 100;
+constexpr int kMaxRounds = 100;
 constexpr double kSame = 1e-7; // relative change of a rate that ends the fit
 
 struct Weighted {
@@ -66,7 +66,7 @@ public:
 
   Refit run() {
     startHigh();
-    for (int round = 0; round < kMostRounds && improve(); ++round) {
+    for (int round = 0; round < kMaxRounds && improve(); ++round) {
     }
     return result();
   }

@@ -303,7 +303,7 @@ LogicalResult Driver::planNamedMode() {
 
 // The number of candidates that are planned to find the smallest plan of a job that does not fit.
 // Each takes up to a second. With tight bounds, one or two are enough.
-static constexpr size_t kMostSmallest = 4;
+static constexpr size_t kMaxSmallest = 4;
 
 // Chooses what layers recompute, the chunk of the loss, or both.
 LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
@@ -323,33 +323,33 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (failed(search))
     return failure();
   BudgetSearch &budgets = (*search)->budgets();
-  std::optional<size_t> rung =
+  std::optional<size_t> candidate =
       budgets.fastest(result.budgetBytes ? result.budgetBytes : UINT64_MAX);
-  if (!rung && !budgets.failed()) {
+  if (!candidate && !budgets.failed()) {
     result.fits = false;
     takesFastest = false;
     if (hasSmaller)
       return success();
-    rung = budgets.smallest(kMostSmallest);
-    if (rung)
-      result.smallestBudget = *budgets.bytes(*rung);
+    candidate = budgets.smallest(kMaxSmallest);
+    if (candidate)
+      result.smallestBudget = *budgets.bytes(*candidate);
   }
-  if (!rung)
+  if (!candidate)
     return failure();
-  takesFastest = result.fits && *rung == 0;
+  takesFastest = result.fits && *candidate == 0;
   const StringRef mode = config.memory.recompute == RecomputeMode::Auto
                              ? "auto"
                              : recomputeModeName(config.memory.recompute);
-  if (!(*search)->rungs()[*rung].options.empty())
+  if (!(*search)->candidates()[*candidate].options.empty())
     phases.reports["recompute"] =
-        recomputeNotes(**search, *rung, mode, config.training.gradientAccumulationSteps);
+        recomputeNotes(**search, *candidate, mode, config.training.gradientAccumulationSteps);
   else if (failed(reportNamedMode()))
     return failure();
   if (choosesKeptWeights(config))
-    phases.reports["reshard"] = keptWeightsNotes(**search, *rung);
+    phases.reports["reshard"] = keptWeightsNotes(**search, *candidate);
   const std::vector<LossChunk> &chunks = (*search)->lossChunks();
   auto taken = llvm::find_if(chunks, [&](const LossChunk &chunk) {
-    return chunk.tokens == (*search)->rungs()[*rung].lossChunk;
+    return chunk.tokens == (*search)->candidates()[*candidate].lossChunk;
   });
   if (taken != chunks.end()) {
     setLossChunk(config, taken->tokens);
@@ -357,14 +357,14 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   }
   if (isAttempt || (options.compileTo >= Phase::Buffers && options.dumpDirectory.empty() &&
                     options.printIrAfter.empty())) {
-    FailureOr<OwningOpRef<ModuleOp>> planned = (*search)->planned(*rung);
+    FailureOr<OwningOpRef<ModuleOp>> planned = (*search)->planned(*candidate);
     if (failed(planned))
       return failure();
     result.module = std::move(*planned);
     return success();
   }
   // Plans the chosen candidate a second time, now with dumps and printed IR.
-  OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->rungs()[*rung]);
+  OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->candidates()[*candidate]);
   search->reset(); // it refers to the module that the next line replaces
   result.module = std::move(chosen);
   return runUpTo(Phase::Memory, Phase::Buffers);

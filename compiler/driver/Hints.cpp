@@ -118,13 +118,13 @@ void Changes::strategy() {
 
 // Adds more devices, up to 32 times as many: nodes of up to 8, then more nodes.
 void Changes::devices() {
-  constexpr int64_t kLargestNode = 8, kMostTimes = 32;
+  constexpr int64_t kLargestNode = 8, kMaxTimes = 32;
   const DistributedConfig &own = smallest.distributed;
   auto spec = cost::deviceSpecOf(smallest.target, smallest.directory);
   if (!spec || own.strategy == ShardingStrategy::NoShard)
     return;
   int64_t nodes = own.nodes, perNode = own.devicesPerNode;
-  for (int64_t times = 2; times <= kMostTimes; times *= 2) {
+  for (int64_t times = 2; times <= kMaxTimes; times *= 2) {
     (nodes == 1 && perNode < kLargestNode ? perNode : nodes) *= 2;
     if (spec->deviceLink.bandwidth == 0 || (nodes > 1 && spec->nodeLink.bandwidth == 0))
       return;

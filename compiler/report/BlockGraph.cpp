@@ -157,7 +157,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
     return graph;
   const plan::Function &function = *plan.functions()->Get(unsigned(step));
   const auto &commands = *function.commands();
-  const unsigned turn = firstBackward(function);
+  const unsigned backwardStart = firstBackward(function);
   int layers = 0;
   for (const plan::Command *command : commands)
     layers = std::max(layers, command->layer() + 1);
@@ -178,7 +178,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
     int node = -1;
     if (command.layer() == graph.layer) {
       node = int(graph.nodes.size());
-      GraphNode made{int(c), c >= turn, describe(plan, command)};
+      GraphNode made{int(c), c >= backwardStart, describe(plan, command)};
       size_t letters = 0;
       for (const std::string &line : made.lines)
         letters = std::max(letters, line.size());
@@ -208,7 +208,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
       }
       for (const auto &[from, bytes] : sources)
         graph.edges.push_back(
-            {from, size_t(node), !graph.nodes[from].backward && c >= turn, bytes});
+            {from, size_t(node), !graph.nodes[from].backward && c >= backwardStart, bytes});
     }
     for (const plan::Operand &operand : operands)
       if (const plan::Slice *slice = plan.slices()->Get(uint32_t(operand.slice));

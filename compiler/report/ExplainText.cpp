@@ -366,9 +366,9 @@ void Text::recompute(const json &recompute) {
   }
   for (const json &attempt : recompute.value("attempts", json::array()))
     line("  tried {}{}: peak {}, {}",
-         attempt.contains("rung")
-             ? (attempt["rung"].is_string() ? word(attempt, "rung") : attempt["rung"].dump())
-             : "",
+         attempt.contains("options") ? (attempt["options"].is_string() ? word(attempt, "options")
+                                                                       : attempt["options"].dump())
+                                     : "",
          number(attempt.value("loss_chunk", json(0))) > 0
              ? fmt::format(", loss in chunks of {}", number(attempt["loss_chunk"]))
              : "",

@@ -403,7 +403,7 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
   int step = microStep(plan);
   const json &all = report["functions"][size_t(step)]["commands"];
   const auto &planned = *plan.functions()->Get(unsigned(step))->commands();
-  const unsigned turn = firstBackward(*plan.functions()->Get(unsigned(step)));
+  const unsigned backwardStart = firstBackward(*plan.functions()->Get(unsigned(step)));
   double total = 0;
   unsigned streams = 1;
   for (unsigned c : commands) {
@@ -437,9 +437,9 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
     double width = std::max(0.3, (end - start) / total * kWidth);
     double row = y + 16 + double(planned[c]->stream()) * (height + 3);
     if (int here = planned[c]->layer();
-        !isBeside && (here != layer || (c >= turn) != backward || c == commands[0])) {
+        !isBeside && (here != layer || (c >= backwardStart) != backward || c == commands[0])) {
       layer = here;
-      backward = c >= turn;
+      backward = c >= backwardStart;
       if (commands.size() < 200 || layer % 4 == 0)
         add("<path class=\"rule\" d=\"M{:.1f} {:.1f}V{:.1f}\"/><text class=\"soft\" x=\"{:.1f}\" "
             "y=\"{:.1f}\">{}</text>",

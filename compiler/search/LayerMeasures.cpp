@@ -64,8 +64,8 @@ int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
   uint64_t most = 0;
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
-    unsigned turn = firstBackward(function);
-    if (turn == 0 || turn == function.commands()->size())
+    unsigned backwardStart = firstBackward(function);
+    if (backwardStart == 0 || backwardStart == function.commands()->size())
       continue;
     if (timeline.functions[f].peakBytes > most) {
       most = timeline.functions[f].peakBytes;
@@ -80,11 +80,11 @@ int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
 // buffer, so a layer counts only the bytes that it adds to those of the layers before it.
 void Measurer::addKept(int function) {
   const auto &commands = *plan.functions()->Get(unsigned(function))->commands();
-  int64_t turn = firstBackward(*plan.functions()->Get(unsigned(function)));
+  int64_t backwardStart = firstBackward(*plan.functions()->Get(unsigned(function)));
   std::vector<std::vector<const plan::Slice *>> held(measures.layers.size());
   for (const plan::Slice *slice : *plan.slices()) {
-    if (slice->function() != function || slice->first_command() >= turn ||
-        slice->last_command() < turn)
+    if (slice->function() != function || slice->first_command() >= backwardStart ||
+        slice->last_command() < backwardStart)
       continue;
     int made = commands.Get(unsigned(slice->first_command()))->layer();
     if (made >= 0 && size_t(made) < held.size())
@@ -107,18 +107,19 @@ void Measurer::addPeaks(int index, const FunctionMemory &memory) {
   for (const LayerMeasure &layer : measures.layers)
     held.push_back(sum += layer.keptBytes);
   auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
-  unsigned turn = firstBackward(function), commands = function.commands()->size();
+  unsigned backwardStart = firstBackward(function), commands = function.commands()->size();
   unsigned lastForward = 0, firstLayer = commands; // last forward, first backward command of layers
   for (unsigned c = 0; c < commands; ++c)
     if (function.commands()->Get(c)->layer() >= 0) {
-      if (c < turn)
+      if (c < backwardStart)
         lastForward = c;
       else
         firstLayer = std::min(firstLayer, c);
     }
   for (unsigned c = lastForward + 1; c < firstLayer; ++c)
-    measures.turnBytes = std::max(measures.turnBytes, beyond(total(memory.live[c]), sum));
-  for (unsigned c = turn; c < commands; ++c)
+    measures.headAndLossBytes =
+        std::max(measures.headAndLossBytes, beyond(total(memory.live[c]), sum));
+  for (unsigned c = backwardStart; c < commands; ++c)
     if (int at = function.commands()->Get(c)->layer(); at >= 0) {
       uint64_t &most = measures.layers[size_t(at)].transientBytes;
       most = std::max(most, beyond(total(memory.live[c]), held[size_t(at)]));

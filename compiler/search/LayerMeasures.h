@@ -25,7 +25,7 @@ struct LayerMeasure {
 struct PlanMeasures {
   std::vector<LayerMeasure> layers; // index N: ops named "layers.N/..."
   uint64_t fixedBytes = 0;          // bytes of the state arena
-  uint64_t turnBytes = 0;           // bytes of head and loss, in addition to kept bytes
+  uint64_t headAndLossBytes = 0;    // bytes of head and loss, in addition to kept bytes
   // Predicted seconds, in an optimizer step, of the micro-steps' commands that belong to no layer:
   // embedding, last norm, head and loss.
   double otherSeconds = 0;

@@ -35,8 +35,8 @@ LossChunk lmc::lossChunkOf(ModuleOp module) {
 }
 
 std::vector<int64_t> lmc::lossChunkSizes(ModuleOp module) {
-  constexpr uint64_t kMostLogitsBytes = uint64_t(2) << 30;
-  constexpr int64_t kLeast = 256, kMostChunks = 128;
+  constexpr uint64_t kMaxLogitsBytes = uint64_t(2) << 30;
+  constexpr int64_t kMin = 256, kMaxChunks = 128;
   const LossChunk own = lossChunkOf(module);
   if (own.tokens == 0)
     return {};
@@ -45,10 +45,10 @@ std::vector<int64_t> lmc::lossChunkSizes(ModuleOp module) {
   const uint64_t bytesPerToken = own.logitsBytes / uint64_t(own.tokens);
   std::set<int64_t> sizes{own.tokens};
   auto add = [&](int64_t size) {
-    if (uint64_t(size) * bytesPerToken <= kMostLogitsBytes && size * kMostChunks >= tokens)
+    if (uint64_t(size) * bytesPerToken <= kMaxLogitsBytes && size * kMaxChunks >= tokens)
       sizes.insert(size);
   };
-  for (int64_t size = kLeast; size < tokens; size *= 2)
+  for (int64_t size = kMin; size < tokens; size *= 2)
     add(size);
   add(tokens);
   return {sizes.begin(), sizes.end()};

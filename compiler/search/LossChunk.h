@@ -21,9 +21,9 @@ namespace lmc {
 // The tokens per chunk, and what depends on them.
 struct LossChunk {
   int64_t tokens = 0;
-  uint64_t logitsBytes = 0; // bytes of a chunk's logits
-  uint64_t turnBytes = 0;   // PlanMeasures::turnBytes
-  double seconds = 0;       // PlanMeasures::otherSeconds
+  uint64_t logitsBytes = 0;      // bytes of a chunk's logits
+  uint64_t headAndLossBytes = 0; // PlanMeasures::headAndLossBytes
+  double seconds = 0;            // PlanMeasures::otherSeconds
 };
 
 // Returns the chunk of the first loss of a module before the fusion phase, with the bytes of its

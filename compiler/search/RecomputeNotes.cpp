@@ -30,10 +30,10 @@ json lmc::recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t
   return notes;
 }
 
-json lmc::recomputeNotes(RecomputeSearch &search, size_t rung, llvm::StringRef mode,
+json lmc::recomputeNotes(RecomputeSearch &search, size_t candidate, llvm::StringRef mode,
                          int64_t microSteps) {
-  const std::vector<RecomputeRung> &rungs = search.rungs();
-  json notes = recomputeNotes(search.options(), rungs[rung].options);
+  const std::vector<RecomputeCandidate> &candidates = search.candidates();
+  json notes = recomputeNotes(search.options(), candidates[candidate].options);
   notes["mode"] = mode.str();
   std::vector<size_t> first = firstOptions(search.options());
   for (auto [kind, measured] : llvm::enumerate(search.measured().kinds))
@@ -45,15 +45,15 @@ json lmc::recomputeNotes(RecomputeSearch &search, size_t rung, llvm::StringRef m
     }
   notes["attempts"] = json::array();
   for (const BudgetSearch::Attempt &attempt : search.budgets().attempts())
-    notes["attempts"].push_back({{"rung", search.nameOf(rungs[attempt.rung])},
-                                 {"loss_chunk", rungs[attempt.rung].lossChunk},
+    notes["attempts"].push_back({{"options", search.nameOf(candidates[attempt.candidate])},
+                                 {"loss_chunk", candidates[attempt.candidate].lossChunk},
                                  {"peak_bytes", attempt.bytes},
-                                 {"seconds", rungs[attempt.rung].seconds}});
+                                 {"seconds", candidates[attempt.candidate].seconds}});
   return notes;
 }
 
-json lmc::keptWeightsNotes(const RecomputeSearch &search, size_t rung) {
-  const RecomputeSearch::KeptWeights kept = search.keptWeights(search.rungs()[rung]);
+json lmc::keptWeightsNotes(const RecomputeSearch &search, size_t candidate) {
+  const RecomputeSearch::KeptWeights kept = search.keptWeights(search.candidates()[candidate]);
   return {{"kept_layers", kept.layers},
           {"kept_bytes", kept.bytes},
           {"saved_seconds_per_step", kept.seconds}};

@@ -11,15 +11,15 @@ namespace lmc {
 // predicts.
 nlohmann::json recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice);
 
-// Reports the candidate with index `rung`, which a search chose for layers, with the numbers that
+// Reports a candidate, which a search chose for layers, with the numbers that
 // the probes measured and all candidates whose plans were packed. `mode` is that of the job:
 // "auto", or the one that it names. `microSteps` is the number of micro-steps per optimizer step:
 // the seconds of options are reported per micro-step.
-nlohmann::json recomputeNotes(RecomputeSearch &search, size_t rung, llvm::StringRef mode,
+nlohmann::json recomputeNotes(RecomputeSearch &search, size_t candidate, llvm::StringRef mode,
                               int64_t microSteps);
 
-// Writes the report "reshard" of a plan (docs/explain.md): the layers of candidate `rung` that keep
+// Writes the report "reshard" of a plan (docs/explain.md): the layers of a candidate that keep
 // their gathered weights for the backward pass.
-nlohmann::json keptWeightsNotes(const RecomputeSearch &search, size_t rung);
+nlohmann::json keptWeightsNotes(const RecomputeSearch &search, size_t candidate);
 
 } // namespace lmc

@@ -21,7 +21,7 @@ using namespace lmc;
 // candidates, a budget leaves unused at most a thirtieth of the bytes that recompute can save, and
 // half of that on average. For a model of 1B parameters this costs a quarter of a percent of the
 // step's time.
-static constexpr int kLadderSteps = 32;
+static constexpr int kCandidates = 32;
 
 // The bytes that probes predict for a candidate are lowered by 1/256 and by this number, so that
 // they are a lower bound of the bytes of its plan.
@@ -29,10 +29,11 @@ static constexpr uint64_t kSlackBytes = 64 << 10;
 
 //===-- Candidates --------------------------------------------------------------------------===//
 
-static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::vector<int> &options,
-                            const PositionCosts &positions) {
-  RecomputeRung rung;
-  rung.options.assign(options.begin(), options.end());
+static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
+                                      const std::vector<int> &options,
+                                      const PositionCosts &positions) {
+  RecomputeCandidate candidate;
+  candidate.options.assign(options.begin(), options.end());
   size_t count = options.size();
   auto differs = [&](size_t layer, size_t other) {
     return other < count && options[other] != options[layer];
@@ -58,24 +59,25 @@ static RecomputeRung rungOf(const RecomputeChoiceProblem &problem, const std::ve
     most = std::max(most, held + of.transientBytes);
   }
   for (const auto &[of, number] : counts)
-    rung.seconds += double(number) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
+    candidate.seconds +=
+        double(number) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
   if (!positions.border.empty())
     for (const auto &[of, number] : borders)
-      rung.seconds +=
+      candidate.seconds +=
           double(number) * (positions.border[size_t(of.first)][size_t(of.second)].seconds -
                             problem.kinds[size_t(of.first)][size_t(of.second)].seconds);
   // The bound is a little lower than the prediction: alignment and the outermost layers of a plan
   // may differ from those of a probe.
-  uint64_t workspace = std::max(most, problem.turnBytes + held);
+  uint64_t workspace = std::max(most, problem.headAndLossBytes + held);
   workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
-  rung.boundBytes = problem.fixedBytes + workspace;
-  return rung;
+  candidate.boundBytes = problem.fixedBytes + workspace;
+  return candidate;
 }
 
 // Returns the problem with its seconds scaled down to the range that chooseRecompute() accepts: a
 // step on a slow device may take days.
 static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
-  constexpr double kMost = 1000; // maximum of the seconds of all layers together
+  constexpr double kMax = 1000; // maximum of the seconds of all layers together
   double longest = 0;
   for (int kind : problem.layers) {
     double most = 0;
@@ -84,10 +86,10 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
     longest += most;
   }
   RecomputeChoiceProblem same = problem;
-  if (longest > kMost)
+  if (longest > kMax)
     for (std::vector<LayerOption> &kind : same.kinds)
       for (LayerOption &option : kind)
-        option.seconds *= kMost / longest;
+        option.seconds *= kMax / longest;
   return same;
 }
 
@@ -104,16 +106,18 @@ static int firstLike(const std::vector<LayerOption> &options, size_t option) {
              options.begin());
 }
 
-static void sortByTime(std::vector<RecomputeRung> &rungs) {
-  std::stable_sort(rungs.begin(), rungs.end(), [](const RecomputeRung &a, const RecomputeRung &b) {
-    return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
-  });
+static void sortByTime(std::vector<RecomputeCandidate> &candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const RecomputeCandidate &a, const RecomputeCandidate &b) {
+                     return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
+                   });
 }
 
-std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
-                                               const PositionCosts &positions) {
+std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoiceProblem &problem,
+                                                         int steps,
+                                                         const PositionCosts &positions) {
   std::set<std::vector<int>> choices;
-  for (RecomputeChoice &choice : recomputeLadder(scaled(problem), steps, {}))
+  for (RecomputeChoice &choice : recomputeChoices(scaled(problem), steps, {}))
     choices.insert(std::move(choice.options));
   size_t most = 0;
   for (const std::vector<LayerOption> &kind : problem.kinds)
@@ -124,24 +128,24 @@ std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &pro
       uniform.push_back(firstLike(problem.kinds[size_t(kind)], option));
     choices.insert(std::move(uniform));
   }
-  std::vector<RecomputeRung> rungs;
+  std::vector<RecomputeCandidate> candidates;
   for (const std::vector<int> &choice : choices)
-    rungs.push_back(rungOf(problem, choice, positions));
-  sortByTime(rungs);
-  return rungs;
+    candidates.push_back(candidateOf(problem, choice, positions));
+  sortByTime(candidates);
+  return candidates;
 }
 
-std::vector<RecomputeRung> lmc::recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
-                                               const PositionCosts &positions,
-                                               ArrayRef<LossChunk> chunks) {
-  std::vector<RecomputeRung> all;
+std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoiceProblem &problem,
+                                                         int steps, const PositionCosts &positions,
+                                                         ArrayRef<LossChunk> chunks) {
+  std::vector<RecomputeCandidate> all;
   for (const LossChunk &chunk : chunks) {
     RecomputeChoiceProblem same = problem;
-    same.turnBytes = chunk.turnBytes;
-    for (RecomputeRung &rung : recomputeRungs(same, steps, positions)) {
-      rung.lossChunk = chunk.tokens;
-      rung.seconds += chunk.seconds;
-      all.push_back(std::move(rung));
+    same.headAndLossBytes = chunk.headAndLossBytes;
+    for (RecomputeCandidate &candidate : recomputeCandidates(same, steps, positions)) {
+      candidate.lossChunk = chunk.tokens;
+      candidate.seconds += chunk.seconds;
+      all.push_back(std::move(candidate));
     }
   }
   sortByTime(all);
@@ -402,12 +406,13 @@ LogicalResult RecomputeSearch::probeKeptWeights(const MakeShorter &makeShorter) 
   return success();
 }
 
-RecomputeSearch::KeptWeights RecomputeSearch::keptWeights(const RecomputeRung &rung) const {
+RecomputeSearch::KeptWeights
+RecomputeSearch::keptWeights(const RecomputeCandidate &candidate) const {
   KeptWeights kept;
-  kept.layers = layersWithWeights(found, rung.options);
+  kept.layers = layersWithWeights(found, candidate.options);
   for (int64_t layer : kept.layers) {
     const size_t kind = size_t(found.layers[size_t(layer)]);
-    const size_t option = size_t(rung.options[size_t(layer)]);
+    const size_t option = size_t(candidate.options[size_t(layer)]);
     const LayerOption &with = problem.kinds[kind][option],
                       &without = problem.kinds[kind][withoutWeights(found.kinds[kind], option)];
     kept.bytes += with.keptBytes - std::min(with.keptBytes, without.keptBytes);
@@ -467,12 +472,12 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
     known.emplace_back(kind.options.size());
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
-  problem.turnBytes = UINT64_MAX;
+  problem.headAndLossBytes = UINT64_MAX;
   auto addProbe = [&](const Probed &model, ArrayRef<int64_t> choice) -> LogicalResult {
     FailureOr<PlanMeasures> measures = measure(model.module, model.options, choice);
     if (failed(measures))
       return failure();
-    problem.turnBytes = std::min(problem.turnBytes, measures->turnBytes);
+    problem.headAndLossBytes = std::min(problem.headAndLossBytes, measures->headAndLossBytes);
     for (auto [layer, option] : llvm::enumerate(choice)) {
       bool isBetween = layer > 0 && layer + 1 < choice.size() && choice[layer - 1] == option &&
                        choice[layer + 1] == option;
@@ -532,7 +537,7 @@ LogicalResult RecomputeSearch::probeLossChunks(const MakeShorter &makeShorter,
     if (failed(measures))
       return failure();
     chunks.push_back({size, own.logitsBytes / uint64_t(own.tokens) * uint64_t(size),
-                      measures->turnBytes, measures->otherSeconds});
+                      measures->headAndLossBytes, measures->otherSeconds});
   }
   return success();
 }
@@ -541,24 +546,24 @@ LogicalResult RecomputeSearch::probeLossChunks(const MakeShorter &makeShorter,
 
 // If nothing is chosen for layers, nothing is known of them: the candidates are then the chunks of
 // the loss, and the bytes of the state are the bound of each.
-std::vector<RecomputeRung> RecomputeSearch::candidates() const {
+std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   if (choosesLayers())
-    return chunks.empty() ? recomputeRungs(problem, kLadderSteps, positions)
-                          : recomputeRungs(problem, kLadderSteps, positions, chunks);
-  std::vector<RecomputeRung> rungs;
+    return chunks.empty() ? recomputeCandidates(problem, kCandidates, positions)
+                          : recomputeCandidates(problem, kCandidates, positions, chunks);
+  std::vector<RecomputeCandidate> candidates;
   for (const LossChunk &chunk : chunks)
-    rungs.push_back({{}, chunk.tokens, chunk.seconds, stateBytes(start)});
-  if (rungs.empty()) // nothing to choose at all
-    rungs.push_back({{}, 0, 0, stateBytes(start)});
-  sortByTime(rungs);
-  return rungs;
+    candidates.push_back({{}, chunk.tokens, chunk.seconds, stateBytes(start)});
+  if (candidates.empty()) // nothing to choose at all
+    candidates.push_back({{}, 0, 0, stateBytes(start)});
+  sortByTime(candidates);
+  return candidates;
 }
 
-OwningOpRef<ModuleOp> RecomputeSearch::chosen(const RecomputeRung &rung) {
+OwningOpRef<ModuleOp> RecomputeSearch::chosen(const RecomputeCandidate &candidate) {
   OwningOpRef<ModuleOp> module =
-      rung.options.empty() ? start.clone() : withChoice(start, found, rung.options);
-  if (rung.lossChunk > 0)
-    setLossChunk(*module, rung.lossChunk);
+      candidate.options.empty() ? start.clone() : withChoice(start, found, candidate.options);
+  if (candidate.lossChunk > 0)
+    setLossChunk(*module, candidate.lossChunk);
   return module;
 }
 
@@ -569,14 +574,14 @@ LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from, PhaseUse use) {
   return success();
 }
 
-FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t rung) {
-  if (rung != lastRung) {
-    last = chosen(choices[rung]);
-    lastRung = rung;
+FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t candidate) {
+  if (candidate != lastCandidate) {
+    last = chosen(choices[candidate]);
+    lastCandidate = candidate;
     if (failed(plan(*last, Phase::Memory, PhaseUse::Attempt)))
       return failure();
   }
-  lastRung = SIZE_MAX;
+  lastCandidate = SIZE_MAX;
   return std::move(last);
 }
 
@@ -596,16 +601,16 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostMo
       failed(made->probeLossChunks(makeShorter, chunkSizes)))
     return failure();
   (void)phases.run(Phase::Memory, [&] {
-    made->choices = made->candidates();
+    made->choices = made->makeCandidates();
     return success();
   });
-  std::vector<BudgetRung> rungs;
-  for (const RecomputeRung &choice : made->choices)
-    rungs.push_back({choice.seconds, choice.boundBytes});
+  std::vector<BudgetCandidate> candidates;
+  for (const RecomputeCandidate &choice : made->choices)
+    candidates.push_back({choice.seconds, choice.boundBytes});
   made->search = std::make_unique<BudgetSearch>(
-      std::move(rungs), [self = made.get()](size_t rung) -> std::optional<uint64_t> {
-        self->last = self->chosen(self->choices[rung]);
-        self->lastRung = rung;
+      std::move(candidates), [self = made.get()](size_t candidate) -> std::optional<uint64_t> {
+        self->last = self->chosen(self->choices[candidate]);
+        self->lastCandidate = candidate;
         if (failed(self->plan(*self->last, Phase::Memory, PhaseUse::Attempt)))
           return std::nullopt;
         return plannedBytes(*self->last);
@@ -615,11 +620,11 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostMo
   return made;
 }
 
-std::string RecomputeSearch::nameOf(const RecomputeRung &rung) const {
-  if (rung.options.empty())
+std::string RecomputeSearch::nameOf(const RecomputeCandidate &candidate) const {
+  if (candidate.options.empty())
     return recomputeModeName(config.memory.recompute).str();
   std::vector<std::pair<std::string, size_t>> counts; // in order of the first layer with the option
-  for (auto [layer, option] : llvm::enumerate(rung.options)) {
+  for (auto [layer, option] : llvm::enumerate(candidate.options)) {
     const std::string &name = found.kinds[size_t(found.layers[layer])].options[size_t(option)].name;
     auto known = llvm::find_if(counts, [&](const auto &entry) { return entry.first == name; });
     if (known == counts.end())

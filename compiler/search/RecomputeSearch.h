@@ -34,7 +34,7 @@
 
 namespace lmc {
 
-struct RecomputeRung {
+struct RecomputeCandidate {
   // Per layer, an index into the options of its kind; empty if nothing is chosen for layers.
   std::vector<int64_t> options;
   int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
@@ -54,13 +54,13 @@ struct PositionCosts {
 // Returns candidates in order of rising seconds: up to about `steps` choices between the fastest
 // one and the one with the fewest bytes, and for each option index the choice in which every layer
 // takes that option (a layer whose kind has fewer options takes the last one).
-std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
-                                          const PositionCosts &positions = {});
+std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
+                                                    int steps, const PositionCosts &positions = {});
 
 // Returns those candidates with each of `chunks`, in order of rising seconds.
-std::vector<RecomputeRung> recomputeRungs(const RecomputeChoiceProblem &problem, int steps,
-                                          const PositionCosts &positions,
-                                          llvm::ArrayRef<LossChunk> chunks);
+std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
+                                                    int steps, const PositionCosts &positions,
+                                                    llvm::ArrayRef<LossChunk> chunks);
 
 // Returns true if distributed.reshard_after_forward = "auto" is a choice for the job: ranks divide
 // the weights, and all layers have the same recompute mode or "auto". With memory.recompute_stride
@@ -90,7 +90,7 @@ public:
   const RecomputeOptions &options() const { return found; }
   const RecomputeChoiceProblem &measured() const { return problem; }
   const std::vector<LossChunk> &lossChunks() const { return chunks; }
-  const std::vector<RecomputeRung> &rungs() const { return choices; }
+  const std::vector<RecomputeCandidate> &candidates() const { return choices; }
   BudgetSearch &budgets() { return *search; }
 
   // What a candidate's kept weights take and bring; all zero if no layer keeps its weights.
@@ -99,19 +99,19 @@ public:
     uint64_t bytes = 0; // on each rank
     double seconds = 0; // saved in an optimizer step
   };
-  KeptWeights keptWeights(const RecomputeRung &rung) const;
+  KeptWeights keptWeights(const RecomputeCandidate &candidate) const;
 
   // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
   // recompute mode if nothing is chosen for layers.
-  std::string nameOf(const RecomputeRung &rung) const;
+  std::string nameOf(const RecomputeCandidate &candidate) const;
 
   // Returns a copy of the start module that has the candidate's chunk, and its choice for the
   // layers as an attribute, not applied yet.
-  mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeRung &rung);
+  mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeCandidate &candidate);
 
-  // Returns the module of candidate `rung` after the buffers phase. The module of the latest
+  // Returns the module of a candidate after the buffers phase. The module of the latest
   // attempt of the search is reused if it is of this candidate.
-  mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t rung);
+  mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t candidate);
 
 private:
   RecomputeSearch(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
@@ -134,7 +134,7 @@ private:
   mlir::LogicalResult probe(const MakeShorter &makeShorter);
   mlir::LogicalResult probeLossChunks(const MakeShorter &makeShorter,
                                       llvm::ArrayRef<int64_t> sizes);
-  std::vector<RecomputeRung> candidates() const;
+  std::vector<RecomputeCandidate> makeCandidates() const;
   mlir::FailureOr<Probed> probed(const MakeShorter &makeShorter, size_t layers);
   mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
                                         mlir::ArrayRef<int64_t> choice, int64_t lossChunk = 0);
@@ -150,10 +150,10 @@ private:
   RecomputeChoiceProblem problem;
   PositionCosts positions;
   std::vector<LossChunk> chunks; // empty if the chunk is not chosen
-  std::vector<RecomputeRung> choices;
+  std::vector<RecomputeCandidate> choices;
   std::unique_ptr<BudgetSearch> search;
-  mlir::OwningOpRef<mlir::ModuleOp> last; // the module of candidate `lastRung`
-  size_t lastRung = SIZE_MAX;
+  mlir::OwningOpRef<mlir::ModuleOp> last; // the module of candidate `lastCandidate`
+  size_t lastCandidate = SIZE_MAX;
 };
 
 // Returns the recompute options of each layer, none of which keeps weights. The costs come from

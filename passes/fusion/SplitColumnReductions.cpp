@@ -23,7 +23,7 @@ namespace {
 
 // A block must have at least this many rows, so that writing and reading its row of sums costs
 // little compared with reading the rows of the block.
-constexpr int64_t kLeastRowsPerBlock = 4;
+constexpr int64_t kMinRowsPerBlock = 4;
 
 bool reduces(Operation &op) {
   auto generic = dyn_cast<linalg::GenericOp>(op);
@@ -226,7 +226,7 @@ struct SplitColumnReductionsPass
           return 0;
     }
     int64_t block = rowsPerBlock(rows);
-    return rows >= minRows && block >= kLeastRowsPerBlock ? block : 0;
+    return rows >= minRows && block >= kMinRowsPerBlock ? block : 0;
   }
 
   void runOnOperation() override {

@@ -108,11 +108,11 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
 
 // Reads positive numbers with commas between them.
 Result<void> readCounts(llvm::StringRef text, std::vector<int64_t> &counts) {
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMax = 1 << 20;
   counts.clear();
   for (llvm::StringRef part : llvm::split(text, ',')) {
     int64_t count = 0;
-    if (part.getAsInteger(10, count) || count < 1 || count > kMost)
+    if (part.getAsInteger(10, count) || count < 1 || count > kMax)
       return Error{"--scale: \"" + part.str() + "\" is no number of devices; write, for example, " +
                    "--scale=1,8,64"};
     counts.push_back(count);

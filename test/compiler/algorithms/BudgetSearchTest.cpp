@@ -1,4 +1,4 @@
-// The fastest rung within a budget: the same whatever was asked before, and monotone.
+// The fastest candidate within a budget: the same whatever was asked before, and monotone.
 #include "compiler/algorithms/BudgetSearch.h"
 
 #include "test/Draws.h"
@@ -12,23 +12,23 @@ using namespace lmc;
 
 namespace {
 
-// Rungs in order of time with the bytes that their plans turn out to take.
-struct Ladder {
-  std::vector<BudgetRung> rungs;
+// Candidates in order of time with the bytes that their plans turn out to take.
+struct CandidateList {
+  std::vector<BudgetCandidate> candidates;
   std::vector<uint64_t> bytes;
 
   BudgetSearch search(int *measured = nullptr) const {
-    return BudgetSearch(rungs, [this, measured](size_t rung) -> std::optional<uint64_t> {
+    return BudgetSearch(candidates, [this, measured](size_t candidate) -> std::optional<uint64_t> {
       if (measured)
         ++*measured;
-      return bytes[rung];
+      return bytes[candidate];
     });
   }
 
-  // By looking at every rung.
+  // By looking at every candidate.
   std::optional<size_t> fastest(uint64_t budget) const {
-    for (size_t i = 0; i < rungs.size(); ++i)
-      if (std::max(rungs[i].boundBytes, bytes[i]) <= budget)
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (std::max(candidates[i].boundBytes, bytes[i]) <= budget)
         return i;
     return std::nullopt;
   }
@@ -36,70 +36,70 @@ struct Ladder {
 
 // Bytes fall with time, but for packings that turn out up to 10% above their bounds; some
 // equal times. `loose`: bounds may be wrong.
-Ladder randomLadder(std::mt19937 &random, bool loose = false) {
-  Ladder ladder;
+CandidateList randomList(std::mt19937 &random, bool loose = false) {
+  CandidateList list;
   size_t count = 1 + random() % 40;
   double seconds = 0;
   for (size_t i = 0; i < count; ++i) {
     seconds += double(random() % 3);
     uint64_t bound = 1000 + (count - i) * 37 + random() % 60;
-    ladder.rungs.push_back({seconds, bound});
-    ladder.bytes.push_back(bound * (100 + random() % 10) / 100 - (loose ? random() % 50 : 0));
+    list.candidates.push_back({seconds, bound});
+    list.bytes.push_back(bound * (100 + random() % 10) / 100 - (loose ? random() % 50 : 0));
   }
-  return ladder;
+  return list;
 }
 
 } // namespace
 
-TEST(BudgetSearch, FindsInDrawnLaddersWhatLookingAtEveryRungFinds) {
+TEST(BudgetSearch, FindsInDrawnListsWhatLookingAtEveryCandidateFinds) {
   const int64_t count = test::drawCount(300);
   std::mt19937 random(1);
   for (int64_t trial = 0; trial < count; ++trial) {
-    Ladder ladder = randomLadder(random, /*loose=*/trial % 2);
-    BudgetSearch used = ladder.search(); // asked for many budgets in any order
+    CandidateList list = randomList(random, /*loose=*/trial % 2);
+    BudgetSearch used = list.search(); // asked for many budgets in any order
     ASSERT_EQ(faultOf(used.check()), "");
     for (int i = 0; i < 30; ++i) {
       uint64_t budget = 900 + random() % 2500;
-      EXPECT_EQ(ladder.search().fastest(budget), ladder.fastest(budget));
-      EXPECT_EQ(used.fastest(budget), ladder.fastest(budget));
+      EXPECT_EQ(list.search().fastest(budget), list.fastest(budget));
+      EXPECT_EQ(used.fastest(budget), list.fastest(budget));
     }
   }
 }
 
-TEST(BudgetSearch, LessMemoryInDrawnLaddersIsNeverFasterAndNeverTakesMore) {
+TEST(BudgetSearch, LessMemoryInDrawnListsIsNeverFasterAndNeverTakesMore) {
   const int64_t count = test::drawCount(300);
   std::mt19937 random(2);
   for (int64_t trial = 0; trial < count; ++trial) {
-    Ladder ladder = randomLadder(random);
-    BudgetSearch search = ladder.search();
+    CandidateList list = randomList(random);
+    BudgetSearch search = list.search();
     size_t before = 0;
     uint64_t bytesBefore = UINT64_MAX;
     for (uint64_t budget = 4000; budget > 900; budget -= 7) {
-      std::optional<size_t> rung = search.fastest(budget);
-      if (!rung) {
+      std::optional<size_t> candidate = search.fastest(budget);
+      if (!candidate) {
         EXPECT_LT(budget, *search.bytes(*search.smallest()));
         break;
       }
-      EXPECT_GE(*rung, before);
-      EXPECT_LE(ladder.bytes[*rung], budget);
-      EXPECT_LE(ladder.bytes[*rung], bytesBefore);
-      before = *rung;
-      bytesBefore = ladder.bytes[*rung];
+      EXPECT_GE(*candidate, before);
+      EXPECT_LE(list.bytes[*candidate], budget);
+      EXPECT_LE(list.bytes[*candidate], bytesBefore);
+      before = *candidate;
+      bytesBefore = list.bytes[*candidate];
     }
   }
 }
 
-TEST(BudgetSearch, TheSmallestBudgetOfDrawnLaddersWorksAndOneByteLessDoesNot) {
+TEST(BudgetSearch, TheSmallestBudgetOfDrawnListsWorksAndOneByteLessDoesNot) {
   const int64_t count = test::drawCount(300);
   std::mt19937 random(3);
   for (int64_t trial = 0; trial < count; ++trial) {
-    Ladder ladder = randomLadder(random, /*loose=*/trial % 2);
-    BudgetSearch search = ladder.search();
+    CandidateList list = randomList(random, /*loose=*/trial % 2);
+    BudgetSearch search = list.search();
     std::optional<size_t> smallest = search.smallest();
     ASSERT_TRUE(smallest);
     uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < ladder.rungs.size(); ++i)
-      least = std::min(least, std::max(ladder.rungs[i].boundBytes, ladder.bytes[i]));
+    for (size_t i = 0; i < list.candidates.size(); ++i)
+      least = std::min(least, std::max(list.candidates[i].boundBytes, list.bytes[i]));
     EXPECT_EQ(*search.bytes(*smallest), least);
     EXPECT_EQ(search.fastest(least), smallest);
     EXPECT_EQ(search.fastest(least - 1), std::nullopt);
@@ -107,15 +107,15 @@ TEST(BudgetSearch, TheSmallestBudgetOfDrawnLaddersWorksAndOneByteLessDoesNot) {
 }
 
 TEST(BudgetSearch, TightBoundsSpareMeasuring) {
-  Ladder ladder;
+  CandidateList list;
   for (uint64_t i = 0; i < 1000; ++i) {
-    ladder.rungs.push_back({double(i), 100000 - i * 10});
-    ladder.bytes.push_back(100000 - i * 10 + 5);
+    list.candidates.push_back({double(i), 100000 - i * 10});
+    list.bytes.push_back(100000 - i * 10 + 5);
   }
   int measured = 0;
-  BudgetSearch search = ladder.search(&measured);
+  BudgetSearch search = list.search(&measured);
   EXPECT_EQ(search.fastest(95000), 501u);
-  EXPECT_EQ(measured, 2) << "the first rung whose bound fits, and the next";
+  EXPECT_EQ(measured, 2) << "the first candidate whose bound fits, and the next";
   search.fastest(95000);
   EXPECT_EQ(measured, 2) << "measured once only";
   measured = 0;
@@ -139,17 +139,17 @@ TEST(BudgetSearch, IllFormed) {
   auto none = [](size_t) { return std::optional<uint64_t>(0); };
   EXPECT_EQ(faultOf(BudgetSearch({}, none).check()), "there is nothing to choose from");
   EXPECT_EQ(faultOf(BudgetSearch({{2, 0}, {1, 0}}, none).check()),
-            "rung 1 is faster than the one before it");
+            "candidate 1 is faster than the one before it");
 }
 
 TEST(BudgetSearch, MeasuresNoMoreForTheSmallestThanItMay) {
-  Ladder ladder;
+  CandidateList list;
   for (size_t i = 0; i < 10; ++i) { // bounds that say nothing
-    ladder.rungs.push_back({double(i), 1});
-    ladder.bytes.push_back(100 - i);
+    list.candidates.push_back({double(i), 1});
+    list.bytes.push_back(100 - i);
   }
   int measured = 0;
-  BudgetSearch search = ladder.search(&measured);
+  BudgetSearch search = list.search(&measured);
   EXPECT_EQ(search.smallest(4), 3u);
   EXPECT_EQ(measured, 4);
   EXPECT_EQ(search.smallest(), 9u);

@@ -35,7 +35,7 @@ RecomputeChoiceProblem randomProblem(std::mt19937 &random, size_t mostLayers) {
   for (size_t layers = random() % (mostLayers + 1); layers > 0; --layers)
     problem.layers.push_back(int(random() % kinds));
   problem.fixedBytes = random() % 5;
-  problem.turnBytes = random() % 20;
+  problem.headAndLossBytes = random() % 20;
   return problem;
 }
 
@@ -52,7 +52,7 @@ std::map<uint64_t, double> everyChoice(const RecomputeChoiceProblem &problem) {
       peak = std::max(peak, held + option.transientBytes);
       seconds += option.seconds;
     }
-    peak = std::max(peak, held + problem.turnBytes);
+    peak = std::max(peak, held + problem.headAndLossBytes);
     auto [entry, isNew] = fastest.try_emplace(peak, seconds);
     entry->second = std::min(entry->second, seconds);
     size_t l = 0;
@@ -88,7 +88,7 @@ RecomputeChoiceProblem model(std::mt19937 &random, size_t layers, size_t options
   problem.kinds[0].back().seconds = 0;
   problem.layers.assign(layers, 0);
   problem.fixedBytes = uint64_t(20) << 30;
-  problem.turnBytes = uint64_t(3) << 30;
+  problem.headAndLossBytes = uint64_t(3) << 30;
   return problem;
 }
 
@@ -124,7 +124,7 @@ TEST(RecomputeChoice, IsTheBestOfAllChoicesOfManyDrawnLayers) {
   std::mt19937 random(2);
   for (int64_t round = 0; round < count; ++round) {
     RecomputeChoiceProblem problem = randomProblem(random, 40);
-    std::map<uint64_t, double> needs = {{problem.turnBytes, 0}};
+    std::map<uint64_t, double> needs = {{problem.headAndLossBytes, 0}};
     for (size_t l = problem.layers.size(); l-- > 0;) {
       std::map<uint64_t, double> before;
       for (auto [need, seconds] : needs)
@@ -201,7 +201,7 @@ TEST(RecomputeChoice, TellsHowFarItMayBeFromTheFastest) {
   EXPECT_EQ(chooseRecompute(problem, most / 2)->options, found->options);
 }
 
-TEST(RecomputeChoice, LadderOfDrawnModelsClimbsFromTheSmallestPeakToTheFastest) {
+TEST(RecomputeChoice, ChoicesOfDrawnModelsGoFromTheSmallestPeakToTheFastest) {
   const int64_t count = test::drawCount(300);
   std::mt19937 random(5);
   for (int64_t round = 0; round < count; ++round) {
@@ -211,24 +211,24 @@ TEST(RecomputeChoice, LadderOfDrawnModelsClimbsFromTheSmallestPeakToTheFastest) 
     std::vector<uint64_t> budgets;
     for (unsigned more = random() % 3; more > 0; --more)
       budgets.push_back(random() % (choices.rbegin()->first + 2));
-    std::vector<RecomputeChoice> ladder = recomputeLadder(problem, steps, budgets);
-    ASSERT_FALSE(ladder.empty());
-    for (size_t i = 0; i < ladder.size(); ++i) {
-      EXPECT_EQ(faultOf(ladder[i].verify(problem)), "") << "round " << round;
+    std::vector<RecomputeChoice> list = recomputeChoices(problem, steps, budgets);
+    ASSERT_FALSE(list.empty());
+    for (size_t i = 0; i < list.size(); ++i) {
+      EXPECT_EQ(faultOf(list[i].verify(problem)), "") << "round " << round;
       if (i > 0) {
-        EXPECT_GT(ladder[i].seconds, ladder[i - 1].seconds) << "round " << round;
-        EXPECT_LT(ladder[i].peakBytes, ladder[i - 1].peakBytes) << "round " << round;
+        EXPECT_GT(list[i].seconds, list[i - 1].seconds) << "round " << round;
+        EXPECT_LT(list[i].peakBytes, list[i - 1].peakBytes) << "round " << round;
       }
     }
     auto contains = [&](uint64_t budget) {
       auto best = optimum(choices, budget);
-      return !best || std::any_of(ladder.begin(), ladder.end(), [&](const auto &choice) {
+      return !best || std::any_of(list.begin(), list.end(), [&](const auto &choice) {
         return choice.seconds == best->first && choice.peakBytes == best->second;
       });
     };
     uint64_t least = choices.begin()->first, most = optimum(choices, UINT64_MAX)->second;
-    EXPECT_EQ(ladder.front().peakBytes, most) << "round " << round;
-    EXPECT_EQ(ladder.back().peakBytes, least) << "round " << round;
+    EXPECT_EQ(list.front().peakBytes, most) << "round " << round;
+    EXPECT_EQ(list.back().peakBytes, least) << "round " << round;
     for (uint64_t budget : budgets)
       EXPECT_TRUE(contains(budget)) << "round " << round << ", budget " << budget;
     for (int i = 0; i <= steps + 1; ++i)
@@ -238,13 +238,13 @@ TEST(RecomputeChoice, LadderOfDrawnModelsClimbsFromTheSmallestPeakToTheFastest) 
 }
 
 TEST(RecomputeChoice, TransientsCountWhereTheyStand) {
-  // Two layers that keep 10 or make all again with 25 on top; the turn needs 5.
+  // Two layers that keep 10 or recompute all with 25 in addition; head and loss need 5.
   RecomputeChoiceProblem problem{{{{10, 0, 0}, {0, 25, 1}}}, {0, 0}, 100, 5};
   EXPECT_EQ(chooseRecompute(problem, 125)->options, (std::vector<int>{0, 0}));
-  EXPECT_EQ(chooseRecompute(problem, 125)->peakBytes, 125u) << "at the turn";
+  EXPECT_EQ(chooseRecompute(problem, 125)->peakBytes, 125u) << "at the start of the backward pass";
   // 124: nothing fits, as 25 are transient wherever a layer is made again.
   EXPECT_FALSE(chooseRecompute(problem, 124));
-  problem.turnBytes = 20;
+  problem.headAndLossBytes = 20;
   // Making the first again holds max(25, 10 + 20), making the second 10 + max(25, 20).
   EXPECT_EQ(chooseRecompute(problem, 139)->options, (std::vector<int>{1, 0}));
   EXPECT_EQ(chooseRecompute(problem, 139)->peakBytes, 130u);
@@ -255,7 +255,7 @@ TEST(RecomputeChoice, NoLayersHoldTheTurn) {
   ASSERT_EQ(faultOf(problem.check()), "");
   EXPECT_EQ(chooseRecompute(problem, 105)->peakBytes, 105u);
   EXPECT_FALSE(chooseRecompute(problem, 104));
-  EXPECT_EQ(recomputeLadder(problem, 3, {50}).size(), 1u);
+  EXPECT_EQ(recomputeChoices(problem, 3, {50}).size(), 1u);
 }
 
 TEST(RecomputeChoice, VerifyFindsPlantedFaults) {
@@ -296,7 +296,7 @@ TEST(RecomputeChoice, CheckRefusesIllFormedProblems) {
   EXPECT_NE(fault([](Problem &p) { p.kinds[0][0].seconds = std::nan(""); }), "");
   EXPECT_NE(fault([](Problem &p) { p.kinds[0][0].seconds = 1801; }), "");
   EXPECT_NE(fault([](Problem &p) { p.fixedBytes = UINT64_MAX; }), "");
-  EXPECT_NE(fault([](Problem &p) { p.turnBytes = uint64_t(1) << 61; }), "");
+  EXPECT_NE(fault([](Problem &p) { p.headAndLossBytes = uint64_t(1) << 61; }), "");
   EXPECT_NE(fault([](Problem &p) { p.kinds[0][0].keptBytes = uint64_t(1) << 60; }), "");
   EXPECT_NE(fault([](Problem &p) { p.kinds[0][1].transientBytes = UINT64_MAX; }), "");
 }

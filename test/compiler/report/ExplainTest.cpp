@@ -140,7 +140,7 @@ TEST(Explain, PhasesSpeakForThemselves) {
                  {"seconds", 0},
                  {"recomputed", json::array()}},
                 {{"name", "mlp"}, {"kept_bytes", 1024}, {"recomputed", {"swiglu", "up_proj"}}}}},
-              {"attempts", {{{"rung", 0}, {"peak_bytes", 1 << 20}, {"seconds", 0.5}}}}});
+              {"attempts", {{{"options", 0}, {"peak_bytes", 1 << 20}, {"seconds", 0.5}}}}});
   job.report("compile", {{"seconds", 1.5}, {"phases", {{"model", 0.5}}}});
   json report = job.explain();
   EXPECT_EQ(report["compile"]["seconds"], 1.5);

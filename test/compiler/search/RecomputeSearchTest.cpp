@@ -18,22 +18,23 @@
 using namespace lmc;
 using namespace mlir;
 
-//===-- Rungs, of made-up numbers -----------------------------------------------------------===//
+//===-- Candidates, of made-up numbers
+//-----------------------------------------------------------===//
 
-TEST(RecomputeRungs, RiseInSecondsAndHaveTheUniformOnes) {
+TEST(RecomputeCandidates, RiseInSecondsAndHaveTheUniformOnes) {
   RecomputeChoiceProblem problem;
   problem.kinds = {{{100, 10, 1}, {60, 30, 2}, {60, 30, 2}, {10, 40, 4}}};
   problem.layers.assign(12, 0);
   problem.fixedBytes = 1000;
-  problem.turnBytes = 50;
-  std::vector<RecomputeRung> rungs = recomputeRungs(problem, 20);
-  std::map<std::vector<int64_t>, RecomputeRung> byOptions;
-  for (size_t i = 0; i < rungs.size(); ++i) {
-    EXPECT_LE(rungs[i ? i - 1 : 0].seconds, rungs[i].seconds);
-    byOptions[rungs[i].options] = rungs[i];
+  problem.headAndLossBytes = 50;
+  std::vector<RecomputeCandidate> candidates = recomputeCandidates(problem, 20);
+  std::map<std::vector<int64_t>, RecomputeCandidate> byOptions;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    EXPECT_LE(candidates[i ? i - 1 : 0].seconds, candidates[i].seconds);
+    byOptions[candidates[i].options] = candidates[i];
   }
-  EXPECT_EQ(byOptions.size(), rungs.size()) << "none twice";
-  EXPECT_GT(rungs.size(), 10u);
+  EXPECT_EQ(byOptions.size(), candidates.size()) << "none twice";
+  EXPECT_GT(candidates.size(), 10u);
   auto uniform = [&](int64_t option) { return std::vector<int64_t>(12, option); };
   ASSERT_TRUE(byOptions.count(uniform(0)));
   EXPECT_EQ(byOptions[uniform(0)].boundBytes, 1000 + 12 * 100 + 50u);
@@ -44,14 +45,14 @@ TEST(RecomputeRungs, RiseInSecondsAndHaveTheUniformOnes) {
   EXPECT_FALSE(byOptions.count(uniform(2))) << "the same as the one before it";
 }
 
-TEST(RecomputeRungs, StepsThatTakeDaysToo) {
+TEST(RecomputeCandidates, StepsThatTakeDaysToo) {
   RecomputeChoiceProblem problem;
   problem.kinds = {{{100, 0, 1e6}, {10, 0, 2e6}}};
   problem.layers.assign(4, 0);
-  std::vector<RecomputeRung> rungs = recomputeRungs(problem, 20);
-  ASSERT_EQ(rungs.size(), 5u) << "none to four layers of the second option";
-  EXPECT_EQ(rungs.front().seconds, 4e6);
-  EXPECT_EQ(rungs.back().seconds, 8e6);
+  std::vector<RecomputeCandidate> candidates = recomputeCandidates(problem, 20);
+  ASSERT_EQ(candidates.size(), 5u) << "none to four layers of the second option";
+  EXPECT_EQ(candidates.front().seconds, 4e6);
+  EXPECT_EQ(candidates.back().seconds, 8e6);
 }
 
 //===-- Probes, of made-up numbers ----------------------------------------------------------===//
@@ -94,11 +95,11 @@ public:
     search = std::move(*made);
   }
 
-  Outcome outcomeOf(size_t rung) {
-    auto [known, isNew] = outcomes.try_emplace(rung);
+  Outcome outcomeOf(size_t candidate) {
+    auto [known, isNew] = outcomes.try_emplace(candidate);
     if (!isNew)
       return known->second;
-    auto module = search->planned(rung);
+    auto module = search->planned(candidate);
     EXPECT_TRUE(succeeded(module));
     known->second = {plannedBytes(**module), secondsOf(**module)};
     return known->second;
@@ -158,39 +159,39 @@ void sweepBudgets(const char *name) {
   std::set<size_t> taken;
   for (int i = 40; i >= 0; --i) {
     const uint64_t budget = least + (most - least) / 40 * uint64_t(i);
-    std::optional<size_t> rung = budgets.fastest(budget);
-    ASSERT_TRUE(rung) << budget;
-    taken.insert(*rung);
-    Outcome outcome = job.outcomeOf(*rung);
+    std::optional<size_t> candidate = budgets.fastest(budget);
+    ASSERT_TRUE(candidate) << budget;
+    taken.insert(*candidate);
+    Outcome outcome = job.outcomeOf(*candidate);
     EXPECT_LE(outcome.peakBytes, budget);
     EXPECT_LE(outcome.peakBytes, before.peakBytes) << "a smaller budget took more";
     EXPECT_GE(outcome.seconds, before.seconds * (1 - kRounding)) << "a smaller budget was faster";
     before = outcome;
   }
-  std::printf("%s: %zu rungs, %zu taken, %zu measured; %.2f to %.2f GiB\n", name,
-              job.search->rungs().size(), taken.size(), budgets.attempts().size(),
+  std::printf("%s: %zu candidates, %zu taken, %zu measured; %.2f to %.2f GiB\n", name,
+              job.search->candidates().size(), taken.size(), budgets.attempts().size(),
               double(least) / (1 << 30), double(most) / (1 << 30));
   EXPECT_GE(taken.size(), 20u) << "budgets in between are used";
 
-  // What was known before a rung was packed. Layers merge kernels with their neighbours, and
+  // What was known before a candidate was packed. Layers merge kernels with their neighbours, and
   // the outermost have one neighbour: sums over layers are right to a hundred-thousandth.
   for (const BudgetSearch::Attempt &attempt : budgets.attempts())
-    EXPECT_LE(job.search->rungs()[attempt.rung].boundBytes, attempt.bytes)
-        << "no bound: " << job.search->nameOf(job.search->rungs()[attempt.rung]);
+    EXPECT_LE(job.search->candidates()[attempt.candidate].boundBytes, attempt.bytes)
+        << "no bound: " << job.search->nameOf(job.search->candidates()[attempt.candidate]);
   Outcome fastest = job.outcomeOf(*none);
-  double base = fastest.seconds - job.search->rungs()[*none].seconds;
-  for (size_t rung : taken)
-    EXPECT_NEAR(base + job.search->rungs()[rung].seconds, job.outcomeOf(rung).seconds,
-                1e-5 * fastest.seconds)
+  double base = fastest.seconds - job.search->candidates()[*none].seconds;
+  for (size_t candidate : taken)
+    EXPECT_NEAR(base + job.search->candidates()[candidate].seconds,
+                job.outcomeOf(candidate).seconds, 1e-5 * fastest.seconds)
         << "what layers take does not add up";
 
   // A named mode that fits is never faster.
   for (RecomputeMode mode : {RecomputeMode::None, RecomputeMode::Activation, RecomputeMode::Full,
                              RecomputeMode::Block}) {
     Outcome named = job.named(mode);
-    std::optional<size_t> rung = budgets.fastest(named.peakBytes);
-    ASSERT_TRUE(rung) << recomputeModeName(mode).str();
-    Outcome found = job.outcomeOf(*rung);
+    std::optional<size_t> candidate = budgets.fastest(named.peakBytes);
+    ASSERT_TRUE(candidate) << recomputeModeName(mode).str();
+    Outcome found = job.outcomeOf(*candidate);
     std::printf("%s %s: %.2f GiB %.4f s, auto %.2f GiB %.4f s\n", name,
                 recomputeModeName(mode).str().c_str(), double(named.peakBytes) / (1 << 30),
                 named.seconds, double(found.peakBytes) / (1 << 30), found.seconds);
@@ -208,10 +209,10 @@ TEST(RecomputeSearch, FortyBudgetsOfMistral7b) { sweepBudgets("mistral-7b.toml")
 TEST(RecomputeSearch, TwoLayers) {
   Job job("test-tiny.toml");
   ASSERT_EQ(job.search->options().layers.size(), 2u);
-  for (size_t rung = 0; rung < job.search->rungs().size(); ++rung) {
-    std::optional<uint64_t> bytes = job.budgets().bytes(rung);
+  for (size_t candidate = 0; candidate < job.search->candidates().size(); ++candidate) {
+    std::optional<uint64_t> bytes = job.budgets().bytes(candidate);
     ASSERT_TRUE(bytes);
-    EXPECT_EQ(*bytes, job.outcomeOf(rung).peakBytes) << "the bound was above the plan";
+    EXPECT_EQ(*bytes, job.outcomeOf(candidate).peakBytes) << "the bound was above the plan";
   }
 }
 
@@ -231,7 +232,7 @@ TEST(RecomputeSearch, ShorterProbesMeasureTheSame) {
   ASSERT_TRUE(succeeded(made));
   const RecomputeChoiceProblem &whole = job.search->measured(), &part = (*made)->measured();
   EXPECT_EQ(whole.fixedBytes, part.fixedBytes);
-  EXPECT_EQ(whole.turnBytes, part.turnBytes);
+  EXPECT_EQ(whole.headAndLossBytes, part.headAndLossBytes);
   ASSERT_EQ(whole.kinds.size(), part.kinds.size());
   for (size_t option = 0; option < whole.kinds[0].size(); ++option) {
     EXPECT_EQ(whole.kinds[0][option].keptBytes, part.kinds[0][option].keptBytes) << option;

@@ -99,9 +99,9 @@ def bounds():
                 assert code == 0, errors
                 assert memory < 2048, f"{memory} MiB"
                 least[index] = min(least[index], seconds)
-                rung = report["recompute"]["attempts"][-1]["rung"]
-                assert "," in rung, f"no mix of options: {rung}"
-                said.append(f"{config} {options[-1]}: {least[index]:.2f} s, {memory:.0f} MiB, {rung}")
+                candidate = report["recompute"]["attempts"][-1]["options"]
+                assert "," in candidate, f"no mix of options: {candidate}"
+                said.append(f"{config} {options[-1]}: {least[index]:.2f} s, {memory:.0f} MiB, {candidate}")
             if turn >= 4 and is_enough(least):
                 break
         print("\n".join(said))
