@@ -474,9 +474,11 @@ void Text::comm() {
     return line("\ncommunication: one rank, none");
   line("\ncommunication of {} ranks ({} divide the state, {} copies of it):", number(comm["ranks"]),
        number(comm["shard_ranks"]), number(comm["replicate_ranks"]));
-  line("  a rank sends {} in a step, in {}; for {} of it the device waits",
+  const double exposed = number(comm["exposed_seconds_per_step"]);
+  line("  a rank sends {} in a step, in {}; for {} of it the device waits, {:.1f}% of the step",
        bytes(comm["sent_bytes_per_step"]), readableSeconds(number(comm["seconds_per_step"])),
-       readableSeconds(number(comm["exposed_seconds_per_step"])));
+       readableSeconds(exposed),
+       100 * exposed / std::max(number(report["cost"]["step_seconds"]), 1e-30));
   if (report.contains("reshard")) {
     const json &reshard = report["reshard"];
     if (const size_t layers = reshard["kept_layers"].size())

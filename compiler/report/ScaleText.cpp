@@ -22,6 +22,15 @@ static std::string figuresOf(const json &row) {
                      exposed / step * 100, row["best"].get<bool>() ? "  best" : "");
 }
 
+// Returns the totals of a whole job.
+static std::string totalsOf(const json &job) {
+  const double days = job["days"], hours = job["device_hours"];
+  return fmt::format("{} steps, {} tokens in {}, {} device-hours", job["steps"].get<uint64_t>(),
+                     readableCount(job["tokens"].get<double>()),
+                     days < 1 ? readableSeconds(days * 86400) : fmt::format("{:.1f} days", days),
+                     hours < 100 ? fmt::format("{:.2f}", hours) : readableCount(hours));
+}
+
 std::string lmc::scaleText(const json &report) {
   const json &rows = report["scale"], &batch = report["batch"];
   std::string text = fmt::format("\nscale, predicted for {}, MBS {}, sequences of {} tokens:\n",
@@ -49,12 +58,7 @@ std::string lmc::scaleText(const json &report) {
                         batch["gbs"].get<uint64_t>());
   for (const json &row : rows)
     if (row["best"])
-      text += fmt::format("  {} device(s), {}: {} steps, {} tokens in {:.1f} days, {} "
-                          "device-hours\n",
-                          row["devices"].get<uint64_t>(), row["strategy"].get<std::string>(),
-                          row["job"]["steps"].get<uint64_t>(),
-                          readableCount(row["job"]["tokens"].get<double>()),
-                          row["job"]["days"].get<double>(),
-                          readableCount(row["job"]["device_hours"].get<double>()));
+      text += fmt::format("  {} device(s), {}: {}\n", row["devices"].get<uint64_t>(),
+                          row["strategy"].get<std::string>(), totalsOf(row["job"]));
   return text;
 }
