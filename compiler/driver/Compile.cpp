@@ -211,8 +211,7 @@ LogicalResult Driver::planFrom(Phase from) {
 LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                                   llvm::function_ref<LogicalResult()> plan) {
   const Config job = config;
-  OwningOpRef<ModuleOp> start = result.module->clone();
-  const bool wasAttempt = isAttempt, hadSmaller = hasSmaller;
+  OwningOpRef<ModuleOp> start = std::move(result.module);
   auto planWith = [&](StringRef value) {
     config = job;
     setting = value.str();
@@ -221,15 +220,20 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     result.smallestBudget = 0;
     return plan();
   };
+  struct {
+    StringRef value;
+    Config config;
+    OwningOpRef<ModuleOp> module;
+    nlohmann::json reports;
+    double tokensPerSecond = 0;
+  } best;
   nlohmann::json attempts = nlohmann::json::array();
-  StringRef best, last;
-  double fastest = 0; // tokens per second
+  const bool wasAttempt = isAttempt, hadSmaller = hasSmaller;
   isAttempt = true;
   takesFastest = false;
   for (StringRef value : values) {
     if (takesFastest) // no later value is faster
       break;
-    last = value;
     hasSmaller = hadSmaller || value != values.back();
     if (failed(planWith(value)))
       return failure();
@@ -241,22 +245,26 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     if (failed(rate))
       return failure();
     attempt["tokens_per_second_per_device"] = *rate;
-    if (*rate > fastest) {
-      fastest = *rate;
-      best = value;
-    }
+    if (*rate > best.tokensPerSecond)
+      best = {value, config, std::move(result.module), phases.reports, *rate};
   }
-  const bool isFastest = takesFastest && attempts.size() == 1;
+  takesFastest &= attempts.size() == 1;
   isAttempt = wasAttempt;
   hasSmaller = hadSmaller;
-  if (best.empty()) // nothing fits, and the last plan takes the least memory
-    best = last;
-  phases.reports[key.str()] = {{"chosen", best.str()}, {"attempts", std::move(attempts)}};
-  const bool isShown =
-      !isAttempt && (!options.dumpDirectory.empty() || !options.printIrAfter.empty());
-  if ((isShown || best != last) && failed(planWith(best)))
+  if (best.module) {
+    config = std::move(best.config);
+    result.module = std::move(best.module);
+    result.fits = true;
+    result.smallestBudget = 0;
+    phases.reports = std::move(best.reports);
+  } else { // the last plan takes the least memory
+    best.value = values.back();
+  }
+  // Plans a second time, with dumps and printed IR.
+  if (!isAttempt && (!options.dumpDirectory.empty() || !options.printIrAfter.empty()) &&
+      failed(planWith(best.value)))
     return failure();
-  takesFastest = isFastest;
+  phases.reports[key.str()] = {{"chosen", best.value.str()}, {"attempts", std::move(attempts)}};
   return success();
 }
 
