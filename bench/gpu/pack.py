@@ -112,12 +112,17 @@ class Pack:
             self.extract(plan, kernel, self.data / "price" / f"{columns:03}-{kernel}.cu")
 
     def gemms(self) -> None:
-        """Writes each product of llama1b at MBS 16 once, and the head's for two chunks of the loss."""
+        """Writes each product of llama1b at MBS 16 once, and the head's for two chunks of the loss and for GPT-2's
+        vocabulary, as it is and padded."""
         shapes = {}
-        for chunk in (1024, 4096):
-            plan = self.compile("llama1b", f"gemms-{chunk}", {
+        heads = {f"head, chunk {chunk}": {"memory.loss_chunk": chunk} for chunk in (1024, 4096)}
+        for multiple, rows in ((1, 50257), (64, 50304)):
+            heads[f"head of {rows} rows"] = {"memory.loss_chunk": 4096, "model.vocab_size": 50257,
+                                             "target.make_vocab_size_divisible_by": multiple}
+        for head, settings in heads.items():
+            plan = self.compile("llama1b", "gemms-" + re.sub(r"\W+", "-", head), {
                 "training.micro_batch_size": 16, "training.batch_size": 32, "memory.recompute": "none",
-                "memory.loss_chunk": chunk}, "--plan-only")
+                **settings}, "--plan-only")
             functions = [each for each in self.explain(plan)["functions"] if each["name"] != "eval"]
             for command in (command for function in functions for command in function["commands"]):
                 if command["kind"] != "gemm":
@@ -127,7 +132,7 @@ class Pack:
                 kind = "wgrad" if shape["transpose_a"] else "forward" if shape["transpose_b"] else "dgrad"
                 source = re.sub(r"^layers\.\d+/", "", command["source"])
                 if source == "loss":
-                    source = f"head, chunk {chunk}:"
+                    source = f"{head}:"
                     if kind == "wgrad" and not shape["accumulate"]:
                         continue  # only the first chunk's
                 shapes.setdefault(f"{source} {kind}" + (", adds" if shape["accumulate"] else ""), shape)
