@@ -165,8 +165,9 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     lm::InitAttr init = own ? part.getInit() : variable.getInit();
     if (init.getKind() == lm::InitKind::CopyOf) // of the parameter's part
       init = lm::InitAttr::copyOf(part.getName());
-    rows.push_back({lm::stateName(part.getName().getValue(), variable.getKind()),
-                    own ? "" : part.getName().str(), type.clone(shape), first, init});
+    if (!part.getName().empty())
+      rows.push_back({lm::stateName(part.getName().getValue(), variable.getKind()),
+                      own ? "" : part.getName().str(), type.clone(shape), first, init});
     first += shape[0];
   }
   return rows;

@@ -222,8 +222,8 @@ void Text::memory() {
   if (report.contains("vocabulary")) {
     const json &vocabulary = report["vocabulary"];
     const double tokens = number(vocabulary["vocab_size"]), rows = number(vocabulary["rows"]);
-    line("  the head's weights have {} rows for {} tokens, a multiple of {}: {} more to compute in "
-         "the head, for tensor cores that are faster (target.make_vocab_size_divisible_by)",
+    line("  the head's weights have {} rows for {} tokens (target.make_vocab_size_divisible_by = {}), "
+         "{} more to compute in the head",
          rows, tokens, number(vocabulary["multiple"]), percent(rows / tokens - 1));
   }
   line("  workspace by phase       peak   activations  at");
@@ -463,9 +463,13 @@ void Text::fastest(const char *key) {
                         ? readableCount(number(attempt["tokens_per_second_per_device"])) +
                               " tokens/s"
                         : "does not fit"));
-  line("  distributed.{} = {} is the fastest within the budget: {}", key, word(choice, "chosen"),
+  const bool fits = std::any_of(
+      choice["attempts"].begin(), choice["attempts"].end(),
+      [](const json &attempt) { return attempt["fits"].get<bool>(); });
+  line("  distributed.{} = {} {}: {}", key, word(choice, "chosen"),
+       fits ? "is the fastest within the budget" : "takes the least memory",
        attempts.size() > 1 ? fmt::format("{}", fmt::join(attempts, ", "))
-                           : "no other value is faster");
+                           : "it fits, and was taken as the fastest without planning others");
 }
 
 void Text::comm() {

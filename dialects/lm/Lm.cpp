@@ -146,7 +146,7 @@ LogicalResult VariableOp::verify() {
   int64_t rows = 0;
   for (auto part : getPartsAttr().getAsRange<PartAttr>())
     rows += part.getRows();
-  if (type.getRank() == 0 || rows > type.getDimSize(0))
+  if (type.getRank() == 0 || rows != type.getDimSize(0))
     return emitOpError("has parts of ") << rows << " rows in all, but is a " << type;
   return success();
 }

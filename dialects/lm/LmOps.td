@@ -182,9 +182,10 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
 
     `parts` of a parameter, `[#lm.part<"q_proj.weight", rows = 8, init = zeros>, ...]`, are
     the names of its rows outside of the graph (in checkpoints, dumps and initialisation),
-    in order; its gradient, moments and copy have parts of the same rows, each with the
-    name of that state. Scales of its moments have rows in proportion. Rows of no part, which
-    come last, are padding: they start as zeros.
+    in order and all of them; its gradient, moments and copy have parts of the same rows,
+    each with the name of that state. Scales of its moments have rows in proportion. A part
+    with the name "" is padding: nothing outside of the graph has its rows, which start as
+    zeros.
 
     A variable with a `storage` is elements [`storage_offset`, ...) of that variable,
     which is `anonymous`: only its members have names outside of the graph. A function

@@ -91,7 +91,8 @@ static bool takes(const Optimizer &optimizer, lm::VariableOp parameter) {
     partRows.push_back(type.getRank() ? type.getDimSize(0) : 1);
   else
     for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>())
-      partRows.push_back(part.getRows());
+      if (!part.getName().empty())
+        partRows.push_back(part.getRows());
   return optimizer.facts->takes(type, partRows);
 }
 

@@ -93,8 +93,9 @@ private:
       return head.emitOpError("has parts already");
     MLIRContext *context = &getContext();
     head.setPartsAttr(ArrayAttr::get(
-        context,
-        lm::PartAttr::get(context, head.getSymNameAttr(), classes, head.getInit())));
+        context, {lm::PartAttr::get(context, head.getSymNameAttr(), classes, head.getInit()),
+                  lm::PartAttr::get(context, StringAttr::get(context), rows - classes,
+                                    lm::InitAttr::get(context, lm::InitKind::Zeros))}));
     llvm::StringSet<> padded;
     for (auto variable : module.getOps<lm::VariableOp>())
       if (variable == head || variable.getParameter() == head.getSymName()) {

@@ -26,7 +26,8 @@ def PadVocabularyPass : Pass<"lm-pad-vocabulary", "::mlir::ModuleOp"> {
     becomes
     ```mlir
     lm.variable @head parameter : tensor<50304x64xf32> init zeros
-        {parts = [#lm.part<"head", rows = 50257, init = zeros>]}
+        {parts = [#lm.part<"head", rows = 50257, init = zeros>,
+                  #lm.part<"", rows = 47, init = zeros>]}
     ...
     %w = lm.load @head : tensor<50304x64xf32>
     %loss = lm.linear_cross_entropy %x, %w, %targets chunk 64 : ... {classes = 50257}

@@ -110,7 +110,8 @@ static SmallVector<int64_t> partRows(lm::VariableOp parameter) {
     return {type.getRank() ? type.getDimSize(0) : 1};
   SmallVector<int64_t> rows;
   for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>())
-    rows.push_back(part.getRows());
+    if (!part.getName().empty())
+      rows.push_back(part.getRows());
   return rows;
 }
 
@@ -218,7 +219,8 @@ ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
       SmallVector<int64_t> shape(type.getShape());
       shape[0] = part.getRows();
       RankedTensorType rows = type.clone(shape);
-      add(part.getName(), rows, offset, part.getInit());
+      if (!part.getName().empty())
+        add(part.getName(), rows, offset, part.getInit());
       offset += rows.getNumElements();
     }
   }

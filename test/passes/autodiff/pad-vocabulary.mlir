@@ -6,7 +6,7 @@
 
 // The parameter and its copy in the compute dtype grow; only the parameter's part has initial
 // values.
-// CHECK:      lm.variable @head parameter : tensor<16x4xf32> init normal(stddev = 2.000000e-02 : f64) {parts = [#lm.part<"head", rows = 13, init = normal(stddev = 2.000000e-02 : f64)>]}
+// CHECK:      lm.variable @head parameter : tensor<16x4xf32> init normal(stddev = 2.000000e-02 : f64) {parts = [#lm.part<"head", rows = 13, init = normal(stddev = 2.000000e-02 : f64)>, #lm.part<"", rows = 3, init = zeros>]}
 // CHECK-NEXT: lm.variable @head.compute compute_copy : tensor<16x4xbf16>
 // The embedding is not tied to the head, and stays.
 // CHECK-NEXT: lm.variable @embed parameter : tensor<13x4xf32>
