@@ -20,6 +20,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace lmc {
@@ -29,6 +30,10 @@ namespace {
 constexpr size_t kBufferBytes = 1 << 20;
 // Megatron's rule: ids of a vocabulary below this number are uint16, others int32.
 constexpr uint32_t kMegatronWide = 65500;
+
+// The names of files in the folder of an unfinished token file.
+constexpr std::string_view kOwnNames[] = {"tokens", "starts", "index", "texts", "state.json",
+                                          "state.json.partial"};
 
 // A file that is appended to through a buffer.
 struct Appended {
@@ -55,12 +60,13 @@ struct TokenFileWriter::State {
   uint64_t tokenCount = 0, documentCount = 0;
   bool documentPending = true; // the next token starts a document
   bool finished = false;
+  bool isSaved = false; // a later process can go on with what is in the folder
   Appended tokens;                           // the future file
   Appended starts;                           // uint64 per document: its first token
   XXH64_state_t *hash = XXH64_createState(); // of what `tokens` has after the header
 
   ~State() {
-    discard();
+    leave();
     XXH64_freeState(hash);
   }
 
@@ -74,20 +80,29 @@ struct TokenFileWriter::State {
     lock = -1;
   }
 
+  // Ends the writing of the folder, and removes it unless it was saved.
+  void leave() {
+    if (!isSaved)
+      return discard();
+    if (lock >= 0)
+      close(lock);
+    lock = -1;
+  }
+
   Error failed(const char *what) {
-    Error error{fmt::format("{}: {}: {}; {} bytes were written and have been removed", path, what,
-                            std::strerror(errno), tokens.written),
+    Error error{fmt::format("{}: {}: {}; {} bytes were written and {}", path, what,
+                            std::strerror(errno), tokens.written,
+                            isSaved ? "are kept: the same command goes on with them"
+                                    : "have been removed"),
                 ExitCode::Failure};
     if (errno == ENOSPC || errno == EDQUOT)
       error.message += ", make room or write elsewhere";
-    discard();
+    leave();
     return error;
   }
 
   Result<void> open(const std::string &given, const Options &chosen) {
     struct stat status;
-    if (stat(given.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-      return Error{fmt::format("{}: not a regular file, will not be replaced", given)};
     path = given;
     folder = partialFolder(given);
     options = chosen;
@@ -99,11 +114,19 @@ struct TokenFileWriter::State {
       tokenBytes = options.vocabulary <= 1u << 8 ? 1 : options.vocabulary <= 1u << 16 ? 2 : 4;
     headerBytes = options.megatron ? 0 : sizeof(LmcTokenHeader);
     XXH64_reset(hash, 0);
+    for (const std::string &target : {path, options.megatron ? megatronIndexPath(path) : path})
+      if (stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+        return Error{fmt::format("{}: not a regular file, will not be replaced", target)};
     if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
       return cannotCreate();
-    const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // What a link leads to is not this program's to empty, nor is the folder of another user.
+    const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (opened < 0)
       return cannotCreate();
+    if (fstat(opened, &status) != 0 || status.st_uid != geteuid()) {
+      close(opened);
+      return Error{fmt::format("{}: belongs to another user; give --output another name", folder)};
+    }
     // A file system without locks cannot say whether another process writes there.
     if (flock(opened, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       close(opened);
@@ -125,6 +148,13 @@ struct TokenFileWriter::State {
     auto left = listFolder(folder); // by an interrupted process
     LMC_TRY(left);
     for (const std::string &name : *left)
+      if (std::ranges::find(kOwnNames, name) == std::end(kOwnNames)) {
+        close(std::exchange(lock, -1));
+        return Error{fmt::format("{}: holds '{}', which is not of an unfinished token file; move it "
+                                 "away, or give --output another name",
+                                 folder, name)};
+      }
+    for (const std::string &name : *left)
       LMC_TRY(removeTree(folder + "/" + name));
     for (auto [file, name] : {std::pair{&tokens, "tokens"}, {&starts, "starts"}})
       if ((file->descriptor =
@@ -137,6 +167,7 @@ struct TokenFileWriter::State {
   }
 
   Result<void> resume(const Saved &saved) {
+    isSaved = true;
     tokenCount = saved.tokens;
     documentCount = saved.documents;
     documentPending = documentCount == 0;
@@ -231,10 +262,12 @@ struct TokenFileWriter::State {
     LMC_TRY(put(tokens, &zero, lmcTableOffset(tokenCount, tokenBytes) - end));
     LMC_TRY(
         eachDocument([&](uint64_t first, uint64_t) { return put(tokens, &first, sizeof(first)); }));
+    const std::vector<uint16_t> &bytes = options.bytesOfTokens;
+    LMC_TRY(put(tokens, bytes.data(), bytes.size() * sizeof(uint16_t)));
     LMC_TRY(flush(tokens));
     LmcTokenHeader header{};
     std::memcpy(header.magic, kLmcTokenMagic, sizeof(header.magic));
-    header.version = kLmcTokenVersion;
+    header.version = bytes.empty() ? kLmcTokenVersion : kLmcBytesVersion;
     header.tokenBytes = tokenBytes;
     header.vocabulary = options.vocabulary;
     header.endOfDocument = options.endOfDocument;
@@ -328,6 +361,7 @@ Result<TokenFileWriter::Saved> TokenFileWriter::save() {
   State &s = *state;
   LMC_TRY(s.sync(s.tokens));
   LMC_TRY(s.sync(s.starts));
+  s.isSaved = true;
   const auto *bytes = reinterpret_cast<const unsigned char *>(s.hash);
   return Saved{s.tokenCount, s.documentCount,
                fmt::format("{:02x}", fmt::join(bytes, bytes + sizeof(*s.hash), ""))};

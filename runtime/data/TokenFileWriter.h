@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lmc {
 
@@ -16,15 +17,18 @@ public:
   struct Options {
     uint32_t vocabulary = 0;    // larger than every id; selects the type of tokens
     int32_t endOfDocument = -1; // written into the header only, not between documents
-    // Instead of an lmc file a data set of Megatron's: PATH, which ends in ".bin", with uint16
+    // Instead of an lmc file a data set of Megatron's, which has no bytes of tokens: PATH, which ends in ".bin", with uint16
     // tokens if the vocabulary is below 65500, else int32, and beside it the ".idx" with one
     // sequence per document (DType.optimal_dtype and IndexedDatasetBuilder in Megatron-LM's
     // megatron/core/datasets/indexed_dataset.py).
     bool megatron = false;
+    // The bytes of text of each id below the vocabulary, or kUnknownBytes; empty: not known.
+    std::vector<uint16_t> bytesOfTokens = {};
   };
   // Creates the folder PATH.partial, or empties the one that an interrupted process has left. An
-  // existing file PATH is unchanged until commit(). Errors: PATH is not a regular file; another
-  // process writes it; with `megatron`, PATH does not end in ".bin".
+  // existing file PATH is unchanged until commit(). Errors: PATH or its index is not a regular file;
+  // the folder is a link, belongs to another user or holds other files; another process writes it;
+  // with `megatron`, PATH does not end in ".bin".
   static Result<std::unique_ptr<TokenFileWriter>> create(const std::string &path,
                                                          const Options &options);
 
@@ -38,7 +42,7 @@ public:
   static Result<std::unique_ptr<TokenFileWriter>>
   resume(const std::string &path, const Options &options, const Saved &saved);
 
-  // Removes the folder if there was no commit().
+  // Removes the folder if there was no commit() and no save(). A saved folder stays for resume().
   ~TokenFileWriter();
 
   // Makes the next appended token the start of a document. Documents without tokens are left out.
@@ -50,7 +54,8 @@ public:
   // Returns when all that was appended is on the disk.
   Result<Saved> save();
   // Writes the table of documents and the header or the index, and syncs them, so that commit()
-  // cannot fail for lack of space. After an Error (a full disk, no tokens) the folder is gone.
+  // cannot fail for lack of space. After an Error (a full disk, no tokens) the folder is gone,
+  // unless it was saved.
   Result<void> finish();
   // Finishes the file if necessary and gives it its name.
   Result<void> commit();

@@ -25,10 +25,11 @@ constexpr TokenTypeInfo infoOf(TokenType type) {
 }
 
 // An lmc file is this header, the tokens, zeros up to a multiple of 8 bytes, then one uint64 per
-// document: the index of its first token.
+// document: the index of its first token. In version 2 a uint16 per id below `vocabulary` follows:
+// the bytes of text that the token stands for, or kUnknownBytes.
 struct LmcTokenHeader {
   char magic[8];         // "LMCTOKEN"
-  uint32_t version;      // kLmcTokenVersion
+  uint32_t version;      // kLmcTokenVersion, or kLmcBytesVersion with a table of bytes
   uint32_t tokenBytes;   // 1, 2 or 4: uint8, uint16 or uint32 tokens
   uint32_t vocabulary;   // larger than every id
   int32_t endOfDocument; // the id that separates documents; -1: none
@@ -42,6 +43,9 @@ static_assert(sizeof(LmcTokenHeader) == 64);
 
 inline constexpr char kLmcTokenMagic[8] = {'L', 'M', 'C', 'T', 'O', 'K', 'E', 'N'};
 inline constexpr uint32_t kLmcTokenVersion = 1;
+inline constexpr uint32_t kLmcBytesVersion = 2;
+// The bytes of a token that stands for different texts, such as an unknown character's.
+inline constexpr uint16_t kUnknownBytes = 0xffff;
 
 // An llm.c file starts with 256 int32; the first three are magic, version and token count.
 inline constexpr uint64_t kLlmCHeaderBytes = 256 * sizeof(int32_t);

@@ -208,6 +208,9 @@ private:
     } catch (const nlohmann::json::parse_error &failure) {
       return Error{
           fmt::format("{}:{}: not JSON: {}", place, failure.byte, reasonOf(failure.what()))};
+    } catch (const nlohmann::json::exception &failure) { // a number that no double can hold
+      const std::string_view reason = failure.what(); // "[json.exception.out_of_range.406] ..."
+      return Error{fmt::format("{}: {}", place, reason.substr(reason.find("] ") + 2))};
     }
     if (!value.is_object())
       return Error{fmt::format("{}: expected an object with the field \"{}\", found {}", place,

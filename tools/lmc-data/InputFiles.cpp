@@ -11,6 +11,9 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
 
 namespace lmc {
 
@@ -31,7 +34,7 @@ static Result<void> addFolder(const std::string &folder, std::vector<std::string
     std::error_code ignored;
     if (name.starts_with('.') || name.starts_with('_'))
       next.disable_recursion_pending();
-    else if (!next->is_directory(ignored))
+    else if (next->is_regular_file(ignored) || !next->exists(ignored)) // a link may lead nowhere
       (formatOfName(name) ? found : others).push_back(next->path().string());
   }
   if (error)
@@ -93,11 +96,12 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
           return Error{fmt::format("{}: a name in {} does not say how documents are read; give "
                                    "--format=jsonl if each line is a JSON object, or --format=text",
                                    path, ending)};
-  std::set<std::string> seen;
+  std::set<std::pair<dev_t, ino_t>> seen;
   for (const std::string &path : paths) {
-    std::error_code ignored;
-    const std::string real = path == kStandardInput ? path : fs::canonical(path, ignored).string();
-    if (!seen.insert(real).second)
+    struct stat status {};
+    if (path == kStandardInput ? fstat(STDIN_FILENO, &status) : stat(path.c_str(), &status))
+      return Error{fmt::format("{}: cannot open: {}", nameOfInput(path), std::strerror(errno))};
+    if (!seen.emplace(status.st_dev, status.st_ino).second)
       return Error{fmt::format("{}: is given twice, so that its documents would be repeated",
                                nameOfInput(path))};
   }

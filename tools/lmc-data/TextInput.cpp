@@ -115,7 +115,10 @@ private:
 
 class Zstd : public Decoder {
 public:
-  Zstd() : stream(ZSTD_createDStream()) {}
+  Zstd() : stream(ZSTD_createDStream()) {
+    // Files of `zstd --long=31` need a larger window than the library's default allows.
+    ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax, 31);
+  }
   ~Zstd() override { ZSTD_freeDStream(stream); }
 
   std::string decode(std::string_view &from, std::string &to) override {
@@ -174,6 +177,10 @@ struct TextInput::State {
       decoder = std::make_unique<Gzip>();
     else if (rest.starts_with("\x28\xb5\x2f\xfd"))
       decoder = std::make_unique<Zstd>();
+    else if (name.ends_with(".gz") || name.ends_with(".zst"))
+      return Error{fmt::format("{}: byte 0: not compressed by {}, although its name says so; copy it "
+                               "again, or rename it",
+                               name, name.ends_with(".gz") ? "gzip" : "zstd")};
     else
       decoder = std::make_unique<Copy>();
     LMC_TRY(fill());

@@ -154,10 +154,7 @@ TEST_F(TokenFileWriterTest, GoesOnAfterWhatWasSaved) {
       (*writer)->beginDocument();
       add(**writer, {1, 2, 3});
       EXPECT_TRUE((*writer)->save());
-      std::filesystem::copy(path("a.bin.partial"), path("left"));
       writer->reset();
-      EXPECT_FALSE(std::filesystem::exists(path("a.bin.partial")));
-      std::filesystem::rename(path("left"), path("a.bin.partial"));
       writer = TokenFileWriter::resume(path("a.bin"), options, *saved);
       EXPECT_TRUE(writer) << writer.error().message;
       EXPECT_EQ((*writer)->documents(), 31u);
@@ -176,13 +173,47 @@ TEST_F(TokenFileWriterTest, RefusesToGoOnWithLessThanWasSaved) {
   add(*writer, {1, 2, 3});
   auto saved = writer->save();
   ASSERT_TRUE(saved);
-  std::filesystem::copy(path("a.bin.partial"), path("left"));
   writer.reset();
-  std::filesystem::rename(path("left"), path("a.bin.partial"));
   std::filesystem::resize_file(path("a.bin.partial/tokens"), 66);
   auto resumed = TokenFileWriter::resume(path("a.bin"), {256}, *saved);
   ASSERT_FALSE(resumed);
   EXPECT_THAT(resumed.error().message, HasSubstr("a.bin.partial: has less than was saved"));
+}
+
+// The folder of an unfinished file is emptied, so it must be the writer's own.
+TEST_F(TokenFileWriterTest, EmptiesNoFolderOfOthers) {
+  std::filesystem::create_directory(path("thesis"));
+  write("thesis/chapter", "text");
+  std::filesystem::create_directory_symlink(path("thesis"), path("a.bin.partial"));
+  EXPECT_FALSE(TokenFileWriter::create(path("a.bin"), {256}));
+  std::filesystem::remove(path("a.bin.partial"));
+  std::filesystem::rename(path("thesis"), path("a.bin.partial"));
+  auto writer = TokenFileWriter::create(path("a.bin"), {256});
+  ASSERT_FALSE(writer);
+  EXPECT_THAT(writer.error().message, HasSubstr("holds 'chapter'"));
+  EXPECT_EQ(read(path("a.bin.partial/chapter")), "text");
+}
+
+TEST_F(TokenFileWriterTest, RefusesAnIndexThatIsNoFile) {
+  std::filesystem::create_directory(path("a.idx"));
+  auto writer = TokenFileWriter::create(path("a.bin"), {256, 0, true});
+  ASSERT_FALSE(writer);
+  EXPECT_THAT(writer.error().message, HasSubstr("a.idx: not a regular file"));
+}
+
+TEST_F(TokenFileWriterTest, KeepsTheBytesOfTokens) {
+  std::vector<uint16_t> bytes(300, 1);
+  bytes[299] = kUnknownBytes;
+  auto writer = TokenFileWriter::create(path("a.bin"), {300, -1, false, bytes});
+  ASSERT_TRUE(writer);
+  add(**writer, {1, 299});
+  ASSERT_TRUE((*writer)->commit());
+  auto file = TokenFile::open(path("a.bin"));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_TRUE((*file)->verify(300));
+  auto read = (*file)->bytesOfTokens();
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read, bytes);
 }
 
 TEST_F(TokenFileWriterTest, LetsNoTwoWriteOneFile) {

@@ -419,6 +419,16 @@ TEST_F(LmcDataTest, PacksJsonLines) {
   EXPECT_THAT(documents("b.bin"), ElementsAre("hello"));
 }
 
+// A download that broke off at once must not become text.
+TEST_F(LmcDataTest, RefusesACompressedNameWithoutCompression) {
+  for (const char *name : {"a.txt.gz", "a.txt.zst"})
+    for (const char *text : {"", "\x1f", "<html>"}) {
+      write(name, text);
+      EXPECT_THAT(fail({"pack", name, "-o", "a.bin"}),
+                  HasSubstr(std::string(name) + ": byte 0: not compressed by "));
+    }
+}
+
 TEST_F(LmcDataTest, NamesTheLineOfBadJson) {
   auto message = [&](const std::string &line) {
     write("a.jsonl", "{\"text\": \"fine\"}\n\n" + line + "\n");
@@ -430,6 +440,8 @@ TEST_F(LmcDataTest, NamesTheLineOfBadJson) {
   EXPECT_THAT(message("{\"text\": \"\xff\"}"), HasSubstr("a.jsonl:3:11: not JSON: "));
   EXPECT_THAT(message(R"(["text"])"), HasSubstr("a.jsonl:3: expected an object with the field "
                                                 "\"text\", found array"));
+  EXPECT_THAT(message(R"({"text": "a", "score": 1e400})"),
+              HasSubstr("a.jsonl:3: number overflow parsing '1e400'"));
   EXPECT_THAT(message(R"({"body": "x"})"), HasSubstr("a.jsonl:3: no field \"text\"; name the one"));
   EXPECT_THAT(message(R"({"text": 7})"), HasSubstr("a.jsonl:3: the field \"text\" is number, "
                                                    "expected a string"));
