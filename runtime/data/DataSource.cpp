@@ -258,6 +258,19 @@ Result<std::map<std::string, std::vector<FileFingerprint>>> DataSource::fingerpr
     }
   return fingerprints;
 }
+Result<std::vector<uint16_t>> DataSource::bytesOfTokens() const {
+  std::optional<std::vector<uint16_t>> common;
+  for (const Source &source : state->sources)
+    for (const auto &file : source.files) {
+      auto bytes = file->bytesOfTokens();
+      if (!bytes)
+        return inKey(source.options.key, bytes.error());
+      if (common.value_or(*bytes) != *bytes)
+        return std::vector<uint16_t>();
+      common = std::move(*bytes);
+    }
+  return std::move(*common);
+}
 void DataSource::startAt(const std::vector<uint64_t> &starts) {
   for (size_t i = 0; i < starts.size(); ++i)
     state->sources[i].start = starts[i];

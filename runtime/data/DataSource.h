@@ -94,6 +94,10 @@ public:
   // has them.
   Result<std::map<std::string, std::vector<FileFingerprint>>> fingerprints() const;
 
+  // Returns the bytes of text that each id stands for, or kUnknownBytes (TokenFormats.h); empty
+  // unless all files say it and agree.
+  Result<std::vector<uint16_t>> bytesOfTokens() const;
+
   // Lets the stream begin where starts[i] tokens of the stream of source i were read; at first,
   // none were. Must be called before fill(), if at all.
   void startAt(const std::vector<uint64_t> &starts);

@@ -25,6 +25,8 @@ struct TokenFile::State {
   uint32_t vocabulary = 0;
   int32_t endOfDocument = -1;
   uint64_t checksum = 0;  // of a file of the lmc format
+  bool hasBytes = false;  // true if the file says how many bytes tokens stand for
+  uint64_t bytesTable = 0; // its offset, in bytes
   uint64_t table = 0;     // of a file of the lmc format: offset of the table of documents, in bytes
   uint64_t documents = 1; // entries of the table or index
   std::optional<MegatronIndex> index;
@@ -71,10 +73,10 @@ Result<void> TokenFile::State::readLmcHeader() {
                            "token file; pack or copy it again",
                            bytes, sizeof(header)));
   LMC_TRY(file.read(0, sizeof(header), &header));
-  if (header.version != kLmcTokenVersion)
+  if (header.version != kLmcTokenVersion && header.version != kLmcBytesVersion)
     return bad(fmt::format("byte 8: version {} of the token format, this program reads "
-                           "version {}; pack the text again with this lmc-data",
-                           header.version, kLmcTokenVersion));
+                           "versions {} and {}; pack the text again with this lmc-data",
+                           header.version, kLmcTokenVersion, kLmcBytesVersion));
   if (header.tokenBytes != 1 && header.tokenBytes != 2 && header.tokenBytes != 4)
     return bad(fmt::format("byte 12: tokens of {} bytes, expected 1, 2 or 4; the header "
                            "is damaged, pack or copy it again",
@@ -87,7 +89,9 @@ Result<void> TokenFile::State::readLmcHeader() {
   // overflow.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t offset = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
-  uint64_t expected = offset + header.documents * sizeof(uint64_t);
+  bytesTable = offset + header.documents * sizeof(uint64_t);
+  hasBytes = header.version == kLmcBytesVersion;
+  uint64_t expected = bytesTable + (hasBytes ? header.vocabulary * sizeof(uint16_t) : 0);
   if (!possible || bytes < expected)
     return bad(fmt::format("truncated at byte {}: the header promises {} tokens of {} "
                            "bytes and {} documents; pack or copy it again",
@@ -305,6 +309,12 @@ Result<std::unique_ptr<TokenFile>> TokenFile::open(const std::string &path, Data
   if (format == DataFormat::Auto && file->format() != TokenFormat::Lmc) // which has a checksum
     LMC_TRY(file->state->checkIsWritten());
   return file;
+}
+
+Result<std::vector<uint16_t>> TokenFile::bytesOfTokens() const {
+  std::vector<uint16_t> bytes(state->hasBytes ? state->vocabulary : 0);
+  LMC_TRY(state->file.read(state->bytesTable, bytes.size() * sizeof(uint16_t), bytes.data()));
+  return bytes;
 }
 
 uint64_t TokenFile::size() const { return state->tokens; }

@@ -1,7 +1,8 @@
 // Token files, which `lmc-data pack` writes and training reads.
 //
 // Four formats are read without conversion:
-//   lmc       a header (LmcTokenHeader in TokenFormats.h), the tokens, the start of each document
+//   lmc       a header (LmcTokenHeader in TokenFormats.h), the tokens, the start of each document,
+//             and if it is known, the bytes of text of each token
 //   llm.c     a 1024-byte header of int32 (magic 20240520, version 1, count) and uint16 tokens;
 //             with magic 20240801, version 7: uint32 tokens
 //   megatron  tokens in a `.bin` file, and beside it an `.idx` file with their type, the sequences
@@ -61,6 +62,9 @@ public:
   // The id of the token that separates documents; -1 if there is none or the header does not give
   // it.
   int32_t endOfDocument() const;
+  // Returns the bytes of text that each id below vocabulary() stands for, or kUnknownBytes; empty if
+  // the file does not say it.
+  Result<std::vector<uint16_t>> bytesOfTokens() const;
   // Returns true if the file has a table of its documents.
   bool hasDocuments() const;
   // The number of documents; 1 if the file has no table of documents.

@@ -91,7 +91,10 @@ std::string Console::progressLine(const StepRecord &record) const {
       formatDuration(smoothedSeconds * static_cast<double>(totalSteps - record.step) +
                      record.pendingSeconds));
   if (record.validationLoss)
-    line += fmt::format(" | validation loss {:.4f}", *record.validationLoss);
+    line += fmt::format(" | validation loss {:.4f}, perplexity {:.4g}", *record.validationLoss,
+                        std::exp(*record.validationLoss));
+  if (record.bitsPerByte)
+    line += fmt::format(", {:.4f} bits per byte", *record.bitsPerByte);
   if (record.skipped)
     line += " | skipped";
   return line;

@@ -50,6 +50,10 @@ static std::string jsonLine(const StepRecord &record) {
     json["sources"][source.name] = {{"tokens", source.tokens}, {"epochs", source.epochs}};
   if (record.validationLoss)
     json["validation_loss"] = *record.validationLoss;
+  if (record.validationLoss)
+    json["validation_perplexity"] = std::exp(*record.validationLoss);
+  if (record.bitsPerByte)
+    json["validation_bits_per_byte"] = *record.bitsPerByte;
   return json.dump();
 }
 

@@ -39,7 +39,8 @@ struct StepRecord {
   double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
   bool skipped = false;       // true if the optimizer left the state unchanged
-  std::optional<double> validationLoss;
+  std::optional<double> validationLoss; // nats per token
+  std::optional<double> bitsPerByte;    // of the validation; absent too where bytes are not known
   std::vector<SourceRecord> sources; // empty: the data has no named sources
 };
 

@@ -21,8 +21,9 @@ std::string joined(const std::vector<std::string> &pieces) {
   return text;
 }
 
-// Returns the byte of a piece "<0xHH>", or -1.
-int byteOf(const std::string &piece) {
+} // namespace
+
+int byteOfPiece(const std::string &piece) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>')
     return -1;
   int byte = -1;
@@ -32,8 +33,6 @@ int byteOf(const std::string &piece) {
   auto [stop, error] = std::from_chars(begin, end, byte, 16);
   return error == std::errc() && stop == end && piece[3] != '-' ? byte : -1;
 }
-
-} // namespace
 
 std::unique_ptr<Decoder> makeByteLevelDecoder() {
   return function([](std::vector<std::string> &pieces) -> Result<void> {
@@ -57,7 +56,7 @@ std::unique_ptr<Decoder> makeByteFallbackDecoder() {
       bytes.clear();
     };
     for (std::string &piece : pieces) {
-      if (int byte = byteOf(piece); byte >= 0) {
+      if (int byte = byteOfPiece(piece); byte >= 0) {
         bytes += static_cast<char>(byte);
         continue;
       }

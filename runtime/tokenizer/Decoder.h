@@ -17,6 +17,9 @@ public:
   virtual Result<void> apply(std::vector<std::string> &pieces) const = 0;
 };
 
+// Returns the byte of a piece "<0xHH>", or -1.
+int byteOfPiece(const std::string &piece);
+
 // Maps GPT-2's characters back to bytes; what is not UTF-8 then becomes U+FFFD.
 std::unique_ptr<Decoder> makeByteLevelDecoder();
 // Turns runs of pieces "<0xHH>" into text, or each into U+FFFD if a run is not UTF-8.

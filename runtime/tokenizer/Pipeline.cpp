@@ -19,9 +19,12 @@ public:
   Result<std::vector<std::unique_ptr<Encoder>>>
   encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders) const override;
   Result<std::string> decode(std::span<const uint32_t> ids) const override;
+  Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const override;
   std::optional<uint32_t> idOf(std::string_view token) const override;
 
 private:
+  // Returns what a token's piece adds to a text that ends in a letter.
+  Result<std::string> textOf(const std::string &piece) const;
   friend class PipelineEncoder;
   PipelineParts parts;
   TokenFinder plain{{}, {}};      // tokens that are found in the text as it is
@@ -210,6 +213,44 @@ Result<std::string> Pipeline::decode(std::span<const uint32_t> ids) const {
     text += pieces[i];
   }
   return text;
+}
+
+Result<std::string> Pipeline::textOf(const std::string &piece) const {
+  std::vector<std::string> pieces = {"a", piece};
+  if (parts.decoder)
+    LMC_TRY(parts.decoder->apply(pieces));
+  std::string text;
+  for (const std::string &each : pieces)
+    text += each;
+  return text.substr(std::min<size_t>(text.size(), 1));
+}
+
+Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
+  // A decoder of bytes makes U+FFFD of a part of a character, so it only says what kind it is.
+  auto space = textOf(byteCharacters()[' ']), newline = textOf(bytePiece('\n'));
+  LMC_TRY(space);
+  LMC_TRY(newline);
+  const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";
+  std::vector<std::optional<uint64_t>> bytes(vocabulary());
+  const std::vector<std::string> &pieces = parts.model->vocabulary().pieces;
+  for (uint32_t id = 0; id < bytes.size(); ++id) {
+    if (auto added = addedText.find(id); added != addedText.end()) {
+      bytes[id] = contains(special, id) ? 0 : added->second.size();
+    } else if (id >= pieces.size() || pieces[id].empty()) {
+      bytes[id] = 0;
+    } else if (isByteLevel) {
+      bytes[id] = bytesOfCharacters(pieces[id]).value_or(pieces[id]).size();
+    } else if (hasBytePieces && byteOfPiece(pieces[id]) >= 0) {
+      bytes[id] = 1;
+    } else {
+      auto text = textOf(pieces[id]);
+      LMC_TRY(text);
+      bytes[id] = text->size();
+    }
+  }
+  if (unk && *unk < bytes.size())
+    bytes[*unk].reset();
+  return bytes;
 }
 
 std::optional<uint32_t> Pipeline::idOf(std::string_view token) const {

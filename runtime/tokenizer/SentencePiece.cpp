@@ -37,6 +37,7 @@ public:
   Result<std::vector<std::unique_ptr<Encoder>>>
   encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders) const override;
   Result<std::string> decode(std::span<const uint32_t> ids) const override;
+  Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const override;
   std::optional<uint32_t> idOf(std::string_view token) const override {
     const uint32_t id = idIn(all, token);
     return id == kNoId ? std::nullopt : std::optional(id);
@@ -609,6 +610,26 @@ Result<std::string> SentencePiece::decode(std::span<const uint32_t> ids) const {
   }
   flush();
   return text;
+}
+
+Result<std::vector<std::optional<uint64_t>>> SentencePiece::bytesOfTokens() const {
+  std::vector<std::optional<uint64_t>> result(vocabulary(), 0);
+  for (uint32_t id = 0; id < model.pieces.size(); ++id) {
+    const auto &[piece, score, type] = model.pieces[id];
+    if (type == Type::Control || type == Type::Unused)
+      continue;
+    if (type == Type::Unknown) {
+      result[id].reset();
+      continue;
+    }
+    uint64_t size = type == Type::Byte ? 1 : piece.size();
+    if (type != Type::Byte)
+      for (size_t at = 0; (at = piece.find(kSpaceMark, at)) != std::string::npos;
+           at += kSpaceMark.size())
+        size -= kSpaceMark.size() - 1; // the mark is one byte of text, a space
+    result[id] = size;
+  }
+  return result;
 }
 
 } // namespace

@@ -64,6 +64,10 @@ public:
   encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders = {}) const = 0;
   // Returns the text of ids. An id that no token has is left out.
   virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
+  // Returns the bytes of text that each id below vocabulary() stands for: those of its own text,
+  // with a space for each mark of one; 0 for special tokens and ids that no token has; 1 for a byte
+  // of a character; nothing for the token of unknown characters.
+  virtual Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const = 0;
   // Returns the id of a token, by what it looks like in the file; nothing if there is none.
   virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;
   // A number that every id is below.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numbers>
 #include <vector>
 
 namespace lmc {
@@ -13,7 +14,7 @@ namespace lmc {
 Evaluator::Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
                      std::unique_ptr<DataSource> source, uint64_t batches, World &world)
     : plan(plan), functions(functions), inputs(inputs), scalars(scalars), data(std::move(source)),
-      samples(std::min(batches * plan->batch()->global_batch_size(), data->samplesPerEpoch())),
+      bytesOfTokens(data->bytesOfTokens()), samples(std::min(batches * plan->batch()->global_batch_size(), data->samplesPerEpoch())),
       world(world) {}
 
 Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequested) {
@@ -24,8 +25,11 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   uint64_t rowTokens = plan->batch()->sequence_length();
   std::vector<int32_t> tokens(rows * rowTokens), targets(rows * rowTokens);
   std::vector<int32_t> starts(data->hasDocumentMask() ? rows * rowTokens : 0);
+  LMC_TRY(bytesOfTokens);
   Evaluation evaluation;
   double sum = 0;
+  // Of the targets of this rank: their bytes, and how many there are whose bytes are not known.
+  double bytes = 0, unknown = 0;
   // Adds the loss of the oldest batch whose loss was requested.
   auto takeLoss = [&]() -> Result<void> {
     auto values = scalars.take();
@@ -60,19 +64,27 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
     if (!scalars.canRequest())
       LMC_TRY(takeLoss());
     LMC_TRY(scalars.request());
-    evaluation.tokens += static_cast<uint64_t>(
-        std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; }));
+    for (int32_t target : targets) {
+      if (target < 0)
+        continue;
+      ++evaluation.tokens;
+      const auto id = static_cast<size_t>(target);
+      const uint16_t known = id < bytesOfTokens->size() ? (*bytesOfTokens)[id] : kUnknownBytes;
+      (known == kUnknownBytes ? unknown : bytes) += known == kUnknownBytes ? 1 : known;
+    }
   }
   while (scalars.hasRequests())
     LMC_TRY(takeLoss());
   if (!evaluation.complete)
     return evaluation;
-  auto tokensOfAll = sumOf(world.all(), static_cast<double>(evaluation.tokens));
-  LMC_TRY(tokensOfAll);
-  evaluation.tokens = static_cast<uint64_t>(*tokensOfAll);
+  double counts[] = {static_cast<double>(evaluation.tokens), bytes, unknown};
+  LMC_TRY(world.all().allReduce(counts, 3, plan::DType::F64));
+  evaluation.tokens = static_cast<uint64_t>(counts[0]);
   if (evaluation.tokens == 0)
     return Error{"the validation data has no position with a loss"};
   evaluation.loss = sum / static_cast<double>(evaluation.tokens);
+  if (counts[2] == 0 && counts[1] > 0)
+    evaluation.bitsPerByte = sum / std::numbers::ln2 / counts[1];
   return evaluation;
 }
 

@@ -9,12 +9,17 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace lmc {
 
 struct Evaluation {
   double loss = 0;      // nats per token, mean over the targets that have a loss
   uint64_t tokens = 0;  // the number of targets that have a loss
+  // The sum of the losses in bits, divided by the bytes of text that these targets stand for; absent
+  // if the data does not say the bytes of a target.
+  std::optional<double> bitsPerByte;
   bool complete = true; // false: a signal stopped the evaluation
 };
 
@@ -35,6 +40,8 @@ private:
   Inputs &inputs;
   Scalars &scalars;
   std::unique_ptr<DataSource> data;
+  // The bytes of text that each id stands for, or kUnknownBytes; empty: the data does not say.
+  Result<std::vector<uint16_t>> bytesOfTokens;
   uint64_t samples;
   World &world;
 };

@@ -39,6 +39,9 @@ static Result<ExitCode> evaluate(Session &session, const RunOptions &options) {
   nlohmann::ordered_json json;
   json["step"] = session.progress.step;
   json["validation_loss"] = evaluation->loss;
+  json["validation_perplexity"] = std::exp(evaluation->loss);
+  if (evaluation->bitsPerByte)
+    json["validation_bits_per_byte"] = *evaluation->bitsPerByte;
   json["validation_tokens"] = evaluation->tokens;
   std::fputs((json.dump() + "\n").c_str(), options.output);
   std::fflush(options.output);

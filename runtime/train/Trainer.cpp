@@ -341,11 +341,16 @@ Result<void> Trainer::validate(StepRecord &record) {
   record.validationSeconds = secondsSince(start);
   if (evaluation->complete) {
     validations.add(record.validationSeconds);
-    log.event("validation", {{"step", record.step},
-                             {"loss", evaluation->loss},
-                             {"tokens", evaluation->tokens},
-                             {"seconds", record.validationSeconds}});
+    nlohmann::ordered_json event = {{"step", record.step},
+                                    {"loss", evaluation->loss},
+                                    {"perplexity", std::exp(evaluation->loss)},
+                                    {"tokens", evaluation->tokens},
+                                    {"seconds", record.validationSeconds}};
+    if (evaluation->bitsPerByte)
+      event["bits_per_byte"] = *evaluation->bitsPerByte;
+    log.event("validation", std::move(event));
     record.validationLoss = evaluation->loss;
+    record.bitsPerByte = evaluation->bitsPerByte;
     session.progress.extra["validation_loss"] = fmt::format("{}", evaluation->loss);
   }
   return {};

@@ -6,6 +6,7 @@
 // finds the lengths of the documents, on which the split into training and validation depends.
 
 #include "runtime/data/TokenFileWriter.h"
+#include "runtime/data/TokenFormats.h"
 #include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/DocumentTokens.h"
@@ -56,6 +57,7 @@ struct Packing {
   std::string tokenizerPath;
   DocumentTokens borders;
   uint32_t vocabulary = 256;
+  std::vector<uint16_t> bytesOfTokens; // as the token file has them
 };
 
 // Receives the text of documents without end-of-document bytes at their edges. Pieces are never
@@ -315,6 +317,26 @@ Result<void> checkPaths(const PackOptions &options) {
   return {};
 }
 
+// Finds the bytes of text that each token stands for: none, if it stands around documents.
+Result<void> findBytes(Packing &packing) {
+  std::vector<uint16_t> &bytes = packing.bytesOfTokens;
+  bytes.assign(packing.vocabulary, 1); // without a tokenizer
+  if (packing.tokenizer) {
+    auto known = packing.tokenizer->bytesOfTokens();
+    LMC_TRY(known);
+    std::ranges::transform(*known, bytes.begin(), [](const std::optional<uint64_t> &size) {
+      return uint16_t(std::min<uint64_t>(size.value_or(kUnknownBytes), kUnknownBytes));
+    });
+  }
+  const DocumentTokens &borders = packing.borders;
+  for (const auto *ids : {&borders.before, &borders.after})
+    for (uint32_t id : *ids)
+      bytes[id] = 0;
+  if (borders.between)
+    bytes[*borders.between] = 0;
+  return {};
+}
+
 // Loads the tokenizer, and finds what stands between documents.
 Result<Packing> prepare(const PackOptions &options) {
   Packing packing;
@@ -333,6 +355,7 @@ Result<Packing> prepare(const PackOptions &options) {
     }
     packing.borders.endOfDocument = packing.borders.between;
     packing.vocabulary = std::max(256u, packing.borders.between.value_or(0) + 1);
+    LMC_TRY(findBytes(packing));
     return packing;
   }
   auto path = tokenizerFile(options.tokenizer);
@@ -345,6 +368,7 @@ Result<Packing> prepare(const PackOptions &options) {
   auto borders = documentTokens(*packing.tokenizer, *path, options.bos, options.eod);
   LMC_TRY(borders);
   packing.borders = std::move(*borders);
+  LMC_TRY(findBytes(packing));
   return packing;
 }
 
@@ -358,7 +382,7 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
                                                 const std::string &path,
                                                 const TokenFileWriter::Saved *saved) {
   const TokenFileWriter::Options format{packing.vocabulary, endOfDocument(packing),
-                                        options.megatron};
+                                        options.megatron, packing.bytesOfTokens};
   auto writer =
       saved ? TokenFileWriter::resume(path, format, *saved) : TokenFileWriter::create(path, format);
   if (!writer)

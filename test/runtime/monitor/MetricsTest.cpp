@@ -84,7 +84,8 @@ TEST(Metrics, HasEveryFieldOfAStep) {
                           {"data_seconds", 0.0}, {"save_seconds", 0.0},  {"memory_bytes", 4096},
                           {"validation_seconds", 0.0}, {"tokens_per_second", 1000.0}};
   nlohmann::json second = first;
-  second.update({{"step", 2}, {"grad_norm", nullptr}, {"skipped", true}, {"validation_loss", 3.5}});
+  second.update({{"step", 2}, {"grad_norm", nullptr}, {"skipped", true}, {"validation_loss", 3.5},
+                 {"validation_perplexity", std::exp(3.5)}});
   EXPECT_EQ(written, (std::vector<nlohmann::json>{first, second}));
 }
 
