@@ -184,7 +184,7 @@ def random_job(seed: int) -> Job:
     )
 
 
-@pytest.mark.parametrize("seed", range(draw_count(6)))
+@pytest.mark.parametrize("seed", range(draw_count(4)))
 def test_memory_planning_of_drawn_jobs_changes_no_bit(programs, compiled, tmp_path, seed):
     """What is kept, what is computed again and which values share bytes are nothing to the
     losses, the gradients and the state; nor is all of it without fusion."""

@@ -262,7 +262,8 @@ def test_a_console_that_takes_no_more_output_is_no_hang(running, compiled, tmp_p
         code, errors, _ = run.end()
         printer.join()
     assert (code, errors) == (INTERRUPTED, "")
-    assert max(last_losses(tmp_path / "run")) > steps
+    # The step that it was in may be the last.
+    assert max(last_losses(tmp_path / "run")) >= steps
 
 
 def test_a_slow_rank_is_named(running, compiled, tmp_path):
