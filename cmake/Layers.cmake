@@ -30,7 +30,7 @@ lmc_program(tools/lmc-data runtime/checkpoint runtime/data runtime/support runti
 
 # The compiler's ground: planning problems, the TOML, costs. No MLIR.
 lmc_layer(compiler/algorithms runtime/support)
-lmc_layer(compiler/config runtime/support)
+lmc_layer(compiler/config runtime/plan runtime/support)
 lmc_layer(compiler/cost compiler/config runtime/plan runtime/support)
 
 # What the IR can say, and what kernels can be made of it.
@@ -79,7 +79,7 @@ lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compi
           compiler/phases compiler/search compiler/targets dialects/dist dialects/kern dialects/lm
           dialects/plan models/decoder passes/autodiff passes/buffers passes/distribute
           passes/fusion passes/memory passes/schedule runtime/plan)
-lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/extract
+lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/emit compiler/extract
             compiler/kernels compiler/report models/families runtime/plan
             runtime/support tools/support)
 lmc_program(tools/lmc-opt MLIR compiler/driver)

@@ -1,5 +1,7 @@
 #include "compiler/config/Checks.h"
 
+#include "compiler/config/TrainingPhases.h"
+
 #include "compiler/config/HuggingFace.h"
 
 #include <fmt/format.h>
@@ -303,7 +305,7 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
   // The table has a key before the keys whose defaults follow it, except for sequence_length, which
   // follows no other key.
   for (const Key &key : keys) {
-    if (!*key.derived.key || provenance.given(key.path()))
+    if (key.derived.key.empty() || provenance.given(key.path()))
       continue;
     const double value = numberOf(keys, key.derived.key, config) / key.derived.divisor;
     const Field field = key.field(config);
@@ -330,7 +332,7 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 void checkTogether(const CheckedJob &job) {
   for (auto *check :
        {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch, shardGroup, schedule,
-        shuffleBlock, packing, sources, validation, device, optimizer})
+        shuffleBlock, packing, sources, validation, device, optimizer, checkPhases})
     check(job);
 }
 

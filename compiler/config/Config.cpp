@@ -5,6 +5,7 @@
 #include "compiler/config/HuggingFace.h"
 #include "compiler/config/ModelFamily.h"
 #include "compiler/config/Parse.h"
+#include "compiler/config/TrainingPhases.h"
 
 #include <fmt/format.h>
 
@@ -122,7 +123,8 @@ void setMicroBatchSize(Config &config, int64_t size) {
 }
 
 Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
-                          const ModelFamilies &families, const CheckDevice &checkDevice) {
+                          const ModelFamilies &families, const CheckDevice &checkDevice,
+                          size_t phase) {
   KeyTable keys(families);
   Config config;
   for (const Key &key : keys)
@@ -139,6 +141,8 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
   config.text = std::move(*text);
 
   const ParsedFile file = parseToml(config.text, path, keys, diagnostics);
+  for (const Key &key : keys)
+    key.field(config); // adds the tables of lists, in their order
   const std::vector<Assignment> changes = parseOverrides(overrides, keys, diagnostics);
   Provenance provenance{
       .file = path, .sections = file.sections, .keys = {}, .broken = file.misspelt};
@@ -151,7 +155,11 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 
   if (file.valid) { // a syntax error hides which keys are set
     checkRequired(keys, provenance, diagnostics);
+    config.phase = phase;
+    resolveSteps({keys, provenance, config, checkDevice, diagnostics}, provenance, config);
+    enterPhase(provenance, config);
     deriveDefaults(keys, provenance, config);
+    settlePhase(provenance, config);
     checkTogether({keys, provenance, config, checkDevice, diagnostics});
   }
   if (!diagnostics.empty())

@@ -9,6 +9,7 @@
 #include "runtime/support/Result.h"
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -81,7 +82,8 @@ struct TrainingConfig {
   int64_t microBatchSize = 0;         // MBS: sequences per device and micro-step
   bool microBatchAuto = false;        // "auto": the compiler replaces microBatchSize
   int64_t gradientAccumulationSteps = 0; // GAS, computed from other keys
-  int64_t trainIters = 0;
+  int64_t trainIters = 0;                // default: what trainTokens or the phases add up to
+  int64_t trainTokens = 0;               // 0: not given
   DataType computeDType = DataType::BF16;
   bool documentMask = false; // tokens attend only to their own document
   uint64_t seed = 0;
@@ -153,6 +155,20 @@ struct DataConfig {
   int64_t numWorkers = 2;
 };
 
+// A table [[phase]]: a part of the run's steps, and what is different in it.
+struct PhaseConfig {
+  std::string name;
+  int64_t steps = 0;  // of one of these three, given by the user, the steps follow
+  int64_t tokens = 0; // 0: not given
+  double share = 0;   // of training.train_tokens, else of training.train_iters; 0: not given
+  // Defaults: those of [training]. microBatchSize 0: "auto".
+  int64_t sequenceLength = 0, batchSize = 0, microBatchSize = 0;
+  std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all, with their weights
+  std::string lrStyle = "continue"; // as [lr_schedule].style; continue: [lr_schedule] goes on
+  double lr = 0, minLr = 0;
+  int64_t warmupIters = 0;
+};
+
 struct CheckpointConfig {
   int64_t interval = 0;       // steps between checkpoints; 0: only at the end
   int64_t keep = 5;           // number of newest checkpoints to keep; 0: all
@@ -211,6 +227,8 @@ struct Config {
   MonitoringConfig monitoring;
   GuardConfig guard;
   TargetConfig target;
+  std::deque<PhaseConfig> phases; // in the order of the file; empty: the run has no phases
+  size_t phase = 0;               // the phase that `training` describes
 
   std::string path;               // path of the TOML file, as given
   std::string directory;          // absolute path; paths in settings are relative to it
@@ -228,8 +246,15 @@ using CheckDevice = std::function<Result<void>(const std::string &device)>;
 // `[model] config = "config.json"` reads Hugging Face's file; keys in the TOML override it. All
 // mistakes are reported together: the error is complete lines "FILE:LINE:COLUMN: error: ...", one
 // per mistake. Without `checkDevice`, every target.device is accepted.
+//
+// If the job has phases, the result is the job as it is in the phase number `phase`: the values of
+// [[phase]] are in the place of those of [training].
 Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
-                          const ModelFamilies &families, const CheckDevice &checkDevice = nullptr);
+                          const ModelFamilies &families, const CheckDevice &checkDevice = nullptr,
+                          size_t phase = 0);
+
+// Returns the number of steps before the phase number `phase`.
+int64_t stepsBefore(const Config &config, size_t phase);
 
 // Sets the micro-batch size to `size`, which must divide batch size / devices, and updates the
 // gradient accumulation steps and the entries of `settings`.

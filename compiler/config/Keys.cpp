@@ -18,6 +18,7 @@ constexpr double kMaxHeads = 4096;
 constexpr double kMaxLayers = 4096;
 constexpr double kMaxPositions = 1 << 26;
 constexpr double kMaxSteps = 1e12;
+constexpr double kMaxTokens = 9e15;
 constexpr double kMaxInt32 = 2147483647;
 // Adam divides by 1 - beta^t, so beta must differ from 1 in f32 too.
 constexpr double kMaxBeta = 0.999999;
@@ -279,9 +280,18 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .unit = "steps",
        .minimum = 1,
        .maximum = kMaxSteps,
-       .required = true,
+       .defaultText = "from `train_tokens` or `[[phase]]`, else **required**",
        .runTime = true,
        .doc = "Optimizer steps of the job."},
+      {.section = "training",
+       .name = "train_tokens",
+       .field = FIELD(training.trainTokens),
+       .unit = "tokens",
+       .minimum = 1,
+       .maximum = kMaxTokens,
+       .defaultText = "none",
+       .doc = "Tokens to train on, in the place of `train_iters`, which follows: the least number "
+              "of steps that reads as many."},
       {.section = "training",
        .name = "compute_dtype",
        .field = FIELD(training.computeDType),
@@ -518,10 +528,11 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .name = "reduce_gradients",
        .field = FIELD(distributed.reduce),
        .choices = {{"auto"}, {"each"}, {"last"}},
-       .doc = "With gradient accumulation: whether gradients are summed over devices in `each` "
-              "micro-step, which keeps only a device's piece of them, or in the `last` one, which "
-              "moves fewer bytes. `auto` is `last` where the strategy divides no gradients, and else "
-              "the faster of the two within the budget (without a device spec: `each`)."},
+       .doc =
+           "With gradient accumulation: whether gradients are summed over devices in `each` "
+           "micro-step, which keeps only a device's piece of them, or in the `last` one, which "
+           "moves fewer bytes. `auto` is `last` where the strategy divides no gradients, and else "
+           "the faster of the two within the budget (without a device spec: `each`)."},
       {.section = "distributed",
        .name = "reduce_dtype",
        .field = FIELD(distributed.reduceDType),
@@ -536,17 +547,19 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .name = "reshard_after_forward",
        .field = FIELD(distributed.reshardAfterForward),
        .choices = {{"auto"}, {"yes"}, {"no"}},
-       .doc = "Where weights are divided: `yes` gathers them again for the backward pass, `no` "
-              "keeps them from the forward pass, which takes memory. `auto` decides for each layer, "
-              "together with `memory.recompute`: the fastest plan within the budget; with "
-              "`memory.recompute_stride` above 1 it is `yes`."},
+       .doc =
+           "Where weights are divided: `yes` gathers them again for the backward pass, `no` "
+           "keeps them from the forward pass, which takes memory. `auto` decides for each layer, "
+           "together with `memory.recompute`: the fastest plan within the budget; with "
+           "`memory.recompute_stride` above 1 it is `yes`."},
       {.section = "distributed",
        .name = "overlap",
        .field = FIELD(distributed.overlap),
        .choices = {{"auto"}, {"yes"}, {"gathers"}, {"no"}},
-       .doc = "What devices exchange while they compute: `gathers` only gathers weights before they "
-              "are needed, `yes` also sums gradients while the backward pass goes on, `no` does "
-              "neither. Both take memory. `auto` is the fastest of the three within the budget."},
+       .doc =
+           "What devices exchange while they compute: `gathers` only gathers weights before they "
+           "are needed, `yes` also sums gradients while the backward pass goes on, `no` does "
+           "neither. Both take memory. `auto` is the fastest of the three within the budget."},
 
       {.section = "data",
        .name = "train",
@@ -683,8 +696,9 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(guard.action),
        .choices = {{"stop"}, {"warn"}, {"off"}},
        .runTime = true,
-       .doc = "What happens when the loss has diverged for good: `stop` ends the run with exit code "
-              "4 and keeps the diverged state aside, `warn` only warns, `off` does not look."},
+       .doc =
+           "What happens when the loss has diverged for good: `stop` ends the run with exit code "
+           "4 and keeps the diverged state aside, `warn` only warns, `off` does not look."},
       {.section = "guard",
        .name = "window",
        .field = FIELD(guard.window),
@@ -701,8 +715,9 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 2,
        .maximum = 1000,
        .runTime = true,
-       .doc = "A loss or gradient norm that is more than this many deviations above its running mean "
-              "is a spike, which gives a warning."},
+       .doc =
+           "A loss or gradient norm that is more than this many deviations above its running mean "
+           "is a spike, which gives a warning."},
       {.section = "guard",
        .name = "patience",
        .field = FIELD(guard.patience),
@@ -743,10 +758,11 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = 65536,
        .choices = {{"auto", 0}},
        .defaultText = "\"auto\"",
-       .doc = "The head's weights (with tied embeddings, these too) are padded with rows of zeros to "
-              "a multiple of this. Padded rows are no tokens: the training, checkpoints and exports "
-              "stay the same. `auto` is 64 on a GPU in bf16, whose tensor cores are faster then, "
-              "else 1. The name is Megatron's."},
+       .doc =
+           "The head's weights (with tied embeddings, these too) are padded with rows of zeros to "
+           "a multiple of this. Padded rows are no tokens: the training, checkpoints and exports "
+           "stay the same. `auto` is 64 on a GPU in bf16, whose tensor cores are faster then, "
+           "else 1. The name is Megatron's."},
       {.section = "target",
        .name = "peak_tflops",
        .field = FIELD(target.peakTflops),
@@ -794,6 +810,80 @@ std::vector<Key> sourceKeys(const std::string &name) {
 #undef FIELD
 }
 
+// Returns the phase with this name, which is added if there is none.
+PhaseConfig &phaseOf(Config &config, const std::string &name) {
+  auto found = std::ranges::find(config.phases, name, &PhaseConfig::name);
+  if (found == config.phases.end()) {
+    config.phases.emplace_back().name = name;
+    return config.phases.back();
+  }
+  return *found;
+}
+
+// Returns the keys of the table [[phase]] with this name.
+std::vector<Key> phaseKeys(const std::string &name) {
+  const std::string section = "phase." + name;
+  const std::vector<Key> all = makeKeys({});
+  // Returns a key with the type and range of another.
+  auto like = [&](std::string_view path, const char *keyName, std::function<Field(Config &)> field,
+                  std::string doc) {
+    Key key = *std::ranges::find_if(all, [&](const Key &other) { return other.path() == path; });
+    key.section = section;
+    key.name = keyName;
+    key.alias = "";
+    key.field = std::move(field);
+    key.required = false;
+    key.derived = {};
+    key.doc = std::move(doc);
+    return key;
+  };
+#define FIELD(MEMBER) [name](Config &config) -> Field { return &phaseOf(config, name).MEMBER; }
+  Key length = like("training.sequence_length", "sequence_length", FIELD(sequenceLength),
+                    "Tokens per sequence in this phase.");
+  length.defaultText = "`training.sequence_length`";
+  Key batch = like("training.batch_size", "batch_size", FIELD(batchSize),
+                   "GBS in this phase. Phases of growing GBS are a batch ramp-up.");
+  batch.defaultText = "`training.batch_size`";
+  Key microBatch = like("training.micro_batch_size", "micro_batch_size", FIELD(microBatchSize),
+                        "MBS in this phase.");
+  microBatch.defaultText = "`training.micro_batch_size`";
+  Key style = like("lr_schedule.style", "lr_style", FIELD(lrStyle),
+                   "`continue`: the schedule of `[lr_schedule]`, over the steps of the whole run. "
+                   "Any other style begins a schedule of its own at the phase's first step, which "
+                   "ends with the phase.");
+  style.choices.insert(style.choices.begin(), Choice{"continue"});
+  Key lr = like("lr_schedule.lr", "lr", FIELD(lr), "Peak learning rate of the phase's own style.");
+  lr.derived = {"lr_schedule.lr"};
+  Key minLr = like("lr_schedule.min_lr", "min_lr", FIELD(minLr),
+                   "Learning rate at the end of the phase, with a style of its own.");
+  minLr.derived = {section + ".lr", 10};
+  Key warmup = like("lr_schedule.warmup_iters", "warmup_iters", FIELD(warmupIters),
+                    "Steps of linear warm-up at the begin of the phase, with a style of its own.");
+  Key steps =
+      like("training.train_iters", "steps", FIELD(steps),
+           "Optimizer steps of the phase. A phase has one of `steps`, `tokens` and `share`.");
+  steps.defaultText = "from `tokens` or `share`";
+  steps.runTime = false;
+  steps.identity = true;
+  Key tokens = like("training.train_tokens", "tokens", FIELD(tokens),
+                    "Tokens of the phase, rounded up to whole steps.");
+  Key share = like("lr_schedule.lr", "share", FIELD(share),
+                   "The phase's part of `training.train_tokens`, or of the steps "
+                   "`training.train_iters` if that is what is given, rounded to whole steps.");
+  share.minimum = 1e-9;
+  share.maximum = 1;
+  share.defaultText = "none";
+  share.runTime = share.identity = false;
+  Key sources = like("data.train", "sources", FIELD(sources),
+                     "The sources of `[[data.source]]` that the phase reads: \"NAME\", with the "
+                     "source's weight, or \"NAME=WEIGHT\".");
+  sources.defaultText = "all";
+  return {std::move(steps), std::move(tokens),     std::move(share),   std::move(length),
+          std::move(batch), std::move(microBatch), std::move(sources), std::move(style),
+          std::move(lr),    std::move(minLr),      std::move(warmup)};
+#undef FIELD
+}
+
 } // namespace
 
 const std::vector<Section> &sections() {
@@ -811,6 +901,10 @@ const std::vector<Section> &sections() {
        "Training data from several sources, in the place of `train` of `[data]`: a table for each "
        "source ([mixtures](data.md#mixtures)).",
        sourceKeys},
+      {"phase",
+       "A part of the run, with another sequence length, batch, mixture or learning rate: a table "
+       "for each, in the order in which they are trained ([phases](running.md#phases)).",
+       phaseKeys},
       {"checkpoint", "What is saved, and how often."},
       {"monitoring", "What is reported, and how often."},
       {"guard", "When to warn of a run that goes wrong, and when to stop it."},
@@ -844,8 +938,9 @@ std::list<Key>::const_iterator KeyTable::endOf(std::string_view section) const {
 void KeyTable::addTable(const Section &list, const std::string &name) {
   const std::string_view around = list.name;
   auto end = endOf(list.name);
+  const size_t dot = around.rfind('.');
   if (end == keys.begin()) // it is the list's first table
-    end = endOf(around.substr(0, around.rfind('.')));
+    end = dot == std::string_view::npos ? keys.end() : endOf(around.substr(0, dot));
   std::vector<Key> own = list.keysOf(name);
   keys.insert(end, std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
 }

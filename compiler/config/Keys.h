@@ -29,7 +29,10 @@ struct Choice {
 
 // A default that follows another key: the value of `key`, divided by `divisor`.
 struct DerivedDefault {
-  const char *key = ""; // "training.train_iters"; "": the default is fixed
+  DerivedDefault() = default;
+  DerivedDefault(std::string key, double divisor = 1) : key(std::move(key)), divisor(divisor) {}
+
+  std::string key; // "training.train_iters"; "": the default is fixed
   double divisor = 1;
 };
 

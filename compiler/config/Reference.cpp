@@ -61,7 +61,7 @@ std::string formulaText(const DerivedDefault &derived) {
 std::string defaultCell(const Key &key) {
   if (key.required)
     return "**required**";
-  if (*key.derived.key)
+  if (!key.derived.key.empty())
     return formulaText(key.derived);
   if (*key.defaultText)
     return key.defaultText;
@@ -78,7 +78,7 @@ std::string marksCell(const Key &key) {
 std::string derivedDefaults(const KeyTable &keys) {
   std::string table = "| key | default |\n|---|---|\n";
   for (const Key &key : keys)
-    if (*key.derived.key)
+    if (!key.derived.key.empty())
       table += fmt::format("| `{}` | `{}`{} |\n", key.path(), key.derived.key,
                            key.derived.divisor == 1 ? ""
                                                     : fmt::format(" / {}", key.derived.divisor));

@@ -30,6 +30,8 @@ Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastS
 static std::string jsonLine(const StepRecord &record) {
   nlohmann::ordered_json json;
   json["step"] = record.step;
+  if (!record.phase.empty())
+    json["phase"] = record.phase;
   json["loss"] = record.loss;
   json["lr"] = record.lr;
   json["grad_norm"] = record.gradNorm;

@@ -21,6 +21,7 @@ struct SourceRecord {
 // The measurements of one optimizer step. Numbers that are not finite are written as null.
 struct StepRecord {
   int64_t step = 0; // number of the step, from 1
+  std::string phase; // of the run; "": it has none
   double loss = 0;  // mean over the step's targets that have a loss
   double lr = 0;
   double gradNorm = 0;        // L2 norm of the gradient before clipping

@@ -124,7 +124,58 @@ Result<void> PlanFile::verify() {
     return verifiedRoot.error();
   root = *verifiedRoot;
   sha = sha256(bytes.data(), bytes.size());
+  return openPhases();
+}
+
+// Returns what of the two plans differs and must be equal in all phases of a run; "": nothing.
+static std::string differenceOfPhases(const plan::Plan &first, const plan::Plan &later) {
+  if (first.fingerprint()->string_view() != later.fingerprint()->string_view())
+    return "its parameters or moments";
+  if (first.target()->string_view() != later.target()->string_view())
+    return "its target";
+  if (first.nodes() != later.nodes() || first.devices_per_node() != later.devices_per_node() ||
+      first.shard_ranks() != later.shard_ranks())
+    return "its ranks";
+  return "";
+}
+
+Result<void> PlanFile::openPhases() {
+  if (!root->training_phases())
+    return {};
+  uint64_t before = 0;
+  for (const plan::TrainingPhase *phase : *root->training_phases()) {
+    auto damaged = [&](const std::string &why) {
+      return Error{fmt::format("{}: the plan makes no sense: phase '{}': {}; compile it again",
+                               name, phase->name()->str(), why)};
+    };
+    constexpr uint64_t kMaxSteps = uint64_t{1} << 50;
+    if (phase->steps() == 0 || phase->steps() > kMaxSteps)
+      return damaged(fmt::format("{} steps", phase->steps()));
+    const bool isFirst = trainingPhases.empty();
+    for (const Phase &other : trainingPhases)
+      if (other.name == phase->name()->string_view())
+        return damaged("two phases have this name");
+    if ((phase->plan() == nullptr) != isFirst)
+      return damaged(isFirst ? "the first phase has a plan of its own" : "it has no plan");
+    trainingPhases.push_back({phase->name()->str(), before, phase->steps()});
+    before += phase->steps();
+    if (isFirst)
+      continue;
+    auto plan = fromBytes(phase->plan()->data(), phase->plan()->size(),
+                          fmt::format("{} (phase {})", name, phase->name()->str()));
+    if (!plan)
+      return plan.error();
+    if ((**plan)->training_phases())
+      return damaged("its plan has phases, too");
+    if (const std::string differs = differenceOfPhases(*root, ***plan); !differs.empty())
+      return damaged(differs + " are not those of the first phase");
+    laterPhases.push_back(std::move(*plan));
+  }
   return {};
+}
+
+const PlanFile &PlanFile::phasePlan(size_t index) const {
+  return index == 0 ? *this : *laterPhases.at(index - 1);
 }
 
 int PlanFile::findVariable(std::string_view variable) const {

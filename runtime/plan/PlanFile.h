@@ -15,7 +15,7 @@ namespace lmc {
 
 // The version of the plan format (plan.fbs). It must be raised whenever an older runtime could
 // misread a newer plan, or a newer runtime an older plan.
-inline constexpr uint32_t kSchemaVersion = 4;
+inline constexpr uint32_t kSchemaVersion = 5;
 
 // A verified plan in memory. It never changes, even if its file is written over.
 class PlanFile {
@@ -39,6 +39,17 @@ public:
   const std::string &path() const { return name; }
   // The SHA-256 hash of the file, 64 hexadecimal digits.
   const std::string &hash() const { return sha; }
+  // The phases of the run, in order; empty if it has none.
+  struct Phase {
+    std::string name;
+    uint64_t firstStep = 0; // steps before the phase
+    uint64_t steps = 0;
+  };
+  const std::vector<Phase> &phases() const { return trainingPhases; }
+  // Returns the plan with the program of phase `index`, whose path names the phase, too. For a run
+  // without phases, index 0 is the plan itself.
+  const PlanFile &phasePlan(size_t index) const;
+
   // The bytes of the file.
   std::span<const std::byte> contents() const { return bytes; }
 
@@ -49,8 +60,11 @@ public:
 private:
   PlanFile() = default;
   Result<void> verify();
+  Result<void> openPhases();
 
   std::string name, sha;
+  std::vector<Phase> trainingPhases;
+  std::vector<std::unique_ptr<PlanFile>> laterPhases; // without the first
   std::vector<std::byte> bytes;
   const plan::Plan *root = nullptr;
 };

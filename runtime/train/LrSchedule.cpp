@@ -7,6 +7,7 @@
 namespace lmc {
 
 double learningRate(const LrSettings &settings, int64_t step) {
+  step -= settings.firstStep;
   int64_t warmup = settings.warmupIters, decay = settings.decayIters;
   if (step <= warmup)
     return settings.lr * static_cast<double>(step) / static_cast<double>(warmup);

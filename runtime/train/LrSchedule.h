@@ -5,7 +5,8 @@
 
 namespace lmc {
 
-// Returns the learning rate of optimizer step `step` (from 1), which depends on nothing else. With
+// Returns the learning rate of optimizer step `step` (from 1), which depends on nothing else. Steps
+// are counted from the begin of the schedule, behind settings.firstStep. With
 // W = warmup_iters, D = decay_iters, f = wsd_decay_fraction:
 //
 //   step <= W             lr * step / W

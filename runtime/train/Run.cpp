@@ -6,6 +6,7 @@
 #include "runtime/train/Bench.h"
 #include "runtime/train/CompareRanks.h"
 #include "runtime/train/Dump.h"
+#include "runtime/train/Phases.h"
 #include "runtime/train/Preflight.h"
 #include "runtime/train/Trainer.h"
 
@@ -92,12 +93,15 @@ static void warnOfSharedData(const RunIdentity &identity, Console &console) {
                           file.path, key, other.path));
 }
 
-// Sets the fingerprints of the data.
-static Result<void> describeData(const Session &session, const DataSource &training,
-                                 RunIdentity &identity, Console &console) {
-  auto trained = training.fingerprints();
-  LMC_TRY(trained);
-  identity.data = std::move(*trained);
+// Sets the fingerprints of the data of all phases.
+static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdentity &identity,
+                                 Console &console) {
+  for (const PhaseData &phase : phases) {
+    auto trained = phase.data->fingerprints();
+    LMC_TRY(trained);
+    identity.data.merge(*trained);
+  }
+  const Session &session = *phases.front().session;
   if (session.settings.validationData.empty())
     return {};
   auto validation = session.openValidationData();
@@ -110,156 +114,43 @@ static Result<void> describeData(const Session &session, const DataSource &train
   return {};
 }
 
-static uint64_t tokensPerStep(const Session &session) {
-  const plan::BatchInfo &batch = *(*session.plan)->batch();
-  return batch.global_batch_size() * batch.sequence_length();
-}
-
-// Returns the position in the data after step `step`, which is not before the present one.
-static uint64_t positionAfter(const Session &session, uint64_t step) {
-  const CheckpointState &now = session.progress;
-  return now.position + (std::max(step, now.step) - now.step) * tokensPerStep(session);
-}
-
-// A step that reads more sequences than a source has reads some of them more than once. That is an
-// error unless the user allows it.
-static Result<void> checkRepeats(const Session &session, const DataSource &training,
-                                 Console &console) {
-  const uint64_t batchSize = (*session.plan)->batch()->global_batch_size();
-  for (const SourceFacts &source : training.sources()) {
-    const uint64_t samples = source.tokensPerEpoch / training.sequenceLength();
-    const double wanted = double(batchSize) * source.share;
-    if (wanted <= double(samples))
-      continue;
-    const std::string arithmetic =
-        fmt::format("{} has {} sequences of {} tokens, and one step reads {:.4g}{} "
-                    "(training.batch_size), so it reads the data {:.2f} times",
-                    source.key, samples, training.sequenceLength(), wanted,
-                    source.name.empty() ? "" : fmt::format(" of its {} there", batchSize),
-                    wanted / double(samples));
-    if (!session.settings.allowRepeats)
-      return Error{fmt::format("{}; give more data, compile with a batch_size of at most {}, or "
-                               "set data.allow_repeats = true",
-                               arithmetic, uint64_t(double(samples) / source.share))};
-    console.warning(arithmetic);
-  }
-  return {};
-}
-
-// Returns the largest weight of three digits that gives a source at most the share `share` of a
-// mixture; nothing if there is none. The source's weight now gives it the share `shareNow`.
-static std::optional<double> weightFor(double share, const SourceOptions &source, double shareNow) {
-  if (share <= 0 || shareNow >= 1)
-    return std::nullopt;
-  const double others = source.weight / shareNow * (1 - shareNow);
-  const double weight = share / (1 - share) * others;
-  const double unit = std::pow(10, std::floor(std::log10(weight)) - 2);
-  return std::floor(weight / unit) * unit;
-}
-
-// Returns an error if the steps up to `totalSteps` read a source more often than its max_epochs.
-static Result<void> checkEpochs(const Session &session, const DataSource &data,
-                                uint64_t totalSteps) {
-  const uint64_t begin = session.progress.position, end = positionAfter(session, totalSteps);
-  if (begin == end) // nothing is read
-    return {};
-  const std::vector<SourceFacts> sources = data.sources();
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const SourceFacts &source = sources[i];
-    const double limit = source.maxEpochs * double(source.tokensPerEpoch);
-    const uint64_t before = data.tokensRead(i, begin), after = data.tokensRead(i, end);
-    if (source.maxEpochs == 0 || double(after) <= limit)
-      continue;
-    // The largest number of steps that fits.
-    uint64_t fits = session.progress.step, tooMany = totalSteps;
-    while (tooMany - fits > 1) {
-      const uint64_t middle = fits + (tooMany - fits) / 2;
-      (double(data.tokensRead(i, positionAfter(session, middle))) <= limit ? fits : tooMany) =
-          middle;
-    }
-    // At every position a source has less than one block more than its share.
-    const double left = limit - double(before) - double(data.blockLength());
-    const auto weight =
-        weightFor(left / double(end - begin), session.settings.trainData[i], source.share);
-    const std::string key = fmt::format("{}.{}", kSources, source.name);
-    const double epochs = double(after) / double(source.tokensPerEpoch);
-    std::vector<std::string> ways = {
-        "give it more data",
-        fmt::format("set {}.max_epochs={:.2f}", key, std::ceil(epochs * 100) / 100)};
-    if (weight)
-      ways.push_back(fmt::format("{}.weight={:.3g}", key, *weight));
-    if (fits > session.progress.step)
-      ways.push_back(fmt::format("stop at --steps={}", fits));
-    return Error{fmt::format("{}.max_epochs is {}, and {} steps read the source {:.2f} times: "
-                             "{:.4g}% of {} tokens are {}{}, "
-                             "and it has {} in whole blocks; {}",
-                             key, source.maxEpochs, totalSteps, epochs, source.share * 100,
-                             end - begin, after - before,
-                             before == 0 ? "" : fmt::format(", after {} of earlier starts", before),
-                             source.tokensPerEpoch, fmt::join(ways, ", or "))};
-  }
-  return {};
-}
-
-// Lets the data go on where the checkpoint of the run `saved` was. If the order of the data has
-// changed, each source whose own order has not goes on at the next token that it has not read.
-static void continueData(Session &session, DataSource &data, const RunIdentity &saved,
-                         const RunIdentity &now, Console &console) {
+// Sets the position in the data of the phase number `current` to where the checkpoint of the run
+// `saved` was, and returns the starts of its stream. If the order of the data has changed, or the
+// phase reads another stream than that of the checkpoint, each source whose own order has not
+// changed goes on at the next token that it has not read.
+static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
+                                          CheckpointState &progress, const RunIdentity &saved,
+                                          const RunIdentity &now, Console &console) {
   std::vector<SettingChange> changes = compareSettings(saved, now);
   std::ranges::move(compareData(saved, now), std::back_inserter(changes));
   const bool reordered = reordersData(changes);
-  CheckpointState &progress = session.progress;
+  const auto former = progress.extra.find(kPhase);
+  const auto written = std::ranges::find_if(phases, [&](const PhaseData &phase) {
+    return phase.phase.name == (former == progress.extra.end() ? "" : former->second);
+  });
+  const TrainSettings &settings = phases[current].session->settings;
+  const bool sameStream =
+      written != phases.end() && readsSameStream(written->session->settings, settings);
   std::vector<uint64_t> starts;
   std::vector<std::string> kept;
-  for (const SourceFacts &source : data.sources()) {
+  for (const SourceFacts &source : phases[current].data->sources()) {
     const auto known = progress.sources.find(source.name);
     const bool keeps = known != progress.sources.end() && keepsSource(changes, source.key);
-    starts.push_back(!keeps ? 0 : reordered ? known->second.tokens : known->second.start);
+    const bool continues = sameStream && !reordered;
+    starts.push_back(!keeps ? 0 : continues ? known->second.start : known->second.tokens);
     if (keeps)
       kept.push_back(source.name);
   }
-  data.startAt(starts);
-  if (!reordered)
-    return;
-  progress.position = 0;
-  console.note(
-      kept.empty()
-          ? "the order of the training data has changed; it is read from its beginning"
-          : fmt::format("the mixture of the training data has changed; these sources go on "
-                        "where they were, and others are read from their beginning: {}",
-                        fmt::join(kept, ", ")));
-}
-
-// Returns what a run reads and trains: "data: 1000 tokens in 1 file(s), 960 in whole
-// blocks, read 2.50 times by 50 steps" for each source, and "job: 50 steps, 2500 tokens, 20.0 per
-// parameter".
-static std::vector<std::string> jobFacts(const Session &session, const DataSource &data,
-                                         int64_t totalSteps) {
-  const plan::Plan &plan = **session.plan;
-  const double tokens = double(totalSteps) * double(tokensPerStep(session));
-  const uint64_t end = positionAfter(session, static_cast<uint64_t>(totalSteps));
-  std::vector<std::string> facts;
-  for (const SourceFacts &source : data.sources()) {
-    std::vector<std::string> paths = source.paths;
-    if (paths.size() > 3)
-      paths = {paths.front(), "...", paths.back()};
-    const std::string padded =
-        session.settings.bestFit
-            ? fmt::format(" (best fit: {:.2f}% padding, {} documents longer than a block)",
-                          100 * double(source.padding) / double(source.tokensPerEpoch),
-                          source.cutDocuments)
-            : "";
-    facts.push_back(fmt::format(
-        "data: {}{} tokens in {} file(s) ({}), {} in whole blocks{}, read {:.2f} times by {} steps",
-        source.name.empty()
-            ? ""
-            : fmt::format("{}, {:.4g}% of the run: ", source.name, source.share * 100),
-        source.tokens, source.paths.size(), fmt::join(paths, ", "), source.tokensPerEpoch, padded,
-        double(data.tokensRead(facts.size(), end)) / double(source.tokensPerEpoch), totalSteps));
-  }
-  facts.push_back(fmt::format("job: {} steps, {:.0f} tokens, {:.1f} per parameter", totalSteps,
-                              tokens, tokens / double(plan.model()->parameters())));
-  return facts;
+  if (!sameStream || reordered)
+    progress.position = 0;
+  if (reordered)
+    console.note(
+        kept.empty()
+            ? "the order of the training data has changed; it is read from its beginning"
+            : fmt::format("the mixture of the training data has changed; these sources go on "
+                          "where they were, and others are read from their beginning: {}",
+                          fmt::join(kept, ", ")));
+  return starts;
 }
 
 namespace {
@@ -452,11 +343,12 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
 }
 
 // Completes the run's identity, with the initial weights `init` and the changes since the last
-// start, and records it in session.progress, in the run's folder and as events.
+// start, and records it in session.progress, in the run's folder and as events. `goesOn`: this
+// process has trained the phase before.
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
-                                const std::string &init, RunDirectory &directory, Console &console,
-                                RunLog &log) {
+                                const std::string &init, const RunPhase &phase, bool goesOn,
+                                RunDirectory &directory, Console &console, RunLog &log) {
   identity.run = start.before && !start.begins ? start.before->run : drawRunId();
   if (start.before)
     identity.changes = start.before->changes;
@@ -469,10 +361,10 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   if (!start.checkpoint)
     identity.init = init;
   nlohmann::ordered_json facts = {
-      {"run", identity.run},          {"step", session.progress.step},
-      {"plan", session.plan->path()}, {"plan_hash", session.plan->hash()},
-      {"target", identity.target},    {"version", identity.runtimeVersion},
-      {"host", identity.host},        {"pid", ::getpid()}};
+      {"run", identity.run},         {"step", session.progress.step},
+      {"plan", session.job->path()}, {"plan_hash", session.job->hash()},
+      {"target", identity.target},   {"version", identity.runtimeVersion},
+      {"host", identity.host},       {"pid", ::getpid()}};
   if (start.checkpoint)
     facts["resumed_from"] = *start.checkpoint;
   if (start.begins)
@@ -481,11 +373,13 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
     facts["init"] = init;
   if (options.rewind)
     facts["rewound"] = true;
-  log.event("start", facts);
-  if (start.before && start.before->planHash != session.plan->hash()) {
+  if (!phase.name.empty())
+    facts["phase"] = phase.name;
+  log.event(goesOn ? "phase" : "start", facts);
+  if (start.before && start.before->planHash != session.job->hash()) {
     console.note(fmt::format("the plan has changed: the last start used the plan with SHA-256 {}",
                              start.before->planHash));
-    log.event("plan", {{"from", start.before->planHash}, {"to", session.plan->hash()}});
+    log.event("plan", {{"from", start.before->planHash}, {"to", session.job->hash()}});
   }
   for (const SettingChange &change : changes) {
     console.note(fmt::format("changed: {} was {} and is {}", change.key, change.from, change.to));
@@ -498,11 +392,11 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
       identity.changes.push_back({session.progress.step, change.key, change.from, change.to});
   }
   for (const DeclaredChange &change : identity.changes)
-    if (change.step < session.progress.step)
+    if (change.step < session.progress.step && !goesOn)
       console.note(fmt::format("changed at step {}: {} was {} and is {}", change.step, change.key,
                                change.from, change.to));
   session.progress.run = toJson(identity);
-  return directory.record(identity, *session.plan);
+  return directory.record(identity, *session.job);
 }
 
 // With --rewind, moves checkpoints and exports of steps after `step` to OUT/undone. Without it, the
@@ -582,12 +476,14 @@ struct Prepared {
   Start start;
   std::vector<std::string> repeated; // changes of --set of an earlier start
   std::string init;                  // initial weights, of this start or of an earlier one
-  std::unique_ptr<Session> session;
+  std::unique_ptr<Session> session;  // of the phase
   int64_t totalSteps = 0;
+  RunPhase phase;
   RunIdentity identity;
   std::vector<SettingChange> changes;
   // Only if the run trains:
-  std::unique_ptr<DataSource> data;
+  std::shared_ptr<DataSource> data;
+  std::vector<std::string> job;           // what the run reads and trains
   std::vector<DamagedCheckpoint> damaged; // checkpoints of the folder that are later than the start
 };
 
@@ -606,9 +502,69 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   return allSucceed(world.all(), world.rank() == 0 ? std::move(start) : choose());
 }
 
-// `directory` is null if the run does not train.
+// Opens all phases of the run and their data. Phases that read the same share one DataSource.
+static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
+                                                 const std::vector<std::string> &overrides,
+                                                 const std::vector<RunPhase> &phases, bool training,
+                                                 World &world) {
+  std::vector<PhaseData> opened;
+  for (const RunPhase &phase : phases) {
+    auto session = Session::open(job, phase.index, overrides, world);
+    if (!session)
+      return session.error();
+    PhaseData entry{phase, std::move(*session), nullptr};
+    for (const PhaseData &other : opened)
+      if (other.data && readsSameStream(other.session->settings, entry.session->settings) &&
+          (*other.session->plan)->batch()->sequence_length() ==
+              (*entry.session->plan)->batch()->sequence_length())
+        entry.data = other.data;
+    if (training && !entry.data) {
+      auto source = entry.session->openTrainData();
+      if (!source)
+        return source.error();
+      entry.data = std::move(*source);
+    }
+    opened.push_back(std::move(entry));
+  }
+  return opened;
+}
+
+// Says what the user may not want of the data and of the job's file.
+static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &identity,
+                       const std::vector<std::string> &repeats, Console &console) {
+  std::vector<const DataSource *> seen;
+  for (const PhaseData &phase : phases)
+    if (std::ranges::find(seen, phase.data.get()) == seen.end()) {
+      warnOf(*phase.data, console);
+      seen.push_back(phase.data.get());
+    }
+  for (const std::string &repeat : repeats)
+    console.warning(repeat);
+  warnOfSharedData(identity, console);
+  warnOfEditedConfig(identity, console);
+}
+
+// Returns the number of the phase that a start is in. --phase chooses it for a start that does not
+// train.
+static Result<size_t> choosePhase(const RunOptions &options, const std::vector<RunPhase> &phases,
+                                  uint64_t step, bool training) {
+  if (options.phase.empty())
+    return phaseAt(phases, step, /*isDone=*/!training && options.bench == 0);
+  std::vector<std::string> names;
+  for (const RunPhase &phase : phases) {
+    if (phase.name == options.phase)
+      return phase.index;
+    names.push_back(phase.name);
+  }
+  return Error{fmt::format(
+      "--phase={}: the run has {}", options.phase,
+      names.front().empty() ? "no phases" : fmt::format("the phases {}", fmt::join(names, ", ")))};
+}
+
+// `directory` is null if the run does not train. `goesOn`: this process has trained the phase
+// before.
 static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &options,
-                                std::unique_ptr<PlanFile> plan, Damage &damage, Console &console,
+                                const PlanFile &job, bool goesOn, Damage &damage, Console &console,
                                 World &world) {
   const bool training = directory != nullptr;
   Prepared prepared;
@@ -616,7 +572,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   if (!start)
     return start.error();
   if (start->before)
-    prepared.repeated = repeatedOverrides(*start->before, **plan, start->checkpoint.has_value());
+    prepared.repeated = repeatedOverrides(*start->before, *job, start->checkpoint.has_value());
   // A new value replaces the repeated one.
   std::erase_if(prepared.repeated, [&](const std::string &repeated) {
     const std::string key = repeated.substr(0, repeated.find('=') + 1);
@@ -629,50 +585,64 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   std::vector<std::string> overrides = prepared.repeated;
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
 
-  auto opened = Session::open(std::move(plan), overrides, world);
+  auto table = SettingTable::fromPlan(*job, overrides);
+  LMC_TRY(table);
+  auto trainIters = table->integer("training.train_iters");
+  LMC_TRY(trainIters);
+  const int64_t totalSteps = options.steps.value_or(*trainIters);
+  if (training && totalSteps > *trainIters)
+    return Error{fmt::format("--steps={} is more than training.train_iters, {}; give --set "
+                             "training.train_iters={}",
+                             totalSteps, *trainIters, totalSteps)};
+  const std::vector<RunPhase> spans = phasesOf(job, static_cast<uint64_t>(totalSteps));
+  auto current = choosePhase(options, spans, start->state.step, training);
+  LMC_TRY(current);
+  prepared.phase = spans[*current];
+
+  auto opened = openPhases(job, overrides, spans, training, world);
   if (!opened)
     return opened.error();
-  Session &session = **opened;
-  const int64_t totalSteps = options.steps.value_or(session.settings.trainIters);
+  std::vector<PhaseData> phases = std::move(*opened);
+  Session &session = *phases[*current].session;
   console.setSteps(session.settings.logInterval, totalSteps);
   RunIdentity &identity = prepared.identity;
-  identity = describeRun(*session.plan, session.settingTable);
+  identity = describeRun(job, *table);
   LMC_TRY(checkDeclarations(options.changes, identity, start->before ? &*start->before : nullptr));
-  LMC_TRY(checkModel(*start, *session.plan, identity));
+  LMC_TRY(checkModel(*start, job, identity));
 
   if (training) {
-    if (totalSteps > session.settings.trainIters)
-      return Error{fmt::format("--steps={} is more than training.train_iters, {}; give --set "
-                               "training.train_iters={}",
-                               totalSteps, session.settings.trainIters, totalSteps)};
-    auto source = session.openTrainData();
-    if (!source)
-      return source.error();
-    prepared.data = std::move(*source);
-    warnOf(*prepared.data, console);
-    LMC_TRY(checkRepeats(session, *prepared.data, console));
-    LMC_TRY(describeData(session, *prepared.data, identity, console));
-    warnOfSharedData(identity, console);
-    warnOfEditedConfig(identity, console);
+    std::vector<std::string> repeats;
+    LMC_TRY(checkRepeats(phases, repeats));
+    LMC_TRY(describeData(phases, identity, console));
+    if (!goesOn)
+      warnOfData(phases, identity, repeats, console);
   }
   auto changes = checkIdentity(*start, options, identity, training);
   LMC_TRY(changes);
   prepared.changes = std::move(*changes);
+  std::vector<uint64_t> starts;
+  if (training)
+    starts.resize(phases[*current].data->sources().size());
   if (start->checkpoint) {
     session.checkpoint = start->checkpoint;
     session.progress = start->state;
     if (training)
-      continueData(session, *prepared.data, *start->saved, identity, console);
+      starts = continueData(phases, *current, session.progress, *start->saved, identity, console);
   }
-  if (training)
-    LMC_TRY(checkEpochs(session, *prepared.data, static_cast<uint64_t>(totalSteps)));
+  if (training) {
+    const std::vector<DataLeg> legs = legsOf(phases, *current, session.progress, std::move(starts));
+    LMC_TRY(checkEpochs(phases, legs));
+    prepared.job = jobFacts(phases, legs, static_cast<uint64_t>(totalSteps));
+    prepared.data = std::move(phases[*current].data);
+    prepared.data->startAt(legs.front().starts);
+  }
   if (training && !options.rewind) {
     auto damaged = checkNothingLater(options.out, session.progress.step, damage.found);
     LMC_TRY(damaged);
     prepared.damaged = std::move(*damaged);
   }
   prepared.start = std::move(*start);
-  prepared.session = std::move(*opened);
+  prepared.session = std::move(phases[*current].session);
   prepared.totalSteps = totalSteps;
   return prepared;
 }
@@ -680,12 +650,12 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
 // Prepares a start and loads the weights. If the checkpoint turns out to be damaged, the next older
 // one is tried. All mistakes of the user are found before the first weight is loaded.
 static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions &options,
-                                       std::unique_ptr<PlanFile> plan, Console &console,
+                                       const PlanFile &job, bool goesOn, Console &console,
                                        World &world) {
   Damage damage;
   for (;;) {
-    auto prepared = allSucceed(
-        world.all(), prepare(directory, options, std::move(plan), damage, console, world));
+    auto prepared =
+        allSucceed(world.all(), prepare(directory, options, job, goesOn, damage, console, world));
     if (!prepared)
       return prepared.error();
     LMC_TRY(compareRanks(world, prepared->identity,
@@ -696,13 +666,20 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions
     if (!*damaged)
       return prepared;
     damage.found.push_back(**damaged);
-    plan = std::move(prepared->session->plan);
   }
 }
 
-static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const StopSignals &stop,
-                              std::unique_ptr<PlanFile> plan, Console &console, World &world) {
-  auto prepared = prepareAndLoad(folder.directory.get(), options, std::move(plan), console, world);
+// What a process goes on with after a phase: `more` is true if the run has another one.
+struct PhaseEnd {
+  ExitCode code = ExitCode::Success;
+  bool more = false;
+};
+
+// Does what `options` say in the phase of the start. `goesOn`: this process has trained the phase
+// before.
+static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, const StopSignals &stop,
+                                 const PlanFile &job, bool goesOn, Console &console, World &world) {
+  auto prepared = prepareAndLoad(folder.directory.get(), options, job, goesOn, console, world);
   if (!prepared)
     return prepared.error();
   Session &session = *prepared->session;
@@ -715,10 +692,10 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
                                     : dump(session, options);
     if (!options.profile.empty())
       LMC_TRY(session.profile.write(options.profile));
-    return result;
+    LMC_TRY(result);
+    return PhaseEnd{*result};
   }
 
-  std::unique_ptr<DataSource> data = std::move(prepared->data);
   // Rank 0 changes the folder.
   auto record = [&]() -> Result<void> {
     if (world.rank() != 0)
@@ -726,25 +703,30 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     LMC_TRY(undoLaterSteps(options, session.progress.step, prepared->damaged, *folder.directory,
                            console, *folder.log));
     LMC_TRY(recordStart(session, prepared->start, options, prepared->changes,
-                        std::move(prepared->identity), prepared->init, *folder.directory, console,
-                        *folder.log));
+                        std::move(prepared->identity), prepared->init, prepared->phase, goesOn,
+                        *folder.directory, console, *folder.log));
     return recordGemms(session, options.out, console, *folder.log);
   };
   LMC_TRY(allSucceed(world.all(), record()));
   auto identity = broadcastText(world.all(), session.progress.run.dump());
   LMC_TRY(identity);
   session.progress.run = nlohmann::json::parse(*identity);
-  const std::vector<std::string> job = jobFacts(session, *data, totalSteps);
-  Trainer trainer(session, options, *folder.directory, console, *folder.log, stop, std::move(data),
-                  totalSteps);
+  const RunPhase &phase = prepared->phase;
+  Trainer trainer(session, options, *folder.directory, console, *folder.log, stop,
+                  std::move(prepared->data), phase, static_cast<uint64_t>(totalSteps));
   for (const std::string &line : session.facts())
     console.note(line);
   for (const std::string &remark : session.deviceInfo.remarks)
     console.warning(remark);
-  for (const std::string &line : job)
-    console.note(line);
-  for (const std::string &repeated : prepared->repeated)
-    console.note(fmt::format("uses --set {} again, as at the last start", repeated));
+  if (!phase.name.empty())
+    console.note(
+        fmt::format("phase {}: steps {} to {}", phase.name, phase.firstStep + 1, phase.lastStep));
+  if (!goesOn)
+    for (const std::string &line : prepared->job)
+      console.note(line);
+  if (!goesOn)
+    for (const std::string &repeated : prepared->repeated)
+      console.note(fmt::format("uses --set {} again, as at the last start", repeated));
   if (!session.checkpoint && !prepared->init.empty())
     console.note(fmt::format("initial weights: {}", prepared->init));
   if (session.checkpoint) {
@@ -761,7 +743,25 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   Result<ExitCode> result = trainer.train();
   if (!options.profile.empty())
     LMC_TRY(session.profile.write(options.profile));
-  return result;
+  LMC_TRY(result);
+  return PhaseEnd{*result, *result == ExitCode::Success &&
+                               session.progress.step < static_cast<uint64_t>(totalSteps)};
+}
+
+// Runs one phase after the other. At the end of a phase the trainer saves a checkpoint, which the
+// next phase begins with: a run that is killed there loses nothing, and goes on as this one does.
+static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const StopSignals &stop,
+                              const PlanFile &job, Console &console, World &world) {
+  auto end = runPhase(folder, options, stop, job, /*goesOn=*/false, console, world);
+  RunOptions next = options;
+  next.resume = "auto";
+  next.rewind.reset();
+  next.changes.clear();
+  next.init = next.trace = next.profile = next.dumpGradients = "";
+  while (end && end->more)
+    end = runPhase(folder, next, stop, job, /*goesOn=*/true, console, world);
+  LMC_TRY(end);
+  return end->code;
 }
 
 // Opens the folder of the run. Rank 0 locks it, and the others find its lock there.
@@ -819,11 +819,11 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   Console console(own.output, own.errors);
   const bool training = !options.eval && options.dumpLogits.empty() && options.bench == 0;
   if (!training)
-    return runIn(folder, own, stop, std::move(*plan), console, world);
+    return runIn(folder, own, stop, **plan, console, world);
 
   LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
-  Result<ExitCode> result = runIn(folder, own, stop, std::move(*plan), console, world);
+  Result<ExitCode> result = runIn(folder, own, stop, **plan, console, world);
   nlohmann::ordered_json end = {
       {"code", static_cast<int>(result ? *result : result.error().code)},
       {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()}};

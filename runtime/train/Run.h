@@ -38,6 +38,7 @@ struct RunOptions {
   // user's cache. False: it takes a fixed one.
   bool measureGemms = false;
   bool eval = false;
+  std::string phase; // name of the phase that a start that does not train uses; "": by its step
   int64_t bench = 0;      // steps to time; 0: no bench
   bool preflight = false; // only measure the links between ranks
   bool json = false;      // the result of a bench or a preflight is printed as JSON

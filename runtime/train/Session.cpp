@@ -22,16 +22,18 @@ namespace lmc {
 
 using plan::VariableKind;
 
-Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<PlanFile> file,
+Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase,
                                                const std::vector<std::string> &overrides,
                                                World &world) {
   std::unique_ptr<Session> session(new Session(world));
-  session->plan = std::move(file);
+  session->job = &job;
+  session->plan = &job.phasePlan(phase);
   const PlanFile &plan = *session->plan;
   auto table = SettingTable::fromPlan(*plan, overrides);
   LMC_TRY(table);
   session->settingTable = std::move(*table);
-  auto settings = TrainSettings::read(session->settingTable);
+  auto settings = TrainSettings::read(session->settingTable,
+                                      job.phases().empty() ? nullptr : &job.phases()[phase]);
   LMC_TRY(settings);
   session->settings = std::move(*settings);
 
@@ -225,7 +227,7 @@ std::vector<std::string> Session::facts() const {
   lines.push_back(fmt::format("{}: {}, {} parameters, {} for {}", plan->path(),
                               root.model()->architecture()->str(), root.model()->parameters(),
                               plan::EnumNameDType(root.compute_dtype()), root.target()->str()));
-  lines.push_back(fmt::format("plan: SHA-256 {}", plan->hash()));
+  lines.push_back(fmt::format("plan: SHA-256 {}", job->hash()));
   lines.push_back(fmt::format("batch: GBS {} = MBS {} x GAS {} x {} rank(s), {} tokens each",
                               batch.global_batch_size(), batch.micro_batch_size(),
                               batch.gradient_accumulation_steps(), batch.ranks(),

@@ -21,11 +21,11 @@ namespace lmc {
 
 class Session {
 public:
-  // Reads the settings of `plan`, with the changes `overrides`. Nothing is allocated yet, so
-  // mistakes in the command line are reported at once. `world` must outlive the session.
-  static Result<std::unique_ptr<Session>> open(std::unique_ptr<PlanFile> plan,
-                                               const std::vector<std::string> &overrides,
-                                               World &world);
+  // Reads the settings of the phase number `phase` of `job` (0 if it has none), with the changes
+  // `overrides`. Nothing is allocated yet, so mistakes in the command line are reported at once.
+  // `job` and `world` must outlive the session.
+  static Result<std::unique_ptr<Session>>
+  open(const PlanFile &job, size_t phase, const std::vector<std::string> &overrides, World &world);
 
   // Open the training or validation data that the settings name.
   Result<std::unique_ptr<DataSource>> openTrainData() const;
@@ -46,7 +46,8 @@ public:
   std::vector<std::string> facts() const;
 
   World &world;
-  std::unique_ptr<PlanFile> plan;
+  const PlanFile *job = nullptr;  // the plan file
+  const PlanFile *plan = nullptr; // the program of the session's phase: `job` without phases
   SettingTable settingTable;
   TrainSettings settings;
   std::unique_ptr<GemmChoices> gemms; // of the device

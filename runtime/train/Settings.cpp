@@ -1,5 +1,6 @@
 #include "runtime/train/Settings.h"
 
+#include "runtime/plan/PhaseSource.h"
 #include "runtime/support/Nearest.h"
 
 #define TOML_EXCEPTIONS 0
@@ -12,6 +13,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <set>
 
 namespace lmc {
@@ -294,7 +297,63 @@ static Result<std::vector<SourceOptions>> readTrainData(const SettingTable &tabl
   return sources;
 }
 
-Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
+// Leaves the sources that the phase reads, with their weights there.
+static Result<void> enterPhaseData(const SettingTable &table, const std::string &phase,
+                                   std::vector<SourceOptions> &sources) {
+  const std::string key = fmt::format("phase.{}.sources", phase);
+  auto chosen = table.list(key);
+  LMC_TRY(chosen);
+  if (chosen->empty())
+    return {};
+  std::map<std::string, std::optional<double>> weights;
+  for (const std::string &text : *chosen) {
+    auto source = parsePhaseSource(text);
+    if (!source)
+      return Error{fmt::format("{}: {}", key, source.error().message)};
+    if (!weights.emplace(source->name, source->weight).second)
+      return Error{fmt::format("{}: '{}' is listed twice", key, source->name)};
+  }
+  std::erase_if(sources, [&](const SourceOptions &source) { return !weights.count(source.name); });
+  if (sources.size() < weights.size())
+    return Error{
+        fmt::format("{}: [[data.source]] has not all of {}", key, fmt::join(*chosen, ", "))};
+  for (SourceOptions &source : sources)
+    source.weight = weights[source.name].value_or(source.weight);
+  return {};
+}
+
+// Sets the schedule of a phase that has one of its own.
+static Result<void> enterPhaseSchedule(const SettingTable &table, const PlanFile::Phase &phase,
+                                       LrSettings &lr) {
+  const std::string prefix = fmt::format("phase.{}.", phase.name);
+  auto style = table.text(prefix + "lr_style");
+  LMC_TRY(style);
+  if (*style == "continue")
+    return {};
+  auto own = lrStyle(*style);
+  LMC_TRY(own);
+  auto rate = table.number(prefix + "lr"), minimum = table.number(prefix + "min_lr");
+  LMC_TRY(rate);
+  LMC_TRY(minimum);
+  auto warmup = table.integer(prefix + "warmup_iters");
+  LMC_TRY(warmup);
+  lr.style = *own;
+  lr.lr = *rate;
+  lr.minLr = *minimum;
+  lr.warmupIters = *warmup;
+  lr.decayIters = static_cast<int64_t>(phase.steps);
+  lr.firstStep = static_cast<int64_t>(phase.firstStep);
+  if (*warmup < 0 || lr.warmupIters >= lr.decayIters)
+    return Error{fmt::format("{0}warmup_iters ({1}) is not below the {2} steps of the phase; set "
+                             "--set {0}warmup_iters=N",
+                             prefix, lr.warmupIters, lr.decayIters)};
+  if (lr.style != LrStyle::Constant && lr.minLr > lr.lr)
+    return Error{
+        fmt::format("{0}min_lr ({1}) is above {0}lr ({2}); set both", prefix, lr.minLr, lr.lr)};
+  return {};
+}
+
+Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanFile::Phase *phase) {
   TrainSettings settings;
   // Counts and intervals are negative only in a hostile plan.
   auto count = [&](std::string_view key, int64_t &value) -> Result<void> {
@@ -353,6 +412,10 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table) {
   auto trainData = readTrainData(table);
   LMC_TRY(trainData);
   settings.trainData = std::move(*trainData);
+  if (phase) {
+    LMC_TRY(enterPhaseSchedule(table, *phase, settings.lr));
+    LMC_TRY(enterPhaseData(table, phase->name, settings.trainData));
+  }
   LMC_TRY(list(kValidationData, settings.validationData));
   LMC_TRY(count("data.num_workers", settings.numWorkers));
   auto format = table.text("data.format");

@@ -78,6 +78,7 @@ struct LrSettings {
   double lr = 0, minLr = 0;
   int64_t warmupIters = 0;
   int64_t decayIters = 0;      // step at which the rate reaches minLr
+  int64_t firstStep = 0;       // steps before the schedule, which counts its own from 1
   double wsdDecayFraction = 0; // style Wsd: the fraction of decayIters, at its end, with decay
 };
 
@@ -106,7 +107,9 @@ struct TrainSettings {
   GuardSettings guard;
   double peakTflops = 0;          // 0: the value that the device gives
 
-  static Result<TrainSettings> read(const SettingTable &table);
+  // Reads the settings of a run or, with `phase`, of one of its phases.
+  static Result<TrainSettings> read(const SettingTable &table,
+                                    const PlanFile::Phase *phase = nullptr);
 
   bool isMixed() const { return !trainData.empty() && !trainData.front().name.empty(); }
   // Returns the setting that names the training data: "data.train", or "data.source" for a mixture.

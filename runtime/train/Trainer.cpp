@@ -26,10 +26,10 @@ static constexpr const char *kGuardState = "guard";
 
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
                  Console &console, RunLog &log, const StopSignals &stop,
-                 std::unique_ptr<DataSource> data, int64_t totalSteps)
+                 std::shared_ptr<DataSource> data, RunPhase phase, uint64_t totalSteps)
     : session(session), options(options), directory(directory), console(console), log(log),
       stop(stop), ranks(session.world.all()), progress(session.world.progress()),
-      totalSteps(static_cast<uint64_t>(totalSteps)), firstStep(session.progress.step),
+      phase(std::move(phase)), totalSteps(totalSteps), firstStep(session.progress.step),
       data(std::move(data)), sources(this->data->sources()), enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
       savedStep(session.progress.step) {}
@@ -60,6 +60,11 @@ Result<void> Trainer::prepare() {
   evaluator = std::move(*made);
   LMC_TRY(allSucceed(ranks, openMetrics()));
 
+  const auto former = session.progress.extra.find(kPhase);
+  const bool isNewPhase = former != session.progress.extra.end() && former->second != phase.name;
+  session.progress.extra.erase(kPhase);
+  if (!phase.name.empty())
+    session.progress.extra[kPhase] = phase.name;
   // With guard.action = "off" the guard has no state.
   if (session.settings.guard.action == "off")
     session.progress.extra.erase(kGuardState);
@@ -71,6 +76,8 @@ Result<void> Trainer::prepare() {
   } else if (!session.checkpoint && session.initialWeights.empty()) {
     guard.expectFreshWeights();
   }
+  if (isNewPhase)
+    guard.expectChange();
   for (const DeclaredChange &change : runIdentityFromJson(session.progress.run).changes)
     if (change.step == session.progress.step)
       guard.expectChange();
@@ -180,6 +187,7 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
   LMC_TRY(seconds);
   StepRecord record;
   record.step = step.number;
+  record.phase = phase.name;
   record.loss = *loss;
   record.lr = step.lr;
   record.gradNorm = *gradNorm;
@@ -192,7 +200,7 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
 }
 
 std::vector<SourceRecord> Trainer::recordSources() {
-  session.progress.sources.clear();
+  // Sources that only other phases read stay as they are.
   std::vector<SourceRecord> records;
   for (size_t i = 0; i < sources.size(); ++i) {
     const SourceFacts &source = sources[i];
@@ -377,13 +385,14 @@ void Trainer::sayExpectedTime(const StepRecord &record) {
   const uint64_t done = session.progress.step - firstStep;
   if (done > 1)
     stepSeconds += record.stepSeconds;
-  if (done != kMeasuredSteps || session.progress.step == totalSteps)
+  if (done != kMeasuredSteps || session.progress.step == phase.lastStep)
     return;
-  const uint64_t left = totalSteps - session.progress.step;
+  const uint64_t left = phase.lastStep - session.progress.step;
   const double seconds =
       stepSeconds / double(kMeasuredSteps - 1) * double(left) + record.pendingSeconds;
-  console.note(fmt::format("job: about {:.2f} hours for the other {} steps, by the last {}",
-                           seconds / 3600, left, kMeasuredSteps - 1));
+  console.note(fmt::format(
+      "job: about {:.2f} hours for the other {} steps{}, by the last {}", seconds / 3600, left,
+      phase.name.empty() ? "" : fmt::format(" of phase {}", phase.name), kMeasuredSteps - 1));
 }
 
 // What a GPU does is not known from the time of its host's thread.
@@ -488,20 +497,20 @@ static bool isDue(uint64_t step, int64_t interval) {
 
 bool Trainer::hasWorkAfter(uint64_t step) const {
   const TrainSettings &settings = session.settings;
-  return step == totalSteps || (evaluator && isDue(step, settings.validationInterval)) ||
+  return step == phase.lastStep || (evaluator && isDue(step, settings.validationInterval)) ||
          isDue(step, settings.checkpointInterval) || isDue(step, settings.exportInterval);
 }
 
 Result<ExitCode> Trainer::train() {
   const uint64_t &done = session.progress.step;
   if (session.trace)
-    session.trace->choose(done, totalSteps);
+    session.trace->choose(done, phase.lastStep);
   const TrainSettings &settings = session.settings;
   batches = std::make_unique<BatchLoader>(
       *data, session.rows(), session.progress.position,
       static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));
 
-  while (enqueuedStep < totalSteps) {
+  while (enqueuedStep < phase.lastStep) {
     auto next = nextBatch();
     if (!next) {
       LMC_TRY(drain(0));
@@ -537,7 +546,7 @@ Result<ExitCode> Trainer::train() {
         save();
       return validated.error();
     }
-    if (done < totalSteps && isDue(done, settings.checkpointInterval))
+    if (done < phase.lastStep && isDue(done, settings.checkpointInterval))
       save();
     if (isDue(done, settings.exportInterval))
       exportTo(fmt::format("{}/exports/{}", directory.path(), done));
@@ -545,7 +554,7 @@ Result<ExitCode> Trainer::train() {
   LMC_TRY(drain(0));
   if (verdict)
     return stopDiverged(*verdict);
-  return finish(/*interrupted=*/done < totalSteps);
+  return finish(/*interrupted=*/done < phase.lastStep);
 }
 
 Result<ExitCode> Trainer::finish(bool interrupted) {
@@ -558,7 +567,7 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
   for (const SourceRecord &source : recordSources())
     console.note(fmt::format("data: {}: {} tokens read, {:.2f} epochs", source.name, source.tokens,
                              source.epochs));
-  if (!interrupted && !options.exportDirectory.empty())
+  if (done >= totalSteps && !options.exportDirectory.empty())
     exportTo(options.exportDirectory);
   if (metricsHeldBack)
     console.warning("metrics.jsonl lacks the last steps: they could not be written");

@@ -5,6 +5,7 @@
 #include "runtime/monitor/Console.h"
 #include "runtime/monitor/Guard.h"
 #include "runtime/monitor/Metrics.h"
+#include "runtime/train/Phases.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/Session.h"
 #include "runtime/train/StopSignals.h"
@@ -16,7 +17,7 @@
 
 namespace lmc {
 
-// Trains a started session from its current step to a given number of steps.
+// Trains a started session from its current step to the end of its phase.
 //
 // Each step reads the next GBS rows of the training data, and a run goes on at the next token that
 // it has not read. The loss is divided by the number of targets of the whole step that have a loss,
@@ -37,7 +38,8 @@ namespace lmc {
 class Trainer {
 public:
   Trainer(Session &session, const RunOptions &options, RunDirectory &directory, Console &console,
-          RunLog &log, const StopSignals &stop, std::unique_ptr<DataSource> data, int64_t totalSteps);
+          RunLog &log, const StopSignals &stop, std::shared_ptr<DataSource> data, RunPhase phase,
+          uint64_t totalSteps);
 
   // Opens the metrics file and the validation data. Must be called before train().
   Result<void> prepare();
@@ -106,10 +108,11 @@ private:
   const StopSignals &stop;
   Communicator &ranks;
   Progress &progress;
-  const uint64_t totalSteps;
+  const RunPhase phase;
+  const uint64_t totalSteps; // of the run
   const uint64_t firstStep; // steps that were done before this run
 
-  const std::unique_ptr<DataSource> data;
+  const std::shared_ptr<DataSource> data;
   const std::vector<SourceFacts> sources; // of the data
   std::unique_ptr<BatchLoader> batches;
   std::unique_ptr<Evaluator> evaluator;

@@ -77,6 +77,9 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
   line.flag("--eval", options.eval, "only measure the validation loss, printed as JSON");
   line.option("--dump-gradients", "FILE", options.dumpGradients,
               "write the gradients of the first step (safetensors)");
+  line.option("--phase", "NAME", options.phase,
+              "with --bench, --eval or --dump-logits: the phase whose program is used (default: "
+              "that of the checkpoint)");
   line.option("--dump-logits", "FILE", options.dumpLogits,
               "only write the logits of one micro-batch (safetensors); needs a plan compiled with "
               "the function `logits`");
@@ -126,6 +129,10 @@ static Result<void> check(const RunOptions &options, const std::string &gemm) {
        !options.dumpGradients.empty() || !options.dumpLogits.empty()))
     return Error{"--bench only measures; leave out --out, --steps, --eval, --export, "
                  "--dump-gradients and --dump-logits"};
+  if (!options.phase.empty() && trains)
+    return Error{
+        "--phase chooses a program for --bench, --eval or --dump-logits; a run goes through "
+        "its phases in order"};
   if (options.json && options.bench == 0 && !options.preflight)
     return Error{"--json prints the result of --bench=N or --preflight; give one of them"};
   if (!options.trace.empty() && !trains && options.bench == 0)

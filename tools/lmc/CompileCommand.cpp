@@ -80,26 +80,27 @@ int runCompile(const CompileArguments &arguments) {
   Result<CompileOptions> options = compileOptions(arguments);
   if (!options)
     return fail(options.error().message);
-  std::optional<Config> config = readConfig(arguments.input, arguments.job);
-  if (!config)
+  std::optional<std::vector<Config>> phases = readPhases(arguments.input, arguments.job);
+  if (!phases)
     return int(ExitCode::UserError);
+  const Config *config = &phases->front();
   setCompileOptions(arguments.job, *config, *options);
   if (Result<void> known = checkSpec(*config); !known)
     return fail(known.error().message);
   auto start = std::chrono::steady_clock::now();
-  auto context = makeContext();
-  mlir::FailureOr<CompileResult> result = compileConfig(*config, *options, *context);
-  if (mlir::failed(result))
+  mlir::FailureOr<CompiledPhases> compiled = compilePhases(*phases, *options);
+  if (mlir::failed(compiled))
     return int(ExitCode::UserError);
-  if (options->compileTo < Phase::Emit) {
-    if (options->compileTo <= Phase::Buffers)
-      result->module->print(llvm::outs());
+  CompileResult *const result = &compiled->result;
+  if (options->compileTo < Phase::Emit)
     return 0;
-  }
   const plan::Plan &plan = *plan::GetPlan(result->plan.data());
   if (!result->fits) {
+    config = &(*phases)[compiled->misfit];
+    const std::string phase =
+        config->phases.empty() ? "" : ": [[phase]] " + config->phases[config->phase].name;
     std::string message =
-        budgetError(plan, config->path, result->budgetBytes, result->smallestBudget);
+        budgetError(plan, config->path + phase, result->budgetBytes, result->smallestBudget);
     if (!arguments.quiet)
       message += "\n" + hintsText(hintsFor(*config, plan, result->budgetBytes, *options));
     return fail(llvm::StringRef(message).rtrim(), ExitCode::DoesNotFit);

@@ -9,6 +9,7 @@
 #include "compiler/report/Measured.h"
 #include "compiler/report/ScaleText.h"
 #include "compiler/report/Trace.h"
+#include "compiler/report/TrainingPhases.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/File.h"
 #include "tools/lmc/Commands.h"
@@ -26,6 +27,7 @@ struct ExplainArguments {
   JobOptions job;
   bool json = false;
   std::string html, trace, kernel, measured;
+  std::string phase;          // name of the phase to explain; "": the first
   std::vector<int64_t> scale; // numbers of devices
   // The sections of the report that the user requests; if all are false, all are printed.
   bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
@@ -34,12 +36,31 @@ struct ExplainArguments {
 
 // A plan to explain, and the device that it is explained for.
 struct Explained {
-  std::unique_ptr<PlanFile> plan;
+  std::unique_ptr<PlanFile> file;
   cost::DeviceSpec spec;
   nlohmann::json compileTimes; // null if the plan was not compiled by this command
   nlohmann::json scale;        // the section "scale"; null if it was not requested
   nlohmann::json hints;        // the section "hints"; null if the job fits
+  size_t phase = 0;            // number of the phase that is explained
+
+  const PlanFile &plan() const { return file->phasePlan(phase); }
 };
+
+// Returns the number of the phase of this name; the first one for "".
+Result<size_t> findPhase(const PlanFile &plan, const std::string &name) {
+  if (name.empty())
+    return size_t{0};
+  std::vector<std::string> names;
+  for (const PlanFile::Phase &phase : plan.phases()) {
+    if (phase.name == name)
+      return names.size();
+    names.push_back(phase.name);
+  }
+  if (names.empty())
+    return Error{plan.path() + ": --phase=" + name + ": the run has no phases"};
+  return Error{plan.path() + ": --phase=" + name + ": no such phase; the run has " +
+               llvm::join(names, ", ")};
+}
 
 // Returns the device spec for explaining a plan: the one that the command line gives, else the one
 // that the plan was compiled for.
@@ -63,15 +84,18 @@ Result<Explained> openPlan(const ExplainArguments &arguments) {
     return plan.error();
   auto spec = specOf(***plan, arguments.job.spec);
   LMC_TRY(spec);
-  return Explained{std::move(*plan), std::move(*spec), {}, {}, {}};
+  auto phase = findPhase(**plan, arguments.phase);
+  LMC_TRY(phase);
+  return Explained{std::move(*plan), std::move(*spec), {}, {}, {}, *phase};
 }
 
 // Compiles the job and returns its plan. Returns nullopt if the compiler has printed an error; the
 // program then ends with ExitCode::UserError.
 Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
-  std::optional<Config> config = readConfig(arguments.input, arguments.job);
-  if (!config)
+  std::optional<std::vector<Config>> phases = readPhases(arguments.input, arguments.job);
+  if (!phases)
     return std::optional<Explained>();
+  const Config *config = &phases->front();
   auto spec = cost::deviceSpecOf(config->target, config->directory);
   LMC_TRY(spec);
   CompileOptions options;
@@ -79,10 +103,10 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   // Only the report on kernels needs their code, and only on some targets.
   options.withCode = (arguments.kernels || !arguments.kernel.empty()) &&
                      codegen::findTarget(config->target.device)->reportsResources();
-  auto context = makeContext();
-  mlir::FailureOr<CompileResult> result = compileConfig(*config, options, *context);
-  if (mlir::failed(result))
+  mlir::FailureOr<CompiledPhases> compiled = compilePhases(*phases, options);
+  if (mlir::failed(compiled))
     return std::optional<Explained>();
+  const CompileResult *const result = &compiled->result;
   Explained explained;
   explained.spec = std::move(*spec);
   double seconds = 0;
@@ -94,11 +118,18 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   auto plan = PlanFile::fromBytes(result->plan.data(), result->plan.size(), arguments.input);
   if (!plan)
     return plan.error();
-  explained.plan = std::move(*plan);
-  if (!result->fits)
-    explained.hints = hintsFor(*config, **explained.plan, result->budgetBytes, options);
+  explained.file = std::move(*plan);
+  if (result->fits) {
+    auto phase = findPhase(*explained.file, arguments.phase);
+    LMC_TRY(phase);
+    explained.phase = *phase;
+    config = &(*phases)[*phase];
+  } else { // the result is the plan of the phase that does not fit
+    config = &(*phases)[compiled->misfit];
+    explained.hints = hintsFor(*config, *explained.plan(), result->budgetBytes, options);
+  }
   if (!arguments.scale.empty()) {
-    auto scale = scaleReport(*config, **explained.plan, arguments.scale, options);
+    auto scale = scaleReport(*config, *explained.plan(), arguments.scale, options);
     if (!scale)
       return Error{config->path + ": error: --scale: " + llvm::toString(scale.takeError())};
     explained.scale = std::move(*scale);
@@ -128,7 +159,7 @@ int write(const std::string &path, const std::string &content) {
 }
 
 int writeKernel(const Explained &explained, const ExplainArguments &arguments) {
-  const plan::Plan &plan = **explained.plan;
+  const plan::Plan &plan = *explained.plan();
   auto context = makeContext();
   const cost::PlanCost cost =
       cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), explained.spec));
@@ -145,11 +176,11 @@ int writeKernel(const Explained &explained, const ExplainArguments &arguments) {
 // Adds the section `measured` to the report, and writes the fitted spec if the user requests it.
 int addMeasured(const Explained &explained, const ExplainArguments &arguments,
                 nlohmann::json &report) {
-  const plan::Plan &plan = **explained.plan;
+  const plan::Plan &plan = *explained.plan();
   auto text = readTextFile(arguments.measured, uint64_t{4} << 30);
   if (!text)
     return fail("lmc explain: error: " + text.error().message, text.error().code);
-  auto times = plan::readMeasuredTimes(*text, arguments.measured, *explained.plan);
+  auto times = plan::readMeasuredTimes(*text, arguments.measured, explained.plan());
   if (!times)
     return fail("lmc explain: error: " + times.error().message, times.error().code);
   const cost::PlanCost cost =
@@ -165,11 +196,13 @@ int addMeasured(const Explained &explained, const ExplainArguments &arguments,
 }
 
 int writeReport(const Explained &explained, const ExplainArguments &arguments) {
-  const plan::Plan &plan = **explained.plan;
+  const plan::Plan &plan = *explained.plan();
   nlohmann::json report = explainJson(plan, explained.spec);
   if (!arguments.measured.empty())
     if (int code = addMeasured(explained, arguments, report))
       return code;
+  if (nlohmann::json phases = trainingPhasesJson(*explained.file, explained.spec); !phases.empty())
+    report["training_phases"] = std::move(phases);
   if (!explained.compileTimes.is_null())
     report.emplace("compile", explained.compileTimes);
   if (!explained.hints.is_null())
@@ -192,7 +225,9 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
     llvm::outs() << report.dump(2) << "\n";
   else if (!all || (a.html.empty() && a.trace.empty())) {
     if (all && explained.compileTimes.is_null()) // a job that was compiled here has no file
-      llvm::outs() << "plan: SHA-256 " << explained.plan->hash() << "\n\n";
+      llvm::outs() << "plan: SHA-256 " << explained.file->hash() << "\n\n";
+    if (all)
+      llvm::outs() << trainingPhasesText(report.value("training_phases", nlohmann::json::array()));
     llvm::outs() << explainText(report, {all || a.memory, all || a.fusion, all || a.recompute,
                                          all || a.cost, all || a.comm, all || a.kernels,
                                          all || a.commands, a.fusion});
@@ -248,6 +283,8 @@ LmcCommand addExplainCommand(CommandLine &line) {
   command.option("-o", "FILE", arguments->output,
                  "extracted kernel to write (default: standard output); with --measured: a device "
                  "spec, fitted to the times");
+  command.option("--phase", "NAME", arguments->phase,
+                 "the phase of the run to explain (default: the first)");
   command.group("Sections to print (default: all)");
   command.flag("--memory", arguments->memory, "memory by category, by phase and at the peak");
   command.flag("--fusion", arguments->fusion, "fusions formed and refused; traffic and its floor");

@@ -1,6 +1,7 @@
 #include "tools/lmc/Job.h"
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Registration.h"
+#include "compiler/emit/JoinPhases.h"
 #include "compiler/kernels/Target.h"
 #include "models/families/Families.h"
 
@@ -40,7 +41,7 @@ static std::string fromHere(const std::string &spec) {
   return path.str().str();
 }
 
-std::optional<Config> readConfig(const std::string &path, const JobOptions &options) {
+std::optional<Config> readConfig(const std::string &path, const JobOptions &options, size_t phase) {
   std::vector<std::string> overrides = options.settings;
   for (auto [key, value] : {std::pair("target.device", &options.target),
                             {"distributed.nodes", &options.nodes},
@@ -50,11 +51,23 @@ std::optional<Config> readConfig(const std::string &path, const JobOptions &opti
       overrides.push_back(std::string(key) + "=" + *value);
   if (!options.spec.empty())
     overrides.push_back("target.spec=\"" + fromHere(options.spec) + "\"");
-  Result<Config> config = loadConfig(path, overrides, modelFamilies(), codegen::checkDeviceName);
+  Result<Config> config =
+      loadConfig(path, overrides, modelFamilies(), codegen::checkDeviceName, phase);
   if (config)
     return std::move(*config);
   fail(llvm::StringRef(config.error().message).rtrim());
   return std::nullopt;
+}
+
+std::optional<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options) {
+  std::vector<Config> phases;
+  do {
+    std::optional<Config> config = readConfig(path, options, phases.size());
+    if (!config)
+      return std::nullopt;
+    phases.push_back(std::move(*config));
+  } while (phases.size() < phases.front().phases.size());
+  return phases;
 }
 
 void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to) {
@@ -74,12 +87,47 @@ std::unique_ptr<mlir::MLIRContext> makeContext() {
 mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
                                              mlir::MLIRContext &context) {
   context.printOpOnDiagnostic(false);
+  const std::string phase =
+      config.phases.empty() ? "" : "[[phase]] " + config.phases[config.phase].name + ": ";
   context.getDiagEngine().registerHandler([&](mlir::Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
-      llvm::errs() << config.path << ": error: " << diagnostic.str() << "\n";
+      llvm::errs() << config.path << ": error: " << phase << diagnostic.str() << "\n";
     return mlir::success();
   });
   return compile(config, options, context);
+}
+
+mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
+                                              const CompileOptions &options) {
+  CompiledPhases compiled;
+  std::vector<std::string> plans;
+  for (size_t i = 0; i < phases.size(); ++i) {
+    const Config &config = phases[i];
+    CompileOptions own = options;
+    if (!own.dumpDirectory.empty() && !config.phases.empty())
+      own.dumpDirectory += "/" + config.phases[i].name;
+    auto context = makeContext();
+    mlir::FailureOr<CompileResult> result = compileConfig(config, own, *context);
+    if (mlir::failed(result))
+      return mlir::failure();
+    if (options.compileTo <= Phase::Buffers)
+      result->module->print(llvm::outs());
+    result->module = nullptr; // it is of `context`
+    plans.push_back(result->plan);
+    std::vector<PhaseTime> times = std::move(compiled.result.times);
+    for (PhaseTime &time : result->times)
+      times.push_back(time);
+    const bool fits = result->fits;
+    if (i == 0 || !fits)
+      compiled.result = std::move(*result);
+    compiled.result.times = std::move(times);
+    compiled.misfit = i;
+    if (!fits)
+      return compiled;
+  }
+  if (options.compileTo == Phase::Emit && phases.size() > 1)
+    compiled.result.plan = joinPhases(phases.front().phases, plans);
+  return compiled;
 }
 
 std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) {

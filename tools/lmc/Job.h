@@ -30,9 +30,13 @@ struct JobOptions {
 // Adds these options to `command`. The parser writes to `options`, which must live until then.
 void addJobOptions(Command &command, JobOptions &options);
 
-// Reads the TOML file at `path` and applies `options`. Prints the error and returns nullopt if it
-// fails.
-std::optional<Config> readConfig(const std::string &path, const JobOptions &options);
+// Reads the TOML file at `path`, as it is in the phase number `phase`, and applies `options`.
+// Prints the error and returns nullopt if it fails.
+std::optional<Config> readConfig(const std::string &path, const JobOptions &options,
+                                 size_t phase = 0);
+
+// Reads the job as it is in each of its phases, in order; one Config for a job without phases.
+std::optional<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options);
 
 // Sets those fields of `to` that `from` contains, with the defaults of the job's target.
 void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to);
@@ -41,9 +45,20 @@ void setCompileOptions(const JobOptions &from, const Config &config, CompileOpti
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
 // Compiles a job in a context from makeContext(). Prints each error as one line that begins with
-// the path of the job's file.
+// the path of the job's file, and names the phase if the job has phases.
 mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
                                              mlir::MLIRContext &context);
+
+// Compiles a job, as it is in each of its phases, and makes one plan of all. The result has the
+// module of the first phase, all times, the largest budget that a phase needs, and `fits` if all
+// phases do; otherwise `misfit` is the number of the first phase that does not, and its plan is the
+// result's. Prints errors as compileConfig() does.
+struct CompiledPhases {
+  CompileResult result;
+  size_t misfit = 0;
+};
+mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
+                                              const CompileOptions &options);
 
 // Writes a temporary file beside `path` and renames it, so that `path` never is an incomplete file. A
 // device or a pipe is written as it is.

@@ -63,7 +63,7 @@ TEST(Reference, EveryKeyHasItsOwnField) {
 TEST(Reference, DefaultsAreInRange) {
   Config config;
   for (const config::Key &key : allKeys()) {
-    if (key.required || *key.defaultText || *key.derived.key)
+    if (key.required || *key.defaultText || !key.derived.key.empty())
       continue;
     const config::Field field = key.field(config);
     double value = key.minimum;

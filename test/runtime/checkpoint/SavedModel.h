@@ -46,6 +46,7 @@ inline CheckpointState savedState(uint64_t step, uint64_t variant) {
           .samples = step * 32,
           .tokens = step * 32 * 512,
           .position = step * 32 * 512,
+          .sources = {},
           .fingerprint = "fingerprint",
           .run = nlohmann::json::object(),
           .extra = {{"variant", std::to_string(variant)}}};
