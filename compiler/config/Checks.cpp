@@ -239,11 +239,23 @@ void sources(const CheckedJob &job) {
 
 void validation(const CheckedJob &job) {
   const DataConfig &data = job.config.data;
+  const auto &sets = job.config.validations;
+  if (!sets.empty() && job.sound({"data.validation"}) && !data.validation.empty())
+    job.error("data.validation",
+              "validation and [[validation]] both say what to validate with; leave one out");
+  for (const auto &[name, set] : sets)
+    if (const std::string key = fmt::format("validation.{}.paths", name);
+        set.paths.empty() && !job.provenance.broken.count(key))
+      job.error(key,
+                "[[validation]] {} has an empty list of paths; give it token files, or leave it "
+                "out",
+                name);
   if (job.sound({"data.train", "data.validation", "monitoring.validation_interval"}) &&
       job.config.monitoring.validationInterval > 0 &&
-      !(data.train.empty() && data.sources.empty()) && data.validation.empty())
+      !(data.train.empty() && data.sources.empty()) && data.validation.empty() && sets.empty())
     job.error("monitoring.validation_interval",
-              "validation_interval = {} needs data: give 'validation' in [data], or set it to 0",
+              "validation_interval = {} needs data: give 'validation' in [data] or [[validation]], "
+              "or set it to 0",
               job.config.monitoring.validationInterval);
 }
 

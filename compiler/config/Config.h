@@ -169,6 +169,13 @@ struct PhaseConfig {
   int64_t warmupIters = 0;
 };
 
+// A table [[validation]].
+struct ValidationConfig {
+  std::vector<std::string> paths;
+  int64_t interval = 0; // steps; default: monitoring.validation_interval
+  int64_t iters = 0;    // global batches; default: monitoring.validation_iters
+};
+
 struct CheckpointConfig {
   int64_t interval = 0;       // steps between checkpoints; 0: only at the end
   int64_t keep = 5;           // number of newest checkpoints to keep; 0: all
@@ -223,6 +230,7 @@ struct Config {
   MemoryConfig memory;
   DistributedConfig distributed;
   DataConfig data;
+  std::map<std::string, ValidationConfig> validations; // by name; empty: `data.validation`
   CheckpointConfig checkpoint;
   MonitoringConfig monitoring;
   GuardConfig guard;

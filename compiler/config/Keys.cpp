@@ -574,7 +574,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(data.validation),
        .defaultText = "none",
        .runTime = true,
-       .doc = "Token files or globs of the validation set."},
+       .doc = "Token files or globs of the validation set; several sets with names: "
+              "`[[validation]]`."},
       {.section = "data",
        .name = "end_of_document",
        .field = FIELD(data.endOfDocument),
@@ -677,15 +678,15 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 0,
        .maximum = kMaxSteps,
        .runTime = true,
-       .doc = "Steps between validations; 0: none."},
+       .doc = "Steps between validations; 0: only at the end."},
       {.section = "monitoring",
        .name = "validation_iters",
        .field = FIELD(monitoring.validationIters),
        .unit = "batches",
-       .minimum = 1,
+       .minimum = 0,
        .maximum = kMaxSteps,
        .runTime = true,
-       .doc = "Global batches per validation."},
+       .doc = "Global batches per validation; 0: all of the data."},
       {.section = "monitoring",
        .name = "logits",
        .field = FIELD(monitoring.logits),
@@ -884,6 +885,39 @@ std::vector<Key> phaseKeys(const std::string &name) {
 #undef FIELD
 }
 
+// Returns the keys of the table [[validation]] with this name.
+std::vector<Key> validationKeys(const std::string &name) {
+  const std::string section = "validation." + name;
+#define FIELD(MEMBER) [name](Config &config) -> Field { return &config.validations[name].MEMBER; }
+  return {
+      {.section = section,
+       .name = "paths",
+       .field = FIELD(paths),
+       .required = true,
+       .runTime = true,
+       .doc = "Token files or globs of the set, relative to the TOML file."},
+      {.section = section,
+       .name = "interval",
+       .field = FIELD(interval),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .derived = {"monitoring.validation_interval"},
+       .runTime = true,
+       .doc = "Steps between validations with the set; 0: only at the end."},
+      {.section = section,
+       .name = "iters",
+       .field = FIELD(iters),
+       .unit = "batches",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .derived = {"monitoring.validation_iters"},
+       .runTime = true,
+       .doc = "Global batches of a validation, from the beginning of the set; 0: all of it."},
+  };
+#undef FIELD
+}
+
 } // namespace
 
 const std::vector<Section> &sections() {
@@ -905,6 +939,10 @@ const std::vector<Section> &sections() {
        "A part of the run, with another sequence length, batch, mixture or learning rate: a table "
        "for each, in the order in which they are trained ([phases](running.md#phases)).",
        phaseKeys},
+      {"validation",
+       "Validation with several sets, in the place of `validation` of `[data]`: a table for each "
+       "set ([validation sets](data.md#validation-sets)).",
+       validationKeys},
       {"checkpoint", "What is saved, and how often."},
       {"monitoring", "What is reported, and how often."},
       {"guard", "When to warn of a run that goes wrong, and when to stop it."},
@@ -936,13 +974,13 @@ std::list<Key>::const_iterator KeyTable::endOf(std::string_view section) const {
 }
 
 void KeyTable::addTable(const Section &list, const std::string &name) {
-  const std::string_view around = list.name;
-  auto end = endOf(list.name);
-  const size_t dot = around.rfind('.');
-  if (end == keys.begin()) // it is the list's first table
-    end = dot == std::string_view::npos ? keys.end() : endOf(around.substr(0, dot));
+  // Its keys stand behind those of the nearest section up to the list that has some.
+  auto section = std::ranges::find(sections(), std::string_view(list.name), &Section::name);
+  while (endOf(section->name) == keys.begin())
+    --section;
   std::vector<Key> own = list.keysOf(name);
-  keys.insert(end, std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+  keys.insert(endOf(section->name), std::make_move_iterator(own.begin()),
+              std::make_move_iterator(own.end()));
 }
 
 bool Key::isOf(const ModelFamily &family) const {

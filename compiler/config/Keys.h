@@ -83,7 +83,7 @@ class KeyTable {
 public:
   explicit KeyTable(const ModelFamilies &families);
 
-  // Adds the keys of the table `name` of a list, after those of the section around it.
+  // Adds the keys of the table `name` of a list, after those of the sections before it.
   void addTable(const Section &list, const std::string &name);
 
   std::list<Key>::const_iterator begin() const { return keys.begin(); }

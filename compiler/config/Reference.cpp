@@ -123,12 +123,13 @@ string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`).
                           defaultCell(key), rangeCell(key), marksCell(key), docCell(key));
     };
     if (section.keysOf) {
-      page +=
-          fmt::format("| `name` | string | **required** | letters, digits, `_`, `-` | *identity* "
-                      "| Name of the table. `--set {}.NAME.KEY=VALUE` changes one of its "
-                      "keys. |\n",
-                      section.name);
-      std::ranges::for_each(section.keysOf(""), addRow);
+      const std::vector<Key> own = section.keysOf("");
+      page += fmt::format("| `name` | string | **required** | letters, digits, `_`, `-` | {} "
+                          "| Name of the table. `--set {}.NAME.KEY=VALUE` changes one of its "
+                          "keys. |\n",
+                          std::ranges::any_of(own, &Key::identity) ? "*identity*" : "",
+                          section.name);
+      std::ranges::for_each(own, addRow);
     }
     for (const Key &key : keys)
       if (key.section == section.name)

@@ -20,14 +20,23 @@ std::string RecordedSetting::text() const {
 std::vector<FileFingerprint> RunIdentity::trainData() const {
   std::vector<FileFingerprint> all;
   for (const auto &[key, files] : data)
-    if (key != kValidationData)
+    if (!namesValidationFiles(key))
       all.insert(all.end(), files.begin(), files.end());
   return all;
 }
 
+// Returns true if the setting has the paths of a table of the list `list`.
+static bool isPathsOf(std::string_view list, std::string_view key) {
+  return key.starts_with(list) && key.substr(list.size()).starts_with('.') &&
+         key.ends_with(".paths");
+}
+
 bool namesTokenFiles(std::string_view key) {
-  return key == kTrainData || key == kValidationData ||
-         (key.starts_with(kSources) && key.ends_with(".paths"));
+  return key == kTrainData || isPathsOf(kSources, key) || namesValidationFiles(key);
+}
+
+bool namesValidationFiles(std::string_view key) {
+  return key == kValidationData || isPathsOf(kValidationSets, key);
 }
 
 nlohmann::json toJson(const RunIdentity &identity) {

@@ -48,7 +48,7 @@ struct RunIdentity {
   std::string huggingfaceConfig;  // config.json of exports
   std::map<std::string, RecordedSetting> settings; // by key
   // The fingerprints of token files in the order in which they are read, by the setting that names
-  // the files: "data.train", "data.validation", "data.source.web.paths".
+  // the files: "data.train", "data.validation", "data.source.web.paths", "validation.code.paths".
   std::map<std::string, std::vector<FileFingerprint>> data;
   std::vector<DeclaredChange> changes;             // in the order of time
 
@@ -56,10 +56,12 @@ struct RunIdentity {
 };
 
 inline constexpr const char *kTrainData = "data.train", *kValidationData = "data.validation",
-                            *kSources = "data.source";
+                            *kSources = "data.source", *kValidationSets = "validation";
 
 // Returns true for the settings that name token files.
 bool namesTokenFiles(std::string_view key);
+// Returns true for those of them that name validation data, which is no part of the identity.
+bool namesValidationFiles(std::string_view key);
 
 nlohmann::json toJson(const RunIdentity &identity);
 // Throws nlohmann::json::exception if `json` is not what toJson() returns.

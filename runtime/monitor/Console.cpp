@@ -90,11 +90,13 @@ std::string Console::progressLine(const StepRecord &record) const {
       formatBytes(record.memoryBytes),
       formatDuration(smoothedSeconds * static_cast<double>(totalSteps - record.step) +
                      record.pendingSeconds));
-  if (record.validationLoss)
-    line += fmt::format(" | validation loss {:.4f}, perplexity {:.4g}", *record.validationLoss,
-                        std::exp(*record.validationLoss));
-  if (record.bitsPerByte)
-    line += fmt::format(", {:.4f} bits per byte", *record.bitsPerByte);
+  for (const ValidationRecord &validation : record.validations) {
+    line +=
+        fmt::format(" | validation {}{}loss {:.4f}, perplexity {:.4g}", validation.set,
+                    validation.set.empty() ? "" : ": ", validation.loss, std::exp(validation.loss));
+    if (validation.bitsPerByte)
+      line += fmt::format(", {:.4f} bits per byte", *validation.bitsPerByte);
+  }
   if (record.skipped)
     line += " | skipped";
   return line;
@@ -111,7 +113,7 @@ void Console::step(const StepRecord &record) {
 
   std::string line = progressLine(record);
   const bool logged = record.step % logInterval == 0 || shownSteps == 1 ||
-                      record.step == totalSteps || record.validationLoss;
+                      record.step == totalSteps || !record.validations.empty();
   if (log && logged)
     log->line(line);
   if (!live) {
@@ -119,7 +121,7 @@ void Console::step(const StepRecord &record) {
       print(line);
     return;
   }
-  if (record.validationLoss)
+  if (!record.validations.empty())
     return print(line);
   clearLive();
   winsize window{};

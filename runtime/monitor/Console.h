@@ -30,7 +30,7 @@ public:
   // Sets the steps between two lines in a log, and the last step. Must be called before step().
   void setSteps(int64_t logInterval, int64_t totalSteps);
   // Must be called after every step. A log gets a line every logInterval steps, for the first and
-  // the last step, and for a step with a validation loss.
+  // the last step, and for a step with a validation.
   void step(const StepRecord &record);
 
 private:

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace lmc {
@@ -25,6 +26,15 @@ Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastS
   if (!file)
     return file.error();
   return MetricsWriter(std::move(*file));
+}
+
+void addValidation(const ValidationRecord &record, nlohmann::ordered_json &json) {
+  const std::string prefix = record.set.empty() ? "validation_" : "";
+  nlohmann::ordered_json &values = record.set.empty() ? json : json["validation"][record.set];
+  values[prefix + "loss"] = record.loss;
+  values[prefix + "perplexity"] = std::exp(record.loss);
+  if (record.bitsPerByte)
+    values[prefix + "bits_per_byte"] = *record.bitsPerByte;
 }
 
 static std::string jsonLine(const StepRecord &record) {
@@ -50,12 +60,8 @@ static std::string jsonLine(const StepRecord &record) {
     json["skipped"] = true;
   for (const SourceRecord &source : record.sources)
     json["sources"][source.name] = {{"tokens", source.tokens}, {"epochs", source.epochs}};
-  if (record.validationLoss)
-    json["validation_loss"] = *record.validationLoss;
-  if (record.validationLoss)
-    json["validation_perplexity"] = std::exp(*record.validationLoss);
-  if (record.bitsPerByte)
-    json["validation_bits_per_byte"] = *record.bitsPerByte;
+  for (const ValidationRecord &validation : record.validations)
+    addValidation(validation, json);
   return json.dump();
 }
 

@@ -3,6 +3,8 @@
 
 #include "runtime/monitor/LineFile.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -17,6 +19,18 @@ struct SourceRecord {
   uint64_t tokens = 0;
   double epochs = 0;
 };
+
+// The result of evaluating a set of validation data.
+struct ValidationRecord {
+  std::string set;                        // its name; "": data.validation
+  double loss = 0;                        // nats per token
+  std::optional<double> bitsPerByte = {}; // absent where the bytes of tokens are not known
+};
+
+// Adds a result to `json`: "validation_loss", "validation_perplexity" and, where it is known,
+// "validation_bits_per_byte"; of a set with a name, "loss", "perplexity" and "bits_per_byte" in the
+// object "validation" / NAME.
+void addValidation(const ValidationRecord &record, nlohmann::ordered_json &json);
 
 // The measurements of one optimizer step. Numbers that are not finite are written as null.
 struct StepRecord {
@@ -40,8 +54,7 @@ struct StepRecord {
   double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
   bool skipped = false;       // true if the optimizer left the state unchanged
-  std::optional<double> validationLoss; // nats per token
-  std::optional<double> bitsPerByte;    // of the validation; absent too where bytes are not known
+  std::vector<ValidationRecord> validations; // of the sets that were evaluated after the step
   std::vector<SourceRecord> sources; // empty: the data has no named sources
 };
 

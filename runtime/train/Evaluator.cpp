@@ -14,8 +14,10 @@ namespace lmc {
 Evaluator::Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
                      std::unique_ptr<DataSource> source, uint64_t batches, World &world)
     : plan(plan), functions(functions), inputs(inputs), scalars(scalars), data(std::move(source)),
-      bytesOfTokens(data->bytesOfTokens()), samples(std::min(batches * plan->batch()->global_batch_size(), data->samplesPerEpoch())),
-      world(world) {}
+      bytesOfTokens(data->bytesOfTokens()), samples(data->samplesPerEpoch()), world(world) {
+  if (batches > 0)
+    samples = std::min(batches * plan->batch()->global_batch_size(), samples);
+}
 
 Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequested) {
   if (scalars.hasRequests())

@@ -25,7 +25,8 @@ struct Evaluation {
 
 class Evaluator {
 public:
-  // Evaluates `batches` batches of GBS sequences, or all data if there is less. Every sample is
+  // Evaluates `batches` batches of GBS sequences, or all data if there is less or if `batches` is
+  // 0. Every sample is
   // used once, so the loss depends neither on MBS nor on the number of ranks. A last micro-batch
   // that is not full is padded with sequences without a loss.
   Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,

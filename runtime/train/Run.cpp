@@ -24,34 +24,33 @@
 
 namespace lmc {
 
-// Runs only the evaluation of the validation data, and prints its result as one JSON object.
+// Runs only the evaluation of the validation data, and prints its results as one JSON object.
 static Result<ExitCode> evaluate(Session &session, const RunOptions &options) {
-  if (session.settings.validationData.empty())
+  const std::vector<ValidationSettings> &sets = session.settings.validations;
+  if (sets.empty())
     return Error{"--eval: no validation data; give --set data.validation=FILE"};
-  if (session.settings.validationIters == 0)
-    return Error{"--eval: monitoring.validation_iters is 0; give --set "
-                 "monitoring.validation_iters=N"};
-  auto evaluator = session.makeEvaluator();
-  if (!evaluator)
-    return evaluator.error();
+  auto evaluators = session.makeEvaluators();
+  if (!evaluators)
+    return evaluators.error();
   session.world.progress().enter(Activity::Validating, session.progress.step);
-  auto evaluation = (*evaluator)->evaluate([] { return false; });
-  LMC_TRY(evaluation);
   nlohmann::ordered_json json;
   json["step"] = session.progress.step;
-  json["validation_loss"] = evaluation->loss;
-  json["validation_perplexity"] = std::exp(evaluation->loss);
-  if (evaluation->bitsPerByte)
-    json["validation_bits_per_byte"] = *evaluation->bitsPerByte;
-  json["validation_tokens"] = evaluation->tokens;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    auto evaluation = (*evaluators)[i]->evaluate([] { return false; });
+    LMC_TRY(evaluation);
+    const std::string &name = sets[i].name;
+    addValidation({name, evaluation->loss, evaluation->bitsPerByte}, json);
+    (name.empty() ? json["validation_tokens"] : json["validation"][name]["tokens"]) =
+        evaluation->tokens;
+  }
   std::fputs((json.dump() + "\n").c_str(), options.output);
   std::fflush(options.output);
   return ExitCode::Success;
 }
 
 static Result<ExitCode> dump(Session &session, const RunOptions &options) {
-  auto data = session.settings.validationData.empty() ? session.openTrainData()
-                                                      : session.openValidationData();
+  const std::vector<ValidationSettings> &sets = session.settings.validations;
+  auto data = sets.empty() ? session.openTrainData() : session.openValidationData(sets.front());
   if (!data)
     return data.error();
   LMC_TRY(dumpLogits(options.dumpLogits, session, **data));
@@ -80,17 +79,14 @@ static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
 
 // Warns of each file that a run both trains on and validates with, copies included.
 static void warnOfSharedData(const RunIdentity &identity, Console &console) {
-  const auto validated = identity.data.find(kValidationData);
-  if (validated == identity.data.end())
-    return;
-  for (const FileFingerprint &file : validated->second)
-    for (const auto &[key, files] : identity.data)
-      for (const FileFingerprint &other : files)
-        if (key != kValidationData && !difference(other, file))
-          console.warning(
-              fmt::format("data.validation has {}, and {} has the same tokens in {}: the "
-                          "validation loss does not measure unseen text",
-                          file.path, key, other.path));
+  for (const auto &[set, validated] : identity.data)
+    for (const FileFingerprint &file : validated)
+      for (const auto &[key, files] : identity.data)
+        for (const FileFingerprint &other : files)
+          if (namesValidationFiles(set) && !namesValidationFiles(key) && !difference(other, file))
+            console.warning(fmt::format("{} has {}, and {} has the same tokens in {}: the "
+                                        "validation loss does not measure unseen text",
+                                        set, file.path, key, other.path));
 }
 
 // Sets the fingerprints of the data of all phases.
@@ -102,15 +98,15 @@ static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdenti
     identity.data.merge(*trained);
   }
   const Session &session = *phases.front().session;
-  if (session.settings.validationData.empty())
-    return {};
-  auto validation = session.openValidationData();
-  if (!validation)
-    return validation.error();
-  warnOf(**validation, console);
-  auto validated = (*validation)->fingerprints();
-  LMC_TRY(validated);
-  identity.data.merge(*validated);
+  for (const ValidationSettings &set : session.settings.validations) {
+    auto validation = session.openValidationData(set);
+    if (!validation)
+      return validation.error();
+    warnOf(**validation, console);
+    auto validated = (*validation)->fingerprints();
+    LMC_TRY(validated);
+    identity.data.merge(*validated);
+  }
   return {};
 }
 

@@ -152,7 +152,7 @@ std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdent
         detail = fmt::format(" ({}: {})", is[i].path, *differs);
     if (was.size() != is.size() || !detail.empty())
       changes.push_back({key, summary(was), summary(is) + detail,
-                         /*identity=*/key != kValidationData, ""});
+                         /*identity=*/!namesValidationFiles(key), ""});
   }
   return changes;
 }
@@ -166,7 +166,7 @@ bool reordersData(const std::vector<SettingChange> &changes) {
   return std::ranges::any_of(changes, [](const SettingChange &change) {
     const bool isMixture = change.key.starts_with(kSources) && change.key.ends_with(".weight");
     return changesEverySource(change) || isMixture ||
-           (namesTokenFiles(change.key) && change.key != kValidationData);
+           (namesTokenFiles(change.key) && !namesValidationFiles(change.key));
   });
 }
 

@@ -41,7 +41,7 @@ std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
 // Returns how the data differs, as changes of the settings that name token files. The contents of
-// files are compared in the order in which they are read, and not their paths. data.validation is
+// files are compared in the order in which they are read, and not their paths. Validation data is
 // no part of the identity.
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
 

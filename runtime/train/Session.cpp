@@ -77,9 +77,9 @@ Result<std::unique_ptr<DataSource>> Session::openTrainData() const {
   return openData(settings.trainKey(), settings.trainData, /*shuffle=*/true);
 }
 
-Result<std::unique_ptr<DataSource>> Session::openValidationData() const {
-  return openData(kValidationData,
-                  {{.name = "", .key = kValidationData, .paths = settings.validationData}},
+Result<std::unique_ptr<DataSource>>
+Session::openValidationData(const ValidationSettings &set) const {
+  return openData(set.key.c_str(), {{.name = "", .key = set.key, .paths = set.paths}},
                   /*shuffle=*/false);
 }
 
@@ -208,16 +208,19 @@ Result<void> Session::startDevice(const RunOptions &options, int share) {
   return scalars->setSettings(settingTable);
 }
 
-Result<std::unique_ptr<Evaluator>> Session::makeEvaluator() {
-  if (settings.validationData.empty() || settings.validationIters == 0)
-    return std::unique_ptr<Evaluator>();
-  if (!functions->has(names::kEval))
-    return Error{fmt::format("{}: the plan has no function 'eval'", plan->path())};
-  auto data = openValidationData();
-  if (!data)
-    return data.error();
-  return std::make_unique<Evaluator>(*plan, *functions, *inputs, *scalars, std::move(*data),
-                                     static_cast<uint64_t>(settings.validationIters), world);
+Result<std::vector<std::unique_ptr<Evaluator>>> Session::makeEvaluators() {
+  std::vector<std::unique_ptr<Evaluator>> evaluators;
+  for (const ValidationSettings &set : settings.validations) {
+    if (!functions->has(names::kEval))
+      return Error{fmt::format("{}: the plan has no function 'eval'", plan->path())};
+    auto data = openValidationData(set);
+    if (!data)
+      return data.error();
+    evaluators.push_back(std::make_unique<Evaluator>(*plan, *functions, *inputs, *scalars,
+                                                     std::move(*data),
+                                                     static_cast<uint64_t>(set.iters), world));
+  }
+  return evaluators;
 }
 
 std::vector<std::string> Session::facts() const {

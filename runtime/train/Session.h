@@ -27,9 +27,9 @@ public:
   static Result<std::unique_ptr<Session>>
   open(const PlanFile &job, size_t phase, const std::vector<std::string> &overrides, World &world);
 
-  // Open the training or validation data that the settings name.
+  // Open the training data that the settings name, or the data of a validation set.
   Result<std::unique_ptr<DataSource>> openTrainData() const;
-  Result<std::unique_ptr<DataSource>> openValidationData() const;
+  Result<std::unique_ptr<DataSource>> openValidationData(const ValidationSettings &set) const;
 
   // Prepares the device, checks that it has allocated exactly the planned bytes, records the
   // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
@@ -38,8 +38,8 @@ public:
   Result<std::optional<DamagedCheckpoint>> start(const RunOptions &options,
                                                    const std::string &init);
 
-  // Returns the evaluator of the validation data, or null if the settings request no validation.
-  Result<std::unique_ptr<Evaluator>> makeEvaluator();
+  // Returns the evaluators of settings.validations, in their order.
+  Result<std::vector<std::unique_ptr<Evaluator>>> makeEvaluators();
 
   // Returns facts about the run, one per line, such as "memory: 2.50 GiB allocated in 2 arena(s),
   // ...".

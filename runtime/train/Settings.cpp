@@ -267,24 +267,36 @@ static Result<LrStyle> lrStyle(const std::string &name) {
       fmt::format("lr_schedule.style '{}' is none of constant, linear, cosine, wsd", name)};
 }
 
-// Returns the sources of the training data, as TrainSettings::trainData has them.
-static Result<std::vector<SourceOptions>> readTrainData(const SettingTable &table) {
-  const std::string prefix = std::string(kSources) + ".";
+// Returns the names of the tables of a list, "data.source": those of its settings, as in
+// "data.source.web.paths".
+static std::set<std::string> tablesOf(const SettingTable &table, const std::string &list) {
+  const std::string prefix = list + ".";
   std::set<std::string> names;
   for (const Setting &setting : table.all())
     if (setting.key.starts_with(prefix))
       names.insert(setting.key.substr(prefix.size(), setting.key.rfind('.') - prefix.size()));
+  return names;
+}
+
+// The error for a plan with tables of `list` if `alone`, which is in their place, is set too.
+static Error givenTwice(const char *alone, const char *list, const std::set<std::string> &names,
+                        const char *kind) {
+  return Error{fmt::format("{0} is set, and the plan has the {1} {2} ({3}); set their paths "
+                           "instead, such as {3}.{4}.paths, or compile without them",
+                           alone, kind, fmt::join(names, ", "), list, *names.begin())};
+}
+
+// Returns the sources of the training data, as TrainSettings::trainData has them.
+static Result<std::vector<SourceOptions>> readTrainData(const SettingTable &table) {
+  const std::string prefix = std::string(kSources) + ".";
+  const std::set<std::string> names = tablesOf(table, kSources);
   auto alone = table.list(kTrainData);
   LMC_TRY(alone);
   std::vector<SourceOptions> sources;
   if (names.empty() && !alone->empty())
     sources.push_back({.name = "", .key = kTrainData, .paths = *alone});
   if (!names.empty() && !alone->empty())
-    return Error{
-        fmt::format("data.train is set, and the plan has the sources {} (data.source); set "
-                    "their paths instead, such as data.source.{}.paths, or compile without "
-                    "them",
-                    fmt::join(names, ", "), *names.begin())};
+    return givenTwice(kTrainData, kSources, names, "sources");
   for (const std::string &name : names) {
     const std::string key = prefix + name;
     auto paths = table.list(key + ".paths");
@@ -295,6 +307,35 @@ static Result<std::vector<SourceOptions>> readTrainData(const SettingTable &tabl
     sources.push_back({name, key + ".paths", *paths, *weight, *maxEpochs});
   }
   return sources;
+}
+
+// Returns the validation sets, as TrainSettings::validations has them.
+static Result<std::vector<ValidationSettings>> readValidations(const SettingTable &table) {
+  const std::set<std::string> names = tablesOf(table, kValidationSets);
+  std::vector<ValidationSettings> sets;
+  auto add = [&](const std::string &name, const std::string &pathsKey,
+                 const std::string &intervalKey, const std::string &itersKey) -> Result<void> {
+    auto paths = table.list(pathsKey);
+    LMC_TRY(paths);
+    auto interval = table.integer(intervalKey), iters = table.integer(itersKey);
+    LMC_TRY(interval);
+    LMC_TRY(iters);
+    if (*interval < 0 || *iters < 0)
+      return Error{fmt::format("plan: {} is {} and {} is {}; neither may be below 0", intervalKey,
+                               *interval, itersKey, *iters)};
+    if (!name.empty() || !paths->empty())
+      sets.push_back({name, pathsKey, std::move(*paths), *interval, *iters});
+    return {};
+  };
+  LMC_TRY(
+      add("", kValidationData, "monitoring.validation_interval", "monitoring.validation_iters"));
+  if (!names.empty() && !sets.empty())
+    return givenTwice(kValidationData, kValidationSets, names, "validation sets");
+  for (const std::string &name : names) {
+    const std::string key = fmt::format("{}.{}", kValidationSets, name);
+    LMC_TRY(add(name, key + ".paths", key + ".interval", key + ".iters"));
+  }
+  return sets;
 }
 
 // Leaves the sources that the phase reads, with their weights there.
@@ -370,12 +411,6 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
     value = *read;
     return {};
   };
-  auto list = [&](std::string_view key, std::vector<std::string> &value) -> Result<void> {
-    auto read = table.list(key);
-    LMC_TRY(read);
-    value = *read;
-    return {};
-  };
 
   int64_t seed = 0;
   LMC_TRY(count("training.seed", seed));
@@ -416,7 +451,9 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
     LMC_TRY(enterPhaseSchedule(table, *phase, settings.lr));
     LMC_TRY(enterPhaseData(table, phase->name, settings.trainData));
   }
-  LMC_TRY(list(kValidationData, settings.validationData));
+  auto validations = readValidations(table);
+  LMC_TRY(validations);
+  settings.validations = std::move(*validations);
   LMC_TRY(count("data.num_workers", settings.numWorkers));
   auto format = table.text("data.format");
   LMC_TRY(format);
@@ -440,8 +477,6 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   LMC_TRY(count("checkpoint.export_interval", settings.exportInterval));
 
   LMC_TRY(count("monitoring.log_interval", settings.logInterval));
-  LMC_TRY(count("monitoring.validation_interval", settings.validationInterval));
-  LMC_TRY(count("monitoring.validation_iters", settings.validationIters));
   settings.logInterval = std::max<int64_t>(settings.logInterval, 1);
 
   auto action = table.text("guard.action");

@@ -82,6 +82,20 @@ struct LrSettings {
   double wsdDecayFraction = 0; // style Wsd: the fraction of decayIters, at its end, with decay
 };
 
+// A set of validation data: a table of [[validation]], or data.validation, which has no name.
+struct ValidationSettings {
+  std::string name;               // "": data.validation
+  std::string key;                // setting that names the files: "validation.web.paths"
+  std::vector<std::string> paths; // files or globs
+  int64_t interval = 0;           // in steps; 0: only at the end
+  int64_t iters = 0;              // number of batches of GBS sequences; 0: all data
+
+  // Returns true if the set is evaluated after step `step`, which may be the last one.
+  bool isDue(uint64_t step, bool last) const {
+    return last || (interval > 0 && step % static_cast<uint64_t>(interval) == 0);
+  }
+};
+
 // The settings that the trainer uses, read once at the start.
 struct TrainSettings {
   uint64_t seed = 0;
@@ -91,7 +105,7 @@ struct TrainSettings {
   // The sources of [[data.source]] in the order of their names, or one without a name, which has
   // the files of data.train; empty: no data.
   std::vector<SourceOptions> trainData;
-  std::vector<std::string> validationData;
+  std::vector<ValidationSettings> validations; // in the order of their names
   int32_t endOfDocument = -1; // id that ends a document in files without a table; -1: none
   std::string dataFormat = "auto"; // format of `.bin` files without a header
   int64_t shuffleBlock = 0;        // tokens that stay together when the data is shuffled
@@ -102,8 +116,6 @@ struct TrainSettings {
   int64_t checkpointKeep = 0;     // checkpoints to keep; 0: all
   int64_t exportInterval = 0;     // in steps; 0: no exports
   int64_t logInterval = 1;        // steps between two lines in a log
-  int64_t validationInterval = 0; // in steps; 0: only at the end
-  int64_t validationIters = 0;    // number of batches of GBS sequences
   GuardSettings guard;
   double peakTflops = 0;          // 0: the value that the device gives
 

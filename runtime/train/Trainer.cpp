@@ -24,6 +24,12 @@ static constexpr int kEnds = 3;
 // Key of the guard's state in the extra state of a checkpoint.
 static constexpr const char *kGuardState = "guard";
 
+// Returns the key of a set's latest loss in the extra state of a checkpoint.
+static std::string lossKey(const ValidationSettings &set) {
+  return set.name.empty() ? "validation_loss"
+                          : fmt::format("{}.{}.loss", kValidationSets, set.name);
+}
+
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
                  Console &console, RunLog &log, const StopSignals &stop,
                  std::shared_ptr<DataSource> data, RunPhase phase, uint64_t totalSteps)
@@ -54,10 +60,11 @@ Result<void> Trainer::openMetrics() {
 }
 
 Result<void> Trainer::prepare() {
-  auto made = session.makeEvaluator();
+  auto made = session.makeEvaluators();
   if (!made)
     return made.error();
-  evaluator = std::move(*made);
+  evaluators = std::move(*made);
+  validations.resize(evaluators.size());
   LMC_TRY(allSucceed(ranks, openMetrics()));
 
   const auto former = session.progress.extra.find(kPhase);
@@ -335,31 +342,33 @@ Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
 }
 
 Result<void> Trainer::validate(StepRecord &record) {
-  if (!evaluator)
-    return {};
-  int64_t interval = session.settings.validationInterval;
-  bool last = session.progress.step == totalSteps;
-  if (!last && (interval == 0 || record.step % interval != 0))
-    return {};
-  progress.enter(Activity::Validating, session.progress.step);
-  auto start = std::chrono::steady_clock::now();
-  session.device->setPurpose(fmt::format("validation after step {}", record.step));
-  auto evaluation = evaluator->evaluate([&] { return stop.requested(); });
-  LMC_TRY(evaluation);
-  record.validationSeconds = secondsSince(start);
-  if (evaluation->complete) {
-    validations.add(record.validationSeconds);
-    nlohmann::ordered_json event = {{"step", record.step},
-                                    {"loss", evaluation->loss},
-                                    {"perplexity", std::exp(evaluation->loss)},
-                                    {"tokens", evaluation->tokens},
-                                    {"seconds", record.validationSeconds}};
+  for (size_t i = 0; i < evaluators.size(); ++i) {
+    const ValidationSettings &set = session.settings.validations[i];
+    if (!set.isDue(session.progress.step, session.progress.step == totalSteps))
+      continue;
+    progress.enter(Activity::Validating, session.progress.step);
+    auto start = std::chrono::steady_clock::now();
+    session.device->setPurpose(fmt::format("validation after step {}", record.step));
+    auto evaluation = evaluators[i]->evaluate([&] { return stop.requested(); });
+    LMC_TRY(evaluation);
+    const double seconds = secondsSince(start);
+    record.validationSeconds += seconds;
+    if (!evaluation->complete)
+      break;
+    validations[i].add(seconds);
+    nlohmann::ordered_json event;
+    event["step"] = record.step;
+    if (!set.name.empty())
+      event["set"] = set.name;
+    event["loss"] = evaluation->loss;
+    event["perplexity"] = std::exp(evaluation->loss);
+    event["tokens"] = evaluation->tokens;
+    event["seconds"] = seconds;
     if (evaluation->bitsPerByte)
       event["bits_per_byte"] = *evaluation->bitsPerByte;
     log.event("validation", std::move(event));
-    record.validationLoss = evaluation->loss;
-    record.bitsPerByte = evaluation->bitsPerByte;
-    session.progress.extra["validation_loss"] = fmt::format("{}", evaluation->loss);
+    record.validations.push_back({set.name, evaluation->loss, evaluation->bitsPerByte});
+    session.progress.extra[lossKey(set)] = fmt::format("{}", evaluation->loss);
   }
   return {};
 }
@@ -374,9 +383,11 @@ double Trainer::pendingSeconds() const {
     return spent.mean() * static_cast<double>(std::max(times, last));
   };
   const TrainSettings &settings = session.settings;
-  return pending(validations, settings.validationInterval, evaluator ? 1 : 0) +
-         pending(saves, settings.checkpointInterval, 1) +
-         pending(exports, settings.exportInterval, 0);
+  double seconds =
+      pending(saves, settings.checkpointInterval, 1) + pending(exports, settings.exportInterval, 0);
+  for (size_t i = 0; i < evaluators.size(); ++i)
+    seconds += pending(validations[i], settings.validations[i].interval, 1);
+  return seconds;
 }
 
 // Says after a few steps how long the rest of the job will take.
@@ -497,8 +508,12 @@ static bool isDue(uint64_t step, int64_t interval) {
 
 bool Trainer::hasWorkAfter(uint64_t step) const {
   const TrainSettings &settings = session.settings;
-  return step == phase.lastStep || (evaluator && isDue(step, settings.validationInterval)) ||
-         isDue(step, settings.checkpointInterval) || isDue(step, settings.exportInterval);
+  const bool validates =
+      std::ranges::any_of(settings.validations, [&](const ValidationSettings &set) {
+        return set.isDue(step, step == totalSteps);
+      });
+  return step == phase.lastStep || validates || isDue(step, settings.checkpointInterval) ||
+         isDue(step, settings.exportInterval);
 }
 
 Result<ExitCode> Trainer::train() {

@@ -41,7 +41,7 @@ public:
           RunLog &log, const StopSignals &stop, std::shared_ptr<DataSource> data, RunPhase phase,
           uint64_t totalSteps);
 
-  // Opens the metrics file and the validation data. Must be called before train().
+  // Opens the metrics file and the data of the validation sets. Must be called before train().
   Result<void> prepare();
 
   // Trains, saves and exports. Returns Interrupted if a signal stopped the run early. Error
@@ -88,6 +88,7 @@ private:
   Error stopDiverged(const Guard::Divergence &divergence);
   // Returns what to do after a divergence, as a clause.
   std::string wayBack(const Guard::Divergence &divergence) const;
+  // Evaluates the validation sets that are due after the step.
   Result<void> validate(StepRecord &record);
   // Returns the estimated seconds of the work beside the steps that is still to come.
   double pendingSeconds() const;
@@ -115,7 +116,7 @@ private:
   const std::shared_ptr<DataSource> data;
   const std::vector<SourceFacts> sources; // of the data
   std::unique_ptr<BatchLoader> batches;
-  std::unique_ptr<Evaluator> evaluator;
+  std::vector<std::unique_ptr<Evaluator>> evaluators; // of settings.validations
   std::deque<EnqueuedStep> enqueued;
   uint64_t enqueuedStep;                    // number of the newest step that was enqueued
   std::vector<std::unique_ptr<Mark>> ends;  // ends[n % size] is the end of step n
@@ -132,7 +133,8 @@ private:
     void add(double more) { seconds += more, ++times; }
     double mean() const { return times == 0 ? 0 : seconds / static_cast<double>(times); }
   };
-  Spent validations, saves, exports;
+  std::vector<Spent> validations; // of each of the evaluators
+  Spent saves, exports;
   double saveSeconds = 0; // of checkpoints and exports since the latest step
   double stepSeconds = 0; // of the steps of this start after the first, which also warms up
   bool gradientsDumped = false;

@@ -166,7 +166,7 @@ TEST_F(ChecksTest, ValidationNeedsData) {
   EXPECT_EQ(errorsOf(kModel + kTraining +
                      "[data]\ntrain = \"a.bin\"\n[monitoring]\nvalidation_interval = 5\n"),
             "job.toml:15:23: error: validation_interval = 5 needs data: give 'validation' in "
-            "[data], or set it to 0\n");
+            "[data] or [[validation]], or set it to 0\n");
 }
 
 TEST_F(ChecksTest, Device) {
@@ -408,7 +408,57 @@ TEST_F(SourcesTest, MistakesAreNamed) {
             "data.source is a list of tables; set one key of one of them, as in "
             "data.source.NAME.paths=...");
   EXPECT_EQ(errorOf(web + "[monitoring]\nvalidation_interval = 5\n"),
-            "validation_interval = 5 needs data: give 'validation' in [data], or set it to 0");
+            "validation_interval = 5 needs data: give 'validation' in [data] or [[validation]], or "
+            "set it to 0");
+}
+
+TEST_F(ChecksTest, ValidationSetsAreReadAndSetByName) {
+  const std::string text = kModel + kTraining +
+                           "[[validation]]\nname = \"web\"\npaths = \"web.bin\"\n"
+                           "[[validation]]\nname = \"code\"\npaths = [\"a.bin\", \"b.bin\"]\n"
+                           "interval = 50\niters = 3\n"
+                           "[monitoring]\nvalidation_interval = 20\n[data]\ntrain = \"t.bin\"\n";
+  ASSERT_EQ(errorsOf(text, {"validation.code.iters=0"}), "");
+  ASSERT_EQ(config.validations.size(), 2u);
+  EXPECT_EQ(config.validations["web"].paths, std::vector<std::string>{"web.bin"});
+  EXPECT_EQ(config.validations["web"].interval, 20) << "that of [monitoring]";
+  EXPECT_EQ(config.validations["web"].iters, 10) << "that of [monitoring]";
+  EXPECT_EQ(config.validations["code"].paths, (std::vector<std::string>{"a.bin", "b.bin"}));
+  EXPECT_EQ(config.validations["code"].interval, 50);
+  EXPECT_EQ(config.validations["code"].iters, 0);
+  std::vector<std::string> keys;
+  for (const ResolvedSetting &setting : config.settings)
+    if (setting.key.starts_with("validation.")) {
+      keys.push_back(setting.key);
+      EXPECT_TRUE(setting.runTime && !setting.identity) << setting.key;
+    }
+  EXPECT_EQ(keys, (std::vector<std::string>{"validation.web.paths", "validation.web.interval",
+                                            "validation.web.iters", "validation.code.paths",
+                                            "validation.code.interval", "validation.code.iters"}));
+}
+
+TEST_F(ChecksTest, MistakesInValidationSetsAreNamed) {
+  const std::string base = kModel + kTraining;
+  EXPECT_EQ(errorsOf(base + "[data]\nvalidation = \"a.bin\"\n"
+                            "[[validation]]\nname = \"web\"\npaths = \"b.bin\"\n"),
+            "job.toml:13:14: error: validation and [[validation]] both say what to validate with; "
+            "leave one out\n");
+  EXPECT_EQ(errorsOf(base + "[[validation]]\nname = \"web\"\npaths = []\n"),
+            "job.toml:14:9: error: [[validation]] web has an empty list of paths; give it token "
+            "files, or leave it out\n");
+  EXPECT_EQ(errorsOf(base + "[[validation]]\nname = \"web\"\n"),
+            "job.toml:13:8: error: missing required key 'paths' in [[validation]] web\n");
+  EXPECT_EQ(errorsOf(base + "[[validation]]\npaths = \"a.bin\"\n"),
+            "job.toml:12:1: error: a [[validation]] has no name; give it a name of letters, "
+            "digits, _ and -, such as name = \"web\"\n");
+  EXPECT_EQ(errorsOf(base + "[[validation]]\nname = \"web\"\npaths = \"a\"\ninterval = -1\n"),
+            "job.toml:15:12: error: validation.web.interval is -1; it must be from 0 to "
+            "1000000000000\n");
+  EXPECT_EQ(errorsOf(base + "[validation]\npaths = \"a\"\n"),
+            "job.toml:12:2: error: 'validation' is a list of tables; write [[validation]]\n");
+  EXPECT_EQ(errorsOf(base + "[[validation]]\nname = \"web\"\npaths = \"a\"\n",
+                     {"validation.wbe.iters=1"}),
+            "--set: error: the file has no [[validation]] named 'wbe'; did you mean 'web'?\n");
 }
 
 TEST_F(ChecksTest, RunTimeChangeableSettings) {

@@ -52,6 +52,33 @@ TEST(Console, ALineSaysAllThatMatters) {
   EXPECT_NE(log.find("warning: disk full\n"), std::string::npos);
 }
 
+TEST(Console, AValidationIsOnTheLineOfItsStepWithTheNameOfItsSet) {
+  test::TestFolder folder;
+  FILE *out = std::fopen((folder / "log").c_str(), "w");
+  {
+    Console console(out, out);
+    console.setSteps(100, 1000);
+    console.step(record(1));
+    StepRecord r = record(2);
+    r.validations = {{.set = "", .loss = 1, .bitsPerByte = 0.5}};
+    console.step(r);
+    r = record(3);
+    r.validations = {{.set = "code", .loss = 1}, {.set = "web", .loss = 2, .bitsPerByte = 0.75}};
+    console.step(r);
+    console.step(record(4));
+  }
+  std::fclose(out);
+  const std::string log = test::read(folder / "log");
+  EXPECT_NE(log.find(" | validation loss 1.0000, perplexity 2.718, 0.5000 bits per byte\n"),
+            std::string::npos)
+      << log;
+  EXPECT_NE(log.find(" | validation code: loss 1.0000, perplexity 2.718 | validation web: loss "
+                     "2.0000, perplexity 7.389, 0.7500 bits per byte\n"),
+            std::string::npos)
+      << log;
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3);
+}
+
 // After steps of 10,000 and 20,000 tokens/s the average is 11,000, and MFU says the same.
 TEST(Console, TheMfuIsThatOfTheRateThatIsShown) {
   test::TestFolder folder;

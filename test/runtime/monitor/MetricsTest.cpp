@@ -69,7 +69,7 @@ TEST(Metrics, HasEveryFieldOfAStep) {
     r.step = 2;
     r.skipped = true;
     r.gradNorm = std::nan("");
-    r.validationLoss = 3.5;
+    r.validations = {{.set = "", .loss = 3.5}, {.set = "code", .loss = 2, .bitsPerByte = 0.75}};
     ASSERT_OK(writer->write(r));
   }
   auto written = lines(folder / "m.jsonl");
@@ -84,8 +84,14 @@ TEST(Metrics, HasEveryFieldOfAStep) {
                           {"data_seconds", 0.0}, {"save_seconds", 0.0},  {"memory_bytes", 4096},
                           {"validation_seconds", 0.0}, {"tokens_per_second", 1000.0}};
   nlohmann::json second = first;
-  second.update({{"step", 2}, {"grad_norm", nullptr}, {"skipped", true}, {"validation_loss", 3.5},
-                 {"validation_perplexity", std::exp(3.5)}});
+  second.update(
+      {{"step", 2},
+       {"grad_norm", nullptr},
+       {"skipped", true},
+       {"validation_loss", 3.5},
+       {"validation_perplexity", std::exp(3.5)},
+       {"validation",
+        {{"code", {{"loss", 2.0}, {"perplexity", std::exp(2.0)}, {"bits_per_byte", 0.75}}}}}});
   EXPECT_EQ(written, (std::vector<nlohmann::json>{first, second}));
 }
 

@@ -46,7 +46,7 @@ TEST(Settings, TakeTomlValuesAndBareWords) {
   EXPECT_EQ(settings.beta1, 0.5);
   EXPECT_EQ(settings.trainIters, 1000);
   EXPECT_EQ(settings.trainData.at(0).paths, (std::vector<std::string>{"a.bin", "b/*.bin"}));
-  EXPECT_EQ(settings.validationData, std::vector<std::string>{"c.bin"});
+  EXPECT_EQ(settings.validations.at(0).paths, std::vector<std::string>{"c.bin"});
 }
 
 TEST(Settings, TheLastChangeCounts) {
@@ -119,6 +119,40 @@ TEST(Settings, MinLrAboveLrIsAnError) {
   EXPECT_EQ(errorOf({"lr_schedule.min_lr=0.06"}),
             "lr_schedule.min_lr (0.06) is above lr_schedule.lr (0.05); set both");
   EXPECT_EQ(errorOf({"lr_schedule.min_lr=0.06", "lr_schedule.style=constant"}), "");
+}
+
+TEST(Settings, HaveTheValidationSetsByName) {
+  EXPECT_EQ(read({}).validations.at(0).name, "");
+  EXPECT_EQ(read({"monitoring.validation_iters=0"}).validations.at(0).iters, 0);
+  EXPECT_TRUE(read({"data.validation=[]"}).validations.empty());
+
+  TinyPlan tiny;
+  tiny.addValidationSet("web", "web.bin", "0", "3");
+  tiny.addValidationSet("code", "code.bin", "40", "2");
+  auto bytes = tiny.bytes();
+  auto settings = [&](const std::vector<std::string> &overrides) -> Result<TrainSettings> {
+    auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
+    if (!table)
+      return table.error();
+    return TrainSettings::read(*table);
+  };
+  auto sets = settings({"monitoring.validation_interval=10", "validation.code.interval=20"});
+  ASSERT_TRUE(bool(sets)) << sets.error().message;
+  ASSERT_EQ(sets->validations.size(), 2u);
+  const ValidationSettings &code = sets->validations[0], &web = sets->validations[1];
+  EXPECT_EQ(code.name, "code");
+  EXPECT_EQ(code.paths, std::vector<std::string>{"code.bin"});
+  EXPECT_EQ(code.interval, 20);
+  EXPECT_EQ(code.iters, 2);
+  EXPECT_EQ(web.name, "web");
+  EXPECT_EQ(web.key, "validation.web.paths");
+  EXPECT_EQ(web.interval, 10) << "its default follows";
+
+  auto both = settings({"data.validation=v.bin"});
+  ASSERT_FALSE(bool(both));
+  EXPECT_EQ(both.error().message,
+            "data.validation is set, and the plan has the validation sets code, web (validation); "
+            "set their paths instead, such as validation.code.paths, or compile without them");
 }
 
 TEST(Settings, APlanWithoutAKeySaysSo) {

@@ -188,6 +188,19 @@ public:
     plan.settings.back()->identity = false;
   }
 
+  // Adds a validation set, which takes the place of validation.bin.
+  void addValidationSet(const std::string &name, const std::string &path,
+                        const std::string &interval, const std::string &iters) {
+    using T = plan::SettingType;
+    setting("data.validation").values.clear();
+    const std::string key = "validation." + name;
+    addSetting(key + ".paths", T::StringList, path);
+    addSetting(key + ".interval", T::Integer, interval, 0, 1e12);
+    plan.settings.back()->derived_from = "monitoring.validation_interval";
+    addSetting(key + ".iters", T::Integer, iters, 0, 1e12);
+    plan.settings.back()->derived_from = "monitoring.validation_iters";
+  }
+
   plan::SettingT &setting(const std::string &key) {
     for (auto &setting : plan.settings)
       if (setting->key == key)
@@ -256,7 +269,7 @@ private:
     addSetting("checkpoint.export_interval", T::Integer, "0", 0, 1e12);
     addSetting("monitoring.log_interval", T::Integer, "1", 1, 1e12);
     addSetting("monitoring.validation_interval", T::Integer, "0", 0, 1e12);
-    addSetting("monitoring.validation_iters", T::Integer, "3", 1, 1e12);
+    addSetting("monitoring.validation_iters", T::Integer, "3", 0, 1e12);
     addSetting("guard.action", T::String, "stop");
     addSetting("guard.window", T::Integer, "100", 10, 1e6);
     addSetting("guard.spike", T::Float, "6", 2, 1000);
