@@ -178,18 +178,18 @@ void shardGroup(const CheckedJob &job) {
 }
 
 void schedule(const CheckedJob &job) {
-  const LrScheduleConfig &lr = job.config.lrSchedule;
-  if (job.sound({"lr_schedule.decay_iters", "training.train_iters"}) &&
-      lr.decayIters > job.config.training.trainIters)
-    job.error("lr_schedule.decay_iters", "decay_iters = {} is more than train_iters = {}",
-              lr.decayIters, job.config.training.trainIters);
-  if (job.sound({"lr_schedule.decay_iters", "training.train_iters", "lr_schedule.warmup_iters"}) &&
-      lr.warmupIters >= lr.decayIters)
-    job.error("lr_schedule.warmup_iters",
-              "warmup_iters = {} must be below decay_iters = {} (default: train_iters)",
-              lr.warmupIters, lr.decayIters);
-  if (job.sound({"lr_schedule.lr", "lr_schedule.min_lr"}) && lr.minLr > lr.lr)
-    job.error("lr_schedule.min_lr", "min_lr = {} is more than lr = {}", lr.minLr, lr.lr);
+  const std::string section = "lr_schedule.";
+  LrKeys keys = job.config.lrSchedule;
+  for (const auto &[path, location] : job.provenance.keys)
+    if (path.starts_with(section))
+      keys.given[path.substr(section.size())] = location.file == kOverrides ? 2 : 1;
+  const auto isBroken = [&](const std::string &key) {
+    return job.provenance.broken.count(section + key) > 0;
+  };
+  for (const LrFault &fault : lrFaults(keys, job.config.training.trainIters))
+    if (job.sound({"training.train_iters"}) && !isBroken(fault.key) &&
+        std::ranges::none_of(fault.reads, isBroken))
+      job.error(section + fault.key, "{}", fault.text);
 }
 
 void shuffleBlock(const CheckedJob &job) {

@@ -6,6 +6,7 @@
 // docs/config.md all use that table. Fixed defaults are the initial values of the fields below.
 #pragma once
 
+#include "runtime/plan/LrSettings.h"
 #include "runtime/support/Result.h"
 
 #include <cstdint>
@@ -94,15 +95,6 @@ struct OptimizerConfig {
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double clipGrad = 1.0; // maximum gradient norm; 0: no clipping
   bool decayNormsAndBiases = false;
-};
-
-struct LrScheduleConfig {
-  std::string style = "cosine";       // constant | linear | cosine | wsd
-  double lr = 3e-4;
-  double minLr = 0;                   // default: lr / 10
-  int64_t warmupIters = 0;
-  int64_t decayIters = 0;        // step at which min_lr is reached; default: train_iters
-  double wsdDecayFraction = 0.2; // wsd: the last fraction of decay_iters, in which lr falls
 };
 
 struct MemoryConfig {
@@ -226,7 +218,7 @@ struct Config {
   ModelConfig model;
   TrainingConfig training;
   OptimizerConfig optimizer;
-  LrScheduleConfig lrSchedule;
+  LrKeys lrSchedule;
   MemoryConfig memory;
   DistributedConfig distributed;
   DataConfig data;

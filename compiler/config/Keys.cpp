@@ -390,10 +390,12 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
       {.section = "lr_schedule",
        .name = "style",
        .field = FIELD(lrSchedule.style),
-       .choices = {{"constant"}, {"linear"}, {"cosine"}, {"wsd"}},
+       .choices = {{"constant"}, {"linear"}, {"cosine"}, {"wsd"}, {"inverse_sqrt"}, {"piecewise"}},
        .runTime = true,
        .identity = true,
-       .doc = "Shape after the linear warm-up; `wsd` is warm-up, stable, decay."},
+       .doc = "Shape after the linear warm-up: `wsd` is warm-up, stable, decay; `inverse_sqrt` is "
+              "`lr` x sqrt(`warmup_iters` / step), at least `min_lr`; `piecewise` takes everything "
+              "from `points` ([formulas](running.md#the-learning-rate))."},
       {.section = "lr_schedule",
        .name = "lr",
        .field = FIELD(lrSchedule.lr),
@@ -412,6 +414,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .identity = true,
        .doc = "Learning rate from step `decay_iters` on; at most `lr`."},
       {.section = "lr_schedule",
+       .name = "min_lr_ratio",
+       .field = FIELD(lrSchedule.minLrRatio),
+       .minimum = 0,
+       .maximum = 1,
+       .defaultText = "none",
+       .runTime = true,
+       .identity = true,
+       .doc = "In the place of `min_lr`: the same as a fraction of `lr`. Of the two, that of a "
+              "`--set` goes before that of the file."},
+      {.section = "lr_schedule",
        .name = "warmup_iters",
        .field = FIELD(lrSchedule.warmupIters),
        .unit = "steps",
@@ -421,6 +433,24 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .identity = true,
        .doc = "Steps of linear warm-up; below `decay_iters`."},
       {.section = "lr_schedule",
+       .name = "warmup_ratio",
+       .field = FIELD(lrSchedule.warmupRatio),
+       .minimum = 0,
+       .maximum = 1,
+       .defaultText = "none",
+       .runTime = true,
+       .identity = true,
+       .doc = "In the place of `warmup_iters`: the same as a fraction of `decay_iters`, rounded. "
+              "Of the two, that of a `--set` goes before that of the file."},
+      {.section = "lr_schedule",
+       .name = "warmup_init",
+       .field = FIELD(lrSchedule.warmupInit),
+       .minimum = 0,
+       .maximum = 10,
+       .runTime = true,
+       .identity = true,
+       .doc = "Learning rate from which the warm-up starts; it may be above `lr`."},
+      {.section = "lr_schedule",
        .name = "decay_iters",
        .field = FIELD(lrSchedule.decayIters),
        .unit = "steps",
@@ -429,7 +459,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .derived = {"training.train_iters"},
        .runTime = true,
        .identity = true,
-       .doc = "Step at which `min_lr` is reached; at most `train_iters`."},
+       .doc = "Step at which `min_lr` is reached, counted from `restart_step`; at most the steps "
+              "up to `train_iters`, which are the default."},
       {.section = "lr_schedule",
        .name = "wsd_decay_fraction",
        .field = FIELD(lrSchedule.wsdDecayFraction),
@@ -438,6 +469,34 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .runTime = true,
        .identity = true,
        .doc = "wsd: the last part of `decay_iters`, in which the rate falls."},
+      {.section = "lr_schedule",
+       .name = "wsd_decay_style",
+       .field = FIELD(lrSchedule.wsdDecayStyle),
+       .choices = {{"linear"}, {"cosine"}, {"exponential"}, {"minus_sqrt"}},
+       .runTime = true,
+       .identity = true,
+       .doc = "wsd: the shape of that part, with Megatron's names; `minus_sqrt` is the 1-sqrt "
+              "cooldown."},
+      {.section = "lr_schedule",
+       .name = "points",
+       .field = FIELD(lrSchedule.points),
+       .defaultText = "none",
+       .runTime = true,
+       .identity = true,
+       .doc = "piecewise: \"STEP:RATE\" in ascending order, as in `[\"0:0\", \"100:3e-4\", "
+              "\"5000:3e-5\"]`. The rate is linear between points, and constant before the first "
+              "and after the last. No other key but `restart_step` has an effect."},
+      {.section = "lr_schedule",
+       .name = "restart_step",
+       .field = FIELD(lrSchedule.restartStep),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .identity = true,
+       .doc = "The schedule begins behind this step: every other number of steps counts from it. "
+              "It is for runs that go on from a checkpoint of this step or a later one "
+              "([example](running.md#the-learning-rate))."},
 
       {.section = "memory",
        .name = "budget",
@@ -853,6 +912,7 @@ std::vector<Key> phaseKeys(const std::string &name) {
                    "Any other style begins a schedule of its own at the phase's first step, which "
                    "ends with the phase.");
   style.choices.insert(style.choices.begin(), Choice{"continue"});
+  std::erase_if(style.choices, [](const Choice &choice) { return choice.name == std::string_view("piecewise"); });
   Key lr = like("lr_schedule.lr", "lr", FIELD(lr), "Peak learning rate of the phase's own style.");
   lr.derived = {"lr_schedule.lr"};
   Key minLr = like("lr_schedule.min_lr", "min_lr", FIELD(minLr),

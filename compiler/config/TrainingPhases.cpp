@@ -190,11 +190,15 @@ void checkSchedule(const CheckedJob &job, const PhaseConfig &phase) {
                   name);
     return;
   }
-  if (phase.minLr > phase.lr)
-    job.error(keyOf(phase, "min_lr"), "min_lr = {} is more than lr = {}", phase.minLr, phase.lr);
-  if (phase.warmupIters >= phase.steps && phase.steps > 0)
-    job.error(keyOf(phase, "warmup_iters"), "warmup_iters = {} must be below the phase's {} steps",
-              phase.warmupIters, phase.steps);
+  LrKeys keys{.style = phase.lrStyle,
+              .lr = phase.lr,
+              .minLr = phase.minLr,
+              .warmupIters = phase.warmupIters,
+              .wsdDecayFraction = job.config.lrSchedule.wsdDecayFraction,
+              .wsdDecayStyle = job.config.lrSchedule.wsdDecayStyle};
+  if (phase.steps > 0)
+    for (const LrFault &fault : lrFaults(keys, phase.steps))
+      job.error(keyOf(phase, fault.key.c_str()), "{}", fault.text);
 }
 
 } // namespace

@@ -110,6 +110,18 @@ static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdenti
   return {};
 }
 
+// Returns an error if the run would train steps that are before its schedule.
+static Result<void> checkRestart(const Session &session, int64_t totalSteps) {
+  const int64_t begin = session.settings.lr.begin;
+  const auto done = static_cast<int64_t>(session.progress.step);
+  if (done >= std::min(begin, totalSteps))
+    return {};
+  return Error{fmt::format("lr_schedule.restart_step is {}, and the run goes on after step {}: the "
+                           "schedule has no rate for the steps between; go on from a checkpoint of "
+                           "step {}, as with --rewind={}, or set lr_schedule.restart_step={}",
+                           begin, done, begin, begin, done)};
+}
+
 // Sets the position in the data of the phase number `current` to where the checkpoint of the run
 // `saved` was, and returns the starts of its stream. If the order of the data has changed, or the
 // phase reads another stream than that of the checkpoint, each source whose own order has not
@@ -626,6 +638,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
       starts = continueData(phases, *current, session.progress, *start->saved, identity, console);
   }
   if (training) {
+    LMC_TRY(checkRestart(session, totalSteps));
     const std::vector<DataLeg> legs = legsOf(phases, *current, session.progress, std::move(starts));
     LMC_TRY(checkEpochs(phases, legs));
     prepared.job = jobFacts(phases, legs, static_cast<uint64_t>(totalSteps));

@@ -254,17 +254,55 @@ Result<std::vector<std::string>> SettingTable::list(std::string_view key) const 
   return (*entry)->values;
 }
 
-static Result<LrStyle> lrStyle(const std::string &name) {
-  if (name == "constant")
-    return LrStyle::Constant;
-  if (name == "linear")
-    return LrStyle::Linear;
-  if (name == "cosine")
-    return LrStyle::Cosine;
-  if (name == "wsd")
-    return LrStyle::Wsd;
-  return Error{
-      fmt::format("lr_schedule.style '{}' is none of constant, linear, cosine, wsd", name)};
+// Reads the keys of a schedule that the section has; the others stay as they are in `keys`.
+static Result<LrKeys> readLrKeys(const SettingTable &table, const std::string &section,
+                                 LrKeys keys) {
+  auto read = [&](const char *name, auto &value, auto get) -> Result<void> {
+    const std::string key = fmt::format("{}.{}", section, name);
+    const Setting *setting = table.find(key);
+    if (!setting)
+      return {};
+    auto found = (table.*get)(key);
+    LMC_TRY(found);
+    value = *found;
+    if (setting->origin != SettingOrigin::Default)
+      keys.given[name] = static_cast<int>(setting->origin);
+    return {};
+  };
+  using Table = SettingTable;
+  LMC_TRY(read("style", keys.style, &Table::text));
+  LMC_TRY(read("lr", keys.lr, &Table::number));
+  LMC_TRY(read("min_lr", keys.minLr, &Table::number));
+  LMC_TRY(read("min_lr_ratio", keys.minLrRatio, &Table::number));
+  LMC_TRY(read("warmup_iters", keys.warmupIters, &Table::integer));
+  LMC_TRY(read("warmup_ratio", keys.warmupRatio, &Table::number));
+  LMC_TRY(read("warmup_init", keys.warmupInit, &Table::number));
+  LMC_TRY(read("decay_iters", keys.decayIters, &Table::integer));
+  LMC_TRY(read("wsd_decay_fraction", keys.wsdDecayFraction, &Table::number));
+  LMC_TRY(read("wsd_decay_style", keys.wsdDecayStyle, &Table::text));
+  LMC_TRY(read("points", keys.points, &Table::list));
+  LMC_TRY(read("restart_step", keys.restartStep, &Table::integer));
+  // Only a hostile plan has a negative number.
+  if (keys.restartStep < 0 || keys.warmupIters < 0 || keys.decayIters < 0)
+    return Error{fmt::format("plan: a number of steps in {} is below 0", section)};
+  return keys;
+}
+
+// Returns the schedule of the keys of a section, or the first mistake in them.
+static Result<LrSettings> settingsOf(const LrKeys &keys, const std::string &section,
+                                     int64_t lastStep) {
+  const std::vector<LrFault> faults = lrFaults(keys, lastStep);
+  if (!faults.empty())
+    return Error{fmt::format("{0}.{1}; --set {0}.{2}=... changes it", section, faults[0].text,
+                             faults[0].key)};
+  return lrSettings(keys, lastStep);
+}
+
+Result<LrSettings> readLrSettings(const SettingTable &table, const std::string &section,
+                                  int64_t lastStep) {
+  auto keys = readLrKeys(table, section, {});
+  LMC_TRY(keys);
+  return settingsOf(*keys, section, lastStep);
 }
 
 // Returns the names of the tables of a list, "data.source": those of its settings, as in
@@ -363,34 +401,26 @@ static Result<void> enterPhaseData(const SettingTable &table, const std::string 
   return {};
 }
 
-// Sets the schedule of a phase that has one of its own.
+// Sets the schedule of a phase that has one of its own. What it does not give of a decay is as in
+// [lr_schedule].
 static Result<void> enterPhaseSchedule(const SettingTable &table, const PlanFile::Phase &phase,
                                        LrSettings &lr) {
-  const std::string prefix = fmt::format("phase.{}.", phase.name);
-  auto style = table.text(prefix + "lr_style");
+  const std::string section = fmt::format("phase.{}", phase.name);
+  auto style = table.text(section + ".lr_style");
   LMC_TRY(style);
   if (*style == "continue")
     return {};
-  auto own = lrStyle(*style);
+  auto whole = readLrKeys(table, "lr_schedule", {});
+  LMC_TRY(whole);
+  auto keys = readLrKeys(table, section,
+                         {.style = *style,
+                          .wsdDecayFraction = whole->wsdDecayFraction,
+                          .wsdDecayStyle = whole->wsdDecayStyle});
+  LMC_TRY(keys);
+  keys->restartStep = static_cast<int64_t>(phase.firstStep);
+  auto own = settingsOf(*keys, section, static_cast<int64_t>(phase.firstStep + phase.steps));
   LMC_TRY(own);
-  auto rate = table.number(prefix + "lr"), minimum = table.number(prefix + "min_lr");
-  LMC_TRY(rate);
-  LMC_TRY(minimum);
-  auto warmup = table.integer(prefix + "warmup_iters");
-  LMC_TRY(warmup);
-  lr.style = *own;
-  lr.lr = *rate;
-  lr.minLr = *minimum;
-  lr.warmupIters = *warmup;
-  lr.decayIters = static_cast<int64_t>(phase.steps);
-  lr.firstStep = static_cast<int64_t>(phase.firstStep);
-  if (*warmup < 0 || lr.warmupIters >= lr.decayIters)
-    return Error{fmt::format("{0}warmup_iters ({1}) is not below the {2} steps of the phase; set "
-                             "--set {0}warmup_iters=N",
-                             prefix, lr.warmupIters, lr.decayIters)};
-  if (lr.style != LrStyle::Constant && lr.minLr > lr.lr)
-    return Error{
-        fmt::format("{0}min_lr ({1}) is above {0}lr ({2}); set both", prefix, lr.minLr, lr.lr)};
+  lr = std::move(*own);
   return {};
 }
 
@@ -420,29 +450,9 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   LMC_TRY(number("optimizer.beta1", settings.beta1));
   LMC_TRY(number("optimizer.beta2", settings.beta2));
 
-  auto styleName = table.text("lr_schedule.style");
-  LMC_TRY(styleName);
-  auto style = lrStyle(*styleName);
-  LMC_TRY(style);
-  settings.lr.style = *style;
-  LMC_TRY(number("lr_schedule.lr", settings.lr.lr));
-  LMC_TRY(number("lr_schedule.min_lr", settings.lr.minLr));
-  LMC_TRY(count("lr_schedule.warmup_iters", settings.lr.warmupIters));
-  LMC_TRY(count("lr_schedule.decay_iters", settings.lr.decayIters));
-  LMC_TRY(number("lr_schedule.wsd_decay_fraction", settings.lr.wsdDecayFraction));
-
-  // The compiler has checked the rules between two keys, but `--set` may have changed one of them.
-  if (settings.lr.decayIters > settings.trainIters)
-    return Error{fmt::format("lr_schedule.decay_iters ({}) is above training.train_iters ({}); set "
-                             "both, or stop early with --steps",
-                             settings.lr.decayIters, settings.trainIters)};
-  if (settings.lr.warmupIters >= settings.lr.decayIters)
-    return Error{fmt::format("lr_schedule.warmup_iters ({}) is not below lr_schedule.decay_iters "
-                             "({}); set both",
-                             settings.lr.warmupIters, settings.lr.decayIters)};
-  if (settings.lr.style != LrStyle::Constant && settings.lr.minLr > settings.lr.lr)
-    return Error{fmt::format("lr_schedule.min_lr ({}) is above lr_schedule.lr ({}); set both",
-                             settings.lr.minLr, settings.lr.lr)};
+  auto lr = readLrSettings(table, "lr_schedule", settings.trainIters);
+  LMC_TRY(lr);
+  settings.lr = std::move(*lr);
 
   auto trainData = readTrainData(table);
   LMC_TRY(trainData);

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/RecordedRun.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/monitor/Guard.h"
+#include "runtime/plan/LrSettings.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
 
@@ -70,18 +71,6 @@ private:
   std::vector<Setting> entries;
 };
 
-enum class LrStyle { Constant, Linear, Cosine, Wsd };
-
-// The keys of the TOML section [lr_schedule]. Steps are counted from 1.
-struct LrSettings {
-  LrStyle style = LrStyle::Cosine;
-  double lr = 0, minLr = 0;
-  int64_t warmupIters = 0;
-  int64_t decayIters = 0;      // step at which the rate reaches minLr
-  int64_t firstStep = 0;       // steps before the schedule, which counts its own from 1
-  double wsdDecayFraction = 0; // style Wsd: the fraction of decayIters, at its end, with decay
-};
-
 // A set of validation data: a table of [[validation]], or data.validation, which has no name.
 struct ValidationSettings {
   std::string name;               // "": data.validation
@@ -127,5 +116,10 @@ struct TrainSettings {
   // Returns the setting that names the training data: "data.train", or "data.source" for a mixture.
   const char *trainKey() const { return isMixed() ? kSources : kTrainData; }
 };
+
+// Returns the schedule that the keys of `section` ("lr_schedule") give for a run whose last step is
+// `lastStep`, or the first mistake in them. Keys that the plan does not have are defaults.
+Result<LrSettings> readLrSettings(const SettingTable &table, const std::string &section,
+                                  int64_t lastStep);
 
 } // namespace lmc

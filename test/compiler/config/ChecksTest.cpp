@@ -155,6 +155,26 @@ TEST_F(ChecksTest, Schedule) {
   EXPECT_EQ(errorsOf(base + "lr = 1e-4\n"), "");
   EXPECT_EQ(config.lrSchedule.minLr, 1e-5);
   EXPECT_EQ(config.lrSchedule.decayIters, 100);
+  EXPECT_EQ(
+      errorsOf(base + "decay_iters = 60\nrestart_step = 50\n"),
+      "job.toml:13:15: error: decay_iters = 60 is more than train_iters = 100 - restart_step = "
+      "50\n");
+  EXPECT_EQ(errorsOf(base + "min_lr = 1e-5\nmin_lr_ratio = 0.1\n"),
+            "job.toml:14:16: error: min_lr and min_lr_ratio say the same; give one of them\n");
+  EXPECT_EQ(
+      errorsOf(base + "warmup_iters = 0\nwarmup_ratio = 0.1\n"),
+      "job.toml:14:16: error: warmup_iters and warmup_ratio say the same; give one of them\n");
+  EXPECT_EQ(errorsOf(base + "min_lr = 1e-5\n", {"lr_schedule.min_lr_ratio=0.5"}), "")
+      << "that of --set replaces that of the file";
+  EXPECT_EQ(
+      errorsOf(base + "style = \"piecewise\"\npoints = [\"0:0\", \"9:3e-4\", \"9:0\", \"x\"]\n"),
+      "job.toml:14:10: error: points has \"9:0\" behind step 9; the steps must rise\n"
+      "job.toml:14:10: error: points has \"x\"; a point is \"STEP:RATE\", such as "
+      "\"1000:3e-4\"\n");
+  EXPECT_EQ(
+      errorsOf(base + "style = \"inverse_sqr\"\n"),
+      "job.toml:13:9: error: lr_schedule.style is \"inverse_sqr\"; it must be one of constant, "
+      "linear, cosine, wsd, inverse_sqrt, piecewise; did you mean 'inverse_sqrt'?\n");
 }
 
 TEST_F(ChecksTest, AMistakeOfAnOverrideIsTheOverrides) {
@@ -199,7 +219,7 @@ TEST_F(ChecksTest, AllMistakesAtOnceInTheOrderOfTheFile) {
             "batch_size = 8 (GBS), so there is no whole number of accumulation steps (GAS); use "
             "micro_batch_size = 2 or 4 or batch_size = 6 or 9\n"
             "job.toml:13:9: error: lr_schedule.style is \"cosin\"; it must be one of constant, "
-            "linear, cosine, wsd; did you mean 'cosine'?\n"
+            "linear, cosine, wsd, inverse_sqrt, piecewise; did you mean 'cosine'?\n"
             "job.toml:14:15: error: decay_iters = 11 is more than train_iters = 10\n"
             "--set: error: memory.budget: unknown unit 'XB' in \"1XB\"; units are B, KB, MB, GB, "
             "TB, KiB, MiB, GiB, TiB\n");
@@ -477,9 +497,15 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "lr_schedule.style",
                                                   "lr_schedule.lr",
                                                   "lr_schedule.min_lr",
+                                                  "lr_schedule.min_lr_ratio",
                                                   "lr_schedule.warmup_iters",
+                                                  "lr_schedule.warmup_ratio",
+                                                  "lr_schedule.warmup_init",
                                                   "lr_schedule.decay_iters",
                                                   "lr_schedule.wsd_decay_fraction",
+                                                  "lr_schedule.wsd_decay_style",
+                                                  "lr_schedule.points",
+                                                  "lr_schedule.restart_step",
                                                   "data.train",
                                                   "data.validation",
                                                   "data.end_of_document",

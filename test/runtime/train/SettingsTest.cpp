@@ -84,10 +84,12 @@ TEST(Settings, HaveAnOrigin) {
 
 TEST(Settings, RulesBetweenTwoKeysHoldAfterAChange) {
   EXPECT_EQ(errorOf({"lr_schedule.decay_iters=1001"}),
-            "lr_schedule.decay_iters (1001) is above training.train_iters (1000); set both, or stop early "
-            "with --steps");
-  EXPECT_EQ(errorOf({"lr_schedule.warmup_iters=100"}),
-            "lr_schedule.warmup_iters (100) is not below lr_schedule.decay_iters (100); set both");
+            "lr_schedule.decay_iters = 1001 is more than train_iters = 1000; --set "
+            "lr_schedule.decay_iters=... changes it");
+  EXPECT_EQ(
+      errorOf({"lr_schedule.warmup_iters=100"}),
+      "lr_schedule.warmup_iters = 100 must be below decay_iters = 100 (default: train_iters); "
+      "--set lr_schedule.warmup_iters=... changes it");
 }
 
 TEST(Settings, EveryMistakeIsNamed) {
@@ -116,8 +118,10 @@ TEST(Settings, EveryMistakeIsNamed) {
 }
 
 TEST(Settings, MinLrAboveLrIsAnError) {
-  EXPECT_EQ(errorOf({"lr_schedule.min_lr=0.06"}),
-            "lr_schedule.min_lr (0.06) is above lr_schedule.lr (0.05); set both");
+  EXPECT_EQ(
+      errorOf({"lr_schedule.min_lr=0.06"}),
+      "lr_schedule.min_lr = 0.06 is more than lr = 0.05; --set lr_schedule.min_lr=... changes "
+      "it");
   EXPECT_EQ(errorOf({"lr_schedule.min_lr=0.06", "lr_schedule.style=constant"}), "");
 }
 
