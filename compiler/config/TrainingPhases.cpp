@@ -121,10 +121,12 @@ void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config)
                 "or leave it out",
                 training.trainIters, sum, sum);
     training.trainIters = sum;
-  } else if (training.trainTokens > 0 &&
-             job.sound({"training.sequence_length", "training.batch_size"})) {
-    training.trainIters =
-        stepsFor(training.trainTokens, training.batchSize, training.sequenceLength);
+  } else if (training.trainTokens > 0) {
+    if (job.sound({"training.sequence_length", "training.batch_size"}))
+      training.trainIters =
+          stepsFor(training.trainTokens, training.batchSize, training.sequenceLength);
+    else
+      provenance.broken.insert("training.train_iters");
   } else if (!hasSteps && !provenance.broken.count("training.train_iters")) {
     provenance.broken.insert("training.train_iters");
     job.error("training.train_iters", "missing required key 'train_iters' in [training]");

@@ -177,6 +177,13 @@ TEST_F(ChecksTest, Schedule) {
       "linear, cosine, wsd, inverse_sqrt, piecewise; did you mean 'inverse_sqrt'?\n");
 }
 
+TEST_F(ChecksTest, StepsThatAreNotKnownGiveNoFurtherMistake) {
+  EXPECT_EQ(errorsOf(kModel +
+                     "[training]\nsequence_length = 0\nbatch_size = 8\nmicro_batch_size = 2\n"
+                     "train_tokens = 1000\n[lr_schedule]\nwarmup_iters = 5\n"),
+            "job.toml:8:19: error: training.sequence_length is 0; it must be from 1 to 67108864\n");
+}
+
 TEST_F(ChecksTest, AMistakeOfAnOverrideIsTheOverrides) {
   EXPECT_EQ(errorsOf(kModel + kTraining, {"lr_schedule.decay_iters=101"}),
             "--set: error: decay_iters = 101 is more than train_iters = 100\n");
