@@ -124,11 +124,11 @@ string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`).
     };
     if (section.keysOf) {
       const std::vector<Key> own = section.keysOf("");
-      page += fmt::format("| `name` | string | **required** | letters, digits, `_`, `-` | {} "
-                          "| Name of the table. `--set {}.NAME.KEY=VALUE` changes one of its "
-                          "keys. |\n",
-                          std::ranges::any_of(own, &Key::identity) ? "*identity*" : "",
-                          section.name);
+      page +=
+          fmt::format("| `name` | string | **required** | letters, digits, `_`, `-` | {} "
+                      "| Name of the table. `--set {}.NAME.KEY=VALUE` changes one of its "
+                      "keys. |\n",
+                      std::ranges::any_of(own, &Key::identity) ? "*identity*" : "", section.name);
       std::ranges::for_each(own, addRow);
     }
     for (const Key &key : keys)

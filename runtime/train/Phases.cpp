@@ -116,7 +116,7 @@ static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t in
       key, source.maxEpochs, leg.lastStep,
       phase.phase.name.empty() ? "" : fmt::format(" (to the end of phase {})", phase.phase.name),
       epochs, source.share * 100, leg.end - leg.begin, after - before,
-      before == 0 ? "" : fmt::format(", after {} before", before), source.tokensPerEpoch,
+      before == 0 ? "" : fmt::format(", after {} of earlier starts", before), source.tokensPerEpoch,
       fmt::join(ways, ", or "))};
 }
 

@@ -208,6 +208,9 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
 
 std::vector<SourceRecord> Trainer::recordSources() {
   // Sources that only other phases read stay as they are.
+  std::erase_if(session.progress.sources, [&](const auto &source) {
+    return !session.settingTable.find(fmt::format("{}.{}.paths", kSources, source.first));
+  });
   std::vector<SourceRecord> records;
   for (size_t i = 0; i < sources.size(); ++i) {
     const SourceFacts &source = sources[i];
