@@ -61,11 +61,21 @@ std::string vocabularyText(const TokenFile &file) {
                                : infoOf(file.type()).name;
 }
 
-// In files of lmc-data pack the vocabulary names the tokenizer; in those of llm.c the type does.
+// Files of lmc-data pack have a hash of the tokenizer. In older ones the vocabulary names it; in
+// those of llm.c the type does.
 void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   std::map<TokenFormat, const TokenFile *> firsts; // of each format
+  const TokenFile *named = nullptr;                // the first that says its tokenizer
   for (const TokenFile *file : files) {
     const TokenFile &first = *firsts.emplace(file->format(), file).first->second;
+    if (!named && file->tokenizer() != 0)
+      named = file;
+    if (named && file->tokenizer() != 0 && file->tokenizer() != named->tokenizer()) {
+      warnings.push_back(fmt::format("{} and {} were made by different tokenizers, so that an id "
+                                     "means another text in each; pack both with one --tokenizer",
+                                     named->path(), file->path()));
+      return;
+    }
     if (file->vocabulary() == first.vocabulary() &&
         (file->format() != TokenFormat::LlmC || file->type() == first.type()))
       continue;

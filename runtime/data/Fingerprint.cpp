@@ -10,13 +10,19 @@ namespace {
 
 constexpr const char *kPath = "path", *kFormat = "format", *kTokenType = "token_type",
                      *kBytes = "bytes", *kTokens = "tokens", *kHeaderHash = "header_hash",
-                     *kSampleHash = "sample_hash";
+                     *kSampleHash = "sample_hash", *kTokenizer = "tokenizer_hash";
 
 std::string hexadecimal(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 } // namespace
 
+bool haveOtherTokenizers(const FileFingerprint &first, const FileFingerprint &second) {
+  return first.tokenizer != 0 && second.tokenizer != 0 && first.tokenizer != second.tokenizer;
+}
+
 std::optional<std::string> difference(const FileFingerprint &was, const FileFingerprint &is) {
+  if (haveOtherTokenizers(was, is))
+    return "made by another tokenizer";
   if (is.format != was.format || is.tokenType != was.tokenType)
     return fmt::format("{} {} tokens, were {} {}", is.format, is.tokenType, was.format,
                        was.tokenType);
@@ -40,6 +46,8 @@ nlohmann::ordered_json toJson(const FileFingerprint &fingerprint) {
   json[kTokens] = fingerprint.tokens;
   json[kHeaderHash] = hexadecimal(fingerprint.headerHash);
   json[kSampleHash] = hexadecimal(fingerprint.sampleHash);
+  if (fingerprint.tokenizer != 0)
+    json[kTokenizer] = hexadecimal(fingerprint.tokenizer);
   return json;
 }
 
@@ -68,8 +76,11 @@ Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json) {
       return bad(name);
     *out = value.get<uint64_t>();
   }
-  for (auto [name, out] :
-       {std::pair{kHeaderHash, &fingerprint.headerHash}, {kSampleHash, &fingerprint.sampleHash}}) {
+  for (auto [name, out] : {std::pair{kHeaderHash, &fingerprint.headerHash},
+                           {kSampleHash, &fingerprint.sampleHash},
+                           {kTokenizer, &fingerprint.tokenizer}}) {
+    if (name == kTokenizer && !json.contains(name)) // not known, or of an earlier release
+      continue;
     const nlohmann::json value = find(name);
     if (!value.is_string())
       return bad(name);

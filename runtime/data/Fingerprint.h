@@ -24,9 +24,13 @@ struct FileFingerprint {
   uint64_t headerHash = 0;
   // XXH64, seed 0, of the tokens that ByteFile::sample() visits.
   uint64_t sampleHash = 0;
+  uint64_t tokenizer = 0; // TokenFile::tokenizer()
 
   bool operator==(const FileFingerprint &) const = default;
 };
+
+// Returns true if both files say which tokenizer made them, and it is not the same.
+bool haveOtherTokenizers(const FileFingerprint &first, const FileFingerprint &second);
 
 // Returns how the contents of a file differ from what they were, for an error: "120 tokens, were
 // 100". Returns nothing if they agree, wherever the file is.

@@ -25,6 +25,7 @@ struct TokenFile::State {
   uint32_t vocabulary = 0;
   int32_t endOfDocument = -1;
   uint64_t checksum = 0;  // of a file of the lmc format
+  uint64_t tokenizer = 0; // LmcTokenHeader::tokenizer
   bool hasBytes = false;  // true if the file says how many bytes tokens stand for
   uint64_t bytesTable = 0; // its offset, in bytes
   uint64_t table = 0;     // of a file of the lmc format: offset of the table of documents, in bytes
@@ -73,10 +74,10 @@ Result<void> TokenFile::State::readLmcHeader() {
                            "token file; pack or copy it again",
                            bytes, sizeof(header)));
   LMC_TRY(file.read(0, sizeof(header), &header));
-  if (header.version != kLmcTokenVersion && header.version != kLmcBytesVersion)
+  if (header.version < kLmcTokenVersion || header.version > kLmcTokenizerVersion)
     return bad(fmt::format("byte 8: version {} of the token format, this program reads "
-                           "versions {} and {}; pack the text again with this lmc-data",
-                           header.version, kLmcTokenVersion, kLmcBytesVersion));
+                           "versions {} to {}; pack the text again with this lmc-data",
+                           header.version, kLmcTokenVersion, kLmcTokenizerVersion));
   if (header.tokenBytes != 1 && header.tokenBytes != 2 && header.tokenBytes != 4)
     return bad(fmt::format("byte 12: tokens of {} bytes, expected 1, 2 or 4; the header "
                            "is damaged, pack or copy it again",
@@ -90,7 +91,7 @@ Result<void> TokenFile::State::readLmcHeader() {
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t offset = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
   bytesTable = offset + header.documents * sizeof(uint64_t);
-  hasBytes = header.version == kLmcBytesVersion;
+  hasBytes = header.version >= kLmcBytesVersion;
   uint64_t expected = bytesTable + (hasBytes ? header.vocabulary * sizeof(uint16_t) : 0);
   if (!possible || bytes < expected)
     return bad(fmt::format("truncated at byte {}: the header promises {} tokens of {} "
@@ -109,6 +110,8 @@ Result<void> TokenFile::State::readLmcHeader() {
   vocabulary = header.vocabulary;
   endOfDocument = header.endOfDocument;
   checksum = header.checksum;
+  if (header.version >= kLmcTokenizerVersion)
+    tokenizer = header.tokenizer;
   table = offset;
   documents = header.documents;
   return {};
@@ -272,8 +275,12 @@ Result<void> TokenFile::State::verifyLmc() const {
     LMC_TRY(file.read(at, count, piece.data()));
     XXH64_update(hash.get(), piece.data(), count);
   }
-  LMC_TRY(file.read(0, offsetof(LmcTokenHeader, checksum), piece.data()));
-  XXH64_update(hash.get(), piece.data(), offsetof(LmcTokenHeader, checksum));
+  LmcTokenHeader header;
+  LMC_TRY(file.read(0, sizeof(header), &header));
+  XXH64_update(hash.get(), &header, offsetof(LmcTokenHeader, checksum));
+  if (header.version >= kLmcTokenizerVersion)
+    XXH64_update(hash.get(), &header.tokenizer,
+                 sizeof(header) - offsetof(LmcTokenHeader, tokenizer));
   if (const uint64_t found = XXH64_digest(hash.get()); found != checksum)
     return bad(fmt::format("bad checksum: the header says {:016x}, the contents give {:016x}; the "
                            "file is damaged, pack or copy it again",
@@ -321,6 +328,7 @@ uint64_t TokenFile::size() const { return state->tokens; }
 TokenFormat TokenFile::format() const { return state->format; }
 const std::string &TokenFile::path() const { return state->file.path(); }
 uint32_t TokenFile::vocabulary() const { return state->vocabulary; }
+uint64_t TokenFile::tokenizer() const { return state->tokenizer; }
 std::pair<uint64_t, uint64_t> TokenFile::identity() const { return state->file.identity(); }
 TokenType TokenFile::type() const { return state->type; }
 uint32_t TokenFile::tokenBytes() const { return state->tokenBytes(); }
@@ -428,7 +436,8 @@ Result<FileFingerprint> TokenFile::fingerprint() const {
                          .format = nameOf(s.format),
                          .tokenType = infoOf(s.type).name,
                          .bytes = s.file.bytes(),
-                         .tokens = s.tokens};
+                         .tokens = s.tokens,
+                         .tokenizer = s.tokenizer};
   if (s.index) {
     auto hash = s.index->hash();
     LMC_TRY(hash);

@@ -57,6 +57,8 @@ public:
   std::pair<uint64_t, uint64_t> identity() const; // as ByteFile's
   // A number that every id is below, from the header; 0 if the format has no such field.
   uint32_t vocabulary() const;
+  // A hash of the tokenizer that made the ids (LmcTokenHeader::tokenizer); 0: not known.
+  uint64_t tokenizer() const;
   TokenType type() const;
   uint32_t tokenBytes() const; // of one token in the file: 1, 2, 4 or 8
   // The id of the token that separates documents; -1 if there is none or the header does not give

@@ -267,13 +267,19 @@ struct TokenFileWriter::State {
     LMC_TRY(flush(tokens));
     LmcTokenHeader header{};
     std::memcpy(header.magic, kLmcTokenMagic, sizeof(header.magic));
-    header.version = bytes.empty() ? kLmcTokenVersion : kLmcBytesVersion;
+    header.version = bytes.empty()            ? kLmcTokenVersion
+                     : options.tokenizer == 0 ? kLmcBytesVersion
+                                              : kLmcTokenizerVersion;
     header.tokenBytes = tokenBytes;
     header.vocabulary = options.vocabulary;
     header.endOfDocument = options.endOfDocument;
     header.tokens = tokenCount;
     header.documents = documentCount;
     XXH64_update(hash, &header, offsetof(LmcTokenHeader, checksum));
+    if (header.version >= kLmcTokenizerVersion) {
+      header.tokenizer = options.tokenizer;
+      XXH64_update(hash, &header.tokenizer, sizeof(header) - offsetof(LmcTokenHeader, tokenizer));
+    }
     header.checksum = XXH64_digest(hash);
     if (pwrite(tokens.descriptor, &header, sizeof(header), 0) != sizeof(header))
       return failed("cannot write");

@@ -24,6 +24,8 @@ public:
     bool megatron = false;
     // The bytes of text of each id below the vocabulary, or kUnknownBytes; empty: not known.
     std::vector<uint16_t> bytesOfTokens = {};
+    // LmcTokenHeader::tokenizer; it needs `bytesOfTokens`.
+    uint64_t tokenizer = 0;
   };
   // Creates the folder PATH.partial, or empties the one that an interrupted process has left. An
   // existing file PATH is unchanged until commit(). Errors: PATH or its index is not a regular file;

@@ -25,25 +25,31 @@ constexpr TokenTypeInfo infoOf(TokenType type) {
 }
 
 // An lmc file is this header, the tokens, zeros up to a multiple of 8 bytes, then one uint64 per
-// document: the index of its first token. In version 2 a uint16 per id below `vocabulary` follows:
-// the bytes of text that the token stands for, or kUnknownBytes.
+// document: the index of its first token. From version 2 on a uint16 per id below `vocabulary`
+// follows: the bytes of text that the token stands for, or kUnknownBytes. From version 3 on the
+// header names the tokenizer.
 struct LmcTokenHeader {
   char magic[8];         // "LMCTOKEN"
-  uint32_t version;      // kLmcTokenVersion, or kLmcBytesVersion with a table of bytes
+  uint32_t version;      // 1, 2 or 3
   uint32_t tokenBytes;   // 1, 2 or 4: uint8, uint16 or uint32 tokens
   uint32_t vocabulary;   // larger than every id
   int32_t endOfDocument; // the id that separates documents; -1: none
   uint64_t tokens;
   uint64_t documents;
-  uint64_t checksum;    // XXH64, seed 0, of all bytes after the header, then of
-                        // the header's bytes before this field
-  uint64_t reserved[2]; // zero
+  uint64_t checksum; // XXH64, seed 0, of all bytes after the header, then of the header's bytes
+                     // before this field, and in version 3 of those after it
+  uint64_t
+      tokenizer;     // before version 3: zero. XXH64, seed 0, of the tokenizer's file; 0: not known
+  uint64_t reserved; // zero
 };
 static_assert(sizeof(LmcTokenHeader) == 64);
 
 inline constexpr char kLmcTokenMagic[8] = {'L', 'M', 'C', 'T', 'O', 'K', 'E', 'N'};
 inline constexpr uint32_t kLmcTokenVersion = 1;
 inline constexpr uint32_t kLmcBytesVersion = 2;
+inline constexpr uint32_t kLmcTokenizerVersion = 3;
+// LmcTokenHeader::tokenizer of a file whose tokens are bytes: XXH64, seed 0, of the text "bytes".
+inline constexpr uint64_t kBytesAsTokens = 0x2d83aaba506794c4;
 // The bytes of a token that stands for different texts, such as an unknown character's.
 inline constexpr uint16_t kUnknownBytes = 0xffff;
 

@@ -77,8 +77,24 @@ static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
                     path));
 }
 
-// Warns of each file that a run both trains on and validates with, copies included.
+// Warns of each file that a run both trains on and validates with, copies included, and of
+// validation data of another tokenizer.
 static void warnOfSharedData(const RunIdentity &identity, Console &console) {
+  const std::vector<FileFingerprint> trained = identity.trainData();
+  for (const auto &[set, validated] : identity.data) {
+    if (!namesValidationFiles(set))
+      continue;
+    for (const FileFingerprint &file : validated) {
+      const auto other = std::ranges::find_if(
+          trained, [&](const auto &each) { return haveOtherTokenizers(file, each); });
+      if (other == trained.end())
+        continue;
+      console.warning(fmt::format("{} ({}) and {} were made by different tokenizers, so that an id "
+                                  "means another text in each; pack both with one --tokenizer",
+                                  file.path, set, other->path));
+      break;
+    }
+  }
   for (const auto &[set, validated] : identity.data)
     for (const FileFingerprint &file : validated)
       for (const auto &[key, files] : identity.data)

@@ -15,18 +15,18 @@ from jobs import Job
 from programs import metrics
 from reference import Model, Optimizer
 
-HEADER = struct.Struct("<8sIIIiQQQ16x")
+HEADER = struct.Struct("<8sIIIiQQQQ8x")
 UNKNOWN = 0xFFFF
 
 
 def token_file(path):
     """The ids, the document starts and the bytes of each id, as runtime/data/TokenFormats.h lays them out."""
     raw = path.read_bytes()
-    _, version, width, vocabulary, _, tokens, documents, _ = HEADER.unpack_from(raw)
+    _, version, width, vocabulary, _, tokens, documents, _, tokenizer = HEADER.unpack_from(raw)
     ids = np.frombuffer(raw, f"<u{width}", tokens, HEADER.size).astype(np.int64)
     table = (HEADER.size + tokens * width + 7) // 8 * 8
     starts = np.frombuffer(raw, "<u8", documents, table)
-    assert version == 2 and len(raw) == table + 8 * documents + 2 * vocabulary
+    assert version == 3 and tokenizer != 0 and len(raw) == table + 8 * documents + 2 * vocabulary
     return ids, starts, np.frombuffer(raw, "<u2", vocabulary, table + 8 * documents).astype(np.int64)
 
 
@@ -110,6 +110,19 @@ def test_a_run_reports_bits_per_byte(programs, compiled, tmp_path, nproc):
     assert sizes[0] == 0 and set(sizes[1:]) == {1}
     done = programs.run("lmc-run", plan, f"--out={out}", "--eval", f"--nproc={nproc}").ok()
     assert json.loads(done.stdout)["validation_bits_per_byte"] == rows[-1]["validation_bits_per_byte"]
+
+
+def test_validation_data_of_another_tokenizer_is_a_warning(programs, compiled, tmp_path):
+    pack(programs, tmp_path / "a", ["abc " * 200])
+    other = bytearray((tmp_path / "a/text.bin").read_bytes())
+    other[48] ^= 1  # the hash of the tokenizer
+    other[64] ^= 1
+    (tmp_path / "other.bin").write_bytes(other)
+    job = with_data(JOB, tmp_path / "a/text.bin")
+    job.settings["data"]["validation"] = [str(tmp_path / "other.bin")]
+    started = programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'run'}", "--steps=1").ok()
+    assert f"{tmp_path / 'other.bin'} (data.validation) and {tmp_path / 'a/text.bin'} were made by different tokenizers" \
+        in started.stderr
 
 
 def test_bits_per_byte_are_not_reported_where_bytes_are_not_known(programs, compiled, tmp_path):

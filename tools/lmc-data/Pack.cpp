@@ -55,6 +55,7 @@ struct PackOptions {
 struct Packing {
   std::shared_ptr<const Tokenizer> tokenizer; // null: bytes are tokens
   std::string tokenizerPath;
+  uint64_t tokenizerHash = kBytesAsTokens;
   DocumentTokens borders;
   uint32_t vocabulary = 256;
   std::vector<uint16_t> bytesOfTokens; // as the token file has them
@@ -361,6 +362,9 @@ Result<Packing> prepare(const PackOptions &options) {
   auto path = tokenizerFile(options.tokenizer);
   LMC_TRY(path);
   packing.tokenizerPath = *path;
+  auto hash = tokenizerHash(*path);
+  LMC_TRY(hash);
+  packing.tokenizerHash = *hash;
   auto tokenizer = Tokenizer::open(*path);
   LMC_TRY(tokenizer);
   packing.tokenizer = *tokenizer;
@@ -382,7 +386,8 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
                                                 const std::string &path,
                                                 const TokenFileWriter::Saved *saved) {
   const TokenFileWriter::Options format{packing.vocabulary, endOfDocument(packing),
-                                        options.megatron, packing.bytesOfTokens};
+                                        options.megatron, packing.bytesOfTokens,
+                                        packing.tokenizerHash};
   auto writer =
       saved ? TokenFileWriter::resume(path, format, *saved) : TokenFileWriter::create(path, format);
   if (!writer)
@@ -407,22 +412,21 @@ nlohmann::json identityOf(const PackOptions &options, const Packing &packing) {
   if (documents.format)
     format = static_cast<int>(*documents.format);
   const DocumentTokens &borders = packing.borders;
-  return {
-      {"version", LMC_VERSION},
-      {"inputs", inputs},
-      {"format", format},
-      {"separator", XXH3_64bits(documents.separator.data(), documents.separator.size())},
-      {"field", documents.field},
-      {"nulls", documents.nullIsEmpty},
-      {"replace", documents.replaceInvalid},
-      {"special", static_cast<int>(options.special)},
-      {"megatron", options.megatron},
-      {"validation", options.validation},
-      {"fraction", options.validationFraction.value_or(0)},
-      {"tokenizer", packing.tokenizer ? identityOfInput(packing.tokenizerPath) : nlohmann::json()},
-      {"borders",
-       {borders.before, borders.after, int64_t(borders.between.value_or(-1)),
-        endOfDocument(packing)}}};
+  return {{"version", LMC_VERSION},
+          {"inputs", inputs},
+          {"format", format},
+          {"separator", XXH3_64bits(documents.separator.data(), documents.separator.size())},
+          {"field", documents.field},
+          {"nulls", documents.nullIsEmpty},
+          {"replace", documents.replaceInvalid},
+          {"special", static_cast<int>(options.special)},
+          {"megatron", options.megatron},
+          {"validation", options.validation},
+          {"fraction", options.validationFraction.value_or(0)},
+          {"tokenizer", packing.tokenizerHash},
+          {"borders",
+           {borders.before, borders.after, int64_t(borders.between.value_or(-1)),
+            endOfDocument(packing)}}};
 }
 
 // Saves the state of a pack every few seconds, between two documents.

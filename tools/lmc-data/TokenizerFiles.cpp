@@ -3,6 +3,7 @@
 #include "runtime/support/File.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <filesystem>
 
@@ -15,6 +16,8 @@ static constexpr const char *kMain[] = {"tokenizer.json", "tokenizer.model"};
 // The names of files that say more about it.
 static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                           "chat_template.jinja", "generation_config.json"};
+
+static constexpr uint64_t kMaximumBytes = 1 << 30;
 
 static std::string folderOf(const std::string &tokens) { return tokens + ".tokenizer"; }
 static std::string partialOf(const std::string &tokens) { return folderOf(tokens) + ".partial"; }
@@ -29,6 +32,13 @@ Result<std::string> tokenizerFile(const std::string &path) {
   return Error{fmt::format("{}: no tokenizer.json and no tokenizer.model there", path)};
 }
 
+Result<uint64_t> tokenizerHash(const std::string &file) {
+  auto text = readTextFile(file, kMaximumBytes);
+  if (!text)
+    return text.error();
+  return XXH64(text->data(), text->size(), 0);
+}
+
 Result<TokenizerCopy> TokenizerCopy::make(const std::string &file, const std::string &tokens) {
   TokenizerCopy made(tokens);
   const fs::path source = file;
@@ -36,7 +46,7 @@ Result<TokenizerCopy> TokenizerCopy::make(const std::string &file, const std::st
   LMC_TRY(removeTree(partial));
   LMC_TRY(makeFolders(partial));
   const auto copy = [&](const fs::path &from, const std::string &name) -> Result<void> {
-    auto text = readTextFile(from.string(), 1 << 30);
+    auto text = readTextFile(from.string(), kMaximumBytes);
     if (!text)
       return text.error();
     return writeTextFile(partial + "/" + name, *text);

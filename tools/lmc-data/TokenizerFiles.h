@@ -12,6 +12,9 @@ namespace lmc {
 // Returns the file to open for a tokenizer's file or folder. Error: there is none.
 Result<std::string> tokenizerFile(const std::string &path);
 
+// Returns what identifies a tokenizer: the XXH64, seed 0, of its file.
+Result<uint64_t> tokenizerHash(const std::string &file);
+
 // A copy of a tokenizer's files for a token file, which has them in the folder TOKENS.tokenizer. So
 // that this is never the tokenizer of another token file, the folder of an earlier one is dropped
 // before the token file gets its name, and the copy gets its name afterwards.

@@ -290,6 +290,24 @@ TEST_F(DataSourceTest, WarnsOfFilesOfDifferentTokenizers) {
                           " (uint32) seem to be of different tokenizers"));
 }
 
+TEST_F(DataSourceTest, WarnsOfTokenizersWithVocabulariesOfOneSize) {
+  const auto writeFile = [&](const std::string &name, uint64_t tokenizer) {
+    std::string bytes = lmcBytes({1, 2, 3, name.front() % 10u, 5}, 1, 11, {0}) +
+                        integers(std::vector<uint64_t>(11, 1), 2);
+    bytes[8] = 3;
+    write(name, bytes.replace(48, 8, integers({tokenizer}, 8)));
+  };
+  writeFile("a.bin", 0); // not known
+  writeFile("b.bin", 7);
+  writeFile("c.bin", 7);
+  EXPECT_THAT(open(options({"*.bin"}, 4))->warnings(), IsEmpty());
+  writeFile("c.bin", 8);
+  EXPECT_THAT(open(options({"*.bin"}, 4))->warnings(),
+              ElementsAre(path("b.bin") + " and " + path("c.bin") +
+                          " were made by different tokenizers, so that an id means another text in "
+                          "each; pack both with one --tokenizer"));
+}
+
 TEST_F(DataSourceTest, RefusesIdsThatAreNegativeAsInt32) {
   write("a.bin", llmCBytes(20240801, 7, {1, 2, 0xffffffff, 4}, 4));
   auto source = open(options({"a.bin"}, 3));

@@ -95,8 +95,22 @@ TEST_F(FingerprintTest, HasTheHeaderAndTheIndex) {
   EXPECT_EQ(*difference(indexed, of(path("m.bin"))), "another header or index of the same size");
 }
 
+TEST_F(FingerprintTest, NamesAnotherTokenizer) {
+  FileFingerprint was = of(write("a.bin", lmcBytes(ids(1000), 2, 50021, {0})));
+  FileFingerprint is = was;
+  is.tokenizer = 7;
+  EXPECT_EQ(difference(was, is), std::nullopt) << "the first does not say which";
+  was.tokenizer = 8;
+  EXPECT_EQ(*difference(was, is), "made by another tokenizer");
+  // Of an earlier release.
+  nlohmann::json json = toJson(is);
+  json.erase("tokenizer_hash");
+  EXPECT_EQ(fingerprintFromJson(json)->tokenizer, 0u);
+}
+
 TEST_F(FingerprintTest, IsTheSameAfterJson) {
-  const FileFingerprint was = of(write("a.bin", lmcBytes(ids(1000), 2, 50021, {0})));
+  FileFingerprint was = of(write("a.bin", lmcBytes(ids(1000), 2, 50021, {0})));
+  was.tokenizer = 0xfedcba9876543210;
   const nlohmann::json json = nlohmann::json::parse(toJson(was).dump());
   auto is = fingerprintFromJson(json);
   ASSERT_TRUE(is) << is.error().message;

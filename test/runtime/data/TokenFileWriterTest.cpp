@@ -216,6 +216,36 @@ TEST_F(TokenFileWriterTest, KeepsTheBytesOfTokens) {
   EXPECT_EQ(*read, bytes);
 }
 
+TEST_F(TokenFileWriterTest, NamesTheTokenizerUnderTheChecksum) {
+  const std::vector<uint16_t> bytes(256, 1);
+  auto writer = TokenFileWriter::create(path("a.bin"), {256, -1, false, bytes, 0x123456789abcdef});
+  ASSERT_TRUE(writer);
+  add(**writer, {1, 2, 3});
+  ASSERT_TRUE((*writer)->commit());
+  const std::string good = read(path("a.bin"));
+  std::string expected =
+      lmcBytes({1, 2, 3}, 1, 256, {0}, -1) + integers({bytes.begin(), bytes.end()}, 2);
+  expected[8] = 3;
+  expected.replace(48, 8, integers({0x123456789abcdef}, 8));
+  const std::string hashed = expected.substr(64) + expected.substr(0, 40) + expected.substr(48, 16);
+  expected.replace(40, 8, integers({XXH64(hashed.data(), hashed.size(), 0)}, 8));
+  EXPECT_EQ(good, expected);
+  auto file = TokenFile::open(path("a.bin"));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ((*file)->tokenizer(), 0x123456789abcdefu);
+  EXPECT_TRUE((*file)->verify(0));
+  for (size_t byte = 0; byte < good.size(); ++byte) {
+    std::string bad = good;
+    bad[byte] ^= 4;
+    auto opened = TokenFile::open(write("bad", bad));
+    EXPECT_FALSE(opened && (*opened)->verify(0)) << byte;
+  }
+  // A file of version 2 has no such field.
+  std::string old = expected;
+  old[8] = 2;
+  EXPECT_EQ((*TokenFile::open(write("old", old)))->tokenizer(), 0u);
+}
+
 TEST_F(TokenFileWriterTest, LetsNoTwoWriteOneFile) {
   auto writer = create("a.bin", 256);
   auto second = TokenFileWriter::create(path("a.bin"), {256});
