@@ -31,10 +31,6 @@ constexpr size_t kBufferBytes = 1 << 20;
 // Megatron's rule: ids of a vocabulary below this number are uint16, others int32.
 constexpr uint32_t kMegatronWide = 65500;
 
-// The names of files in the folder of an unfinished token file.
-constexpr std::string_view kOwnNames[] = {"tokens", "starts", "index", "texts", "state.json",
-                                          "state.json.partial"};
-
 // A file that is appended to through a buffer.
 struct Appended {
   int descriptor = -1;
@@ -49,11 +45,9 @@ struct Appended {
 
 } // namespace
 
-std::string partialFolder(const std::string &path) { return path + ".partial"; }
-
 struct TokenFileWriter::State {
-  std::string path, folder;
-  int lock = -1; // the folder, locked while this process writes there
+  std::shared_ptr<PartialFolder> folder;
+  std::string path;
   Options options;
   uint32_t tokenBytes = 1;
   uint64_t headerBytes = 0;
@@ -70,23 +64,11 @@ struct TokenFileWriter::State {
     XXH64_freeState(hash);
   }
 
-  std::string nameOf(const char *file) const { return folder + "/" + file; }
-
-  void discard() {
-    if (lock < 0)
-      return;
-    (void)removeTree(folder);
-    close(lock);
-    lock = -1;
-  }
-
   // Ends the writing of the folder, and removes it unless it was saved.
   void leave() {
-    if (!isSaved)
-      return discard();
-    if (lock >= 0)
-      close(lock);
-    lock = -1;
+    if (folder && !isSaved)
+      folder->remove();
+    folder.reset();
   }
 
   Error failed(const char *what) {
@@ -101,10 +83,9 @@ struct TokenFileWriter::State {
     return error;
   }
 
-  Result<void> open(const std::string &given, const Options &chosen) {
+  Result<void> open(std::shared_ptr<PartialFolder> given, const Options &chosen) {
     struct stat status;
-    path = given;
-    folder = partialFolder(given);
+    path = given->target();
     options = chosen;
     if (options.megatron && megatronIndexPath(path).empty())
       return Error{fmt::format("{}: the name of a Megatron data set must end in .bin", path)};
@@ -117,49 +98,19 @@ struct TokenFileWriter::State {
     for (const std::string &target : {path, options.megatron ? megatronIndexPath(path) : path})
       if (stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
         return Error{fmt::format("{}: not a regular file, will not be replaced", target)};
-    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-      return cannotCreate();
-    // What a link leads to is not this program's to empty, nor is the folder of another user.
-    const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (opened < 0)
-      return cannotCreate();
-    if (fstat(opened, &status) != 0 || status.st_uid != geteuid()) {
-      close(opened);
-      return Error{fmt::format("{}: belongs to another user; give --output another name", folder)};
-    }
-    // A file system without locks cannot say whether another process writes there.
-    if (flock(opened, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      close(opened);
-      return Error{fmt::format("{}: another lmc-data writes it", path)};
-    }
-    lock = opened;
+    folder = std::move(given);
     return {};
   }
 
-  Error cannotCreate() {
-    const bool full = errno == ENOSPC || errno == EDQUOT;
-    Error error{fmt::format("{}: cannot create: {}", path, std::strerror(errno)),
-                full ? ExitCode::Failure : ExitCode::UserError};
-    discard();
-    return error;
-  }
-
   Result<void> create() {
-    auto left = listFolder(folder); // by an interrupted process
-    LMC_TRY(left);
-    for (const std::string &name : *left)
-      if (std::ranges::find(kOwnNames, name) == std::end(kOwnNames)) {
-        close(std::exchange(lock, -1));
-        return Error{fmt::format("{}: holds '{}', which is not of an unfinished token file; move it "
-                                 "away, or give --output another name",
-                                 folder, name)};
-      }
-    for (const std::string &name : *left)
-      LMC_TRY(removeTree(folder + "/" + name));
+    if (Result<void> emptied = folder->empty(); !emptied) {
+      folder.reset();
+      return emptied;
+    }
     for (auto [file, name] : {std::pair{&tokens, "tokens"}, {&starts, "starts"}})
-      if ((file->descriptor =
-               ::open(nameOf(name).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
-        return cannotCreate();
+      if ((file->descriptor = ::open(folder->nameOf(name).c_str(),
+                                     O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+        return failed("cannot create");
     // Reserves space for the header. Its contents are known, and added to the hash, only at the
     // end.
     const LmcTokenHeader header{};
@@ -174,8 +125,8 @@ struct TokenFileWriter::State {
     tokens.written = headerBytes + saved.tokens * tokenBytes;
     starts.written = saved.documents * sizeof(uint64_t);
     const auto lacks = [&] {
-      return Error{
-          fmt::format("{}: has less than was saved, so that it cannot be gone on with", folder)};
+      return Error{fmt::format("{}: has less than was saved, so that it cannot be gone on with",
+                               partialFolder(path))};
     };
     if (saved.hash.size() != 2 * sizeof(*hash))
       return lacks();
@@ -187,7 +138,7 @@ struct TokenFileWriter::State {
     }
     for (auto [file, name] : {std::pair{&tokens, "tokens"}, {&starts, "starts"}}) {
       struct stat status;
-      file->descriptor = ::open(nameOf(name).c_str(), O_RDWR | O_CLOEXEC);
+      file->descriptor = ::open(folder->nameOf(name).c_str(), O_RDWR | O_CLOEXEC);
       if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0 ||
           uint64_t(status.st_size) < file->written)
         return lacks();
@@ -291,7 +242,7 @@ struct TokenFileWriter::State {
     LMC_TRY(sync(tokens));
     Appended index;
     index.descriptor =
-        ::open(nameOf("index").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        ::open(folder->nameOf("index").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (index.descriptor < 0)
       return failed("cannot create the index");
     const auto putInteger = [&](auto value) { return put(index, &value, sizeof(value)); };
@@ -322,16 +273,24 @@ TokenFileWriter::~TokenFileWriter() = default;
 
 Result<std::unique_ptr<TokenFileWriter>> TokenFileWriter::create(const std::string &path,
                                                                  const Options &options) {
+  auto folder = PartialFolder::lock(path);
+  LMC_TRY(folder);
+  return create(std::move(*folder), options);
+}
+
+Result<std::unique_ptr<TokenFileWriter>>
+TokenFileWriter::create(std::shared_ptr<PartialFolder> folder, const Options &options) {
   std::unique_ptr<TokenFileWriter> writer(new TokenFileWriter());
-  LMC_TRY(writer->state->open(path, options));
+  LMC_TRY(writer->state->open(std::move(folder), options));
   LMC_TRY(writer->state->create());
   return writer;
 }
 
 Result<std::unique_ptr<TokenFileWriter>>
-TokenFileWriter::resume(const std::string &path, const Options &options, const Saved &saved) {
+TokenFileWriter::resume(std::shared_ptr<PartialFolder> folder, const Options &options,
+                        const Saved &saved) {
   std::unique_ptr<TokenFileWriter> writer(new TokenFileWriter());
-  LMC_TRY(writer->state->open(path, options));
+  LMC_TRY(writer->state->open(std::move(folder), options));
   LMC_TRY(writer->state->resume(saved));
   return writer;
 }
@@ -376,7 +335,8 @@ Result<TokenFileWriter::Saved> TokenFileWriter::save() {
 Result<void> TokenFileWriter::finish() {
   State &s = *state;
   if (s.tokenCount == 0) {
-    s.discard();
+    s.isSaved = false;
+    s.leave();
     return Error{fmt::format("{}: not written, there are no tokens to put into it", s.path)};
   }
   LMC_TRY(s.flush(s.starts));
@@ -385,24 +345,24 @@ Result<void> TokenFileWriter::finish() {
   return {};
 }
 
-Result<void> TokenFileWriter::commit() {
+Result<std::vector<Rename>> TokenFileWriter::release() {
   State &s = *state;
   if (!s.finished)
     LMC_TRY(finish());
-  if (s.options.megatron) {
-    // Without its .bin an index names nothing; with the .bin of another data set it would lie.
-    const std::string index = megatronIndexPath(s.path);
-    if ((unlink(s.path.c_str()) != 0 && errno != ENOENT) ||
-        rename(s.nameOf("index").c_str(), index.c_str()) != 0)
-      return s.failed("cannot rename");
-  }
-  if (rename(s.nameOf("tokens").c_str(), s.path.c_str()) != 0)
-    return s.failed("cannot rename");
-  s.discard();
-  // The file's name is on the disk once its folder is synced. Some network file systems cannot sync
-  // a folder; the file is complete there too, so a failure is ignored.
-  const std::filesystem::path parent = std::filesystem::path(s.path).parent_path();
-  (void)syncFolder(parent.empty() ? "." : parent.string());
+  std::vector<Rename> renames;
+  // With the .bin of another data set an index would lie, so the .bin comes last.
+  if (s.options.megatron)
+    renames.push_back({s.folder->nameOf("index"), megatronIndexPath(s.path)});
+  renames.push_back({s.folder->nameOf("tokens"), s.path});
+  s.isSaved = true;
+  return renames;
+}
+
+Result<void> TokenFileWriter::commit() {
+  auto renames = release();
+  LMC_TRY(renames);
+  LMC_TRY(publish(*renames));
+  state->folder->remove();
   return {};
 }
 

@@ -1,7 +1,9 @@
-// Writes a token file as a stream. A file with the final name appears only when commit() succeeds;
-// until then all is in the folder PATH.partial.
+// Writes a token file as a stream. A file with the final name appears only when commit() succeeds,
+// or publish() of what release() returns; until then all is in the folder PATH.partial.
 #pragma once
 
+#include "runtime/data/PartialFolder.h"
+#include "runtime/data/Publish.h"
 #include "runtime/support/Result.h"
 
 #include <cstdint>
@@ -28,10 +30,12 @@ public:
     uint64_t tokenizer = 0;
   };
   // Creates the folder PATH.partial, or empties the one that an interrupted process has left. An
-  // existing file PATH is unchanged until commit(). Errors: PATH or its index is not a regular file;
-  // the folder is a link, belongs to another user or holds other files; another process writes it;
-  // with `megatron`, PATH does not end in ".bin".
+  // existing file PATH is unchanged until commit(). Errors: PATH or its index is not a regular
+  // file; those of PartialFolder; with `megatron`, PATH does not end in ".bin".
   static Result<std::unique_ptr<TokenFileWriter>> create(const std::string &path,
+                                                         const Options &options);
+  // Does the same in a folder that is locked already.
+  static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
                                                          const Options &options);
 
   // What of the file is on the disk for certain.
@@ -42,9 +46,9 @@ public:
   // Goes on with what an interrupted process has left, after the tokens that `saved` counts.
   // `options` must be those of that process. Error: the folder does not have as much.
   static Result<std::unique_ptr<TokenFileWriter>>
-  resume(const std::string &path, const Options &options, const Saved &saved);
+  resume(std::shared_ptr<PartialFolder> folder, const Options &options, const Saved &saved);
 
-  // Removes the folder if there was no commit() and no save(). A saved folder stays for resume().
+  // Removes the folder if there was no release() and no save(). A saved folder stays for resume().
   ~TokenFileWriter();
 
   // Makes the next appended token the start of a document. Documents without tokens are left out.
@@ -59,7 +63,10 @@ public:
   // cannot fail for lack of space. After an Error (a full disk, no tokens) the folder is gone,
   // unless it was saved.
   Result<void> finish();
-  // Finishes the file if necessary and gives it its name.
+  // Finishes the file if necessary, and returns what gives it its name. The folder is then the
+  // caller's to remove.
+  Result<std::vector<Rename>> release();
+  // Finishes the file if necessary, gives it its name and removes the folder.
   Result<void> commit();
 
 private:
@@ -67,8 +74,5 @@ private:
   struct State;
   std::unique_ptr<State> state;
 };
-
-// Returns the folder of an unfinished token file: PATH.partial.
-std::string partialFolder(const std::string &path);
 
 } // namespace lmc

@@ -12,6 +12,7 @@
 #include "tools/lmc-data/DocumentTokens.h"
 #include "tools/lmc-data/EncodedDocuments.h"
 #include "tools/lmc-data/InputFiles.h"
+#include "tools/lmc-data/PackCommit.h"
 #include "tools/lmc-data/PackJournal.h"
 #include "tools/lmc-data/PackReport.h"
 #include "tools/lmc-data/TextInput.h"
@@ -26,6 +27,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -383,13 +385,13 @@ int32_t endOfDocument(const Packing &packing) {
 
 // Opens a token file, after what `saved` says if it is not null.
 Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, const Packing &packing,
-                                                const std::string &path,
+                                                const std::shared_ptr<PartialFolder> &folder,
                                                 const TokenFileWriter::Saved *saved) {
   const TokenFileWriter::Options format{packing.vocabulary, endOfDocument(packing),
                                         options.megatron, packing.bytesOfTokens,
                                         packing.tokenizerHash};
-  auto writer =
-      saved ? TokenFileWriter::resume(path, format, *saved) : TokenFileWriter::create(path, format);
+  auto writer = saved ? TokenFileWriter::resume(folder, format, *saved)
+                      : TokenFileWriter::create(folder, format);
   if (!writer)
     return writer.error();
   if (!packing.tokenizer)
@@ -467,8 +469,8 @@ private:
 class Pack {
 public:
   Pack(const PackOptions &options, Packing packing)
-      : options(options), packing(std::move(packing)),
-        journal(options.output, identityOf(options, this->packing)) {
+      : options(options), packing(std::move(packing)), identity(identityOf(options, this->packing)),
+        journal(options.output, identity) {
     paths.push_back(options.output);
     if (!options.validation.empty())
       paths.push_back(options.validation);
@@ -479,6 +481,10 @@ public:
   Result<void> run() {
     const bool resumable = options.resume.value_or(
         std::all_of(options.inputs.begin(), options.inputs.end(), canReadAgain));
+    auto done = lockOutputs();
+    LMC_TRY(done);
+    if (*done && resumable)
+      return {};
     LMC_TRY(openOutputs(resumable));
     for (size_t i = 0; i < paths.size() && packing.tokenizer; ++i) {
       auto copy = TokenizerCopy::make(packing.tokenizerPath, paths[i]);
@@ -515,12 +521,45 @@ public:
 private:
   const PackOptions &options;
   const Packing packing;
+  const nlohmann::json identity; // all on which the token files depend
   const PackJournal journal;
   std::vector<std::string> paths; // of the token files: training, validation
   int32_t cleaned;
+  PartialFolders folders; // of the token files
   std::vector<std::unique_ptr<TokenOutput>> outputs;
   std::vector<TokenizerCopy> tokenizers; // for the outputs
   std::optional<PackState> saved;        // what an interrupted pack has left
+
+  // Locks the token files before anything of them is read or written, and completes packs whose
+  // files were getting their names. Returns true if this pack was one of them.
+  Result<bool> lockOutputs() {
+    for (const std::string &path : paths) {
+      auto folder = PartialFolder::lock(path);
+      LMC_TRY(folder);
+      folders.push_back(std::move(*folder));
+    }
+    bool isThis = false;
+    for (const auto &folder : folders) {
+      auto completed = completePack(*folder);
+      LMC_TRY(completed);
+      if (!*completed)
+        continue;
+      fmt::print(stderr,
+                 "note: {}: was complete, and has its name only now: the pack was "
+                 "interrupted at its end\n",
+                 folder->target());
+      isThis = (*completed)->identity == finishedIdentity();
+      if (isThis)
+        fmt::print("{}", (*completed)->report);
+    }
+    if (isThis)
+      for (const auto &folder : folders)
+        folder->remove();
+    return isThis;
+  }
+
+  // What a finished pack has in common with one that would write the same and report the same.
+  nlohmann::json finishedIdentity() const { return {identity, options.strict}; }
 
   // Goes on with what an interrupted pack has left, or else begins.
   Result<void> openOutputs(bool resumable) {
@@ -545,9 +584,9 @@ private:
 
   Result<void> openEach() {
     outputs.clear();
-    for (const std::string &path : paths) {
-      auto output =
-          openOutput(options, packing, path, saved ? &saved->outputs.at(outputs.size()) : nullptr);
+    for (const auto &folder : folders) {
+      auto output = openOutput(options, packing, folder,
+                               saved ? &saved->outputs.at(outputs.size()) : nullptr);
       if (!output)
         return output.error();
       outputs.push_back(std::move(*output));
@@ -638,14 +677,17 @@ private:
     // files of two runs, which might have text in common.
     for (auto &output : outputs)
       LMC_TRY(output->file().finish());
-    LMC_TRY(report.write());
-    for (const std::string &path : paths)
-      LMC_TRY(dropTokenizer(path));
-    for (auto &output : outputs)
-      LMC_TRY(output->file().commit());
-    for (TokenizerCopy &copy : tokenizers)
-      LMC_TRY(copy.publish());
-    report.print();
+    LMC_TRY(report.write(folders[0]->nameOf("audit.json")));
+    std::vector<Rename> renames = {{folders[0]->nameOf("audit.json"), paths[0] + ".audit.json"}};
+    for (auto &output : outputs) {
+      auto files = output->file().release();
+      LMC_TRY(files);
+      std::ranges::move(*files, std::back_inserter(renames));
+    }
+    for (size_t i = 0; i < paths.size(); ++i)
+      renames.push_back(tokenizers.empty() ? withoutTokenizer(paths[i]) : tokenizers[i].release());
+    LMC_TRY(commitPack(folders, renames, {finishedIdentity(), report.text()}));
+    fmt::print("{}", report.text());
     return {};
   }
 };

@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <iterator>
+
 namespace lmc {
 
 namespace {
@@ -62,25 +64,28 @@ std::vector<Item> itemsOf(const PackReport &report) {
 
 } // namespace
 
-void PackReport::print() const {
+std::string PackReport::text() const {
+  std::string text;
+  const auto out = std::back_inserter(text);
   for (const File &file : files)
-    fmt::print("{}: {} tokens, {} documents{}\n", file.path, file.tokens, file.documents,
-               file.part.empty() ? "" : " (" + file.part + ")");
+    fmt::format_to(out, "{}: {} tokens, {} documents{}\n", file.path, file.tokens, file.documents,
+                   file.part.empty() ? "" : " (" + file.part + ")");
   if (endOfDocument)
-    fmt::print("end of document: id {}, one between documents\n", *endOfDocument);
+    fmt::format_to(out, "end of document: id {}, one between documents\n", *endOfDocument);
   else
-    fmt::print("end of document: none\n");
+    fmt::format_to(out, "end of document: none\n");
   if (!beginOfDocument.empty())
-    fmt::print("begin of document: id {}\n", fmt::join(beginOfDocument, ", "));
+    fmt::format_to(out, "begin of document: id {}\n", fmt::join(beginOfDocument, ", "));
   for (const Item &item : itemsOf(*this))
     if (item.count > 0)
-      fmt::print("note: {}{}\n", item.text, item.places ? item.places->example() : "");
+      fmt::format_to(out, "note: {}{}\n", item.text, item.places ? item.places->example() : "");
   if (!findings.complete)
-    fmt::print("note: documents were compared with the first {} different texts only\n",
-               Audit::kRemembered);
+    fmt::format_to(out, "note: documents were compared with the first {} different texts only\n",
+                   Audit::kRemembered);
+  return text;
 }
 
-Result<void> PackReport::write() const {
+Result<void> PackReport::write(const std::string &path) const {
   nlohmann::ordered_json json = {{"inputs", inputs},
                                  {"documents_read", findings.documents},
                                  {"bytes_of_text", findings.bytes}};
@@ -103,8 +108,8 @@ Result<void> PackReport::write() const {
   audit["repeated_documents"]["bytes_of_text"] = findings.repeatedBytes;
   audit["repeated_documents"]["all_were_compared"] = findings.complete;
   // A path may be no UTF-8.
-  return publishFile(files[0].path + ".audit.json",
-                     json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return writeTextFile(path,
+                       json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 Result<void> PackReport::checkStrict() const {

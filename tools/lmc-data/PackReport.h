@@ -25,9 +25,10 @@ struct PackReport {
   EncodedDocuments::Counts counts;
   Audit::Findings findings;
 
-  void print() const;
-  // Writes OUT.bin.audit.json of the first file.
-  Result<void> write() const;
+  // Returns the lines for the console.
+  std::string text() const;
+  // Writes all of it to `path` as JSON.
+  Result<void> write(const std::string &path) const;
   // Returns an Error that lists all that --strict does not allow.
   Result<void> checkStrict() const;
 };

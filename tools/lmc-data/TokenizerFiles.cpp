@@ -64,13 +64,12 @@ TokenizerCopy::~TokenizerCopy() {
     (void)removeTree(partialOf(tokens));
 }
 
-Result<void> dropTokenizer(const std::string &tokens) { return removeTree(folderOf(tokens)); }
+Rename withoutTokenizer(const std::string &tokens) { return {"", folderOf(tokens)}; }
 
-Result<void> TokenizerCopy::publish() {
-  const std::string target = folderOf(tokens);
-  LMC_TRY(publishFolder(partialOf(tokens), target, target + ".old"));
+Rename TokenizerCopy::release() {
+  Rename rename{partialOf(tokens), folderOf(tokens)};
   tokens.clear();
-  return {};
+  return rename;
 }
 
 std::optional<std::string> tokenizerOf(const std::string &tokens) {

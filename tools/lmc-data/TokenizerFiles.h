@@ -1,6 +1,7 @@
 // The files of a tokenizer, which go with the token files that it makes.
 #pragma once
 
+#include "runtime/data/Publish.h"
 #include "runtime/support/Result.h"
 
 #include <optional>
@@ -15,26 +16,24 @@ Result<std::string> tokenizerFile(const std::string &path);
 // Returns what identifies a tokenizer: the XXH64, seed 0, of its file.
 Result<uint64_t> tokenizerHash(const std::string &file);
 
-// A copy of a tokenizer's files for a token file, which has them in the folder TOKENS.tokenizer. So
-// that this is never the tokenizer of another token file, the folder of an earlier one is dropped
-// before the token file gets its name, and the copy gets its name afterwards.
+// A copy of a tokenizer's files for a token file, which has them in the folder TOKENS.tokenizer.
 class TokenizerCopy {
 public:
   // Copies the tokenizer `file`, and what lies beside it and belongs to it, for the token file
   // `tokens`. No other process may do so at the same time.
   static Result<TokenizerCopy> make(const std::string &file, const std::string &tokens);
   TokenizerCopy(TokenizerCopy &&other) noexcept : tokens(std::exchange(other.tokens, "")) {}
-  // Removes the copy, unless it has its name.
+  // Removes the copy unless it was released.
   ~TokenizerCopy();
-  // Gives the copy its name.
-  Result<void> publish();
+  // Returns what gives the copy its name, which is then the caller's to do.
+  Rename release();
 
 private:
   explicit TokenizerCopy(std::string tokens) : tokens(std::move(tokens)) {}
   std::string tokens; // "": there is nothing to remove
 };
-// Removes the folder TOKENS.tokenizer, if there is one.
-Result<void> dropTokenizer(const std::string &tokens);
+// Returns what removes the folder TOKENS.tokenizer.
+Rename withoutTokenizer(const std::string &tokens);
 // Returns the folder TOKENS.tokenizer, if there is one.
 std::optional<std::string> tokenizerOf(const std::string &tokens);
 

@@ -1,0 +1,60 @@
+#include "tools/lmc-data/PackCommit.h"
+
+#include "runtime/support/File.h"
+#include "runtime/support/Json.h"
+
+#include <fmt/format.h>
+
+#include <sys/stat.h>
+
+namespace lmc {
+
+static constexpr uint64_t kMaximumBytes = 64 << 20;
+
+static std::string recordOf(const PartialFolder &folder) { return folder.nameOf("commit.json"); }
+
+// Returns what no other file at `path` has; null if there is none.
+static nlohmann::json identityOf(const std::string &path) {
+  struct stat status {};
+  if (path.empty() || stat(path.c_str(), &status) != 0)
+    return {};
+  return {status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec,
+          status.st_mtim.tv_nsec};
+}
+
+Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename> &renames,
+                        const FinishedPack &pack) {
+  nlohmann::json record = {{"identity", pack.identity}, {"report", pack.report}};
+  for (const Rename &each : renames)
+    record["renames"].push_back({each.from, each.to, identityOf(each.from)});
+  // A path may be no UTF-8.
+  LMC_TRY(publishFile(recordOf(*folders.front()),
+                      record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  LMC_TRY(publish(renames));
+  for (size_t i = folders.size(); i-- > 0;) // the record goes last
+    folders[i]->remove();
+  return {};
+}
+
+Result<std::optional<FinishedPack>> completePack(PartialFolder &folder) {
+  const std::string path = recordOf(folder);
+  if (!exists(path))
+    return std::optional<FinishedPack>();
+  auto record = readJsonObject(path, kMaximumBytes);
+  LMC_TRY(record);
+  FinishedPack pack;
+  std::vector<Rename> renames;
+  try {
+    pack = {record->at("identity"), record->at("report")};
+    for (const nlohmann::json &each : record->at("renames"))
+      if (identityOf(each.at(0)) == each.at(2)) // not yet renamed
+        renames.push_back({each.at(0), each.at(1)});
+  } catch (const nlohmann::json::exception &) {
+    return Error{fmt::format("{}: is damaged; remove the folder to write the files again", path)};
+  }
+  LMC_TRY(publish(renames));
+  LMC_TRY(folder.empty());
+  return std::optional(std::move(pack));
+}
+
+} // namespace lmc

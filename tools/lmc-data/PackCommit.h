@@ -1,0 +1,36 @@
+// The last step of a pack: all its files get their names. A record of it in OUT.bin.partial lets
+// the next pack complete what an interrupted one has begun.
+#pragma once
+
+#include "runtime/data/PartialFolder.h"
+#include "runtime/data/Publish.h"
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// What a pack was, for the next one.
+struct FinishedPack {
+  nlohmann::json identity; // all that its files depend on
+  std::string report;      // for the console
+};
+
+using PartialFolders = std::vector<std::shared_ptr<PartialFolder>>;
+
+// Gives the complete files of a pack their names and removes the folders; the record is in the
+// first of them. After an Error, or if the process ends in the middle, completePack() does what is
+// left.
+Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename> &renames,
+                        const FinishedPack &pack);
+
+// Completes what an interrupted commitPack() has left whose record is in `folder`, and empties the
+// folder; nullopt if there is no record. A file that another pack has written since then is left
+// alone. Error: that of publish(), or the record cannot be read.
+Result<std::optional<FinishedPack>> completePack(PartialFolder &folder);
+
+} // namespace lmc
