@@ -6,7 +6,5 @@ target_link_libraries(${layer} PUBLIC xxhash PRIVATE OpenMP::OpenMP_CXX)
 set_source_files_properties(${here}/NormalStream.cpp PROPERTIES
   COMPILE_OPTIONS "-ffp-contract=off;-fno-math-errno")
 # Checkpoints record which release, and which commit of it, wrote them.
-execute_process(COMMAND git rev-parse --short=12 HEAD WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
-  OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 set_source_files_properties(${here}/RunIdentity.cpp PROPERTIES
-  COMPILE_DEFINITIONS "LMC_VERSION=\"${PROJECT_VERSION}\";LMC_COMMIT=\"${commit}\"")
+  COMPILE_DEFINITIONS "LMC_VERSION=\"${PROJECT_VERSION}\";LMC_COMMIT=\"${LMC_COMMIT}\"")

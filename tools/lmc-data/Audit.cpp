@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
 
@@ -17,6 +18,31 @@ void Finding::add(std::string place) {
 }
 
 std::string Finding::example() const { return places.empty() ? "" : ", such as " + places[0]; }
+
+void Occurrences::add(uint64_t times, const DocumentName &document) {
+  if (times == 0)
+    return;
+  count += times;
+  ++documents;
+  // Most documents come in order, and need no place then.
+  if (first.size() < Finding::kPlaces || document.ordinal < first.rbegin()->first)
+    add({0, 0, {{document.ordinal, document.text()}}});
+}
+
+void Occurrences::add(const Occurrences &other) {
+  count += other.count;
+  documents += other.documents;
+  first.insert(other.first.begin(), other.first.end());
+  while (first.size() > Finding::kPlaces)
+    first.erase(std::prev(first.end()));
+}
+
+Finding Occurrences::finding() const {
+  Finding finding{documents, {}};
+  for (const auto &[ordinal, place] : first)
+    finding.places.push_back(place);
+  return finding;
+}
 
 namespace {
 
@@ -188,9 +214,7 @@ Result<void> Audit::endDocument(const DocumentPlace &begin, const DocumentPlace 
   const auto place = [&] { return placeOf(s.files.back().path, s.files.back().format, at); };
   ++findings.documents;
   findings.bytes += s.bytes;
-  if (s.bytes == 0) {
-    findings.empty.add(place());
-  } else if (std::string repeats = s.repeats(at); !repeats.empty()) {
+  if (std::string repeats = s.bytes > 0 ? s.repeats(at) : ""; !repeats.empty()) {
     findings.repeated.add(std::move(repeats));
     findings.repeatedBytes += s.bytes;
   }

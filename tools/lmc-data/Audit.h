@@ -1,11 +1,12 @@
-// Looks at the documents that `lmc-data pack` reads for what harms a data set: empty and repeated
-// documents, and control characters.
+// Looks at the documents that `lmc-data pack` reads for what harms a data set: repeated documents
+// and control characters.
 #pragma once
 
 #include "tools/lmc-data/Documents.h"
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,17 @@ struct Finding {
   std::string example() const;
 };
 
+// What was found in documents that may come in another order than that of the files.
+struct Occurrences {
+  uint64_t count = 0, documents = 0;
+  std::map<uint64_t, std::string> first; // places of the first documents, by their ordinals
+
+  // Adds what a document has, if it is not 0.
+  void add(uint64_t times, const DocumentName &document);
+  void add(const Occurrences &other);
+  Finding finding() const;
+};
+
 class Audit : public DocumentReceiver {
 public:
   // The most different texts that are remembered to find repeated ones: at about 43 bytes each,
@@ -41,7 +53,6 @@ public:
 
   struct Findings {
     uint64_t documents = 0, bytes = 0; // all that was read
-    Finding empty;                     // documents without text
     Finding repeated;                  // documents whose text another one has, with its place
     uint64_t repeatedBytes = 0;        // of their texts
     Finding control;                   // documents with control characters

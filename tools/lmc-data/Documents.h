@@ -50,7 +50,8 @@ std::string placeOf(const std::string &path, InputFormat format, uint64_t number
 struct DocumentName {
   std::string path;
   InputFormat format = InputFormat::Text;
-  uint64_t number = 0; // DocumentPlace::in()
+  uint64_t number = 0;  // DocumentPlace::in()
+  uint64_t ordinal = 0; // the documents of all files that come before it
 
   std::string text() const { return placeOf(path, format, number); }
 };

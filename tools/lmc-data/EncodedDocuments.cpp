@@ -13,12 +13,12 @@ namespace lmc {
 static constexpr size_t kBatchBytes = 4 << 20;
 
 void EncodedDocuments::Counts::add(const Counts &other) {
-  merged += other.merged;
-  inside += other.inside;
-  empty += other.empty;
-  spelled += other.spelled;
-  unknown += other.unknown;
-  fallback += other.fallback;
+  merged.add(other.merged);
+  inside.add(other.inside);
+  empty.add(other.empty);
+  spelled.add(other.spelled);
+  unknown.add(other.unknown);
+  fallback.add(other.fallback);
 }
 
 static IdSet fallbackIds(const Tokenizer &tokenizer) {
@@ -54,28 +54,24 @@ EncodedDocuments::EncodedDocuments(const Tokenizer &tokenizer,
     : borders(borders), writer(writer), unknown(tokenizer.unknown()),
       fallback(fallbackIds(tokenizer)), encoders(std::move(encoders)) {}
 
-EncodedDocuments::Counts EncodedDocuments::counts() const {
-  Counts result = total;
-  for (const auto &encoder : encoders)
-    result.spelled += encoder->spelled();
-  return result;
-}
-
 Result<void> EncodedDocuments::add(std::string document, const DocumentName &name) {
   waitingBytes += document.size();
-  waiting.push_back({std::move(document), name.text()});
+  waiting.push_back({std::move(document), name});
   return waitingBytes >= kBatchBytes * encoders.size() ? finish() : Result<void>();
 }
 
 Result<void> EncodedDocuments::finish() {
   std::vector<std::vector<uint32_t>> ids(waiting.size());
   std::vector<std::optional<Error>> errors(waiting.size());
+  std::vector<uint64_t> spelled(waiting.size());
   std::atomic<size_t> next = 0;
   const auto work = [&](Encoder &encoder) {
     for (size_t i; (i = next++) < waiting.size();)
       try {
+        const uint64_t before = encoder.spelled();
         if (Result<void> done = encoder.encode(waiting[i].text, ids[i]); !done)
           errors[i] = done.error();
+        spelled[i] = encoder.spelled() - before;
       } catch (const std::exception &thrown) { // such as std::bad_alloc
         errors[i] = Error{
             fmt::format("cannot encode its {} bytes: {}", waiting[i].text.size(), thrown.what()),
@@ -90,15 +86,17 @@ Result<void> EncodedDocuments::finish() {
   }
   for (size_t i = 0; i < waiting.size(); ++i) {
     if (errors[i])
-      return Error{fmt::format("{}: {}", waiting[i].name, errors[i]->message), errors[i]->code};
-    LMC_TRY(write(ids[i]));
+      return Error{fmt::format("{}: {}", waiting[i].name.text(), errors[i]->message),
+                   errors[i]->code};
+    total.spelled.add(spelled[i], waiting[i].name);
+    LMC_TRY(write(ids[i], waiting[i].name));
   }
   waiting.clear();
   waitingBytes = 0;
   return {};
 }
 
-Result<void> EncodedDocuments::write(std::vector<uint32_t> &ids) {
+Result<void> EncodedDocuments::write(std::vector<uint32_t> &ids, const DocumentName &name) {
   std::span<const uint32_t> body = ids;
   if (borders.endOfDocument) {
     const uint32_t end = *borders.endOfDocument;
@@ -106,16 +104,17 @@ Result<void> EncodedDocuments::write(std::vector<uint32_t> &ids) {
       body = body.subspan(1);
     while (!body.empty() && body.back() == end)
       body = body.first(body.size() - 1);
-    total.merged += ids.size() - body.size();
-    total.inside += std::count(body.begin(), body.end(), end);
+    total.merged.add(ids.size() - body.size(), name);
+    total.inside.add(std::count(body.begin(), body.end(), end), name);
   }
   if (unknown)
-    total.unknown += std::count(body.begin(), body.end(), *unknown);
+    total.unknown.add(std::count(body.begin(), body.end(), *unknown), name);
   if (!fallback.empty())
-    total.fallback += std::count_if(body.begin(), body.end(),
-                                    [&](uint32_t id) { return contains(fallback, id); });
+    total.fallback.add(std::count_if(body.begin(), body.end(),
+                                     [&](uint32_t id) { return contains(fallback, id); }),
+                       name);
   if (body.empty()) {
-    ++total.empty;
+    total.empty.add(1, name);
     return {};
   }
   if (writer.documents() > 0 && borders.between)

@@ -4,6 +4,7 @@
 
 #include "runtime/data/TokenFileWriter.h"
 #include "runtime/tokenizer/Tokenizer.h"
+#include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/DocumentTokens.h"
 #include "tools/lmc-data/Documents.h"
 
@@ -16,12 +17,12 @@ namespace lmc {
 class EncodedDocuments {
 public:
   struct Counts {
-    uint64_t merged = 0;   // end-of-document ids that were removed at documents' edges
-    uint64_t inside = 0;   // end-of-document ids inside documents
-    uint64_t empty = 0;    // documents without ids, which were left out
-    uint64_t spelled = 0;  // places that spell a special token and became text
-    uint64_t unknown = 0;  // ids of unknown characters
-    uint64_t fallback = 0; // ids of bytes of characters that the vocabulary does not have
+    Occurrences merged;   // end-of-document ids that were removed at documents' edges
+    Occurrences inside;   // end-of-document ids inside documents
+    Occurrences empty;    // documents without ids, which were left out
+    Occurrences spelled;  // places that spell a special token and became text
+    Occurrences unknown;  // ids of unknown characters
+    Occurrences fallback; // ids of bytes of characters that the vocabulary does not have
     void add(const Counts &other);
   };
 
@@ -37,7 +38,7 @@ public:
   Result<void> add(std::string document, const DocumentName &name);
   // Writes all documents that are not written yet.
   Result<void> finish();
-  Counts counts() const;
+  const Counts &counts() const { return total; }
 
 private:
   EncodedDocuments(const Tokenizer &tokenizer, std::vector<std::unique_ptr<Encoder>> encoders,
@@ -49,13 +50,14 @@ private:
   IdSet fallback;                  // the ids of the tokens "<0x00>" to "<0xFF>", if all exist
   std::vector<std::unique_ptr<Encoder>> encoders; // one per thread
   struct Waiting {
-    std::string text, name;
+    std::string text;
+    DocumentName name;
   };
   std::vector<Waiting> waiting;
   size_t waitingBytes = 0;
   Counts total;
 
-  Result<void> write(std::vector<uint32_t> &ids);
+  Result<void> write(std::vector<uint32_t> &ids, const DocumentName &name);
 };
 
 } // namespace lmc

@@ -22,6 +22,40 @@ namespace fs = std::filesystem;
 // The number of files that a note names.
 static constexpr size_t kNamed = 5;
 
+// Returns an Error if `link`, a link to a folder, leads to a folder that holds it.
+static Result<void> checkLeadsOn(const fs::path &link, const fs::path &folder) {
+  std::error_code ignored;
+  for (fs::path above = link.parent_path();; above = above.parent_path()) {
+    if (fs::equivalent(link, above, ignored))
+      return Error{
+          fmt::format("{}: this link leads back to {}, so that the files below have no end; "
+                      "remove the link, or name the files with a pattern",
+                      link.string(), above.string())};
+    if (above == folder || above.empty() || above == above.parent_path())
+      return {};
+  }
+}
+
+// Returns an Error if the file cannot be opened or is none. `inFolder`: it was not given by its own
+// path.
+static Result<void> checkIsFile(const std::string &path, bool inFolder) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  const bool isPipe = fs::is_fifo(status), isDevice = fs::is_character_file(status);
+  if (fs::is_socket(status) || fs::is_block_file(status) || (inFolder && (isPipe || isDevice)))
+    return Error{fmt::format("{}: is a {}, expected a file{}", path,
+                             isPipe                  ? "pipe"
+                             : fs::is_socket(status) ? "socket"
+                                                     : "device",
+                             isPipe ? "; a pipe is read if its own path is given" : "")};
+  if (isPipe || isDevice) // a pipe's other end would notice an attempt to open it
+    return {};
+  auto file = File::openForReading(path);
+  if (!file)
+    return file.error();
+  return {};
+}
+
 // Appends the files below a folder, and a note about those that are left out.
 static Result<void> addFolder(const std::string &folder, std::vector<std::string> &paths,
                               std::vector<std::string> &notes) {
@@ -34,7 +68,9 @@ static Result<void> addFolder(const std::string &folder, std::vector<std::string
     std::error_code ignored;
     if (name.starts_with('.') || name.starts_with('_'))
       next.disable_recursion_pending();
-    else if (next->is_regular_file(ignored) || !next->exists(ignored)) // a link may lead nowhere
+    else if (next->is_directory(ignored)) // the iterator follows links
+      LMC_TRY(next->is_symlink(ignored) ? checkLeadsOn(next->path(), folder) : Result<void>());
+    else // also a link that leads nowhere, which checkIsFile() refuses
       (formatOfName(name) ? found : others).push_back(next->path().string());
   }
   if (error)
@@ -82,10 +118,13 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
       if (!fs::exists(status))
         return Error{fmt::format("{}: cannot open: {}", path,
                                  error ? error.message() : std::strerror(ENOENT))};
+      const size_t before = paths.size();
       if (fs::is_directory(status))
         LMC_TRY(addFolder(path, paths, notes));
       else
         paths.push_back(path);
+      for (size_t i = before; i < paths.size(); ++i)
+        LMC_TRY(checkIsFile(paths[i], fs::is_directory(status)));
     }
   }
   for (const std::string &path : paths)
@@ -115,7 +154,35 @@ bool canReadAgain(const std::string &path) {
   return path != kStandardInput && fs::is_regular_file(path, ignored);
 }
 
-Result<void> readInputs(const std::vector<std::string> &paths, const DocumentOptions &options,
+static InputStamp stampOf(const std::string &path) {
+  struct stat status {};
+  if (path == kStandardInput || stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    return {};
+  return {status.st_dev, status.st_ino, uint64_t(status.st_size), status.st_mtim.tv_sec,
+          status.st_mtim.tv_nsec};
+}
+
+std::vector<InputStamp> stampsOf(const std::vector<std::string> &paths) {
+  std::vector<InputStamp> stamps;
+  for (const std::string &path : paths)
+    stamps.push_back(stampOf(path));
+  return stamps;
+}
+
+static Result<void> checkUnchanged(const std::string &path, const InputStamp &was) {
+  const InputStamp is = stampOf(path);
+  if (is == was)
+    return {};
+  return Error{fmt::format(
+      "{}: has changed while it was read ({}); start again when nothing writes "
+      "to it",
+      path,
+      is.size == was.size ? std::string("it is as long as before, but was written to")
+                          : fmt::format("it has {} bytes, and had {}", is.size, was.size))};
+}
+
+Result<void> readInputs(const std::vector<std::string> &paths,
+                        const std::vector<InputStamp> &stamps, const DocumentOptions &options,
                         const char *task, DocumentReceiver &receiver, size_t first,
                         const DocumentPlace &from) {
   uint64_t total = 0;
@@ -125,9 +192,13 @@ Result<void> readInputs(const std::vector<std::string> &paths, const DocumentOpt
       total += size;
   }
   Progress progress(task, total);
-  for (size_t i = first; i < paths.size(); ++i)
-    LMC_TRY(
-        readDocuments(paths[i], options, receiver, progress, i == first ? from : DocumentPlace()));
+  for (size_t i = first; i < paths.size(); ++i) {
+    auto read =
+        readDocuments(paths[i], options, receiver, progress, i == first ? from : DocumentPlace());
+    // A change may be the reason of an error.
+    LMC_TRY(checkUnchanged(paths[i], stamps[i]));
+    LMC_TRY(read);
+  }
   return {};
 }
 

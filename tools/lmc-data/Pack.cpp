@@ -74,11 +74,11 @@ struct CleanReceiver {
 // Removes end-of-document ids at the edges of documents, and documents without other tokens.
 class EdgeCleaner : public DocumentReceiver {
 public:
-  EdgeCleaner(int32_t eod, CleanReceiver &next) : eod(eod), next(next) {}
+  // `before`: the documents that another process has read before.
+  EdgeCleaner(int32_t eod, uint64_t before, CleanReceiver &next)
+      : eod(eod), next(next), ordinal(before) {}
 
-  uint64_t merged = 0; // end-of-document ids removed at edges
-  uint64_t inside = 0; // end-of-document ids kept inside documents
-  uint64_t empty = 0;  // documents left out because they have no token
+  EncodedDocuments::Counts found; // merged, inside, empty
 
   Result<void> text(std::string_view piece) override {
     if (eod < 0 || eod > 255)
@@ -101,24 +101,29 @@ public:
     return {};
   }
 
-  void beginFile(const std::string &path, InputFormat format) override { name = {path, format}; }
+  void beginFile(const std::string &path, InputFormat format) override {
+    name.path = path;
+    name.format = format;
+  }
   Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &) override {
-    merged += held;
-    held = 0;
-    empty += !started;
-    if (!started)
-      return {};
-    started = false;
     name.number = begin.in(name.format);
-    return next.endDocument(name);
+    name.ordinal = ordinal++;
+    found.merged.add(std::exchange(merged, 0) + std::exchange(held, 0), name);
+    found.inside.add(std::exchange(inside, 0), name);
+    found.empty.add(!started, name);
+    return std::exchange(started, false) ? next.endDocument(name) : Result<void>();
   }
 
 private:
   DocumentName name;
   int32_t eod;
   CleanReceiver &next;
-  bool started = false; // true if the document has a token
-  uint64_t held = 0;    // end-of-document ids that may be at the end of the document
+  uint64_t ordinal; // of the current document
+  // Of the current document:
+  bool started = false; // true if it has a token
+  uint64_t merged = 0;  // end-of-document ids removed at its edges
+  uint64_t inside = 0;  // end-of-document ids kept inside it
+  uint64_t held = 0;    // end-of-document ids that may be at its end
 
   Result<void> pass(std::string_view piece) {
     if (piece.empty())
@@ -406,15 +411,18 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
 }
 
 // All on which the token files depend.
-nlohmann::json identityOf(const PackOptions &options, const Packing &packing) {
+nlohmann::json identityOf(const PackOptions &options, const Packing &packing,
+                          const std::vector<InputStamp> &stamps) {
   const DocumentOptions &documents = options.documents;
   nlohmann::json inputs, format;
-  for (const std::string &input : options.inputs)
-    inputs.push_back(identityOfInput(input));
+  std::error_code ignored;
+  for (size_t i = 0; i < stamps.size(); ++i)
+    inputs.push_back({std::filesystem::absolute(options.inputs[i], ignored).string(),
+                      stamps[i].size, stamps[i].seconds, stamps[i].nanoseconds});
   if (documents.format)
     format = static_cast<int>(*documents.format);
   const DocumentTokens &borders = packing.borders;
-  return {{"version", LMC_VERSION},
+  return {{"release", identityOfRelease()},
           {"inputs", inputs},
           {"format", format},
           {"separator", XXH3_64bits(documents.separator.data(), documents.separator.size())},
@@ -469,8 +477,8 @@ private:
 class Pack {
 public:
   Pack(const PackOptions &options, Packing packing)
-      : options(options), packing(std::move(packing)), identity(identityOf(options, this->packing)),
-        journal(options.output, identity) {
+      : options(options), packing(std::move(packing)), stamps(stampsOf(options.inputs)),
+        identity(identityOf(options, this->packing, stamps)), journal(options.output, identity) {
     paths.push_back(options.output);
     if (!options.validation.empty())
       paths.push_back(options.validation);
@@ -501,7 +509,8 @@ public:
       if (saved)
         router->at = saved->split;
     }
-    EdgeCleaner cleaner(cleaned, router ? *router : static_cast<CleanReceiver &>(*outputs[0]));
+    EdgeCleaner cleaner(cleaned, saved ? saved->audit.findings.documents : 0,
+                        router ? *router : static_cast<CleanReceiver &>(*outputs[0]));
     Audit audit(cleaner);
     if (resumable)
       LMC_TRY(prepareAudit(audit));
@@ -511,7 +520,7 @@ public:
                   return resumable ? save(file, place, cleaner, audit, router.get())
                                    : Result<void>();
                 });
-    LMC_TRY(readInputs(options.inputs, options.documents, "packing", saver, first,
+    LMC_TRY(readInputs(options.inputs, stamps, options.documents, "packing", saver, first,
                        saved ? saved->place : DocumentPlace()));
     for (auto &output : outputs)
       LMC_TRY(complete(*output));
@@ -521,7 +530,8 @@ public:
 private:
   const PackOptions &options;
   const Packing packing;
-  const nlohmann::json identity; // all on which the token files depend
+  const std::vector<InputStamp> stamps; // of the inputs, before they are read
+  const nlohmann::json identity;        // all on which the token files depend
   const PackJournal journal;
   std::vector<std::string> paths; // of the token files: training, validation
   int32_t cleaned;
@@ -596,8 +606,9 @@ private:
 
   Result<void> chooseSplit(Split &split) const {
     DocumentLengths measured;
-    EdgeCleaner measuring(cleaned, measured);
-    LMC_TRY(readInputs(options.inputs, options.documents, "measuring documents", measuring));
+    EdgeCleaner measuring(cleaned, 0, measured);
+    LMC_TRY(
+        readInputs(options.inputs, stamps, options.documents, "measuring documents", measuring));
     uint64_t total = std::accumulate(measured.lengths.begin(), measured.lengths.end(), uint64_t(0));
     if (total < 2)
       return Error{fmt::format("{}: {} bytes of text, nothing to share with a validation file",
@@ -621,9 +632,7 @@ private:
     EncodedDocuments::Counts counts;
     if (saved)
       counts = saved->counts;
-    counts.merged += cleaner.merged;
-    counts.inside += cleaner.inside;
-    counts.empty += cleaner.empty;
+    counts.add(cleaner.found);
     for (const auto &output : outputs)
       counts.add(output->counts());
     return counts;

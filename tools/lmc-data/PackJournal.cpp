@@ -4,8 +4,6 @@
 #include "runtime/support/Json.h"
 
 #include <exception>
-#include <filesystem>
-#include <sys/stat.h>
 
 namespace lmc {
 
@@ -14,14 +12,14 @@ static constexpr uint64_t kMaximumBytes = 64 << 20;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DocumentPlace, offset, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, count, places)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SplitPosition, document, bytes, cut)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Occurrences, count, documents, first)
 using Counts = EncodedDocuments::Counts;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Counts, merged, inside, empty, spelled, unknown, fallback)
 using Saved = TokenFileWriter::Saved;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, tokens, documents, hash)
 using Findings = Audit::Findings;
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Findings, documents, bytes, empty, repeated, repeatedBytes,
-                                   control, controlCharacters, replaced, replacementCharacters,
-                                   complete)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Findings, documents, bytes, repeated, repeatedBytes, control,
+                                   controlCharacters, replaced, replacementCharacters, complete)
 using AuditSaved = Audit::Saved;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AuditSaved, findings, texts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PackState, file, place, outputs, counts, audit, split)
@@ -46,12 +44,6 @@ Result<void> PackJournal::write(const PackState &state) const {
                                  -1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-nlohmann::json identityOfInput(const std::string &path) {
-  struct stat status {};
-  (void)stat(path.c_str(), &status);
-  std::error_code ignored;
-  return {std::filesystem::absolute(path, ignored).string(), status.st_size, status.st_mtim.tv_sec,
-          status.st_mtim.tv_nsec};
-}
+nlohmann::json identityOfRelease() { return {LMC_VERSION, LMC_COMMIT}; }
 
 } // namespace lmc

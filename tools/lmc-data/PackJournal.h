@@ -48,7 +48,7 @@ private:
   std::string path() const { return folder + "/state.json"; }
 };
 
-// Returns what says that an input is still the same: its path, size and time of change.
-nlohmann::json identityOfInput(const std::string &path);
+// Returns what names this program: its release and the commit that it was built from.
+nlohmann::json identityOfRelease();
 
 } // namespace lmc

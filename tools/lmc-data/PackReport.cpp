@@ -17,7 +17,7 @@ struct Item {
   const char *key; // in the JSON
   uint64_t count;
   std::string text; // for the console
-  const Finding *places = nullptr;
+  Finding places;   // the documents that have it
   bool fault = true; // --strict does not allow it
 };
 
@@ -33,33 +33,39 @@ std::vector<Item> itemsOf(const PackReport &report) {
   for (const PackReport::File &file : report.files)
     tokens += file.tokens;
   return {
-      {"end_of_document_at_edges", merged,
+      {"end_of_document_at_edges", merged.count,
        fmt::format("the text has id {} at the edges of documents, {} times; merged into the one "
                    "between documents",
-                   end, merged)},
-      {"end_of_document_inside", inside,
-       fmt::format("the text has id {} inside documents too, {} times", end, inside)},
-      {"empty_documents", empty, fmt::format("{} empty documents left out", empty), &found.empty},
+                   end, merged.count),
+       merged.finding()},
+      {"end_of_document_inside", inside.count,
+       fmt::format("the text has id {} inside documents too, {} times", end, inside.count),
+       inside.finding()},
+      {"empty_documents", empty.count, fmt::format("{} empty documents left out", empty.count),
+       empty.finding()},
       {"repeated_documents", found.repeated.count,
        fmt::format("{} documents have the text of an earlier one, {} of all text",
                    found.repeated.count, percent(found.repeatedBytes, found.bytes)),
-       &found.repeated},
+       found.repeated},
       {"control_characters", found.controlCharacters,
        fmt::format("{} control characters in {} documents", found.controlCharacters,
                    found.control.count),
-       &found.control},
+       found.control},
       {"replacement_characters", found.replacementCharacters,
        fmt::format("{} replacement characters (U+FFFD) in {} documents",
                    found.replacementCharacters, found.replaced.count),
-       &found.replaced},
-      {"special_tokens_in_text", spelled,
-       fmt::format("the text spells special tokens in {} places, which became text", spelled)},
-      {"unknown_tokens", unknown,
-       fmt::format("{} tokens are the unknown one, {} of all", unknown, percent(unknown, tokens))},
-      {"byte_fallback_tokens", fallback,
+       found.replaced},
+      {"special_tokens_in_text", spelled.count,
+       fmt::format("the text spells special tokens in {} places, which became text", spelled.count),
+       spelled.finding()},
+      {"unknown_tokens", unknown.count,
+       fmt::format("{} tokens are the unknown one, {} of all", unknown.count,
+                   percent(unknown.count, tokens)),
+       unknown.finding()},
+      {"byte_fallback_tokens", fallback.count,
        fmt::format("{} tokens are bytes of characters that the vocabulary does not have, {} of all",
-                   fallback, percent(fallback, tokens)),
-       nullptr, false}};
+                   fallback.count, percent(fallback.count, tokens)),
+       fallback.finding(), false}};
 }
 
 } // namespace
@@ -78,7 +84,7 @@ std::string PackReport::text() const {
     fmt::format_to(out, "begin of document: id {}\n", fmt::join(beginOfDocument, ", "));
   for (const Item &item : itemsOf(*this))
     if (item.count > 0)
-      fmt::format_to(out, "note: {}{}\n", item.text, item.places ? item.places->example() : "");
+      fmt::format_to(out, "note: {}{}\n", item.text, item.places.example());
   if (!findings.complete)
     fmt::format_to(out, "note: documents were compared with the first {} different texts only\n",
                    Audit::kRemembered);
@@ -100,9 +106,9 @@ Result<void> PackReport::write(const std::string &path) const {
   nlohmann::ordered_json &audit = json["audit"];
   for (const Item &item : itemsOf(*this)) {
     audit[item.key]["count"] = item.count;
-    if (item.places && item.places->count > 0) {
-      audit[item.key]["documents"] = item.places->count;
-      audit[item.key]["first"] = item.places->places;
+    if (item.places.count > 0) {
+      audit[item.key]["documents"] = item.places.count;
+      audit[item.key]["first"] = item.places.places;
     }
   }
   audit["repeated_documents"]["bytes_of_text"] = findings.repeatedBytes;
@@ -116,11 +122,13 @@ Result<void> PackReport::checkStrict() const {
   std::vector<std::string> faults;
   for (const Item &item : itemsOf(*this))
     if (item.fault && item.count > 0)
-      faults.push_back(item.text + (item.places ? item.places->example() : ""));
+      faults.push_back(item.text + item.places.example());
   if (faults.empty())
     return {};
-  return Error{fmt::format("{}: not written, because of --strict: {}", files[0].path,
-                           fmt::join(faults, "; "))};
+  return Error{fmt::format("{}: not written, because of --strict: {}; mend or remove these "
+                           "documents, or pack without --strict, which lists more of them in "
+                           "{}.audit.json",
+                           files[0].path, fmt::join(faults, "; "), files[0].path)};
 }
 
 } // namespace lmc

@@ -55,7 +55,7 @@ Result<void> train(const TrainOptions &options) {
   Feeder feeder(trainer);
   auto inputs = findInputs(options.inputs, options.documents);
   LMC_TRY(inputs);
-  LMC_TRY(readInputs(*inputs, options.documents, "counting words", feeder));
+  LMC_TRY(readInputs(*inputs, stampsOf(*inputs), options.documents, "counting words", feeder));
   auto trained = trainer.train(options.size, options.endOfText);
   if (!trained)
     return Error{fmt::format("{}: {}", options.inputs[0], trained.error().message)};

@@ -106,8 +106,9 @@ TEST_F(TokenFileTest, RefusesDamagedHeaders) {
   auto with = [&](size_t byte, const std::string &bytes) {
     return std::string(good).replace(byte, bytes.size(), bytes);
   };
-  EXPECT_THAT(refusal(with(8, "\x03")), HasSubstr("byte 8: version 3"));
-  EXPECT_THAT(refusal(with(8, "\x02")), HasSubstr("truncated")); // without the bytes of tokens
+  EXPECT_THAT(refusal(with(8, "\x04")), HasSubstr("byte 8: version 4"));
+  for (const char *version : {"\x02", "\x03"}) // without the bytes of tokens
+    EXPECT_THAT(refusal(with(8, version)), HasSubstr("truncated"));
   EXPECT_THAT(refusal(with(12, "\x03")), HasSubstr("byte 12: tokens of 3 bytes"));
   EXPECT_THAT(refusal(with(24, std::string(8, '\0'))), HasSubstr("byte 24: "));
   EXPECT_THAT(refusal(with(32, std::string(8, '\0'))), HasSubstr("byte 32: "));

@@ -9,9 +9,15 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 #include <random>
 #include <set>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -241,6 +247,82 @@ TEST_F(LmcDataTest, ReadsFoldersAndPatternsInTheOrderOfTheirNames) {
               HasSubstr("in/b/../c.txt: is given twice"));
 }
 
+// Before anything is written.
+TEST_F(LmcDataTest, FindsWhatInAFolderCannotBeRead) {
+  std::filesystem::create_directories(path("in/b"));
+  write("in/a.txt", "a");
+  std::filesystem::create_directory_symlink(path("in"), path("in/b/back"));
+  EXPECT_THAT(
+      fail({"pack", "in", "-o", "a.bin"}),
+      HasSubstr("in/b/back: this link leads back to in, so that the files below have no end"));
+  std::filesystem::remove(path("in/b/back"));
+  std::filesystem::create_symlink("nowhere", path("in/b/z.txt"));
+  EXPECT_THAT(fail({"pack", "in", "-o", "a.bin"}), HasSubstr("in/b/z.txt: No such file"));
+  std::filesystem::remove(path("in/b/z.txt"));
+  ASSERT_EQ(mkfifo(path("in/b/z.txt").c_str(), 0666), 0);
+  EXPECT_THAT(fail({"pack", "in", "-o", "a.bin"}),
+              HasSubstr("in/b/z.txt: is a pipe, expected a file; a pipe is read if its own path"));
+  std::filesystem::remove(path("in/b/z.txt"));
+  const int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{AF_UNIX, {}};
+  path("in/b/z.txt").copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(descriptor, reinterpret_cast<sockaddr *>(&address), sizeof(address)), 0);
+  close(descriptor);
+  EXPECT_THAT(fail({"pack", "in", "-o", "a.bin"}), HasSubstr("in/b/z.txt: is a socket, expected"));
+  EXPECT_THAT(fail({"pack", "in/b/z.txt", "-o", "a.bin"}), HasSubstr("in/b/z.txt: is a socket"));
+  std::filesystem::remove(path("in/b/z.txt"));
+  write("in/b/z.txt", "z");
+  std::filesystem::permissions(path("in/b/z.txt"), std::filesystem::perms::none);
+  if (access(path("in/b/z.txt").c_str(), R_OK) != 0) { // root may read it
+    EXPECT_THAT(fail({"pack", "in", "-o", "a.bin"}), HasSubstr("in/b/z.txt: Permission denied"));
+  }
+}
+
+// lmc-data waits at a pipe while the test goes on.
+class WaitingTest : public LmcDataTest {
+protected:
+  Outcome outcome;
+  std::thread program;
+
+  // Starts the program and returns when it has opened `pipe`, to whose other end `feed` writes.
+  void start(std::vector<std::string> words) {
+    ASSERT_EQ(mkfifo(path("pipe").c_str(), 0666), 0);
+    program = std::thread([this, words] { outcome = lmcData(words); });
+    feed.open(path("pipe"));
+  }
+  void finish(const std::string &text) {
+    feed << text;
+    feed.close();
+    program.join();
+  }
+  std::ofstream feed;
+};
+
+TEST_F(WaitingTest, AnInputThatChangesWhileItIsReadIsAnError) {
+  write("a.txt", "before");
+  start({"pack", "pipe", "a.txt", "-o", "a.bin"});
+  write("a.txt", "longer than before");
+  finish("piped");
+  EXPECT_EQ(outcome.exit, 2);
+  EXPECT_EQ(outcome.err,
+            "lmc-data: error: a.txt: has changed while it was read (it has 18 bytes, and "
+            "had 6); start again when nothing writes to it\n");
+  EXPECT_FALSE(std::filesystem::exists(path("a.bin")));
+  EXPECT_FALSE(std::filesystem::exists(path("a.bin.partial")));
+}
+
+TEST_F(WaitingTest, TwoPacksDoNotWriteOneFile) {
+  write("b.txt", "other");
+  start({"pack", "pipe", "-o", "a.bin"});
+  EXPECT_THAT(fail({"pack", "b.txt", "-o", "a.bin"}),
+              HasSubstr("a.bin: another lmc-data writes it"));
+  EXPECT_THAT(fail({"pack", "b.txt", "-o", "b.bin", "--validation=a.bin"}),
+              HasSubstr("a.bin: another lmc-data writes it"));
+  finish("piped");
+  EXPECT_EQ(outcome.exit, 0) << outcome.err;
+  EXPECT_THAT(documents("a.bin"), ElementsAre("piped"));
+}
+
 TEST_F(LmcDataTest, ReadsNoJsonAsText) {
   write("a.json", R"({"text": "a"})");
   EXPECT_THAT(fail({"pack", "a.json", "-o", "a.bin"}),
@@ -291,10 +373,10 @@ TEST_F(LmcDataTest, MergesEndsThatTheTextHas) {
   std::string report = succeed({"pack", "a.txt", "-o", "a.bin"});
   EXPECT_THAT(report, StartsWith("a.bin: 22 tokens, 4 documents\n"));
   EXPECT_THAT(report, HasSubstr("has id 0 at the edges of documents, 8 times; merged into the one "
-                                "between documents\n"));
-  EXPECT_THAT(report, HasSubstr("inside documents too, 1 times\n"));
+                                "between documents, such as a.txt: byte 0 of the text\n"));
+  EXPECT_THAT(report, HasSubstr("inside documents too, 1 times, such as a.txt: byte 12 of"));
   EXPECT_THAT(report,
-              HasSubstr("2 empty documents left out, such as a.txt: byte 27 of the text\n"));
+              HasSubstr("2 empty documents left out, such as a.txt: byte 24 of the text\n"));
   EXPECT_THAT(documents("a.bin"), ElementsAre("one\0"_s, "two\0"_s, "three\0four\0"_s, "end"));
   EXPECT_THAT(succeed({"inspect", "a.bin"}), HasSubstr("id 0, 4 times, none doubled"));
 }
@@ -366,8 +448,11 @@ TEST_F(LmcDataTest, AuditsWhatItPacks) {
   EXPECT_EQ(json["bytes_of_text"], 4 + 10 + 8 + 8 + 3 + 4 + 4 + 1);
   EXPECT_THAT(json["inputs"], ElementsAre("a.jsonl", "b.txt"));
   EXPECT_EQ(json["files"][0]["documents"], 8);
-  EXPECT_EQ(json["audit"]["end_of_document_at_edges"]["count"], 1);
-  EXPECT_EQ(json["audit"]["end_of_document_inside"]["count"], 1);
+  for (const char *kind : {"end_of_document_at_edges", "end_of_document_inside"}) {
+    EXPECT_EQ(json["audit"][kind]["count"], 1);
+    EXPECT_EQ(json["audit"][kind]["documents"], 1);
+    EXPECT_THAT(json["audit"][kind]["first"], ElementsAre("a.jsonl:6"));
+  }
   EXPECT_THAT(json["audit"]["repeated_documents"]["first"],
               ElementsAre("b.txt: byte 4 of the text repeats a.jsonl:1",
                           "b.txt: byte 9 of the text repeats a.jsonl:1"));
@@ -392,13 +477,156 @@ TEST_F(LmcDataTest, StrictWritesNothingWhereTheAuditFindsSomething) {
     write("a.txt", text);
     return fail({"pack", "a.txt", "-o", "b.bin", "--strict"});
   };
-  EXPECT_THAT(message("one\f\f"), HasSubstr("b.bin: not written, because of --strict: 1 empty "
-                                            "documents left out, such as a.txt: byte 4"));
+  EXPECT_THAT(message("one\f\f"),
+              HasSubstr("b.bin: not written, because of --strict: 1 empty "
+                        "documents left out, such as a.txt: byte 4 of the "
+                        "text; mend or remove these documents, or pack without "
+                        "--strict, which lists more of them in b.bin.audit.json"));
   EXPECT_THAT(message("one\fone"), HasSubstr("1 documents have the text of an earlier one, 50 %"));
   EXPECT_THAT(message("\0one\ftwo"_s), HasSubstr("has id 0 at the edges of documents, 1 times"));
   EXPECT_THAT(message("o\0ne\ftwo"_s), HasSubstr("has id 0 inside documents too, 1 times"));
   EXPECT_THAT(message("\x1b[0m\ftwo\ftwo"), AllOf(HasSubstr("; 1 control characters in 1"),
                                                   HasSubstr("strict: 1 documents have")));
+}
+
+// Of training and validation data alike, in the order of the documents.
+TEST_F(LmcDataTest, NamesTheDocumentsOfATokenizersFindings) {
+  std::string text;
+  for (int i = 1; i <= 40; ++i)
+    text += fmt::format("{{\"text\": \"line {}{}\"}}\n", i, i % 5 == 0 ? " <|endoftext|>" : "");
+  write("a.jsonl", text);
+  succeed({"tokenizer", "train", "a.jsonl", "-o", "tokenizer", "--vocab-size=300"});
+  const std::vector<std::string> pack = {"pack",
+                                         "a.jsonl",
+                                         "-o",
+                                         "a.bin",
+                                         "--tokenizer=tokenizer",
+                                         "--validation=v.bin",
+                                         "--validation-fraction=0.4"};
+  EXPECT_THAT(succeed(pack), HasSubstr("note: the text spells special tokens in 8 places, which "
+                                       "became text, such as a.jsonl:5\n"));
+  auto json = nlohmann::json::parse(read(path("a.bin.audit.json")))["audit"];
+  EXPECT_EQ(json["special_tokens_in_text"]["documents"], 8);
+  EXPECT_THAT(json["special_tokens_in_text"]["first"],
+              ElementsAre("a.jsonl:5", "a.jsonl:10", "a.jsonl:15", "a.jsonl:20", "a.jsonl:25"));
+  auto parsed = pack;
+  parsed.push_back("--special-tokens=parse");
+  succeed(parsed);
+  json = nlohmann::json::parse(read(path("a.bin.audit.json")))["audit"];
+  EXPECT_THAT(json["end_of_document_at_edges"]["first"],
+              ElementsAre("a.jsonl:5", "a.jsonl:10", "a.jsonl:15", "a.jsonl:20", "a.jsonl:25"));
+}
+
+class KilledTest : public LmcDataTest {
+protected:
+  using Files = std::map<std::string, std::string>;
+
+  // Runs lmc-data, which is killed at a call that renames or removes a file. Returns false if there
+  // are fewer calls.
+  bool kill(int call, std::vector<std::string> words) const {
+    words.insert(words.begin(),
+                 {"LD_PRELOAD=" LMC_KILLER, fmt::format("LMC_KILL_AT={}", call), LMC_DATA});
+    return runProgram("env", words).exit != 0;
+  }
+  // The contents of all files that belong to a.bin and v.bin, by name.
+  Files set() const {
+    Files files;
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {
+      const std::string name = std::filesystem::relative(entry.path(), folder);
+      if (entry.is_regular_file() &&
+          (name.starts_with("a.bin") || name.starts_with("v.bin") || name == "a.idx" ||
+           name == "v.idx") &&
+          name.find(".partial") == name.npos)
+        files[name] = read(entry.path());
+    }
+    return files;
+  }
+  static bool isPart(const Files &part, const Files &whole) {
+    return std::ranges::all_of(part, [&](const auto &file) {
+      const auto found = whole.find(file.first);
+      return found != whole.end() && found->second == file.second;
+    });
+  }
+  size_t unfinished() const {
+    size_t count = 0;
+    for (const auto &entry : std::filesystem::directory_iterator(folder))
+      count += entry.path().string().ends_with(".partial");
+    return count;
+  }
+};
+
+TEST_F(KilledTest, APackLeavesNoMixOfOldAndNewAndTheNextOneCompletesIt) {
+  write("old.txt", "one old text\fanother old text\fa third");
+  write("new.txt", "one new text\fanother text\fsomething\fmore");
+  succeed({"tokenizer", "train", "old.txt", "-o", "old", "--vocab-size=260"});
+  succeed({"tokenizer", "train", "new.txt", "-o", "new", "--vocab-size=270"});
+  for (const char *format : {"--write=lmc", "--write=megatron"}) {
+    const auto pack = [&](const std::string &text) -> std::vector<std::string> {
+      return {"pack",
+              text + ".txt",
+              "-o",
+              "a.bin",
+              "--validation=v.bin",
+              "--tokenizer=" + text,
+              format,
+              "--validation-fraction=0.4"};
+    };
+    succeed(pack("new"));
+    const Files fresh = set();
+    succeed(pack("old"));
+    const Files old = set();
+    ASSERT_EQ(old.size(), fresh.size());
+    ASSERT_FALSE(isPart(old, fresh));
+    int calls = 1;
+    for (; kill(calls, pack("new")); ++calls) {
+      const Files left = set();
+      EXPECT_TRUE(isPart(left, old) || isPart(left, fresh)) << format << calls;
+      // The same command, or another one.
+      if (calls % 2 == 0) {
+        EXPECT_EQ(lmcData(pack("old")).exit, 0);
+      }
+      EXPECT_EQ(lmcData(pack("new")).exit, 0) << format << calls;
+      EXPECT_EQ(set(), fresh) << format << calls;
+      EXPECT_EQ(unfinished(), 0u) << format << calls;
+      succeed(pack("old"));
+    }
+    EXPECT_GT(calls, 8) << format;
+    EXPECT_EQ(set(), fresh);
+  }
+}
+
+TEST_F(KilledTest, APackIsNotGoneOnWithByAnotherProgramOrTokenizer) {
+  write("a.txt", "one\ftwo\fthree\ffour");
+  const std::vector<std::string> pack = {"pack", "a.txt", "-o", "a.bin", "--save-interval=0"};
+  const auto stop = [&] {
+    ASSERT_TRUE(kill(3, pack)); // at the third document
+    ASSERT_TRUE(std::filesystem::exists(path("a.bin.partial/state.json")));
+  };
+  const auto notes = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), pack.begin(), pack.end());
+    const Outcome outcome = lmcData(options);
+    EXPECT_EQ(outcome.exit, 0) << outcome.err;
+    return outcome.err;
+  };
+  stop();
+  EXPECT_THAT(notes({}), HasSubstr("goes on after"));
+  stop();
+  auto state = nlohmann::json::parse(read(path("a.bin.partial/state.json")));
+  state["identity"]["release"][1] = "another";
+  write("a.bin.partial/state.json", state.dump());
+  EXPECT_THAT(notes({}), HasSubstr("not gone on with: it was of other inputs or options"));
+  // A tokenizer of the same name, size and time.
+  succeed({"tokenizer", "train", "a.txt", "-o", "tokenizer", "--vocab-size=260"});
+  const std::string file = path("tokenizer/tokenizer.json");
+  const auto time = std::filesystem::last_write_time(file);
+  auto packed = pack;
+  packed.push_back("--tokenizer=tokenizer");
+  ASSERT_TRUE(kill(3, packed));
+  std::string text = read(file);
+  text[text.find('\n')] = ' ';
+  write("tokenizer/tokenizer.json", text);
+  std::filesystem::last_write_time(file, time);
+  EXPECT_THAT(notes({"--tokenizer=tokenizer"}), HasSubstr("it was of other inputs or options"));
 }
 
 TEST_F(LmcDataTest, PacksJsonLines) {
