@@ -3,6 +3,7 @@
 #include "compiler/config/TrainingPhases.h"
 
 #include "compiler/config/HuggingFace.h"
+#include "runtime/support/Shares.h"
 
 #include <fmt/format.h>
 
@@ -237,6 +238,27 @@ void sources(const CheckedJob &job) {
   }
 }
 
+// Reports weights that no run could mix. The place is that of the weight with the most digits.
+void weights(const CheckedJob &job) {
+  std::vector<double> values;
+  std::string longest; // the key of that weight
+  size_t digits = 0;
+  for (const auto &[name, source] : job.config.data.sources) {
+    const std::string key = fmt::format("data.source.{}.weight", name);
+    if (job.provenance.broken.count(key))
+      return;
+    values.push_back(source.weight);
+    if (const size_t length = fmt::formatted_size("{}", source.weight); length > digits) {
+      digits = length;
+      longest = key;
+    }
+  }
+  if (values.empty())
+    return;
+  if (const auto shares = sharesOfWeights(values); !shares)
+    job.error(longest, "{}", shares.error().message);
+}
+
 void validation(const CheckedJob &job) {
   const DataConfig &data = job.config.data;
   const auto &sets = job.config.validations;
@@ -344,7 +366,7 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 void checkTogether(const CheckedJob &job) {
   for (auto *check :
        {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch, shardGroup, schedule,
-        shuffleBlock, packing, sources, validation, device, optimizer, checkPhases})
+        shuffleBlock, packing, sources, weights, validation, device, optimizer, checkPhases})
     check(job);
 }
 

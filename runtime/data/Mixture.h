@@ -16,8 +16,7 @@ namespace lmc {
 
 class Mixture {
 public:
-  // Errors: there is no weight, or more than 1,000; a weight is not a finite number above 0; the
-  // period would be longer than 2^24 blocks, for weights with too many digits.
+  // Errors: those of sharesOfWeights().
   static Result<Mixture> make(const std::vector<double> &weights);
 
   struct Place {

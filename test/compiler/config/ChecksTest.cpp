@@ -423,6 +423,14 @@ TEST_F(SourcesTest, MistakesAreNamed) {
   EXPECT_EQ(
       errorOf(web + source("name = \"a\"\npaths = [\"d.bin\", \"b.bin\"]\nweight = 1")),
       "'b.bin' is in [[data.source]] a already; list it once, or set data.allow_repeats = true");
+  const std::string digits = source("name = \"a\"\npaths = \"d.bin\"\nweight = 0.3471529001");
+  EXPECT_EQ(errorOf(web + digits),
+            "the order of the sources would repeat only after more than 16777216 blocks; give "
+            "weights with fewer digits, such as 0.35 for 0.3471529");
+  EXPECT_NE(errorsOf(kModel + kTraining + digits + web).find(":15:10: error: the order"),
+            std::string::npos)
+      << errorsOf(kModel + kTraining + digits + web);
+  EXPECT_EQ(errorsOf(kModel + kTraining + digits), "") << "a source alone";
   EXPECT_EQ(errorOf("[data]\ntrain = \"a.bin\"\n" + web),
             "train and [[data.source]] both say what to train on; leave one out");
   EXPECT_EQ(errorOf("[data.source]\nname = \"a\"\n"),
