@@ -195,7 +195,9 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
                              options.sequenceLength, block)};
   if (options.bestFit && block != options.sequenceLength)
     return Error{fmt::format("data.packing = \"best_fit\" fills rows with whole documents, so "
-                             "data.shuffle_block ({}) must be training.sequence_length ({})",
+                             "data.shuffle_block ({0}) must be training.sequence_length ({1}); to "
+                             "read the data from its beginning in rows of {1} tokens, give --set "
+                             "data.shuffle_block={1} --change=data.shuffle_block",
                              block, options.sequenceLength)};
   if (options.sources.empty())
     return inKey(options.key, kNoFiles);

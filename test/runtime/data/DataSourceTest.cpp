@@ -1030,7 +1030,8 @@ TEST_F(MixedTest, RowsOfWholeDocumentsNeedATable) {
   EXPECT_EQ(
       refusal(wanted),
       "data.packing = \"best_fit\" fills rows with whole documents, so data.shuffle_block (20) "
-      "must be training.sequence_length (10)");
+      "must be training.sequence_length (10); to read the data from its beginning in rows of 10 "
+      "tokens, give --set data.shuffle_block=10 --change=data.shuffle_block");
 }
 
 TEST_F(MixedTest, NamesWhatIsWrongWithASource) {
