@@ -5,6 +5,15 @@
 
 namespace lmc {
 
+const PackedWindows::Piece *PackedWindows::find(uint64_t window, uint64_t offset) const {
+  // The last piece that begins at the offset or before it.
+  const Piece *found =
+      std::upper_bound(pieces.data() + first[window], pieces.data() + first[window + 1], offset,
+                       [](uint64_t at, const Piece &piece) { return at < piece.offset; }) -
+      1;
+  return offset - found->offset < found->length ? found : nullptr;
+}
+
 PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uint64_t window) {
   using Piece = PackedWindows::Piece;
   PackedWindows packed;
@@ -14,18 +23,20 @@ PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uin
     uint64_t at = starts[i];
     packed.cut += next - at > window;
     for (; next - at > window; at += window)
-      falling.push_back({at, static_cast<uint32_t>(window), false});
+      falling.push_back({.begin = at, .length = static_cast<uint32_t>(window)});
     if (at < next)
-      falling.push_back({at, static_cast<uint32_t>(next - at), true});
+      falling.push_back(
+          {.begin = at, .length = static_cast<uint32_t>(next - at), .endsDocument = 1});
   }
-  std::ranges::stable_sort(falling, std::greater(), &Piece::length);
+  std::ranges::stable_sort(falling, std::greater(),
+                           [](const Piece &piece) -> uint32_t { return piece.length; });
 
   // Windows by the tokens that are free in them. Of equally full windows the latest is taken.
   std::vector<std::vector<uint32_t>> withRoom(window);
   std::set<uint64_t> rooms; // that some window has
   std::vector<uint32_t> windowOf;
   std::vector<uint64_t> counts; // pieces of each window
-  for (const Piece &piece : falling) {
+  for (Piece &piece : falling) {
     uint64_t room = window;
     auto number = static_cast<uint32_t>(counts.size());
     if (const auto found = rooms.lower_bound(piece.length); found != rooms.end()) {
@@ -38,6 +49,7 @@ PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uin
       counts.push_back(0);
     }
     windowOf.push_back(number);
+    piece.offset = static_cast<uint32_t>(window - room);
     ++counts[number];
     if (const uint64_t left = room - piece.length; left > 0) {
       withRoom[left].push_back(number);

@@ -15,19 +15,23 @@ namespace lmc {
 struct PackedWindows {
   // Consecutive tokens of a document.
   struct Piece {
-    uint64_t begin; // in the file
-    uint32_t length;
-    bool endsDocument;
+    uint64_t begin;           // in the file
+    uint32_t offset = 0;      // in the window
+    uint32_t length : 31 = 0; // tokens
+    uint32_t endsDocument : 1 = 0;
   };
   std::vector<Piece> pieces;   // window by window
   std::vector<uint64_t> first; // the first piece of each window; the last element: all pieces
   uint64_t cut = 0;            // documents that are longer than a window
 
   uint64_t size() const { return first.size() - 1; } // windows
+  // Returns the piece of a window that has its token at `offset`, or null if that is padding. Takes
+  // logarithmic time.
+  const Piece *find(uint64_t window, uint64_t offset) const;
 };
 
 // `starts` are the first tokens of the documents, which ascend from 0, and `end` is the end of the
-// last one. A document may be empty. `window` is from 1 to 2^32 - 1 tokens. Equal input gives equal
+// last one. A document may be empty. `window` is from 1 to 2^31 - 1 tokens. Equal input gives equal
 // windows. Takes O(documents * log(documents)) time. 10^7 documents of 680 tokens on average, in
 // windows of 2048, take 3 s and, beside `starts`, 490 MB, of which 210 MB are the result.
 PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uint64_t window);

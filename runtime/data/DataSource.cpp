@@ -304,20 +304,14 @@ DataSource::State::Piece DataSource::State::pieceAt(uint64_t position, uint64_t 
   Piece piece{&source, source.files[file].get(), (place - first[file]) * block + offset, length};
   if (!options.bestFit)
     return piece;
-  const PackedWindows &windows = source.packed[file];
-  const uint64_t window = place - first[file];
-  uint64_t before = 0; // tokens of the window in the pieces before
-  for (uint64_t i = windows.first[window]; i < windows.first[window + 1]; ++i) {
-    const PackedWindows::Piece &own = windows.pieces[i];
-    if (const uint64_t in = offset - before; in < own.length) {
-      piece.begin = own.begin + in;
-      piece.length = std::min(length, own.length - in);
-      piece.hasSuccessor = !own.endsDocument || in + piece.length < own.length;
-      return piece;
-    }
-    before += own.length;
-  }
-  piece.isPadding = true;
+  const PackedWindows::Piece *found = source.packed[file].find(place - first[file], offset);
+  piece.isPadding = !found;
+  if (!found)
+    return piece;
+  const uint64_t in = offset - found->offset;
+  piece.begin = found->begin + in;
+  piece.length = std::min(length, found->length - in);
+  piece.hasSuccessor = !found->endsDocument || in + piece.length < found->length;
   return piece;
 }
 

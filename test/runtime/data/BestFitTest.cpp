@@ -51,6 +51,9 @@ void expectPacked(const std::vector<uint64_t> &lengths, uint64_t window) {
     ASSERT_LT(packed.first[w], packed.first[w + 1]);
     for (uint64_t i = packed.first[w]; i < packed.first[w + 1]; ++i) {
       const PackedWindows::Piece &piece = packed.pieces[i];
+      ASSERT_EQ(piece.offset, tokens);
+      for (uint64_t in : {0u, piece.length - 1u})
+        ASSERT_EQ(packed.find(w, tokens + in), &piece);
       tokens += piece.length;
       ASSERT_LE(piece.begin + piece.length, documentOf.size());
       const uint64_t document = documentOf[piece.begin], end = piece.begin + piece.length;
@@ -63,6 +66,10 @@ void expectPacked(const std::vector<uint64_t> &lengths, uint64_t window) {
         ++visits[t];
     }
     ASSERT_LE(tokens, window);
+    if (tokens < window) {
+      ASSERT_EQ(packed.find(w, tokens), nullptr) << "padding";
+      ASSERT_EQ(packed.find(w, window - 1), nullptr);
+    }
   }
   EXPECT_TRUE(std::ranges::all_of(visits, [](int count) { return count == 1; }));
 }
