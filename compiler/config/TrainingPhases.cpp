@@ -2,6 +2,7 @@
 
 #include "runtime/plan/PhaseSource.h"
 #include "runtime/support/Nearest.h"
+#include "runtime/support/Shares.h"
 
 #include <algorithm>
 #include <cmath>
@@ -167,6 +168,7 @@ void checkSources(const CheckedJob &job, const PhaseConfig &phase) {
   if (job.provenance.broken.count(key))
     return;
   std::vector<std::string> names, known;
+  std::vector<double> weights;
   for (const auto &[name, source] : job.config.data.sources)
     known.push_back(name);
   for (const std::string &text : phase.sources) {
@@ -178,9 +180,15 @@ void checkSources(const CheckedJob &job, const PhaseConfig &phase) {
                 suggestion(source->name, known));
     else if (std::ranges::count(names, source->name))
       job.error(key, "'{}' is listed twice", source->name);
-    else
+    else {
       names.push_back(source->name);
+      weights.push_back(source->weight.value_or(job.config.data.sources.at(source->name).weight));
+    }
   }
+  if (names.empty() || names.size() < phase.sources.size())
+    return; // all sources, or one is wrong
+  if (const auto shares = sharesOfWeights(weights); !shares)
+    job.error(key, "{}", shares.error().message);
 }
 
 void checkSchedule(const CheckedJob &job, const PhaseConfig &phase) {
