@@ -34,6 +34,7 @@ class Job:
     seed: int = 1234
     epoch_steps: int = 1  # steps until a token comes again
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # section -> keys
+    tables: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # [[section]], keys
 
     def sections(self) -> dict[str, dict[str, Any]]:
         optimizer = asdict(self.optimizer)
@@ -57,9 +58,11 @@ class Job:
         return sections
 
     def toml(self) -> str:
+        headers = [(f"[{section}]", keys) for section, keys in self.sections().items()]
+        headers += [(f"[[{section}]]", keys) for section, keys in self.tables]
         return "\n".join(
-            f"[{section}]\n" + "".join(f"{k} = {toml_value(v)}\n" for k, v in keys.items())
-            for section, keys in self.sections().items()
+            f"{header}\n" + "".join(f"{k} = {toml_value(v)}\n" for k, v in keys.items())
+            for header, keys in headers
         )
 
     def tokens(self) -> np.ndarray:

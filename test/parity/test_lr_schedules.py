@@ -1,6 +1,7 @@
 """The learning rate of every step that lmc-run trains, beside PyTorch's and transformers' schedulers."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -149,6 +150,20 @@ def test_a_warm_up_may_start_from_a_rate(programs, compiled, tmp_path):
                             style="constant"))
     expected = np.interp(range(31, 46), [30, 40], [before[30], LR])
     assert [after[step] for step in range(31, 46)] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_phase_has_a_schedule_of_its_own(programs, compiled, tmp_path):
+    """What a phase does not give, here the cooldown, is as in [lr_schedule]."""
+    phases = [("phase", {"name": "base", "steps": 30}),
+              ("phase", {"name": "root", "steps": 10, "lr_style": "inverse_sqrt", "warmup_iters": 4, "min_lr": 0}),
+              ("phase", {"name": "cooldown", "steps": 20, "lr_style": "wsd", "lr": 1e-3, "min_lr": 1e-4})]
+    plan = compiled(replace(JOB, tables=phases))
+    ours = rates(programs, plan, tmp_path / "run", *settings(wsd_decay_style="minus_sqrt", wsd_decay_fraction=0.5))
+    root = scheduled(partial(transformers.get_inverse_sqrt_schedule, num_warmup_steps=4), steps=10)
+    cooldown = scheduled(partial(transformers.get_wsd_schedule, num_warmup_steps=0, num_decay_steps=10,
+                                 num_training_steps=20, decay_type="1-sqrt", min_lr_ratio=0.1), lr=1e-3, steps=20)
+    expected = [*scheduled(cosine_from_torch, steps=30), *root, *cooldown]
+    assert list(ours.values()) == pytest.approx(expected, rel=1e-12)
 
 
 def test_mistakes_are_found_before_the_first_step(programs, compiled, tmp_path):

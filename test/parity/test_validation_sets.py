@@ -2,28 +2,16 @@
 
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from jobs import Job, toml_value
+from jobs import Job
 from programs import USER_ERROR, checkpoint_digest, checkpoint_state, checkpoints, metrics
 from reference import Model, Optimizer
 
 STEPS, LENGTH, BATCH = 12, 16, 4
-
-
-@dataclass
-class WithSets(Job):
-    """A job with tables [[validation]]."""
-
-    sets: list[dict] = field(default_factory=list)
-
-    def toml(self) -> str:
-        return super().toml() + "".join(
-            "\n[[validation]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in keys.items())
-            for keys in self.sets)
 
 
 @pytest.fixture(scope="module")
@@ -37,23 +25,24 @@ def files(programs, tmp_path_factory):
     return folder
 
 
-def job(files, *sets, **changes) -> WithSets:
+def job(files, *sets, **changes) -> Job:
     data = {"train": [str(files / "train.bin")], "format": "uint16", "allow_repeats": True}
     data |= {} if sets else {"validation": str(files / "web.bin")}
-    base = WithSets(
+    data |= changes.pop("data", {})
+    base = Job(
         model=Model(vocab_size=256, num_hidden_layers=1), sequence_length=LENGTH, batch_size=BATCH,
         micro_batch_size=2, train_iters=STEPS, optimizer=Optimizer(warmup_iters=1, decay_iters=STEPS),
         settings={"data": data, "monitoring": {"validation_interval": 4, "validation_iters": 3},
                   "checkpoint": {"interval": 5}},
-        sets=list(sets))
+        tables=[("validation", keys) for keys in sets])
     return replace(base, **changes)
 
 
-def both(files):
+def both(files, **changes):
     """`web` takes interval and batches of [monitoring]."""
     return job(files, {"name": "web", "paths": [str(files / "web.bin")]},
                {"name": "code", "paths": str(files / "code.bin"), "interval": 3, "iters": 2},
-               {"name": "bare", "paths": str(files / "bare.bin"), "interval": 0, "iters": 0})
+               {"name": "bare", "paths": str(files / "bare.bin"), "interval": 0, "iters": 0}, **changes)
 
 
 def results(out, name) -> dict[int, dict]:
@@ -155,6 +144,27 @@ def test_two_ranks_have_the_values_of_one(programs, compiled, files, trained, tm
         assert list(ours) == list(theirs)
         for step, values in ours.items():
             assert values == pytest.approx(theirs[step], rel=1e-5)
+
+
+def test_the_intervals_go_on_over_a_border_of_phases(programs, compiled, files, tmp_path):
+    """The end of a phase is not the end of the run: only sets whose interval it meets are evaluated."""
+    one = both(files, data={"shuffle_block": 2 * LENGTH})
+    long = {"sequence_length": 2 * LENGTH, "batch_size": BATCH // 2, "micro_batch_size": 1}
+    two = replace(one, tables=[*one.tables, ("phase", {"name": "short", "steps": 6}),
+                               ("phase", {"name": "long", "steps": STEPS - 6, **long})])
+    plan = compiled(two)
+    for name, arguments in {"one": [compiled(one)], "two": [plan]}.items():
+        programs.run("lmc-run", *arguments, f"--out={tmp_path / name}").ok()
+    out = tmp_path / "two"
+    assert [line["phase"] for line in metrics(out)] == ["short"] * 6 + ["long"] * (STEPS - 6)
+    for name, steps in {"web": [4, 8, 12], "code": [3, 6, 9, 12], "bare": [12]}.items():
+        assert list(results(out, name)) == steps
+        for step in steps:
+            if step <= 6:
+                assert results(out, name)[step] == results(tmp_path / "one", name)[step]
+    found = json.loads(programs.run("lmc-run", plan, f"--out={out}", "--eval").ok().stdout)["validation"]
+    assert found["bare"].pop("tokens") == 999 // (2 * LENGTH) * 2 * LENGTH
+    assert found["bare"] == results(out, "bare")[STEPS]
 
 
 def test_a_set_that_is_trained_on_is_named(programs, compiled, files, tmp_path):
