@@ -126,16 +126,28 @@ static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdenti
   return {};
 }
 
-// Returns an error if the run would train steps that are before its schedule.
-static Result<void> checkRestart(const Session &session, int64_t totalSteps) {
-  const int64_t begin = session.settings.lr.begin;
-  const auto done = static_cast<int64_t>(session.progress.step);
-  if (done >= std::min(begin, totalSteps))
-    return {};
-  return Error{fmt::format("lr_schedule.restart_step is {}, and the run goes on after step {}: the "
-                           "schedule has no rate for the steps between; go on from a checkpoint of "
-                           "step {}, as with --rewind={}, or set lr_schedule.restart_step={}",
-                           begin, done, begin, begin, done)};
+// Returns an error if the run would train steps that are before their schedule: in the phase number
+// `current`, from step `done` on, or in a later one.
+static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t current,
+                                 uint64_t done) {
+  for (size_t i = current; i < phases.size(); ++i) {
+    const uint64_t from = std::max(done, phases[i].phase.firstStep);
+    const auto begin = static_cast<uint64_t>(phases[i].session->settings.lr.begin);
+    if (from < std::min(begin, phases[i].phase.lastStep))
+      return Error{
+          fmt::format("lr_schedule.restart_step is {}, and the run goes on after step {}: the "
+                      "schedule has no rate for the steps between; go on from a checkpoint of "
+                      "step {}, as with --rewind={}, or set lr_schedule.restart_step={}",
+                      begin, from, begin, begin, from)};
+  }
+  return {};
+}
+
+// Returns which sources a phase of a recorded run reads, as a text; "": all of them.
+static std::string sourcesOf(const RunIdentity &identity, const std::string &phase) {
+  const auto found = identity.settings.find(fmt::format("phase.{}.sources", phase));
+  const bool chooses = found != identity.settings.end() && !found->second.values.empty();
+  return chooses ? found->second.text() : "";
 }
 
 // Sets the position in the data of the phase number `current` to where the checkpoint of the run
@@ -149,12 +161,8 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
   std::ranges::move(compareData(saved, now), std::back_inserter(changes));
   const bool reordered = reordersData(changes);
   const auto former = progress.extra.find(kPhase);
-  const auto written = std::ranges::find_if(phases, [&](const PhaseData &phase) {
-    return phase.phase.name == (former == progress.extra.end() ? "" : former->second);
-  });
-  const TrainSettings &settings = phases[current].session->settings;
-  const bool sameStream =
-      written != phases.end() && readsSameStream(written->session->settings, settings);
+  const bool sameStream = sourcesOf(saved, former == progress.extra.end() ? "" : former->second) ==
+                          sourcesOf(now, phases[current].phase.name);
   std::vector<uint64_t> starts;
   std::vector<std::string> kept;
   for (const SourceFacts &source : phases[current].data->sources()) {
@@ -654,7 +662,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
       starts = continueData(phases, *current, session.progress, *start->saved, identity, console);
   }
   if (training) {
-    LMC_TRY(checkRestart(session, totalSteps));
+    LMC_TRY(checkRestart(phases, *current, session.progress.step));
     const std::vector<DataLeg> legs = legsOf(phases, *current, session.progress, std::move(starts));
     LMC_TRY(checkEpochs(phases, legs));
     prepared.job = jobFacts(phases, legs, static_cast<uint64_t>(totalSteps));

@@ -191,15 +191,18 @@ Result<SettingTable> SettingTable::fromPlan(const plan::Plan &plan,
 // A setting that is fixed in the plan needs no new value: the setting that it follows is fixed too,
 // or the compiled value holds.
 void SettingTable::deriveDefaults() {
+  std::set<std::string> moved; // a setting comes before those that follow it
   for (Setting &setting : entries) {
     const Setting *from = find(setting.derivedFrom);
+    const bool follows = from && (from->origin == SettingOrigin::RunSet || moved.count(from->key));
     double value = 0;
-    if (setting.origin != SettingOrigin::Default || !from || from->origin != SettingOrigin::RunSet ||
-        !parseWhole(from->value, value) || !std::isfinite(value / setting.derivedDivisor))
+    if (setting.origin != SettingOrigin::Default || !follows || !parseWhole(from->value, value) ||
+        !std::isfinite(value / setting.derivedDivisor))
       continue;
     setting.value = setting.type == SettingType::Integer
                         ? fmt::format("{}", int64_t(value / setting.derivedDivisor))
                         : fmt::format("{}", value / setting.derivedDivisor);
+    moved.insert(setting.key);
   }
 }
 

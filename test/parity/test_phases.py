@@ -186,6 +186,52 @@ def test_sources_of_phases_go_on_where_they_were(programs, compiled, tmp_path):
     assert "(to the end of phase half)" in refused.stderr
 
 
+@pytest.mark.parametrize("first, then", [("", PHASES), (PHASES, ""), (PHASES, PHASES.replace('"short"', '"brief"'))],
+                         ids=["added", "removed", "renamed"])
+def test_other_phases_read_on_in_the_same_data(programs, compiled, whole, tmp_path, first, then):
+    """Where the batches have as many tokens, so are the tokens of each step."""
+    out = tmp_path / "run"
+    programs.run("lmc-run", compiled(job(), first), f"--out={out}", "--steps=6").ok()
+    programs.run("lmc-run", compiled(job(), then), f"--out={out}", "--change=phase").ok()
+    assert losses(out)[:BORDER] == losses(whole[1])[:BORDER]
+
+
+def test_the_half_behind_the_border_is_a_run_from_its_checkpoint(programs, compiled, whole, tmp_path):
+    plain = compiled(job(sequence_length=LONG, batch_size=2, micro_batch_size=1))
+    programs.run("lmc-run", plain, f"--out={tmp_path}/run", f"--resume={checkpoints(whole[1])[BORDER]}").ok()
+    assert later_losses(tmp_path / "run") == losses(whole[1])[BORDER:]
+
+
+def test_sources_that_change_inside_a_phase_go_on(programs, compiled, tmp_path):
+    sources = [{"name": name, "paths": [f"{name}.bin"], "weight": weight}
+               for name, weight in (("web", 0.75), ("code", 0.25))]
+    base = job(settings={"data": {"train": [], "source": sources, "shuffle_block": LONG}})
+    plan, out = compiled(base, phase("a", steps=10) + phase("b", steps=10, sources=["web=1", "code=1"])), tmp_path / "run"
+    programs.run("lmc-run", plan, f"--out={out}", "--steps=14").ok()
+    programs.run("lmc-run", plan, f"--out={out}", "--set", 'phase.b.sources=["web=3", "code=1"]',
+                 "--change=phase.b.sources").ok()
+    read = [{name: source["tokens"] for name, source in line["sources"].items()} for line in metrics(out)]
+    assert read[19] == {"web": read[13]["web"] + 6 * 48, "code": read[13]["code"] + 6 * 16}
+    assert all(sum(after.values()) - sum(before.values()) == 64 for before, after in zip(read, read[1:]))
+
+
+def test_rates_of_a_phase_follow_those_of_the_run(programs, compiled, tmp_path):
+    plan = compiled(job(), phase("a", steps=10) + phase("b", steps=10, lr_style="linear"))
+    programs.run("lmc-run", plan, f"--out={tmp_path}/run", "--set", "lr_schedule.lr=1e-2",
+                 "--set", "lr_schedule.min_lr=0").ok()
+    rates = [line["lr"] for line in metrics(tmp_path / "run")]
+    assert rates[10:] == pytest.approx(np.linspace(1e-2, 1e-3, 11)[1:], rel=1e-12)
+
+
+def test_a_schedule_that_begins_inside_a_later_phase_is_refused_at_the_start(programs, compiled, tmp_path):
+    late = job(optimizer=Optimizer(decay_iters=5))
+    late.settings["lr_schedule"] = {"restart_step": 15}
+    plan = compiled(late, phase("a", steps=12, lr_style="constant") + phase("b", steps=8))
+    failed = programs.run("lmc-run", plan, f"--out={tmp_path}/run")
+    assert failed.code == USER_ERROR and "lr_schedule.restart_step is 15, and the run goes on after step 12" in failed.stderr
+    assert not checkpoints(tmp_path / "run")
+
+
 def test_a_phase_has_a_schedule_of_its_own(programs, compiled, tmp_path):
     phases = (phase("stable", steps=8, lr_style="constant", lr=1e-3, warmup_iters=4) +
               phase("cooldown", steps=4, lr_style="linear", lr=1e-3, min_lr=0) +
