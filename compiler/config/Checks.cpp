@@ -287,6 +287,16 @@ void optimizer(const CheckedJob &job) {
     job.error(
         "optimizer.type",
         "adamw8bit computes in f32, not in compute_dtype = \"f64\"; use adamw, or f32 or bf16");
+  const int64_t multiple = job.config.target.intermediateMultiple;
+  if (job.sound({"optimizer.type", "model.intermediate_size",
+                 "target.make_intermediate_size_divisible_by"}) &&
+      job.config.optimizer.type == "adamw8bit" && multiple > 0 &&
+      job.config.model.intermediateSize % multiple != 0)
+    job.error("target.make_intermediate_size_divisible_by",
+              "intermediate_size = {} cannot be padded to a multiple of {} with adamw8bit, whose "
+              "moments have one scale for 256 elements in a row: checkpoints would change; leave "
+              "the key out, or use adamw",
+              job.config.model.intermediateSize, multiple);
 }
 
 void device(const CheckedJob &job) {

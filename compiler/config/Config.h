@@ -193,6 +193,8 @@ struct TargetConfig {
   double peakTflops = 0;              // peak that MFU is relative to; 0: from the device spec
   // The head's weights get zeros as rows, up to a multiple of this; 0: what pays on the device.
   int64_t vocabMultiple = 0;
+  // The MLPs get columns of zeros, up to a multiple of this; 0: what pays on the device.
+  int64_t intermediateMultiple = 0;
 };
 
 // A key with its final value as canonical text. The plan lists all keys.

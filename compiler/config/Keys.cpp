@@ -818,11 +818,22 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = 65536,
        .choices = {{"auto", 0}},
        .defaultText = "\"auto\"",
-       .doc =
-           "The head's weights (with tied embeddings, these too) are padded with rows of zeros to "
-           "a multiple of this. Padded rows are no tokens: the training, checkpoints and exports "
-           "stay the same. `auto` is 64 on a GPU in bf16, whose tensor cores are faster then, "
-           "else 1. The name is Megatron's."},
+       .doc = "The head's weights (with tied embeddings, these too) are padded with rows of zeros to "
+              "a multiple of this. Padded rows are no tokens: the training, checkpoints and exports "
+              "stay the same. `auto` is 64 on a GPU in bf16 if the products of the head are predicted "
+              "to be faster then, else 1. The name is Megatron's."},
+      {.section = "target",
+       .name = "make_intermediate_size_divisible_by",
+       .field = FIELD(target.intermediateMultiple),
+       .unit = "columns",
+       .minimum = 1,
+       .maximum = 65536,
+       .choices = {{"auto", 0}},
+       .defaultText = "\"auto\"",
+       .doc = "The MLPs are padded with columns of zeros to a multiple of this: `gate_proj` and "
+              "`up_proj` get rows, `down_proj` columns. They stay zeros, so the training, "
+              "checkpoints and exports stay the same. `auto` is 64 on a GPU in bf16 if the products "
+              "of the MLPs are predicted to be faster then, else 1; with `adamw8bit` it is 1."},
       {.section = "target",
        .name = "peak_tflops",
        .field = FIELD(target.peakTflops),

@@ -159,11 +159,10 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
     });
     if (failed(built))
       return failure();
-    if (int64_t multiple = vocabularyMultipleOf(config); config.model.vocabSize % multiple != 0)
-      phases.reports["vocabulary"] = {
-          {"vocab_size", config.model.vocabSize},
-          {"rows", llvm::alignTo(uint64_t(config.model.vocabSize), uint64_t(multiple))},
-          {"multiple", multiple}};
+    if (phases.padding.vocabulary.isPadded())
+      phases.reports["vocabulary"] = phases.padding.vocabulary.toJson();
+    if (phases.padding.intermediate.isPadded())
+      phases.reports["intermediate"] = phases.padding.intermediate.toJson();
     from = Phase::Autodiff;
     // Without a spec there are no times to choose by.
     choosesLossChunk = config.memory.lossChunk == 0 && spec;

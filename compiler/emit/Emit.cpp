@@ -195,6 +195,7 @@ LogicalResult Emitter::addSharded(plan_ir::VariableOp variable) {
     entry->initializer = initializerOf(tensor.getInit());
     entry->shard = std::make_unique<fb::ShardT>();
     entry->shard->offset = uint64_t(tensor.getOffset());
+    entry->shard->pitch = uint64_t(tensor.getPitch());
     entry->shard->shape.assign(tensor.getType().getShape().begin(),
                                tensor.getType().getShape().end());
     plan.variables.push_back(std::move(entry));
@@ -230,9 +231,12 @@ LogicalResult Emitter::addVariables() {
     }
     int64_t rowBytes = type.getRank() ? int64_t(byteSize(type)) / type.getDimSize(0) : 0;
     for (const NamedRows &rows : named) {
+      RankedTensorType whole = rows.type; // with padded columns
+      if (rows.pitch)
+        whole = whole.clone({whole.getDimSize(0), rows.pitch});
       FailureOr<uint32_t> slice =
           addSlice(variable, rows.name, arena,
-                   int64_t(variable.getOffset()) + rows.first * rowBytes, rows.type, category, -1);
+                   int64_t(variable.getOffset()) + rows.first * rowBytes, whole, category, -1);
       if (failed(slice))
         return failure();
       if (hasOwnName)
@@ -242,6 +246,11 @@ LogicalResult Emitter::addVariables() {
       entry->kind = kindOf(variable.getKind());
       entry->slice = *slice;
       entry->parameter = rows.parameter;
+      if (rows.pitch) {
+        entry->shard = std::make_unique<fb::ShardT>();
+        entry->shard->shape.assign(rows.type.getShape().begin(), rows.type.getShape().end());
+        entry->shard->pitch = uint64_t(rows.pitch);
+      }
       entry->weight_decay = variable.getWeightDecay();
       entry->setting = variable.getSetting().value_or("").str();
       entry->step_value = stepValueOf(variable.getStepValue());

@@ -165,9 +165,12 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     lm::InitAttr init = own ? part.getInit() : variable.getInit();
     if (init.getKind() == lm::InitKind::CopyOf) // of the parameter's part
       init = lm::InitAttr::copyOf(part.getName());
+    const int64_t columns = part.getColumns(), pitch = columns && columns < shape[1] ? shape[1] : 0;
+    if (pitch)
+      shape[1] = columns;
     if (!part.getName().empty())
       rows.push_back({lm::stateName(part.getName().getValue(), variable.getKind()),
-                      own ? "" : part.getName().str(), type.clone(shape), first, init});
+                      own ? "" : part.getName().str(), type.clone(shape), first, init, pitch});
     first += shape[0];
   }
   return rows;

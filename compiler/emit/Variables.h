@@ -15,6 +15,9 @@ struct NamedRows {
   mlir::RankedTensorType type;
   int64_t first; // first row within the variable
   lm::InitAttr init;
+  // Elements from the start of a row to the start of the next, if columns of padding lie between
+  // them; else 0.
+  int64_t pitch = 0;
 };
 
 // Returns the named parts of `variable`, or the whole variable if it has none. `symbols` are those

@@ -130,8 +130,9 @@ public:
   // Returns true if the runtime runs collectives along the two axes of the mesh at the same time, and
   // false if it runs all of them one after the other.
   virtual bool runsAxesAtOnce() const { return false; }
-  // Returns the number of elements of a dtype to whose multiple it pays to pad a row of logits.
-  virtual int64_t vocabularyMultiple(DataType dtype) const { return 1; }
+  // Returns the number of elements of a dtype to whose multiple rows of matrices are padded where
+  // that takes less time; 1: never.
+  virtual int64_t paddedMultiple(DataType dtype) const { return 1; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 

@@ -70,6 +70,9 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
   if (auto spec = cost::deviceSpecOf(config.target, config.directory)) {
     rates = cost::ratesOf(&*spec, config.training.computeDType);
     gemmWorkspaceBytes = spec->gemmWorkspaceBytes;
+    padding = paddingOf(config, codegen::costModelOf(config.target.device, *spec).get());
+  } else {
+    padding = paddingOf(config, nullptr);
   }
 }
 
@@ -96,18 +99,11 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
   return {.gathers = isOn, .reductions = isOn && distributed.overlap != "gathers"};
 }
 
-int64_t lmc::vocabularyMultipleOf(const Config &config) {
-  if (config.target.vocabMultiple > 0)
-    return config.target.vocabMultiple;
-  return codegen::findTarget(config.target.device)
-      ->vocabularyMultiple(config.training.computeDType);
-}
-
 // Adds the compiler passes of a phase; without `checks`, those that only check are left out. The
 // comments here explain the order of the passes; each Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
-                      const cost::Rates &rates, uint64_t gemmWorkspaceBytes, bool checks,
-                      FusionReport &fusions, PassManager &passes) {
+                      const Padding &padding, const cost::Rates &rates, uint64_t gemmWorkspaceBytes,
+                      bool checks, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
   SmallVector<std::string> without; // disabled kinds that the fusion passes handle
@@ -116,8 +112,13 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
       without.push_back(kind);
   switch (phase) {
   case Phase::Autodiff:
-    if (int64_t multiple = vocabularyMultipleOf(config); multiple > 1)
-      passes.addPass(createPadVocabularyPass(PadVocabularyPassOptions{multiple}));
+    if (padding.vocabulary.isPadded())
+      passes.addPass(
+          createPadVocabularyPass(PadVocabularyPassOptions{padding.vocabulary.multiple}));
+    // A linear layer is padded before it is merged with others, whose rows would else have one end.
+    if (padding.intermediate.isPadded())
+      passes.addPass(
+          createPadIntermediatePass(PadIntermediatePassOptions{padding.intermediate.multiple}));
     // Linear layers are merged before differentiation, so that their gradients and optimizer state
     // are merged too.
     if (isOn(kMergedLinears))
@@ -200,7 +201,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
           },
           /*printModuleScope=*/true);
     FusionReport fusions;
-    addPasses(phase, config, options, rates, gemmWorkspaceBytes, checks, fusions, passes);
+    addPasses(phase, config, options, padding, rates, gemmWorkspaceBytes, checks, fusions, passes);
     // The verifiers run once, at the end of the phase: after every pass, they would take as long as
     // the passes do.
     passes.enableVerifier(false);

@@ -3,6 +3,7 @@
 
 #include "compiler/config/Config.h"
 #include "compiler/cost/DeviceSpec.h"
+#include "compiler/phases/Padding.h"
 
 #include "passes/fusion/FusionReport.h"
 
@@ -75,6 +76,8 @@ public:
   // module that last went through the fusion and schedule phases.
   nlohmann::json reports = nlohmann::json::object();
 
+  Padding padding; // of the job
+
 private:
   const Config &config;
   const CompileOptions &options;
@@ -89,8 +92,5 @@ uint64_t plannedBytes(mlir::ModuleOp module);
 // Returns the name of a recompute mode in the compiler pass lm-apply-recompute, such as "block". A
 // mode of Auto gives "none".
 llvm::StringRef recomputeModeName(RecomputeMode mode);
-
-// Returns the number to whose multiple the head's rows are padded; 1: they are not.
-int64_t vocabularyMultipleOf(const Config &config);
 
 } // namespace lmc

@@ -137,6 +137,7 @@ public:
   void summary();
   void warnings();
   void memory();
+  void padding(const json &size, const char *products);
   void lossChunk(const json &chunk);
   void fusion(bool showsAll);
   void formed(const json &entries);
@@ -220,11 +221,21 @@ void Text::memory() {
   if (report.contains("loss_chunk"))
     lossChunk(report["loss_chunk"]);
   if (report.contains("vocabulary")) {
-    const json &vocabulary = report["vocabulary"];
-    const double tokens = number(vocabulary["vocab_size"]), rows = number(vocabulary["rows"]);
-    line("  the head's weights have {} rows for {} tokens (target.make_vocab_size_divisible_by = {}), "
+    const json &size = report["vocabulary"];
+    line("  the head's weights have {} rows for {} tokens (target.make_vocab_size_divisible_by = "
+         "{}), "
          "{} more to compute in the head",
-         rows, tokens, number(vocabulary["multiple"]), percent(rows / tokens - 1));
+         number(size["padded"]), number(size["size"]), number(size["multiple"]),
+         percent(number(size["padded"]) / number(size["size"]) - 1));
+    padding(size, "the head");
+  }
+  if (report.contains("intermediate")) {
+    const json &size = report["intermediate"];
+    line("  the MLPs have {} columns for intermediate_size = {} "
+         "(target.make_intermediate_size_divisible_by = {}), {} more to compute in them",
+         number(size["padded"]), number(size["size"]), number(size["multiple"]),
+         percent(number(size["padded"]) / number(size["size"]) - 1));
+    padding(size, "the MLPs");
   }
   line("  workspace by phase       peak   activations  at");
   for (const json &phase : memory["phases"]) {
@@ -243,6 +254,21 @@ void Text::memory() {
   for (const json &buffer : memory["peak"]["largest"])
     line("    {:>12}  {:<12} {}", bytes(buffer["bytes"]), word(buffer, "category"),
          word(buffer, "source"));
+}
+
+// Prints what the padding of a size costs and brings.
+void Text::padding(const json &size, const char *products) {
+  const std::string bytes = readableBytes(number(size["added_bytes"]));
+  if (!size.contains("seconds_per_step")) {
+    line("    it adds {} of state", bytes);
+    return;
+  }
+  const double with = number(size["seconds_per_step"]),
+               without = number(size["unpadded_seconds_per_step"]);
+  line("    it adds {} of state; the products of {} take {} per step instead of {} ({}{}), "
+       "predicted",
+       bytes, products, readableSeconds(with), readableSeconds(without), with > without ? "+" : "",
+       percent(with / without - 1));
 }
 
 // Prints the chunk of the loss, and the chunks that it was chosen from.

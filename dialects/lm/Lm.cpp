@@ -89,10 +89,16 @@ LogicalResult InitAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitErro
 }
 
 LogicalResult PartAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, StringAttr name,
-                               int64_t rows, InitAttr) {
-  if (rows > 0)
+                               int64_t rows, InitAttr, int64_t columns) {
+  if (rows > 0 && columns >= 0)
     return success();
-  return emitError() << "part " << name << " has " << rows << " rows";
+  return emitError() << "part " << name << " has " << rows << " rows and " << columns << " columns";
+}
+
+int64_t ShardedAttr::getExtent() const {
+  RankedTensorType type = getType();
+  return getPitch() ? (type.getDimSize(0) - 1) * getPitch() + type.getDimSize(1)
+                    : type.getNumElements();
 }
 
 //===-- State -------------------------------------------------------------------------------===//
@@ -131,11 +137,16 @@ LogicalResult VariableOp::verify() {
         cast<RankedTensorType>(getType()).getNumElements() * int64_t(*getShards());
     int64_t end = 0;
     for (auto tensor : getShardedAttr().getAsRange<ShardedAttr>()) {
-      if (tensor.getOffset() < end || tensor.getType().getNumElements() > elements - end)
+      if (tensor.getPitch() &&
+          (tensor.getType().getRank() != 2 || tensor.getPitch() < tensor.getType().getDimSize(1)))
+        return emitOpError("has the tensor ")
+               << tensor.getName() << " of " << tensor.getType() << " with rows "
+               << tensor.getPitch() << " elements apart";
+      if (tensor.getOffset() < end || tensor.getExtent() > elements - end)
         return emitOpError("has the tensor ") << tensor.getName() << " at element "
                                               << tensor.getOffset() << ", over another tensor or "
                                               << "past the end of " << elements << " elements";
-      end = tensor.getOffset() + tensor.getType().getNumElements();
+      end = tensor.getOffset() + tensor.getExtent();
     }
     if (end > elements)
       return emitOpError("has tensors of ") << end << " elements, but only " << elements;
@@ -144,8 +155,11 @@ LogicalResult VariableOp::verify() {
     return success();
   auto type = cast<RankedTensorType>(getType());
   int64_t rows = 0;
-  for (auto part : getPartsAttr().getAsRange<PartAttr>())
+  for (auto part : getPartsAttr().getAsRange<PartAttr>()) {
+    if (part.getColumns() && (type.getRank() != 2 || part.getColumns() > type.getDimSize(1)))
+      return emitOpError("has a part of ") << part.getColumns() << " columns, but is a " << type;
     rows += part.getRows();
+  }
   if (type.getRank() == 0 || rows != type.getDimSize(0))
     return emitOpError("has parts of ") << rows << " rows in all, but is a " << type;
   return success();

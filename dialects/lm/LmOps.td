@@ -148,9 +148,22 @@ def InitAttr : Lm_Attr<"Init", "init"> {
 
 def PartAttr : Lm_Attr<"Part", "part"> {
   let summary = "rows of a parameter that have a name outside of the graph";
-  let parameters = (ins "::mlir::StringAttr":$name, "int64_t":$rows, InitAttr:$init);
-  let assemblyFormat = "`<` $name `,` `rows` `=` $rows `,` `init` `=` $init `>`";
+  let description = [{
+    With `columns` = c only the first c columns of these rows have the name. The others are
+    padding. 0 stands for all columns.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$name, "int64_t":$rows, InitAttr:$init,
+                        DefaultValuedParameter<"int64_t", "0">:$columns);
+  let assemblyFormat = [{
+    `<` $name `,` `rows` `=` $rows `,` (`columns` `=` $columns^ `,`)? `init` `=` $init `>`
+  }];
   let genVerifyDecl = 1;
+  let builders = [
+    // Returns a part with all columns.
+    AttrBuilder<(ins "::mlir::StringAttr":$name, "int64_t":$rows, "InitAttr":$init), [{
+      return $_get($_ctxt, name, rows, init, 0);
+    }]>
+  ];
 }
 def PartsAttr : TypedArrayAttrBase<PartAttr, "parts of a parameter">;
 
@@ -158,10 +171,21 @@ def ShardedAttr : Lm_Attr<"Sharded", "sharded"> {
   let summary = "a tensor whose elements several ranks divide";
   let description = [{
     The tensor `name` of `type` is elements [`offset`, ...) of a vector (see `lm.variable`).
+    With `pitch` = p, two rows of it begin p elements apart, and the elements between them are
+    padding. 0 stands for adjacent rows.
   }];
   let parameters = (ins "::mlir::StringAttr":$name, "::mlir::RankedTensorType":$type,
-                        "int64_t":$offset, InitAttr:$init);
-  let assemblyFormat = "`<` $name `,` $type `,` `offset` `=` $offset `,` `init` `=` $init `>`";
+                        "int64_t":$offset, InitAttr:$init,
+                        DefaultValuedParameter<"int64_t", "0">:$pitch);
+  let assemblyFormat = [{
+    `<` $name `,` $type `,` `offset` `=` $offset `,` (`pitch` `=` $pitch^ `,`)? `init` `=` $init
+    `>`
+  }];
+  let extraClassDeclaration = [{
+    // Returns the number of elements from the first to the last of the tensor, with the padding
+    // between its rows.
+    int64_t getExtent() const;
+  }];
 }
 def ShardedListAttr : TypedArrayAttrBase<ShardedAttr, "tensors that ranks divide">;
 
@@ -185,7 +209,7 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
     in order and all of them; its gradient, moments and copy have parts of the same rows,
     each with the name of that state. Scales of its moments have rows in proportion. A part
     with the name "" is padding: nothing outside of the graph has its rows, which start as
-    zeros.
+    zeros. So do the columns behind the `columns` of a part.
 
     A variable with a `storage` is elements [`storage_offset`, ...) of that variable,
     which is `anonymous`: only its members have names outside of the graph. A function

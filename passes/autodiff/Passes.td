@@ -40,6 +40,53 @@ def PadVocabularyPass : Pass<"lm-pad-vocabulary", "::mlir::ModuleOp"> {
   let dependentDialects = ["::lmc::lm::LmDialect"];
 }
 
+def PadIntermediatePass : Pass<"lm-pad-intermediate", "::mlir::ModuleOp"> {
+  let summary = "makes MLPs wider by zeros, so that tensor cores can take their rows";
+  let description = [{
+    As `lm-pad-vocabulary`, for the width of the MLPs (`intermediate_size`): the rows that the
+    products read and write become the next multiple of `multiple` elements long. The weights
+    and biases of gate and up get rows of zeros, the weight of down gets columns of zeros. They
+    have no name outside of the graph, so that a checkpoint has none of them.
+
+    The result does not change, and the new elements stay exactly zero in training. Let i be a
+    new column of the MLP, x its input and dy the gradient of its output:
+
+    * forward: gate_i = up_i = 0, so that the MLP's h_i = silu(0) * 0 = 0;
+    * the gradient of column i of down is dy^T h_i = 0;
+    * dh_i = dy . (column i of down) = 0, so that dgate_i = dup_i = 0, and the gradients of
+      row i of gate and up (weights and biases) are 0;
+    * AdamW with a gradient of 0 keeps both moments at 0. Its update is
+      0 / (sqrt(0) + eps) = 0, and weight decay takes a share of 0.
+
+    ```mlir
+    lm.variable @gate parameter : tensor<171x64xf32> init zeros
+    lm.variable @down parameter : tensor<64x171xf32> init zeros
+    ...
+    %g = lm.linear %x, %gate : (tensor<6x64xf32>, tensor<171x64xf32>) -> tensor<6x171xf32>
+    %h = lm.swiglu %g, %u : tensor<6x171xf32>
+    %y = lm.linear %h, %down : (tensor<6x171xf32>, tensor<64x171xf32>) -> tensor<6x64xf32>
+    ```
+    becomes
+    ```mlir
+    lm.variable @gate parameter : tensor<176x64xf32> init zeros
+        {parts = [#lm.part<"gate", rows = 171, init = zeros>,
+                  #lm.part<"", rows = 5, init = zeros>]}
+    lm.variable @down parameter : tensor<64x176xf32> init zeros
+        {parts = [#lm.part<"down", rows = 64, columns = 171, init = zeros>]}
+    ...
+    %g = lm.linear %x, %gate : (tensor<6x64xf32>, tensor<176x64xf32>) -> tensor<6x176xf32>
+    %h = lm.swiglu %g, %u : tensor<6x176xf32>
+    %y = lm.linear %h, %down : (tensor<6x176xf32>, tensor<64x176xf32>) -> tensor<6x64xf32>
+    ```
+    Must run before `lm-autodiff`. An optimizer with one scale for several elements of a weight
+    (`adamw8bit`) would get other blocks in down, so the configuration refuses it.
+  }];
+  let options = [Option<"multiple", "multiple", "int64_t", "64",
+                        "the width of every MLP becomes a multiple of this">];
+  let statistics = [Statistic<"numColumns", "columns", "columns added">];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+}
+
 def AutodiffPass : Pass<"lm-autodiff", "::mlir::ModuleOp"> {
   let summary = "builds the micro-step: forward, backward and gradient contributions";
   let description = [{

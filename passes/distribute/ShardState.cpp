@@ -198,14 +198,15 @@ lm::VariableOp Sharder::declare(StringRef name, Kind kind, RankedTensorType type
 // the parameters, or the gradients or compute copies of all of them.
 ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
   SmallVector<Attribute> tensors;
-  auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init) {
+  auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init,
+                 int64_t pitch = 0) {
     if (variable.getKind() == Kind::ComputeCopy)
       init = lm::InitAttr::copyOf(name);
     else if (variable.getKind() != Kind::Parameter)
       init = variable.getInit();
     tensors.push_back(lm::ShardedAttr::get(
         b.getContext(), b.getStringAttr(lm::stateName(name.getValue(), variable.getKind())),
-        type.clone(typeOf(variable).getElementType()), offset, init));
+        type.clone(typeOf(variable).getElementType()), offset, init, pitch));
   };
   for (const Member &member : unit.members) {
     lm::VariableOp parameter = member.parameter;
@@ -218,10 +219,14 @@ ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
     for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>()) {
       SmallVector<int64_t> shape(type.getShape());
       shape[0] = part.getRows();
-      RankedTensorType rows = type.clone(shape);
+      const int64_t elements = type.clone(shape).getNumElements();
+      const bool isPadded = part.getColumns() && part.getColumns() < shape[1];
+      const int64_t pitch = isPadded ? shape[1] : 0;
+      if (isPadded)
+        shape[1] = part.getColumns();
       if (!part.getName().empty())
-        add(part.getName(), rows, offset, part.getInit());
-      offset += rows.getNumElements();
+        add(part.getName(), type.clone(shape), offset, part.getInit(), pitch);
+      offset += elements;
     }
   }
   return b.getArrayAttr(tensors);

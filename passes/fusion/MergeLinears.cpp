@@ -158,8 +158,8 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
       auto [it, inserted] = seen.try_emplace(load.getVariable(), position);
       lm::VariableOp parameter = parameterOf(variable);
       if (it->second != position || !parameter ||
-          parameter.getKind() != lm::VariableKind::Parameter || parameter.getParts() ||
-          parameter.getStorage() || variable.getKind() != first.getKind() ||
+          parameter.getKind() != lm::VariableKind::Parameter || parameter.getStorage() ||
+          variable.getKind() != first.getKind() ||
           parameter.getWeightDecay() != parameterOf(first).getWeightDecay() ||
           (parameter != variable && !loads[parameter.getSymName()].empty()) ||
           stored.contains(variable.getSymName()) || stored.contains(parameter.getSymName()))
@@ -186,8 +186,11 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   for (lm::VariableOp variable : variables) {
     names.push_back(variable.getSymName());
     int64_t own = cast<RankedTensorType>(variable.getType()).getDimSize(0);
-    parts.push_back(
-        lm::PartAttr::get(b.getContext(), variable.getSymNameAttr(), own, variable.getInit()));
+    if (ArrayAttr padded = variable.getPartsAttr())
+      llvm::append_range(parts, padded);
+    else
+      parts.push_back(
+          lm::PartAttr::get(b.getContext(), variable.getSymNameAttr(), own, variable.getInit()));
     rows += own;
   }
   lm::VariableOp first = variables.front();

@@ -8,10 +8,23 @@
 
 namespace lmc {
 
-// Elements [first, first + count) of a tensor, which are elements [at, at + count) of the
-// variable's slice.
+// Elements [first, first + count) of a tensor. Element `first` is element `at` of the variable's
+// slice, and the others follow it. A row of the tensor has `columns` elements, and two rows begin
+// `pitch` elements of the slice apart; if `pitch` is 0, all elements are adjacent.
 struct HeldPart {
   uint64_t first = 0, count = 0, at = 0;
+  uint64_t columns = 0, pitch = 0;
+
+  // Returns elements [from, from + number) of the tensor. The part has all of them, and has `from`
+  // even if `number` is 0.
+  HeldPart part(uint64_t from, uint64_t number) const;
+  // Returns the longest piece at the beginning of the part whose elements are adjacent.
+  HeldPart run() const;
+  // Returns all of the slice from the first to the last element of the part, with the padding
+  // between rows, as one piece of adjacent elements.
+  HeldPart withPadding() const;
+  // Returns the part with `width` bytes in the place of each element.
+  HeldPart inBytes(uint64_t width) const;
 };
 
 // Returns the part that the rank at position `position` along the axis Shard has. Every rank has

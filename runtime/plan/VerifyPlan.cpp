@@ -264,6 +264,13 @@ private:
     uint64_t count = 1;
     for (uint64_t extent : *variable.shard()->shape())
       count = product({count, extent});
+    if (const uint64_t pitch = variable.shard()->pitch()) {
+      const auto &shape = *variable.shard()->shape();
+      if (shape.size() != 2 || shape.Get(0) == 0 || shape.Get(1) == 0 || pitch < shape.Get(1))
+        return fail("variable '{}' has rows {} elements apart, which do not match its shape",
+                    variable.name()->str(), pitch);
+      count = product({shape.Get(0) - 1, pitch}) + std::min(shape.Get(1), kLimit);
+    }
     const uint64_t whole = product({elements(piece), plan.shard_ranks()});
     const uint64_t offset = variable.shard()->offset();
     if (offset > whole || count > whole - offset)

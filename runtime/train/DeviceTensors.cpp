@@ -3,18 +3,46 @@
 #include "runtime/plan/HeldPart.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 namespace lmc {
 
+// The parts below are in bytes.
+
+// Copies `part` of a slice to `data`, without the padding between rows.
+static Result<void> copyOut(Device &device, int slice, const HeldPart &part, char *data) {
+  if (part.pitch == 0)
+    return device.copyOut(slice, data, part.count, part.at);
+  std::vector<char> rows(part.withPadding().count);
+  LMC_TRY(device.copyOut(slice, rows.data(), rows.size(), part.at));
+  for (HeldPart rest = part; rest.count > 0;) {
+    const HeldPart run = rest.run();
+    std::memcpy(data + (run.first - part.first), rows.data() + (run.at - part.at), run.count);
+    rest = rest.part(run.first + run.count, rest.count - run.count);
+  }
+  return {};
+}
+
+// Copies `data` to `part` of a slice. The padding between rows becomes zeros.
+static Result<void> copyIn(Device &device, int slice, const HeldPart &part, const char *data) {
+  if (part.pitch == 0)
+    return device.copyIn(slice, data, part.count, part.at);
+  std::vector<char> rows(part.withPadding().count);
+  for (HeldPart rest = part; rest.count > 0;) {
+    const HeldPart run = rest.run();
+    std::memcpy(rows.data() + (run.at - part.at), data + (run.first - part.first), run.count);
+    rest = rest.part(run.first + run.count, rest.count - run.count);
+  }
+  return device.copyIn(slice, rows.data(), rows.size(), part.at);
+}
+
 DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, World &world,
                             plan::VariableKind kind) {
   DeviceTensors result;
-  // A slice, and where in it the parts begin, in bytes.
   struct Place {
     int slice;
-    ByteRange held, written; // of the tensor
-    uint64_t heldAt, writtenAt;
+    HeldPart held, written; // in bytes
   };
   auto places = std::make_shared<std::vector<Place>>();
   const auto rank = static_cast<uint64_t>(world.rank());
@@ -34,29 +62,26 @@ DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, World &world,
     for (uint64_t extent : view.shape)
       view.bytes *= extent;
     result.tensors.push_back(std::move(view));
-    places->push_back({static_cast<int>(variable->slice()),
-                       {held.first * width, held.count * width},
-                       {written.first * width, written.count * width},
-                       held.at * width,
-                       written.at * width});
-    result.held.push_back(places->back().held);
-    result.written.push_back(places->back().written);
+    places->push_back(
+        {static_cast<int>(variable->slice()), held.inBytes(width), written.inBytes(width)});
+    result.held.push_back({places->back().held.first, places->back().held.count});
+    result.written.push_back({places->back().written.first, places->back().written.count});
   }
   result.fetch = [places, &device, &world](size_t index, void *data) {
     world.progress().move();
     const Place &place = (*places)[index];
-    return device.copyOut(place.slice, data, place.written.bytes, place.writtenAt);
+    return copyOut(device, place.slice, place.written, static_cast<char *>(data));
   };
   result.store = [places, &device, &world](size_t index, const void *data, uint64_t bytes,
                                            uint64_t offset) -> Result<void> {
     world.progress().move();
     const Place &place = (*places)[index];
-    const uint64_t begin = std::max(offset, place.held.offset);
-    const uint64_t end = std::min(offset + bytes, place.held.offset + place.held.bytes);
+    const uint64_t begin = std::max(offset, place.held.first);
+    const uint64_t end = std::min(offset + bytes, place.held.first + place.held.count);
     if (begin >= end)
       return {};
-    return device.copyIn(place.slice, static_cast<const char *>(data) + (begin - offset),
-                         end - begin, place.heldAt + (begin - place.held.offset));
+    return copyIn(device, place.slice, place.held.part(begin, end - begin),
+                  static_cast<const char *>(data) + (begin - offset));
   };
   return result;
 }

@@ -101,6 +101,33 @@ static InitializerKind kindOf(const plan::Variable &variable) {
   return variable.initializer() ? variable.initializer()->kind() : InitializerKind::None;
 }
 
+// Writes the initial values of `part`, whose elements are adjacent. `chunk` is scratch memory.
+static Result<void> initializeRun(const PlanFile &plan, Device &device, uint64_t seed,
+                                  flatbuffers::uoffset_t index, const HeldPart &part,
+                                  std::vector<char> &chunk) {
+  auto onDevice = device.initialize(static_cast<int>(index), part, seed);
+  LMC_TRY(onDevice);
+  if (*onDevice)
+    return {};
+  const plan::Variable *variable = plan->variables()->Get(index);
+  const plan::Slice &slice = *plan->slices()->Get(variable->slice());
+  size_t width = byteWidth(slice.dtype());
+  chunk.resize(std::max<size_t>(chunk.size(), std::min(part.count, kChunkElements) * width));
+  for (uint64_t done = 0; done < part.count; done += kChunkElements) {
+    uint64_t begin = part.first + done, count = std::min(kChunkElements, part.count - done);
+    // Whether an initializer is valid does not depend on the element, so only the first one is
+    // checked.
+    LMC_TRY(initialElements(*variable, slice, seed, begin, 1, chunk.data()));
+#pragma omp parallel for schedule(dynamic)
+    for (uint64_t first = 0; first < count; first += kThreadElements)
+      (void)initialElements(*variable, slice, seed, begin + first,
+                            std::min(kThreadElements, count - first), chunk.data() + first * width);
+    LMC_TRY(device.copyIn(static_cast<int>(variable->slice()), chunk.data(), count * width,
+                          (part.at + done) * width));
+  }
+  return {};
+}
+
 Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t seed,
                                  const VariableFilter &filter, uint64_t position) {
   std::vector<char> chunk;
@@ -109,28 +136,10 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
     InitializerKind kind = kindOf(*variable);
     if (kind == InitializerKind::None || kind == InitializerKind::CopyOf || !filter(*variable))
       continue;
-    const HeldPart part = heldPart(*plan, *variable, position);
-    if (part.count == 0)
-      continue;
-    auto onDevice = device.initialize(static_cast<int>(index), part, seed);
-    LMC_TRY(onDevice);
-    if (*onDevice)
-      continue;
-    const plan::Slice &slice = *plan->slices()->Get(variable->slice());
-    size_t width = byteWidth(slice.dtype());
-    chunk.resize(std::max<size_t>(chunk.size(), std::min(part.count, kChunkElements) * width));
-    for (uint64_t done = 0; done < part.count; done += kChunkElements) {
-      uint64_t begin = part.first + done, count = std::min(kChunkElements, part.count - done);
-      // Whether an initializer is valid does not depend on the element, so only the first one is
-      // checked.
-      LMC_TRY(initialElements(*variable, slice, seed, begin, 1, chunk.data()));
-#pragma omp parallel for schedule(dynamic)
-      for (uint64_t first = 0; first < count; first += kThreadElements)
-        (void)initialElements(*variable, slice, seed, begin + first,
-                              std::min(kThreadElements, count - first),
-                              chunk.data() + first * width);
-      LMC_TRY(device.copyIn(static_cast<int>(variable->slice()), chunk.data(), count * width,
-                            (part.at + done) * width));
+    for (HeldPart rest = heldPart(*plan, *variable, position); rest.count > 0;) {
+      const HeldPart run = rest.run();
+      LMC_TRY(initializeRun(plan, device, seed, index, run, chunk));
+      rest = rest.part(run.first + run.count, rest.count - run.count);
     }
   }
   return {};
@@ -155,8 +164,9 @@ Result<void> refreshCopies(const PlanFile &plan, Device &device, uint64_t positi
       continue;
     auto origin = copySource(plan, *variable);
     LMC_TRY(origin);
-    const HeldPart part = heldPart(*plan, *variable, position);
-    const HeldPart copied = heldPart(*plan, **origin, position);
+    // The padding between rows is copied too: it is zeros.
+    const HeldPart part = heldPart(*plan, *variable, position).withPadding();
+    const HeldPart copied = heldPart(*plan, **origin, position).withPadding();
     if (part.first != copied.first || part.count != copied.count || part.at != copied.at)
       return unsupported(*variable, "it is a copy of a variable of another size");
     if (part.count == 0)

@@ -243,7 +243,15 @@ uint64_t PlanCommands::checkRecord(const plan::Variable &variable, const void *d
   const std::string name = variable.name()->str();
   const uint64_t first = (out - arenas[to.arena()] - to.offset()) / width;
   const bool normal = how.kind() == plan::InitializerKind::Normal;
-  if (record.first != first || record.elements > all - first)
+  // With padding between rows, a launch draws the elements of one row, which are numbered without
+  // the padding. A copy takes the padding too.
+  uint64_t number = first, most = all - first;
+  if (variable.shard() && variable.shard()->pitch() && how.kind() != plan::InitializerKind::CopyOf) {
+    const uint64_t pitch = variable.shard()->pitch(), columns = variable.shard()->shape()->Get(1);
+    number = first / pitch * columns + first % pitch;
+    most = first % pitch < columns ? columns - first % pitch : 0;
+  }
+  if (record.first != number || record.elements > most)
     broken(CUDA_ERROR_LAUNCH_FAILED,
            "the record says elements {} to {} of '{}', which has {}; the pointer is to element {}",
            record.first, record.first + record.elements, name, all, first);

@@ -92,9 +92,7 @@ public:
   uint64_t bufferAlignment() const override { return 256; }
   // Tensor cores are fastest with rows at multiples of 128 bytes:
   // https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication
-  int64_t vocabularyMultiple(DataType dtype) const override {
-    return dtype == DataType::BF16 ? 64 : 1;
-  }
+  int64_t paddedMultiple(DataType dtype) const override { return dtype == DataType::BF16 ? 64 : 1; }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {

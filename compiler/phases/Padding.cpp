@@ -1,0 +1,117 @@
+#include "compiler/phases/Padding.h"
+
+#include "compiler/kernels/Target.h"
+#include "dialects/lm/Lm.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace lmc;
+using cost::GemmWork;
+
+nlohmann::json PaddedSize::toJson() const {
+  nlohmann::json json = {
+      {"size", size}, {"padded", padded}, {"multiple", multiple}, {"added_bytes", addedBytes}};
+  if (seconds && unpaddedSeconds) {
+    json["seconds_per_step"] = *seconds;
+    json["unpadded_seconds_per_step"] = *unpaddedSeconds;
+  }
+  return json;
+}
+
+// Returns the time of y = x w^T and of its gradients for x and w, where x is [tokens, in] and w is
+// [out, in].
+static double secondsOf(const cost::CostModel &model, DataType dtype, int64_t tokens, int64_t in,
+                        int64_t out) {
+  const DataType sums = dtype == DataType::F64 ? DataType::F64 : DataType::F32;
+  GemmWork forward{tokens, out, in, dtype, dtype};
+  for (int64_t row : {in, out})
+    if (row * elementBytes(dtype) % 16 != 0)
+      forward.unalignedRow = row;
+  GemmWork input = forward, weight = forward;
+  input.n = in;
+  input.k = out;
+  weight.m = out;
+  weight.n = in;
+  weight.k = tokens;
+  weight.output = sums;
+  weight.accumulate = true;
+  return model.gemm(forward).seconds + model.gemm(input).seconds + model.gemm(weight).seconds;
+}
+
+// Products are priced for this many tokens. The choice then does not depend on the batch: all phases
+// of a run have the same state.
+static constexpr int64_t kTokens = 4096;
+
+// Returns how often a step has kTokens tokens on a rank.
+static double timesPerStep(const TrainingConfig &training) {
+  return double(training.microBatchSize * training.sequenceLength) *
+         double(training.gradientAccumulationSteps) / double(kTokens);
+}
+
+static double headSeconds(const Config &config, const cost::CostModel &model, int64_t rows) {
+  return secondsOf(model, config.training.computeDType, kTokens, config.model.hiddenSize, rows) *
+         timesPerStep(config.training);
+}
+
+static double mlpSeconds(const Config &config, const cost::CostModel &model, int64_t width) {
+  const DataType dtype = config.training.computeDType;
+  const int64_t hidden = config.model.hiddenSize;
+  const double layer = secondsOf(model, dtype, kTokens, hidden, 2 * width) +
+                       secondsOf(model, dtype, kTokens, width, hidden);
+  return layer * double(config.model.numHiddenLayers) * timesPerStep(config.training);
+}
+
+// Returns the bytes of all state of an element of a weight.
+static double stateBytes(const Config &config) {
+  const double master = config.training.computeDType == DataType::F64 ? 8 : 4;
+  const double copy = config.training.computeDType == DataType::BF16 ? 2 : 0;
+  const double moments =
+      config.optimizer.type == "adamw8bit" ? 2 + 8.0 / double(lm::AdamW8bitOp::kBlock) : 2 * master;
+  return master + copy + /*gradient=*/master + moments;
+}
+
+// Returns `size` with what its key forces; 0 stands for "auto", and `suggested` for the multiple
+// that the target names.
+static PaddedSize padded(int64_t size, int64_t forced, int64_t suggested,
+                         llvm::function_ref<double(int64_t)> seconds) {
+  PaddedSize made;
+  made.size = size;
+  made.multiple = forced > 0 ? forced : suggested;
+  made.padded = int64_t(llvm::alignTo(uint64_t(size), uint64_t(made.multiple)));
+  if (!made.isPadded())
+    return made;
+  if (seconds) {
+    made.seconds = seconds(made.padded);
+    made.unpaddedSeconds = seconds(size);
+  }
+  if (forced > 0 || !seconds || *made.seconds < *made.unpaddedSeconds)
+    return made;
+  PaddedSize plain;
+  plain.size = plain.padded = size;
+  return plain;
+}
+
+Padding lmc::paddingOf(const Config &config, const cost::CostModel *model) {
+  const codegen::Target *target = codegen::findTarget(config.target.device);
+  const int64_t suggested = target ? target->paddedMultiple(config.training.computeDType) : 1;
+  auto price = [&](auto seconds) {
+    return [&config, model, seconds](int64_t size) { return seconds(config, *model, size); };
+  };
+  auto head = price(headSeconds), mlp = price(mlpSeconds);
+  using Price = llvm::function_ref<double(int64_t)>;
+  const ModelConfig &shape = config.model;
+  Padding padding;
+  padding.vocabulary = padded(shape.vocabSize, config.target.vocabMultiple, suggested,
+                              model ? Price(head) : Price());
+  padding.vocabulary.addedBytes =
+      double((padding.vocabulary.padded - shape.vocabSize) * shape.hiddenSize) * stateBytes(config);
+  const bool isCoded = config.optimizer.type == "adamw8bit";
+  padding.intermediate = padded(shape.intermediateSize, config.target.intermediateMultiple,
+                                isCoded ? 1 : suggested, model ? Price(mlp) : Price());
+  const int64_t biases = shape.mlpBias ? 2 : 0; // of gate and up
+  padding.intermediate.addedBytes =
+      double((padding.intermediate.padded - shape.intermediateSize) * shape.numHiddenLayers *
+             (3 * shape.hiddenSize + biases)) *
+      stateBytes(config);
+  return padding;
+}

@@ -1,0 +1,40 @@
+// Which sizes of the model are padded in the plan, and what that brings.
+#pragma once
+
+#include "compiler/config/Config.h"
+#include "compiler/cost/CostModel.h"
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+
+namespace lmc {
+
+// A size of the model, and the size that weights have in the plan instead of it.
+struct PaddedSize {
+  int64_t size = 0, multiple = 1;
+  int64_t padded = 0; // the next multiple of `multiple`: `size` if nothing is padded
+  // The predicted time per optimizer step of the matrix products that have this size, in seconds of
+  // one rank; absent if the device has no spec.
+  std::optional<double> seconds, unpaddedSeconds;
+  // Bytes of parameters, compute copies, gradients and optimizer state that are padding, over all
+  // layers, before ranks divide them.
+  double addedBytes = 0;
+
+  bool isPadded() const { return padded != size; }
+  nlohmann::json toJson() const; // the fields above
+};
+
+struct Padding {
+  PaddedSize vocabulary;   // rows of the head's weights (lm-pad-vocabulary)
+  PaddedSize intermediate; // columns of the MLPs (lm-pad-intermediate)
+};
+
+// Returns what the job's keys force. A size whose key is "auto" is padded to the multiple that the
+// device's target names, if the matrix products with this size are predicted to take less time than
+// without padding; `model` predicts them, and is null if the device has no spec. Then such a size
+// is padded. The MLPs are not padded on their own accord with adamw8bit, whose checkpoints would
+// change.
+Padding paddingOf(const Config &config, const cost::CostModel *model);
+
+} // namespace lmc

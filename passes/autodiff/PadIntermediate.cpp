@@ -1,0 +1,168 @@
+// lm-pad-intermediate: makes the MLPs wider by zeros, so that tensor cores can take their rows.
+// Passes.td shows an example.
+#include "passes/autodiff/Passes.h"
+
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_PADINTERMEDIATEPASS
+#include "passes/autodiff/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+static RankedTensorType typeOf(lm::VariableOp variable) {
+  return cast<RankedTensorType>(variable.getType());
+}
+
+// Returns `type` with `size` as its dimension `dim`.
+static RankedTensorType resized(RankedTensorType type, unsigned dim, int64_t size) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dim] = size;
+  return type.clone(shape);
+}
+
+namespace {
+
+class WidthPadder {
+public:
+  WidthPadder(ModuleOp module, int64_t multiple)
+      : module(module), symbols(module), multiple(multiple) {}
+
+  LogicalResult run();
+  unsigned numColumns = 0;
+
+private:
+  LogicalResult padMlp(lm::SwigluOp swiglu);
+  LogicalResult padOperand(OpOperand &operand, unsigned dim, int64_t size);
+  LogicalResult padLoad(Value weight, unsigned dim, int64_t size, Operation *reader);
+  LogicalResult padVariable(lm::VariableOp variable, unsigned dim, int64_t size);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  const int64_t multiple;
+  llvm::DenseMap<StringRef, SmallVector<func::CallOp>> calls; // by the function's name
+  llvm::DenseSet<Operation *> padded;                         // parameters
+};
+
+} // namespace
+
+// Pads a parameter and its states to `size` elements along dimension `dim`.
+LogicalResult WidthPadder::padVariable(lm::VariableOp variable, unsigned dim, int64_t size) {
+  lm::VariableOp parameter = variable;
+  if (std::optional<StringRef> name = variable.getParameter())
+    parameter = symbols.lookup<lm::VariableOp>(*name);
+  if (!padded.insert(parameter).second)
+    return success();
+  if (parameter.getParts())
+    return parameter.emitOpError("has parts already");
+  MLIRContext *context = module.getContext();
+  const int64_t rows = typeOf(parameter).getDimSize(0), old = typeOf(parameter).getDimSize(dim);
+  SmallVector<Attribute> parts;
+  if (dim == 0) {
+    auto zeros = lm::InitAttr::get(context, lm::InitKind::Zeros);
+    parts = {lm::PartAttr::get(context, parameter.getSymNameAttr(), old, parameter.getInit()),
+             lm::PartAttr::get(context, StringAttr::get(context), size - old, zeros)};
+  } else {
+    parts = {
+        lm::PartAttr::get(context, parameter.getSymNameAttr(), rows, parameter.getInit(), old)};
+  }
+  parameter.setPartsAttr(ArrayAttr::get(context, parts));
+  for (auto state : module.getOps<lm::VariableOp>())
+    if (state == parameter || state.getParameter() == parameter.getSymName())
+      state.setType(resized(typeOf(state), dim, size));
+  return success();
+}
+
+// Pads the variable that `weight` is loaded from. `reader` is the only op that may read it.
+LogicalResult WidthPadder::padLoad(Value weight, unsigned dim, int64_t size, Operation *reader) {
+  auto load = weight.getDefiningOp<lm::LoadOp>();
+  if (!load || !load->hasOneUse())
+    return reader->emitOpError("reads a weight of an MLP that no lm.load reads for this op alone, "
+                               "and lm-pad-intermediate does not know how to pad it");
+  if (failed(padVariable(symbols.lookup<lm::VariableOp>(load.getVariable()), dim, size)))
+    return failure();
+  load.getResult().setType(resized(load.getType(), dim, size));
+  return success();
+}
+
+// Pads a weight or bias that a linear layer reads.
+LogicalResult WidthPadder::padOperand(OpOperand &operand, unsigned dim, int64_t size) {
+  auto argument = dyn_cast<BlockArgument>(operand.get());
+  if (!argument)
+    return padLoad(operand.get(), dim, size, operand.getOwner());
+  auto layer = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  argument.setType(resized(typeOf(argument), dim, size));
+  layer.setType(FunctionType::get(module.getContext(), layer.getBody().front().getArgumentTypes(),
+                                  layer.getFunctionType().getResults()));
+  for (func::CallOp call : calls.lookup(layer.getSymName()))
+    if (failed(padLoad(call.getOperand(argument.getArgNumber()), dim, size, call)))
+      return failure();
+  return success();
+}
+
+LogicalResult WidthPadder::padMlp(lm::SwigluOp swiglu) {
+  const int64_t width = typeOf(swiglu.getResult()).getDimSize(1);
+  const int64_t size = int64_t(llvm::alignTo(uint64_t(width), uint64_t(multiple)));
+  if (size == width)
+    return success();
+  auto gate = swiglu.getGate().getDefiningOp<lm::LinearOp>(),
+       up = swiglu.getUp().getDefiningOp<lm::LinearOp>();
+  auto down = swiglu->hasOneUse() ? dyn_cast<lm::LinearOp>(*swiglu->user_begin()) : lm::LinearOp();
+  if (!gate || !up || !gate->hasOneUse() || !up->hasOneUse() || !down ||
+      down.getX() != swiglu.getResult())
+    return swiglu.emitOpError("is not between linear layers, and lm-pad-intermediate does not know "
+                              "how to pad it");
+  for (Operation *op : {gate.getOperation(), up.getOperation(), swiglu.getOperation()})
+    op->getResult(0).setType(resized(typeOf(op->getResult(0)), 1, size));
+  for (lm::LinearOp each : {gate, up}) {
+    if (failed(padOperand(each.getWeightMutable(), 0, size)))
+      return failure();
+    for (OpOperand &bias : each.getBiasMutable())
+      if (failed(padOperand(bias, 0, size)))
+        return failure();
+  }
+  numColumns += unsigned(size - width);
+  return padOperand(down.getWeightMutable(), 1, size);
+}
+
+LogicalResult WidthPadder::run() {
+  SmallVector<lm::SwigluOp> found;
+  module.walk([&](Operation *op) {
+    if (auto swiglu = dyn_cast<lm::SwigluOp>(op))
+      found.push_back(swiglu);
+    else if (auto call = dyn_cast<func::CallOp>(op))
+      calls[call.getCallee()].push_back(call);
+  });
+  for (lm::SwigluOp swiglu : found)
+    if (failed(padMlp(swiglu)))
+      return failure();
+  return success();
+}
+
+namespace {
+struct PadIntermediatePass : lmc::impl::PadIntermediatePassBase<PadIntermediatePass> {
+  using PadIntermediatePassBase::PadIntermediatePassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (multiple < 1) {
+      module.emitError("needs a multiple of at least 1, not ") << multiple.getValue();
+      return signalPassFailure();
+    }
+    WidthPadder padder(module, multiple);
+    if (failed(padder.run()))
+      return signalPassFailure();
+    numColumns += padder.numColumns;
+  }
+};
+} // namespace
