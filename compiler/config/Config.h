@@ -87,6 +87,8 @@ struct TrainingConfig {
   int64_t trainTokens = 0;               // 0: not given
   DataType computeDType = DataType::BF16;
   bool documentMask = false; // tokens attend only to their own document
+  bool documentPositions = false; // RoPE positions restart at each document
+  bool documentLossMask = false;  // the last token of a document has no loss
   uint64_t seed = 0;
 };
 

@@ -314,10 +314,33 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .identity = true,
        .doc = "Attention stays within a document: a token sees no key before the start of its "
               "own document. A document starts after the end-of-document token of the document "
-              "before it. This is Megatron's `reset_attention_mask` (also accepted as a name): "
-              "RoPE positions do not restart (only differences of positions count), an "
-              "end-of-document token still learns to predict the next document's first token, "
-              "and MFU is computed as without the mask."},
+              "before it. This is Megatron's `reset_attention_mask` (also accepted as a name) and "
+              "Fast-LLM's `cross_document_attention: false`. RoPE positions and the loss stay as "
+              "they are (`document_positions`, `document_loss_mask`), and MFU is computed as "
+              "without the mask."},
+      {.section = "training",
+       .name = "document_positions",
+       .alias = "reset_position_ids",
+       .field = FIELD(training.documentPositions),
+       .identity = true,
+       .doc = "RoPE positions restart at 0 with each document of a row; a document that began "
+              "before the row counts from the start of the row. This is Megatron's "
+              "`reset_position_ids` (also accepted as a name) and Fast-LLM's "
+              "`cross_document_position_embeddings: false`. Attention depends only on differences "
+              "of positions, so with `document_mask` it changes nothing but rounding; without it, "
+              "tokens see other documents at other distances."},
+      {.section = "training",
+       .name = "document_loss_mask",
+       .alias = "eod_mask_loss",
+       .field = FIELD(training.documentLossMask),
+       .runTime = true,
+       .identity = true,
+       .doc = "The last token of a document has no loss, so that nothing is learned from predicting "
+              "the first token of the next document; the last token itself is still learned. Where "
+              "documents end with an end-of-document token, this is Megatron's `eod_mask_loss` "
+              "(also accepted as a name), which leaves out the loss of each position whose input is "
+              "that token. With `packing = \"best_fit\"` training does so in any case. Validation "
+              "does so too."},
       {.section = "training",
        .name = "seed",
        .field = FIELD(training.seed),
@@ -643,7 +666,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = kMaxInt32,
        .runTime = true,
        .identity = true,
-       .doc = "`document_mask`: the token after which the next document starts, in token files "
+       .doc = "For `document_mask`, `document_positions` and `document_loss_mask`: the token after "
+              "which the next document starts, in token files "
               "that do not say where documents start; -1: such files have no such token. The "
               "token counts as the last token of a document, as nanoGPT writes it. llm.c writes "
               "it in front of each document: then it counts as the end of the document before, "

@@ -42,6 +42,15 @@ static int64_t widthOf(Value value) {
   return cast<ShapedType>(value.getType()).getElementTypeBitWidth() / 8;
 }
 
+// Returns true if the op reads rows of a table, which is not trained.
+static bool readsTable(lm::EmbeddingOp embedding) {
+  auto load = embedding.getTable().getDefiningOp<lm::LoadOp>();
+  auto variable =
+      load ? SymbolTable::lookupNearestSymbolFrom<lm::VariableOp>(load, load.getVariableAttr())
+           : lm::VariableOp();
+  return variable && variable.getKind() == lm::VariableKind::Table;
+}
+
 void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
@@ -66,6 +75,7 @@ void Counter::addAttention(lm::AttentionOp attention) {
 //               kept: c
 //   embedding   reads a row, writes it; its gradient reads dx: 3c; it also reads a row of the main
 //               gradient, adds to it and writes it: 2c of f32 or f64
+//               Of a table of RoPE it only reads a row and writes it: 2c.
 //   loss        reads the logits, writes their gradient: 2c, where c is the vocabulary size
 //
 // Row statistics, weights and token ids are left out: they are less than a thousandth of the
@@ -84,6 +94,8 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
       move(rope.getResult(), 2);
     } else if (auto swiglu = dyn_cast<lm::SwigluOp>(op)) {
       move(swiglu.getResult(), 9);
+    } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op); embedding && readsTable(embedding)) {
+      move(embedding.getResult(), 2);
     } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op)) {
       move(embedding.getResult(), 3);
       traffic += 2 * columnsOf(embedding.getResult()) *

@@ -49,6 +49,8 @@ public:
     tokens = config.training.microBatchSize * config.training.sequenceLength;
     activations = tensor({tokens, model.hiddenSize}, compute);
     ropeTable = tensor({config.training.sequenceLength, model.headDim / 2}, master);
+    rotations =
+        config.training.documentPositions ? tensor({tokens, model.headDim / 2}, master) : ropeTable;
     ids = tensor({tokens}, b.getI32Type());
   }
 
@@ -99,6 +101,8 @@ private:
     declare(names::kTargets, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
     if (config.training.documentMask)
       declare(names::kStarts, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
+    if (config.training.documentPositions)
+      declare(names::kPositions, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
 
     double attentionFactor = 1.0;
     std::vector<double> frequencies =
@@ -175,7 +179,7 @@ private:
   // `starts` (the start of each token's document) exists only if there is a document mask.
   LayerFunction buildLayer(const DecoderLayer &kind) {
     OpBuilder::InsertionGuard guard(b);
-    SmallVector<Type> inputs{activations, ropeTable, ropeTable};
+    SmallVector<Type> inputs{activations, rotations, rotations};
     if (config.training.documentMask)
       inputs.push_back(ids);
     LayerFunction layer;
@@ -307,6 +311,12 @@ private:
 
     Value tokenIds = load(names::kTokens, ids), cos = load("rope.cos", ropeTable),
           sin = load("rope.sin", ropeTable), starts;
+    if (config.training.documentPositions) {
+      // The row of each token's position, so that the tables have a row per token.
+      Value positions = load(names::kPositions, ids);
+      cos = lm::EmbeddingOp::create(b, named("rope.cos"), rotations, positions, cos);
+      sin = lm::EmbeddingOp::create(b, named("rope.sin"), rotations, positions, sin);
+    }
     if (config.training.documentMask)
       starts = load(names::kStarts, ids);
     Value embeddings = loadParameter(embedding());
@@ -350,6 +360,7 @@ private:
   Type compute, master;
   int64_t tokens;
   RankedTensorType activations, ropeTable, ids;
+  RankedTensorType rotations;        // of cos and sin, as layers read them
   std::vector<LayerFunction> layers; // one per kind of layer
 };
 

@@ -19,8 +19,9 @@ namespace lmc {
 //   func.func @logits()                   exists only with monitoring.logits
 //
 // With training.document_mask, attention reads the variable batch.starts, i32 [mbs * seq]: for each
-// token, the position in its sequence at which its document begins. RoPE positions do not restart
-// at a new document, because attention depends only on differences of positions.
+// token, the position in its sequence at which its document begins. With
+// training.document_positions, lm.rope reads a row of cos and sin per token, that of its position
+// in batch.positions, i32 [mbs * seq]; else token t has position t mod seq.
 //
 // Parameters have Hugging Face's names. With a bf16 compute dtype, every matrix also has a compute
 // copy NAME.compute, which the forward graph reads; vectors (norms and biases) are read in f32.

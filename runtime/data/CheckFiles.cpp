@@ -90,10 +90,11 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, W
   if (file.hasDocuments())
     return {};
   if (options.endOfDocument < 0)
-    return Error{fmt::format("{} does not say where its documents end, which "
-                             "training.document_mask needs; give the id of its end-of-document "
-                             "token (data.end_of_document), or make the file with: lmc-data pack",
-                             file.path())};
+    return Error{
+        fmt::format("{} does not say where its documents end, which {} needs; give the id "
+                    "of its end-of-document token (data.end_of_document), or make the file "
+                    "with: lmc-data pack",
+                    file.path(), options.documentKey)};
   const auto end = static_cast<uint32_t>(options.endOfDocument);
   if (end >= options.vocabSize)
     return Error{fmt::format("data.end_of_document is {}, beyond the vocabulary of {} "
@@ -103,9 +104,8 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, W
   LMC_TRY(found);
   if (!*found)
     warnings.push_back(fmt::format("{}: no token of a sample of it is {} (data.end_of_document); "
-                                   "if this is the wrong id, training.document_mask has no effect "
-                                   "on this file",
-                                   file.path(), end));
+                                   "if this is the wrong id, {} has no effect on this file",
+                                   file.path(), end, options.documentKey));
   return {};
 }
 
@@ -140,7 +140,7 @@ Result<std::vector<std::string>> checkFiles(const DataOptions &options, const To
       return Error{fmt::format("{} does not say where its documents start, which data.packing = "
                                "\"best_fit\" needs; make the file with: lmc-data pack",
                                file->path())};
-    if (options.documentMask)
+    if (options.documentMask || options.documentLossMask)
       LMC_TRY(checkDocuments(options, *file, warnings));
   }
   if (!options.bestFit)

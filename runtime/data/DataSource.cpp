@@ -48,6 +48,7 @@ struct DataSource::State {
   Piece pieceAt(uint64_t position, uint64_t most) const;
   Result<void> openSource(const SourceOptions &from);
   Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
+  Result<void> maskLasts(const Piece &piece, const int32_t *tokens, int32_t *targets) const;
   Result<void> fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
                           int32_t *starts) const;
 };
@@ -121,6 +122,22 @@ void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument,
     if (tokens[t] == endOfDocument)
       from = t + 1;
   }
+}
+
+// Removes the targets of last tokens of documents, with the file's table.
+Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
+                              int32_t *targets) {
+  // A document that starts behind the last token ends with it.
+  auto table = file.documentsBetween(begin, begin + length + 1);
+  LMC_TRY(table);
+  for (uint64_t number = table->first, last = begin; uint64_t start : table->tokens) {
+    if (start < last || start <= begin)
+      return damagedTable(file, number, start);
+    targets[start - 1 - begin] = kIgnoredTarget;
+    last = start;
+    ++number;
+  }
+  return {};
 }
 
 } // namespace
@@ -351,6 +368,18 @@ Result<void> DataSource::State::fillStarts(const Piece &piece, const int32_t *to
   return {};
 }
 
+Result<void> DataSource::State::maskLasts(const Piece &piece, const int32_t *tokens,
+                                          int32_t *targets) const {
+  if (options.bestFit) // fillPiece() has done so
+    return {};
+  if (piece.file->hasDocuments())
+    return maskLastsByTable(*piece.file, piece.begin, piece.length, targets);
+  for (uint64_t t = 0; t < piece.length; ++t)
+    if (tokens[t] == options.endOfDocument)
+      targets[t] = kIgnoredTarget;
+  return {};
+}
+
 Result<void> DataSource::fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                               int32_t *starts) const {
   const uint64_t length = state->options.sequenceLength, total = rows * length;
@@ -360,6 +389,8 @@ Result<void> DataSource::fill(uint64_t position, uint64_t rows, int32_t *tokens,
     auto filled = state->fillPiece(piece, tokens + at, targets + at);
     if (filled && starts && state->options.documentMask)
       filled = state->fillStarts(piece, tokens + at, static_cast<int32_t>(inRow), starts + at);
+    if (filled && state->options.documentLossMask)
+      filled = state->maskLasts(piece, tokens + at, targets + at);
     if (!filled)
       return inKey(piece.source->options.key, filled.error());
     at += piece.length;

@@ -54,6 +54,8 @@ struct DataOptions {
   bool shuffle = true;        // false: each source in file order (validation)
   bool bestFit = false;       // blocks, which are rows, have whole documents of one file
   bool documentMask = false;  // fill() also returns where documents start
+  bool documentLossMask = false;                      // the last token of a document has no target
+  std::string documentKey = "training.document_mask"; // setting of these two, for errors
   int32_t endOfDocument = -1; // the id that ends a document in files without a table; -1: none
 };
 
@@ -74,10 +76,10 @@ public:
   // Opens every file. Returns an error if sequenceLength does not divide shuffleBlock, if a source
   // has no whole block, if a file is given twice, if a file was made for a larger vocabulary, if a
   // file that is only taken to be uint16 could not hold the vocabulary, if the weights have too
-  // many digits (Mixture.h) or, with a document mask, if a file does not say where its documents
-  // end. With bestFit, a file without a table of documents or with a damaged one is an error, and
-  // so is a shuffleBlock other than sequenceLength. Token ids are checked later, when fill() reads
-  // them.
+  // many digits (Mixture.h) or, with documentMask or documentLossMask, if a file does not say where
+  // its documents end. With bestFit, a file without a table of documents or with a damaged one is
+  // an error, and so is a shuffleBlock other than sequenceLength. Token ids are checked later, when
+  // fill() reads them.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
   ~DataSource();
 
@@ -110,8 +112,9 @@ public:
   // it belongs to another block or document. With a document mask, `starts` (shaped as `tokens`, or
   // null) gets for each token the position in the row at which the token's document begins. If
   // the document begins before the row, the value is 0. If it begins in another block than the
-  // token, the value is where the token's block begins in the row. With bestFit, the last token of
-  // a document has no target (kIgnoredTarget), nor has padding. An end-of-document token belongs to
+  // token, the value is where the token's block begins in the row. With bestFit or
+  // documentLossMask, the last token of a document has no target (kIgnoredTarget); with bestFit,
+  // nor has padding. An end-of-document token belongs to
   // the document that it ends. Errors name file and position: a token beyond the vocabulary, a
   // damaged table of documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,

@@ -23,6 +23,7 @@ inline bool isMicroStep(std::string_view function) {
 inline constexpr const char *kTokens = "batch.tokens";
 inline constexpr const char *kTargets = "batch.targets";
 inline constexpr const char *kStarts = "batch.starts";
+inline constexpr const char *kPositions = "batch.positions";
 
 // Names of the variables that the device writes as results.
 inline constexpr const char *kLoss = "run.loss";

@@ -70,7 +70,7 @@ private:
     for (std::vector<int32_t> *tokens : {&batch.tokens, &batch.targets})
       for (uint64_t i = 0; i < count; ++i)
         tokens->push_back(static_cast<int32_t>(engine() % plan.model()->vocab_size()));
-    if (hasDocumentMask(*session.plan))
+    if (readsDocuments(*session.plan))
       batch.starts.resize(count); // one document
     batch.validTargets = count * plan.batch()->ranks();
     return batch;

@@ -23,33 +23,59 @@ static Result<ArenaRange> placeOfInput(const PlanFile &plan, const char *name) {
 
 bool hasDocumentMask(const PlanFile &plan) { return plan.findVariable(names::kStarts) >= 0; }
 
+bool readsDocuments(const PlanFile &plan) {
+  return hasDocumentMask(plan) || plan.findVariable(names::kPositions) >= 0;
+}
+
 Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &device) {
   std::vector<ArenaRange> places;
-  std::vector<const char *> inputs = {names::kTokens, names::kTargets};
-  if (hasDocumentMask(plan))
-    inputs.push_back(names::kStarts);
-  for (const char *name : inputs) {
+  for (const char *name : {names::kTokens, names::kTargets}) {
     auto place = placeOfInput(plan, name);
     LMC_TRY(place);
     places.push_back(*place);
   }
-  auto ring = BufferRing::make(device, kAhead, places.size() * places.front().bytes);
+  std::optional<ArenaRange> ofDocuments[2];
+  const char *const names[] = {names::kStarts, names::kPositions};
+  for (size_t i = 0; i < 2; ++i) {
+    if (plan.findVariable(names[i]) < 0)
+      continue;
+    auto place = placeOfInput(plan, names[i]);
+    LMC_TRY(place);
+    ofDocuments[i] = *place;
+  }
+  const size_t count =
+      places.size() + size_t(ofDocuments[0].has_value()) + size_t(ofDocuments[1].has_value());
+  auto ring = BufferRing::make(device, kAhead, count * places.front().bytes);
   if (!ring)
     return ring.error();
   std::unique_ptr<Inputs> opened(new Inputs(device, std::move(*ring)));
   opened->places = std::move(places);
+  opened->starts = ofDocuments[0];
+  opened->positions = ofDocuments[1];
+  opened->sequenceLength = plan->batch()->sequence_length();
   return opened;
 }
 
-Result<void> Inputs::upload(const int32_t *tokens, const int32_t *targets, const int32_t *starts) {
+Result<void> Inputs::upload(const int32_t *tokens, const int32_t *targets,
+                            const int32_t *documentStarts) {
   auto buffer = ring.next();
   LMC_TRY(buffer);
-  const int32_t *sources[] = {tokens, targets, starts};
   uint64_t offset = 0;
-  for (size_t i = 0; i < places.size(); ++i) {
-    std::memcpy((*buffer)->data() + offset, sources[i], places[i].bytes);
-    LMC_TRY(device.upload(places[i], **buffer, offset));
-    offset += places[i].bytes;
+  auto copy = [&](const ArenaRange &place, const int32_t *source) -> Result<void> {
+    std::memcpy((*buffer)->data() + offset, source, place.bytes);
+    LMC_TRY(device.upload(place, **buffer, offset));
+    offset += place.bytes;
+    return {};
+  };
+  LMC_TRY(copy(places[0], tokens));
+  LMC_TRY(copy(places[1], targets));
+  if (starts)
+    LMC_TRY(copy(*starts, documentStarts));
+  if (positions) {
+    std::vector<int32_t> inDocument(positions->bytes / sizeof(int32_t));
+    for (size_t i = 0; i < inDocument.size(); ++i)
+      inDocument[i] = static_cast<int32_t>(i % sequenceLength) - documentStarts[i];
+    LMC_TRY(copy(*positions, inDocument.data()));
   }
   return ring.enqueued();
 }

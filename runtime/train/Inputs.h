@@ -4,6 +4,7 @@
 #include "runtime/train/BufferRing.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace lmc {
@@ -12,15 +13,21 @@ namespace lmc {
 // mask.
 bool hasDocumentMask(const PlanFile &plan);
 
+// Returns true if the plan's inputs depend on where documents start: it has a document mask, or
+// positions that restart at each document.
+bool readsDocuments(const PlanFile &plan);
+
 class Inputs {
 public:
   // Error: an input of the plan is not i32 [mbs * seq].
   static Result<std::unique_ptr<Inputs>> open(const PlanFile &plan, Device &device);
 
-  // Enqueues copies of `tokens`, `targets` and, with a document mask, `starts` ([mbs, seq] int32
-  // each) into batch.tokens, batch.targets and batch.starts. The arrays may be changed when the
-  // call returns. It waits only if the device is more than kAhead micro-steps behind.
-  Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *starts);
+  // Enqueues copies of `tokens`, `targets` and, with a document mask, `documentStarts` ([mbs, seq]
+  // int32 each) into batch.tokens, batch.targets and batch.starts, and of the positions that follow
+  // from them into batch.positions, if the plan has it. Without either of these two, they are not
+  // read. The arrays may be changed when the call returns. It waits only if the device is more than
+  // kAhead micro-steps behind.
+  Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *documentStarts);
 
   // The host may prepare this many micro-steps before the device has read their inputs.
   static constexpr int kAhead = 3;
@@ -30,7 +37,9 @@ private:
 
   Device &device;
   BufferRing ring;
-  std::vector<ArenaRange> places; // of tokens, targets and, with a document mask, starts
+  std::vector<ArenaRange> places; // of tokens and targets
+  std::optional<ArenaRange> starts, positions;
+  uint64_t sequenceLength = 0;
 };
 
 } // namespace lmc

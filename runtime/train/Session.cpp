@@ -68,7 +68,11 @@ Session::openData(const char *key, std::vector<SourceOptions> sources, bool shuf
     data.shuffleBlock = static_cast<uint64_t>(settings.shuffleBlock);
     data.bestFit = settings.bestFit;
   }
-  data.documentMask = hasDocumentMask(*plan);
+  data.documentMask = readsDocuments(*plan);
+  data.documentLossMask = settings.documentLossMask;
+  data.documentKey = hasDocumentMask(*plan)  ? "training.document_mask"
+                     : readsDocuments(*plan) ? "training.document_positions"
+                                             : "training.document_loss_mask";
   data.endOfDocument = settings.endOfDocument;
   return DataSource::open(data);
 }

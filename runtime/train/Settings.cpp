@@ -478,6 +478,9 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   auto allowRepeats = table.boolean("data.allow_repeats");
   LMC_TRY(allowRepeats);
   settings.allowRepeats = *allowRepeats;
+  auto lossMask = table.boolean("training.document_loss_mask");
+  LMC_TRY(lossMask);
+  settings.documentLossMask = *lossMask;
   auto endOfDocument = table.integer("data.end_of_document");
   LMC_TRY(endOfDocument);
   if (*endOfDocument < -1 || *endOfDocument > INT32_MAX)

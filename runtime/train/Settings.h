@@ -95,6 +95,7 @@ struct TrainSettings {
   // the files of data.train; empty: no data.
   std::vector<SourceOptions> trainData;
   std::vector<ValidationSettings> validations; // in the order of their names
+  bool documentLossMask = false; // the last token of a document has no loss
   int32_t endOfDocument = -1; // id that ends a document in files without a table; -1: none
   std::string dataFormat = "auto"; // format of `.bin` files without a header
   int64_t shuffleBlock = 0;        // tokens that stay together when the data is shuffled

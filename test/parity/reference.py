@@ -169,18 +169,21 @@ def documents(tokens: torch.Tensor, end_of_document: int) -> torch.Tensor:
 
 
 def logits(
-    model: Model, weights: Weights, tokens: torch.Tensor, end_of_document: int | None = None
+    model: Model, weights: Weights, tokens: torch.Tensor, end_of_document: int | None = None,
+    positions: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """[batch, seq] token ids -> [batch, seq, vocab], in the weights' dtype. With an
-    `end_of_document` attention stays within a document."""
+    `end_of_document` attention stays within a document. `positions`, [batch, seq], are those of
+    RoPE; without them token t has position t."""
     batch, seq = tokens.shape
     heads, kv_heads, dim = model.num_attention_heads, model.num_key_value_heads, model.head_dim
     dtype = weights["model.embed_tokens.weight"].dtype
 
-    positions = torch.arange(seq, dtype=torch.float64)
-    angles = torch.outer(positions, inverse_frequencies(model))
-    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)  # [seq, head_dim / 2]
-    distance = positions[:, None] - positions[None, :]  # query - key
+    index = torch.arange(seq, dtype=torch.float64)
+    turned = index[None] if positions is None else positions.to(torch.float64)
+    angles = turned[:, None, :, None] * inverse_frequencies(model)
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)  # [batch, 1, seq, head_dim / 2]
+    distance = index[:, None] - index[None, :]  # query - key
     visible = distance >= 0
     if model.sliding_window:
         visible &= distance < model.sliding_window

@@ -428,6 +428,65 @@ TEST_F(DataSourceTest, GivesWhereDocumentsStart) {
   }
 }
 
+// Documents as above: 1 2 3 0 | 0 | 4 5 6 7 8 9 1 0 | 2 3 4 5 6 7.
+TEST_F(DataSourceTest, WithALossMaskLastTokensHaveNoTarget) {
+  const std::vector<uint64_t> tokens = {1, 2, 3, 0, 0, 4, 5, 6, 7, 8, 9, 1, 0, 2, 3, 4, 5, 6, 7};
+  write("table.bin", lmcBytes(tokens, 1, 10, {0, 4, 5, 13}));
+  write("ids.bin", nanoGptBytes(tokens));
+  const int32_t none = kIgnoredTarget;
+  for (const char *name : {"table.bin", "ids.bin"}) {
+    DataOptions wanted = options({name}, 6);
+    wanted.shuffle = false;
+    wanted.documentLossMask = true;
+    wanted.endOfDocument = 0;
+    auto source = open(wanted);
+    ASSERT_TRUE(source);
+    EXPECT_FALSE(source->hasDocumentMask());
+    EXPECT_THAT(fill(*source, 0, 3).targets, ElementsAre(2, 3, 0, none, none, 5, /**/ 6, 7, 8, 9, 1,
+                                                         0, /**/ none, 3, 4, 5, 6, 7))
+        << name;
+    // Also where the document ends with the row.
+    wanted.sequenceLength = wanted.shuffleBlock = 4;
+    auto shorter = open(wanted);
+    ASSERT_TRUE(shorter);
+    EXPECT_THAT(fill(*shorter, 0, 1).targets, ElementsAre(2, 3, 0, none)) << name;
+    EXPECT_THAT(fill(*shorter, 1, 1).targets, ElementsAre(none, 5, 6, 7)) << name;
+    wanted.documentLossMask = false;
+    EXPECT_THAT(fill(*open(wanted), 0, 1).targets, ElementsAre(2, 3, 0, 0)) << name;
+  }
+}
+
+TEST_F(DataSourceTest, ALossMaskMasksTheEndsOfTheWholeFile) {
+  std::mt19937 random(9);
+  std::vector<uint64_t> tokens(5000), table = {0};
+  std::set<uint64_t> lasts;
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] = 1 + random() % 16; random() % 9 == 0 && i + 1 < tokens.size()) {
+      table.push_back(i + 1);
+      lasts.insert(i);
+    }
+  write("a.bin", lmcBytes(tokens, 2, 17, table));
+  DataOptions wanted = options({"a.bin"}, 37);
+  wanted.documentLossMask = true;
+  auto source = open(wanted);
+  ASSERT_TRUE(source);
+  for (uint64_t index = 0; index < source->samplesPerEpoch(); ++index) {
+    const uint64_t begin = source->locate(37 * index).second;
+    std::vector<int32_t> expected;
+    for (uint64_t t = begin; t < begin + 37; ++t)
+      expected.push_back(lasts.contains(t) ? kIgnoredTarget : int32_t(tokens[t + 1]));
+    ASSERT_EQ(fill(*source, index, 1).targets, expected) << "at " << begin;
+  }
+}
+
+TEST_F(DataSourceTest, ALossMaskNeedsDocumentsAndNamesItself) {
+  counting("a.bin", 0, 20);
+  DataOptions wanted = options({"a.bin"}, 4);
+  wanted.documentLossMask = true;
+  wanted.documentKey = "training.document_loss_mask";
+  EXPECT_THAT(refusal(wanted), HasSubstr("which training.document_loss_mask needs"));
+}
+
 // A table needs no end-of-document tokens, and what is no document's end is not one.
 TEST_F(DataSourceTest, ATableOfDocumentsGoesBeforeTheId) {
   write("a.bin", lmcBytes({1, 0, 2, 3, 4, 5, 6}, 1, 10, {0, 3}, uint32_t(-1)));

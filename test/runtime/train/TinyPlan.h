@@ -258,6 +258,7 @@ private:
     addSetting("lr_schedule.wsd_decay_fraction", T::Float, "0.2", 0, 1);
     addSetting("data.train", T::StringList, "train.bin");
     addSetting("data.validation", T::StringList, "validation.bin");
+    addSetting("training.document_loss_mask", T::Boolean, "false");
     addSetting("data.end_of_document", T::Integer, "-1", -1, 2147483647);
     addSetting("data.format", T::String, "auto");
     addSetting("data.shuffle_block", T::Integer, std::to_string(kSeq), 1, 1e9);
