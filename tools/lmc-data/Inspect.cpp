@@ -1,5 +1,6 @@
 // lmc-data inspect: reports the contents of a token file or of a checkpoint.
 
+#include "runtime/data/BestFit.h"
 #include "runtime/data/TokenFile.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/Progress.h"
@@ -35,7 +36,28 @@ struct Summary {
   // The number of tokens of each document, with its end-of-document token, ascending. Empty if not
   // known.
   std::vector<uint64_t> documentLengths;
+  // What data.packing = "best_fit" makes of the file: windows of `window` tokens; 0: not asked for.
+  uint64_t window = 0, windows = 0, padding = 0, cutDocuments = 0;
 };
+
+Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summary) {
+  if (!file.hasDocuments())
+    return Error{fmt::format("{}: does not say where its documents start, which --best-fit needs",
+                             file.path())};
+  // The result depends on the lengths alone.
+  std::vector<uint64_t> starts;
+  uint64_t end = 0;
+  for (uint64_t length : summary.documentLengths) {
+    starts.push_back(end);
+    end += length;
+  }
+  const PackedWindows packed = packBestFit(starts, end, window);
+  summary.window = window;
+  summary.windows = packed.size();
+  summary.padding = packed.size() * window - end;
+  summary.cutDocuments = packed.cut;
+  return {};
+}
 
 std::optional<uint32_t> endOfDocument(const TokenFile &file, std::optional<uint32_t> given) {
   if (given)
@@ -152,6 +174,12 @@ void printText(const TokenFile &file, const Summary &summary) {
       fmt::print("  {:>22}  {:>10}  {:#<{}}\n", fmt::format("{} - {}", length, 2 * length - 1),
                  count, "", (count * kBarWidth + most - 1) / most);
   }
+  if (summary.window > 0)
+    fmt::print(
+        "best fit         {} windows of {} tokens, {} tokens of padding ({}), {} documents are "
+        "longer\n",
+        summary.windows, summary.window, summary.padding,
+        percent(summary.padding, summary.windows * summary.window), summary.cutDocuments);
   if (!summary.eod)
     fmt::print("end of document  none\n");
   else if (summary.doubled == 0)
@@ -187,6 +215,11 @@ void printJson(const TokenFile &file, const Summary &summary) {
   json["end_of_document"] = summary.eod ? nlohmann::ordered_json(*summary.eod) : nullptr;
   json["end_of_document_tokens"] = summary.eods;
   json["doubled_end_of_document"] = summary.doubled;
+  if (summary.window > 0)
+    json["best_fit"] = {{"window", summary.window},
+                        {"windows", summary.windows},
+                        {"padding", summary.padding},
+                        {"longer_documents", summary.cutDocuments}};
   json["unigram_entropy_nats"] = summary.entropy;
   json["distinct_ids"] = summary.counts.size();
   json["most_frequent"] = nlohmann::ordered_json::array();
@@ -201,6 +234,7 @@ struct InspectOptions {
   std::string path;
   DataFormat format = DataFormat::Auto;
   std::optional<uint32_t> eod;
+  uint64_t window = 0; // of --best-fit; 0: not given
   bool verify = false; // checkpoints only
   bool json = false;
 };
@@ -213,6 +247,8 @@ Result<void> inspect(const InspectOptions &options) {
     return file.error();
   auto summary = summarise(**file, options.eod);
   LMC_TRY(summary);
+  if (options.window > 0)
+    LMC_TRY(packDocuments(**file, options.window, *summary));
   if (options.json)
     printJson(**file, *summary);
   else
@@ -238,6 +274,15 @@ DataCommand addInspectCommand(CommandLine &line) {
       },
       "the id that ends a document, where the file does not say. Default: 50256 (GPT-2) for uint16 "
       "files, 128000 (Llama 3) for uint32 files");
+  command.option(
+      "--best-fit", "N",
+      [=](const std::string &value) -> Result<void> {
+        auto window = parseNumber("--best-fit", value, 1, 1 << 26);
+        LMC_TRY(window);
+        options->window = *window;
+        return {};
+      },
+      "also print how the documents fill windows of N tokens with data.packing = \"best_fit\"");
   command.flag("--verify", options->verify,
                "compares the checksums of a checkpoint's files, which reads all of them");
   command.flag("--json", options->json, "print the report as one JSON object");

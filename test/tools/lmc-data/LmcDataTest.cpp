@@ -760,6 +760,22 @@ TEST_F(LmcDataTest, InspectCountsWhatThereIs) {
   EXPECT_THAT(text, HasSubstr("97 'a'             4   57.14 %"));
 }
 
+TEST_F(LmcDataTest, InspectSaysHowDocumentsFillWindows) {
+  // With their ends: 6, 5, 4, 4 and 19 tokens; the last has none. Windows of 8: 19 is 8 + 8 + 3.
+  write("a.txt", "aaaaa\fbbbb\fccc\fddd\feeeeeeeeeeeeeeeeeee");
+  succeed({"pack", "a.txt", "-o", "a.bin"});
+  // [8] [8] [6] [5 3] [4 4]
+  EXPECT_THAT(succeed({"inspect", "a.bin", "--best-fit=8"}),
+              HasSubstr("best fit         5 windows of 8 tokens, 2 tokens of padding (5.00 %), 1 "
+                        "documents are longer\n"));
+  const auto json = nlohmann::json::parse(succeed({"inspect", "a.bin", "--best-fit=8", "--json"}));
+  EXPECT_EQ(json["best_fit"]["windows"], 5);
+  EXPECT_EQ(json["best_fit"]["padding"], 2);
+  EXPECT_EQ(json["best_fit"]["longer_documents"], 1);
+  write("bare.bin", std::string(64, '\1'));
+  EXPECT_THAT(fail({"inspect", "bare.bin", "--best-fit=8"}), HasSubstr("which --best-fit needs"));
+}
+
 TEST_F(LmcDataTest, InspectFindsDoubledEndsInEveryFormat) {
   // The token before each document, as GPT-2 shards have it; one is doubled.
   write("gpt2.bin", llmCBytes(20240520, 1, {50256, 1, 2, 50256, 50256, 3}, 2));
