@@ -112,13 +112,16 @@ class Pack:
             self.extract(plan, kernel, self.data / "price" / f"{columns:03}-{kernel}.cu")
 
     def gemms(self) -> None:
-        """Writes each product of llama1b at MBS 16 once, and the head's for two chunks of the loss and for GPT-2's
-        vocabulary, as it is and padded."""
+        """Writes each product of llama1b at MBS 16 once, the head's for two chunks of the loss and for GPT-2's
+        vocabulary, as it is and padded, and those of an MLP of odd width, as it is and padded."""
         shapes = {}
         heads = {f"head, chunk {chunk}": {"memory.loss_chunk": chunk} for chunk in (1024, 4096)}
         for multiple, rows in ((1, 50257), (64, 50304)):
             heads[f"head of {rows} rows"] = {"memory.loss_chunk": 4096, "model.vocab_size": 50257,
                                              "target.make_vocab_size_divisible_by": multiple}
+        for multiple, width in ((1, 5461), (8, 5464), (64, 5504)):
+            heads[f"MLP of {width} columns"] = {"memory.loss_chunk": 4096, "model.intermediate_size": 5461,
+                                                "target.make_intermediate_size_divisible_by": multiple}
         for head, settings in heads.items():
             plan = self.compile("llama1b", "gemms-" + re.sub(r"\W+", "-", head), {
                 "training.micro_batch_size": 16, "training.batch_size": 32, "memory.recompute": "none",
@@ -131,6 +134,10 @@ class Pack:
                     "m", "n", "k", "transpose_a", "transpose_b", "result_dtype", "accumulate", "seconds")}
                 kind = "wgrad" if shape["transpose_a"] else "forward" if shape["transpose_b"] else "dgrad"
                 source = re.sub(r"^layers\.\d+/", "", command["source"])
+                if "model.intermediate_size" in settings:
+                    if "mlp" not in source:
+                        continue
+                    source = f"{head}: {source}"
                 if source == "loss":
                     source = f"{head}:"
                     if kind == "wgrad" and not shape["accumulate"]:

@@ -342,8 +342,8 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
 
 // Makes the checkpoint from the weights in the file `weights`.
 static Result<void> exportFile(const std::string &weights, const std::string &directory,
-                               const std::string &config, const std::vector<TensorView> &tensors,
-                               Progress &progress) {
+                               const std::string &config, const ExportOptions &options,
+                               const std::vector<TensorView> &tensors, Progress &progress) {
   auto file = SafeTensorsFile::open(weights);
   if (!file)
     return file.error();
@@ -352,17 +352,17 @@ static Result<void> exportFile(const std::string &weights, const std::string &di
     std::memcpy(data, (*file)->find(tensors[index].name)->data, tensors[index].bytes);
     return {};
   };
-  return exportHuggingFace(directory, config, tensors, fetch);
+  return exportHuggingFace(directory, config, tensors, fetch, options);
 }
 
-Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device,
-                       World &world) {
+Result<void> exportRun(const std::string &directory, const ExportOptions &options,
+                       const PlanFile &plan, Device &device, World &world) {
   const auto *config = plan->model()->huggingface_config();
   if (!config)
     return Error{fmt::format("{}: the plan has no config.json to export", plan.path())};
   DeviceTensors tensors = tensorsOfKind(plan, device, world, VariableKind::Parameter);
   if (world.size() == 1)
-    return exportHuggingFace(directory, config->str(), tensors.tensors, tensors.fetch);
+    return exportHuggingFace(directory, config->str(), tensors.tensors, tensors.fetch, options);
   const std::string weights =
       std::filesystem::path(directory + "/").lexically_normal().parent_path().string() +
       ".weights.partial";
@@ -376,7 +376,8 @@ Result<void> exportRun(const std::string &directory, const PlanFile &plan, Devic
                                    tensors.fetch, {}));
   Result<void> exported;
   if (first) {
-    exported = exportFile(weights, directory, config->str(), tensors.tensors, world.progress());
+    exported =
+        exportFile(weights, directory, config->str(), options, tensors.tensors, world.progress());
     ::unlink(weights.c_str());
   }
   return allSucceed(world.all(), exported);

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/checkpoint/HuggingFace.h"
 #include "runtime/device/Device.h"
 #include "runtime/train/RunIdentity.h"
 
@@ -118,9 +119,10 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
                                                  const PlanFile &plan, Device &device,
                                                  World &world);
 
-// Writes the master weights to `directory` as a Hugging Face checkpoint. Several ranks first write
-// them to one file beside the folder, from which the first rank makes the checkpoint.
-Result<void> exportRun(const std::string &directory, const PlanFile &plan, Device &device,
-                       World &world);
+// Writes the master weights to `directory` as a Hugging Face checkpoint, as `options` say. Several
+// ranks first write them to one file beside the folder, from which the first rank makes the
+// checkpoint.
+Result<void> exportRun(const std::string &directory, const ExportOptions &options,
+                       const PlanFile &plan, Device &device, World &world);
 
 } // namespace lmc

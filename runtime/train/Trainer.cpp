@@ -1,5 +1,6 @@
 #include "runtime/train/Trainer.h"
 
+#include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/comm/Agree.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/TargetRules.h"
@@ -485,7 +486,13 @@ void Trainer::save() {
 void Trainer::exportTo(const std::string &folder) {
   progress.enter(Activity::Saving, session.progress.step);
   const auto start = std::chrono::steady_clock::now();
-  auto exported = exportRun(folder, *session.plan, *session.device, session.world);
+  ExportOptions exportOptions;
+  auto tokenizer = session.world.rank() == 0
+                       ? addTokenizer(runIdentityFromJson(session.progress.run), "", exportOptions)
+                       : Result<void>();
+  if (!tokenizer)
+    console.warning(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
+  auto exported = exportRun(folder, exportOptions, *session.plan, *session.device, session.world);
   const double seconds = secondsSince(start);
   saveSeconds += seconds;
   if (exported) {

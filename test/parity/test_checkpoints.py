@@ -161,9 +161,13 @@ def test_the_tokenizer_that_the_data_was_packed_with_is_exported(programs, compi
     try:
         (kept / "tokenizer.json").write_text("{}")
         export(programs, trained, tmp_path / "hf")
+        programs.run("lmc-run", compiled(JOB), f"--out={tmp_path / 'run'}", "--steps=0",
+                     f"--export={tmp_path / 'end'}").ok()
     finally:
         shutil.rmtree(kept)
-    assert (tmp_path / "hf" / "tokenizer.json").read_text() == "{}"
+    for folder in ("hf", "end"):
+        assert (tmp_path / folder / "tokenizer.json").read_text() == "{}"
+        assert json.loads((tmp_path / folder / "config.json").read_text())["eos_token_id"] == 7
 
 
 def test_options_of_export(programs, trained, tmp_path):

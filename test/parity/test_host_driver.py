@@ -190,6 +190,17 @@ def test_resumes_with_the_same_bits(compiled, host, tmp_path):
     assert state_of(out) == expected
 
 
+def test_changes_from_one_phase_to_the_next(programs, compiled, host, tmp_path):
+    """Each phase opens the device anew: nothing of the one before is left there."""
+    phases = [("phase", {"name": "short", "steps": 2, "sequence_length": 16}),
+              ("phase", {"name": "long", "steps": 2, "micro_batch_size": 1})]
+    job = job_of(2, "f32", tables=phases)
+    programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}").ok()
+    gpu = host(compiled(job, TARGET)).ok()
+    assert [line["phase"] for line in metrics(gpu.out)] == ["short"] * 2 + ["long"] * 2
+    assert losses(gpu.out) == pytest.approx(losses(tmp_path / "cpu"), rel=TOLERANCES["f32"][0])
+
+
 def test_keeps_the_products_that_it_has_chosen(compiled, host, tmp_path):
     """Timings differ from run to run, and every algorithm gives other bits. A run that goes on
     takes the choice of its folder, on a machine whose cache knows nothing."""

@@ -1,5 +1,6 @@
 // lmc-data dump: prints the documents of a token file, one per line, as ids or as text.
 
+#include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/tokenizer/Tokenizer.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/TokenizerFiles.h"

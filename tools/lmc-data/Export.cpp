@@ -1,17 +1,14 @@
 // lmc-data export: writes the weights of a checkpoint as a Hugging Face folder.
 
 #include "runtime/checkpoint/HuggingFace.h"
+#include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/checkpoint/SafeTensors.h"
-#include "runtime/data/TokenFile.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Size.h"
 #include "tools/lmc-data/CheckpointFolder.h"
 #include "tools/lmc-data/Commands.h"
-#include "tools/lmc-data/TokenizerFiles.h"
 
 #include <fmt/format.h>
-
-#include <charconv>
 
 namespace lmc {
 
@@ -22,28 +19,6 @@ struct ExportArguments {
   ExportOptions options;
 };
 
-// Returns the id that ends a document of the data that the run recorded: from data.end_of_document,
-// or else from the first token file, if it is still there.
-std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
-  auto text = [&](const char *key) {
-    auto found = run.settings.find(key);
-    return found == run.settings.end() ? "" : found->second.value;
-  };
-  const std::string given = text("data.end_of_document");
-  int64_t id = -1;
-  std::from_chars(given.data(), given.data() + given.size(), id);
-  if (id >= 0)
-    return static_cast<uint32_t>(id);
-  auto format = parseDataFormat(text("data.format"));
-  const std::vector<FileFingerprint> files = run.trainData();
-  if (files.empty() || !format)
-    return std::nullopt;
-  auto file = TokenFile::open(files.front().path, *format);
-  if (!file || (*file)->endOfDocument() < 0)
-    return std::nullopt;
-  return static_cast<uint32_t>((*file)->endOfDocument());
-}
-
 Result<void> exportCheckpoint(ExportArguments arguments) {
   if (arguments.output.empty())
     return Error{"no --output given; see: lmc-data export --help"};
@@ -52,23 +27,11 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
     LMC_TRY(tokenizerFiles(arguments.tokenizer));
   auto checkpoint = openCheckpoint(arguments.checkpoint);
   LMC_TRY(checkpoint);
-  const std::vector<FileFingerprint> trained = checkpoint->run.trainData();
-  if (arguments.tokenizer.empty() && !trained.empty())
-    arguments.tokenizer = tokenizerOf(trained.front().path).value_or("");
-  if (!arguments.tokenizer.empty()) {
-    auto files = tokenizerFiles(arguments.tokenizer);
-    LMC_TRY(files);
-    options.files = std::move(*files);
-  }
+  LMC_TRY(addTokenizer(checkpoint->run, arguments.tokenizer, options));
   for (const DamagedCheckpoint &newer : checkpoint->skipped)
     fmt::print(stderr, "warning: skipping the checkpoint {}: {}\n", newer.path, newer.fault);
   if (checkpoint->run.huggingfaceConfig.empty())
     return Error{fmt::format("{}: the checkpoint has no config.json to export", checkpoint->path)};
-  if (!options.eosTokenId)
-    options.eosTokenId = endOfDocument(checkpoint->run);
-  // In training, the token that ends a document is also the one before the next document.
-  if (!options.bosTokenId)
-    options.bosTokenId = options.eosTokenId;
 
   auto weights = weightsOf(*checkpoint);
   LMC_TRY(weights);

@@ -1,5 +1,6 @@
 #include "tools/lmc-data/TokenizerFiles.h"
 
+#include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/support/File.h"
 
 #include <fmt/format.h>
@@ -19,8 +20,9 @@ static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_toke
 
 static constexpr uint64_t kMaximumBytes = 1 << 30;
 
-static std::string folderOf(const std::string &tokens) { return tokens + ".tokenizer"; }
-static std::string partialOf(const std::string &tokens) { return folderOf(tokens) + ".partial"; }
+static std::string partialOf(const std::string &tokens) {
+  return tokenizerFolder(tokens) + ".partial";
+}
 
 Result<std::string> tokenizerFile(const std::string &path) {
   std::error_code ignored;
@@ -64,18 +66,12 @@ TokenizerCopy::~TokenizerCopy() {
     (void)removeTree(partialOf(tokens));
 }
 
-Rename withoutTokenizer(const std::string &tokens) { return {"", folderOf(tokens)}; }
+Rename withoutTokenizer(const std::string &tokens) { return {"", tokenizerFolder(tokens)}; }
 
 Rename TokenizerCopy::release() {
-  Rename rename{partialOf(tokens), folderOf(tokens)};
+  Rename rename{partialOf(tokens), tokenizerFolder(tokens)};
   tokens.clear();
   return rename;
-}
-
-std::optional<std::string> tokenizerOf(const std::string &tokens) {
-  if (!exists(folderOf(tokens)))
-    return std::nullopt;
-  return folderOf(tokens);
 }
 
 } // namespace lmc

@@ -34,7 +34,5 @@ private:
 };
 // Returns what removes the folder TOKENS.tokenizer.
 Rename withoutTokenizer(const std::string &tokens);
-// Returns the folder TOKENS.tokenizer, if there is one.
-std::optional<std::string> tokenizerOf(const std::string &tokens);
 
 } // namespace lmc

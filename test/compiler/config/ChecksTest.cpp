@@ -503,6 +503,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
     if (setting.runTime)
       changeable.push_back(setting.key);
   EXPECT_EQ(changeable, (std::vector<std::string>{"training.train_iters",
+                                                  "training.document_loss_mask",
                                                   "training.seed",
                                                   "optimizer.weight_decay",
                                                   "optimizer.beta1",

@@ -244,7 +244,7 @@ const Job kJobs[] = {
      {"training.compute_dtype=bf16", "model.vocab_size=131", "model.intermediate_size=171",
       "target.make_vocab_size_divisible_by=64", "target.make_intermediate_size_divisible_by=64"},
      3e-2,
-     0.25},
+     0.3},
     {"adamw8bit", {"optimizer.type=adamw8bit"}, 2e-5, 2e-2},
     {"odd_sizes",
      {"model.vocab_size=131", "model.hidden_size=60", "model.num_attention_heads=5",

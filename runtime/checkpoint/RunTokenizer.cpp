@@ -1,0 +1,58 @@
+#include "runtime/checkpoint/RunTokenizer.h"
+
+#include "runtime/data/TokenFile.h"
+#include "runtime/support/File.h"
+
+#include <charconv>
+
+namespace lmc {
+
+std::string tokenizerFolder(const std::string &tokens) { return tokens + ".tokenizer"; }
+
+std::optional<std::string> tokenizerOf(const std::string &tokens) {
+  const std::string folder = tokenizerFolder(tokens);
+  return exists(folder) ? std::optional(folder) : std::nullopt;
+}
+
+// Returns the id that ends a document of the data that the run recorded: from data.end_of_document,
+// or else from the first token file, if it is still there.
+static std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
+  auto text = [&](const char *key) {
+    auto found = run.settings.find(key);
+    return found == run.settings.end() ? "" : found->second.value;
+  };
+  const std::string given = text("data.end_of_document");
+  int64_t id = -1;
+  std::from_chars(given.data(), given.data() + given.size(), id);
+  if (id >= 0)
+    return static_cast<uint32_t>(id);
+  auto format = parseDataFormat(text("data.format"));
+  const std::vector<FileFingerprint> files = run.trainData();
+  if (files.empty() || !format)
+    return std::nullopt;
+  auto file = TokenFile::open(files.front().path, *format);
+  if (!file || (*file)->endOfDocument() < 0)
+    return std::nullopt;
+  return static_cast<uint32_t>((*file)->endOfDocument());
+}
+
+Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
+                          ExportOptions &options) {
+  const std::vector<FileFingerprint> trained = run.trainData();
+  std::string place = tokenizer;
+  if (place.empty() && !trained.empty())
+    place = tokenizerOf(trained.front().path).value_or("");
+  if (!place.empty()) {
+    auto files = tokenizerFiles(place);
+    LMC_TRY(files);
+    options.files = std::move(*files);
+  }
+  if (!options.eosTokenId)
+    options.eosTokenId = endOfDocument(run);
+  // In training, the token that ends a document is also the one before the next document.
+  if (!options.bosTokenId)
+    options.bosTokenId = options.eosTokenId;
+  return {};
+}
+
+} // namespace lmc

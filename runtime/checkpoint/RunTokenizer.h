@@ -1,0 +1,24 @@
+// The tokenizer of a run's training data, which goes into exports of the run's weights.
+#pragma once
+
+#include "runtime/checkpoint/HuggingFace.h"
+#include "runtime/checkpoint/RecordedRun.h"
+#include "runtime/support/Result.h"
+
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+// Returns the folder in which lmc-data puts the tokenizer of the token file `tokens`.
+std::string tokenizerFolder(const std::string &tokens);
+// Returns that folder, if it exists.
+std::optional<std::string> tokenizerOf(const std::string &tokens);
+
+// Adds to `options` the files of the tokenizer and, where they are not set, the ids that begin and
+// end a document. `tokenizer` is a tokenizer's file or folder; "": the one beside the first token
+// file that the run was trained on, if it is still there. Error: the folder has no tokenizer.
+Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
+                          ExportOptions &options);
+
+} // namespace lmc
