@@ -205,7 +205,7 @@ void shuffleBlock(const CheckedJob &job) {
 void packing(const CheckedJob &job) {
   const int64_t block = job.config.data.shuffleBlock, length = job.config.training.sequenceLength;
   if (job.sound({"data.packing", "data.shuffle_block", "training.sequence_length"}) &&
-      job.config.data.packing == "best_fit" && block != length)
+      job.config.data.packing == "best_fit" && block != length && job.config.phases.size() < 2)
     job.error("data.shuffle_block",
               "packing = \"best_fit\" fills sequences with whole documents, so shuffle_block = {} "
               "must be sequence_length = {}",

@@ -335,12 +335,14 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(training.documentLossMask),
        .runTime = true,
        .identity = true,
-       .doc = "The last token of a document has no loss, so that nothing is learned from predicting "
-              "the first token of the next document; the last token itself is still learned. Where "
-              "documents end with an end-of-document token, this is Megatron's `eod_mask_loss` "
-              "(also accepted as a name), which leaves out the loss of each position whose input is "
-              "that token. With `packing = \"best_fit\"` training does so in any case. Validation "
-              "does so too."},
+       .doc =
+           "The last token of a document has no loss, so that nothing is learned from predicting "
+           "the first token of the next document; the last token itself is still learned. Where "
+           "documents end with an end-of-document token, this is Megatron's `eod_mask_loss` "
+           "(also accepted as a name), which leaves out the loss of each position whose input is "
+           "that token. Validation leaves these losses out too. With `packing = "
+           "\"best_fit\"`, training leaves them out even if the key is false; validation does "
+           "not."},
       {.section = "training",
        .name = "seed",
        .field = FIELD(training.seed),
@@ -842,10 +844,11 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = 65536,
        .choices = {{"auto", 0}},
        .defaultText = "\"auto\"",
-       .doc = "The head's weights (with tied embeddings, these too) are padded with rows of zeros to "
-              "a multiple of this. Padded rows are no tokens: the training, checkpoints and exports "
-              "stay the same. `auto` is 64 on a GPU in bf16 if the products of the head are predicted "
-              "to be faster then, else 1. The name is Megatron's."},
+       .doc =
+           "The head's weights (with tied embeddings, these too) are padded with rows of zeros to "
+           "a multiple of this. Padded rows are no tokens: the training, checkpoints and exports "
+           "stay the same. `auto` is 64 on a GPU in bf16 if the products of the head are predicted "
+           "to be faster then, else 1. The name is Megatron's."},
       {.section = "target",
        .name = "make_intermediate_size_divisible_by",
        .field = FIELD(target.intermediateMultiple),
@@ -854,10 +857,11 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = 65536,
        .choices = {{"auto", 0}},
        .defaultText = "\"auto\"",
-       .doc = "The MLPs are padded with columns of zeros to a multiple of this: `gate_proj` and "
-              "`up_proj` get rows, `down_proj` columns. They stay zeros, so the training, "
-              "checkpoints and exports stay the same. `auto` is 64 on a GPU in bf16 if the products "
-              "of the MLPs are predicted to be faster then, else 1; with `adamw8bit` it is 1."},
+       .doc =
+           "The MLPs are padded with columns of zeros to a multiple of this: `gate_proj` and "
+           "`up_proj` get rows, `down_proj` columns. They stay zeros, so the training, "
+           "checkpoints and exports stay the same. `auto` is 64 on a GPU in bf16 if the products "
+           "of the MLPs are predicted to be faster then, else 1; with `adamw8bit` it is 1."},
       {.section = "target",
        .name = "peak_tflops",
        .field = FIELD(target.peakTflops),
@@ -953,8 +957,9 @@ std::vector<Key> phaseKeys(const std::string &name) {
   Key minLr = like("lr_schedule.min_lr", "min_lr", FIELD(minLr),
                    "Learning rate at the end of the phase, with a style of its own.");
   minLr.derived = {section + ".lr", 10};
-  Key warmup = like("lr_schedule.warmup_iters", "warmup_iters", FIELD(warmupIters),
-                    "Steps of linear warm-up at the begin of the phase, with a style of its own.");
+  Key warmup =
+      like("lr_schedule.warmup_iters", "warmup_iters", FIELD(warmupIters),
+           "Steps of linear warm-up at the beginning of the phase, with a style of its own.");
   Key steps =
       like("training.train_iters", "steps", FIELD(steps),
            "Optimizer steps of the phase. A phase has one of `steps`, `tokens` and `share`.");

@@ -4,6 +4,8 @@
 #include "runtime/support/Nearest.h"
 #include "runtime/support/Shares.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -19,6 +21,8 @@ int64_t stepsBefore(const Config &config, size_t phase) {
 
 namespace config {
 namespace {
+
+constexpr int64_t kMostBlock = 1 << 26; // tokens, the maximum of data.shuffle_block
 
 std::string keyOf(const PhaseConfig &phase, const char *name) {
   return fmt::format("phase.{}.{}", phase.name, name);
@@ -102,6 +106,21 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
   return sound;
 }
 
+// Reports phases whose tokens are not training.train_tokens, but for the rounding to whole steps.
+void checkTokens(const CheckedJob &job, const Config &config) {
+  int64_t tokens = 0, rounding = 0;
+  for (const PhaseConfig &phase : config.phases) {
+    tokens += phase.steps * phase.batchSize * phase.sequenceLength;
+    rounding += phase.batchSize * phase.sequenceLength;
+  }
+  const int64_t wanted = config.training.trainTokens;
+  if (wanted > 0 && std::abs(tokens - wanted) > rounding)
+    job.error("training.train_tokens",
+              "train_tokens = {}, and the phases have {} tokens together; change a phase, or leave "
+              "train_tokens out",
+              wanted, tokens);
+}
+
 } // namespace
 
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config) {
@@ -122,6 +141,7 @@ void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config)
                 "or leave it out",
                 training.trainIters, sum, sum);
     training.trainIters = sum;
+    checkTokens(job, config);
   } else if (training.trainTokens > 0) {
     if (job.sound({"training.sequence_length", "training.batch_size"}))
       training.trainIters =
@@ -157,8 +177,9 @@ void settlePhase(const Provenance &provenance, Config &config) {
     return;
   config.data.shuffleBlock = 1;
   for (const PhaseConfig &phase : config.phases)
-    config.data.shuffleBlock =
-        std::lcm(config.data.shuffleBlock, std::max<int64_t>(phase.sequenceLength, 1));
+    if (config.data.shuffleBlock <= kMostBlock) // checkPhases() reports a larger one
+      config.data.shuffleBlock =
+          std::lcm(config.data.shuffleBlock, std::max<int64_t>(phase.sequenceLength, 1));
 }
 
 namespace {
@@ -213,7 +234,28 @@ void checkSchedule(const CheckedJob &job, const PhaseConfig &phase) {
 
 } // namespace
 
+static void checkLengths(const CheckedJob &job) {
+  std::vector<int64_t> lengths;
+  for (const PhaseConfig &phase : job.config.phases)
+    lengths.push_back(phase.sequenceLength);
+  std::ranges::sort(lengths);
+  lengths.erase(std::ranges::unique(lengths).begin(), lengths.end());
+  if (lengths.size() < 2)
+    return;
+  if (job.config.data.packing == "best_fit")
+    job.error("data.packing",
+              "packing = \"best_fit\" fills sequences of one length, and the phases have {}; give "
+              "all phases one length, or use packing = \"concatenate\"",
+              fmt::join(lengths, " and "));
+  else if (job.config.data.shuffleBlock > kMostBlock)
+    job.error("phase",
+              "sequences of {} tokens fit only into blocks of more than {} tokens; give "
+              "lengths that divide each other",
+              fmt::join(lengths, " and "), kMostBlock);
+}
+
 void checkPhases(const CheckedJob &job) {
+  checkLengths(job);
   for (const PhaseConfig &phase : job.config.phases) {
     checkSources(job, phase);
     checkSchedule(job, phase);

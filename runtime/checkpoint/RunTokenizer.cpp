@@ -38,20 +38,20 @@ static std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
 
 Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
                           ExportOptions &options) {
-  const std::vector<FileFingerprint> trained = run.trainData();
-  std::string place = tokenizer;
-  if (place.empty() && !trained.empty())
-    place = tokenizerOf(trained.front().path).value_or("");
-  if (!place.empty()) {
-    auto files = tokenizerFiles(place);
-    LMC_TRY(files);
-    options.files = std::move(*files);
-  }
   if (!options.eosTokenId)
     options.eosTokenId = endOfDocument(run);
   // In training, the token that ends a document is also the one before the next document.
   if (!options.bosTokenId)
     options.bosTokenId = options.eosTokenId;
+  const std::vector<FileFingerprint> trained = run.trainData();
+  std::string place = tokenizer;
+  if (place.empty() && !trained.empty())
+    place = tokenizerOf(trained.front().path).value_or("");
+  if (place.empty())
+    return {};
+  auto files = tokenizerFiles(place);
+  LMC_TRY(files);
+  options.files = std::move(*files);
   return {};
 }
 

@@ -708,6 +708,15 @@ struct PhaseEnd {
   bool more = false;
 };
 
+// Writes the profile, if the user asks for one: a file for each phase.
+static Result<void> writeProfile(const Session &session, const RunOptions &options,
+                                 const RunPhase &phase) {
+  if (options.profile.empty())
+    return {};
+  return session.profile.write(phase.name.empty() ? options.profile
+                                                  : options.profile + "." + phase.name);
+}
+
 // Does what `options` say in the phase of the start. `goesOn`: this process has trained the phase
 // before.
 static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, const StopSignals &stop,
@@ -723,8 +732,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
     auto result = options.bench > 0 ? bench(session, options, stop, console)
                   : options.eval    ? evaluate(session, options)
                                     : dump(session, options);
-    if (!options.profile.empty())
-      LMC_TRY(session.profile.write(options.profile));
+    LMC_TRY(writeProfile(session, options, prepared->phase));
     LMC_TRY(result);
     return PhaseEnd{*result};
   }
@@ -774,8 +782,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  if (!options.profile.empty())
-    LMC_TRY(session.profile.write(options.profile));
+  LMC_TRY(writeProfile(session, options, phase));
   LMC_TRY(result);
   return PhaseEnd{*result, *result == ExitCode::Success &&
                                session.progress.step < static_cast<uint64_t>(totalSteps)};
@@ -790,9 +797,16 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   next.resume = "auto";
   next.rewind.reset();
   next.changes.clear();
-  next.init = next.trace = next.profile = next.dumpGradients = "";
-  while (end && end->more)
+  next.init = next.trace = next.dumpGradients = "";
+  while (end && end->more) {
+    double stops = stop.requested() ? 1 : 0;
+    LMC_TRY(world.all().allReduce(&stops, 1, plan::DType::F64));
+    if (stops > 0) {
+      console.note("stopped by a signal at the end of a phase; start again to go on");
+      return ExitCode::Interrupted;
+    }
     end = runPhase(folder, next, stop, job, /*goesOn=*/true, console, world);
+  }
   LMC_TRY(end);
   return end->code;
 }

@@ -32,8 +32,17 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
   auto table = SettingTable::fromPlan(*plan, overrides);
   LMC_TRY(table);
   session->settingTable = std::move(*table);
-  auto settings = TrainSettings::read(session->settingTable,
-                                      job.phases().empty() ? nullptr : &job.phases()[phase]);
+  std::optional<PlanFile::Phase> own;
+  if (!job.phases().empty()) {
+    own = job.phases()[phase];
+    auto last = session->settingTable.integer("training.train_iters");
+    LMC_TRY(last);
+    // The last phase ends with the run, and so does its schedule.
+    const uint64_t end = static_cast<uint64_t>(std::max<int64_t>(*last, 0));
+    if (phase + 1 == job.phases().size() && end > own->firstStep)
+      own->steps = end - own->firstStep;
+  }
+  auto settings = TrainSettings::read(session->settingTable, own ? &*own : nullptr);
   LMC_TRY(settings);
   session->settings = std::move(*settings);
 

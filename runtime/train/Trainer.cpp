@@ -492,6 +492,10 @@ void Trainer::exportTo(const std::string &folder) {
                        : Result<void>();
   if (!tokenizer)
     console.warning(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
+  // The tokenizer of an earlier export in the folder stays there.
+  if (exportOptions.files.empty() && std::filesystem::is_directory(folder))
+    if (auto files = tokenizerFiles(folder))
+      exportOptions.files = std::move(*files);
   auto exported = exportRun(folder, exportOptions, *session.plan, *session.device, session.world);
   const double seconds = secondsSince(start);
   saveSeconds += seconds;

@@ -22,7 +22,10 @@ static bool runs(const std::string &target) {
 CUmodule Modules::load(const void *image) {
   if (!image)
     refuse(CUDA_ERROR_INVALID_VALUE);
+  const PlanFile *const before = &driver().plan.file();
   const int number = driver().plan.findModule(image);
+  if (&driver().plan.file() != before) // another phase, with kernels of its own
+    kernels.clear();
   if (number < 0)
     broken(CUDA_ERROR_INVALID_IMAGE, "the image is no module of {}", driver().plan.file().path());
   const auto *module = driver().plan.file()->modules()->Get(uint32_t(number));

@@ -79,11 +79,20 @@ void PlanCommands::read() {
   auto file = PlanFile::open(path);
   if (!file)
     broken(CUDA_ERROR_FILE_NOT_FOUND, "{}", file.error().message);
-  opened = std::move(*file);
+  whole = std::move(*file);
+  enterPhase(0);
+}
+
+void PlanCommands::enterPhase(size_t index) {
+  phase = index;
+  opened = &whole->phasePlan(index);
   const plan::Plan &plan = **opened;
   arenas.assign(plan.arenas()->size(), 0);
-  launches.resize(plan.kernels()->size());
-  values.resize(plan.kernels()->size());
+  launches.assign(plan.kernels()->size(), {});
+  values.assign(plan.kernels()->size(), {});
+  gemms.clear();
+  copies.clear();
+  collectives.clear();
   for (const auto *function : *plan.functions())
     for (const auto *command : *function->commands()) {
       for (const plan::Launch *launch : plan::launchesOf(*command))
@@ -101,6 +110,18 @@ void PlanCommands::read() {
 }
 
 int PlanCommands::findModule(const void *image) {
+  file(); // reads the plan
+  const size_t phases = std::max<size_t>(whole->phases().size(), 1), before = phase;
+  for (size_t i = 0; i < phases; ++i) {
+    if (const size_t next = (before + i) % phases; next != phase)
+      enterPhase(next);
+    if (const int module = findModuleOfPhase(image); module >= 0)
+      return module;
+  }
+  return -1;
+}
+
+int PlanCommands::findModuleOfPhase(const void *image) {
   const auto &modules = *file()->modules();
   for (uint32_t i = 0; i < modules.size(); ++i) {
     const auto &code = *modules[i]->image();

@@ -50,7 +50,9 @@ public:
   // CUDA_ERROR_FILE_NOT_FOUND.
   const PlanFile &file();
 
-  // Returns the number of the module whose code starts at `image`; -1: the plan has none.
+  // Returns the number of the module whose code starts at `image`; -1: the plan has none. If the
+  // plan has phases, those of the present one are looked at first, and the one with the module
+  // becomes the present one.
   int findModule(const void *image);
   // Returns the number of the kernel `entry` of a module; -1: there is none.
   int findKernel(int module, const std::string &entry);
@@ -89,6 +91,9 @@ private:
   };
 
   void read();
+  // Forgets everything of the present phase.
+  void enterPhase(size_t index);
+  int findModuleOfPhase(const void *image);
   // Returns true if each pointer is the address of its slice, and then remembers which allocation
   // is which arena.
   bool fits(const Operands &operands);
@@ -96,7 +101,9 @@ private:
   Access bytesOf(uint32_t slice, uint64_t address, bool write);
   const plan::Slice &slice(uint32_t index) { return *(*opened)->slices()->Get(index); }
 
-  std::unique_ptr<PlanFile> opened;
+  std::unique_ptr<PlanFile> whole;
+  const PlanFile *opened = nullptr; // the plan of the present phase
+  size_t phase = 0;
   std::vector<uint64_t> arenas;                            // the address of each; 0: not known yet
   std::vector<std::vector<Candidate>> launches;            // per kernel
   std::vector<std::vector<const plan::Variable *>> values; // per kernel

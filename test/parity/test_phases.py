@@ -60,7 +60,7 @@ def compiled(programs, tmp_path_factory):
 def whole(programs, compiled, tmp_path_factory):
     """A run of both phases without interruption, and its plan."""
     plan, out = compiled(job(), PHASES), tmp_path_factory.mktemp("whole") / "run"
-    programs.run("lmc-run", plan, f"--out={out}").ok()
+    programs.run("lmc-run", plan, f"--out={out}", f"--profile={out}.profile").ok()
     return plan, out
 
 
@@ -82,6 +82,8 @@ def test_one_command_trains_all_phases(whole):
     # Both batches have 64 tokens.
     assert [line["tokens"] for line in lines] == [64 * (i + 1) for i in range(STEPS)]
     assert BORDER in checkpoints(whole[1])
+    for name in ("short", "long"):
+        assert "optimizer" in whole[1].with_name(f"run.profile.{name}").read_text()
     events = [json.loads(line) for line in (whole[1] / "events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events if event["event"] in ("start", "phase")] == \
         ["start", "phase"]
@@ -285,6 +287,25 @@ def test_memory_is_the_most_that_a_phase_needs(programs, compiled, whole):
                          f"--memory-budget={max(each) - 1}")
     assert small.code == 3
     assert f"[[phase]] {'long' if each[1] > each[0] else 'short'}" in small.stderr
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda toml: toml.replace("train_iters = 20", "train_tokens = 2000"),
+     "train_tokens = 2000, and the phases have 1792 tokens together; change a phase"),
+    (lambda toml: toml.replace("shuffle_block = 32", 'packing = "best_fit"'),
+     'packing = "best_fit" fills sequences of one length, and the phases have 16 and 32'),
+    (lambda toml: toml.replace("shuffle_block = 32", "").replace("max_position_embeddings = 32",
+                               "max_position_embeddings = 65536") +
+     phase("c", steps=1, sequence_length=65535) + phase("d", steps=1, sequence_length=65533),
+     "give lengths that divide each other"),
+])
+def test_a_job_agrees_with_its_phases(programs, tmp_path, change, message):
+    path = tmp_path / "job.toml"
+    phases = phase("a", steps=20) + phase("b", steps=4, sequence_length=LONG, batch_size=4)
+    path.write_text(change(job().toml() + phases))
+    result = programs.run("lmc", "compile", path)
+    assert result.code == USER_ERROR
+    assert message in result.stderr and "job.toml:" in result.stderr
 
 
 @pytest.mark.parametrize("phases, message", [

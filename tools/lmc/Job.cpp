@@ -89,11 +89,12 @@ mlir::FailureOr<CompileResult> compileConfig(const Config &config, const Compile
   context.printOpOnDiagnostic(false);
   const std::string phase =
       config.phases.empty() ? "" : "[[phase]] " + config.phases[config.phase].name + ": ";
-  context.getDiagEngine().registerHandler([&](mlir::Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
-      llvm::errs() << config.path << ": error: " << phase << diagnostic.str() << "\n";
-    return mlir::success();
-  });
+  context.getDiagEngine().registerHandler(
+      [path = config.path, phase](mlir::Diagnostic &diagnostic) {
+        if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
+          llvm::errs() << path << ": error: " << phase << diagnostic.str() << "\n";
+        return mlir::success();
+      });
   return compile(config, options, context);
 }
 
