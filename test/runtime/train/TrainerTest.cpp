@@ -936,7 +936,9 @@ TEST_F(Trainer, EveryIdentitySettingIsWatched) {
       {"data.train", "validation.bin"},
       {"data.end_of_document", "3"},
       {"data.shuffle_block", "16"},
-      {"data.packing", ""}, // the files have no table of documents
+      // The files have no table of documents.
+      {"training.document_loss_mask", ""},
+      {"data.packing", ""},
   };
   for (const auto &setting : TinyPlan().plan.settings) {
     if (!setting->identity)
